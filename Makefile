@@ -1,0 +1,43 @@
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+DATA ?= data
+SF ?= 1
+
+help: ## Show what there is to make
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+$(STAMP): requirements/dev.txt pyproject.toml
+	@bash scripts/make-environment $(VENV)
+	@touch $@
+
+env: $(STAMP) ## Make the Python environment in .venv from the locked versions
+
+java: ## Find Java 17+, or install it where that is allowed
+	@bash scripts/find-java > /dev/null
+
+demo: $(STAMP) ## SSB data, Iceberg table, background index build, the seven queries with and without: a table and a picture
+	@JAVA_HOME="$$(bash scripts/find-java)" $(BIN)/ssb-bench demo --sf $(SF) --data $(DATA)
+
+test: $(STAMP) ## All tests, with a real Spark
+	@JAVA_HOME="$$(bash scripts/find-java)" $(BIN)/python -m pytest
+
+quick: $(STAMP) ## The tests that need no JVM
+	@$(BIN)/python -m pytest -m "not spark and not paimon"
+
+lint: $(STAMP) ## Formatting, lint, types and import directions
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+bench: $(STAMP) ## The seven queries, several interleaved runs; results as JSON and picture under data/
+	@JAVA_HOME="$$(bash scripts/find-java)" $(BIN)/ssb-bench run --sf $(SF) --data $(DATA)
+
+lock: $(STAMP) ## Renew requirements/dev.txt from pyproject.toml
+	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --extra dev --generate-hashes --no-header \
+	  --no-emit-index-url --no-emit-find-links --no-annotate --output-file requirements/dev.txt pyproject.toml
+
+.PHONY: help env java demo test quick lint bench lock
