@@ -1,0 +1,274 @@
+"""Fixed-width numbers in bytes: named readers and writers, and a cursor, all checked against the end of the bytes.
+
+| name | size | meaning |
+| --- | --- | --- |
+| int8, uint8 | 1 | signed (two's complement), unsigned |
+| int16, uint16 | 2 | signed, unsigned; `_be` is big-endian, `_le` little-endian |
+| int32, uint32 | 4 | signed, unsigned; `_be`, `_le` |
+| int64, uint64 | 8 | signed, unsigned; `_be`, `_le` |
+| float32, float64 | 4, 8 | IEEE 754 binary32 and binary64; `_be`, `_le` |
+
+Readers are called `read_int32_be(data, offset=0, *, location="<bytes>", base_offset=0)`, and writers
+`write_int32_be(value) -> bytes`. `base_offset` is where `data` begins in the file `location`; it only serves messages.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from puffin_index.errors import CorruptFileError
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+
+
+@dataclass(frozen=True, slots=True)
+class IntFormat:
+    """An integer of fixed width and byte order.
+
+    Attributes:
+        name: What it is called in messages.
+        layout: How `struct` packs it.
+    """
+
+    name: str
+    layout: struct.Struct
+
+    def read(self, data: Buffer, offset: int = 0, *, location: str = "<bytes>", base_offset: int = 0) -> int:
+        """Return the integer at `offset`.
+
+        Raises:
+            CorruptFileError: If it does not lie inside `data`.
+        """
+        check_inside(self.name, len(data), offset, self.layout.size, location, base_offset)
+        value: int = self.layout.unpack_from(data, offset)[0]
+        return value
+
+    def write(self, value: int) -> bytes:
+        """Return the bytes of `value`.
+
+        Raises:
+            OverflowError: If it does not fit.
+        """
+        try:
+            return self.layout.pack(value)
+        except struct.error as error:
+            raise OverflowError(f"{value} does not fit {self.name}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class FloatFormat:
+    """A floating-point number of fixed width and byte order.
+
+    Attributes:
+        name: What it is called in messages.
+        layout: How `struct` packs it.
+    """
+
+    name: str
+    layout: struct.Struct
+
+    def read(self, data: Buffer, offset: int = 0, *, location: str = "<bytes>", base_offset: int = 0) -> float:
+        """Return the number at `offset`.
+
+        Raises:
+            CorruptFileError: If it does not lie inside `data`.
+        """
+        check_inside(self.name, len(data), offset, self.layout.size, location, base_offset)
+        value: float = self.layout.unpack_from(data, offset)[0]
+        return value
+
+    def write(self, value: float) -> bytes:
+        """Return the bytes of `value`, rounded to the format's precision.
+
+        Raises:
+            OverflowError: If it is finite and too large.
+        """
+        return self.layout.pack(value)
+
+
+def check_inside(what: str, size: int, offset: int, length: int, location: str, base_offset: int) -> None:
+    """Raise `CorruptFileError` unless `length` bytes from `offset` lie inside `size` bytes."""
+    if offset < 0 or length < 0 or offset + length > size:
+        raise CorruptFileError(
+            f"{what} at {offset}..{offset + length} does not lie in {size} bytes",
+            location=location,
+            offset=base_offset + max(0, min(offset, size)),
+        )
+
+
+INT8 = IntFormat("int8", struct.Struct(">b"))
+UINT8 = IntFormat("uint8", struct.Struct(">B"))
+INT16_BE = IntFormat("big-endian int16", struct.Struct(">h"))
+INT16_LE = IntFormat("little-endian int16", struct.Struct("<h"))
+UINT16_BE = IntFormat("big-endian uint16", struct.Struct(">H"))
+UINT16_LE = IntFormat("little-endian uint16", struct.Struct("<H"))
+INT32_BE = IntFormat("big-endian int32", struct.Struct(">i"))
+INT32_LE = IntFormat("little-endian int32", struct.Struct("<i"))
+UINT32_BE = IntFormat("big-endian uint32", struct.Struct(">I"))
+UINT32_LE = IntFormat("little-endian uint32", struct.Struct("<I"))
+INT64_BE = IntFormat("big-endian int64", struct.Struct(">q"))
+INT64_LE = IntFormat("little-endian int64", struct.Struct("<q"))
+UINT64_BE = IntFormat("big-endian uint64", struct.Struct(">Q"))
+UINT64_LE = IntFormat("little-endian uint64", struct.Struct("<Q"))
+FLOAT32_BE = FloatFormat("big-endian float32", struct.Struct(">f"))
+FLOAT32_LE = FloatFormat("little-endian float32", struct.Struct("<f"))
+FLOAT64_BE = FloatFormat("big-endian float64", struct.Struct(">d"))
+FLOAT64_LE = FloatFormat("little-endian float64", struct.Struct("<d"))
+
+read_int8, write_int8 = INT8.read, INT8.write
+read_uint8, write_uint8 = UINT8.read, UINT8.write
+read_int16_be, write_int16_be = INT16_BE.read, INT16_BE.write
+read_int16_le, write_int16_le = INT16_LE.read, INT16_LE.write
+read_uint16_be, write_uint16_be = UINT16_BE.read, UINT16_BE.write
+read_uint16_le, write_uint16_le = UINT16_LE.read, UINT16_LE.write
+read_int32_be, write_int32_be = INT32_BE.read, INT32_BE.write
+read_int32_le, write_int32_le = INT32_LE.read, INT32_LE.write
+read_uint32_be, write_uint32_be = UINT32_BE.read, UINT32_BE.write
+read_uint32_le, write_uint32_le = UINT32_LE.read, UINT32_LE.write
+read_int64_be, write_int64_be = INT64_BE.read, INT64_BE.write
+read_int64_le, write_int64_le = INT64_LE.read, INT64_LE.write
+read_uint64_be, write_uint64_be = UINT64_BE.read, UINT64_BE.write
+read_uint64_le, write_uint64_le = UINT64_LE.read, UINT64_LE.write
+read_float32_be, write_float32_be = FLOAT32_BE.read, FLOAT32_BE.write
+read_float32_le, write_float32_le = FLOAT32_LE.read, FLOAT32_LE.write
+read_float64_be, write_float64_be = FLOAT64_BE.read, FLOAT64_BE.write
+read_float64_le, write_float64_le = FLOAT64_LE.read, FLOAT64_LE.write
+
+
+class ByteCursor:
+    """Read bytes from front to back, never past their end.
+
+    Args:
+        data: The bytes.
+        location: The file they come from, for messages.
+        base_offset: Where they begin in that file, for messages.
+
+    Each reading method raises `CorruptFileError` where the bytes end too early, and then has not moved.
+    """
+
+    __slots__ = ("_base_offset", "_data", "_location", "_position")
+
+    def __init__(self, data: Buffer, location: str = "<bytes>", base_offset: int = 0) -> None:
+        self._data = memoryview(data).cast("B")
+        self._location = location
+        self._base_offset = base_offset
+        self._position = 0
+
+    @property
+    def position(self) -> int:
+        """How many bytes have been read."""
+        return self._position
+
+    @property
+    def remaining(self) -> int:
+        """How many bytes are left."""
+        return len(self._data) - self._position
+
+    def corrupt(self, reason: str) -> CorruptFileError:
+        """Return an error that points at the next byte, to be raised by the caller."""
+        return CorruptFileError(reason, location=self._location, offset=self._base_offset + self._position)
+
+    def bytes(self, length: int, what: str = "byte string") -> memoryview:
+        """Return the next `length` bytes, without a copy."""
+        check_inside(what, len(self._data), self._position, length, self._location, self._base_offset)
+        start = self._position
+        self._position = start + length
+        return self._data[start : self._position]
+
+    def count(self, value: int, item_bytes: int, what: str = "items") -> int:
+        """Return `value` if so many items of at least `item_bytes` each can still follow.
+
+        Meant for a count just read, before anything is allocated for it.
+        """
+        if value < 0 or value * item_bytes > self.remaining:
+            raise self.corrupt(f"{value} {what} of {item_bytes} bytes or more do not fit in {self.remaining} bytes")
+        return value
+
+    def expect_end(self) -> None:
+        """Raise `CorruptFileError` if bytes are left."""
+        if self.remaining:
+            raise self.corrupt(f"{self.remaining} bytes too many")
+
+    def _integer(self, format_: IntFormat) -> int:
+        value = format_.read(self._data, self._position, location=self._location, base_offset=self._base_offset)
+        self._position += format_.layout.size
+        return value
+
+    def _float(self, format_: FloatFormat) -> float:
+        value = format_.read(self._data, self._position, location=self._location, base_offset=self._base_offset)
+        self._position += format_.layout.size
+        return value
+
+    def int8(self) -> int:
+        """Return the next int8."""
+        return self._integer(INT8)
+
+    def uint8(self) -> int:
+        """Return the next uint8."""
+        return self._integer(UINT8)
+
+    def int16_be(self) -> int:
+        """Return the next big-endian int16."""
+        return self._integer(INT16_BE)
+
+    def int16_le(self) -> int:
+        """Return the next little-endian int16."""
+        return self._integer(INT16_LE)
+
+    def uint16_be(self) -> int:
+        """Return the next big-endian uint16."""
+        return self._integer(UINT16_BE)
+
+    def uint16_le(self) -> int:
+        """Return the next little-endian uint16."""
+        return self._integer(UINT16_LE)
+
+    def int32_be(self) -> int:
+        """Return the next big-endian int32."""
+        return self._integer(INT32_BE)
+
+    def int32_le(self) -> int:
+        """Return the next little-endian int32."""
+        return self._integer(INT32_LE)
+
+    def uint32_be(self) -> int:
+        """Return the next big-endian uint32."""
+        return self._integer(UINT32_BE)
+
+    def uint32_le(self) -> int:
+        """Return the next little-endian uint32."""
+        return self._integer(UINT32_LE)
+
+    def int64_be(self) -> int:
+        """Return the next big-endian int64."""
+        return self._integer(INT64_BE)
+
+    def int64_le(self) -> int:
+        """Return the next little-endian int64."""
+        return self._integer(INT64_LE)
+
+    def uint64_be(self) -> int:
+        """Return the next big-endian uint64."""
+        return self._integer(UINT64_BE)
+
+    def uint64_le(self) -> int:
+        """Return the next little-endian uint64."""
+        return self._integer(UINT64_LE)
+
+    def float32_be(self) -> float:
+        """Return the next big-endian float32."""
+        return self._float(FLOAT32_BE)
+
+    def float64_be(self) -> float:
+        """Return the next big-endian float64."""
+        return self._float(FLOAT64_BE)
+
+    def float32_le(self) -> float:
+        """Return the next little-endian float32."""
+        return self._float(FLOAT32_LE)
+
+    def float64_le(self) -> float:
+        """Return the next little-endian float64."""
+        return self._float(FLOAT64_LE)
