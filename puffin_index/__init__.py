@@ -1,0 +1,17 @@
+"""Split-level indexes for Apache Iceberg tables, kept in Puffin files beside the table."""
+
+from puffin_index.definition import IndexDefinition, IndexedColumn
+from puffin_index.errors import PuffinIndexError
+from puffin_index.job import BuildHandle, BuildProgress, BuildReport
+from puffin_index.table_index import IndexStatus, TableIndex
+
+__all__ = [
+    "BuildHandle",
+    "BuildProgress",
+    "BuildReport",
+    "IndexDefinition",
+    "IndexStatus",
+    "IndexedColumn",
+    "PuffinIndexError",
+    "TableIndex",
+]

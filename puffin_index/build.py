@@ -1,0 +1,103 @@
+"""What a build has to do: which data files lack which indexes, and how they are cut into segments."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from puffin_index.data_table import DataFile
+from puffin_index.definition import ResolvedColumn
+from puffin_index.segment import ROW_SPACE_ALIGNMENT
+
+TARGET_SEGMENT_BYTES = 128 * 1024 * 1024
+_ESTIMATED_BYTES_PER_ROW = {"bitmap": 6, "bsi": 4, "bloom": 2}
+_ROW_SPACE = 2**32
+"""Rows of a segment are numbered in 32 bits, the gaps between row groups included."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileBatch:
+    """Data files for one segment, and what to build of them."""
+
+    files: tuple[DataFile, ...]
+    columns: tuple[ResolvedColumn, ...]
+
+    @property
+    def row_count(self) -> int:
+        """Rows of all files."""
+        return sum(file.record_count for file in self.files)
+
+
+def indexed_kinds(entries: pa.Table, live: Sequence[DataFile]) -> dict[str, set[tuple[int, str]]]:
+    """Say which (field id, kind) the index table has for each live data file.
+
+    Args:
+        entries: The rows of the index table.
+        live: The data files of a snapshot.
+    """
+    sizes = {file.path: (file.file_size, file.record_count) for file in live}
+    found: dict[str, set[tuple[int, str]]] = {}
+    columns = ("data_file", "file_size_in_bytes", "record_count", "directories")
+    for path, size, records, directories in zip(*(entries[name].to_pylist() for name in columns), strict=True):
+        if sizes.get(path) == (size, records):
+            found.setdefault(path, set()).update((d["field_id"], d["kind"]) for d in directories)
+    return found
+
+
+def missing_batches(
+    live: Sequence[DataFile],
+    columns: tuple[ResolvedColumn, ...],
+    entries: pa.Table,
+    parallelism: int,
+    target_bytes: int = TARGET_SEGMENT_BYTES,
+) -> list[FileBatch]:
+    """Cut what the index table lacks into batches, one a segment.
+
+    Args:
+        live: The data files of the snapshot to index.
+        columns: The definition.
+        entries: The rows of the index table.
+        parallelism: How many tasks can run at a time; a large build is cut into at least as many.
+        target_bytes: About how large a segment should become.
+    """
+    found = indexed_kinds(entries, live)
+    by_need: dict[tuple[ResolvedColumn, ...], list[DataFile]] = {}
+    for file in live:
+        need = tuple(
+            column for column in (_lacking(column, found.get(file.path, set())) for column in columns) if column.kinds
+        )
+        if need and file.format == "PARQUET" and file.record_count > 0:
+            by_need.setdefault(need, []).append(file)
+    return [batch for need, files in by_need.items() for batch in _cut(files, need, parallelism, target_bytes)]
+
+
+def _lacking(column: ResolvedColumn, found: set[tuple[int, str]]) -> ResolvedColumn:
+    kinds = {kind: options for kind, options in column.kinds.items() if (column.field_id, kind) not in found}
+    return ResolvedColumn(column.field_id, column.name, column.value_type, kinds)
+
+
+def _cut(
+    files: Sequence[DataFile], columns: tuple[ResolvedColumn, ...], parallelism: int, target_bytes: int
+) -> list[FileBatch]:
+    bytes_per_row = sum(_ESTIMATED_BYTES_PER_ROW[kind] for column in columns for kind in column.kinds)
+    rows = sum(file.record_count for file in files)
+    # Two rounds of tasks, so that cores do not idle behind the largest one; but no segments of crumbs.
+    rows_for_parallelism = max(1_000_000, rows // max(1, 2 * parallelism))
+    rows_per_batch = min(target_bytes // bytes_per_row, rows_for_parallelism)
+    batches: list[FileBatch] = []
+    current: list[DataFile] = []
+    current_rows = current_space = 0
+    for file in sorted(files, key=lambda file: file.path):
+        space = file.record_count + ROW_SPACE_ALIGNMENT * max(1, len(file.split_offsets))
+        full = current_rows + file.record_count > rows_per_batch or current_space + space > _ROW_SPACE
+        if current and full:
+            batches.append(FileBatch(tuple(current), columns))
+            current, current_rows, current_space = [], 0, 0
+        current.append(file)
+        current_rows += file.record_count
+        current_space += space
+    if current:
+        batches.append(FileBatch(tuple(current), columns))
+    return batches

@@ -1,0 +1,60 @@
+"""Opening catalogs by name, from PyIceberg's configuration and overrides."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.utils.config import Config
+
+from puffin_index.errors import CatalogError, NotFoundError
+
+_SQLITE = "sqlite:///"
+
+
+@dataclass(frozen=True, slots=True)
+class QualifiedTable:
+    """A table as users name it: `catalog.namespace.table`."""
+
+    catalog: str
+    name: str
+
+    @classmethod
+    def parse(cls, text: str) -> QualifiedTable:
+        """Read such a name.
+
+        Raises:
+            NotFoundError: If the text is not one.
+        """
+        catalog, _, name = text.partition(".")
+        if not catalog or name.count(".") < 1 or not all(name.split(".")):
+            raise NotFoundError(f"{text!r} is not a table name: it should read catalog.namespace.table")
+        return cls(catalog, name)
+
+
+def open_catalog(name: str, overrides: Mapping[str, str]) -> Catalog:
+    """Open a catalog.
+
+    Args:
+        name: Its name in PyIceberg's configuration.
+        overrides: Properties that win over the configuration.
+
+    Raises:
+        CatalogError: If nothing is configured under that name, or it is not there.
+    """
+    properties = {**(Config().get_catalog_config(name) or {}), **overrides}
+    if not properties:
+        raise CatalogError(
+            f"catalog {name!r} is not configured: add it to .pyiceberg.yaml, set "
+            f"PYICEBERG_CATALOG__{name.upper()}__URI, or pass --catalog-property uri=..."
+        )
+    uri = str(properties.get("uri", ""))
+    # SQLAlchemy would quietly make an empty database of a mistyped path.
+    if uri.startswith(_SQLITE) and not Path(uri.removeprefix(_SQLITE)).exists():
+        raise CatalogError(f"catalog {name!r} is not there: no file {uri.removeprefix(_SQLITE)}")
+    try:
+        return load_catalog(name, **{key: str(value) for key, value in overrides.items()})
+    except (ValueError, ImportError, OSError) as error:
+        raise CatalogError(f"catalog {name!r} cannot be opened: {error}") from error

@@ -1,0 +1,277 @@
+"""The command line: what concerns the index itself. `planner.cli` adds what concerns queries."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, NoReturn, TypeVar
+
+import click
+from pyiceberg.exceptions import RESTError
+from pyiceberg.io import load_file_io
+from requests.exceptions import RequestException
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
+from rich.table import Table as RichTable
+from sqlalchemy.exc import SQLAlchemyError
+
+from puffin_index.catalogs import QualifiedTable, open_catalog
+from puffin_index.definition import IndexDefinition
+from puffin_index.errors import CatalogError, PuffinIndexError
+from puffin_index.job import BuildProgress, BuildReport
+from puffin_index.puffin import PuffinFile, read_footer
+from puffin_index.storage import FileReader
+from puffin_index.table_index import IndexStatus, TableIndex
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+console = Console()
+error_console = Console(stderr=True)
+
+_Command = TypeVar("_Command", bound=Callable[..., object])
+
+
+class _Group(click.Group):
+    """Prints our errors as one sentence and exits with 1."""
+
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except (SQLAlchemyError, RequestException, RESTError) as error:
+            _fail(CatalogError(f"the catalog does not answer: {str(error).splitlines()[0]}"))
+        except PuffinIndexError as error:
+            _fail(error)
+
+
+def _fail(error: PuffinIndexError) -> NoReturn:
+    error_console.print(f"[bold red]error:[/] {_escape(str(error))}", highlight=False, soft_wrap=True)
+    sys.exit(1)
+
+
+def _escape(text: str) -> str:
+    return text.replace("[", r"\[")
+
+
+@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(package_name="puffin-index")
+@click.option("-v", "--verbose", is_flag=True, help="Show what is done, a log line each.")
+def main(verbose: bool) -> None:
+    """Split-level indexes for Apache Iceberg tables.
+
+    TABLE is catalog.namespace.table; the catalog comes from PyIceberg's configuration.
+    """
+    logging.basicConfig(
+        level=logging.INFO if verbose else logging.WARNING,
+        format="%(levelname)s %(name)s: %(message)s",
+        stream=sys.stderr,
+    )
+
+
+def table_command(command: _Command) -> _Command:
+    """Add what all commands on a table take: TABLE, `--catalog-property` and `--json`."""
+    command = click.option("--json", "as_json", is_flag=True, help="Print JSON.")(command)
+    command = click.option(
+        "--catalog-property", "properties", multiple=True, metavar="K=V", help="Override a catalog property."
+    )(command)
+    return click.argument("table")(command)
+
+
+def parse_properties(properties: Iterable[str]) -> dict[str, str]:
+    """Read `key=value` options."""
+    pairs: dict[str, str] = {}
+    for item in properties:
+        key, separator, value = item.partition("=")
+        if not separator or not key:
+            raise click.BadParameter(f"{item!r} should read key=value")
+        pairs[key] = value
+    return pairs
+
+
+def open_index(table: str, properties: Iterable[str]) -> TableIndex:
+    """Open the index of a table named on the command line."""
+    name = QualifiedTable.parse(table)
+    return TableIndex.open(open_catalog(name.catalog, parse_properties(properties)), name.name)
+
+
+def _names(text: str | None) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()] if text else []
+
+
+@main.command()
+@table_command
+@click.option("--bitmap", metavar="C1,C2", help="Columns with a bitmap index.")
+@click.option("--bsi", metavar="C1,C2", help="Columns with a bit-sliced index.")
+@click.option("--bloom", metavar="C1,C2", help="Columns with a bloom filter.")
+@click.option("--option", "options", multiple=True, metavar="COL.KEY=VALUE", help="An option of a column's index.")
+def create(
+    table: str,
+    properties: tuple[str, ...],
+    as_json: bool,
+    bitmap: str | None,
+    bsi: str | None,
+    bloom: str | None,
+    options: tuple[str, ...],
+) -> None:
+    """Define the index of TABLE. Nothing is built yet."""
+    name = QualifiedTable.parse(table)
+    definition = IndexDefinition.of(
+        bitmap=_names(bitmap), bsi=_names(bsi), bloom=_names(bloom), options=parse_properties(options)
+    )
+    index = TableIndex.create(open_catalog(name.catalog, parse_properties(properties)), name.name, definition)
+    columns = [{"name": c.name, "field_id": c.field_id, "kinds": sorted(c.kinds)} for c in index.columns]
+    index_table = ".".join(index.index_table.name())
+    if as_json:
+        click.echo(json.dumps({"table": index.name, "index_table": index_table, "columns": columns}))
+        return
+    described = "; ".join(f"{c.name}: {', '.join(sorted(c.kinds))}" for c in index.columns)
+    console.print(f"{index_table}: {described}", highlight=False)
+    console.print(f"build it with: puffin-index build {table}", highlight=False)
+
+
+@main.command("build")
+@table_command
+@click.option("--engine", type=click.Choice(["spark", "local"]), default="spark", show_default=True)
+@click.option("--workers", type=click.IntRange(min=1), help="Processes of the local engine.  [default: cores]")
+def build_command(
+    table: str,
+    properties: tuple[str, ...],
+    as_json: bool,
+    engine: Literal["spark", "local"],
+    workers: int | None,
+) -> None:
+    """Index the data files of TABLE that have no index yet."""
+    index = open_index(table, properties)
+    spark = _spark_session() if engine == "spark" else None
+    with _progress(as_json) as progress:
+        task = progress.add_task("indexing", total=None)
+
+        def listen(now: BuildProgress) -> None:
+            progress.update(
+                task,
+                total=now.files_total,
+                completed=now.files_done,
+                description=f"indexing {now.rows_done:,} of {now.rows_total:,} rows, {format_bytes(now.index_bytes)}",
+            )
+
+        report = index.build(spark, listen, workers=workers)
+    _print_build_report(report, as_json)
+
+
+def _progress(hidden: bool) -> Progress:
+    return Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("files"),
+        TimeRemainingColumn(),
+        console=error_console,
+        disable=hidden,
+    )
+
+
+def _spark_session() -> SparkSession:
+    try:
+        from pyspark.errors import PySparkRuntimeError
+        from pyspark.sql import SparkSession
+    except ImportError as error:
+        raise PuffinIndexError(
+            "pyspark is not installed: use --engine local, or install puffin-index[spark]"
+        ) from error
+    try:
+        return SparkSession.builder.appName("puffin-index build").getOrCreate()
+    except (PySparkRuntimeError, RuntimeError, OSError) as error:
+        raise PuffinIndexError(f"Spark does not start ({error}): install Java 17+ or use --engine local") from error
+
+
+def _print_build_report(report: BuildReport, as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps(asdict(report)))
+        return
+    console.print(
+        f"indexed {report.files} data files, {report.row_groups} row groups, {report.rows:,} rows in "
+        f"{report.seconds:.1f} s: {report.segments} segments, {format_bytes(report.index_bytes)}",
+        highlight=False,
+    )
+    for skipped in report.skipped:
+        error_console.print(f"not indexed: {_escape(skipped.reason)}", highlight=False, soft_wrap=True)
+
+
+@main.command("status")
+@table_command
+def status_command(table: str, properties: tuple[str, ...], as_json: bool) -> None:
+    """Say how much of TABLE is indexed."""
+    status = open_index(table, properties).status()
+    if as_json:
+        click.echo(json.dumps(_status_json(status)))
+        return
+    grid = RichTable(title=f"index of {status.table}, snapshot {status.snapshot_id}", show_header=False)
+    grid.add_row("data files", f"{status.indexed_data_files} of {status.data_files} indexed")
+    grid.add_row("row groups", f"{status.indexed_row_groups} of {status.row_groups} indexed")
+    grid.add_row("segments", str(status.segments))
+    share = status.index_bytes / status.data_bytes if status.data_bytes else 0.0
+    grid.add_row("size", f"{format_bytes(status.index_bytes)} beside {format_bytes(status.data_bytes)} ({share:.0%})")
+    for column in status.columns:
+        kinds = ", ".join(f"{kind} {format_bytes(size)}" for kind, size in column.kinds.items())
+        grid.add_row(column.name, kinds)
+    console.print(grid)
+
+
+def _status_json(status: IndexStatus) -> dict[str, object]:
+    fields = asdict(status)
+    fields["columns"] = [
+        {
+            "name": column.name,
+            "field_id": column.field_id,
+            "kinds": sorted(column.kinds),
+            "index_bytes": column.index_bytes,
+        }
+        for column in status.columns
+    ]
+    return fields
+
+
+@main.command("inspect")
+@click.argument("file")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def inspect_command(file: str, as_json: bool) -> None:
+    """List the blobs of a Puffin FILE (a path or any location that PyIceberg reads)."""
+    location = Path(file).absolute().as_uri() if "://" not in file else file
+    with FileReader(load_file_io(location=location), location) as reader:
+        puffin = read_footer(reader)
+        size = reader.size
+    if as_json:
+        blobs = [asdict(blob) | {"properties": dict(blob.properties)} for blob in puffin.blobs]
+        click.echo(json.dumps({"file": file, "size": size, "properties": dict(puffin.properties), "blobs": blobs}))
+        return
+    _print_blobs(file, size, puffin)
+
+
+def _print_blobs(file: str, size: int, puffin: PuffinFile) -> None:
+    grid = RichTable(title=f"{file}, {format_bytes(size)}, {len(puffin.blobs)} blobs")
+    for header, justify in (("type", "left"), ("fields", "left"), ("offset", "right"), ("length", "right")):
+        grid.add_column(header, justify="right" if justify == "right" else "left")
+    grid.add_column("codec")
+    grid.add_column("properties")
+    for blob in puffin.blobs:
+        described = ", ".join(f"{key}={value}" for key, value in blob.properties.items() if key != "xxh64")
+        fields = ",".join(map(str, blob.fields))
+        grid.add_row(
+            blob.type, fields, f"{blob.offset:,}", f"{blob.length:,}", blob.compression_codec or "", _escape(described)
+        )
+    console.print(grid)
+
+
+def format_bytes(count: int) -> str:
+    """A number of bytes for people: 3 significant digits, binary units."""
+    value = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if value < 1024:
+            return f"{value:.0f} {unit}" if unit == "B" or value >= 100 else f"{value:.1f} {unit}"
+        value /= 1024
+    return f"{value:.1f} TiB"

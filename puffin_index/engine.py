@@ -1,0 +1,128 @@
+"""Two ways to run segment tasks: on Spark's executors, or in a pool of local processes without a JVM.
+
+The pure part is the same function, `puffin_index.segment.write_segment`. An engine yields segments as they are
+finished, in any order.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from typing import TYPE_CHECKING, Protocol
+
+from loky import ProcessPoolExecutor
+
+from puffin_index.errors import BuildError
+from puffin_index.segment import Segment, SegmentTask, write_segment
+
+if TYPE_CHECKING:
+    from py4j.protocol import Py4JJavaError
+    from pyspark.sql import SparkSession
+
+SCHEDULER_POOL = "puffin-index"
+"""Builds run in a FAIR pool of their own, so that queries keep their share."""
+
+
+class Engine(Protocol):
+    """Runs segment tasks."""
+
+    @property
+    def parallelism(self) -> int:
+        """How many tasks run at a time."""
+
+    def run(self, tasks: Sequence[SegmentTask]) -> Iterator[Segment]:
+        """Run the tasks; yield each segment when it is finished."""
+
+    def cancel(self) -> None:
+        """Stop what is running."""
+
+
+class LocalEngine:
+    """A pool of processes on this machine.
+
+    Args:
+        workers: How many; the number of cores by default.
+    """
+
+    def __init__(self, workers: int | None = None) -> None:
+        self.parallelism = workers or os.cpu_count() or 1
+        self._pool: ProcessPoolExecutor | None = None
+
+    def run(self, tasks: Sequence[SegmentTask]) -> Iterator[Segment]:
+        """Run the tasks in processes; a single one in this process."""
+        if len(tasks) == 1:
+            yield write_segment(tasks[0])
+            return
+        # loky's processes do not import the caller's main module, so that a script without a main guard works.
+        self._pool = ProcessPoolExecutor(max_workers=min(self.parallelism, max(1, len(tasks))))
+        try:
+            yield from _results(self._pool.submit, tasks)
+        finally:
+            self._pool.shutdown(wait=True, kill_workers=True)
+
+    def cancel(self) -> None:
+        """Stop the processes."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=False, kill_workers=True)
+
+
+class SparkEngine:
+    """Executors of a live Spark application: one Spark job of one task a segment, in a FAIR pool.
+
+    Args:
+        spark: The session.
+        tag: Names the jobs, so that they can be cancelled.
+    """
+
+    def __init__(self, spark: SparkSession, tag: str) -> None:
+        self._context = spark.sparkContext
+        self._tag = tag
+        self.parallelism = self._context.defaultParallelism
+
+    def run(self, tasks: Sequence[SegmentTask]) -> Iterator[Segment]:
+        """Run the tasks on executors."""
+        with ThreadPoolExecutor(self.parallelism, thread_name_prefix="puffin-index-build") as threads:
+            yield from _results(lambda _, task: threads.submit(self._run_task, task), tasks)
+
+    def _run_task(self, task: SegmentTask) -> Segment:
+        from py4j.protocol import Py4JJavaError
+
+        # Local properties belong to the thread, and each thread of the pool runs many tasks.
+        self._context.setLocalProperty("spark.scheduler.pool", SCHEDULER_POOL)
+        self._context.setJobDescription(f"puffin-index: index {len(task.files)} data files")
+        self._context.addJobTag(self._tag)
+        try:
+            return self._context.parallelize([task], 1).map(write_segment).collect()[0]
+        except Py4JJavaError as error:
+            raise _build_error(error) from error
+
+    def cancel(self) -> None:
+        """Cancel the jobs."""
+        self._context.cancelJobsWithTag(self._tag)
+
+
+def _build_error(error: Py4JJavaError) -> BuildError:
+    """Say what failed on an executor without its stack of Java and Python frames."""
+    text = str(error.java_exception)
+    missing = re.search(r"No module named '([^']+)'", text)
+    if missing:
+        return BuildError(
+            f"the Python of Spark's executors lacks {missing.group(1)!r}: install puffin-index there, or set PYSPARK_PYTHON "
+            "before the session starts to a Python that has it"
+        )
+    raised = re.findall(r"^(?:[\w.]+(?:Error|Exception)): .*$", text, re.MULTILINE)
+    return BuildError(raised[-1] if raised else text.splitlines()[0])
+
+
+def _results(
+    submit: Callable[[Callable[[SegmentTask], Segment], SegmentTask], Future[Segment]], tasks: Sequence[SegmentTask]
+) -> Iterator[Segment]:
+    futures = [submit(write_segment, task) for task in tasks]
+    try:
+        for future in as_completed(futures):
+            yield future.result()
+    finally:
+        for future in futures:
+            future.cancel()

@@ -1,0 +1,212 @@
+"""The index table: an Iceberg table with one row per indexed data file, saying which segment covers it with what."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import pyarrow as pa
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import NamespaceAlreadyExistsError, NoSuchTableError, TableAlreadyExistsError
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.types import IntegerType, ListType, LongType, NestedField, StringType, StructType, TimestamptzType
+
+from puffin_index.errors import NotFoundError, UnsupportedError
+from puffin_index.segment import DirectoryLocation, Segment
+
+SUFFIX = "__puffin_index"
+SEGMENTS_FOLDER = "_segments"
+"""Begins with an underscore, so that Iceberg's `remove_orphan_files` leaves it alone."""
+
+FORMAT_VERSION = "1"
+PROPERTY_VERSION = "puffin-index.version"
+PROPERTY_DEFINITION = "puffin-index.definition"
+PROPERTY_DATA_TABLE = "puffin-index.data-table"
+PROPERTY_DATA_TABLE_UUID = "puffin-index.data-table-uuid"
+
+SCHEMA = Schema(
+    NestedField(1, "data_file", StringType(), required=True, doc="location of the data file"),
+    NestedField(2, "file_size_in_bytes", LongType(), required=True),
+    NestedField(3, "record_count", LongType(), required=True),
+    NestedField(4, "split_offsets", ListType(5, LongType(), element_required=True), required=True),
+    NestedField(6, "row_counts", ListType(7, LongType(), element_required=True), required=True),
+    NestedField(8, "segment", StringType(), required=True, doc="location of the Puffin file"),
+    NestedField(9, "segment_size_in_bytes", LongType(), required=True),
+    NestedField(10, "segment_footer_size_in_bytes", LongType(), required=True),
+    NestedField(11, "first_row_group", IntegerType(), required=True, doc="ordinal in the segment"),
+    NestedField(12, "first_base", LongType(), required=True, doc="first row in the segment's row space"),
+    NestedField(
+        13,
+        "directories",
+        ListType(
+            14,
+            StructType(
+                NestedField(15, "field_id", IntegerType(), required=True),
+                NestedField(16, "kind", StringType(), required=True),
+                NestedField(17, "offset", LongType(), required=True),
+                NestedField(18, "length", LongType(), required=True),
+            ),
+            element_required=True,
+        ),
+        required=True,
+    ),
+    NestedField(19, "added_at", TimestamptzType(), required=True),
+)
+
+_DIRECTORY_TYPE = pa.struct(
+    [
+        pa.field("field_id", pa.int32(), nullable=False),
+        pa.field("kind", pa.string(), nullable=False),
+        pa.field("offset", pa.int64(), nullable=False),
+        pa.field("length", pa.int64(), nullable=False),
+    ]
+)
+_LONGS = pa.list_(pa.field("element", pa.int64(), nullable=False))
+_ARROW_SCHEMA = pa.schema(
+    [
+        pa.field("data_file", pa.string(), nullable=False),
+        pa.field("file_size_in_bytes", pa.int64(), nullable=False),
+        pa.field("record_count", pa.int64(), nullable=False),
+        pa.field("split_offsets", _LONGS, nullable=False),
+        pa.field("row_counts", _LONGS, nullable=False),
+        pa.field("segment", pa.string(), nullable=False),
+        pa.field("segment_size_in_bytes", pa.int64(), nullable=False),
+        pa.field("segment_footer_size_in_bytes", pa.int64(), nullable=False),
+        pa.field("first_row_group", pa.int32(), nullable=False),
+        pa.field("first_base", pa.int64(), nullable=False),
+        pa.field("directories", pa.list_(pa.field("element", _DIRECTORY_TYPE, nullable=False)), nullable=False),
+        pa.field("added_at", pa.timestamp("us", tz="UTC"), nullable=False),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TableName:
+    """A table's name without its catalog."""
+
+    namespace: tuple[str, ...]
+    name: str
+
+    @classmethod
+    def parse(cls, text: str) -> TableName:
+        """Read `namespace.table`.
+
+        Raises:
+            NotFoundError: If the text is not such a name.
+        """
+        parts = tuple(text.split("."))
+        if len(parts) < 2 or not all(parts):
+            raise NotFoundError(f"{text!r} is not a table name: it should read namespace.table")
+        return cls(parts[:-1], parts[-1])
+
+    @property
+    def identifier(self) -> tuple[str, ...]:
+        """The name as PyIceberg takes it."""
+        return (*self.namespace, self.name)
+
+    def __str__(self) -> str:
+        return ".".join(self.identifier)
+
+
+def index_table_name(data_table: TableName) -> TableName:
+    """The index table that belongs to a data table."""
+    return TableName(data_table.namespace, data_table.name + SUFFIX)
+
+
+def create_index_table(catalog: Catalog, name: TableName, data_table: Table, definition: str) -> Table:
+    """Create the index table, or load it if it is there already.
+
+    Args:
+        catalog: Where to create it.
+        name: Its name.
+        data_table: The data table that it is bound to, by UUID.
+        definition: The resolved index definition as JSON.
+    """
+    properties = {
+        PROPERTY_VERSION: FORMAT_VERSION,
+        PROPERTY_DEFINITION: definition,
+        PROPERTY_DATA_TABLE: ".".join(data_table.name()),
+        PROPERTY_DATA_TABLE_UUID: str(data_table.metadata.table_uuid),
+        # The table is small and rewritten rarely: keep its metadata from growing without end.
+        "write.metadata.delete-after-commit.enabled": "true",
+        "write.metadata.previous-versions-max": "20",
+        "commit.retry.num-retries": "20",
+    }
+    # Two builders may race here; either one's namespace will do.
+    with suppress(NamespaceAlreadyExistsError):
+        catalog.create_namespace_if_not_exists(name.namespace)
+    try:
+        return catalog.create_table(name.identifier, SCHEMA, properties=properties)
+    except TableAlreadyExistsError:
+        return load_index_table(catalog, name)
+
+
+def load_index_table(catalog: Catalog, name: TableName) -> Table:
+    """Load the index table.
+
+    Raises:
+        NotFoundError: If there is none.
+        UnsupportedError: If it was made by a later release.
+    """
+    try:
+        table = catalog.load_table(name.identifier)
+    except NoSuchTableError as error:
+        raise NotFoundError(f"there is no index table {name}: run `puffin-index create` first") from error
+    version = table.properties.get(PROPERTY_VERSION)
+    if version != FORMAT_VERSION:
+        raise UnsupportedError(f"index table {name} has version {version!r}, this release reads {FORMAT_VERSION!r}")
+    return table
+
+
+def is_bound_to(index_table: Table, data_table_uuid: str) -> bool:
+    """Whether the index table belongs to this very data table, and not to a dropped one of the same name."""
+    return index_table.properties.get(PROPERTY_DATA_TABLE_UUID) == data_table_uuid
+
+
+def segment_location(index_table: Table, segment_id: str) -> str:
+    """Where a segment of this index table is written."""
+    return f"{index_table.location().rstrip('/')}/{SEGMENTS_FOLDER}/{segment_id}.puffin"
+
+
+def read_entries(index_table: Table) -> pa.Table:
+    """Read all rows of the index table (columns as in `SCHEMA`), in the order in which they were added."""
+    if index_table.current_snapshot() is None:
+        return _ARROW_SCHEMA.empty_table()
+    entries = index_table.scan().to_arrow().cast(_ARROW_SCHEMA)
+    return entries.sort_by([("added_at", "ascending"), ("data_file", "ascending")])
+
+
+def entries_of(segments: Sequence[Segment]) -> pa.Table:
+    """Make the rows that catalogue new segments."""
+    now = datetime.now(UTC)
+    rows = [
+        {
+            "data_file": covered.file.path,
+            "file_size_in_bytes": covered.file.file_size,
+            "record_count": covered.file.record_count,
+            "split_offsets": list(covered.row_group_offsets),
+            "row_counts": list(covered.row_counts),
+            "segment": segment.location,
+            "segment_size_in_bytes": segment.size,
+            "segment_footer_size_in_bytes": segment.footer_size,
+            "first_row_group": covered.first_row_group,
+            "first_base": covered.first_base,
+            "directories": [_directory_row(directory) for directory in segment.directories],
+            "added_at": now,
+        }
+        for segment in segments
+        for covered in segment.covered
+    ]
+    return pa.Table.from_pylist(rows, schema=_ARROW_SCHEMA)
+
+
+def _directory_row(directory: DirectoryLocation) -> dict[str, int | str]:
+    return {
+        "field_id": directory.field_id,
+        "kind": directory.kind,
+        "offset": directory.offset,
+        "length": directory.length,
+    }

@@ -1,0 +1,235 @@
+"""A segment: one Puffin file of index blobs that covers whole data files.
+
+Order of the blobs: for each column, for each kind, the payloads of all row groups; then the directories, next to each
+other and to the footer, so that a planner gets all of them with one read; then the list of row groups.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyiceberg.io import FileIO
+from pyiceberg.table.name_mapping import NameMapping
+
+from puffin_index.data_table import DataFile, OpenDataFile, open_data_file
+from puffin_index.definition import ResolvedColumn
+from puffin_index.directory import (
+    DIRECTORY_BLOB,
+    ROW_GROUPS_BLOB,
+    STATISTICS,
+    STATISTICS_BLOB,
+    PlacedPayload,
+    RowGroupEntry,
+    serialize_directory,
+    serialize_row_groups,
+    serialize_statistics,
+)
+from puffin_index.errors import BuildError, UnsupportedError
+from puffin_index.kinds import ColumnStatistics, build_payloads
+from puffin_index.kinds.base import Payload
+from puffin_index.puffin import PuffinWriter
+from puffin_index.storage import create_file
+from puffin_index.values import ValueType, column_of
+
+ROW_SPACE_ALIGNMENT = 65_536
+"""Bases are multiples of a roaring container's span, so that merging bitmaps only renumbers containers."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class DirectoryLocation:
+    """Where the directory of one (field, kind) lies in a segment; kind `statistics` is the column's statistics."""
+
+    field_id: int
+    kind: str
+    offset: int
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
+class CoveredFile:
+    """A data file that a segment covers.
+
+    Attributes:
+        file: The data file.
+        row_counts: Rows of each of its row groups.
+        row_group_offsets: Start of each row group in the data file, in bytes.
+        first_row_group: Ordinal of its first row group in the segment.
+        first_base: Base of its first row group in the segment's row space.
+    """
+
+    file: DataFile
+    row_counts: tuple[int, ...]
+    row_group_offsets: tuple[int, ...]
+    first_row_group: int
+    first_base: int
+
+
+@dataclass(frozen=True, slots=True)
+class SkippedFile:
+    """A data file that could not be indexed, and why. It is simply read."""
+
+    path: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A written segment, not yet committed.
+
+    Attributes:
+        location: The Puffin file.
+        size: In bytes.
+        footer_size: In bytes.
+        covered: The data files in it.
+        directories: Where the directories lie.
+        skipped: Data files of the batch that are not in it.
+    """
+
+    location: str
+    size: int
+    footer_size: int
+    covered: tuple[CoveredFile, ...]
+    directories: tuple[DirectoryLocation, ...]
+    skipped: tuple[SkippedFile, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentTask:
+    """All that a worker needs to write one segment; pickled to executors and processes.
+
+    Attributes:
+        files: The data files to cover.
+        columns: The columns and kinds to build.
+        io: The FileIO of the data table (it pickles with its properties).
+        index_io: The FileIO of the index table.
+        location: Where to write.
+        name_mapping: The table's name mapping, for data files without field ids.
+    """
+
+    files: tuple[DataFile, ...]
+    columns: tuple[ResolvedColumn, ...]
+    io: FileIO
+    index_io: FileIO
+    location: str
+    name_mapping: NameMapping | None = None
+
+
+def align(row: int) -> int:
+    """Round up to the next base of the row space."""
+    return -(-row // ROW_SPACE_ALIGNMENT) * ROW_SPACE_ALIGNMENT
+
+
+def place_files(files: Sequence[OpenDataFile]) -> tuple[CoveredFile, ...]:
+    """Number the row groups and rows of a segment's data files."""
+    covered: list[CoveredFile] = []
+    row_group = base = 0
+    for opened in files:
+        covered.append(CoveredFile(opened.file, opened.row_counts, opened.row_group_offsets, row_group, base))
+        row_group += len(opened.row_counts)
+        base += sum(align(rows) for rows in opened.row_counts)
+    return tuple(covered)
+
+
+def write_segment(task: SegmentTask) -> Segment:
+    """Build the indexes of a batch of data files and write them as one segment.
+
+    Returns:
+        The segment, or one without a file (`location` empty) if no data file of the batch could be read.
+    """
+    with ExitStack() as stack:
+        opened: list[OpenDataFile] = []
+        skipped: list[SkippedFile] = []
+        for file in task.files:
+            try:
+                opened.append(stack.enter_context(open_data_file(task.io, file, task.name_mapping)))
+            except (BuildError, UnsupportedError) as error:
+                _log.warning("not indexed: %s", error)
+                skipped.append(SkippedFile(file.path, str(error)))
+        if not opened:
+            return Segment("", 0, 0, (), (), tuple(skipped))
+        covered = place_files(opened)
+        with create_file(task.index_io, task.location) as stream:
+            writer = PuffinWriter(stream, created_by="puffin-index")
+            directories = [directory for column in task.columns for directory in _write_column(writer, column, opened)]
+            locations = _write_directories(writer, directories)
+            writer.add(ROW_GROUPS_BLOB, serialize_row_groups(_row_group_entries(covered)))
+            summary = writer.finish()
+    return Segment(task.location, summary.file_size, summary.footer_size, covered, locations, tuple(skipped))
+
+
+@dataclass(frozen=True, slots=True)
+class _Directory:
+    field_id: int
+    kind: str
+    blob_type: str
+    data: bytes
+
+
+def _write_column(writer: PuffinWriter, column: ResolvedColumn, files: Sequence[OpenDataFile]) -> list[_Directory]:
+    """Write the payloads of one column; return its directories, to be written at the end."""
+    statistics: list[ColumnStatistics] = []
+    payloads: dict[str, list[Payload]] = {kind: [] for kind in column.kinds}
+    for opened in files:
+        for ordinal, row_count in enumerate(opened.row_counts):
+            values = opened.read_column(ordinal, column.field_id)
+            if values is None:
+                values = pa.nulls(row_count, arrow_type(column.value_type))
+            column_statistics, built = build_payloads(column_of(values, column.value_type), column.kinds)
+            statistics.append(column_statistics)
+            for kind, payload in built.items():
+                payloads[kind].append(payload)
+    directories = [
+        _Directory(column.field_id, STATISTICS, STATISTICS_BLOB, serialize_statistics(statistics, column.value_type))
+    ]
+    # Payloads of one kind lie side by side, so that neighbours are read with one request.
+    for kind, of_kind in payloads.items():
+        placed = [
+            PlacedPayload(row_group, _add_payload(writer, column, kind, row_group, payload), payload)
+            for row_group, payload in enumerate(of_kind)
+        ]
+        data = serialize_directory(placed, kind, column.value_type)
+        directories.append(_Directory(column.field_id, kind, DIRECTORY_BLOB, data))
+    return directories
+
+
+def _add_payload(writer: PuffinWriter, column: ResolvedColumn, kind: str, row_group: int, payload: Payload) -> int:
+    properties: Mapping[str, str] = {
+        "kind": kind,
+        "row-group": str(row_group),
+        "value-type": column.value_type.name,
+    }
+    return writer.add(payload.blob_type, payload.data, fields=(column.field_id,), properties=properties).offset
+
+
+def _write_directories(writer: PuffinWriter, directories: Sequence[_Directory]) -> tuple[DirectoryLocation, ...]:
+    locations: list[DirectoryLocation] = []
+    for directory in directories:
+        blob = writer.add(
+            directory.blob_type,
+            directory.data,
+            fields=(directory.field_id,),
+            properties={"kind": directory.kind},
+        )
+        locations.append(DirectoryLocation(directory.field_id, directory.kind, blob.offset, blob.length))
+    return tuple(locations)
+
+
+def _row_group_entries(covered: Sequence[CoveredFile]) -> list[RowGroupEntry]:
+    entries: list[RowGroupEntry] = []
+    for file in covered:
+        base = file.first_base
+        for ordinal, (offset, rows) in enumerate(zip(file.row_group_offsets, file.row_counts, strict=True)):
+            entries.append(RowGroupEntry(file.file.path, ordinal, offset, rows, base))
+            base += align(rows)
+    return entries
+
+
+def arrow_type(value_type: ValueType) -> pa.DataType:
+    """The Arrow type of an all-NULL column, where a data file lacks the column."""
+    return pa.int64() if value_type.domain == "int64" else pa.large_binary()

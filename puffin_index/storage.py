@@ -1,0 +1,110 @@
+"""Ranged reads and writes through a table's FileIO: local paths, S3 and whatever else PyIceberg reaches."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Protocol, cast
+
+from pyiceberg.io import FileIO, OutputStream
+
+from puffin_index.errors import CorruptFileError, NotFoundError
+from puffin_index.ranged import RangedReader, check_range
+
+
+class _PositionalStream(Protocol):
+    def read_at(self, nbytes: int, offset: int) -> bytes: ...
+
+
+class FileReader(AbstractContextManager["FileReader"]):
+    """A `RangedReader` over a file of a FileIO. Safe to share between threads.
+
+    Args:
+        io: The FileIO.
+        location: The file.
+        size: Its size in bytes if known (saves asking the store).
+    """
+
+    def __init__(self, io: FileIO, location: str, size: int | None = None) -> None:
+        self._input = io.new_input(location)
+        self._location = location
+        self._lock = threading.Lock()
+        try:
+            # PyArrow streams read at a position without moving a cursor, so threads need not take turns.
+            self._stream = self._input.open(seekable=True)
+            self._size = len(self._input) if size is None else size
+        except FileNotFoundError as error:
+            raise NotFoundError(f"file not found: {location}") from error
+
+    @property
+    def location(self) -> str:
+        """The file's location."""
+        return self._location
+
+    @property
+    def size(self) -> int:
+        """The file's size in bytes."""
+        return self._size
+
+    def read(self, offset: int, length: int) -> memoryview:
+        """Return exactly `length` bytes from `offset`."""
+        check_range(self, offset, length)
+        if hasattr(self._stream, "read_at"):
+            data = cast(_PositionalStream, self._stream).read_at(length, offset)
+        else:
+            with self._lock:
+                self._stream.seek(offset)
+                data = self._stream.read(length)
+        if len(data) != length:
+            raise CorruptFileError(
+                f"the file ends early: {len(data)} of {length} bytes read", location=self._location, offset=offset
+            )
+        return memoryview(data)
+
+    def close(self) -> None:
+        """Close the stream."""
+        self._stream.close()
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+@dataclass(slots=True)
+class ReadCount:
+    """How often and how much was read; shared by the readers of one plan."""
+
+    requests: int = 0
+    bytes: int = 0
+
+
+class CountingReader:
+    """A `RangedReader` that counts what passes through it."""
+
+    def __init__(self, reader: RangedReader, count: ReadCount) -> None:
+        self._reader = reader
+        self.count = count
+
+    @property
+    def location(self) -> str:
+        """The file's location."""
+        return self._reader.location
+
+    @property
+    def size(self) -> int:
+        """The file's size in bytes."""
+        return self._reader.size
+
+    def read(self, offset: int, length: int) -> memoryview:
+        """Return exactly `length` bytes from `offset`, and count them."""
+        self.count.requests += 1
+        self.count.bytes += length
+        return self._reader.read(offset, length)
+
+
+def create_file(io: FileIO, location: str) -> OutputStream:
+    """Open a new file for writing; an existing one is an error."""
+    return io.new_output(location).create(overwrite=False)
