@@ -1,0 +1,348 @@
+"""Binding: a PyIceberg expression over column names becomes a predicate over field ids and keys.
+
+Two dialects meet here. SQL text (`planner.parser`) has pushed NOT to the leaves with SQL's three-valued logic, and its
+literals have SQL's types. Expressions from Iceberg's scan may hold NOT; Iceberg's `not-eq`, `not-in` and
+`not-starts-with` also match NULL (that is how Spark hands down `NOT (a <=> 5)`), so there NULL rows are kept for these;
+and a literal for a float column is a float, though JSON shows it as a double.
+
+A literal that cannot be placed on the column's scale exactly as Spark would place it makes its leaf unknown: all rows,
+an upper bound.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, TypeAlias
+from typing import Literal as TypingLiteral
+
+import numpy as np
+from pyiceberg.expressions import (
+    AlwaysFalse,
+    AlwaysTrue,
+    And,
+    BooleanExpression,
+    EqualTo,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    IsNaN,
+    IsNull,
+    LessThan,
+    LessThanOrEqual,
+    Not,
+    NotEqualTo,
+    NotIn,
+    NotNaN,
+    NotNull,
+    NotStartsWith,
+    Or,
+    Reference,
+    StartsWith,
+    UnboundPredicate,
+)
+from pyiceberg.expressions.literals import (
+    BooleanLiteral,
+    DecimalLiteral,
+    DoubleLiteral,
+    FloatLiteral,
+    Literal,
+    LongLiteral,
+    StringLiteral,
+)
+from pyiceberg.schema import Schema
+from pyiceberg.types import (
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    LongType,
+    PrimitiveType,
+    StringType,
+    TimestampType,
+    TimestamptzType,
+    TimeType,
+)
+
+from planner.predicate import (
+    UNKNOWN,
+    Everything,
+    Leaf,
+    Nothing,
+    Predicate,
+    conjunction,
+    disjunction,
+)
+from puffin_index.errors import NotFoundError, UnsupportedError
+from puffin_index.leaf import Key, LeafTest, NullTest, RangeTest, SetTest
+from puffin_index.values import ValueType, key_of, value_type_named, value_type_of
+
+Dialect: TypeAlias = TypingLiteral["sql", "iceberg"]
+
+AnyLiteral: TypeAlias = Literal[Any]
+"""PyIceberg's literals are generic over a closed set of types; which one it is is asked at run time."""
+
+_DOUBLE = value_type_named("double")
+_EXACT_DOUBLE_INTEGERS = 2**53
+_INT64 = (-(2**63), 2**63 - 1)
+_MAX_MAGNITUDE = 60
+"""Decimal digits before the point beyond which a number is above (below) every key."""
+_MAX_DIGITS = 1_000
+"""Digits after the point beyond which a literal is not worth its arithmetic."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a literal lies among the keys of a column.
+
+    Attributes:
+        key: The greatest key that is not above the literal; None if all keys are above it.
+        exact: Whether the literal is that key.
+        above: True if the literal lies above every key (`key` is None then).
+    """
+
+    key: Key | None
+    exact: bool = False
+    above: bool = False
+
+
+def bind(expression: BooleanExpression, schema: Schema, dialect: Dialect = "sql") -> Predicate:
+    """Bind an expression to a schema.
+
+    Args:
+        expression: Unbound, from `planner.parser` or from Iceberg's JSON.
+        schema: The schema of the snapshot that is scanned.
+        dialect: Whose expression it is, see the module.
+
+    Raises:
+        NotFoundError: If it names a column that the schema lacks.
+    """
+    # An explicit stack: generated predicates nest deeper than Python's.
+    pending: list[tuple[BooleanExpression, bool, bool]] = [(expression, False, False)]
+    done: list[Predicate] = []
+    while pending:
+        node, negated, visited = pending.pop()
+        match node:
+            case Not():
+                pending.append((node.child, not negated, False))
+            case And() | Or() if visited:
+                right, left = done.pop(), done.pop()
+                combine = conjunction if isinstance(node, And) is not negated else disjunction
+                done.append(combine([left, right]))
+            case And() | Or():
+                pending.append((node, negated, True))
+                pending.append((node.right, negated, False))
+                pending.append((node.left, negated, False))
+            case AlwaysTrue() | AlwaysFalse():
+                done.append(Everything(exact=True) if isinstance(node, AlwaysTrue) is not negated else Nothing())
+            case UnboundPredicate():
+                done.append(_bind_leaf(~node if negated else node, schema, dialect))
+            case _:
+                done.append(UNKNOWN)
+    return done.pop()
+
+
+def _bind_leaf(node: BooleanExpression, schema: Schema, dialect: Dialect) -> Predicate:
+    assert isinstance(node, UnboundPredicate)
+    if not isinstance(node.term, Reference):
+        return UNKNOWN
+    field_id, field_type, required_type = _find_column(schema, node.term.name)
+    if required_type is None:
+        return UNKNOWN
+    test = _leaf_test(node, _Column(field_type, required_type, dialect))
+    if test is None:
+        return UNKNOWN
+    leaf = Leaf(field_id, test, required_type.name)
+    if dialect == "iceberg" and isinstance(node, NotEqualTo | NotIn | NotStartsWith):
+        return disjunction([leaf, Leaf(field_id, NullTest(is_null=True), required_type.name)])
+    return leaf
+
+
+def _find_column(schema: Schema, name: str) -> tuple[int, IcebergType, ValueType | None]:
+    try:
+        field = schema.find_field(name)
+    except ValueError:
+        try:
+            field = schema.find_field(name, case_sensitive=False)
+        except ValueError as error:
+            columns = ", ".join(f.name for f in schema.fields)
+            raise NotFoundError(f"there is no column {name!r}; the table has: {columns}") from error
+    if not isinstance(field.field_type, PrimitiveType):
+        return field.field_id, field.field_type, None
+    try:
+        return field.field_id, field.field_type, value_type_of(field.field_type)
+    except UnsupportedError:
+        return field.field_id, field.field_type, None
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    type: IcebergType
+    value_type: ValueType
+    dialect: Dialect
+
+
+def _leaf_test(node: BooleanExpression, column: _Column) -> LeafTest | None:
+    """Make the test of a leaf; None if it can't be made exactly."""
+    match node:
+        case IsNull() | NotNull():
+            return NullTest(is_null=isinstance(node, IsNull))
+        case IsNaN() | NotNaN():
+            return _nan_test(column, negated=isinstance(node, NotNaN))
+        case In() | NotIn():
+            return _set_test(list(node.literals), column, negated=isinstance(node, NotIn))
+        case EqualTo() | NotEqualTo():
+            return _set_test([node.literal], column, negated=isinstance(node, NotEqualTo))
+        case LessThan() | LessThanOrEqual() | GreaterThan() | GreaterThanOrEqual():
+            place = _place(node.literal, column)
+            return None if place is None else _RANGES[type(node)](place)
+        case StartsWith() | NotStartsWith():
+            return _prefix_test(node.literal, column, negated=isinstance(node, NotStartsWith))
+        case _:
+            return None
+
+
+def _nan_test(column: _Column, *, negated: bool) -> LeafTest | None:
+    if not isinstance(column.type, FloatType | DoubleType):
+        return None
+    nan = key_of(math.nan, _DOUBLE)
+    assert isinstance(nan, int)
+    return SetTest((nan,), negated)
+
+
+def _set_test(literals: list[AnyLiteral], column: _Column, *, negated: bool) -> LeafTest | None:
+    keys: set[Key] = set()
+    for literal in literals:
+        place = _place(literal, column)
+        if place is None:
+            return None
+        if place.exact and place.key is not None:
+            keys.add(place.key)
+    return SetTest(tuple(sorted(keys)), negated)  # type: ignore[arg-type] # one column: one key type
+
+
+def _below(place: Place, inclusive: bool) -> LeafTest:
+    if place.key is None:
+        return RangeTest(None, None) if place.above else SetTest(())
+    return RangeTest(None, place.key, high_inclusive=inclusive or not place.exact)
+
+
+def _above(place: Place, inclusive: bool) -> LeafTest:
+    if place.key is None:
+        return SetTest(()) if place.above else RangeTest(None, None)
+    return RangeTest(place.key, None, low_inclusive=inclusive and place.exact)
+
+
+_RANGES: dict[type[BooleanExpression], Callable[[Place], LeafTest]] = {
+    LessThan: lambda place: _below(place, inclusive=False),
+    LessThanOrEqual: lambda place: _below(place, inclusive=True),
+    GreaterThan: lambda place: _above(place, inclusive=False),
+    GreaterThanOrEqual: lambda place: _above(place, inclusive=True),
+}
+
+
+def _prefix_test(literal: AnyLiteral, column: _Column, *, negated: bool) -> LeafTest | None:
+    if not isinstance(column.type, StringType) or not isinstance(literal, StringLiteral):
+        return None
+    prefix = literal.value.encode("utf-8", "surrogatepass")
+    if not prefix:
+        return RangeTest(None, None, negated=negated)
+    # UTF-8 never uses the byte 0xFF, so the last byte can be counted up.
+    return RangeTest(prefix, prefix[:-1] + bytes([prefix[-1] + 1]), high_inclusive=False, negated=negated)
+
+
+def _place(literal: AnyLiteral, column: _Column) -> Place | None:
+    """Say where a literal lies on the scale of a column, as Spark would compare it; None if that is not certain."""
+    value = literal.value
+    match column.type:
+        case IntegerType() | LongType() | DecimalType():
+            return _place_number(literal, column.type, column.value_type)
+        case FloatType() | DoubleType():
+            return _place_floating(literal, column)
+        case StringType():
+            if not isinstance(literal, StringLiteral):
+                return None
+        case BooleanType():
+            if not isinstance(literal, BooleanLiteral):
+                return None
+        case DateType() | TimeType() | TimestampType() | TimestamptzType():
+            return _place_time(literal, column.type, column.value_type)
+        case _:
+            if isinstance(literal, StringLiteral | LongLiteral):
+                return None
+    try:
+        return Place(key_of(value, column.value_type), exact=True)
+    except UnsupportedError:
+        return None
+
+
+def _place_floating(literal: AnyLiteral, column: _Column) -> Place | None:
+    """Spark compares a float column with any number as doubles; keys of both types are those of doubles."""
+    value = literal.value
+    if not isinstance(literal, LongLiteral | DecimalLiteral | DoubleLiteral | FloatLiteral):
+        return None
+    assert isinstance(value, int | float | Decimal)
+    is_float = isinstance(literal, FloatLiteral) or (column.dialect == "iceberg" and isinstance(column.type, FloatType))
+    try:
+        number = float(value)
+        with np.errstate(over="ignore"):
+            number = float(np.float32(number)) if is_float else number
+    except OverflowError:
+        return None
+    return Place(key_of(number, _DOUBLE), exact=True)
+
+
+def _place_time(literal: AnyLiteral, field_type: PrimitiveType, value_type: ValueType) -> Place | None:
+    try:
+        converted = literal.to(field_type)
+    except (ValueError, TypeError):
+        return None
+    return Place(key_of(converted.value, value_type), exact=True)
+
+
+def _place_number(literal: AnyLiteral, field_type: IcebergType, value_type: ValueType) -> Place | None:
+    value = literal.value
+    if isinstance(literal, DoubleLiteral | FloatLiteral):
+        assert isinstance(value, float)
+        # Spark compares as doubles here, which is exact only while the column's numbers are.
+        if math.isnan(value) or isinstance(field_type, DecimalType):
+            return None
+        if math.isinf(value):
+            return Place(None, above=value > 0)
+        if abs(value) >= _EXACT_DOUBLE_INTEGERS:
+            return None
+        number = Decimal(value)
+    elif isinstance(literal, LongLiteral | DecimalLiteral) and isinstance(value, int | Decimal):
+        number = Decimal(value)
+    else:
+        return None
+    scale = field_type.scale if isinstance(field_type, DecimalType) else 0
+    return _place_on_scale(number, scale, value_type)
+
+
+def _place_on_scale(number: Decimal, scale: int, value_type: ValueType) -> Place | None:
+    sign, digits, exponent = number.as_tuple()
+    assert isinstance(exponent, int)
+    if number and number.adjusted() + scale > _MAX_MAGNITUDE:
+        return Place(None, above=not sign)
+    if exponent < -_MAX_DIGITS:
+        return None
+    unscaled = int("".join(map(str, digits))) * (-1 if sign else 1)
+    shift = exponent + scale
+    floor, remainder = (unscaled * 10**shift, 0) if shift >= 0 else divmod(unscaled, 10**-shift)
+    low, high = _INT64 if value_type.domain == "int64" else (-(2**127), 2**127 - 1)
+    if floor > high:
+        return Place(None, above=True)
+    if floor < low:
+        return Place(None)
+    if scale or value_type.domain == "bytes":
+        return Place(
+            key_of(Decimal((0 if floor >= 0 else 1, tuple(map(int, str(abs(floor)))), -scale)), value_type),
+            not remainder,
+        )
+    return Place(floor, exact=not remainder)

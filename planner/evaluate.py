@@ -1,0 +1,179 @@
+"""Row level: the row set of a predicate in one row group, by intersecting and uniting the rows of its leaves."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import assert_never
+
+import numpy as np
+import numpy.typing as npt
+from pyroaring import BitMap
+
+from planner.estimate import Estimate
+from planner.predicate import Conjunction, Disjunction, Everything, Leaf, Nothing, Predicate
+from planner.view import IndexReads, IndexTrouble, IndexView, KindDirectory
+from planner.zone_map import Verdicts
+from puffin_index.errors import CorruptFileError, NotFoundError, UnsupportedError
+from puffin_index.kinds.base import RowSet
+from puffin_index.leaf import LeafTest, NullTest, RangeTest, SetTest
+
+_log = logging.getLogger(__name__)
+
+_BITMAP_LOOKUP_BYTES = 48 * 1024
+"""A look-up in a bitmap index reads its header, one block and one bitmap."""
+
+
+@dataclass(slots=True)
+class RowEvaluator:
+    """Evaluates a predicate row group by row group, reading only what it needs.
+
+    Attributes:
+        view: The index.
+        position: Where a row group of the view stands in the arrays of `verdicts` and `estimates`.
+        verdicts: What earlier stages know of each leaf.
+        estimates: Of each leaf.
+        reads: Counts what is read and takes down troubles.
+        strict: Raise on index trouble instead of keeping the row group.
+        troubled: Row groups of which some index could not be used.
+    """
+
+    view: IndexView
+    position: Mapping[int, int]
+    verdicts: Mapping[Leaf, Verdicts]
+    estimates: Mapping[Leaf, Estimate]
+    reads: IndexReads
+    strict: bool = False
+    troubled: set[int] = field(default_factory=set)
+
+    def evaluate(self, predicate: Predicate, row_group: int, candidates: BitMap | None = None) -> RowSet:
+        """Return the rows of a row group that satisfy the predicate, among the candidates if there are any given."""
+        match predicate:
+            case Leaf():
+                return self._evaluate_leaf(predicate, row_group, candidates)
+            case Everything(exact):
+                return RowSet(self._all(row_group, candidates), exact)
+            case Nothing():
+                return RowSet(BitMap(), exact=True)
+            case Conjunction(children):
+                return self._evaluate_conjunction(children, row_group, candidates)
+            case Disjunction(children):
+                return self._evaluate_disjunction(children, row_group, candidates)
+            case _:
+                assert_never(predicate)
+
+    def _all(self, row_group: int, candidates: BitMap | None) -> BitMap:
+        return BitMap(range(int(self.view.row_counts[row_group]))) if candidates is None else candidates
+
+    def _evaluate_conjunction(
+        self, children: tuple[Predicate, ...], row_group: int, candidates: BitMap | None
+    ) -> RowSet:
+        exact = True
+        for child in sorted(children, key=lambda child: self._selectivity(child, row_group)):
+            result = self.evaluate(child, row_group, candidates)
+            if not result.rows:
+                # An empty upper bound is an exact answer, whatever the other children are.
+                return RowSet(result.rows, exact=True)
+            candidates, exact = result.rows, exact and result.exact
+        assert candidates is not None
+        return RowSet(candidates, exact)
+
+    def _evaluate_disjunction(
+        self, children: tuple[Predicate, ...], row_group: int, candidates: BitMap | None
+    ) -> RowSet:
+        rows, exact = BitMap(), True
+        everything = len(self._all(row_group, candidates))
+        for child in sorted(children, key=lambda child: -self._selectivity(child, row_group)):
+            result = self.evaluate(child, row_group, candidates)
+            rows |= result.rows
+            exact = exact and result.exact
+            if len(rows) == everything and not exact:
+                break
+        return RowSet(rows, exact)
+
+    def _selectivity(self, predicate: Predicate, row_group: int) -> float:
+        match predicate:
+            case Leaf():
+                estimate = self.estimates.get(predicate)
+                return 1.0 if estimate is None else float(estimate.selectivity[self.position[row_group]])
+            case Everything():
+                return 1.0
+            case Nothing():
+                return 0.0
+            case Conjunction(children):
+                return float(np.prod([self._selectivity(child, row_group) for child in children]))
+            case Disjunction(children):
+                return min(1.0, sum(self._selectivity(child, row_group) for child in children))
+            case _:
+                assert_never(predicate)
+
+    def _evaluate_leaf(self, leaf: Leaf, row_group: int, candidates: BitMap | None) -> RowSet:
+        verdicts, at = self.verdicts[leaf], self.position[row_group]
+        if not verdicts.possible[at]:
+            return RowSet(BitMap(), exact=True)
+        if verdicts.certain[at]:
+            return RowSet(self._all(row_group, candidates), exact=True)
+        for directory in exact_directories(self.view, leaf, self.reads):
+            if directory.segment[row_group] < 0:
+                continue
+            try:
+                return self.view.open_blob(directory, row_group, self.reads).evaluate(leaf.test, candidates)
+            except (CorruptFileError, UnsupportedError, NotFoundError, OSError) as error:
+                if self.strict:
+                    raise
+                self.troubled.add(row_group)
+                location = self.view.segments[int(directory.segment[row_group])][0]
+                self.reads.troubles.append(IndexTrouble(location, str(error)))
+                _log.warning("index not used, the row group is kept: %s", error)
+        return RowSet(self._all(row_group, candidates), exact=False)
+
+
+def exact_directories(view: IndexView, leaf: Leaf, reads: IndexReads) -> list[KindDirectory]:
+    """The directories of kinds that answer a leaf exactly, the one that reads the fewest bytes first."""
+    found = [view.directory(leaf.field_id, kind, reads) for kind in _exact_kinds(leaf.test)]
+    return [directory for directory in found if directory is not None and keys_agree(directory, leaf)]
+
+
+def _exact_kinds(test: LeafTest) -> tuple[str, ...]:
+    match test:
+        case NullTest() | SetTest():
+            return ("bitmap", "bsi")
+        case RangeTest():
+            return ("bsi", "bitmap")
+        case _:
+            assert_never(test)
+
+
+def keys_agree(directory: KindDirectory, leaf: Leaf) -> bool:
+    """Whether an index was built in the key domain of the leaf; a promotion may have changed the column's type."""
+    return comparable(directory.value_type.name, leaf.value_type)
+
+
+def comparable(index_type: str, leaf_type: str) -> bool:
+    """Whether keys of two types mean the same: a type and what Iceberg promotes it to, as long as the domain stays."""
+    if index_type == leaf_type or {index_type, leaf_type} in ({"int", "long"}, {"float", "double"}):
+        return True
+    index_decimal, leaf_decimal = _decimal(index_type), _decimal(leaf_type)
+    if index_decimal is None or leaf_decimal is None:
+        return False
+    (index_precision, index_scale), (leaf_precision, leaf_scale) = index_decimal, leaf_decimal
+    return index_scale == leaf_scale and (index_precision <= 18) == (leaf_precision <= 18)
+
+
+def _decimal(name: str) -> tuple[int, int] | None:
+    if not name.startswith("decimal("):
+        return None
+    precision, scale = name.removeprefix("decimal(").removesuffix(")").split(",")
+    return int(precision), int(scale)
+
+
+def index_cost_bytes(
+    test: LeafTest, directory: KindDirectory, row_groups: npt.NDArray[np.int64]
+) -> npt.NDArray[np.int64]:
+    """About how many bytes answering a leaf reads, for each row group; 0 where there is no index."""
+    length = np.where(directory.segment[row_groups] >= 0, directory.length[row_groups], 0)
+    if directory.kind == "bitmap" and not isinstance(test, RangeTest):
+        keys = len(test.keys) if isinstance(test, SetTest) else 1
+        return np.minimum(length, _BITMAP_LOOKUP_BYTES * max(1, keys))
+    return length

@@ -1,0 +1,155 @@
+"""Planning a scan: WHERE text or an Iceberg expression, a snapshot and an index give a scan plan."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from cachetools import LRUCache
+from pyiceberg.expressions import AlwaysTrue, BooleanExpression
+from pyiceberg.table import Table
+
+from planner.bind import bind
+from planner.parser import parse_where
+from planner.predicate import Everything, Predicate
+from planner.prune import Pruned, Pruner, Reason
+from planner.scan_plan import ScanPlan
+from planner.view import IndexView
+from puffin_index.data_table import DataFile, list_data_files
+from puffin_index.errors import NotFoundError
+from puffin_index.index_table import read_entries
+from puffin_index.table_index import TableIndex
+
+_views: LRUCache[str, IndexView] = LRUCache(maxsize=32)
+_views_lock = threading.Lock()
+
+
+def view_of(index_table: Table) -> IndexView:
+    """The view of an index table's current version; kept, as versions never change."""
+    snapshot = index_table.current_snapshot()
+    version = str(snapshot.snapshot_id) if snapshot else "empty"
+    key = f"{index_table.metadata.table_uuid}/{version}"
+    with _views_lock:
+        view = _views.get(key)
+        if view is None:
+            view = IndexView(version, read_entries(index_table), index_table.io)
+            _views[key] = view
+    return view
+
+
+def plan(
+    index: TableIndex, where: str | None = None, snapshot_id: int | None = None, *, strict: bool = False
+) -> ScanPlan:
+    """Plan a scan of a table.
+
+    Args:
+        index: The table's index; its newest version is used.
+        where: SQL WHERE text; None for everything.
+        snapshot_id: The snapshot to scan, None for the current one.
+        strict: Raise on index trouble instead of keeping the row groups.
+
+    Raises:
+        WhereSyntaxError: If the text does not parse.
+        NotFoundError: If it names a column that the table lacks, or there is no such snapshot.
+    """
+    started = time.perf_counter()
+    index.refresh()
+    table = index.data_table
+    expression = parse_where(where) if where is not None else AlwaysTrue()
+    snapshot = table.snapshot_by_id(snapshot_id) if snapshot_id is not None else table.current_snapshot()
+    if snapshot_id is not None and snapshot is None:
+        raise NotFoundError(f"table {index.name} has no snapshot {snapshot_id}")
+    schema = table.schema()
+    if snapshot_id is not None and snapshot is not None and snapshot.schema_id is not None:
+        schema = table.schemas()[snapshot.schema_id]
+    predicate = bind(expression, schema)
+    files = list_data_files(table, snapshot_id, _file_filter(table, expression))
+    result = plan_files(view_of(index.index_table), predicate, files, strict=strict)
+    return replace(
+        result,
+        table=index.name,
+        snapshot_id=snapshot.snapshot_id if snapshot else None,
+        where=where or "true",
+        planning_seconds=time.perf_counter() - started,
+    )
+
+
+def _file_filter(table: Table, expression: BooleanExpression) -> BooleanExpression:
+    """The expression for Iceberg's own pruning; all files where PyIceberg cannot bind it."""
+    from pyiceberg.expressions.visitors import bind as iceberg_bind
+    from pyiceberg.expressions.visitors import rewrite_not
+
+    try:
+        iceberg_bind(table.schema(), rewrite_not(expression), case_sensitive=False)
+    except (ValueError, TypeError, NotImplementedError):
+        return AlwaysTrue()
+    return expression
+
+
+def plan_files(view: IndexView, predicate: Predicate, files: Sequence[DataFile], *, strict: bool = False) -> ScanPlan:
+    """Plan the scan of some data files.
+
+    Args:
+        view: The index.
+        predicate: What to look for.
+        files: The data files of the scan.
+        strict: Raise on index trouble instead of keeping the row groups.
+    """
+    started = time.perf_counter()
+    row_groups: list[int] = []
+    counts: list[int] = []
+    for file in files:
+        known = view.row_groups_of(file)
+        if known is None:
+            counts.append(max(1, len(file.split_offsets)))
+            row_groups.extend([-1] * counts[-1])
+        else:
+            counts.append(len(known))
+            row_groups.extend(known)
+    numbers = np.array(row_groups, np.int64)
+    file_of = np.repeat(np.arange(len(files)), counts).astype(np.int64)
+    starts = np.concatenate(([0], np.cumsum(counts)[:-1])).astype(np.int64)[: len(counts)]
+    indexed = numbers >= 0
+    pruned = prune_row_groups(view, predicate, numbers[indexed], strict=strict)
+    reasons = np.full(len(numbers), Reason.UNINDEXED, np.uint8)
+    matches = np.full(len(numbers), -1, np.int64)
+    reasons[indexed], matches[indexed] = pruned.reasons, pruned.matches
+    # Deletes are not subtracted: counts of row groups that have some are upper bounds.
+    matches[np.array([file.has_deletes for file in files], np.bool_)[file_of] & (matches > 0)] = -1
+    row_counts = np.zeros(len(numbers), np.int64)
+    row_counts[indexed] = view.row_counts[numbers[indexed]]
+    return ScanPlan(
+        table="",
+        snapshot_id=None,
+        where="",
+        data_files=tuple(file.path for file in files),
+        file_of=file_of,
+        ordinals=np.arange(len(numbers)) - (starts[file_of] if len(files) else 0),
+        row_counts=row_counts,
+        reasons=reasons,
+        matches=matches,
+        funnel=pruned.stages,
+        index_reads=sum(stage.reads for stage in pruned.stages),
+        index_bytes_read=sum(stage.bytes_read for stage in pruned.stages),
+        planning_seconds=time.perf_counter() - started,
+        warnings=tuple(f"{trouble.segment}: {trouble.reason}" for trouble in pruned.troubles),
+    )
+
+
+def prune_row_groups(
+    view: IndexView,
+    predicate: Predicate,
+    row_groups: np.ndarray[tuple[int], np.dtype[np.int64]],
+    *,
+    strict: bool = False,
+) -> Pruned:
+    """Judge row groups of a view; with no predicate all are kept without a look."""
+    if isinstance(predicate, Everything):
+        count = len(row_groups)
+        reason = Reason.NO_PREDICATE
+        matches = view.row_counts[row_groups] if predicate.exact else np.full(count, -1, np.int64)
+        return Pruned(np.full(count, reason, np.uint8), matches, (), ())
+    return Pruner(view, predicate, row_groups, strict=strict).prune()

@@ -1,0 +1,98 @@
+"""The predicate tree that the planner evaluates: leaf tests by field id under AND and OR, NOT being at the leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from puffin_index.leaf import LeafTest
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A test of one column.
+
+    Attributes:
+        field_id: The column.
+        test: In the key domain of the column's type.
+        value_type: Name of the type that the keys belong to; an index over another domain can't answer.
+    """
+
+    field_id: int
+    test: LeafTest
+    value_type: str
+
+
+@dataclass(frozen=True, slots=True)
+class Everything:
+    """All rows match; `exact` is false where the planner cannot tell (an upper bound)."""
+
+    exact: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Nothing:
+    """No row matches."""
+
+
+@dataclass(frozen=True, slots=True)
+class Conjunction:
+    """All children hold."""
+
+    children: tuple[Predicate, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Disjunction:
+    """At least one child holds."""
+
+    children: tuple[Predicate, ...]
+
+
+Predicate: TypeAlias = Leaf | Everything | Nothing | Conjunction | Disjunction
+
+UNKNOWN = Everything(exact=False)
+
+
+def leaves(predicate: Predicate) -> Iterator[Leaf]:
+    """Yield the leaves, left to right."""
+    pending = [predicate]
+    while pending:
+        match pending.pop():
+            case Leaf() as leaf:
+                yield leaf
+            case Conjunction(children) | Disjunction(children):
+                pending.extend(reversed(children))
+            case Everything() | Nothing():
+                pass
+
+
+def conjunction(children: list[Predicate]) -> Predicate:
+    """Build an AND: flattened, without what is always true, ranges over one column intersected."""
+    flat: list[Predicate] = []
+    for child in children:
+        flat.extend(child.children if isinstance(child, Conjunction) else (child,))
+    if any(isinstance(child, Nothing) for child in flat):
+        return Nothing()
+    exact = all(child.exact for child in flat if isinstance(child, Everything))
+    kept: list[Predicate] = [child for child in flat if not isinstance(child, Everything)]
+    if not exact:
+        kept.append(UNKNOWN)
+    if not kept:
+        return Everything(exact=True)
+    return kept[0] if len(kept) == 1 else Conjunction(tuple(kept))
+
+
+def disjunction(children: list[Predicate]) -> Predicate:
+    """Build an OR: flattened, without what is never true."""
+    flat: list[Predicate] = []
+    for child in children:
+        flat.extend(child.children if isinstance(child, Disjunction) else (child,))
+    everything = [child for child in flat if isinstance(child, Everything)]
+    if everything:
+        return Everything(exact=any(child.exact for child in everything))
+    kept = [child for child in flat if not isinstance(child, Nothing)]
+    if not kept:
+        return Nothing()
+    return kept[0] if len(kept) == 1 else Disjunction(tuple(kept))

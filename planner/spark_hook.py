@@ -1,0 +1,250 @@
+"""The Spark hook: an optimizer rule, compiled in the driver, that asks the planner which row groups to read."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections import deque
+from collections.abc import Mapping, MutableMapping
+from dataclasses import replace
+from importlib.resources import files
+from typing import TYPE_CHECKING, ClassVar
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from pydantic import ValidationError
+from pyiceberg.catalog import Catalog
+from pyiceberg.expressions import BooleanExpression
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyroaring import BitMap
+
+from planner.bind import bind
+from planner.plan import prune_row_groups, view_of
+from planner.predicate import UNKNOWN, Predicate, conjunction
+from planner.scan_plan import ScanPlan
+from planner.spark_catalogs import open_spark_catalog
+from planner.view import IndexView
+from planner.wire import serialize_view
+from puffin_index.errors import CatalogError, NotFoundError, PuffinIndexError
+from puffin_index.index_table import TableName, index_table_name, is_bound_to, load_index_table
+
+if TYPE_CHECKING:
+    from py4j.java_gateway import JavaObject
+    from pyspark.sql import SparkSession
+
+_log = logging.getLogger(__name__)
+
+_RULE = "io.puffinindex.spark.PruneScans"
+_KEPT_REPORTS = 100
+_LEAVE_AS_IT_WAS = bytearray()
+
+
+class _PlannerCallback:
+    """What the rule calls: `(request as JSON, candidate row groups) -> answer`, over py4j, once a scan."""
+
+    def __init__(self, catalogs: Mapping[str, Catalog], conf: Mapping[str, str], *, strict: bool) -> None:
+        self._catalogs: MutableMapping[str, Catalog] = dict(catalogs)
+        self._conf = conf
+        self._strict = strict
+        self._unusable: set[str] = set()
+        self.reports: deque[ScanPlan] = deque(maxlen=_KEPT_REPORTS)
+
+    def apply(self, request_text: str, candidates: bytes) -> bytearray:
+        """Answer a scan; whatever fails leaves it as it was."""
+        try:
+            return self._answer(json.loads(request_text), BitMap.deserialize(candidates))
+        except Exception as error:
+            # The one place where everything is caught: no trouble of ours may stop a query.
+            if self._strict:
+                raise
+            _log.warning("index not used, the scan stays as it was: %s", error, exc_info=True)
+            return _LEAVE_AS_IT_WAS
+
+    def _answer(self, request: Mapping[str, object], candidates: BitMap) -> bytearray:
+        started = time.perf_counter()
+        index_table = self._index_table(str(request["table"]), str(request["uuid"]))
+        if index_table is None:
+            return _LEAVE_AS_IT_WAS
+        view = view_of(index_table)
+        if view.row_group_count == 0:
+            return _LEAVE_AS_IT_WAS
+        if request["version"] != view.version:
+            return bytearray(b"V" + serialize_view(view))
+        predicate = bind_filters(request)
+        if not candidates:
+            return _LEAVE_AS_IT_WAS
+        plan = self._plan(view, predicate, candidates, request)
+        plan = replace(plan, planning_seconds=time.perf_counter() - started)
+        self.reports.append(plan)
+        _log.info(
+            "%s: %d of %d row groups kept (%d not indexed), %d bytes of index read, %.0f ms",
+            plan.table,
+            plan.kept,
+            plan.row_groups,
+            plan.unindexed,
+            plan.index_bytes_read,
+            plan.planning_seconds * 1000,
+        )
+        numbers = np.fromiter(candidates, np.int64, len(candidates))
+        return bytearray(b"K" + BitMap(numbers[plan.kept_mask]).serialize())
+
+    def _plan(
+        self, view: IndexView, predicate: Predicate, candidates: BitMap, request: Mapping[str, object]
+    ) -> ScanPlan:
+        numbers = np.fromiter(candidates, np.int64, len(candidates))
+        pruned = prune_row_groups(view, predicate, numbers, strict=self._strict)
+        snapshot, unindexed = request["snapshot"], request["unindexed"]
+        assert isinstance(unindexed, int)
+        return ScanPlan(
+            table=str(request["table"]),
+            snapshot_id=snapshot if isinstance(snapshot, int) else None,
+            where=" AND ".join(str(text) for text in _filters(request)),
+            data_files=view.paths,
+            file_of=view.file_of[numbers],
+            ordinals=numbers - view.first_row_groups[view.file_of[numbers]],
+            row_counts=view.row_counts[numbers],
+            reasons=pruned.reasons,
+            # Delete files stay with the scan's tasks; their rows are not subtracted here.
+            matches=np.where(pruned.matches > 0, -1, pruned.matches),
+            funnel=pruned.stages,
+            index_reads=sum(stage.reads for stage in pruned.stages),
+            index_bytes_read=sum(stage.bytes_read for stage in pruned.stages),
+            planning_seconds=0.0,
+            warnings=tuple(f"{trouble.segment}: {trouble.reason}" for trouble in pruned.troubles),
+            unlisted=unindexed,
+        )
+
+    def _index_table(self, table: str, uuid: str) -> Table | None:
+        """The newest index table of a data table; None if it has none."""
+        catalog_name, _, name = table.partition(".")
+        if catalog_name in self._unusable or name.count(".") < 1:
+            return None
+        try:
+            if catalog_name not in self._catalogs:
+                self._catalogs[catalog_name] = open_spark_catalog(self._conf, catalog_name)
+            index_table = load_index_table(self._catalogs[catalog_name], index_table_name(TableName.parse(name)))
+        except NotFoundError:
+            return None
+        except CatalogError as error:
+            self._unusable.add(catalog_name)
+            _log.warning("no index is used for tables of this catalog: %s", error)
+            return None
+        return index_table if is_bound_to(index_table, uuid) else None
+
+    def toString(self) -> str:  # noqa: N802 - Java's name
+        """Java's `toString`."""
+        return "puffin-index planner"
+
+    class Java:
+        """Tells py4j which Java interface this is."""
+
+        implements: ClassVar[list[str]] = ["java.util.function.BiFunction"]
+
+
+_hooks: WeakKeyDictionary[SparkSession, _PlannerCallback] = WeakKeyDictionary()
+
+
+def _filters(request: Mapping[str, object]) -> list[str]:
+    filters = request["filters"]
+    assert isinstance(filters, list)
+    return filters
+
+
+def bind_filters(request: Mapping[str, object]) -> Predicate:
+    """Bind the filters of a request; one that cannot be read keeps all rows."""
+    schema = Schema.model_validate_json(str(request["schema"]))
+    children: list[Predicate] = []
+    for text in _filters(request):
+        try:
+            children.append(bind(BooleanExpression.model_validate_json(text), schema, "iceberg"))
+        except (ValidationError, NotFoundError, ValueError, TypeError) as error:
+            _log.debug("filter not understood, all its rows are kept: %s (%s)", text, error)
+            children.append(UNKNOWN)
+    return conjunction(children)
+
+
+def _session_conf(spark: SparkSession) -> dict[str, str]:
+    """All of the session's SQL configuration."""
+    entries = spark._jsparkSession.sessionState().conf().getAllConfs()
+    iterator = entries.iterator()
+    conf: dict[str, str] = {}
+    while iterator.hasNext():
+        pair = iterator.next()
+        conf[pair._1()] = pair._2()
+    return conf
+
+
+def _rules(spark: SparkSession) -> list[JavaObject]:
+    rules = spark._jsparkSession.experimental().extraOptimizations()
+    return [rules.apply(at) for at in range(rules.size())]
+
+
+def _set_rules(spark: SparkSession, rules: list[JavaObject]) -> None:
+    jvm = spark.sparkContext._jvm
+    assert jvm is not None
+    as_list = jvm.java.util.ArrayList()
+    for rule in rules:
+        as_list.add(rule)
+    sequence = jvm.scala.jdk.javaapi.CollectionConverters.asScala(as_list).toSeq()
+    getattr(spark._jsparkSession.experimental(), "extraOptimizations_$eq")(sequence)
+
+
+def _compile_rule(spark: SparkSession) -> JavaObject:
+    """Compile the rule with Janino, which Spark ships; return its constructor."""
+    jvm = spark.sparkContext._jvm
+    assert jvm is not None
+    compiler = jvm.org.codehaus.janino.SimpleCompiler()
+    compiler.setParentClassLoader(jvm.java.lang.Thread.currentThread().getContextClassLoader())
+    compiler.cook(files("planner").joinpath("PruneScans.java").read_text(encoding="utf-8"))
+    return compiler.getClassLoader().loadClass(_RULE).getConstructors()[0]
+
+
+def _constructor_arguments(spark: SparkSession, callback: _PlannerCallback) -> JavaObject:
+    # py4j cannot put a Python object into a Java array, but it can add one to a list.
+    jvm = spark.sparkContext._jvm
+    assert jvm is not None
+    arguments = jvm.java.util.ArrayList()
+    arguments.add(callback)
+    return arguments.toArray()
+
+
+def enable(spark: SparkSession, *, catalogs: Mapping[str, Catalog] | None = None, strict: bool = False) -> None:
+    """Make a session's queries over indexed Iceberg tables skip row groups.
+
+    Args:
+        spark: A classic session (with a JVM of its own).
+        catalogs: PyIceberg catalogs by Spark catalog name, where they cannot be opened from Spark's configuration.
+        strict: Fail on trouble of ours instead of reading everything; for tests.
+
+    Raises:
+        PuffinIndexError: If the rule cannot be compiled in this session.
+    """
+    from py4j.protocol import Py4JError
+    from pyspark.java_gateway import ensure_callback_server_started
+
+    disable(spark)
+    gateway = spark.sparkContext._gateway
+    assert gateway is not None
+    ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call] # pyspark leaves it untyped
+    conf = _session_conf(spark)
+    callback = _PlannerCallback(catalogs or {}, conf, strict=strict)
+    try:
+        rule = _compile_rule(spark).newInstance(_constructor_arguments(spark, callback))
+    except Py4JError as error:
+        raise PuffinIndexError(f"the optimizer rule cannot be installed in this Spark session: {error}") from error
+    _set_rules(spark, [*_rules(spark), rule])
+    _hooks[spark] = callback
+
+
+def disable(spark: SparkSession) -> None:
+    """Undo `enable`; does nothing if it was not enabled."""
+    _hooks.pop(spark, None)
+    _set_rules(spark, [rule for rule in _rules(spark) if rule.getClass().getName() != _RULE])
+
+
+def reports(spark: SparkSession) -> list[ScanPlan]:
+    """The latest scan plans of a session, oldest first; empty if it is not enabled."""
+    callback = _hooks.get(spark)
+    return list(callback.reports) if callback is not None else []

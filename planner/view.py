@@ -1,0 +1,398 @@
+"""The index view: the row groups that one version of an index table knows, numbered and laid out as arrays.
+
+Row groups are numbered 0 … N-1, data file by data file. Every array here has one element per row group, so that a
+stage of the planner is a few array operations however many row groups there are. Directories are read on first use,
+per column and kind, and kept: segments are immutable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.io import FileIO
+
+from puffin_index.data_table import DataFile
+from puffin_index.directory import STATISTICS, int64_column, parse_directory
+from puffin_index.errors import CorruptFileError, NotFoundError, UnsupportedError
+from puffin_index.kinds import KINDS
+from puffin_index.kinds.base import BlobIndex
+from puffin_index.ranged import Blob, RangedReader
+from puffin_index.storage import CountingReader, FileReader, ReadCount
+from puffin_index.values import ValueType, value_type_named
+
+Int64Array: TypeAlias = npt.NDArray[np.int64]
+BoolArray: TypeAlias = npt.NDArray[np.bool_]
+KeyArray: TypeAlias = Int64Array | pa.LargeBinaryArray
+
+_READ_THREADS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class IndexTrouble:
+    """A part of the index that could not be used, and why; its row groups are kept."""
+
+    segment: str
+    reason: str
+
+
+@dataclass(slots=True)
+class IndexReads:
+    """What one plan reads of the index, and what it could not read.
+
+    Attributes:
+        count: Requests and bytes.
+        troubles: Parts that could not be used.
+    """
+
+    count: ReadCount = field(default_factory=ReadCount)
+    troubles: list[IndexTrouble] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class FieldStatistics:
+    """The statistics of one column for every row group of the view.
+
+    Attributes:
+        value_type: The type that the keys belong to.
+        known: Whether there are statistics for the row group; all else is meaningless where there are none.
+        row_count: Rows.
+        null_count: NULL rows.
+        distinct_count: Distinct keys, NULL not counted.
+        minimum: Least key; undefined where all rows are NULL.
+        maximum: Greatest key (NaN counts as one).
+        quantiles: Keys at evenly spaced ranks, shape (N, Q) int64; None where keys are bytes.
+    """
+
+    value_type: ValueType
+    known: BoolArray
+    row_count: Int64Array
+    null_count: Int64Array
+    distinct_count: Int64Array
+    minimum: KeyArray
+    maximum: KeyArray
+    quantiles: npt.NDArray[np.int64] | None
+
+    @property
+    def value_count(self) -> Int64Array:
+        """Rows that are not NULL."""
+        return self.row_count - self.null_count
+
+
+@dataclass(frozen=True, slots=True)
+class KindDirectory:
+    """Where the payloads of one (column, kind) lie, for every row group of the view.
+
+    Attributes:
+        kind: The kind's name.
+        value_type: The type that it was built for.
+        segment: Number of the segment in `IndexView.segments`; -1 where there is no payload.
+        offset: Start of the payload in the segment, in bytes.
+        length: Its bytes.
+        blob_type: Its Puffin blob type.
+        layout: The kind's own numbers, one list per row group.
+    """
+
+    kind: str
+    value_type: ValueType
+    segment: npt.NDArray[np.int32]
+    offset: Int64Array
+    length: Int64Array
+    blob_type: pa.StringArray
+    layout: pa.LargeListArray
+
+    @property
+    def known(self) -> BoolArray:
+        """Whether there is a payload for the row group."""
+        return self.segment >= 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Placement:
+    """Which entry of which segment's directory belongs to each row group."""
+
+    segment: npt.NDArray[np.int32]
+    entry: npt.NDArray[np.int32]
+    locations: dict[int, tuple[int, int]]
+
+
+class IndexView:
+    """One version of an index table, read for planning.
+
+    Args:
+        version: Names the version (the index table's snapshot id).
+        entries: The rows of the index table, oldest first.
+        io: The FileIO of the index table.
+    """
+
+    def __init__(self, version: str, entries: pa.Table, io: FileIO) -> None:
+        self.version = version
+        self.io = io
+        self._entries = entries
+        self._readers: dict[int, FileReader] = {}
+        self._statistics: dict[int, FieldStatistics | None] = {}
+        self._directories: dict[tuple[int, str], KindDirectory | None] = {}
+        self._number_row_groups()
+
+    def _number_row_groups(self) -> None:
+        """Number row groups by data file. A file that was indexed in parts has several entries but one number range."""
+        paths = self._entries["data_file"].to_pylist()
+        first_entry: dict[str, int] = {}
+        for entry, path in enumerate(paths):
+            first_entry.setdefault(path, entry)
+        self.paths: tuple[str, ...] = tuple(first_entry)
+        entry_of_file = np.fromiter(first_entry.values(), np.int64, len(first_entry))
+        file_number = {path: number for number, path in enumerate(first_entry)}
+        self._file_of_entry = np.fromiter((file_number[path] for path in paths), np.int64, len(paths))
+        own = self._entries.take(pa.array(entry_of_file))
+        self.file_sizes: Int64Array = int64_chunks(own, "file_size_in_bytes")
+        self.record_counts: Int64Array = int64_chunks(own, "record_count")
+        counts = np.asarray(pc.list_value_length(own["row_counts"]).to_numpy(), np.int64)
+        self.row_group_counts: Int64Array = counts
+        self.first_row_groups: Int64Array = np.concatenate(([0], np.cumsum(counts)[:-1])).astype(np.int64)[
+            : len(counts)
+        ]
+        self.row_counts: Int64Array = np.asarray(pc.list_flatten(own["row_counts"]).to_numpy(), np.int64)
+        self.file_of: Int64Array = np.repeat(np.arange(len(counts)), counts)
+
+    @cached_property
+    def file_numbers(self) -> dict[str, int]:
+        """The number of each data file, by location."""
+        return {path: number for number, path in enumerate(self.paths)}
+
+    @cached_property
+    def segments(self) -> tuple[tuple[str, int], ...]:
+        """Location and size of every segment."""
+        rows = zip(
+            self._entries["segment"].to_pylist(), self._entries["segment_size_in_bytes"].to_pylist(), strict=True
+        )
+        return tuple(dict.fromkeys(rows))
+
+    @property
+    def row_group_count(self) -> int:
+        """N."""
+        return len(self.row_counts)
+
+    def row_groups_of(self, file: DataFile) -> range | None:
+        """The row groups of a data file; None if it is not indexed or is not the file that was indexed."""
+        number = self.file_numbers.get(file.path)
+        if number is None:
+            return None
+        if (file.file_size, file.record_count) != (self.file_sizes[number], self.record_counts[number]):
+            return None
+        first, count = int(self.first_row_groups[number]), int(self.row_group_counts[number])
+        if file.split_offsets and len(file.split_offsets) != count:
+            return None
+        return range(first, first + count)
+
+    def row_group_bytes(self) -> Int64Array:
+        """About how many bytes each row group has in its data file."""
+        share = self.row_counts / np.maximum(self.record_counts[self.file_of], 1)
+        return np.asarray(share * self.file_sizes[self.file_of], np.int64)
+
+    @cached_property
+    def _placements(self) -> dict[tuple[int, str], _Placement]:
+        """For each (field, kind), the segment and directory entry of every row group."""
+        directories = pc.list_flatten(self._entries["directories"]).combine_chunks()
+        entry = np.repeat(
+            np.arange(len(self._entries)),
+            np.asarray(pc.list_value_length(self._entries["directories"]).to_numpy(), np.int64),
+        )
+        fields, kinds, offsets, lengths = (
+            pc.struct_field(directories, name).to_pylist() for name in ("field_id", "kind", "offset", "length")
+        )
+        rows_of: dict[tuple[int, str], list[int]] = {}
+        for row, key in enumerate(zip(fields, kinds, strict=True)):
+            rows_of.setdefault(key, []).append(row)
+        numbers = {location: number for number, (location, _) in enumerate(self.segments)}
+        segment_of_entry = np.array([numbers[s] for s in self._entries["segment"].to_pylist()], np.int32)
+        first_in_segment = int64_chunks(self._entries, "first_row_group")
+        placements: dict[tuple[int, str], _Placement] = {}
+        for key, rows in rows_of.items():
+            # Files have one entry a build; where two builders raced, either is right: the last one wins.
+            entry_of_file = np.full(len(self.paths), -1, np.int64)
+            entry_of_file[self._file_of_entry[entry[rows]]] = entry[rows]
+            of_row_group = entry_of_file[self.file_of]
+            ordinal = np.arange(self.row_group_count) - self.first_row_groups[self.file_of]
+            placements[key] = _Placement(
+                segment=np.where(of_row_group >= 0, segment_of_entry[of_row_group], -1).astype(np.int32),
+                entry=(first_in_segment[of_row_group] + ordinal).astype(np.int32),
+                locations={int(segment_of_entry[entry[row]]): (offsets[row], lengths[row]) for row in rows},
+            )
+        return placements
+
+    def statistics(self, field_id: int, reads: IndexReads) -> FieldStatistics | None:
+        """The statistics of a column; None if no row group has any."""
+        if field_id in self._statistics:
+            return self._statistics[field_id]
+        troubles = len(reads.troubles)
+        statistics = self._read_statistics(field_id, reads)
+        # What could not be read today may be readable in a minute.
+        if len(reads.troubles) == troubles:
+            self._statistics[field_id] = statistics
+        return statistics
+
+    def directory(self, field_id: int, kind: str, reads: IndexReads) -> KindDirectory | None:
+        """Where the payloads of a column and kind lie; None if there are none."""
+        key = (field_id, kind)
+        if key in self._directories:
+            return self._directories[key]
+        troubles = len(reads.troubles)
+        directory = self._read_directory(field_id, kind, reads)
+        if len(reads.troubles) == troubles:
+            self._directories[key] = directory
+        return directory
+
+    def open_blob(self, directory: KindDirectory, row_group: int, reads: IndexReads) -> BlobIndex:
+        """Open the payload of one row group; nothing is read yet."""
+        reader = CountingReader(self._reader(int(directory.segment[row_group])), reads.count)
+        return KINDS[directory.kind].open(
+            Blob(reader, int(directory.offset[row_group]), int(directory.length[row_group])),
+            directory.blob_type[row_group].as_py(),
+            np.asarray(directory.layout[row_group].values.to_numpy(), np.int64),
+            directory.value_type,
+            int(self.row_counts[row_group]),
+        )
+
+    def _reader(self, segment: int) -> FileReader:
+        if segment not in self._readers:
+            location, size = self.segments[segment]
+            self._readers[segment] = FileReader(self.io, location, size)
+        return self._readers[segment]
+
+    def _read_batches(
+        self, placement: _Placement, columns: Sequence[str], reads: IndexReads
+    ) -> dict[int, pa.RecordBatch]:
+        """Read the directories of a (field, kind) from all segments; segments in trouble are left out."""
+
+        def read(segment: int) -> pa.RecordBatch | IndexTrouble:
+            location = self.segments[segment][0]
+            offset, length = placement.locations[segment]
+            try:
+                reader: RangedReader = CountingReader(self._reader(segment), reads.count)
+                batch = parse_directory(reader.read(offset, length), columns, location=location, offset=offset)
+                entries = placement.entry[placement.segment == segment]
+                if len(entries) and int(entries.max()) >= len(batch):
+                    raise CorruptFileError("directory with too few entries", location=location, offset=offset)
+                return batch
+            except (CorruptFileError, UnsupportedError, NotFoundError, OSError) as error:
+                return IndexTrouble(location, str(error))
+
+        used = [int(s) for s in np.unique(placement.segment) if s >= 0]
+        batches: dict[int, pa.RecordBatch] = {}
+        for segment, result in zip(used, _in_parallel(read, used), strict=True):
+            if isinstance(result, IndexTrouble):
+                reads.troubles.append(result)
+            else:
+                batches[segment] = result
+        return batches
+
+    def _gather(
+        self, placement: _Placement, batches: dict[int, pa.RecordBatch]
+    ) -> tuple[pa.Table, npt.NDArray[np.int64], BoolArray] | None:
+        """Concatenate directories of one value type and say which of their rows belongs to each row group."""
+        value_types = [batch.schema.metadata[b"value-type"] for batch in batches.values()]
+        if not value_types:
+            return None
+        # A column promoted between builds has directories of two types; those of the newest are used.
+        chosen = {s: b for s, b in batches.items() if b.schema.metadata[b"value-type"] == value_types[-1]}
+        start = np.full(len(self.segments) + 1, -1, np.int64)
+        position = 0
+        for segment, batch in chosen.items():
+            start[segment] = position
+            position += len(batch)
+        # Index -1 (no segment) hits the last element, which stays -1.
+        known = start[placement.segment] >= 0
+        rows = np.where(known, start[placement.segment] + placement.entry, 0)
+        return pa.Table.from_batches(list(chosen.values())), rows, known
+
+    def _read_statistics(self, field_id: int, reads: IndexReads) -> FieldStatistics | None:
+        placement = self._placements.get((field_id, STATISTICS))
+        if placement is None:
+            return None
+        columns = ["row_count", "null_count", "distinct_count", "minimum", "maximum", "quantiles"]
+        gathered = self._gather(placement, self._read_batches(placement, columns, reads))
+        if gathered is None:
+            return None
+        table, rows, known = gathered
+        taken = table.take(pa.array(rows)).combine_chunks()
+        value_type = value_type_named(table.schema.metadata[b"value-type"].decode())
+        is_int = value_type.domain == "int64"
+        return FieldStatistics(
+            value_type=value_type,
+            known=known,
+            row_count=int64_chunks(taken, "row_count"),
+            null_count=int64_chunks(taken, "null_count"),
+            distinct_count=int64_chunks(taken, "distinct_count"),
+            minimum=int64_chunks(taken, "minimum") if is_int else _binary(taken, "minimum"),
+            maximum=int64_chunks(taken, "maximum") if is_int else _binary(taken, "maximum"),
+            quantiles=_quantile_matrix(taken["quantiles"].combine_chunks()) if is_int else None,
+        )
+
+    def _read_directory(self, field_id: int, kind: str, reads: IndexReads) -> KindDirectory | None:
+        placement = self._placements.get((field_id, kind))
+        if placement is None:
+            return None
+        columns = ["offset", "length", "blob_type", "layout"]
+        gathered = self._gather(placement, self._read_batches(placement, columns, reads))
+        if gathered is None:
+            return None
+        table, rows, known = gathered
+        taken = table.take(pa.array(rows)).combine_chunks()
+        return KindDirectory(
+            kind=kind,
+            value_type=value_type_named(table.schema.metadata[b"value-type"].decode()),
+            segment=np.where(known, placement.segment, -1).astype(np.int32),
+            offset=int64_chunks(taken, "offset"),
+            length=int64_chunks(taken, "length"),
+            blob_type=_one_chunk(taken["blob_type"]),
+            layout=_one_chunk(taken["layout"]),
+        )
+
+
+def _in_parallel(
+    read: Callable[[int], pa.RecordBatch | IndexTrouble], segments: Sequence[int]
+) -> Iterable[pa.RecordBatch | IndexTrouble]:
+    if len(segments) < 2:
+        return [read(segment) for segment in segments]
+    with ThreadPoolExecutor(min(_READ_THREADS, len(segments))) as threads:
+        return list(threads.map(read, segments))
+
+
+def int64_chunks(table: pa.Table, name: str) -> Int64Array:
+    """A column of a table as int64 numbers (NULL as 0)."""
+    batch = table.select([name]).combine_chunks()
+    if batch.num_rows == 0:
+        return np.zeros(0, np.int64)
+    return int64_column(batch.to_batches()[0], name)
+
+
+def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
+    combined = column.combine_chunks()
+    return combined.chunk(0) if isinstance(combined, pa.ChunkedArray) else combined
+
+
+def _binary(table: pa.Table, name: str) -> pa.LargeBinaryArray:
+    return _one_chunk(pc.fill_null(table[name], b""))
+
+
+def _quantile_matrix(quantiles: pa.LargeListArray) -> npt.NDArray[np.int64]:
+    """Quantiles as one matrix; row groups without any (all NULL) get zeros, which their value count of 0 disarms."""
+    array = _one_chunk(quantiles) if isinstance(quantiles, pa.ChunkedArray) else quantiles
+    lengths = np.asarray(pc.list_value_length(array).to_numpy(zero_copy_only=False), np.int64)
+    width = int(lengths.max(initial=0))
+    matrix = np.zeros((len(lengths), width), np.int64)
+    values = np.asarray(array.flatten().to_numpy(), np.int64)
+    # Shorter lists (few distinct keys) repeat their last key.
+    starts = np.concatenate(([0], np.cumsum(lengths)[:-1])).astype(np.int64)[: len(lengths)]
+    columns = np.minimum(np.arange(width)[None, :], np.maximum(lengths - 1, 0)[:, None])
+    filled = lengths > 0
+    matrix[filled] = values[(starts[:, None] + columns)[filled]]
+    return matrix

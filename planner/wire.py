@@ -1,0 +1,44 @@
+"""What crosses between Spark's JVM and the planner: requests as JSON, row groups as roaring bitmaps, and views.
+
+A view, as `PruneScans.java` reads it, is one zlib stream of (all integers big-endian):
+
+| size | meaning |
+| --- | --- |
+| 2 + n | version: length (uint16), UTF-8 |
+| 4 | number of data files (int32) |
+| for each data file: | |
+| 4 + n | location: length (int32), UTF-8 |
+| 8, 8, 4 | file size in bytes (int64), rows (int64), row groups (int32) |
+
+Row groups are numbered from 0 in this order.
+"""
+
+from __future__ import annotations
+
+import zlib
+
+from planner.view import IndexView
+from puffin_index.binary import write_int32_be, write_int64_be, write_uint16_be
+
+
+def serialize_view(view: IndexView) -> bytes:
+    """Serialise the numbering of a view's row groups."""
+    version = view.version.encode()
+    parts = [write_uint16_be(len(version)), version, write_int32_be(len(view.paths))]
+    numbers = zip(
+        view.paths,
+        view.file_sizes.tolist(),
+        view.record_counts.tolist(),
+        view.row_group_counts.tolist(),
+        strict=True,
+    )
+    for path, size, records, row_groups in numbers:
+        encoded = path.encode()
+        parts += (
+            write_int32_be(len(encoded)),
+            encoded,
+            write_int64_be(size),
+            write_int64_be(records),
+            write_int32_be(row_groups),
+        )
+    return zlib.compress(b"".join(parts), 1)

@@ -1,0 +1,29 @@
+"""A real SQLite catalog on disk with PyIceberg, no JVM."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.table import Table
+
+
+@pytest.fixture
+def local_catalog(tmp_path: Path) -> Iterator[SqlCatalog]:
+    """A catalog of its own for each test, called `local`, with the namespace `ns`."""
+    catalog = SqlCatalog("local", uri=f"sqlite:///{tmp_path / 'catalog.db'}", warehouse=tmp_path.as_uri())
+    catalog.create_namespace("ns")
+    yield catalog
+    catalog.close()
+
+
+def create_table(catalog: SqlCatalog, name: str, data: pa.Table, row_group_rows: int) -> Table:
+    """Create `ns.name` with small row groups and append the data as one file."""
+    table = catalog.create_table(
+        f"ns.{name}", data.schema, properties={"write.parquet.row-group-limit": str(row_group_rows)}
+    )
+    table.append(data)
+    return table
