@@ -50,10 +50,12 @@ public class PruneScans extends Rule {
   private static final int ATTEMPTS = 3;
 
   private final BiFunction planner;
+  private final boolean strict;
   private final Map views = new ConcurrentHashMap();
 
-  public PruneScans(BiFunction planner) {
+  public PruneScans(BiFunction planner, Boolean strict) {
     this.planner = planner;
+    this.strict = strict.booleanValue();
   }
 
   public String ruleName() {
@@ -72,6 +74,9 @@ public class PruneScans extends Rule {
         try {
           prune(scan);
         } catch (Throwable e) {
+          if (strict) {
+            throw new IllegalStateException("puffin-index: " + e.getMessage(), e);
+          }
           LOG.warn("index not used, the scan stays as it was: {}", scan, e);
         }
       }

@@ -201,12 +201,13 @@ def _compile_rule(spark: SparkSession) -> JavaObject:
     return compiler.getClassLoader().loadClass(_RULE).getConstructors()[0]
 
 
-def _constructor_arguments(spark: SparkSession, callback: _PlannerCallback) -> JavaObject:
+def _constructor_arguments(spark: SparkSession, callback: _PlannerCallback, strict: bool) -> JavaObject:
     # py4j cannot put a Python object into a Java array, but it can add one to a list.
     jvm = spark.sparkContext._jvm
     assert jvm is not None
     arguments = jvm.java.util.ArrayList()
     arguments.add(callback)
+    arguments.add(strict)
     return arguments.toArray()
 
 
@@ -231,7 +232,7 @@ def enable(spark: SparkSession, *, catalogs: Mapping[str, Catalog] | None = None
     conf = _session_conf(spark)
     callback = _PlannerCallback(catalogs or {}, conf, strict=strict)
     try:
-        rule = _compile_rule(spark).newInstance(_constructor_arguments(spark, callback))
+        rule = _compile_rule(spark).newInstance(_constructor_arguments(spark, callback, strict))
     except Py4JError as error:
         raise PuffinIndexError(f"the optimizer rule cannot be installed in this Spark session: {error}") from error
     _set_rules(spark, [*_rules(spark), rule])

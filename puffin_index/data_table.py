@@ -18,6 +18,7 @@ from pyiceberg.manifest import DataFile as IcebergDataFile
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.name_mapping import NameMapping
+from pyiceberg.transforms import IdentityTransform
 
 from puffin_index.errors import BuildError, NotFoundError, UnsupportedError
 
@@ -53,6 +54,19 @@ def open_table(catalog: Catalog, identifier: tuple[str, ...]) -> Table:
         return catalog.load_table(identifier)
     except (NoSuchTableError, NoSuchNamespaceError) as error:
         raise NotFoundError(f"there is no table {'.'.join(identifier)} in catalog {catalog.name!r}") from error
+
+
+def constant_fields(table: Table) -> frozenset[int]:
+    """Columns whose value may be a constant where a data file lacks them: identity partitions, and initial defaults."""
+    partitions = {
+        field.source_id
+        for spec in table.specs().values()
+        for field in spec.fields
+        if isinstance(field.transform, IdentityTransform)
+    }
+    schema = table.schema()
+    fields = (schema.find_field(field_id) for field_id in schema.field_ids)
+    return frozenset(partitions | {field.field_id for field in fields if field.initial_default is not None})
 
 
 def list_data_files(
@@ -102,6 +116,10 @@ class OpenDataFile:
     row_group_offsets: tuple[int, ...]
     _parquet: pq.ParquetFile
     _schema: Schema
+
+    def has_column(self, field_id: int) -> bool:
+        """Whether the file itself holds a column."""
+        return self._schema.find_column_name(field_id) is not None
 
     def read_column(self, row_group: int, field_id: int) -> pa.Array | None:
         """Read one column of one row group.

@@ -14,7 +14,7 @@ from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table
 
 from puffin_index.build import FileBatch, missing_batches
-from puffin_index.data_table import list_data_files
+from puffin_index.data_table import constant_fields, list_data_files
 from puffin_index.definition import ResolvedColumn
 from puffin_index.engine import Engine
 from puffin_index.errors import BuildError
@@ -121,6 +121,7 @@ def _segment_task(batch: FileBatch, data_table: Table, index_table: Table) -> Se
         index_io=index_table.io,
         location=segment_location(index_table, uuid.uuid4().hex),
         name_mapping=data_table.name_mapping(),
+        constant_fields=constant_fields(data_table),
     )
 
 

@@ -110,6 +110,8 @@ class SegmentTask:
         index_io: The FileIO of the index table.
         location: Where to write.
         name_mapping: The table's name mapping, for data files without field ids.
+        constant_fields: Columns that a reader fills with a value other than NULL where a data file lacks them (identity
+            partitions of imported files, defaults); such files are not indexed.
     """
 
     files: tuple[DataFile, ...]
@@ -118,6 +120,7 @@ class SegmentTask:
     index_io: FileIO
     location: str
     name_mapping: NameMapping | None = None
+    constant_fields: frozenset[int] = frozenset()
 
 
 def align(row: int) -> int:
@@ -147,7 +150,9 @@ def write_segment(task: SegmentTask) -> Segment:
         skipped: list[SkippedFile] = []
         for file in task.files:
             try:
-                opened.append(stack.enter_context(open_data_file(task.io, file, task.name_mapping)))
+                candidate = stack.enter_context(open_data_file(task.io, file, task.name_mapping))
+                _check_columns(candidate, task)
+                opened.append(candidate)
             except (BuildError, UnsupportedError) as error:
                 _log.warning("not indexed: %s", error)
                 skipped.append(SkippedFile(file.path, str(error)))
@@ -161,6 +166,14 @@ def write_segment(task: SegmentTask) -> Segment:
             writer.add(ROW_GROUPS_BLOB, serialize_row_groups(_row_group_entries(covered)))
             summary = writer.finish()
     return Segment(task.location, summary.file_size, summary.footer_size, covered, locations, tuple(skipped))
+
+
+def _check_columns(opened: OpenDataFile, task: SegmentTask) -> None:
+    for column in task.columns:
+        if column.field_id in task.constant_fields and not opened.has_column(column.field_id):
+            raise UnsupportedError(
+                f"data file {opened.file.path} lacks column {column.name!r}, which has a constant value there"
+            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -314,3 +314,77 @@ def test_time_travel_uses_the_index_for_the_files_of_that_snapshot(spark: SparkS
         assert measure(spark, "SELECT COUNT(*) FROM lake.ns.travel WHERE k = 4711").answer.text == "0"
     finally:
         planner.disable(spark)
+
+
+def test_columns_that_old_files_lack_are_null_or_their_default(spark: SparkSession, catalog: SqlCatalog) -> None:
+    """Old files read NULL for a plain new column (indexed so), and the default for one that has it (not indexed)."""
+    spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.ns")
+    create_items(spark, "evolving", files=1)
+    spark.sql("ALTER TABLE lake.ns.evolving SET TBLPROPERTIES ('format-version'='3')")
+    spark.sql("ALTER TABLE lake.ns.evolving ADD COLUMN plain INT")
+    index = TableIndex.create(catalog, "ns.evolving", IndexDefinition.of(bsi=["plain", "k"]))
+    assert index.build(spark).files == 1
+    planner.enable(spark, strict=True)
+    try:
+        sql = "SELECT COUNT(*) FROM lake.ns.evolving WHERE "
+        assert measure(spark, sql + "plain = 5").read.rows == 0
+        assert measure(spark, sql + "plain IS NULL").answer.text == str(ROWS)
+        assert measure(spark, sql + "plain IS NULL AND k = 4711").read.rows == ROW_GROUP_ROWS
+    finally:
+        planner.disable(spark)
+
+
+def test_files_imported_without_their_partition_column_are_read(
+    spark: SparkSession, catalog: SqlCatalog, tmp_path: Path
+) -> None:
+    """`add_files` takes Hive files whose partition column is only in the path: it is not NULL there."""
+    spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.ns")
+    spark.range(0, 1_000).selectExpr("id", "CAST(id % 2 AS INT) AS part").write.partitionBy("part").parquet(
+        str(tmp_path / "hive")
+    )
+    spark.sql("CREATE TABLE lake.ns.imported (id BIGINT, part INT) USING iceberg PARTITIONED BY (part)")
+    spark.sql(f"CALL lake.system.add_files('ns.imported', '`parquet`.`{tmp_path / 'hive'}`')")
+    index = TableIndex.create(catalog, "ns.imported", IndexDefinition.of(bsi=["part"], bitmap=["id"]))
+    report = index.build(spark)
+    assert report.files == 0
+    assert all("constant value" in skipped.reason for skipped in report.skipped)
+    planner.enable(spark, strict=True)
+    try:
+        assert spark.sql("SELECT COUNT(*) FROM lake.ns.imported WHERE part = 1").collect() == [(500,)]
+        assert spark.sql("SELECT part FROM lake.ns.imported WHERE id = 7").collect() == [(1,)]
+    finally:
+        planner.disable(spark)
+
+
+def test_renamed_and_promoted_columns_keep_their_index(spark: SparkSession, catalog: SqlCatalog) -> None:
+    spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.ns")
+    create_items(spark, "renamed", files=1)
+    index = TableIndex.create(catalog, "ns.renamed", IndexDefinition.of(bsi=["k"], bloom=["k"]))
+    index.build(spark)
+    spark.sql("ALTER TABLE lake.ns.renamed RENAME COLUMN k TO number")
+    spark.sql("ALTER TABLE lake.ns.renamed ALTER COLUMN number TYPE BIGINT")
+    spark.sql("ALTER TABLE lake.ns.renamed ADD COLUMN k INT")
+    planner.enable(spark, strict=True)
+    try:
+        measured = measure(spark, "SELECT COUNT(*) FROM lake.ns.renamed WHERE number = 4711")
+        assert (measured.answer.text, measured.read.rows) == ("1", ROW_GROUP_ROWS)
+        assert measure(spark, "SELECT COUNT(*) FROM lake.ns.renamed WHERE number = 3000000000").read.rows == 0
+        assert measure(spark, "SELECT COUNT(*) FROM lake.ns.renamed WHERE k IS NULL").answer.text == str(ROWS)
+    finally:
+        planner.disable(spark)
+
+
+def test_strict_makes_trouble_of_ours_an_error(spark: SparkSession, catalog: SqlCatalog) -> None:
+    spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.ns")
+    create_items(spark, "strict", files=1)
+    index = TableIndex.create(catalog, "ns.strict", IndexDefinition.of(bsi=["k"]))
+    index.build(spark)
+    segment = next(Path(index.index_table.location().removeprefix("file://")).glob("_segments/*.puffin"))
+    segment.unlink()
+    planner.enable(spark, strict=True)
+    try:
+        with pytest.raises(Exception, match="puffin-index"):
+            spark.sql("SELECT COUNT(*) FROM lake.ns.strict WHERE k = 4711").collect()
+    finally:
+        planner.disable(spark)
+    assert spark.sql("SELECT COUNT(*) FROM lake.ns.strict WHERE k = 4711").collect() == [(1,)]
