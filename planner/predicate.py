@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from puffin_index.leaf import LeafTest
+from puffin_index.leaf import LeafTest, NullTest, RangeTest
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +76,50 @@ def conjunction(children: list[Predicate]) -> Predicate:
     if any(isinstance(child, Nothing) for child in flat):
         return Nothing()
     exact = all(child.exact for child in flat if isinstance(child, Everything))
-    kept: list[Predicate] = [child for child in flat if not isinstance(child, Everything)]
+    kept = _merge_leaves([child for child in flat if not isinstance(child, Everything)])
     if not exact:
         kept.append(UNKNOWN)
     if not kept:
         return Everything(exact=True)
     return kept[0] if len(kept) == 1 else Conjunction(tuple(kept))
+
+
+def _merge_leaves(children: list[Predicate]) -> list[Predicate]:
+    """Intersect the ranges of a column into one, and leave out `IS NOT NULL` where another leaf of it implies that."""
+    ranges: dict[int, Leaf] = {}
+    tested: set[int] = set()
+    for child in children:
+        if isinstance(child, Leaf) and not isinstance(child.test, NullTest):
+            tested.add(child.field_id)
+            if isinstance(child.test, RangeTest) and not child.test.negated:
+                earlier = ranges.get(child.field_id)
+                test = child.test if earlier is None else _intersect(earlier.test, child.test)
+                ranges[child.field_id] = Leaf(child.field_id, test, child.value_type)
+    merged: list[Predicate] = list(ranges.values())
+    for child in children:
+        if isinstance(child, Leaf):
+            if isinstance(child.test, RangeTest) and not child.test.negated:
+                continue
+            if child.test == NullTest(is_null=False) and child.field_id in tested:
+                continue
+        merged.append(child)
+    return merged
+
+
+def _intersect(first: LeafTest, second: RangeTest) -> RangeTest:
+    assert isinstance(first, RangeTest)
+    low, low_inclusive = first.low, first.low_inclusive
+    # Keys of one column are of one type.
+    if low is None or (second.low is not None and second.low > low):  # type: ignore[operator]
+        low, low_inclusive = second.low, second.low_inclusive
+    elif second.low == low:
+        low_inclusive = low_inclusive and second.low_inclusive
+    high, high_inclusive = first.high, first.high_inclusive
+    if high is None or (second.high is not None and second.high < high):  # type: ignore[operator]
+        high, high_inclusive = second.high, second.high_inclusive
+    elif second.high == high:
+        high_inclusive = high_inclusive and second.high_inclusive
+    return RangeTest(low, high, low_inclusive, high_inclusive)
 
 
 def disjunction(children: list[Predicate]) -> Predicate:

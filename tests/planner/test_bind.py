@@ -1,0 +1,168 @@
+"""Literals are placed on the scale of their column as Spark compares them, or the leaf is unknown."""
+
+from __future__ import annotations
+
+import math
+from decimal import Decimal
+
+import pytest
+from pyiceberg.expressions import (
+    And,
+    BooleanExpression,
+    EqualTo,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    IsNaN,
+    LessThan,
+    LessThanOrEqual,
+    Not,
+    NotEqualTo,
+    NotNull,
+    Or,
+    StartsWith,
+)
+from pyiceberg.schema import Schema
+from pyiceberg.types import (
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    NestedField,
+    StringType,
+    StructType,
+    TimestampType,
+)
+
+from planner.bind import bind
+from planner.predicate import UNKNOWN, Conjunction, Disjunction, Leaf
+from puffin_index.errors import NotFoundError
+from puffin_index.leaf import LeafTest, NullTest, RangeTest, SetTest
+from puffin_index.values import key_of, value_type_named
+
+SCHEMA = Schema(
+    NestedField(1, "i", IntegerType()),
+    NestedField(2, "l", LongType()),
+    NestedField(3, "s", StringType()),
+    NestedField(4, "f", FloatType()),
+    NestedField(5, "d", DoubleType()),
+    NestedField(6, "m", DecimalType(10, 2)),
+    NestedField(7, "big", DecimalType(38, 2)),
+    NestedField(8, "day", DateType()),
+    NestedField(9, "at", TimestampType()),
+    NestedField(10, "st", StructType(NestedField(11, "leaf", IntegerType()))),
+)
+DOUBLE = value_type_named("double")
+
+
+def leaf_test_of(expression: BooleanExpression) -> LeafTest:
+    bound = bind(expression, SCHEMA)
+    assert isinstance(bound, Leaf), bound
+    return bound.test
+
+
+@pytest.mark.parametrize(
+    ("expression", "test"),
+    [
+        (EqualTo("i", 5), SetTest((5,))),
+        (NotEqualTo("i", 5), SetTest((5,), negated=True)),
+        (EqualTo("I", 5), SetTest((5,))),
+        (LessThan("i", Decimal("1.5")), RangeTest(None, 1)),
+        (GreaterThan("i", Decimal("1.5")), RangeTest(1, None, low_inclusive=False)),
+        (GreaterThanOrEqual("i", Decimal("-1.5")), RangeTest(-2, None, low_inclusive=False)),
+        (EqualTo("i", Decimal("1.5")), SetTest(())),
+        (EqualTo("i", Decimal("5.0")), SetTest((5,))),
+        (LessThan("l", 1.5), RangeTest(None, 1)),
+        (EqualTo("l", 2**70), SetTest(())),
+        (LessThan("l", 2**70), RangeTest(None, None)),
+        (GreaterThan("l", 2**70), SetTest(())),
+        (GreaterThan("l", -(2**70)), RangeTest(None, None)),
+        (LessThan("l", Decimal("1e1000000")), RangeTest(None, None)),
+        (LessThan("d", math.inf), RangeTest(None, key_of(math.inf, DOUBLE), high_inclusive=False)),
+        (In("i", [7, 3, 3]), SetTest((3, 7))),
+        (EqualTo("s", "é"), SetTest(("é".encode(),))),
+        (StartsWith("s", "ab"), RangeTest(b"ab", b"ac", high_inclusive=False)),
+        (EqualTo("m", Decimal("1.25")), SetTest((125,))),
+        (EqualTo("m", Decimal("1.255")), SetTest(())),
+        (LessThan("m", Decimal("1.255")), RangeTest(None, 125)),
+        (EqualTo("m", 3), SetTest((300,))),
+        (EqualTo("d", 0.0), SetTest((key_of(-0.0, DOUBLE),))),
+        (EqualTo("d", 3), SetTest((key_of(3.0, DOUBLE),))),
+        (IsNaN("d"), SetTest((key_of(math.nan, DOUBLE),))),
+        (EqualTo("day", "1970-01-02"), SetTest((1,))),
+        (EqualTo("at", "1970-01-01T00:00:01"), SetTest((1_000_000,))),
+        (NotNull("st.leaf"), NullTest(is_null=False)),
+    ],
+)
+def test_a_literal_is_placed_exactly(expression: BooleanExpression, test: LeafTest) -> None:
+    assert leaf_test_of(expression) == test
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        EqualTo("i", "5"),
+        EqualTo("s", 5),
+        LessThan("l", 1e300),
+        EqualTo("m", 1.25),
+        EqualTo("at", "1970-01-01T00:00:01+02:00"),
+        EqualTo("day", "yesterday"),
+        NotNull("st"),
+        IsNaN("i"),
+    ],
+)
+def test_what_cannot_be_placed_for_certain_is_unknown_also_under_not(expression: BooleanExpression) -> None:
+    assert bind(expression, SCHEMA) == UNKNOWN
+    assert bind(Not(expression), SCHEMA) == UNKNOWN
+
+
+def test_a_float_column_compares_as_double_in_sql_and_as_float_in_icebergs_filters() -> None:
+    in_sql, in_iceberg = bind(EqualTo("f", 0.1), SCHEMA), bind(EqualTo("f", 0.1), SCHEMA, "iceberg")
+
+    assert isinstance(in_sql, Leaf)
+    assert in_sql.test == SetTest((key_of(0.1, DOUBLE),))
+    assert isinstance(in_iceberg, Leaf)
+    assert in_iceberg.test == SetTest((key_of(0.10000000149011612, DOUBLE),))
+
+
+def test_icebergs_negations_keep_null_rows() -> None:
+    """`NOT (i <=> 5)` reaches Iceberg as `not (i = 5)` and is true for NULL."""
+    bound = bind(Not(EqualTo("i", 5)), SCHEMA, "iceberg")
+
+    assert bound == Disjunction((Leaf(1, SetTest((5,), negated=True), "int"), Leaf(1, NullTest(is_null=True), "int")))
+
+
+def test_not_is_pushed_through_and_and_or() -> None:
+    inner = And(EqualTo("i", 1), Or(LessThan("l", 2), NotNull("s")))
+
+    bound = bind(Not(inner), SCHEMA)
+
+    assert bound == Disjunction(
+        (
+            Leaf(1, SetTest((1,), negated=True), "int"),
+            Conjunction((Leaf(2, RangeTest(2, None), "long"), Leaf(3, NullTest(is_null=True), "string"))),
+        )
+    )
+
+
+def test_ranges_of_one_column_become_one_and_not_null_is_implied() -> None:
+    expression: BooleanExpression = And(
+        And(NotNull("i"), GreaterThan("i", 3)), And(LessThanOrEqual("i", 9), LessThan("i", 20))
+    )
+
+    assert bind(expression, SCHEMA) == Leaf(1, RangeTest(3, 9, low_inclusive=False), "int")
+
+
+def test_deep_trees_bind() -> None:
+    expression: BooleanExpression = EqualTo("i", 0)
+    for number in range(5_000):
+        expression = Not(expression) if number % 2 else Not(Not(expression))
+
+    assert isinstance(bind(expression, SCHEMA), Leaf)
+
+
+def test_an_unknown_column_is_named_with_those_that_are_there() -> None:
+    with pytest.raises(NotFoundError, match="there is no column 'x'; the table has: i, l, s"):
+        bind(EqualTo("x", 1), SCHEMA)
