@@ -20,11 +20,12 @@ import pyarrow.compute as pc
 from pyiceberg.io import FileIO
 
 from puffin_index.data_table import DataFile
-from puffin_index.directory import STATISTICS, int64_column, parse_directory
+from puffin_index.directory import STATISTICS, int64_column, read_directory
 from puffin_index.errors import CorruptFileError, NotFoundError, UnsupportedError
 from puffin_index.kinds import KINDS
 from puffin_index.kinds.base import BlobIndex
 from puffin_index.ranged import Blob, RangedReader
+from puffin_index.segment import align
 from puffin_index.storage import CountingReader, FileReader, ReadCount
 from puffin_index.values import ValueType, value_type_named
 
@@ -94,6 +95,7 @@ class KindDirectory:
         kind: The kind's name.
         value_type: The type that it was built for.
         segment: Number of the segment in `IndexView.segments`; -1 where there is no payload.
+        base: First row of the row group in the segment's row space.
         offset: Start of the payload in the segment, in bytes.
         length: Its bytes.
         blob_type: Its Puffin blob type.
@@ -103,6 +105,7 @@ class KindDirectory:
     kind: str
     value_type: ValueType
     segment: npt.NDArray[np.int32]
+    base: Int64Array
     offset: Int64Array
     length: Int64Array
     blob_type: pa.StringArray
@@ -116,11 +119,12 @@ class KindDirectory:
 
 @dataclass(frozen=True, slots=True)
 class _Placement:
-    """Which entry of which segment's directory belongs to each row group."""
+    """Which row group of which segment each row group of the view is, for one (field, kind)."""
 
     segment: npt.NDArray[np.int32]
-    entry: npt.NDArray[np.int32]
-    locations: dict[int, tuple[int, int]]
+    row_group: npt.NDArray[np.int32]
+    base: Int64Array
+    locations: dict[int, tuple[int, int, str]]
 
 
 class IndexView:
@@ -205,8 +209,8 @@ class IndexView:
             np.arange(len(self._entries)),
             np.asarray(pc.list_value_length(self._entries["directories"]).to_numpy(), np.int64),
         )
-        fields, kinds, offsets, lengths = (
-            pc.struct_field(directories, name).to_pylist() for name in ("field_id", "kind", "offset", "length")
+        fields, kinds, offsets, lengths, checksums = (
+            pc.struct_field(directories, name).to_pylist() for name in ("field_id", "kind", "offset", "length", "xxh64")
         )
         rows_of: dict[tuple[int, str], list[int]] = {}
         for row, key in enumerate(zip(fields, kinds, strict=True)):
@@ -214,6 +218,10 @@ class IndexView:
         numbers = {location: number for number, (location, _) in enumerate(self.segments)}
         segment_of_entry = np.array([numbers[s] for s in self._entries["segment"].to_pylist()], np.int32)
         first_in_segment = int64_chunks(self._entries, "first_row_group")
+        first_base = int64_chunks(self._entries, "first_base")
+        # Rows of a segment's row space that the row groups before it in the same data file take up.
+        space = np.concatenate(([0], np.cumsum(align(self.row_counts)))).astype(np.int64)
+        rows_before = space[:-1] - space[self.first_row_groups][self.file_of]
         placements: dict[tuple[int, str], _Placement] = {}
         for key, rows in rows_of.items():
             # Files have one entry a build; where two builders raced, either is right: the last one wins.
@@ -223,8 +231,11 @@ class IndexView:
             ordinal = np.arange(self.row_group_count) - self.first_row_groups[self.file_of]
             placements[key] = _Placement(
                 segment=np.where(of_row_group >= 0, segment_of_entry[of_row_group], -1).astype(np.int32),
-                entry=(first_in_segment[of_row_group] + ordinal).astype(np.int32),
-                locations={int(segment_of_entry[entry[row]]): (offsets[row], lengths[row]) for row in rows},
+                row_group=(first_in_segment[of_row_group] + ordinal).astype(np.int32),
+                base=first_base[of_row_group] + rows_before,
+                locations={
+                    int(segment_of_entry[entry[row]]): (offsets[row], lengths[row], checksums[row]) for row in rows
+                },
             )
         return placements
 
@@ -274,12 +285,12 @@ class IndexView:
 
         def read(segment: int) -> pa.RecordBatch | IndexTrouble:
             location = self.segments[segment][0]
-            offset, length = placement.locations[segment]
+            offset, length, checksum = placement.locations[segment]
             try:
                 reader: RangedReader = CountingReader(self._reader(segment), reads.count)
-                batch = parse_directory(reader.read(offset, length), columns, location=location, offset=offset)
-                entries = placement.entry[placement.segment == segment]
-                if len(entries) and int(entries.max()) >= len(batch):
+                batch = read_directory(reader, offset, length, checksum, columns)
+                covered = len(rows_of_row_groups(batch))
+                if int(placement.row_group[placement.segment == segment].max(initial=0)) >= covered:
                     raise CorruptFileError("directory with too few entries", location=location, offset=offset)
                 return batch
             except (CorruptFileError, UnsupportedError, NotFoundError, OSError) as error:
@@ -304,14 +315,17 @@ class IndexView:
         # A column promoted between builds has directories of two types; those of the newest are used.
         chosen = {s: b for s, b in batches.items() if b.schema.metadata[b"value-type"] == value_types[-1]}
         start = np.full(len(self.segments) + 1, -1, np.int64)
-        position = 0
+        row_of: list[Int64Array] = []
+        row_groups = rows = 0
         for segment, batch in chosen.items():
-            start[segment] = position
-            position += len(batch)
+            start[segment] = row_groups
+            row_of.append(rows_of_row_groups(batch) + rows)
+            row_groups += len(row_of[-1])
+            rows += len(batch)
         # Index -1 (no segment) hits the last element, which stays -1.
         known = start[placement.segment] >= 0
-        rows = np.where(known, start[placement.segment] + placement.entry, 0)
-        return pa.Table.from_batches(list(chosen.values())), rows, known
+        at = np.where(known, start[placement.segment] + placement.row_group, 0)
+        return pa.Table.from_batches(list(chosen.values())), np.concatenate(row_of)[at], known
 
     def _read_statistics(self, field_id: int, reads: IndexReads) -> FieldStatistics | None:
         placement = self._placements.get((field_id, STATISTICS))
@@ -340,7 +354,7 @@ class IndexView:
         placement = self._placements.get((field_id, kind))
         if placement is None:
             return None
-        columns = ["offset", "length", "blob_type", "layout"]
+        columns = ["row_groups", "offset", "length", "blob_type", "layout"]
         gathered = self._gather(placement, self._read_batches(placement, columns, reads))
         if gathered is None:
             return None
@@ -350,6 +364,7 @@ class IndexView:
             kind=kind,
             value_type=value_type_named(table.schema.metadata[b"value-type"].decode()),
             segment=np.where(known, placement.segment, -1).astype(np.int32),
+            base=placement.base,
             offset=int64_chunks(taken, "offset"),
             length=int64_chunks(taken, "length"),
             blob_type=_one_chunk(taken["blob_type"]),
@@ -364,6 +379,13 @@ def _in_parallel(
         return [read(segment) for segment in segments]
     with ThreadPoolExecutor(min(_READ_THREADS, len(segments))) as threads:
         return list(threads.map(read, segments))
+
+
+def rows_of_row_groups(batch: pa.RecordBatch) -> Int64Array:
+    """For each row group of a segment the row of a directory that covers it: rows of merged blobs cover several."""
+    if "row_groups" not in batch.schema.names:
+        return np.arange(len(batch), dtype=np.int64)
+    return np.repeat(np.arange(len(batch), dtype=np.int64), int64_column(batch, "row_groups"))
 
 
 def int64_chunks(table: pa.Table, name: str) -> Int64Array:

@@ -22,10 +22,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+from xxhash import xxh64_hexdigest
 
 from puffin_index.errors import CorruptFileError, UnsupportedError
 from puffin_index.kinds import ColumnStatistics
 from puffin_index.kinds.base import Payload
+from puffin_index.ranged import RangedReader
 from puffin_index.values import ValueType
 
 STATISTICS_BLOB = "puffin-index-statistics-v1"
@@ -121,6 +123,28 @@ def _serialize(batch: pa.RecordBatch, metadata: dict[str, str]) -> bytes:
     with pa.ipc.new_stream(sink, batch.schema, options=options) as writer:
         writer.write_batch(batch)
     return bytes(sink.getvalue())
+
+
+def read_directory(
+    reader: RangedReader, offset: int, length: int, checksum: str, columns: Sequence[str]
+) -> pa.RecordBatch:
+    """Read a directory from a segment, with one ranged read.
+
+    Args:
+        reader: The segment.
+        offset: Where the directory lies, in bytes.
+        length: Its bytes.
+        checksum: Their xxh64 as the index table has it, 16 hex digits.
+        columns: The columns that must be there.
+
+    Raises:
+        CorruptFileError: If the bytes are not those that were written.
+        UnsupportedError: If it is of a later version.
+    """
+    data = reader.read(offset, length)
+    if xxh64_hexdigest(data) != checksum:
+        raise CorruptFileError("the directory's checksum does not match", location=reader.location, offset=offset)
+    return parse_directory(data, columns, location=reader.location, offset=offset)
 
 
 def parse_directory(data: memoryview, columns: Sequence[str], *, location: str, offset: int) -> pa.RecordBatch:

@@ -109,8 +109,8 @@ def _build_error(error: Py4JJavaError) -> BuildError:
     missing = re.search(r"No module named '([^']+)'", text)
     if missing:
         return BuildError(
-            f"the Python of Spark's executors lacks {missing.group(1)!r}: install puffin-index there, or set PYSPARK_PYTHON "
-            "before the session starts to a Python that has it"
+            f"the Python of Spark's executors lacks {missing.group(1)!r}: install puffin-index there, or set "
+            "PYSPARK_PYTHON before the session starts to a Python that has it"
         )
     raised = re.findall(r"^(?:[\w.]+(?:Error|Exception)): .*$", text, re.MULTILINE)
     return BuildError(raised[-1] if raised else text.splitlines()[0])

@@ -48,6 +48,7 @@ SCHEMA = Schema(
                 NestedField(16, "kind", StringType(), required=True),
                 NestedField(17, "offset", LongType(), required=True),
                 NestedField(18, "length", LongType(), required=True),
+                NestedField(20, "xxh64", StringType(), required=True, doc="checksum of the directory's bytes"),
             ),
             element_required=True,
         ),
@@ -62,6 +63,7 @@ _DIRECTORY_TYPE = pa.struct(
         pa.field("kind", pa.string(), nullable=False),
         pa.field("offset", pa.int64(), nullable=False),
         pa.field("length", pa.int64(), nullable=False),
+        pa.field("xxh64", pa.string(), nullable=False),
     ]
 )
 _LONGS = pa.list_(pa.field("element", pa.int64(), nullable=False))
@@ -209,4 +211,5 @@ def _directory_row(directory: DirectoryLocation) -> dict[str, int | str]:
         "kind": directory.kind,
         "offset": directory.offset,
         "length": directory.length,
+        "xxh64": directory.checksum,
     }

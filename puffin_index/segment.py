@@ -10,7 +10,10 @@ import logging
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from typing import TypeVar
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from pyiceberg.io import FileIO
 from pyiceberg.table.name_mapping import NameMapping
@@ -31,7 +34,7 @@ from puffin_index.directory import (
 from puffin_index.errors import BuildError, UnsupportedError
 from puffin_index.kinds import ColumnStatistics, build_payloads
 from puffin_index.kinds.base import Payload
-from puffin_index.puffin import PuffinWriter
+from puffin_index.puffin import BLOB_CHECKSUM, PuffinWriter
 from puffin_index.storage import create_file
 from puffin_index.values import ValueType, column_of
 
@@ -43,12 +46,21 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class DirectoryLocation:
-    """Where the directory of one (field, kind) lies in a segment; kind `statistics` is the column's statistics."""
+    """Where the directory of one (field, kind) lies in a segment; kind `statistics` is the column's statistics.
+
+    Attributes:
+        field_id: The column.
+        kind: The kind, or `statistics`.
+        offset: In bytes.
+        length: In bytes.
+        checksum: xxh64 of its bytes, 16 hex digits. Planners read directories without the segment's footer.
+    """
 
     field_id: int
     kind: str
     offset: int
     length: int
+    checksum: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +135,10 @@ class SegmentTask:
     constant_fields: frozenset[int] = frozenset()
 
 
-def align(row: int) -> int:
+_Rows = TypeVar("_Rows", int, npt.NDArray[np.int64])
+
+
+def align(row: _Rows) -> _Rows:
     """Round up to the next base of the row space."""
     return -(-row // ROW_SPACE_ALIGNMENT) * ROW_SPACE_ALIGNMENT
 
@@ -229,7 +244,8 @@ def _write_directories(writer: PuffinWriter, directories: Sequence[_Directory]) 
             fields=(directory.field_id,),
             properties={"kind": directory.kind},
         )
-        locations.append(DirectoryLocation(directory.field_id, directory.kind, blob.offset, blob.length))
+        checksum = blob.properties[BLOB_CHECKSUM]
+        locations.append(DirectoryLocation(directory.field_id, directory.kind, blob.offset, blob.length, checksum))
     return tuple(locations)
 
 

@@ -16,7 +16,7 @@ from puffin_index import index_table as catalogue
 from puffin_index.build import indexed_kinds
 from puffin_index.data_table import DataFile, list_data_files, open_table
 from puffin_index.definition import IndexDefinition, ResolvedColumn, from_json, resolve, to_json
-from puffin_index.directory import STATISTICS, int64_column, parse_directory
+from puffin_index.directory import STATISTICS, int64_column, read_directory
 from puffin_index.engine import LocalEngine, SparkEngine
 from puffin_index.errors import NotFoundError
 from puffin_index.index_table import TableName
@@ -210,8 +210,9 @@ class TableIndex:
                 for directory in directories:
                     if directory["kind"] == STATISTICS:
                         continue
-                    data = reader.read(directory["offset"], directory["length"])
-                    batch = parse_directory(data, ["length"], location=segment, offset=directory["offset"])
+                    batch = read_directory(
+                        reader, directory["offset"], directory["length"], directory["xxh64"], ["length"]
+                    )
                     key = (directory["field_id"], directory["kind"])
                     sizes[key] = sizes.get(key, 0) + int(int64_column(batch, "length").sum())
         return tuple(
