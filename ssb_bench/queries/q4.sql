@@ -1,0 +1,9 @@
+-- name: q4
+-- title: one order price, low revenue
+-- source: Volcano Engine EMR, "Indexes in Apache Iceberg", Q4
+-- note: an equality and a narrow range near the bottom of the values
+-- param: price lo_ordtotalprice = 21877827
+-- param: revenue_from lo_revenue >= 83800
+-- param: revenue_to lo_revenue <= 103800
+SELECT count(*) FROM lineorder
+WHERE lo_ordtotalprice = $price AND lo_revenue >= $revenue_from AND lo_revenue <= $revenue_to

@@ -1,0 +1,9 @@
+-- name: q5
+-- title: high order price, low revenue
+-- source: Volcano Engine EMR, "Indexes in Apache Iceberg", Q5
+-- note: a wide range of one column and a narrow one of the other
+-- param: price lo_ordtotalprice > 21877827
+-- param: revenue_from lo_revenue >= 83800
+-- param: revenue_to lo_revenue <= 93800
+SELECT count(*) FROM lineorder
+WHERE lo_ordtotalprice > $price AND lo_revenue >= $revenue_from AND lo_revenue <= $revenue_to

@@ -1,0 +1,83 @@
+"""Medians, ratios and geometric means of timings, refusing input that would make them lie."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+NOISE_BAND = 0.02
+"""A ratio within this share of 1 says nothing."""
+
+Verdict = Literal["faster", "unchanged", "slower"]
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What several timings of one thing say.
+
+    Attributes:
+        median_seconds: The median.
+        least_seconds: The shortest.
+        greatest_seconds: The longest.
+        count: How many there are.
+    """
+
+    median_seconds: float
+    least_seconds: float
+    greatest_seconds: float
+    count: int
+
+
+def summarize(seconds: Sequence[float]) -> Summary:
+    """Give median, least and greatest of timings.
+
+    Raises:
+        ValueError: If there is none, or one is not finite and greater than zero.
+    """
+    _check_positive(seconds, "timings")
+    return Summary(statistics.median(seconds), min(seconds), max(seconds), len(seconds))
+
+
+def ratio(without_seconds: Sequence[float], with_seconds: Sequence[float]) -> float:
+    """Give how many times as long a thing takes without as with: the ratio of the medians of paired timings.
+
+    Raises:
+        ValueError: If the timings are not pairs, or one is not finite and greater than zero.
+    """
+    if len(without_seconds) != len(with_seconds):
+        raise ValueError(f"{len(without_seconds)} timings without are not paired with {len(with_seconds)} with")
+    return summarize(without_seconds).median_seconds / summarize(with_seconds).median_seconds
+
+
+def geometric_mean(ratios: Sequence[float]) -> float:
+    """Give the geometric mean of ratios.
+
+    Raises:
+        ValueError: If there is none, or one is not finite and greater than zero.
+    """
+    _check_positive(ratios, "ratios")
+    return math.exp(math.fsum(math.log(value) for value in ratios) / len(ratios))
+
+
+def verdict(speed_up: float, noise_band: float = NOISE_BAND) -> Verdict:
+    """Say whether a ratio (time without by time with) is a change; the bounds of the band belong to it.
+
+    Raises:
+        ValueError: If the ratio is not finite and greater than zero, or the band is not in 0 … 1.
+    """
+    _check_positive([speed_up], "ratios")
+    if not 0 <= noise_band < 1:
+        raise ValueError(f"a noise band of {noise_band} is not a share of 1")
+    if speed_up > 1 + noise_band:
+        return "faster"
+    return "slower" if speed_up < 1 - noise_band else "unchanged"
+
+
+def _check_positive(values: Sequence[float], what: str) -> None:
+    if not values:
+        raise ValueError(f"no {what}")
+    if any(not math.isfinite(value) or value <= 0 for value in values):
+        raise ValueError(f"{what} must be finite and greater than zero")
