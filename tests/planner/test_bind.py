@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from datetime import date
 from decimal import Decimal
 
 import pytest
@@ -22,6 +23,7 @@ from pyiceberg.expressions import (
     Or,
     StartsWith,
 )
+from pyiceberg.expressions.literals import literal
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
     DateType,
@@ -79,7 +81,8 @@ def leaf_test_of(expression: BooleanExpression) -> LeafTest:
         (LessThan("l", 2**70), RangeTest(None, None)),
         (GreaterThan("l", 2**70), SetTest(())),
         (GreaterThan("l", -(2**70)), RangeTest(None, None)),
-        (LessThan("l", Decimal("1e1000000")), RangeTest(None, None)),
+        (LessThan("l", Decimal("1e1000")), RangeTest(None, None)),
+        (EqualTo("at", literal(date(1970, 1, 2))), SetTest((86_400_000_000,))),
         (LessThan("d", math.inf), RangeTest(None, key_of(math.inf, DOUBLE), high_inclusive=False)),
         (In("i", [7, 3, 3]), SetTest((3, 7))),
         (EqualTo("s", "é"), SetTest(("é".encode(),))),
@@ -108,6 +111,10 @@ def test_a_literal_is_placed_exactly(expression: BooleanExpression, test: LeafTe
         LessThan("l", 1e300),
         EqualTo("m", 1.25),
         EqualTo("at", "1970-01-01T00:00:01+02:00"),
+        # Spark rounds these to the type it compares in, and finds 0.
+        EqualTo("l", Decimal("1e-19")),
+        EqualTo("i", Decimal("1e-29")),
+        EqualTo("big", Decimal("0.001")),
         EqualTo("day", "yesterday"),
         NotNull("st"),
         IsNaN("i"),

@@ -1,0 +1,312 @@
+r"""Literals of Spark SQL: their text becomes PyIceberg literals that a binder can place without guessing.
+
+| SQL | literal | value |
+| --- | --- | --- |
+| `5`, `5L`, `5S`, `5Y` | `LongLiteral` | within 64 bits; wider plain integers are decimals |
+| `1.5`, `5BD`, `1e3BD` | `DecimalLiteral` | all digits kept, scale 0 or more, at most 38 digits |
+| `1e3`, `1.5D` | `DoubleLiteral` | the nearest double |
+| `1.1F` | `FloatLiteral` | the nearest float32, as a double |
+| `'it''s'`, `"x"`, `r'\d'` | `StringLiteral` | unescaped; `\%` and `\_` keep their backslash |
+| `X'1F'` | `BinaryLiteral` | the bytes |
+| `TRUE` | `BooleanLiteral` | |
+| `DATE '...'` | `DateLiteral` | days since 1970-01-01 |
+| `TIMESTAMP_NTZ '...'` | `LocalTimestampLiteral` | microseconds on the wall clock |
+| `TIMESTAMP '... +01:00'` | `InstantLiteral` | microseconds UTC |
+| `TIMESTAMP '...'` | `SessionTimestampLiteral` | wall clock in the session's time zone, which the text does not hold |
+
+What depends on the clock or on a time zone database (`DATE 'today'`, `TIMESTAMP '12:00:00'`, `... Europe/Paris`) has no
+literal. All rules are those of Spark 4.1 with its default settings, tried on it.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, date, datetime, timedelta, tzinfo
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+from pyiceberg.expressions.literals import (
+    BinaryLiteral,
+    DateLiteral,
+    DecimalLiteral,
+    DoubleLiteral,
+    FloatLiteral,
+    Literal,
+    LongLiteral,
+    StringLiteral,
+    TimestampLiteral,
+)
+from pyiceberg.types import IcebergType, StringType, TimestampType, TimestamptzType
+
+MAX_DECIMAL_DIGITS = 38
+_EPOCH = datetime(1970, 1, 1)
+_INTEGER_BITS = {"": 64, "L": 64, "S": 16, "Y": 8}
+# As Spark prints them: the shortest decimals that give these numbers.
+_GREATEST_DOUBLE = Decimal(repr(float(np.finfo(np.float64).max)))
+_GREATEST_FLOAT = Decimal(repr(float(np.finfo(np.float32).max)))
+
+
+class TextLiteral(StringLiteral):
+    """A string that is compared with a column's text (LIKE), where `=` would convert it to the column's type."""
+
+    def to(self, type_var: IcebergType) -> Literal[str]:
+        """Convert for a string column only."""
+        if isinstance(type_var, StringType):
+            return StringLiteral(self.value)
+        raise TypeError(f"LIKE compares text, not {type_var}")
+
+    def __repr__(self) -> str:
+        return f"TextLiteral({self.value!r})"
+
+
+class LocalTimestampLiteral(Literal[int]):
+    """`TIMESTAMP_NTZ '...'`: microseconds since 1970-01-01 00:00:00 on the wall clock, of no time zone."""
+
+    def __init__(self, value: int) -> None:
+        super().__init__(value, int)
+
+    def to(self, type_var: IcebergType) -> Literal[int]:
+        """Convert for a column without time zone only: Spark shifts others by the session's time zone."""
+        if isinstance(type_var, TimestampType):
+            return TimestampLiteral(self.value)
+        raise TypeError(f"without a time zone {self!r} has no place among {type_var}")
+
+
+class InstantLiteral(Literal[int]):
+    """`TIMESTAMP '... +01:00'`: microseconds since 1970-01-01 00:00:00 UTC."""
+
+    def __init__(self, value: int) -> None:
+        super().__init__(value, int)
+
+    def to(self, type_var: IcebergType) -> Literal[int]:
+        """Convert for a column with time zone only: Spark shifts others by the session's time zone."""
+        if isinstance(type_var, TimestamptzType):
+            return TimestampLiteral(self.value)
+        raise TypeError(f"without a time zone {self!r} has no place among {type_var}")
+
+
+class SessionTimestampLiteral(Literal[int]):
+    """`TIMESTAMP '...'` without a zone: microseconds since 1970-01-01 00:00:00 on the session's wall clock."""
+
+    def __init__(self, value: int) -> None:
+        super().__init__(value, int)
+
+    def to(self, type_var: IcebergType) -> Literal[int]:
+        """Refuse: which instant it is depends on the session."""
+        raise TypeError(f"without a time zone {self!r} has no place among {type_var}")
+
+    def at(self, zone: tzinfo) -> InstantLiteral:
+        """Return the instant that Spark takes it for in a session of that time zone.
+
+        Where a clock is put back, the earlier of two instants; where it is put forward, the skipped time goes on from
+        before. That is `java.time`'s rule, and Python's for `fold=0`.
+        """
+        wall = (_EPOCH + timedelta(microseconds=self.value)).replace(tzinfo=zone, fold=0)
+        return InstantLiteral((wall - _EPOCH.replace(tzinfo=UTC)) // timedelta(microseconds=1))
+
+
+_STRING = re.compile(
+    r"""[rR](?:'(?P<raw>[^']*)'|"(?P<raw_double>[^"]*)")|(?P<quote>['"])(?P<plain>(?:(?!(?P=quote))[^\\]|\\.|(?P=quote){2})*)(?P=quote)""",
+    re.DOTALL,
+)
+_ESCAPE = re.compile(
+    r"\\u([0-9a-fA-F]{4})|\\U([0-9a-fA-F]{8})|\\([01][0-7]{2})|\\(.)|(?P<quote>['\"])(?P=quote)", re.DOTALL
+)
+_ESCAPED = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a", "%": "\\%", "_": "\\_"}
+_SURROGATES = re.compile("[\ud800-\udfff]+")
+
+
+def string_value(text: str) -> str:
+    """Return what one or more adjacent string literals say together.
+
+    Raises:
+        ValueError: If an escape names no character; the message says what was expected.
+    """
+    joined = "".join(_unescape(match) for match in _STRING.finditer(text))
+    return _SURROGATES.sub(_pair_surrogates, joined)
+
+
+def _unescape(string: re.Match[str]) -> str:
+    raw = string["raw"] if string["raw"] is not None else string["raw_double"]
+    if raw is not None:
+        return raw
+    quote, plain = string["quote"], string["plain"]
+    if "\\" not in plain and quote not in plain:
+        return str(plain)
+
+    def replace(escape: re.Match[str]) -> str:
+        if escape["quote"] is not None:
+            return quote if escape["quote"] == quote else escape[0]
+        if escape[4] is not None:
+            return _ESCAPED.get(escape[4], escape[4])
+        return _character(int(escape[1] or escape[2] or escape[3], 8 if escape[3] else 16))
+
+    return _ESCAPE.sub(replace, plain)
+
+
+def _character(code_point: int) -> str:
+    if code_point > 0x10FFFF:
+        raise ValueError(r"a code point of at most \U0010FFFF")
+    return chr(code_point)
+
+
+def _pair_surrogates(run: re.Match[str]) -> str:
+    # Spark's strings are UTF-16 until they are stored as UTF-8: pairs are one character, a lone half becomes "?".
+    paired = run[0].encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return paired.replace("\ufffd", "?")
+
+
+def number_literal(text: str) -> Literal[int] | Literal[Decimal] | Literal[float]:
+    """Make the literal of a number as written, sign and suffix included.
+
+    Raises:
+        ValueError: If it does not fit its type; the message says what was expected.
+    """
+    digits = text.rstrip("lLsSyYdDfFbB")
+    suffix = text[len(digits) :].upper()
+    # Nearly all numbers are short plain integers, and IN lists can be very long.
+    whole = digits.lstrip("+-").isdigit()
+    if whole and not suffix and len(text) < 19:
+        return LongLiteral(int(text))
+    try:
+        exact = Decimal(digits)
+    except ArithmeticError as error:
+        raise ValueError("a number with a smaller exponent") from error
+    if whole and suffix in _INTEGER_BITS:
+        return _integer_literal(exact, suffix)
+    if suffix == "BD" or not (suffix or "e" in digits.lower()):
+        return _decimal_literal(exact)
+    if suffix == "F":
+        return FloatLiteral(_nearest_float32(exact))
+    if exact.copy_abs() > _GREATEST_DOUBLE:
+        raise ValueError("a number within the range of a double")
+    return DoubleLiteral(float(exact))
+
+
+def _integer_literal(exact: Decimal, suffix: str) -> Literal[int] | Literal[Decimal]:
+    bits = _INTEGER_BITS[suffix]
+    if -(2 ** (bits - 1)) <= exact < 2 ** (bits - 1):
+        return LongLiteral(int(exact))
+    if suffix:
+        raise ValueError(f"a whole number of {bits} bits")
+    return _decimal_literal(exact)
+
+
+def _decimal_literal(exact: Decimal) -> DecimalLiteral:
+    _, digits, exponent = exact.as_tuple()
+    assert isinstance(exponent, int), "a finite number has an exponent"
+    if max(len(digits), -exponent, exact.adjusted() + 1 if exact else 0) > MAX_DECIMAL_DIGITS:
+        raise ValueError(f"a number of at most {MAX_DECIMAL_DIGITS} digits")
+    # 1e3BD is decimal(4, 0): Spark has no negative scale.
+    return DecimalLiteral(Decimal(int(exact)) if exponent > 0 else exact)
+
+
+def _nearest_float32(exact: Decimal) -> float:
+    if exact.copy_abs() > _GREATEST_FLOAT:
+        raise ValueError("a number within the range of a float")
+    # By way of a double the number may be rounded twice, so its neighbours are looked at as well.
+    with np.errstate(over="ignore", under="ignore"):
+        near = np.float32(float(exact))
+        infinity = np.float32(np.inf)
+        candidates = [float(near), float(np.nextafter(near, infinity)), float(np.nextafter(near, -infinity))]
+    if near == 0:
+        return float(near)
+    return min((c for c in candidates if np.isfinite(c)), key=lambda c: abs(Fraction(c) - Fraction(exact)))
+
+
+def binary_literal(text: str) -> BinaryLiteral:
+    """Make the literal of the hexadecimal digits in `X'...'`; an odd one at the front stands alone.
+
+    Raises:
+        ValueError: If it holds anything else; the message says what was expected.
+    """
+    if not re.fullmatch(r"[0-9a-fA-F]*", text):
+        raise ValueError("hexadecimal digits")
+    return BinaryLiteral(bytes.fromhex("0" * (len(text) % 2) + text))
+
+
+# What depends on the clock, and years that Python's dates lack.
+_SPECIAL = re.compile(
+    r"(?:epoch|now|today|yesterday|tomorrow)\b.*|T?[0-9]{1,2}:.*|[+-]?[0-9]{5,7}(?:-.*)?|-[0-9]{4}(?:-.*)?|\+?0000(?:-.*)?",
+    re.IGNORECASE,
+)
+_DAY = r"\+?([0-9]{4})(?:-([0-9]{1,2})(?:-([0-9]{1,2})"
+_DATE = re.compile(_DAY + r"(?:[ T].*)?)?)?", re.DOTALL)
+_TIME = r"(?:[ T]([0-9]{1,2})(?::([0-9]{1,2})(?::([0-9]{1,2})(?:\.([0-9]*))?"
+_TIMESTAMP = re.compile(_DAY + _TIME + r"\s*(?P<zone>[^0-9\s.:].*)?)?)?)?)?)?", re.DOTALL)
+_OFFSET = re.compile(
+    r"Z|(?:UTC|GMT|UT)?(?:(?P<sign>[+-])(?:(?P<h>[0-9]{1,2})(?::(?P<m>[0-9]{1,2})(?::(?P<s>[0-9]{2}))?)?|(?P<hhmm>[0-9]{4})))?"
+)
+# What Java's `trim` takes off: all up to the space.
+_BLANKS = "".join(map(chr, range(33)))
+
+
+def date_literal(text: str) -> DateLiteral | None:
+    """Make the literal of `DATE 'text'`; None if it depends on the clock or lies outside of the years 1 to 9999.
+
+    Raises:
+        ValueError: If Spark reads no date in it; the message says what was expected.
+    """
+    text = text.strip(_BLANKS)
+    if _SPECIAL.fullmatch(text):
+        return None
+    match = _DATE.fullmatch(text)
+    try:
+        day = date(*(int(part or 1) for part in match.groups())) if match else None
+    except ValueError:
+        day = None
+    if day is None:
+        raise ValueError("a date such as '2024-05-31'")
+    return DateLiteral((day - _EPOCH.date()).days)
+
+
+def timestamp_literal(type_name: str, text: str) -> Literal[int] | None:
+    """Make the literal of `TIMESTAMP 'text'`; None if it depends on the clock or on a time zone database.
+
+    Args:
+        type_name: `TIMESTAMP`, `TIMESTAMP_LTZ` or `TIMESTAMP_NTZ`.
+        text: What the quotes hold.
+
+    Raises:
+        ValueError: If Spark reads no timestamp in it; the message says what was expected.
+    """
+    text = text.strip(_BLANKS)
+    if _SPECIAL.fullmatch(text):
+        return None
+    match = _TIMESTAMP.fullmatch(text)
+    wall = _wall_clock(match) if match else None
+    if match is None or wall is None:
+        raise ValueError("a timestamp such as '2024-05-31 23:59:59.999999'")
+    micros = (wall - _EPOCH) // timedelta(microseconds=1)
+    if type_name == "TIMESTAMP_NTZ":
+        # Spark drops a zone here.
+        return LocalTimestampLiteral(micros)
+    if match["zone"] is None:
+        return SessionTimestampLiteral(micros)
+    offset = _offset_micros(match["zone"])
+    return None if offset is None else InstantLiteral(micros - offset)
+
+
+def _wall_clock(match: re.Match[str]) -> datetime | None:
+    year, month, day, hour, minute, second, fraction = match.groups()[:7]
+    try:
+        # Digits beyond the microseconds are cut off, not rounded.
+        micros = int(((fraction or "") + "000000")[:6])
+        return datetime(
+            int(year), int(month or 1), int(day or 1), int(hour or 0), int(minute or 0), int(second or 0), micros
+        )
+    except ValueError:
+        return None
+
+
+def _offset_micros(zone: str) -> int | None:
+    match = _OFFSET.fullmatch(zone.strip())
+    if match is None:
+        return None
+    packed = match["hhmm"] or "0000"
+    hours, minutes, seconds = int(match["h"] or packed[:2]), int(match["m"] or packed[2:]), int(match["s"] or 0)
+    total = hours * 3600 + minutes * 60 + seconds
+    if total > 18 * 3600 or max(minutes, seconds) > 59:
+        return None
+    return (-total if match["sign"] == "-" else total) * 1_000_000
