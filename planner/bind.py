@@ -44,20 +44,26 @@ from pyiceberg.expressions import (
     UnboundPredicate,
 )
 from pyiceberg.expressions.literals import (
+    BinaryLiteral,
     BooleanLiteral,
+    DateLiteral,
     DecimalLiteral,
     DoubleLiteral,
+    FixedLiteral,
     FloatLiteral,
     Literal,
     LongLiteral,
     StringLiteral,
+    UUIDLiteral,
 )
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
+    BinaryType,
     BooleanType,
     DateType,
     DecimalType,
     DoubleType,
+    FixedType,
     FloatType,
     IcebergType,
     IntegerType,
@@ -67,6 +73,7 @@ from pyiceberg.types import (
     TimestampType,
     TimestamptzType,
     TimeType,
+    UUIDType,
 )
 
 from planner.predicate import (
@@ -90,6 +97,8 @@ AnyLiteral: TypeAlias = Literal[Any]
 _DOUBLE = value_type_named("double")
 _EXACT_DOUBLE_INTEGERS = 2**53
 _INT64 = (-(2**63), 2**63 - 1)
+_MICROS_A_DAY = 86_400_000_000
+_SPARK_DECIMAL_DIGITS = 38
 _MAX_MAGNITUDE = 60
 """Decimal digits before the point beyond which a number is above (below) every key."""
 _MAX_DIGITS = 1_000
@@ -261,7 +270,7 @@ def _place(literal: AnyLiteral, column: _Column) -> Place | None:
     value = literal.value
     match column.type:
         case IntegerType() | LongType() | DecimalType():
-            return _place_number(literal, column.type, column.value_type)
+            return _place_number(literal, column)
         case FloatType() | DoubleType():
             return _place_floating(literal, column)
         case StringType():
@@ -272,9 +281,11 @@ def _place(literal: AnyLiteral, column: _Column) -> Place | None:
                 return None
         case DateType() | TimeType() | TimestampType() | TimestamptzType():
             return _place_time(literal, column.type, column.value_type)
-        case _:
-            if isinstance(literal, StringLiteral | LongLiteral):
+        case BinaryType() | FixedType() | UUIDType():
+            if not isinstance(literal, BinaryLiteral | FixedLiteral | UUIDLiteral):
                 return None
+        case _:
+            return None
     try:
         return Place(key_of(value, column.value_type), exact=True)
     except UnsupportedError:
@@ -298,6 +309,9 @@ def _place_floating(literal: AnyLiteral, column: _Column) -> Place | None:
 
 
 def _place_time(literal: AnyLiteral, field_type: PrimitiveType, value_type: ValueType) -> Place | None:
+    if isinstance(literal, DateLiteral) and isinstance(field_type, TimestampType):
+        # Spark casts the date: midnight, which without a zone is one instant on the column's scale.
+        return Place(key_of(literal.value * _MICROS_A_DAY, value_type), exact=True)
     try:
         converted = literal.to(field_type)
     except (ValueError, TypeError):
@@ -305,8 +319,8 @@ def _place_time(literal: AnyLiteral, field_type: PrimitiveType, value_type: Valu
     return Place(key_of(converted.value, value_type), exact=True)
 
 
-def _place_number(literal: AnyLiteral, field_type: IcebergType, value_type: ValueType) -> Place | None:
-    value = literal.value
+def _place_number(literal: AnyLiteral, column: _Column) -> Place | None:
+    value, field_type = literal.value, column.type
     if isinstance(literal, DoubleLiteral | FloatLiteral):
         assert isinstance(value, float)
         # Spark compares as doubles here, which is exact only while the column's numbers are.
@@ -319,10 +333,28 @@ def _place_number(literal: AnyLiteral, field_type: IcebergType, value_type: Valu
         number = Decimal(value)
     elif isinstance(literal, LongLiteral | DecimalLiteral) and isinstance(value, int | Decimal):
         number = Decimal(value)
+        if column.dialect == "sql" and _spark_rounds(number, field_type):
+            return None
     else:
         return None
     scale = field_type.scale if isinstance(field_type, DecimalType) else 0
-    return _place_on_scale(number, scale, value_type)
+    return _place_on_scale(number, scale, column.value_type)
+
+
+def _spark_rounds(number: Decimal, field_type: IcebergType) -> bool:
+    """Whether Spark compares in a decimal type too narrow for both sides, so that it rounds the literal."""
+    exponent = number.as_tuple().exponent
+    assert isinstance(exponent, int)
+    if exponent >= 0 and not isinstance(field_type, DecimalType):
+        return False
+    match field_type:
+        case DecimalType():
+            digits, scale = field_type.precision - field_type.scale, field_type.scale
+        case IntegerType():
+            digits, scale = 10, 0
+        case _:
+            digits, scale = 20, 0
+    return max(digits, number.adjusted() + 1) + max(scale, -exponent) > _SPARK_DECIMAL_DIGITS
 
 
 def _place_on_scale(number: Decimal, scale: int, value_type: ValueType) -> Place | None:

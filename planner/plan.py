@@ -9,10 +9,11 @@ from dataclasses import replace
 
 import numpy as np
 from cachetools import LRUCache
-from pyiceberg.expressions import AlwaysTrue, BooleanExpression
+from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.table import Table
 
 from planner.bind import bind
+from planner.file_filter import file_filter
 from planner.parser import parse_where
 from planner.predicate import Everything, Predicate
 from planner.prune import Pruned, Pruner, Reason
@@ -66,7 +67,7 @@ def plan(
     if snapshot_id is not None and snapshot is not None and snapshot.schema_id is not None:
         schema = table.schemas()[snapshot.schema_id]
     predicate = bind(expression, schema)
-    files = list_data_files(table, snapshot_id, _file_filter(table, expression))
+    files = list_data_files(table, snapshot_id, file_filter(expression, table.schema()))
     result = plan_files(view_of(index.index_table), predicate, files, strict=strict)
     return replace(
         result,
@@ -75,18 +76,6 @@ def plan(
         where=where or "true",
         planning_seconds=time.perf_counter() - started,
     )
-
-
-def _file_filter(table: Table, expression: BooleanExpression) -> BooleanExpression:
-    """The expression for Iceberg's own pruning; all files where PyIceberg cannot bind it."""
-    from pyiceberg.expressions.visitors import bind as iceberg_bind
-    from pyiceberg.expressions.visitors import rewrite_not
-
-    try:
-        iceberg_bind(table.schema(), rewrite_not(expression), case_sensitive=False)
-    except (ValueError, TypeError, NotImplementedError):
-        return AlwaysTrue()
-    return expression
 
 
 def plan_files(view: IndexView, predicate: Predicate, files: Sequence[DataFile], *, strict: bool = False) -> ScanPlan:

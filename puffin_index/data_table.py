@@ -86,7 +86,7 @@ def list_data_files(
         return ()
     if snapshot_id is not None and table.snapshot_by_id(snapshot_id) is None:
         raise NotFoundError(f"table {'.'.join(table.name())} has no snapshot {snapshot_id}")
-    scan = table.scan(row_filter=row_filter or AlwaysTrue(), snapshot_id=snapshot_id)
+    scan = table.scan(row_filter=row_filter or AlwaysTrue(), case_sensitive=False, snapshot_id=snapshot_id)
     return tuple(_data_file(task.file, bool(task.delete_files)) for task in scan.plan_files())
 
 
