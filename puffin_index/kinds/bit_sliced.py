@@ -1,0 +1,111 @@
+"""The kind `bsi`: comparisons of numbers by bit slices, and of everything else by the slices of dictionary codes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+from pyroaring import BitMap
+
+from puffin_index.columns import Column
+from puffin_index.errors import DefinitionError, UnsupportedError
+from puffin_index.kinds.base import BlobIndex, Payload, RowSet
+from puffin_index.kinds.bit_slice_search import HalfReader
+from puffin_index.kinds.bit_slices import Halves, halves_of_blob, halves_of_layout, serialize_numbers
+from puffin_index.kinds.dictionary_coded import DICTIONARY_BSI, DictionaryCodedIndex, build_dictionary_coded
+from puffin_index.kinds.intervals import INT64_MINIMUM, Intervals, clip, intervals_of, mirror
+from puffin_index.kinds.parts import in_memory
+from puffin_index.leaf import LeafTest, NullTest
+from puffin_index.ranged import Blob
+from puffin_index.value_types import ValueType
+
+PAIMON_BSI = "paimon-bsi-v1"
+
+
+class BitSlicedIndex:
+    """Answer tests of integers from the two halves of a blob."""
+
+    def __init__(self, blob: Blob, halves: Halves, row_count: int) -> None:
+        self._row_count = row_count
+        self._positive = HalfReader(blob, halves.positive, row_count) if halves.positive else None
+        self._negative = HalfReader(blob, halves.negative, row_count) if halves.negative else None
+
+    def evaluate(self, test: LeafTest, candidates: BitMap | None = None) -> RowSet:
+        """Return the rows that satisfy `test`, among the candidates."""
+        if isinstance(test, NullTest):
+            return RowSet(self.null_rows(test.is_null, candidates), True)
+        return RowSet(self.search(intervals_of(test), candidates), True)
+
+    def null_rows(self, is_null: bool, candidates: BitMap | None) -> BitMap:
+        """Return the rows without a number, or those with one."""
+        every = BitMap(range(self._row_count)) if candidates is None else candidates
+        existing = BitMap()
+        for half in (self._positive, self._negative):
+            if half is not None:
+                existing |= half.existence()
+        return every - existing if is_null else every & existing
+
+    def search(self, intervals: Intervals, candidates: BitMap | None) -> BitMap:
+        """Return the rows whose number lies in one of the intervals (disjoint, ascending)."""
+        found = BitMap()
+        if candidates is not None and not candidates:
+            return found
+        if self._positive is not None:
+            found = self._positive.search(intervals, candidates)
+        if self._negative is not None:
+            found |= self._negative.search(mirror(clip(intervals, INT64_MINIMUM, -1)), candidates)
+        return found
+
+
+def open_bit_sliced(blob: Blob, layout: npt.NDArray[np.int64], row_count: int) -> BitSlicedIndex:
+    """Open a blob in the BSI format; without a layout it is read whole."""
+    if len(layout):
+        return BitSlicedIndex(blob, halves_of_layout(blob, layout, row_count), row_count)
+    whole = in_memory(blob)
+    return BitSlicedIndex(whole, halves_of_blob(whole, row_count), row_count)
+
+
+class BitSlicedKind:
+    """Bit slices of the keys where they are numbers that fit, else of their codes in a sorted dictionary."""
+
+    name: str = "bsi"
+    blob_types: frozenset[str] = frozenset({PAIMON_BSI, DICTIONARY_BSI})
+    option_names: frozenset[str] = frozenset()
+
+    def check(self, value_type: ValueType, options: Mapping[str, str]) -> None:
+        """Raise `DefinitionError` for any option: there is none."""
+        for option in options:
+            raise DefinitionError(f"kind bsi of a {value_type.name} column has no option {option!r}")
+
+    def build(self, column: Column, options: Mapping[str, str]) -> Payload:
+        """Build the payload of one row group."""
+        self.check(column.value_type, options)
+        if _fits_slices(column):
+            data, layout = serialize_numbers(column.int_keys, column.valid)
+            return Payload(PAIMON_BSI, data, layout)
+        return build_dictionary_coded(column)
+
+    def open(
+        self, blob: Blob, blob_type: str, layout: npt.NDArray[np.int64], value_type: ValueType, row_count: int
+    ) -> BlobIndex:
+        """Open a payload; without a layout (a blob from Paimon) it is read whole.
+
+        Raises:
+            UnsupportedError: If this kind does not read the blob type.
+        """
+        if blob_type == PAIMON_BSI and value_type.domain == "int64" and not value_type.is_floating:
+            return open_bit_sliced(blob, layout, row_count)
+        if blob_type == DICTIONARY_BSI:
+            return DictionaryCodedIndex(blob, layout, value_type, row_count, open_bit_sliced)
+        raise UnsupportedError(f"{blob.location}: kind bsi reads no blob {blob_type} of a {value_type.name} column")
+
+
+def _fits_slices(column: Column) -> bool:
+    """Whether the keys are numbers, without the one whose magnitude has no 63 bits."""
+    if column.value_type.domain != "int64" or column.value_type.is_floating:
+        return False
+    keys = column.int_keys
+    if not len(keys) or int(keys.min()) > INT64_MINIMUM:
+        return True
+    return column.valid is not None and not bool((keys[column.valid] == INT64_MINIMUM).any())

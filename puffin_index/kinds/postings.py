@@ -1,0 +1,212 @@
+"""The blob type `puffin-index-postings-v1`: the rows of all keys of a segment, sorted by key, in bit-packed blocks.
+
+One blob has the rows of all row groups of a segment, in the segment's row space (row group i has the rows from base_i
+to base_i + n_i; bases are multiples of 65,536). It is the layout of the bitmap kind for many distinct values, where one
+roaring bitmap a value takes 7 to 14 bytes a row.
+
+| part | meaning |
+| --- | --- |
+| blocks | keys and their rows (`puffin_index.kinds.postings_blocks`), ascending by key |
+| NULL rows | a row set in the portable roaring format; of length 0 if there are none |
+| pages | pages of the directory (`puffin_index.kinds.postings_pages`); none if the root has the blocks itself |
+| root | the root page of the directory |
+
+Layout: `[1, form, rows, NULLs, where the NULL rows begin, low half of their xxh64, where the pages begin, where the
+root begins, low half of its xxh64]`. Form is 0 for the int64 domain, 1 for the bytes domain; rows are those that are
+not NULL. The blocks end where the NULL rows begin, the root where the blob ends. Blocks and pages have their checksums
+in the directory.
+
+To look a key up takes the root, one page, if there are any, and one block; a range takes all blocks from that of its
+lower bound to that of its upper one, or all others, whichever is less to read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from pyroaring import BitMap
+
+from puffin_index.errors import UnsupportedError
+from puffin_index.kinds.parts import Part, check_layout, corrupt, read_parts
+from puffin_index.kinds.postings_bits import Ints
+from puffin_index.kinds.postings_build import POSTINGS, build_postings, postings_pay
+from puffin_index.kinds.postings_directory import PostingsDirectory
+from puffin_index.kinds.postings_keys import first_runs
+from puffin_index.kinds.postings_pages import BYTES_KEYS, INT_KEYS
+from puffin_index.kinds.postings_parse import ParsedBlocks, read_blocks
+from puffin_index.kinds.postings_plan import (
+    BLOCKS_AT_ONCE,
+    Cuts,
+    bounds_of,
+    cost_of_blocks,
+    cost_of_pages,
+    cuts_of,
+)
+from puffin_index.kinds.postings_rows import rows_of_runs
+from puffin_index.kinds.postings_sort import PlacedColumn
+from puffin_index.kinds.roaring import deserialize
+from puffin_index.leaf import LeafTest, NullTest, RangeTest, SetTest
+from puffin_index.ranged import Blob
+from puffin_index.value_types import ValueType
+
+__all__ = ["POSTINGS", "PlacedColumn", "Postings", "build_postings", "postings_pay"]
+
+_LAYOUT_NUMBERS = 9
+_MAXIMUM_ROWS = 2**32
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Plan:
+    """What to read for a test.
+
+    Attributes:
+        cuts: Around the keys whose rows are read.
+        blocks: The blocks that have them.
+        subtract: Whether the rows that are read are to be taken from all others that are not NULL.
+        cost: Requests and bytes.
+    """
+
+    cuts: Cuts
+    blocks: Ints
+    subtract: bool
+    cost: tuple[int, int]
+
+
+class Postings:
+    """Answer any test with rows of the segment's row space. The directory is kept once read, blocks are not.
+
+    Args:
+        blob: The blob.
+        layout: Its layout.
+        value_type: The type of the keys.
+        spans: Where each row group of the segment begins in its row space, and how many rows it has: shape (n, 2).
+    """
+
+    def __init__(self, blob: Blob, layout: npt.NDArray[np.int64], value_type: ValueType, spans: Ints) -> None:
+        numbers = check_layout(blob, layout, _LAYOUT_NUMBERS)[1:_LAYOUT_NUMBERS]
+        form, row_count, null_count, nulls_from, nulls_sum, pages_from, root_from, root_sum = numbers
+        self._form = BYTES_KEYS if value_type.domain == "bytes" else INT_KEYS
+        if form != self._form:
+            raise UnsupportedError(f"{blob.location}: postings of form {form} are none of a {value_type.name} column")
+        if not 0 <= nulls_from <= pages_from <= root_from <= blob.length or min(row_count, null_count) < 0:
+            raise corrupt(blob, "a layout that describes no postings blob")
+        if row_count + null_count != int(spans[:, 1].sum()):
+            raise corrupt(blob, f"{row_count} rows and {null_count} NULLs in {spans[:, 1].sum()} rows")
+        self._blob = blob
+        self._spans = spans
+        self._counts = (row_count, null_count)
+        self._nulls_part = Part(nulls_from, pages_from - nulls_from, nulls_sum)
+        root = Part(root_from, blob.length - root_from, root_sum)
+        self._directory = PostingsDirectory(blob, root, form, nulls_from, row_count)
+        self._row_limit = int(spans.sum(axis=1).max(initial=0))
+        self._every: BitMap | None = None
+        self._nulls: BitMap | None = BitMap() if null_count == 0 else None
+
+    @classmethod
+    def open(
+        cls,
+        blob: Blob,
+        layout: npt.NDArray[np.int64],
+        value_type: ValueType,
+        spans: Sequence[tuple[int, int]] | npt.NDArray[np.int64],
+    ) -> Postings:
+        """Open a blob without reading it.
+
+        Args:
+            blob: The blob.
+            layout: Its layout.
+            value_type: The type of the keys.
+            spans: For each row group of the segment its base and its row count.
+
+        Raises:
+            UnsupportedError: If the layout is of another version, or the keys are of another domain.
+            CorruptFileError: If the layout describes no such blob, or one of other row groups.
+        """
+        placed = np.array(spans, np.int64).reshape(-1, 2)
+        if bool((placed < 0).any()) or int(placed.sum(axis=1).max(initial=0)) > _MAXIMUM_ROWS:
+            raise corrupt(blob, "row groups outside of the row space of a segment")
+        return cls(blob, layout, value_type, placed)
+
+    def rows(self, test: LeafTest) -> BitMap:
+        """Return exactly the rows that satisfy a test.
+
+        Raises:
+            CorruptFileError: If what is read is not what was written.
+        """
+        if isinstance(test, NullTest):
+            return self._null_rows().copy() if test.is_null else self._existing()
+        plan = self._plan(test)
+        self._directory.load(plan.blocks)
+        found = BitMap()
+        for first in range(0, len(plan.blocks), BLOCKS_AT_ONCE):
+            blocks = plan.blocks[first : first + BLOCKS_AT_ONCE]
+            parsed = read_blocks(self._blob, self._directory, blocks, self._form)
+            found |= rows_of_runs(parsed, *self._runs(parsed, plan.cuts), self._row_limit)
+        if not found <= self._every_row():
+            raise corrupt(self._blob, "rows that no row group has")
+        return self._existing() - found if plan.subtract else found
+
+    def count_bounds(self, test: LeafTest) -> tuple[int, int]:
+        """Return the least and the greatest number of rows that may satisfy a test, reading only the directory."""
+        row_count, null_count = self._counts
+        if isinstance(test, NullTest):
+            return (null_count, null_count) if test.is_null else (row_count, row_count)
+        least, most = bounds_of(cuts_of(test, self._directory, self._form == BYTES_KEYS), self._directory)
+        return (row_count - most, row_count - least) if test.negated else (least, most)
+
+    def cost(self, test: LeafTest) -> tuple[int, int]:
+        """Return the requests and bytes that `rows` would take, besides what this reads of the directory itself."""
+        return self._nulls_cost() if isinstance(test, NullTest) else self._plan(test).cost
+
+    def _plan(self, test: SetTest | RangeTest) -> _Plan:
+        cuts = cuts_of(test, self._directory, self._form == BYTES_KEYS)
+        inside = self._option(cuts, test.negated)
+        # All else takes at least what the inside leaves of the blocks.
+        if 2 * inside.cost[1] <= self._nulls_part.offset:
+            return inside
+        outside = self._option(cuts.complement(self._directory.block_count), not test.negated)
+        return min(inside, outside, key=lambda option: option.cost[1])
+
+    def _option(self, cuts: Cuts, subtract: bool) -> _Plan:
+        blocks = cuts.needed_blocks()
+        costs = [cost_of_blocks(blocks, self._directory), cost_of_pages(blocks, self._directory)]
+        costs += [self._nulls_cost()] if subtract else []
+        return _Plan(cuts, blocks, subtract, (sum(cost[0] for cost in costs), sum(cost[1] for cost in costs)))
+
+    def _nulls_cost(self) -> tuple[int, int]:
+        return (1, self._nulls_part.length) if self._nulls is None else (0, 0)
+
+    def _runs(self, parsed: ParsedBlocks, cuts: Cuts) -> tuple[Ints, Ints]:
+        """Where the runs of each interval begin and end in some blocks."""
+        numbers = parsed.raw.numbers
+        places = np.searchsorted(numbers, cuts.blocks)
+        runs = parsed.section_runs[parsed.block_sections[places]]
+        here = np.flatnonzero(cuts.inside & (numbers[np.minimum(places, len(numbers) - 1)] == cuts.blocks))
+        if len(here):
+            asked = [cuts.keys[cut] for cut in here.tolist()] if isinstance(cuts.keys, tuple) else cuts.keys[here]
+            first_keys = self._directory.table.first_keys[numbers]
+            runs[here] = first_runs(parsed, places[here], asked, cuts.right[here], first_keys)
+        return runs[0::2], runs[1::2]
+
+    def _every_row(self) -> BitMap:
+        if self._every is None:
+            self._every = BitMap()
+            for base, row_count in self._spans.tolist():
+                self._every.add_range(base, base + row_count)
+        return self._every
+
+    def _null_rows(self) -> BitMap:
+        if self._nulls is None:
+            data = read_parts(self._blob, [self._nulls_part])[0]
+            place = self._blob.offset + self._nulls_part.offset
+            nulls = deserialize(data, self._row_limit, location=self._blob.location, offset=place)
+            if len(nulls) != self._counts[1] or not nulls <= self._every_row():
+                raise corrupt(self._blob, "a set of NULL rows of other row groups", self._nulls_part.offset)
+            self._nulls = nulls
+        return self._nulls
+
+    def _existing(self) -> BitMap:
+        return self._every_row() - self._null_rows()

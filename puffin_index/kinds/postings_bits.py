@@ -1,0 +1,145 @@
+"""Streams of unsigned numbers, bit-packed: number i takes the bits i * width and up, lowest bit first.
+
+Bit b of a stream is bit b & 7 of its byte b >> 3. A stream of n numbers takes ceil(n * width / 8) bytes, none if the
+width is 0. Many streams are packed or unpacked at once, those of equal width by the same array operations.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+Ints: TypeAlias = npt.NDArray[np.int64]
+Words: TypeAlias = npt.NDArray[np.uint64]
+
+MAXIMUM_WIDTH = 64
+SLACK_BYTES = MAXIMUM_WIDTH + 8
+"""`unpack_streams` may look at so many bytes after the last stream."""
+
+_WORD_BITS = 64
+_LANES = 8
+_POWERS = np.uint64(1) << np.arange(_WORD_BITS, dtype=np.uint64)
+
+
+def bit_lengths(numbers: Words) -> Ints:
+    """Return how many bits each number has; 0 for 0."""
+    return np.searchsorted(_POWERS, numbers, "right").astype(np.int64)
+
+
+def packed_bytes(counts: Ints, widths: Ints) -> Ints:
+    """Return how many bytes streams of so many numbers take."""
+    lengths: Ints = (counts * widths + 7) >> 3
+    return lengths
+
+
+def bounds_of_streams(numbers: Words, ends: Ints) -> tuple[Words, Words]:
+    """Return the least and the greatest number of each stream; 0 for an empty one.
+
+    Args:
+        numbers: The numbers of all streams.
+        ends: Where each stream begins, and in the end the length of `numbers`.
+    """
+    least, most = np.zeros(len(ends) - 1, np.uint64), np.zeros(len(ends) - 1, np.uint64)
+    used = ends[1:] > ends[:-1]
+    if used.any():
+        # Empty streams are left out: reduceat would give them the first number of the next.
+        least[used] = np.minimum.reduceat(numbers, ends[:-1][used])
+        most[used] = np.maximum.reduceat(numbers, ends[:-1][used])
+    return least, most
+
+
+def pack_streams(numbers: Words, ends: Ints, widths: Ints) -> list[memoryview]:
+    """Return the bytes of streams.
+
+    Args:
+        numbers: The numbers of all streams, each less than 2 ** width of its stream.
+        ends: Where each stream begins, and in the end the length of `numbers`.
+        widths: The width of each stream, 0 to 64.
+    """
+    packed = [memoryview(b"")] * len(widths)
+    for width in _used(widths, np.diff(ends)):
+        chosen = np.flatnonzero((widths == width) & (ends[1:] > ends[:-1]))
+        counts = (ends[1:] - ends[:-1])[chosen]
+        places = _padded_places(counts)
+        padded = np.zeros(places[-1], np.uint64)
+        for stream, place in zip(chosen.tolist(), places.tolist(), strict=False):
+            some = numbers[ends[stream] : ends[stream + 1]]
+            padded[place : place + len(some)] = some
+        data = _pack(padded, width).data
+        starts = (places[:-1] * width >> 3).tolist()
+        lengths = packed_bytes(counts, np.array(width)).tolist()
+        for stream, start, length in zip(chosen.tolist(), starts, lengths, strict=True):
+            packed[stream] = data[start : start + length]
+    return packed
+
+
+def _padded_places(counts: Ints) -> Ints:
+    """Where each stream begins if it is padded to a multiple of 8, and in the end where the last ends."""
+    return np.concatenate(([0], np.cumsum(-(-counts // _LANES) * _LANES)))
+
+
+def _pack(numbers: Words, width: int) -> npt.NDArray[np.uint8]:
+    """Pack a multiple of 8 numbers: 8 of them fill as many bytes as the width has bits."""
+    lanes = numbers.reshape(-1, _LANES)
+    words = np.zeros((-(-_LANES * width // _WORD_BITS), len(lanes)), np.uint64)
+    for lane in range(_LANES):
+        word, shift = divmod(lane * width, _WORD_BITS)
+        words[word] |= lanes[:, lane] << np.uint64(shift)
+        if shift + width > _WORD_BITS:
+            words[word + 1] |= lanes[:, lane] >> np.uint64(_WORD_BITS - shift)
+    data = np.ascontiguousarray(words.T).astype("<u8", copy=False).view(np.uint8)
+    return np.ascontiguousarray(data[:, :width]).reshape(-1)
+
+
+def unpack_streams(raw: memoryview, starts: Ints, counts: Ints, widths: Ints) -> Words:
+    """Return the numbers of streams, one after the other.
+
+    Args:
+        raw: The bytes; `SLACK_BYTES` of them follow the last stream.
+        starts: Where each stream begins.
+        counts: How many numbers it has.
+        widths: Its width, 0 to 64.
+    """
+    if len(counts) == 1 and counts[0] > 0 and widths[0] > 0:
+        start, count, width = int(starts[0]), int(counts[0]), int(widths[0])
+        return _unpack(raw[start:], width, -(-count // _LANES) * _LANES)[:count]
+    ends = np.concatenate(([0], np.cumsum(counts)))
+    numbers = np.zeros(ends[-1], np.uint64)
+    for width in _used(widths, counts):
+        chosen = np.flatnonzero((widths == width) & (counts > 0))
+        places = _padded_places(counts[chosen])
+        lengths = (np.diff(places) * width >> 3).tolist()
+        slices = [raw[start : start + length] for start, length in zip(starts[chosen].tolist(), lengths, strict=True)]
+        unpacked = _unpack(b"".join((*slices, bytes(_LANES))), width, int(places[-1]))
+        if len(unpacked) == len(numbers) and len(chosen) == np.count_nonzero(counts):  # all of them, and no padding
+            return unpacked
+        begins = zip(chosen.tolist(), places.tolist(), strict=False)
+        for stream, place in begins:
+            numbers[ends[stream] : ends[stream + 1]] = unpacked[place : place + counts[stream]]
+    return numbers
+
+
+def _used(widths: Ints, counts: Ints) -> list[int]:
+    """The widths of streams that have bytes."""
+    return sorted(set(widths[counts > 0].tolist()) - {0})
+
+
+def _unpack(data: bytes | memoryview, width: int, count: int) -> Words:
+    """Unpack a multiple of 8 numbers, after which come 8 more bytes.
+
+    8 numbers fill as many bytes as the width has bits: those of one lane lie so far apart, at the same bit of a byte.
+    """
+    rows = count // _LANES
+    numbers = np.empty((rows, _LANES), np.uint64)
+    mask = np.uint64((1 << width) - 1)
+    for lane in range(_LANES):
+        byte, shift = divmod(lane * width, 8)
+        found = np.ndarray((rows,), "<u8", data, byte, (width,)) >> np.uint64(shift)
+        if shift + width > _WORD_BITS:
+            above = np.ndarray((rows,), np.uint8, data, byte + 8, (width,)).astype(np.uint64)
+            found |= above << np.uint64(_WORD_BITS - shift)
+        found &= mask
+        numbers[:, lane] = found
+    return numbers.reshape(-1)

@@ -1,0 +1,162 @@
+"""What a test needs of a postings blob, told from its directory: which blocks, at what cost, for how many rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from puffin_index.kinds.intervals import INT64_MAXIMUM, INT64_MINIMUM, intervals_of
+from puffin_index.kinds.parts import COALESCE_BYTES
+from puffin_index.kinds.postings_bits import Ints
+from puffin_index.kinds.postings_directory import PostingsDirectory
+from puffin_index.kinds.postings_pages import Flags
+from puffin_index.kinds.roaring import ramps
+from puffin_index.leaf import RangeTest, SetTest
+
+BLOCKS_AT_ONCE = 256
+_MANY = 2**40
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cuts:
+    """Places between keys, ascending: two each enclose an interval of keys.
+
+    Attributes:
+        blocks: The block that each place is in or before.
+        inside: Whether it is inside of the block, where its key tells; else it is before the block.
+        keys: The key of each place; of a place that is not inside of a block anything.
+        right: Whether the place is after keys that are equal, instead of before them.
+        key_limits: How many keys each interval may have.
+    """
+
+    blocks: Ints
+    inside: Flags
+    keys: Ints | tuple[bytes, ...]
+    right: Flags
+    key_limits: Ints
+
+    @property
+    def lows(self) -> tuple[Ints, Flags]:
+        """Where the intervals begin."""
+        return self.blocks[0::2], self.inside[0::2]
+
+    @property
+    def highs(self) -> tuple[Ints, Flags]:
+        """Where the intervals end."""
+        return self.blocks[1::2], self.inside[1::2]
+
+    def needed_blocks(self) -> Ints:
+        """Return the blocks that have keys of the intervals, ascending."""
+        (lows, _), (highs, in_highs) = self.lows, self.highs
+        if len(lows) == 1:
+            return np.arange(lows[0], highs[0] + in_highs[0])
+        return np.unique(ramps(lows, np.maximum(highs + in_highs - lows, 0)))
+
+    def complement(self, block_count: int) -> Cuts:
+        """Return the intervals of all other keys."""
+        return Cuts(
+            np.concatenate(([0], self.blocks, [block_count])),
+            np.concatenate(([False], self.inside, [False])),
+            (b"", *self.keys, b"") if isinstance(self.keys, tuple) else np.concatenate(([0], self.keys, [0])),
+            np.concatenate(([False], self.right, [False])),
+            np.full(len(self.key_limits) + 1, _MANY),
+        )
+
+
+def cuts_of(test: SetTest | RangeTest, directory: PostingsDirectory, is_bytes: bool) -> Cuts:
+    """Return the places around the keys that a test asks for, its negation left out."""
+    plain = replace(test, negated=False)
+    return _bytes_cuts(plain, directory) if is_bytes else _int_cuts(plain, directory)
+
+
+def _int_cuts(test: SetTest | RangeTest, directory: PostingsDirectory) -> Cuts:
+    bounds = np.array(intervals_of(test), np.int64).reshape(-1, 2)
+    keys = bounds.reshape(-1)
+    right = np.tile([False, True], len(bounds))
+    is_end = (keys == np.where(right, INT64_MAXIMUM, INT64_MINIMUM)).astype(np.bool_)
+    widths = (bounds[:, 1] - bounds[:, 0]).view(np.uint64)
+    return _located(directory, keys, right, is_end, np.minimum(widths, np.uint64(_MANY)).astype(np.int64) + 1)
+
+
+def _bytes_cuts(test: SetTest | RangeTest, directory: PostingsDirectory) -> Cuts:
+    match test:
+        case SetTest():
+            keys = tuple(_bytes(key) for key in test.keys for _ in range(2))
+            right = np.tile([False, True], len(test.keys))
+            return _located(directory, keys, right, np.zeros(len(keys), np.bool_), np.ones(len(test.keys), np.int64))
+        case RangeTest():
+            low, high = (b"" if key is None else _bytes(key) for key in (test.low, test.high))
+            is_end = np.array([test.low is None, test.high is None])
+            right = np.array([not test.low_inclusive and not is_end[0], test.high_inclusive or is_end[1]])
+            if not is_end.any() and (low, right[0]) >= (high, right[1]):
+                return _located(directory, (), right[:0], is_end[:0], np.empty(0, np.int64))
+            key_limit = 1 if low == high and not is_end.any() else _MANY
+            return _located(directory, (low, high), right, is_end, np.full(1, key_limit))
+
+
+def _bytes(key: int | bytes) -> bytes:
+    if isinstance(key, int):
+        raise TypeError("an integer key in a test of byte strings")
+    return key
+
+
+def _located(
+    directory: PostingsDirectory, keys: Ints | tuple[bytes, ...], right: Flags, is_end: Flags, key_limits: Ints
+) -> Cuts:
+    """Locate places; those before everything and (`right`) after everything are known."""
+    blocks = np.where(right, directory.block_count, 0)
+    inside = np.zeros(len(right), np.bool_)
+    asked = np.flatnonzero(~is_end)
+    some: Ints | Sequence[bytes]
+    some = [keys[place] for place in asked.tolist()] if isinstance(keys, tuple) else keys[asked]
+    if len(asked):
+        blocks[asked], inside[asked] = directory.locate(some, right[asked])
+    return Cuts(blocks, inside, keys, right, key_limits)
+
+
+def bounds_of(cuts: Cuts, directory: PostingsDirectory) -> tuple[int, int]:
+    """Return the least and the greatest number of rows that the intervals may have."""
+    table = directory.table
+    (lows, in_lows), (highs, in_highs) = cuts.lows, cuts.highs
+    least = table.rows[highs] - table.rows[lows + in_lows]
+    most = table.rows[highs + in_highs] - table.rows[lows]
+    within = in_highs & (lows == highs)
+    blocks, owners = np.unique(highs[within], return_inverse=True)
+    asked = np.zeros(len(blocks), np.int64)
+    np.add.at(asked, owners, cuts.key_limits[within])
+    # A block's keys that are not asked for have a row each at least.
+    most_within = table.rows[blocks + 1] - table.rows[blocks] - np.maximum(table.keys[blocks] - asked, 0)
+    total = int(most[~within].sum()) + int(most_within.sum())
+    return int(np.maximum(least, 0).sum()), min(total, int(table.rows[-1]))
+
+
+def cost_of_blocks(blocks: Ints, directory: PostingsDirectory) -> tuple[int, int]:
+    """Return how many requests reading some blocks takes, and bytes.
+
+    Args:
+        blocks: The blocks, ascending.
+        directory: The directory, in which at least the pages of the first and last of neighbouring ones are read.
+    """
+    if not len(blocks):
+        return 0, 0
+    offsets = directory.table.offsets
+    breaks = np.flatnonzero(np.diff(blocks) > 1) + 1
+    gaps = offsets[blocks[breaks]] - offsets[blocks[breaks - 1] + 1]
+    apart = (gaps > COALESCE_BYTES) | (breaks % BLOCKS_AT_ONCE == 0)
+    chunk_ends = np.arange(BLOCKS_AT_ONCE, len(blocks), BLOCKS_AT_ONCE)
+    requests = 1 + len(np.union1d(breaks[apart], chunk_ends))
+    span = int(offsets[blocks[-1] + 1] - offsets[blocks[0]])
+    return requests, span - int(gaps[apart].sum())
+
+
+def cost_of_pages(blocks: Ints, directory: PostingsDirectory) -> tuple[int, int]:
+    """Return how many requests reading the pages of some blocks takes, and bytes, for those that have not been read."""
+    requests = length = end = 0
+    for part in directory.missing(blocks):
+        near = requests > 0 and part.offset <= end + COALESCE_BYTES
+        requests += not near
+        length += part.offset + part.length - end if near else part.length
+        end = part.offset + part.length
+    return requests, length

@@ -1,0 +1,149 @@
+"""The non-NULL rows of a segment ordered by key, then by row: one vectorised sort of key and row in one integer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from puffin_index.columns import Column, sort_column
+from puffin_index.kinds.postings_bits import Words
+
+Rows: TypeAlias = npt.NDArray[np.uint32]
+
+_WORD_BITS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedColumn:
+    """The column of one row group and where the row group begins in the segment's row space.
+
+    Attributes:
+        base: The row that the row group's first row is in the segment; a multiple of 65,536.
+        column: The keys.
+    """
+
+    base: int
+    column: Column
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OrderedRows:
+    """All non-NULL rows, ordered by key, then by row.
+
+    Attributes:
+        keys: For each row its key, less the least one; in the bytes domain its place in `dictionary`.
+        rows: The rows.
+        least: The least key; 0 in the bytes domain.
+        dictionary: The distinct keys, ascending; None in the int64 domain.
+    """
+
+    keys: Words
+    rows: Rows
+    least: int
+    dictionary: pa.LargeBinaryArray | None
+
+
+def order_rows(columns: Sequence[PlacedColumn], is_bytes: bool) -> OrderedRows:
+    """Order the rows of a segment, given in ascending order of their bases."""
+    used = [placed for placed in columns if placed.column.valid_count]
+    if not used:
+        nothing = pa.array([], pa.large_binary()) if is_bytes else None
+        return OrderedRows(np.empty(0, np.uint64), np.empty(0, np.uint32), 0, nothing)
+    if is_bytes:
+        dictionary, ranks = _rank_keys([placed.column for placed in used])
+        keys, rows = _order(used, _bytes_numbers(used, ranks), len(dictionary).bit_length())
+        return OrderedRows(keys, rows, 0, dictionary)
+    bounds = [_bounds(placed.column) for placed in used]
+    least, most = min(low for low, _ in bounds), max(high for _, high in bounds)
+    keys, rows = _order(used, _int_numbers(used, least), (most - least).bit_length())
+    return OrderedRows(keys, rows, least, None)
+
+
+def _bounds(column: Column) -> tuple[int, int]:
+    keys = _of_valid(column.int_keys, column)
+    return int(keys.min()), int(keys.max())
+
+
+def _of_valid(numbers: npt.NDArray[np.int64], column: Column) -> npt.NDArray[np.int64]:
+    return numbers if column.valid is None else numbers[column.valid]
+
+
+def _int_numbers(columns: Sequence[PlacedColumn], least: int) -> Iterator[Words]:
+    for placed in columns:
+        # Modulo 2 ** 64, the difference of any two keys fits.
+        yield (_of_valid(placed.column.int_keys, placed.column) - np.int64(least)).view(np.uint64)
+
+
+def _bytes_numbers(columns: Sequence[PlacedColumn], ranks: npt.NDArray[np.int64]) -> Iterator[Words]:
+    first = 0
+    for placed in columns:
+        ordered = sort_column(placed.column)
+        own = ranks[first : first + ordered.distinct_count]
+        first += ordered.distinct_count
+        yield _of_valid(own[ordered.codes], placed.column).view(np.uint64)
+
+
+def _rank_keys(columns: Sequence[Column]) -> tuple[pa.LargeBinaryArray, npt.NDArray[np.int64]]:
+    """The distinct keys of all row groups, and the place among them of the distinct keys of each."""
+    keys = pa.concat_arrays([sort_column(column).keys for column in columns])
+    encoded = keys.dictionary_encode()
+    order = pc.sort_indices(encoded.dictionary)
+    rank = np.empty(len(order), np.int64)
+    rank[order.to_numpy()] = np.arange(len(order))
+    return encoded.dictionary.take(order), rank[encoded.indices.to_numpy()]
+
+
+def _rows_of(placed: PlacedColumn) -> Rows:
+    column = placed.column
+    if column.valid is None:
+        return np.arange(column.row_count, dtype=np.uint32) + np.uint32(placed.base)
+    return np.flatnonzero(column.valid).astype(np.uint32) + np.uint32(placed.base)
+
+
+def _order(columns: Sequence[PlacedColumn], numbers: Iterator[Words], key_bits: int) -> tuple[Words, Rows]:
+    count = sum(placed.column.valid_count for placed in columns)
+    row_bits = (columns[-1].base + columns[-1].column.row_count - 1).bit_length()
+    if key_bits + row_bits > _WORD_BITS:
+        keys = np.concatenate(list(numbers))
+        return _order_wide(keys, np.concatenate([_rows_of(placed) for placed in columns]), key_bits)
+    packed = np.empty(count, np.uint64)
+    place = 0
+    for placed, own in zip(columns, numbers, strict=True):
+        some = packed[place : place + len(own)]
+        np.left_shift(own, np.uint64(row_bits), out=some)
+        some |= _rows_of(placed)
+        place += len(own)
+    packed.sort()
+    rows = packed.astype(np.uint32)
+    rows &= np.uint32((1 << row_bits) - 1)
+    packed >>= np.uint64(row_bits)
+    return packed, rows
+
+
+def _order_wide(keys: Words, rows: Rows, key_bits: int) -> tuple[Words, Rows]:
+    """Order keys that leave no room for the row: by their upper bits, then the few that these do not tell apart."""
+    place_bits = len(keys).bit_length()
+    packed = keys >> np.uint64(max(0, key_bits + place_bits - _WORD_BITS))
+    packed <<= np.uint64(place_bits)
+    packed |= np.arange(len(keys), dtype=np.uint64)
+    packed.sort()
+    order = (packed & np.uint64((1 << place_bits) - 1)).view(np.int64)
+    packed >>= np.uint64(place_bits)
+    keys, rows = keys[order], rows[order]
+    alike = packed[1:] == packed[:-1]
+    unclear = np.zeros(len(keys), np.bool_)
+    unclear[1:] |= alike
+    unclear[:-1] |= alike
+    if not bool((keys[1:] < keys[:-1]).any()):
+        return keys, rows
+    places = np.flatnonzero(unclear)
+    # Upper bits ascend with the key, so that all groups of like ones are put in order by one stable sort.
+    again = places[np.argsort(keys[places], kind="stable")]
+    keys[places], rows[places] = keys[again], rows[again]
+    return keys, rows

@@ -1,0 +1,383 @@
+"""Row sets in the portable roaring format: written by array operations, read with every length checked.
+
+One serialised set (all numbers little-endian; RoaringBitmap format specification):
+
+| part | bytes | meaning |
+| --- | --- | --- |
+| cookie | 4 | 12346 if no container holds runs, else 12347 + (n - 1) * 65536 for n containers |
+| n | 4 | the number of containers; only after 12346 |
+| run flags | ceil(n / 8) | bit i set: container i holds runs; only after 12347 |
+| keys | 4 n | for each container the upper 16 bits of its rows, then its cardinality - 1 |
+| offsets | 4 n | where each container begins in the set; left out after 12347 if n < 4 |
+| containers | | sorted 16-bit numbers (cardinality <= 4096), 65,536 bits, or run count and (start, length - 1) pairs |
+
+A container holds runs where that is smaller than what it would be otherwise, as Java's `runOptimize` decides.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NoReturn
+
+import numpy as np
+import numpy.typing as npt
+from pyroaring import BitMap
+
+from puffin_index.binary import Buffer, ByteCursor, check_inside
+from puffin_index.errors import CorruptFileError
+
+BLOCK_ROWS = 65_536
+BLOCK_BYTES = BLOCK_ROWS // 8
+ARRAY_LIMIT = 4096
+COOKIE = 12_346
+RUN_COOKIE = 12_347
+OFFSETS_FROM = 4
+_BITSETS_AT_ONCE = 64
+_FEW_ROWS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class SerializedSets:
+    """Serialised row sets, one after the other.
+
+    Attributes:
+        data: The bytes; where a gap was asked for, it is zero.
+        offsets: Where each set begins, and in the end the length of `data`.
+    """
+
+    data: npt.NDArray[np.uint8]
+    offsets: npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class _Containers:
+    """What is known of all containers of all sets: arrays of one length, ordered by set and key."""
+
+    sets: npt.NDArray[np.int64]
+    keys: npt.NDArray[np.uint16]
+    cardinalities: npt.NDArray[np.int64]
+    runs: npt.NDArray[np.int64]
+
+    @property
+    def has_runs(self) -> npt.NDArray[np.bool_]:
+        """Which containers are written as runs."""
+        plain: npt.NDArray[np.int64] = np.where(self.is_bitset, BLOCK_BYTES, 2 * self.cardinalities)
+        return 2 + 4 * self.runs < plain
+
+    @property
+    def is_bitset(self) -> npt.NDArray[np.bool_]:
+        """Which containers are written as 65,536 bits unless as runs."""
+        return self.cardinalities > ARRAY_LIMIT
+
+
+@dataclass(frozen=True, slots=True)
+class _Frame:
+    """Sets whose headers are written; the containers' bytes are to be filled in.
+
+    Attributes:
+        sets: The sets.
+        has_runs: Which containers are runs.
+        starts: Where each container's bytes begin.
+    """
+
+    sets: SerializedSets
+    has_runs: npt.NDArray[np.bool_]
+    starts: npt.NDArray[np.int64]
+
+
+def serialize_row_sets(rows: npt.NDArray[np.uint32], starts: npt.NDArray[np.integer], gap: int = 0) -> SerializedSets:
+    """Serialise many row sets at once.
+
+    Args:
+        rows: The rows of all sets, one set after the other, ascending in each.
+        starts: Where each set begins in `rows`, and in the end the length of `rows`. No set is empty.
+        gap: Bytes to leave after each set.
+    """
+    if not len(rows):
+        return SerializedSets(np.empty(0, np.uint8), np.zeros(len(starts), np.int64))
+    halves = rows.astype("<u4", copy=False).view("<u2")
+    low, blocks = halves[0::2], halves[1::2]
+    first = np.zeros(len(rows), np.bool_)
+    first[starts[:-1]] = True
+    set_first = first.copy()
+    first[1:] |= blocks[1:] != blocks[:-1]
+    container_starts = np.flatnonzero(first)
+    first[1:] |= rows[1:] - rows[:-1] != 1
+    containers = _Containers(
+        np.cumsum(set_first[container_starts]) - 1,
+        blocks[container_starts],
+        np.diff(container_starts, append=len(rows)),
+        np.add.reduceat(first.view(np.uint8), container_starts, dtype=np.int64),
+    )
+    frame = _frame(containers, len(starts) - 1, gap)
+    _fill_arrays(frame, containers, low)
+    _fill_runs(frame, containers, low, first)
+    _fill_bitsets(frame, containers, low, container_starts)
+    return frame.sets
+
+
+def serialize_bit_slices(slices: npt.NDArray[np.uint8]) -> SerializedSets:
+    """Serialise row sets given as bits, one after the other.
+
+    Args:
+        slices: Shape (sets, bytes): bit `row & 7` of byte `row >> 3` says whether the row is in. The number of bytes is
+            a multiple of 8,192.
+    """
+    words = slices.reshape(len(slices), slices.shape[1] // BLOCK_BYTES, BLOCK_BYTES).view("<u8")
+    cardinalities = np.bitwise_count(words).sum(axis=2, dtype=np.int64)
+    used = cardinalities > 0
+    set_of, block_of = np.nonzero(used)
+    runs = np.zeros(cardinalities.shape, np.int64)
+    for row_set, of_set in enumerate(words):
+        runs[row_set] = _count_runs(of_set)
+    containers = _Containers(set_of, block_of.astype(np.uint16), cardinalities[used], runs[used])
+    frame = _frame(containers, len(slices), 0)
+    blocks = slices.reshape(-1, BLOCK_BYTES)[used.reshape(-1)]
+    for block, start, is_bitset, has_runs in zip(
+        blocks, frame.starts.tolist(), containers.is_bitset.tolist(), frame.has_runs.tolist(), strict=True
+    ):
+        content = block if is_bitset and not has_runs else _sparse_container(block, has_runs)
+        frame.sets.data[start : start + len(content)] = content
+    return frame.sets
+
+
+def pad_bits(bits: npt.NDArray[np.uint8], row_count: int) -> npt.NDArray[np.uint8]:
+    """Return packed bits as `serialize_bit_slices` takes them: shape (1, bytes), padded to whole blocks."""
+    padded = np.zeros((1, block_count(row_count) * BLOCK_BYTES), np.uint8)
+    padded[0, : len(bits)] = bits
+    return padded
+
+
+def block_count(row_count: int) -> int:
+    """The number of 65,536-row blocks that so many rows take."""
+    return -(-row_count // BLOCK_ROWS)
+
+
+def _count_runs(words: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
+    """The number of runs of ones in each block of words."""
+    before = words << np.uint64(1)
+    before[:, 1:] |= words[:, :-1] >> np.uint64(63)
+    counts: npt.NDArray[np.int64] = np.bitwise_count(words & ~before).sum(axis=1, dtype=np.int64)
+    return counts
+
+
+def _sparse_container(block: npt.NDArray[np.uint8], has_runs: bool) -> npt.NDArray[np.uint8]:
+    low = np.flatnonzero(np.unpackbits(block, bitorder="little")).astype("<u2")
+    if not has_runs:
+        return low.view(np.uint8)
+    starts = np.flatnonzero(np.concatenate(([True], low[1:] != low[:-1] + 1)))
+    pairs = np.empty(1 + 2 * len(starts), "<u2")
+    pairs[0] = len(starts)
+    pairs[1::2] = low[starts]
+    pairs[2::2] = np.diff(starts, append=len(low)) - 1
+    return pairs.view(np.uint8)
+
+
+def _frame(containers: _Containers, set_count: int, gap: int) -> _Frame:
+    """Lay the containers out and write everything but their bytes."""
+    has_runs = containers.has_runs
+    sizes = np.where(
+        has_runs, 2 + 4 * containers.runs, np.where(containers.is_bitset, BLOCK_BYTES, 2 * containers.cardinalities)
+    )
+    counts = np.bincount(containers.sets, minlength=set_count)
+    with_runs = np.zeros(set_count, np.bool_)
+    with_runs[containers.sets[has_runs]] = True
+    flag_bytes = np.where(with_runs, (counts + 7) // 8, 4)
+    offset_bytes = np.where(with_runs & (counts < OFFSETS_FROM), 0, 4 * counts)
+    headers = 4 + flag_bytes + 4 * counts + offset_bytes
+    set_sizes = headers + gap
+    set_sizes += np.bincount(containers.sets, sizes, set_count).astype(np.int64)
+    offsets = np.concatenate(([0], np.cumsum(set_sizes)))
+    # Container bytes follow each other, but for the gap and the header before each set's first one.
+    starts = np.cumsum(sizes) - sizes + np.cumsum(headers)[containers.sets] + gap * containers.sets
+    sets = SerializedSets(np.zeros(offsets[-1], np.uint8), offsets)
+    _write_headers(sets, containers, starts, counts, with_runs)
+    _write_flags(sets, containers, has_runs, counts)
+    return _Frame(sets, has_runs, starts)
+
+
+def _write_headers(
+    sets: SerializedSets,
+    containers: _Containers,
+    starts: npt.NDArray[np.int64],
+    counts: npt.NDArray[np.int64],
+    with_runs: npt.NDArray[np.bool_],
+) -> None:
+    begins = sets.offsets[:-1]
+    _scatter(sets.data, begins, np.where(with_runs, RUN_COOKIE + ((counts - 1) << 16), COOKIE).astype("<u4"))
+    _scatter(sets.data, begins[~with_runs] + 4, counts[~with_runs].astype("<u4"))
+    ordinals = _ordinals(counts)
+    keys_at = begins + 4 + np.where(with_runs, (counts + 7) // 8, 4)
+    described = containers.keys.astype("<u4") | ((containers.cardinalities - 1).astype("<u4") << np.uint32(16))
+    _scatter(sets.data, keys_at[containers.sets] + 4 * ordinals, described)
+    listed = (~with_runs | (counts >= OFFSETS_FROM))[containers.sets]
+    offsets_at = (keys_at + 4 * counts)[containers.sets] + 4 * ordinals
+    relative = (starts - begins[containers.sets]).astype("<u4")
+    _scatter(sets.data, offsets_at[listed], relative[listed])
+
+
+def _write_flags(
+    sets: SerializedSets,
+    containers: _Containers,
+    has_runs: npt.NDArray[np.bool_],
+    counts: npt.NDArray[np.int64],
+) -> None:
+    ordinals = _ordinals(counts)[has_runs]
+    places = sets.offsets[containers.sets[has_runs]] + 4 + (ordinals >> 3)
+    np.bitwise_or.at(sets.data, places, (1 << (ordinals & 7)).astype(np.uint8))
+
+
+def _ordinals(counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """0, 1, ... for each set anew."""
+    return ramps(np.zeros(len(counts), np.int64), counts)
+
+
+def ramps(starts: npt.NDArray[np.int64], counts: npt.NDArray[np.int64], step: int = 1) -> npt.NDArray[np.int64]:
+    """Return `starts[i], starts[i] + step, ...` with `counts[i]` members, for every i, one after the other."""
+    before = np.cumsum(counts) - counts
+    ramp = np.arange(0, step * int(counts.sum()), step, dtype=np.int64)
+    ramp += np.repeat(starts - step * before, counts)
+    return ramp
+
+
+def _scatter(
+    data: npt.NDArray[np.uint8], places: npt.NDArray[np.int64], numbers: npt.NDArray[np.unsignedinteger]
+) -> None:
+    """Write little-endian numbers at byte positions that need not be aligned."""
+    width = numbers.dtype.itemsize
+    if not len(numbers):
+        return
+    if not (int(np.bitwise_or.reduce(places)) | len(data)) % width:
+        data.view(numbers.dtype)[places // width] = numbers
+        return
+    columns = np.ascontiguousarray(numbers).view(np.uint8).reshape(-1, width)
+    for byte in range(width):
+        data[places + byte] = columns[:, byte]
+
+
+def _fill_arrays(frame: _Frame, containers: _Containers, low: npt.NDArray[np.uint16]) -> None:
+    chosen = ~frame.has_runs & ~containers.is_bitset
+    if not chosen.any():
+        return
+    counts = containers.cardinalities[chosen]
+    # The bytes of these containers, in their order, are those of the numbers: only what lies between is skipped.
+    spans = np.empty(2 * len(counts) + 1, np.int64)
+    spans[1::2] = 2 * counts
+    ends = np.concatenate(([0], frame.starts[chosen] + 2 * counts))
+    spans[0::2] = np.append(frame.starts[chosen], len(frame.sets.data)) - ends
+    is_content = np.repeat(np.arange(len(spans)) % 2 == 1, spans)
+    values = low if chosen.all() else low[np.repeat(chosen, containers.cardinalities)]
+    frame.sets.data[is_content] = np.ascontiguousarray(values).view(np.uint8)
+
+
+def _fill_runs(
+    frame: _Frame, containers: _Containers, low: npt.NDArray[np.uint16], begins: npt.NDArray[np.bool_]
+) -> None:
+    chosen = frame.has_runs
+    if not chosen.any():
+        return
+    run_starts = np.flatnonzero(begins)
+    in_chosen = np.repeat(chosen, containers.runs)
+    lengths = np.diff(run_starts, append=len(low))[in_chosen]
+    _scatter(frame.sets.data, frame.starts[chosen], containers.runs[chosen].astype("<u2"))
+    places = ramps(frame.starts[chosen] + 2, containers.runs[chosen], step=4)
+    _scatter(frame.sets.data, places, low[run_starts[in_chosen]].astype("<u2"))
+    _scatter(frame.sets.data, places + 2, (lengths - 1).astype("<u2"))
+
+
+def _fill_bitsets(
+    frame: _Frame, containers: _Containers, low: npt.NDArray[np.uint16], container_starts: npt.NDArray[np.int64]
+) -> None:
+    chosen = np.flatnonzero(containers.is_bitset & ~frame.has_runs)
+    # Some at a time: a container takes 64 KiB while it is unpacked.
+    for begin in range(0, len(chosen), _BITSETS_AT_ONCE):
+        some = chosen[begin : begin + _BITSETS_AT_ONCE]
+        counts = containers.cardinalities[some]
+        bits = np.zeros((len(some), BLOCK_ROWS), np.bool_)
+        bits[np.repeat(np.arange(len(some)), counts), low[ramps(container_starts[some], counts)]] = True
+        places = frame.starts[some][:, None] + np.arange(BLOCK_BYTES)
+        frame.sets.data[places] = np.packbits(bits, axis=1, bitorder="little")
+
+
+def deserialize(
+    data: Buffer, row_count: int, *, whole: bool = True, location: str = "<bytes>", offset: int = 0
+) -> BitMap:
+    """Read one serialised set.
+
+    Args:
+        data: The bytes.
+        row_count: Every row must be below.
+        whole: Whether the set takes all bytes; else something may follow it.
+        location: The file, for messages.
+        offset: Where `data` begins in it, for messages.
+
+    Raises:
+        CorruptFileError: If the bytes are not such a set.
+    """
+    length = serialized_length(data, location=location, offset=offset)
+    if whole and length != len(data):
+        _corrupt(f"a row set of {length} bytes lies in {len(data)} bytes", location, offset)
+    try:
+        rows = BitMap.deserialize(bytes(data[:length]))
+    except ValueError as error:
+        raise CorruptFileError(f"not a row set: {error}", location=location, offset=offset) from error
+    if rows and rows.max() >= row_count:
+        _corrupt(f"row {rows.max()} in a row group of {row_count} rows", location, offset)
+    return rows
+
+
+def row_set_of(rows: npt.NDArray[np.integer], row_count: int) -> BitMap:
+    """Return rows, in any order and all below `row_count`, as a row set."""
+    if len(rows) <= _FEW_ROWS:
+        return BitMap(rows.tolist())
+    flags = np.zeros(row_count, np.bool_)
+    flags[rows] = True
+    return row_set_of_flags(flags)
+
+
+def row_set_of_flags(flags: npt.NDArray[np.bool_]) -> BitMap:
+    """Return the rows whose flag is set."""
+    bits = pad_bits(np.packbits(flags, bitorder="little"), len(flags))
+    return BitMap.deserialize(serialize_bit_slices(bits).data.tobytes())
+
+
+def _corrupt(reason: str, location: str, offset: int) -> NoReturn:
+    raise CorruptFileError(reason, location=location, offset=offset)
+
+
+def serialized_length(data: Buffer, *, location: str = "<bytes>", offset: int = 0) -> int:
+    """Return the length of the serialised set that `data` begins with.
+
+    Raises:
+        CorruptFileError: If it does not lie inside `data`.
+    """
+    cursor = ByteCursor(data, location, offset)
+    cookie = cursor.uint32_le()
+    with_runs = cookie & 0xFFFF == RUN_COOKIE
+    if not with_runs and cookie != COOKIE:
+        _corrupt(f"{cookie} is not the cookie of a row set", location, offset)
+    count = (cookie >> 16) + 1 if with_runs else cursor.count(cursor.uint32_le(), 8, "containers")
+    if count > BLOCK_ROWS:
+        _corrupt(f"{count} containers in a row set", location, offset)
+    flags = np.zeros(count, np.bool_)
+    if with_runs:
+        packed = np.frombuffer(cursor.bytes((count + 7) // 8, "run flags"), np.uint8)
+        flags = np.unpackbits(packed, count=count, bitorder="little").astype(np.bool_)
+    described = np.frombuffer(cursor.bytes(4 * count, "container keys"), "<u2").reshape(-1, 2)
+    cardinalities = described[:, 1].astype(np.int64) + 1
+    sizes = np.where(cardinalities > ARRAY_LIMIT, BLOCK_BYTES, 2 * cardinalities)
+    if not with_runs or count >= OFFSETS_FROM:
+        cursor.bytes(4 * count, "container offsets")
+    position = cursor.position
+    if not with_runs:
+        position += int(sizes.sum())
+        check_inside("row set", len(data), 0, position, location, offset)
+        return position
+    for is_run, size in zip(flags.tolist(), sizes.tolist(), strict=True):
+        if is_run:
+            check_inside("run count", len(data), position, 2, location, offset)
+            position += 2 + 4 * int.from_bytes(data[position : position + 2], "little")
+        else:
+            position += size
+    check_inside("row set", len(data), 0, position, location, offset)
+    return position

@@ -1,0 +1,68 @@
+"""Statistics of one column in one row group, for the planner's zone maps and estimates."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from puffin_index.columns import NAN_KEY, Column, KeyArray, sort_column
+from puffin_index.leaf import Key
+
+QUANTILE_COUNT = 32
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ColumnStatistics:
+    """What is known of a column's keys in one row group.
+
+    Attributes:
+        row_count: The rows, NULLs included.
+        null_count: The NULL rows.
+        nan_count: The rows that are NaN (which count as values, the greatest).
+        distinct_count: The distinct keys.
+        minimum: The least key; None if there are only NULLs.
+        maximum: The greatest key; None if there are only NULLs.
+        quantiles: The keys at evenly spaced ranks of the sorted keys, from the first to the last; empty if there are
+            only NULLs.
+    """
+
+    row_count: int
+    null_count: int
+    nan_count: int
+    distinct_count: int
+    minimum: Key | None
+    maximum: Key | None
+    quantiles: npt.NDArray[np.int64] | tuple[bytes, ...]
+
+
+def statistics_of(column: Column, quantile_count: int = QUANTILE_COUNT) -> ColumnStatistics:
+    """Return the statistics of a column."""
+    ordered = sort_column(column)
+    keys, starts = ordered.keys, ordered.starts
+    valid_count = column.valid_count
+    if not valid_count:
+        return ColumnStatistics(
+            column.row_count, column.row_count, 0, 0, None, None, _chosen(keys, np.empty(0, np.int64))
+        )
+    ranks = np.linspace(0, valid_count - 1, quantile_count).round().astype(np.int64)
+    quantiles = _chosen(keys, np.searchsorted(starts, ranks, "right") - 1)
+    ends = _chosen(keys, np.array([0, len(keys) - 1]))
+    return ColumnStatistics(
+        column.row_count,
+        column.row_count - valid_count,
+        int(starts[-1] - starts[-2]) if column.value_type.is_floating and ends[-1] == NAN_KEY else 0,
+        ordered.distinct_count,
+        _key(ends[0]),
+        _key(ends[1]),
+        quantiles,
+    )
+
+
+def _chosen(keys: KeyArray, positions: npt.NDArray[np.int64]) -> npt.NDArray[np.int64] | tuple[bytes, ...]:
+    return keys[positions] if isinstance(keys, np.ndarray) else tuple(keys.take(positions).to_pylist())
+
+
+def _key(key: np.int64 | bytes) -> Key:
+    return key if isinstance(key, bytes) else int(key)

@@ -1,0 +1,162 @@
+"""Paimon's file index writers and readers, called from Python through JPype.
+
+The jar comes from Maven Central by the Ivy that PySpark bundles, so that nothing but a Java is needed. It is kept in
+the user's cache directory.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import jpype
+import pyspark
+from pyroaring import BitMap
+
+from puffin_index.container import write_container
+from puffin_index.leaf import LeafTest, NullTest, RangeTest, SetTest
+from puffin_index.value_types import value_type_named
+from puffin_index.values import value_of
+
+VERSION = "1.4.2"
+INDEX_NAMES = {"bitmap": "bitmap", "bsi": "bsi", "bloom": "bloom-filter"}
+_COLUMN = "c"
+
+# Java's objects and classes have no types in Python.
+Java: TypeAlias = Any
+
+
+def _jar() -> Path:
+    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "puffin-index"
+    jar = cache / f"paimon-bundle-{VERSION}.jar"
+    if not jar.exists():
+        cache.mkdir(parents=True, exist_ok=True)
+        ivy = ["java", "-cp", str(_spark_jars() / "*"), "org.apache.ivy.Main", "-cache", str(cache / "ivy")]
+        module = ["-dependency", "org.apache.paimon", "paimon-bundle", VERSION, "-confs", "default", "-notransitive"]
+        # Ivy copies within its cache first: a jar in its place is a whole one.
+        subprocess.run(
+            [*ivy, *module, "-retrieve", str(cache / "[artifact]-[revision].[ext]")], check=True, timeout=500
+        )
+    return jar
+
+
+def _spark_jars() -> Path:
+    return Path(next(iter(pyspark.__path__))) / "jars"
+
+
+@dataclass(frozen=True)
+class Paimon:
+    """The classes that are needed, and how a type's values are made from Python's."""
+
+    types: Mapping[str, Java]
+    make: Mapping[str, Callable[[Any], Java]]
+
+    def write(self, kind: str, type_name: str, values: Sequence[Any], options: Mapping[str, str]) -> bytes:
+        """The blob that Paimon's writer makes of a column."""
+        java_options = jpype.JClass("org.apache.paimon.options.Options")()
+        for key, value in options.items():
+            java_options.set(key, value)
+        indexer = jpype.JClass("org.apache.paimon.fileindex.FileIndexer")
+        writer = indexer.create(INDEX_NAMES[kind], self.types[type_name], java_options).createWriter()
+        make = self.make[type_name]
+        for value in values:
+            writer.writeRecord(None if value is None else make(value))
+        return bytes(writer.serializedBytes())
+
+    def rows(self, kind: str, type_name: str, blob: bytes, test: LeafTest) -> BitMap | bool:
+        """The rows that Paimon's reader finds for a test; whether there may be any, if it does not tell more."""
+        row_type = jpype.JClass("org.apache.paimon.types.RowType")
+        fields = row_type.of(
+            jpype.JArray(jpype.JClass("org.apache.paimon.types.DataType"))([self.types[type_name]]), [_COLUMN]
+        )
+        container = write_container({_COLUMN: {INDEX_NAMES[kind]: blob}})
+        stream = jpype.JClass("org.apache.paimon.fs.ByteArraySeekableStream")(jpype.JArray(jpype.JByte)(container))
+        predicate = jpype.JClass("org.apache.paimon.fileindex.FileIndexPredicate")(stream, fields)
+        builder = jpype.JClass("org.apache.paimon.predicate.PredicateBuilder")(fields)
+        result = predicate.evaluate(self._predicate(builder, type_name, test))
+        if not hasattr(result, "get"):
+            return bool(result.remain()) and kind == "bloom"  # an empty bitmap may be told as "skip"
+        iterator, found = result.get().iterator(), BitMap()
+        while iterator.hasNext():
+            found.add(int(iterator.next()))
+        return found
+
+    def _predicate(self, builder: Java, type_name: str, test: LeafTest) -> Java:
+        value_type, make = value_type_named(type_name), self.make[type_name]
+        match test:
+            case NullTest(is_null=True):
+                return builder.isNull(0)
+            case NullTest():
+                return builder.isNotNull(0)
+            case SetTest():
+                values = jpype.JClass("java.util.ArrayList")()
+                for key in test.keys:
+                    values.add(make(value_of(key, value_type)))
+                return builder.notIn(0, values) if test.negated else builder.in_(0, values)
+            case RangeTest(low=None, high=high) if high is not None:
+                compare = builder.lessOrEqual if test.high_inclusive else builder.lessThan
+                return compare(0, make(value_of(high, value_type)))
+            case RangeTest(low=low, high=None) if low is not None:
+                compare = builder.greaterOrEqual if test.low_inclusive else builder.greaterThan
+                return compare(0, make(value_of(low, value_type)))
+            case _:
+                raise AssertionError(f"Paimon has no such test: {test}")
+
+
+def start_paimon() -> Paimon:
+    """Start the JVM with Paimon's bundle, unless it runs already."""
+    if not jpype.isJVMStarted():
+        logging = [str(path) for path in _spark_jars().glob("slf4j-api-*.jar")]
+        jpype.startJVM("-Xmx1g", classpath=[str(_jar()), *logging], convertStrings=False)
+    types = jpype.JClass("org.apache.paimon.types.DataTypes")
+    strings = jpype.JClass("org.apache.paimon.data.BinaryString")
+    decimals = jpype.JClass("org.apache.paimon.data.Decimal")
+    stamps = jpype.JClass("org.apache.paimon.data.Timestamp")
+
+    def timestamp(value: Any) -> Java:
+        return stamps.fromMicros(_micros(value))
+
+    return Paimon(
+        {
+            "boolean": types.BOOLEAN(),
+            "int": types.INT(),
+            "long": types.BIGINT(),
+            "float": types.FLOAT(),
+            "double": types.DOUBLE(),
+            "date": types.DATE(),
+            "timestamp": types.TIMESTAMP(6),
+            "timestamptz": types.TIMESTAMP_WITH_LOCAL_TIME_ZONE(6),
+            "decimal(9,2)": types.DECIMAL(9, 2),
+            "string": types.STRING(),
+            "binary": types.BYTES(),
+        },
+        {
+            "boolean": jpype.JClass("java.lang.Boolean"),
+            "int": jpype.JClass("java.lang.Integer"),
+            "long": jpype.JClass("java.lang.Long"),
+            "float": lambda value: jpype.JClass("java.lang.Float")(jpype.JFloat(value)),
+            "double": jpype.JClass("java.lang.Double"),
+            "date": lambda value: jpype.JClass("java.lang.Integer")(_days(value)),
+            "timestamp": timestamp,
+            "timestamptz": timestamp,
+            "decimal(9,2)": lambda value: decimals.fromUnscaledLong(int(value.scaleb(2)), 9, 2),
+            "string": lambda value: strings.fromBytes(jpype.JArray(jpype.JByte)(value.encode())),
+            "binary": jpype.JArray(jpype.JByte),
+        },
+    )
+
+
+def _days(value: Any) -> int:
+    return value if isinstance(value, int) else value.toordinal() - 719_163
+
+
+def _micros(value: Any) -> int:
+    if isinstance(value, int):
+        return value
+    naive = value.replace(tzinfo=None)
+    seconds = (_days(naive.date()) * 24 + naive.hour) * 3600 + naive.minute * 60 + naive.second
+    return int(seconds * 1_000_000 + naive.microsecond)

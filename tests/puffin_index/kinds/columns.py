@@ -1,0 +1,151 @@
+"""Random columns of every type and random leaf tests on them, with an oracle that looks at one row after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+from hypothesis import strategies as st
+from pyroaring import BitMap
+
+from puffin_index.columns import Column, column_of
+from puffin_index.leaf import Key, LeafTest, NullTest, RangeTest, SetTest
+from puffin_index.value_types import ValueType, value_type_named
+from puffin_index.values import key_of
+
+# A value as PyIceberg's literals have it: days, microseconds, Decimal, str, bytes, ...
+Value: TypeAlias = Any
+
+INT64 = st.integers(-(2**63), 2**63 - 1)
+INT32 = st.integers(-(2**31), 2**31 - 1)
+# Years 1 to 9999, which Arrow's casts between units can hold as well.
+DAYS = st.integers(-719_162, 2_932_896)
+MICROS = st.integers(-(2**55), 2**55)
+
+ARROW_TYPES: dict[str, pa.DataType] = {
+    "boolean": pa.bool_(),
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "decimal(9,2)": pa.decimal128(9, 2),
+    "decimal(18,0)": pa.decimal128(18, 0),
+    "decimal(38,10)": pa.decimal128(38, 10),
+    "date": pa.date32(),
+    "time": pa.time64("us"),
+    "timestamp": pa.timestamp("us"),
+    "timestamptz": pa.timestamp("us", "UTC"),
+    "timestamp_ns": pa.timestamp("ns"),
+    "timestamptz_ns": pa.timestamp("ns", "UTC"),
+    "string": pa.string(),
+    "uuid": pa.binary(16),
+    "fixed[5]": pa.binary(5),
+    "binary": pa.binary(),
+}
+
+VALUES: dict[str, st.SearchStrategy[Value]] = {
+    "boolean": st.booleans(),
+    "int": st.integers(-3, 3) | INT32,
+    "long": st.integers(-3, 3) | INT64 | st.sampled_from((-(2**63), -(2**63) + 1, 2**63 - 1)),
+    "float": st.floats(width=32) | st.sampled_from((0.0, -0.0)),
+    "double": st.floats() | st.sampled_from((0.0, -0.0)),
+    "decimal(9,2)": st.decimals(-(10**7) + 1, 10**7 - 1, places=2),
+    "decimal(18,0)": st.decimals(-(10**18) + 1, 10**18 - 1, places=0),
+    "decimal(38,10)": st.integers(-(10**38) + 1, 10**38 - 1).map(lambda unscaled: decimal_of(unscaled, 10)),
+    "date": DAYS,
+    "time": st.integers(0, 86_399_999_999),
+    "timestamp": MICROS,
+    "timestamptz": MICROS,
+    "timestamp_ns": INT64,
+    "timestamptz_ns": INT64,
+    "string": st.text("aé😀\0", max_size=5) | st.text(max_size=40),
+    "uuid": st.binary(min_size=16, max_size=16),
+    "fixed[5]": st.binary(min_size=5, max_size=5),
+    "binary": st.binary(max_size=6) | st.binary(max_size=100),
+}
+
+
+def decimal_of(unscaled: int, scale: int) -> Decimal:
+    """The decimal of all its digits, whatever the context's precision."""
+    digits = tuple(int(digit) for digit in str(abs(unscaled)))
+    return Decimal((int(unscaled < 0), digits, -scale))
+
+
+def arrow_of(values: Sequence[Value | None], type_name: str) -> pa.Array:
+    """The values as Arrow gives them from a file of that column."""
+    arrow_type = ARROW_TYPES[type_name]
+    if pa.types.is_temporal(arrow_type):
+        width = pa.int32() if pa.types.is_date32(arrow_type) else pa.int64()
+        return pa.array(values, width).view(arrow_type)
+    return pa.array(values, arrow_type, from_pandas=False)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A column three times: as values, as keys of single values, and as the keys of the whole Arrow array."""
+
+    value_type: ValueType
+    values: list[Value | None]
+    keys: list[Key | None]
+    column: Column
+
+
+def sample_of(values: Sequence[Value | None], type_name: str) -> Sample:
+    """The sample of some values."""
+    value_type = value_type_named(type_name)
+    keys = [None if value is None else key_of(value, value_type) for value in values]
+    return Sample(value_type, list(values), keys, column_of(arrow_of(values, type_name), value_type))
+
+
+@st.composite
+def samples(draw: st.DrawFn, type_names: Sequence[str] = tuple(VALUES)) -> Sample:
+    """A column of few or many distinct values, in any order, in runs, or with rows beyond the first 65,536."""
+    type_name = draw(st.sampled_from(type_names))
+    pool = draw(st.lists(VALUES[type_name], min_size=1, max_size=12))
+    choice = st.sampled_from(pool) | st.none() if draw(st.booleans()) else st.sampled_from(pool)
+    values = draw(st.lists(choice, min_size=1, max_size=30))
+    values = [value for value in values for _ in range(draw(st.sampled_from((1, 1, 1, 9))))]
+    if draw(st.sampled_from([False] * 19 + [True])):
+        values += [draw(choice)] * 65_530 + values
+    return sample_of(values, type_name)
+
+
+@st.composite
+def leaf_tests(draw: st.DrawFn, sample: Sample) -> LeafTest:
+    """A test about keys of the column, and others."""
+    known = sorted({key for key in sample.keys if key is not None})
+    other = VALUES[sample.value_type.name].map(lambda value: key_of(value, sample.value_type))
+    keys = st.sampled_from(known) | other if known else other
+    match draw(st.sampled_from(("null", "set", "range"))):
+        case "null":
+            return NullTest(draw(st.booleans()))
+        case "set":
+            # Keys of one column are all ints or all bytes, which a set of both does not say.
+            chosen: Any = tuple(sorted(draw(st.sets(keys, max_size=4))))
+            return SetTest(chosen, draw(st.booleans()))
+        case _:
+            low, high = (draw(st.none() | keys) for _ in range(2))
+            return RangeTest(low, high, *(draw(st.booleans()) for _ in range(3)))
+
+
+def satisfies(key: Key | None, test: LeafTest) -> bool:
+    """Whether a row with this key satisfies a test, in SQL's sense."""
+    if isinstance(test, NullTest):
+        return (key is None) == test.is_null
+    if key is None:
+        return False
+    if isinstance(test, SetTest):
+        return (key in test.keys) != test.negated
+    # Keys of one column compare with each other.
+    value: Any = key
+    above = test.low is None or (value >= test.low if test.low_inclusive else value > test.low)
+    below = test.high is None or (value <= test.high if test.high_inclusive else value < test.high)
+    return (above and below) != test.negated
+
+
+def rows_of(sample: Sample, test: LeafTest) -> BitMap:
+    """The rows of a column that satisfy a test."""
+    return BitMap([row for row, key in enumerate(sample.keys) if satisfies(key, test)])

@@ -1,0 +1,55 @@
+"""A ranged reader that counts what it is asked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from puffin_index.kinds import KINDS
+from puffin_index.kinds.base import BlobIndex, Payload
+from puffin_index.ranged import Blob, BytesReader
+from puffin_index.value_types import ValueType
+
+# What lies before and after a blob in its file.
+BEFORE, AFTER = b"before it", b"after it"
+
+
+@dataclass
+class CountingReader:
+    """Bytes in memory, and the length of every range that was read."""
+
+    inner: BytesReader
+    lengths: list[int] = field(default_factory=list)
+
+    @property
+    def location(self) -> str:
+        return self.inner.location
+
+    @property
+    def size(self) -> int:
+        return self.inner.size
+
+    @property
+    def requests(self) -> int:
+        return len(self.lengths)
+
+    @property
+    def bytes_read(self) -> int:
+        return sum(self.lengths)
+
+    def read(self, offset: int, length: int) -> memoryview:
+        self.lengths.append(length)
+        return self.inner.read(offset, length)
+
+
+def blob_of(data: bytes | bytearray | memoryview) -> tuple[Blob, CountingReader]:
+    """A blob somewhere in a file, and the file's reader."""
+    reader = CountingReader(BytesReader.of(BEFORE + bytes(data) + AFTER, "s3://bucket/segment.puffin"))
+    return Blob(reader, len(BEFORE), len(data)), reader
+
+
+def open_payload(
+    kind: str, payload: Payload, value_type: ValueType, row_count: int
+) -> tuple[BlobIndex, CountingReader]:
+    """A payload opened by its layout, and the file's reader."""
+    blob, reader = blob_of(payload.data)
+    return KINDS[kind].open(blob, payload.blob_type, payload.layout, value_type, row_count), reader

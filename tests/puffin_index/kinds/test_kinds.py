@@ -1,0 +1,241 @@
+"""What holds for every kind, of every type: the law of evaluation, and what is refused."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyroaring import BitMap
+
+from puffin_index.columns import column_of
+from puffin_index.errors import DefinitionError, UnsupportedError
+from puffin_index.kinds import KINDS, build_payloads
+from puffin_index.leaf import NullTest, RangeTest, SetTest
+from puffin_index.value_types import value_type_named
+from tests.puffin_index.kinds.columns import VALUES, Sample, leaf_tests, rows_of, sample_of, samples
+from tests.puffin_index.kinds.counting import blob_of, open_payload
+
+NO_LAYOUT = np.empty(0, np.int64)
+EXACT_BUILDS = [
+    ("bitmap", {}),
+    ("bitmap", {"index-block-size": "64"}),
+    ("bitmap", {"version": "1"}),
+    ("bsi", {}),
+]
+
+
+def _suits(type_name: str, options: dict[str, str]) -> bool:
+    return options.get("version") != "1" or value_type_named(type_name).domain == "int64" or type_name == "string"
+
+
+@pytest.mark.parametrize(("kind", "options"), EXACT_BUILDS)
+@settings(max_examples=80, deadline=None)
+@given(st.data())
+def test_the_answer_is_that_of_every_row_looked_at(kind: str, options: dict[str, str], data: st.DataObject) -> None:
+    sample = data.draw(samples([name for name in VALUES if _suits(name, options)]))
+    payload = KINDS[kind].build(sample.column, options)
+    index, _ = open_payload(kind, payload, sample.value_type, len(sample.values))
+    for _ in range(4):
+        test = data.draw(leaf_tests(sample))
+        expected = rows_of(sample, test)
+        found = index.evaluate(test)
+        assert found.exact
+        assert found.rows == expected
+        candidates = BitMap(data.draw(st.sets(st.integers(0, len(sample.values) - 1), max_size=9)))
+        assert index.evaluate(test, candidates).rows == expected & candidates
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.data())
+def test_a_bloom_filter_never_misses_a_row_and_is_exact_only_when_it_finds_none(data: st.DataObject) -> None:
+    sample = data.draw(samples())
+    options = data.draw(st.sampled_from(({}, {"fpp": "0.5"}, {"items": "3"}, {"items": "70000", "fpp": "0.001"})))
+    index, _ = open_payload(
+        "bloom", KINDS["bloom"].build(sample.column, options), sample.value_type, len(sample.values)
+    )
+    for _ in range(4):
+        test = data.draw(leaf_tests(sample))
+        found = index.evaluate(test)
+        assert found.rows >= rows_of(sample, test)
+        assert not found.exact or not found.rows
+        candidates = BitMap(data.draw(st.sets(st.integers(0, len(sample.values) - 1), max_size=9)))
+        among = index.evaluate(test, candidates)
+        assert rows_of(sample, test) & candidates <= among.rows <= candidates
+
+
+@pytest.mark.parametrize(("kind", "options"), EXACT_BUILDS)
+@settings(max_examples=50, deadline=None)
+@given(st.data())
+def test_a_blob_without_its_layout_gives_the_same_answers(
+    kind: str, options: dict[str, str], data: st.DataObject
+) -> None:
+    """As after an export to Paimon's container and back. Codes of a dictionary are our own, and need their layout."""
+    sample = data.draw(samples([name for name in VALUES if _suits(name, options)]))
+    payload = KINDS[kind].build(sample.column, options)
+    if payload.blob_type == "puffin-index-dictionary-bsi-v1":
+        return
+    blob, _ = blob_of(payload.data)
+    index = KINDS[kind].open(blob, payload.blob_type, NO_LAYOUT, sample.value_type, len(sample.values))
+    for _ in range(4):
+        test = data.draw(leaf_tests(sample))
+        assert index.evaluate(test).rows == rows_of(sample, test)
+
+
+@settings(max_examples=50, deadline=None)
+@given(samples())
+def test_the_same_column_gives_the_same_bytes(sample: Sample) -> None:
+    again = sample_of(sample.values, sample.value_type.name)
+    for kind in KINDS.values():
+        one, other = kind.build(sample.column, {}), kind.build(again.column, {})
+        assert bytes(one.data) == bytes(other.data)
+        assert one.layout.tolist() == other.layout.tolist()
+
+
+@pytest.mark.parametrize(("old", "new"), [("int", "long"), ("float", "double")])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_blob_built_before_a_promotion_answers_tests_of_the_wider_type(old: str, new: str, kind: str) -> None:
+    values = [1, -2, None, 0, 7, 7] if old == "int" else [1.5, -2.25, None, 0.0, 7.0, 7.0]
+    before, after = sample_of(values, old), sample_of(values, new)
+    payload = KINDS[kind].build(before.column, {})
+    index, _ = open_payload(kind, payload, after.value_type, len(values))
+    for key in (key for key in after.keys if isinstance(key, int)):
+        test = SetTest((key,))
+        assert index.evaluate(test).rows >= rows_of(after, test)
+        if kind != "bloom":
+            assert index.evaluate(test).rows == rows_of(after, test)
+    absent = 2**40 if old == "int" else sample_of([0.1], "double").keys[0]
+    assert isinstance(absent, int)
+    assert index.evaluate(SetTest((absent,))).rows == BitMap()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("built", "asked", "key"), [("double", "string", b"x"), ("string", "double", 1)])
+def test_a_blob_is_not_asked_for_keys_of_another_domain(kind: str, built: str, asked: str, key: Any) -> None:
+    sample = sample_of([1.5, 2.5] if built == "double" else ["a", "b"], built)
+    payload = KINDS[kind].build(sample.column, {})
+    with pytest.raises(UnsupportedError, match="form"):
+        open_payload(kind, payload, value_type_named(asked), 2)[0].evaluate(SetTest((key,)))
+
+
+@pytest.mark.parametrize(
+    ("type_name", "values", "blob_type"),
+    [
+        ("boolean", [True, None], "paimon-bsi-v1"),
+        ("long", [-(2**63) + 1, None], "paimon-bsi-v1"),
+        ("long", [-(2**63), None], "puffin-index-dictionary-bsi-v1"),
+        ("timestamp_ns", [7], "paimon-bsi-v1"),
+        ("decimal(18,0)", [Decimal(7)], "paimon-bsi-v1"),
+        ("decimal(38,10)", [Decimal(7)], "puffin-index-dictionary-bsi-v1"),
+        ("double", [7.0], "puffin-index-dictionary-bsi-v1"),
+        ("string", ["7"], "puffin-index-dictionary-bsi-v1"),
+    ],
+)
+def test_numbers_that_fit_are_sliced_and_all_else_by_its_code(
+    type_name: str, values: list[object], blob_type: str
+) -> None:
+    assert KINDS["bsi"].build(sample_of(values, type_name).column, {}).blob_type == blob_type
+
+
+@pytest.mark.parametrize(
+    ("type_name", "blob_type"),
+    [
+        (
+            name,
+            "puffin-index-bitmap-v2"
+            if name in {"binary", "uuid", "fixed[5]", "decimal(38,10)"}
+            else "paimon-bitmap-v2",
+        )
+        for name in VALUES
+    ],
+)
+def test_bitmaps_of_types_that_paimon_has_none_of_have_a_blob_type_of_their_own(type_name: str, blob_type: str) -> None:
+    column = column_of(pa.nulls(1), value_type_named(type_name))
+    assert KINDS["bitmap"].build(column, {}).blob_type == blob_type
+
+
+@pytest.mark.parametrize("kind", ["bitmap", "bsi"])
+@pytest.mark.parametrize("type_name", VALUES)
+def test_a_column_of_only_nulls_has_only_null_rows(kind: str, type_name: str) -> None:
+    value_type = value_type_named(type_name)
+    column = column_of(pa.nulls(70_000), value_type)
+    index, _ = open_payload(kind, KINDS[kind].build(column, {}), value_type, 70_000)
+    assert index.evaluate(NullTest(True)).rows == BitMap(range(70_000))
+    assert index.evaluate(NullTest(False)).rows == BitMap()
+    assert index.evaluate(RangeTest(None, None)).rows == BitMap()
+    assert index.evaluate(SetTest((), negated=True)).rows == BitMap()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_row_group_without_rows_has_no_rows(kind: str) -> None:
+    value_type = value_type_named("long")
+    column = column_of(pa.array([], pa.int64()), value_type)
+    index, _ = open_payload(kind, KINDS[kind].build(column, {}), value_type, 0)
+    assert index.evaluate(SetTest((1,))).rows == BitMap()
+    assert index.evaluate(NullTest(True)).rows == BitMap()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_nothing_is_read_when_no_candidate_is_left(kind: str) -> None:
+    sample = sample_of([1, 2, 3], "long")
+    index, reader = open_payload(kind, KINDS[kind].build(sample.column, {}), sample.value_type, 3)
+    assert index.evaluate(SetTest((2,)), BitMap()).rows == BitMap()
+    assert reader.requests == 0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_unknown_option_is_refused_by_name(kind: str) -> None:
+    with pytest.raises(DefinitionError, match=rf"{kind}.*decimal\(9,2\).*'colour'"):
+        KINDS[kind].check(value_type_named("decimal(9,2)"), {"colour": "red"})
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        ("bitmap", {"version": "3"}),
+        ("bitmap", {"index-block-size": "63"}),
+        ("bitmap", {"index-block-size": "16 parsecs"}),
+        ("bloom", {"fpp": "0"}),
+        ("bloom", {"fpp": "1"}),
+        ("bloom", {"fpp": "nan"}),
+        ("bloom", {"fpp": "much"}),
+        ("bloom", {"items": "0"}),
+        ("bloom", {"items": "-1"}),
+        ("bloom", {"items": str(2**31)}),
+    ],
+)
+def test_an_option_out_of_range_is_refused_by_name_and_value(kind: str, options: dict[str, str]) -> None:
+    ((name, value),) = options.items()
+    with pytest.raises(DefinitionError, match=f"{kind}.*{name}={value} of a string"):
+        KINDS[kind].check(value_type_named("string"), options)
+
+
+@pytest.mark.parametrize("type_name", ["binary", "uuid", "fixed[5]", "decimal(38,10)"])
+def test_bitmaps_of_version_1_are_refused_for_types_that_paimon_has_no_bitmaps_of(type_name: str) -> None:
+    with pytest.raises(DefinitionError, match="version 1"):
+        KINDS["bitmap"].check(value_type_named(type_name), {"version": "1"})
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_blob_type_of_another_kind_is_refused_by_name(kind: str) -> None:
+    blob, _ = blob_of(b"\1\0\0\0")
+    with pytest.raises(UnsupportedError, match="paimon-range-bitmap-v1"):
+        KINDS[kind].open(blob, "paimon-range-bitmap-v1", NO_LAYOUT, value_type_named("long"), 1)
+
+
+def test_payloads_of_an_unknown_kind_are_refused_by_name() -> None:
+    with pytest.raises(DefinitionError, match="'range'"):
+        build_payloads(sample_of([1], "long").column, {"range": {}})
+
+
+def test_all_payloads_and_the_statistics_come_from_one_call() -> None:
+    sample = sample_of([3, None, 1, 3], "long")
+    statistics, payloads = build_payloads(sample.column, {"bitmap": {}, "bloom": {"fpp": "0.01"}})
+    assert list(payloads) == ["bitmap", "bloom"]
+    assert payloads["bitmap"].blob_type == "paimon-bitmap-v2"
+    assert payloads["bloom"].blob_type == "paimon-bloom-v1"
+    assert (statistics.minimum, statistics.maximum, statistics.distinct_count) == (1, 3, 2)

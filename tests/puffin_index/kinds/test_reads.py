@@ -1,0 +1,198 @@
+"""What a look-up reads: how many requests, how many bytes, and nothing twice."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pytest
+from pyroaring import BitMap
+
+from puffin_index.kinds import KINDS
+from puffin_index.kinds.base import BlobIndex
+from puffin_index.leaf import LeafTest, NullTest, RangeTest, SetTest
+from puffin_index.values import column_of, key_of, value_type_named
+from tests.puffin_index.kinds.counting import CountingReader, open_payload
+
+KIB = 1024
+MILLION = 1_000_000
+LONG = value_type_named("long")
+
+
+def _open(kind: str, values: npt.NDArray[np.generic] | pa.Array, type_name: str) -> tuple[BlobIndex, CountingReader]:
+    value_type = value_type_named(type_name)
+    array = values if isinstance(values, pa.Array) else pa.array(values)
+    return open_payload(kind, KINDS[kind].build(column_of(array, value_type), {}), value_type, len(array))
+
+
+def _read(index: BlobIndex, reader: CountingReader, test: LeafTest) -> tuple[BitMap, int, int]:
+    """The rows that satisfy a test, and the requests and bytes that they took."""
+    before = (reader.requests, reader.bytes_read)
+    rows = index.evaluate(test).rows
+    return rows, reader.requests - before[0], reader.bytes_read - before[1]
+
+
+@pytest.fixture(scope="module")
+def permutation() -> npt.NDArray[np.int64]:
+    """A million distinct numbers."""
+    return np.random.default_rng(1).permutation(MILLION)
+
+
+def test_equality_in_a_bitmap_of_a_million_values_takes_3_requests_and_64_kib(
+    permutation: npt.NDArray[np.int64],
+) -> None:
+    index, reader = _open("bitmap", permutation, "long")
+    rows, requests, bytes_read = _read(index, reader, SetTest((4711,)))
+    assert rows == BitMap([int(np.flatnonzero(permutation == 4711)[0])])
+    assert requests <= 3
+    assert bytes_read <= 64 * KIB
+    assert _read(index, reader, SetTest((4711,)))[1:] == (0, 0)
+
+
+def test_equality_in_a_bitmap_of_a_million_values_with_two_rows_each_takes_no_more() -> None:
+    values = np.random.default_rng(2).permutation(np.repeat(np.arange(MILLION // 2), 2))
+    index, reader = _open("bitmap", values, "long")
+    rows, requests, bytes_read = _read(index, reader, SetTest((4711,)))
+    assert rows == BitMap(np.flatnonzero(values == 4711).tolist())
+    assert requests <= 3
+    assert bytes_read <= 64 * KIB
+
+
+def test_equality_in_a_bitmap_of_long_strings_takes_3_requests_and_64_kib() -> None:
+    numbers = np.arange(200_000)
+    strings = pa.array([f"https://example.org/customers/{number:012d}" for number in numbers])
+    index, reader = _open("bitmap", strings, "string")
+    rows, requests, bytes_read = _read(index, reader, SetTest((b"https://example.org/customers/000000004711",)))
+    assert rows == BitMap([4711])
+    assert requests <= 3
+    assert bytes_read <= 64 * KIB
+
+
+def test_a_null_test_of_a_bitmap_reads_the_nulls_alone() -> None:
+    values = pa.array(np.arange(100_000), mask=np.arange(100_000) % 1000 == 7)
+    index, reader = _open("bitmap", values, "long")
+    rows, requests, bytes_read = _read(index, reader, NullTest(True))
+    assert rows == BitMap(range(7, 100_000, 1000))
+    assert requests == 1
+    assert bytes_read < KIB
+
+
+def test_neighbouring_values_of_a_bitmap_are_read_with_one_request() -> None:
+    values = np.random.default_rng(3).integers(0, 1000, 200_000)
+    index, reader = _open("bitmap", values, "long")
+    rows, requests, _ = _read(index, reader, SetTest((10, 11, 12, 14, 900)))
+    assert rows == BitMap(np.flatnonzero(np.isin(values, (10, 11, 12, 14, 900))).tolist())
+    assert requests == 4  # directory, block, neighbours, what is far away
+
+
+def test_a_narrow_range_of_a_bitmap_reads_its_blocks_and_no_others(permutation: npt.NDArray[np.int64]) -> None:
+    index, reader = _open("bitmap", permutation, "long")
+    rows, requests, bytes_read = _read(index, reader, RangeTest(500_000, 502_000))
+    assert len(rows) == 2001
+    assert requests <= 3
+    assert bytes_read <= 96 * KIB
+
+
+def test_a_wide_range_of_a_bitmap_reads_the_few_values_outside_of_it(permutation: npt.NDArray[np.int64]) -> None:
+    index, reader = _open("bitmap", permutation, "long")
+    for test in (RangeTest(1000, None), RangeTest(None, 999, negated=True)):
+        rows, _, bytes_read = _read(index, reader, test)
+        assert len(rows) == MILLION - 1000
+        assert bytes_read <= 64 * KIB
+
+
+def test_bit_slices_are_read_once_and_neighbours_together(permutation: npt.NDArray[np.int64]) -> None:
+    index, reader = _open("bsi", permutation, "long")
+    rows, requests, bytes_read = _read(index, reader, RangeTest(123_457, None))
+    assert rows == BitMap(np.flatnonzero(permutation >= 123_457).tolist())
+    assert requests == 1
+    assert bytes_read <= 20 * 131_208 + KIB
+    again, requests, bytes_read = _read(index, reader, RangeTest(None, 654_321))
+    assert again == BitMap(np.flatnonzero(permutation <= 654_321).tolist())
+    assert (requests, bytes_read) == (0, 0)
+
+
+def test_slices_below_the_last_bit_that_matters_are_not_read() -> None:
+    values = np.random.default_rng(4).integers(0, 1 << 20, 200_000)
+    values[:2] = (0, (1 << 20) - 1)
+    index, reader = _open("bsi", values, "long")
+    rows, requests, bytes_read = _read(index, reader, RangeTest(1 << 18, 1 << 19, high_inclusive=False))
+    assert rows == BitMap(np.flatnonzero((values >= 1 << 18) & (values < 1 << 19)).tolist())
+    assert requests == 1
+    assert bytes_read < 2 * 33 * KIB
+
+
+@pytest.mark.parametrize("test", [RangeTest(-5, 1 << 30), RangeTest(1 << 30, None), SetTest((-1,)), NullTest(False)])
+def test_what_the_bounds_of_the_numbers_tell_takes_no_read(test: LeafTest) -> None:
+    index, reader = _open("bsi", np.arange(70_000), "long")
+    index.evaluate(test)
+    assert reader.requests == 0
+
+
+def test_lower_slices_are_left_when_no_row_is() -> None:
+    """Numbers of 60 bits are told apart by the upper third: the rest is read for a hit only."""
+    values = np.random.default_rng(5).integers(0, 1 << 60, 100_000)
+    index, reader = _open("bsi", values, "long")
+    rows, requests, bytes_read = _read(index, reader, SetTest((1 << 59,)))
+    assert not rows
+    assert requests == 1
+    assert bytes_read <= 19 * 17 * KIB
+    rows, requests, bytes_read = _read(index, reader, SetTest((int(values[4711]),)))
+    assert rows == BitMap([4711])
+    assert requests == 1
+    assert bytes_read <= 42 * 17 * KIB
+
+
+def test_candidates_that_have_no_such_number_stop_the_reading() -> None:
+    values = np.repeat([0, 1 << 40], 50_000)
+    values[1:50_000] += np.random.default_rng(6).integers(0, 1 << 39, 49_999)
+    index, reader = _open("bsi", values, "long")
+    candidates = BitMap(range(50_000, 100_000))
+    assert not index.evaluate(RangeTest(1, (1 << 40) - 1), candidates).rows
+    assert reader.requests == 1
+
+
+def test_equality_of_strings_reads_a_directory_a_block_and_the_slices_of_codes() -> None:
+    strings = pa.array([f"Customer#{number:09d}" for number in np.random.default_rng(7).integers(0, 50_000, 200_000)])
+    index, reader = _open("bsi", strings, "string")
+    rows, requests, bytes_read = _read(index, reader, SetTest((b"Customer#000004711",)))
+    assert [strings[row].as_py() for row in rows] == ["Customer#000004711"] * len(rows)
+    assert requests <= 3
+    assert bytes_read <= 16 * 26 * KIB + 64 * KIB
+    assert not index.evaluate(SetTest((b"Customer#000004711?",))).rows
+
+
+def test_a_small_bloom_filter_is_read_whole_and_once() -> None:
+    index, reader = _open("bloom", np.arange(10_000), "long")
+    for key in range(-5, 5):
+        index.evaluate(SetTest((key,)))
+    assert reader.requests == 1
+
+
+def test_a_large_bloom_filter_is_read_by_pages(permutation: npt.NDArray[np.int64]) -> None:
+    index, reader = _open("bloom", permutation, "long")
+    assert reader.size > 1024 * KIB
+    assert index.evaluate(SetTest((4711,))).rows == BitMap(range(MILLION))
+    assert reader.requests <= 3
+    assert reader.bytes_read <= 3 * 16 * KIB
+
+
+def test_a_bloom_filter_is_wrong_for_about_one_absent_key_in_a_hundred() -> None:
+    index, _ = _open("bloom", np.arange(0, 200_000, 2), "long")
+    wrong = sum(not index.evaluate(SetTest((key,))).exact for key in range(1, 10_001, 2))
+    assert 20 <= wrong <= 90
+
+
+def test_nan_is_found_like_any_value() -> None:
+    values = np.array([1.0, np.nan, 2.0, np.nan])
+    for kind in ("bitmap", "bsi"):
+        index, _ = open_payload(
+            kind,
+            KINDS[kind].build(column_of(pa.array(values, from_pandas=False), value_type_named("double")), {}),
+            value_type_named("double"),
+            4,
+        )
+        nan, two = key_of(float("nan"), value_type_named("double")), key_of(2.0, value_type_named("double"))
+        assert isinstance(nan, int)
+        assert index.evaluate(SetTest((nan,))).rows == BitMap([1, 3])
+        assert index.evaluate(RangeTest(two, None, low_inclusive=False)).rows == BitMap([1, 3])
