@@ -12,6 +12,7 @@ import numpy.typing as npt
 from pyroaring import BitMap
 
 from planner.estimate import Estimate
+from planner.found_rows import FoundRows
 from planner.predicate import Conjunction, Disjunction, Everything, Leaf, Nothing, Predicate
 from planner.view import IndexReads, IndexTrouble, IndexView, KindDirectory
 from planner.zone_map import Verdicts
@@ -36,6 +37,7 @@ class RowEvaluator:
         estimates: Of each leaf.
         reads: Counts what is read and takes down troubles.
         strict: Raise on index trouble instead of keeping the row group.
+        found: Rows that sorted postings gave already.
         troubled: Row groups of which some index could not be used.
     """
 
@@ -45,6 +47,7 @@ class RowEvaluator:
     estimates: Mapping[Leaf, Estimate]
     reads: IndexReads
     strict: bool = False
+    found: Mapping[Leaf, FoundRows] = field(default_factory=dict)
     troubled: set[int] = field(default_factory=set)
 
     def evaluate(self, predicate: Predicate, row_group: int, candidates: BitMap | None = None) -> RowSet:
@@ -114,8 +117,11 @@ class RowEvaluator:
             return RowSet(BitMap(), exact=True)
         if verdicts.certain[at]:
             return RowSet(self._all(row_group, candidates), exact=True)
+        found = self.found[leaf].of(row_group) if leaf in self.found else None
+        if found is not None:
+            return RowSet(found if candidates is None else found & candidates, exact=True)
         for directory in exact_directories(self.view, leaf, self.reads):
-            if directory.segment[row_group] < 0:
+            if directory.segment[row_group] < 0 or directory.merged[row_group]:
                 continue
             try:
                 return self.view.open_blob(directory, row_group, self.reads).evaluate(leaf.test, candidates)
@@ -172,7 +178,8 @@ def index_cost_bytes(
     test: LeafTest, directory: KindDirectory, row_groups: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.int64]:
     """About how many bytes answering a leaf reads, for each row group; 0 where there is no index."""
-    length = np.where(directory.segment[row_groups] >= 0, directory.length[row_groups], 0)
+    known = (directory.segment[row_groups] >= 0) & ~directory.merged[row_groups]
+    length = np.where(known, directory.length[row_groups], 0)
     if directory.kind == "bitmap" and not isinstance(test, RangeTest):
         keys = len(test.keys) if isinstance(test, SetTest) else 1
         return np.minimum(length, _BITMAP_LOOKUP_BYTES * max(1, keys))

@@ -1,16 +1,19 @@
 """Pruning: which row groups can hold a match. Each stage is vectorised and sees only what the one before left alive.
 
-Stages: zone maps (directories only), bloom filters, row level. A cost gate stands before the last two: where statistics
-say that nothing will be dropped, or that reading the index costs more bytes than it can save, no index byte is read.
+Stages: zone maps (directories only), sorted postings (one look-up a segment), bloom filters, row level. A cost gate
+stands before all but the first: where statistics say that nothing will be dropped, or that reading the index costs more
+bytes than it can save, no index byte is read.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
+from types import MappingProxyType
 from typing import assert_never
 
 import numpy as np
@@ -18,11 +21,14 @@ import numpy.typing as npt
 
 from planner.estimate import Estimate, both, either, estimate_leaf
 from planner.evaluate import RowEvaluator, comparable, exact_directories, index_cost_bytes, keys_agree
+from planner.found_rows import FoundRows
 from planner.predicate import Conjunction, Disjunction, Everything, Leaf, Nothing, Predicate, leaves
-from planner.view import IndexReads, IndexTrouble, IndexView
+from planner.view import IndexReads, IndexTrouble, IndexView, KindDirectory
 from planner.zone_map import Verdicts, judge_by_zone_map, nothing_known
 from puffin_index.errors import CorruptFileError, NotFoundError, PuffinIndexError, UnsupportedError
+from puffin_index.kinds.postings import Postings
 from puffin_index.leaf import SetTest
+from puffin_index.storage import READ_COUNT
 
 _log = logging.getLogger(__name__)
 
@@ -34,6 +40,12 @@ _COST_WEIGHT = 0.25
 
 _ROW_GROUP_OVERHEAD_BYTES = 128 * 1024
 """What a row group costs besides its bytes, in bytes: a request for each column, its share of a task."""
+
+_WIDE_SHARE = 0.02
+"""Share of a segment's rows from which on a leaf is too wide to list its rows."""
+
+_REQUEST_BYTES = 16 * 1024
+"""What a request costs besides its bytes, in bytes."""
 
 _SURE = 0.98
 """Probability of a match from which on looking for its absence is not worth a read."""
@@ -135,12 +147,21 @@ class Pruner:
         self._leaves = tuple(dict.fromkeys(leaves(predicate)))
         self._verdicts: dict[Leaf, Verdicts] = {}
         self._estimates: dict[Leaf, Estimate] = {}
+        self._found: dict[Leaf, FoundRows] = {}
         self._reasons = np.full(len(row_groups), Reason.MAY_MATCH, np.uint8)
         self._matches = np.full(len(row_groups), -1, np.int64)
 
     def prune(self) -> Pruned:
         """Run the stages."""
+        token = READ_COUNT.set(self._reads.count)
+        try:
+            return self._prune()
+        finally:
+            READ_COUNT.reset(token)
+
+    def _prune(self) -> Pruned:
         alive = self._stage("zone-map", Reason.ZONE_MAP, np.arange(len(self._row_groups)), self._by_zone_map)
+        alive = self._stage("postings", Reason.ROWS_EMPTY, alive, self._by_postings)
         alive = self._stage("bloom", Reason.BLOOM, alive, self._by_bloom)
         self._stage("rows", Reason.ROWS_EMPTY, alive, self._by_rows)
         troubles = tuple(self._reads.troubles)
@@ -213,6 +234,76 @@ class Pruner:
             case _:
                 assert_never(predicate)
 
+    def _by_postings(self, alive: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Look leaves up in sorted postings, the most selective first: one search answers a whole segment."""
+        for leaf in sorted(self._leaves, key=self._mean_selectivity):
+            directory = self._view.directory(leaf.field_id, "bitmap", self._reads)
+            if directory is not None and keys_agree(directory, leaf) and directory.merged.any() and len(alive):
+                self._look_up(leaf, directory, alive)
+                alive = self._settle(alive, Reason.ROWS_EMPTY)
+        return alive
+
+    def _mean_selectivity(self, leaf: Leaf) -> float:
+        estimate = self._estimates.get(leaf)
+        return 1.0 if estimate is None else float(estimate.selectivity.mean())
+
+    def _look_up(self, leaf: Leaf, directory: KindDirectory, alive: npt.NDArray[np.int64]) -> None:
+        verdicts = self._verdicts[leaf]
+        undecided = alive[verdicts.possible[alive] & ~verdicts.certain[alive]]
+        undecided = undecided[directory.merged[self._row_groups[undecided]]]
+        segments = directory.segment[self._row_groups[undecided]]
+        found = FoundRows(directory, self._view.row_counts)
+        for segment in np.unique(segments).tolist():
+            try:
+                postings = self._view.open_postings(leaf.field_id, directory, segment)
+                if self._worth_looking_up(leaf, postings, undecided[segments == segment]):
+                    found.rows[segment] = np.frombuffer(postings.rows(leaf.test).to_array(), np.uint32)
+            except (CorruptFileError, UnsupportedError, NotFoundError, OSError) as error:
+                self._take_down(error, segment)
+        counts = found.counts(self._row_groups)
+        asked = counts >= 0
+        self._found[leaf] = found
+        self._verdicts[leaf] = Verdicts(
+            np.where(asked, counts > 0, verdicts.possible),
+            np.where(asked, counts == self._view.row_counts[self._row_groups], verdicts.certain),
+        )
+        if self._predicate == leaf:
+            matching = undecided[counts[undecided] > 0]
+            self._reasons[matching], self._matches[matching] = Reason.ROWS_MATCH, counts[matching]
+
+    def _worth_looking_up(self, leaf: Leaf, postings: Postings, undecided: npt.NDArray[np.int64]) -> bool:
+        """The cost gate of a look-up, with the count of matches that the postings' own directory tells."""
+        least, most = postings.count_bounds(leaf.test)
+        if most == 0:
+            return True
+        reads, cost = postings.cost(leaf.test)
+        row_groups = self._row_groups[undecided]
+        count, row_counts = len(self._row_groups), self._view.row_counts[row_groups]
+        estimate = self._estimates.get(leaf)
+        guess = (least + most) / 2 if estimate is None else float((estimate.selectivity[undecided] * row_counts).sum())
+        matches = min(max(guess, least), most)
+        if matches > _WIDE_SHARE * int(row_counts.sum()):
+            # In a conjunction it is cheaper to check a wide leaf on the few rows of a narrow one.
+            return False
+        # Matches spread over the segment's row groups: an estimate of how many of those have one.
+        presence = 1 - math.exp(-matches / len(undecided))
+        known = Estimate(np.full(count, min(1.0, matches / int(row_counts.sum()))), np.full(count, presence))
+        expected = self._estimate(self._predicate, {leaf: known}).presence[undecided]
+        saved = ((1 - expected) * self._bytes_without(row_groups)).sum()
+        return bool(saved > cost * _COST_WEIGHT + reads * _REQUEST_BYTES)
+
+    def _take_down(self, error: Exception, segment: int) -> None:
+        """Note index trouble; its row groups are kept."""
+        if self._strict:
+            raise error
+        self._reads.troubles.append(IndexTrouble(self._view.segments[segment][0], str(error)))
+        _log.warning("index not used: %s", error)
+
+    def _bytes_without(self, row_groups: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+        """About how many bytes a query reads of each row group, requests counted as bytes."""
+        read = self._view.row_group_bytes()[row_groups] * _READ_SHARE + _ROW_GROUP_OVERHEAD_BYTES
+        return np.asarray(read, np.float64)
+
     def _by_bloom(self, alive: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         for leaf in self._leaves:
             if isinstance(leaf.test, SetTest) and not leaf.test.negated:
@@ -225,10 +316,11 @@ class Pruner:
             return
         bitmap = self._view.directory(leaf.field_id, "bitmap", self._reads)
         possible = self._verdicts[leaf].possible.copy()
-        presence = self._estimates[leaf].presence
+        estimate = self._estimates.get(leaf)
+        presence = np.zeros(len(self._row_groups)) if estimate is None else estimate.presence
         for at in alive:
             row_group = int(self._row_groups[at])
-            # A bitmap answers exactly for about the same bytes.
+            # A bitmap answers exactly for about the same bytes; postings were asked already.
             has_bitmap = bitmap is not None and bitmap.segment[row_group] >= 0
             if has_bitmap or directory.segment[row_group] < 0 or not possible[at] or presence[at] > _SURE:
                 continue
@@ -236,16 +328,13 @@ class Pruner:
                 index = self._view.open_blob(directory, row_group, self._reads)
                 possible[at] = bool(index.evaluate(leaf.test).rows)
             except (CorruptFileError, UnsupportedError, NotFoundError, OSError) as error:
-                if self._strict:
-                    raise
-                location = self._view.segments[int(directory.segment[row_group])][0]
-                self._reads.troubles.append(IndexTrouble(location, str(error)))
-                _log.warning("bloom filter not used: %s", error)
+                self._take_down(error, int(directory.segment[row_group]))
         self._verdicts[leaf] = Verdicts(possible, self._verdicts[leaf].certain)
 
     def _by_rows(self, alive: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        # A leaf that postings answered alone has its verdict.
+        alive = alive[self._reasons[alive] != Reason.ROWS_MATCH]
         worth = alive[self._worth_reading(alive)]
-        self._reasons[np.setdiff1d(alive, worth)] = Reason.NOT_WORTH_READING
         evaluator = RowEvaluator(
             self._view,
             {int(self._row_groups[at]): int(at) for at in worth},
@@ -253,6 +342,7 @@ class Pruner:
             self._estimates,
             self._reads,
             self._strict,
+            self._found,
         )
         for at in worth:
             row_group = int(self._row_groups[at])
@@ -269,29 +359,33 @@ class Pruner:
         """The cost gate: compare what an index read is expected to save with what it costs, in bytes."""
         row_groups = self._row_groups[alive]
         cost = np.zeros(len(alive), np.int64)
+        found = np.zeros(len(alive), np.bool_)
         for leaf in self._leaves:
+            if leaf in self._found:
+                found |= self._found[leaf].counts(row_groups) >= 0
             for directory in exact_directories(self._view, leaf, self._reads)[:1]:
                 needed = self._verdicts[leaf].possible[alive] & ~self._verdicts[leaf].certain[alive]
                 cost += np.where(needed, index_cost_bytes(leaf.test, directory, row_groups), 0)
         presence = self._estimate(self._predicate).presence[alive]
-        read_otherwise = self._view.row_group_bytes()[row_groups] * _READ_SHARE + _ROW_GROUP_OVERHEAD_BYTES
-        saved = (1 - presence) * read_otherwise
-        return (saved > cost * _COST_WEIGHT) & (presence < _SURE) & (cost > 0)
+        saved = (1 - presence) * self._bytes_without(row_groups)
+        worth = (saved > cost * _COST_WEIGHT) & (presence < _SURE)
+        self._reasons[alive[~worth & (cost > 0)]] = Reason.NOT_WORTH_READING
+        return np.asarray((worth & (cost > 0)) | (found & (cost == 0)), np.bool_)
 
-    def _estimate(self, predicate: Predicate) -> Estimate:
+    def _estimate(self, predicate: Predicate, known: Mapping[Leaf, Estimate] = MappingProxyType({})) -> Estimate:
         count = len(self._row_groups)
         match predicate:
             case Leaf():
                 sure = Estimate(np.ones(count), np.ones(count))
-                return self._estimates.get(predicate, sure)
+                return known.get(predicate) or self._estimates.get(predicate, sure)
             case Everything():
                 return Estimate(np.ones(count), np.ones(count))
             case Nothing():
                 return Estimate(np.zeros(count), np.zeros(count))
             case Conjunction(children):
                 rows = self._view.row_counts[self._row_groups].astype(np.float64)
-                return both([self._estimate(child) for child in children], rows)
+                return both([self._estimate(child, known) for child in children], rows)
             case Disjunction(children):
-                return either([self._estimate(child) for child in children])
+                return either([self._estimate(child, known) for child in children])
             case _:
                 assert_never(predicate)

@@ -24,6 +24,7 @@ from puffin_index.directory import STATISTICS, int64_column, read_directory
 from puffin_index.errors import CorruptFileError, NotFoundError, UnsupportedError
 from puffin_index.kinds import KINDS
 from puffin_index.kinds.base import BlobIndex
+from puffin_index.kinds.postings import POSTINGS, Postings
 from puffin_index.ranged import Blob, RangedReader
 from puffin_index.segment import align
 from puffin_index.storage import CountingReader, FileReader, ReadCount
@@ -100,6 +101,7 @@ class KindDirectory:
         length: Its bytes.
         blob_type: Its Puffin blob type.
         layout: The kind's own numbers, one list per row group.
+        merged: Whether the payload covers all row groups of its segment (sorted postings).
     """
 
     kind: str
@@ -110,6 +112,7 @@ class KindDirectory:
     length: Int64Array
     blob_type: pa.StringArray
     layout: pa.LargeListArray
+    merged: BoolArray
 
     @property
     def known(self) -> BoolArray:
@@ -143,6 +146,7 @@ class IndexView:
         self._readers: dict[int, FileReader] = {}
         self._statistics: dict[int, FieldStatistics | None] = {}
         self._directories: dict[tuple[int, str], KindDirectory | None] = {}
+        self._postings: dict[tuple[int, int], Postings] = {}
         self._number_row_groups()
 
     def _number_row_groups(self) -> None:
@@ -272,6 +276,31 @@ class IndexView:
             int(self.row_counts[row_group]),
         )
 
+    def open_postings(self, field_id: int, directory: KindDirectory, segment: int) -> Postings:
+        """Open the sorted postings of a column in one segment; what it reads of its directory stays with the view."""
+        key = (field_id, segment)
+        if key not in self._postings:
+            row_group = int(np.flatnonzero(directory.segment == segment)[0])
+            self._postings[key] = Postings.open(
+                Blob(
+                    CountingReader(self._reader(segment)),
+                    int(directory.offset[row_group]),
+                    int(directory.length[row_group]),
+                ),
+                np.asarray(directory.layout[row_group].values.to_numpy(), np.int64),
+                directory.value_type,
+                self._spans(field_id, segment),
+            )
+        return self._postings[key]
+
+    def _spans(self, field_id: int, segment: int) -> Int64Array:
+        """Base and row count of every row group of a segment, also of those whose data files the table has lost."""
+        offset, length, checksum = self._placements[(field_id, STATISTICS)].locations[segment]
+        batch = read_directory(CountingReader(self._reader(segment)), offset, length, checksum, ["row_count"])
+        rows = int64_column(batch, "row_count")
+        ends = np.cumsum(align(rows))
+        return np.column_stack((ends - align(rows), rows))
+
     def _reader(self, segment: int) -> FileReader:
         if segment not in self._readers:
             location, size = self.segments[segment]
@@ -369,6 +398,7 @@ class IndexView:
             length=int64_chunks(taken, "length"),
             blob_type=_one_chunk(taken["blob_type"]),
             layout=_one_chunk(taken["layout"]),
+            merged=np.asarray(pc.equal(_one_chunk(taken["blob_type"]), POSTINGS).to_numpy(False), np.bool_),
         )
 
 

@@ -58,9 +58,17 @@ class RowGroupEntry:
 
 @dataclass(frozen=True, slots=True)
 class PlacedPayload:
-    """A payload of one row group and where it lies in the segment's file."""
+    """A payload and where it lies in the segment's file.
+
+    Attributes:
+        row_group: The first row group that it covers.
+        row_groups: How many it covers: one, or all where postings are merged.
+        offset: In bytes.
+        payload: The payload.
+    """
 
     row_group: int
+    row_groups: int
     offset: int
     payload: Payload
 
@@ -92,7 +100,7 @@ def serialize_directory(payloads: Sequence[PlacedPayload], kind: str, value_type
     batch = pa.record_batch(
         {
             "first_row_group": pa.array([p.row_group for p in payloads], pa.int32()),
-            "row_groups": pa.array([1] * len(payloads), pa.int32()),
+            "row_groups": pa.array([p.row_groups for p in payloads], pa.int32()),
             "offset": pa.array([p.offset for p in payloads], pa.int64()),
             "length": pa.array([len(p.payload.data) for p in payloads], pa.int64()),
             "blob_type": pa.array([p.payload.blob_type for p in payloads], pa.string()),

@@ -7,7 +7,7 @@ other and to the footer, so that a planner gets all of them with one read; then 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TypeVar
@@ -19,7 +19,7 @@ from pyiceberg.io import FileIO
 from pyiceberg.table.name_mapping import NameMapping
 
 from puffin_index.data_table import DataFile, OpenDataFile, open_data_file
-from puffin_index.definition import ResolvedColumn
+from puffin_index.definition import Options, ResolvedColumn
 from puffin_index.directory import (
     DIRECTORY_BLOB,
     ROW_GROUPS_BLOB,
@@ -32,11 +32,12 @@ from puffin_index.directory import (
     serialize_statistics,
 )
 from puffin_index.errors import BuildError, UnsupportedError
-from puffin_index.kinds import ColumnStatistics, build_payloads
+from puffin_index.kinds import ColumnStatistics, build_payloads, statistics_of
 from puffin_index.kinds.base import Payload
+from puffin_index.kinds.postings import PlacedColumn, build_postings, postings_pay
 from puffin_index.puffin import BLOB_CHECKSUM, PuffinWriter
 from puffin_index.storage import create_file
-from puffin_index.values import ValueType, column_of
+from puffin_index.values import Column, ValueType, column_of
 
 ROW_SPACE_ALIGNMENT = 65_536
 """Bases are multiples of a roaring container's span, so that merging bitmaps only renumbers containers."""
@@ -203,27 +204,74 @@ def _write_column(writer: PuffinWriter, column: ResolvedColumn, files: Sequence[
     """Write the payloads of one column; return its directories, to be written at the end."""
     statistics: list[ColumnStatistics] = []
     payloads: dict[str, list[Payload]] = {kind: [] for kind in column.kinds}
-    for opened in files:
-        for ordinal, row_count in enumerate(opened.row_counts):
-            values = opened.read_column(ordinal, column.field_id)
-            if values is None:
-                values = pa.nulls(row_count, arrow_type(column.value_type))
-            column_statistics, built = build_payloads(column_of(values, column.value_type), column.kinds)
-            statistics.append(column_statistics)
-            for kind, payload in built.items():
-                payloads[kind].append(payload)
+    postings = _PostingsBuilder(column)
+    for values in _read_row_groups(column, files):
+        column_statistics, built = build_payloads(values, postings.other_kinds(values))
+        statistics.append(column_statistics)
+        for kind, payload in built.items():
+            payloads[kind].append(payload)
+    if postings.chosen:
+        payloads["bitmap"] = [postings.build()]
     directories = [
         _Directory(column.field_id, STATISTICS, STATISTICS_BLOB, serialize_statistics(statistics, column.value_type))
     ]
     # Payloads of one kind lie side by side, so that neighbours are read with one request.
     for kind, of_kind in payloads.items():
+        # A merged payload covers all row groups.
+        covered = len(statistics) // max(1, len(of_kind))
         placed = [
-            PlacedPayload(row_group, _add_payload(writer, column, kind, row_group, payload), payload)
-            for row_group, payload in enumerate(of_kind)
+            PlacedPayload(at * covered, covered, _add_payload(writer, column, kind, at * covered, payload), payload)
+            for at, payload in enumerate(of_kind)
         ]
         data = serialize_directory(placed, kind, column.value_type)
         directories.append(_Directory(column.field_id, kind, DIRECTORY_BLOB, data))
     return directories
+
+
+def _read_row_groups(column: ResolvedColumn, files: Sequence[OpenDataFile]) -> Iterator[Column]:
+    for opened in files:
+        for ordinal, row_count in enumerate(opened.row_counts):
+            values = opened.read_column(ordinal, column.field_id)
+            if values is None:
+                values = pa.nulls(row_count, arrow_type(column.value_type))
+            yield column_of(values, column.value_type)
+
+
+class _PostingsBuilder:
+    """Chooses the layout of a column's bitmap index by its first row group, and collects what sorted postings need.
+
+    One bitmap a value is the wrong shape for many distinct values: 7 to 14 bytes a row, against 1 to 4.
+    """
+
+    def __init__(self, column: ResolvedColumn) -> None:
+        self._kinds = column.kinds
+        self._placed: list[PlacedColumn] = []
+        self._base = 0
+        self._decided = "bitmap" not in column.kinds
+        self.chosen = False
+
+    def other_kinds(self, values: Column) -> Mapping[str, Options]:
+        """Take a row group; return the kinds that are still to be built of it."""
+        if not self._decided:
+            self._decided = True
+            self.chosen = self._choose(values)
+        if not self.chosen:
+            return self._kinds
+        self._placed.append(PlacedColumn(self._base, values))
+        self._base += align(values.row_count)
+        return {kind: options for kind, options in self._kinds.items() if kind != "bitmap"}
+
+    def _choose(self, values: Column) -> bool:
+        options = self._kinds["bitmap"]
+        if "version" in options:
+            # A version of Paimon's format was asked for.
+            return False
+        statistics = statistics_of(values, quantile_count=2)
+        return postings_pay([statistics.distinct_count], [statistics.row_count - statistics.null_count])
+
+    def build(self) -> Payload:
+        """Build the postings of all row groups."""
+        return build_postings(self._placed)
 
 
 def _add_payload(writer: PuffinWriter, column: ResolvedColumn, kind: str, row_group: int, payload: Payload) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from contextlib import AbstractContextManager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol, cast
@@ -81,12 +82,16 @@ class ReadCount:
     bytes: int = 0
 
 
-class CountingReader:
-    """A `RangedReader` that counts what passes through it."""
+READ_COUNT: ContextVar[ReadCount | None] = ContextVar("READ_COUNT", default=None)
+"""The count of the plan that is being made: opened indexes outlive a plan, their reads belong to the one that asks."""
 
-    def __init__(self, reader: RangedReader, count: ReadCount) -> None:
+
+class CountingReader:
+    """A `RangedReader` that counts what passes through it, in `READ_COUNT` unless it is given a count."""
+
+    def __init__(self, reader: RangedReader, count: ReadCount | None = None) -> None:
         self._reader = reader
-        self.count = count
+        self._count = count
 
     @property
     def location(self) -> str:
@@ -100,8 +105,10 @@ class CountingReader:
 
     def read(self, offset: int, length: int) -> memoryview:
         """Return exactly `length` bytes from `offset`, and count them."""
-        self.count.requests += 1
-        self.count.bytes += length
+        count = self._count or READ_COUNT.get()
+        if count is not None:
+            count.requests += 1
+            count.bytes += length
         return self._reader.read(offset, length)
 
 

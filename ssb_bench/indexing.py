@@ -22,9 +22,9 @@ TABLE: Final = f"{NAMESPACE}.lineorder"
 class IndexColumns:
     """The columns of lineorder by index kind; the default serves the Volcano queries."""
 
-    bitmap: tuple[str, ...] = ("lo_suppkey",)
+    bitmap: tuple[str, ...] = ("lo_suppkey", "lo_ordtotalprice", "lo_revenue")
     bsi: tuple[str, ...] = ("lo_ordtotalprice", "lo_revenue")
-    bloom: tuple[str, ...] = ("lo_ordtotalprice", "lo_revenue")
+    bloom: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,7 +104,7 @@ def test_all_files_are_indexed(layout: Layout, loaded: Load, indexed: list[Build
 
     assert indexed[-1].files_done == indexed[-1].files_total == loaded.data_files
     assert facts.indexed_row_groups == loaded.row_groups
-    assert {*facts.columns["lo_revenue"]} == {"bsi", "bloom"}
+    assert {*facts.columns["lo_revenue"]} == {"bsi", "bitmap"}
     assert facts.index_bytes > 0
     assert facts.build_seconds is not None
 
