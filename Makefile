@@ -31,7 +31,7 @@ lint: $(STAMP) ## Formatting, lint, types and import directions
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
-	@$(BIN)/lint-imports
+	@$(BIN)/lint-imports --no-cache
 
 bench: $(STAMP) ## The seven queries, several interleaved runs; results as JSON and picture under data/
 	@JAVA_HOME="$$(bash scripts/find-java)" $(BIN)/ssb-bench run --sf $(SF) --data $(DATA)

@@ -27,6 +27,6 @@ def spark(warehouse: Path) -> Iterator[SparkSession]:
 
 
 @pytest.fixture(scope="session")
-def catalog(warehouse: Path, spark: SparkSession) -> SqlCatalog:
+def catalog(warehouse: Path) -> SqlCatalog:
     """The same catalog, opened by PyIceberg."""
     return open_catalog(warehouse)

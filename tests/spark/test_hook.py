@@ -61,6 +61,7 @@ def index(spark: SparkSession, catalog: SqlCatalog) -> TableIndex:
 @pytest.fixture
 def hook(spark: SparkSession, index: TableIndex) -> Iterator[SparkSession]:
     """The session with the hook enabled, failing loudly on trouble."""
+    assert index.name == "ns.items"
     planner.enable(spark, strict=True)
     yield spark
     planner.disable(spark)
@@ -277,7 +278,7 @@ def test_a_broken_segment_changes_no_answer_and_says_so(
         planner.disable(spark)
 
 
-def test_disable_leaves_the_session_as_it_was(spark: SparkSession, index: TableIndex) -> None:
+def test_disable_leaves_the_session_as_it_was(spark: SparkSession) -> None:
     before = spark._jsparkSession.experimental().extraOptimizations().size()
     planner.enable(spark)
     planner.enable(spark)
