@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import Any, TypeAlias
 from typing import Literal as TypingLiteral
 
@@ -331,6 +331,12 @@ def _place_number(literal: AnyLiteral, column: _Column) -> Place | None:
         if abs(value) >= _EXACT_DOUBLE_INTEGERS:
             return None
         number = Decimal(value)
+    elif isinstance(literal, StringLiteral) and column.dialect == "iceberg" and isinstance(field_type, DecimalType):
+        # Iceberg's JSON writes decimals as strings.
+        try:
+            number = Decimal(value)
+        except InvalidOperation:
+            return None
     elif isinstance(literal, LongLiteral | DecimalLiteral) and isinstance(value, int | Decimal):
         number = Decimal(value)
         if column.dialect == "sql" and _spark_rounds(number, field_type):
@@ -359,7 +365,8 @@ def _spark_rounds(number: Decimal, field_type: IcebergType) -> bool:
 
 def _place_on_scale(number: Decimal, scale: int, value_type: ValueType) -> Place | None:
     sign, digits, exponent = number.as_tuple()
-    assert isinstance(exponent, int)
+    if not isinstance(exponent, int):
+        return None
     if number and number.adjusted() + scale > _MAX_MAGNITUDE:
         return Place(None, above=not sign)
     if exponent < -_MAX_DIGITS:

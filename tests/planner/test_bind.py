@@ -134,6 +134,14 @@ def test_a_float_column_compares_as_double_in_sql_and_as_float_in_icebergs_filte
     assert in_iceberg.test == SetTest((key_of(0.10000000149011612, DOUBLE),))
 
 
+def test_a_decimal_comes_as_a_string_in_icebergs_filters() -> None:
+    bound = bind(EqualTo("m", "12.30"), SCHEMA, "iceberg")
+
+    assert bound == Leaf(6, SetTest((1230,)), "decimal(10,2)")
+    assert bind(EqualTo("m", "twelve"), SCHEMA, "iceberg") == UNKNOWN
+    assert bind(EqualTo("m", "NaN"), SCHEMA, "iceberg") == UNKNOWN
+
+
 def test_icebergs_negations_keep_null_rows() -> None:
     """`NOT (i <=> 5)` reaches Iceberg as `not (i = 5)` and is true for NULL."""
     bound = bind(Not(EqualTo("i", 5)), SCHEMA, "iceberg")
