@@ -11,7 +11,7 @@ from typing import assert_never
 import numpy as np
 import numpy.typing as npt
 
-from planner.view import FieldStatistics
+from planner.directories import FieldStatistics
 from puffin_index.leaf import LeafTest, NullTest, RangeTest, SetTest
 
 FloatArray = npt.NDArray[np.float64]

@@ -11,10 +11,11 @@ import numpy as np
 import numpy.typing as npt
 from pyroaring import BitMap
 
+from planner.directories import IndexReads, IndexTrouble, KindDirectory
 from planner.estimate import Estimate
 from planner.found_rows import FoundRows
 from planner.predicate import Conjunction, Disjunction, Everything, Leaf, Nothing, Predicate
-from planner.view import IndexReads, IndexTrouble, IndexView, KindDirectory
+from planner.view import IndexView
 from planner.zone_map import Verdicts
 from puffin_index.errors import CorruptFileError, NotFoundError, UnsupportedError
 from puffin_index.kinds.base import RowSet

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from pyroaring import BitMap
 
-from planner.view import Int64Array, KindDirectory
+from planner.directories import Int64Array, KindDirectory
 
 
 @dataclass(frozen=True, slots=True)

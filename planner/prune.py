@@ -19,11 +19,12 @@ from typing import assert_never
 import numpy as np
 import numpy.typing as npt
 
+from planner.directories import IndexReads, IndexTrouble, KindDirectory
 from planner.estimate import Estimate, both, either, estimate_leaf
 from planner.evaluate import RowEvaluator, comparable, exact_directories, index_cost_bytes, keys_agree
 from planner.found_rows import FoundRows
 from planner.predicate import Conjunction, Disjunction, Everything, Leaf, Nothing, Predicate, leaves
-from planner.view import IndexReads, IndexTrouble, IndexView, KindDirectory
+from planner.view import IndexView
 from planner.zone_map import Verdicts, judge_by_zone_map, nothing_known
 from puffin_index.errors import CorruptFileError, NotFoundError, PuffinIndexError, UnsupportedError
 from puffin_index.kinds.postings import Postings

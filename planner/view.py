@@ -9,125 +9,38 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.io import FileIO
 
+from planner.directories import (
+    DIRECTORY_COLUMNS,
+    STATISTICS_COLUMNS,
+    FieldStatistics,
+    IndexReads,
+    IndexTrouble,
+    Int64Array,
+    KindDirectory,
+    Placement,
+    gather_directory,
+    gather_statistics,
+    int64_chunks,
+    rows_of_row_groups,
+)
 from puffin_index.data_table import DataFile
 from puffin_index.directory import STATISTICS, int64_column, read_directory
 from puffin_index.errors import CorruptFileError, NotFoundError, UnsupportedError
 from puffin_index.kinds import KINDS
 from puffin_index.kinds.base import BlobIndex
-from puffin_index.kinds.postings import POSTINGS, Postings
+from puffin_index.kinds.postings import Postings
 from puffin_index.ranged import Blob, RangedReader
 from puffin_index.segment import align
-from puffin_index.storage import CountingReader, FileReader, ReadCount
-from puffin_index.values import ValueType, value_type_named
-
-Int64Array: TypeAlias = npt.NDArray[np.int64]
-BoolArray: TypeAlias = npt.NDArray[np.bool_]
-KeyArray: TypeAlias = Int64Array | pa.LargeBinaryArray
+from puffin_index.storage import CountingReader, FileReader
 
 _READ_THREADS = 8
-
-
-@dataclass(frozen=True, slots=True)
-class IndexTrouble:
-    """A part of the index that could not be used, and why; its row groups are kept."""
-
-    segment: str
-    reason: str
-
-
-@dataclass(slots=True)
-class IndexReads:
-    """What one plan reads of the index, and what it could not read.
-
-    Attributes:
-        count: Requests and bytes.
-        troubles: Parts that could not be used.
-    """
-
-    count: ReadCount = field(default_factory=ReadCount)
-    troubles: list[IndexTrouble] = field(default_factory=list)
-
-
-@dataclass(frozen=True, slots=True)
-class FieldStatistics:
-    """The statistics of one column for every row group of the view.
-
-    Attributes:
-        value_type: The type that the keys belong to.
-        known: Whether there are statistics for the row group; all else is meaningless where there are none.
-        row_count: Rows.
-        null_count: NULL rows.
-        distinct_count: Distinct keys, NULL not counted.
-        minimum: Least key; undefined where all rows are NULL.
-        maximum: Greatest key (NaN counts as one).
-        quantiles: Keys at evenly spaced ranks, shape (N, Q) int64; None where keys are bytes.
-    """
-
-    value_type: ValueType
-    known: BoolArray
-    row_count: Int64Array
-    null_count: Int64Array
-    distinct_count: Int64Array
-    minimum: KeyArray
-    maximum: KeyArray
-    quantiles: npt.NDArray[np.int64] | None
-
-    @property
-    def value_count(self) -> Int64Array:
-        """Rows that are not NULL."""
-        return self.row_count - self.null_count
-
-
-@dataclass(frozen=True, slots=True)
-class KindDirectory:
-    """Where the payloads of one (column, kind) lie, for every row group of the view.
-
-    Attributes:
-        kind: The kind's name.
-        value_type: The type that it was built for.
-        segment: Number of the segment in `IndexView.segments`; -1 where there is no payload.
-        base: First row of the row group in the segment's row space.
-        offset: Start of the payload in the segment, in bytes.
-        length: Its bytes.
-        blob_type: Its Puffin blob type.
-        layout: The kind's own numbers, one list per row group.
-        merged: Whether the payload covers all row groups of its segment (sorted postings).
-    """
-
-    kind: str
-    value_type: ValueType
-    segment: npt.NDArray[np.int32]
-    base: Int64Array
-    offset: Int64Array
-    length: Int64Array
-    blob_type: pa.StringArray
-    layout: pa.LargeListArray
-    merged: BoolArray
-
-    @property
-    def known(self) -> BoolArray:
-        """Whether there is a payload for the row group."""
-        return self.segment >= 0
-
-
-@dataclass(frozen=True, slots=True)
-class _Placement:
-    """Which row group of which segment each row group of the view is, for one (field, kind)."""
-
-    segment: npt.NDArray[np.int32]
-    row_group: npt.NDArray[np.int32]
-    base: Int64Array
-    locations: dict[int, tuple[int, int, str]]
 
 
 class IndexView:
@@ -206,7 +119,7 @@ class IndexView:
         return np.asarray(share * self.file_sizes[self.file_of], np.int64)
 
     @cached_property
-    def _placements(self) -> dict[tuple[int, str], _Placement]:
+    def _placements(self) -> dict[tuple[int, str], Placement]:
         """For each (field, kind), the segment and directory entry of every row group."""
         directories = pc.list_flatten(self._entries["directories"]).combine_chunks()
         entry = np.repeat(
@@ -226,14 +139,14 @@ class IndexView:
         # Rows of a segment's row space that the row groups before it in the same data file take up.
         space = np.concatenate(([0], np.cumsum(align(self.row_counts)))).astype(np.int64)
         rows_before = space[:-1] - space[self.first_row_groups][self.file_of]
-        placements: dict[tuple[int, str], _Placement] = {}
+        placements: dict[tuple[int, str], Placement] = {}
         for key, rows in rows_of.items():
             # Files have one entry a build; where two builders raced, either is right: the last one wins.
             entry_of_file = np.full(len(self.paths), -1, np.int64)
             entry_of_file[self._file_of_entry[entry[rows]]] = entry[rows]
             of_row_group = entry_of_file[self.file_of]
             ordinal = np.arange(self.row_group_count) - self.first_row_groups[self.file_of]
-            placements[key] = _Placement(
+            placements[key] = Placement(
                 segment=np.where(of_row_group >= 0, segment_of_entry[of_row_group], -1).astype(np.int32),
                 row_group=(first_in_segment[of_row_group] + ordinal).astype(np.int32),
                 base=first_base[of_row_group] + rows_before,
@@ -308,7 +221,7 @@ class IndexView:
         return self._readers[segment]
 
     def _read_batches(
-        self, placement: _Placement, columns: Sequence[str], reads: IndexReads
+        self, placement: Placement, columns: Sequence[str], reads: IndexReads
     ) -> dict[int, pa.RecordBatch]:
         """Read the directories of a (field, kind) from all segments; segments in trouble are left out."""
 
@@ -334,72 +247,17 @@ class IndexView:
                 batches[segment] = result
         return batches
 
-    def _gather(
-        self, placement: _Placement, batches: dict[int, pa.RecordBatch]
-    ) -> tuple[pa.Table, npt.NDArray[np.int64], BoolArray] | None:
-        """Concatenate directories of one value type and say which of their rows belongs to each row group."""
-        value_types = [batch.schema.metadata[b"value-type"] for batch in batches.values()]
-        if not value_types:
-            return None
-        # A column promoted between builds has directories of two types; those of the newest are used.
-        chosen = {s: b for s, b in batches.items() if b.schema.metadata[b"value-type"] == value_types[-1]}
-        start = np.full(len(self.segments) + 1, -1, np.int64)
-        row_of: list[Int64Array] = []
-        row_groups = rows = 0
-        for segment, batch in chosen.items():
-            start[segment] = row_groups
-            row_of.append(rows_of_row_groups(batch) + rows)
-            row_groups += len(row_of[-1])
-            rows += len(batch)
-        # Index -1 (no segment) hits the last element, which stays -1.
-        known = start[placement.segment] >= 0
-        at = np.where(known, start[placement.segment] + placement.row_group, 0)
-        return pa.Table.from_batches(list(chosen.values())), np.concatenate(row_of)[at], known
-
     def _read_statistics(self, field_id: int, reads: IndexReads) -> FieldStatistics | None:
         placement = self._placements.get((field_id, STATISTICS))
         if placement is None:
             return None
-        columns = ["row_count", "null_count", "distinct_count", "minimum", "maximum", "quantiles"]
-        gathered = self._gather(placement, self._read_batches(placement, columns, reads))
-        if gathered is None:
-            return None
-        table, rows, known = gathered
-        taken = table.take(pa.array(rows)).combine_chunks()
-        value_type = value_type_named(table.schema.metadata[b"value-type"].decode())
-        is_int = value_type.domain == "int64"
-        return FieldStatistics(
-            value_type=value_type,
-            known=known,
-            row_count=int64_chunks(taken, "row_count"),
-            null_count=int64_chunks(taken, "null_count"),
-            distinct_count=int64_chunks(taken, "distinct_count"),
-            minimum=int64_chunks(taken, "minimum") if is_int else _binary(taken, "minimum"),
-            maximum=int64_chunks(taken, "maximum") if is_int else _binary(taken, "maximum"),
-            quantiles=_quantile_matrix(taken["quantiles"].combine_chunks()) if is_int else None,
-        )
+        return gather_statistics(placement, self._read_batches(placement, STATISTICS_COLUMNS, reads))
 
     def _read_directory(self, field_id: int, kind: str, reads: IndexReads) -> KindDirectory | None:
         placement = self._placements.get((field_id, kind))
         if placement is None:
             return None
-        columns = ["row_groups", "offset", "length", "blob_type", "layout"]
-        gathered = self._gather(placement, self._read_batches(placement, columns, reads))
-        if gathered is None:
-            return None
-        table, rows, known = gathered
-        taken = table.take(pa.array(rows)).combine_chunks()
-        return KindDirectory(
-            kind=kind,
-            value_type=value_type_named(table.schema.metadata[b"value-type"].decode()),
-            segment=np.where(known, placement.segment, -1).astype(np.int32),
-            base=placement.base,
-            offset=int64_chunks(taken, "offset"),
-            length=int64_chunks(taken, "length"),
-            blob_type=_one_chunk(taken["blob_type"]),
-            layout=_one_chunk(taken["layout"]),
-            merged=np.asarray(pc.equal(_one_chunk(taken["blob_type"]), POSTINGS).to_numpy(False), np.bool_),
-        )
+        return gather_directory(kind, placement, self._read_batches(placement, DIRECTORY_COLUMNS, reads))
 
 
 def _in_parallel(
@@ -409,42 +267,3 @@ def _in_parallel(
         return [read(segment) for segment in segments]
     with ThreadPoolExecutor(min(_READ_THREADS, len(segments))) as threads:
         return list(threads.map(read, segments))
-
-
-def rows_of_row_groups(batch: pa.RecordBatch) -> Int64Array:
-    """For each row group of a segment the row of a directory that covers it: rows of merged blobs cover several."""
-    if "row_groups" not in batch.schema.names:
-        return np.arange(len(batch), dtype=np.int64)
-    return np.repeat(np.arange(len(batch), dtype=np.int64), int64_column(batch, "row_groups"))
-
-
-def int64_chunks(table: pa.Table, name: str) -> Int64Array:
-    """A column of a table as int64 numbers (NULL as 0)."""
-    batch = table.select([name]).combine_chunks()
-    if batch.num_rows == 0:
-        return np.zeros(0, np.int64)
-    return int64_column(batch.to_batches()[0], name)
-
-
-def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
-    combined = column.combine_chunks()
-    return combined.chunk(0) if isinstance(combined, pa.ChunkedArray) else combined
-
-
-def _binary(table: pa.Table, name: str) -> pa.LargeBinaryArray:
-    return _one_chunk(pc.fill_null(table[name], b""))
-
-
-def _quantile_matrix(quantiles: pa.LargeListArray) -> npt.NDArray[np.int64]:
-    """Quantiles as one matrix; row groups without any (all NULL) get zeros, which their value count of 0 disarms."""
-    array = _one_chunk(quantiles) if isinstance(quantiles, pa.ChunkedArray) else quantiles
-    lengths = np.asarray(pc.list_value_length(array).to_numpy(zero_copy_only=False), np.int64)
-    width = int(lengths.max(initial=0))
-    matrix = np.zeros((len(lengths), width), np.int64)
-    values = np.asarray(array.flatten().to_numpy(), np.int64)
-    # Shorter lists (few distinct keys) repeat their last key.
-    starts = np.concatenate(([0], np.cumsum(lengths)[:-1])).astype(np.int64)[: len(lengths)]
-    columns = np.minimum(np.arange(width)[None, :], np.maximum(lengths - 1, 0)[:, None])
-    filled = lengths > 0
-    matrix[filled] = values[(starts[:, None] + columns)[filled]]
-    return matrix

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from planner.view import BoolArray, FieldStatistics, KeyArray
+from planner.directories import BoolArray, FieldStatistics, KeyArray
 from puffin_index.leaf import Key, LeafTest, NullTest, RangeTest, SetTest
 
 _MAX_COMPARED_KEYS = 64

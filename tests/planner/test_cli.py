@@ -56,7 +56,18 @@ class Runner:
 
 def test_create_build_status_explain_inspect(run: Runner, table: str, tmp_path: Path) -> None:
     created = run.json(
-        "create", table, "--bsi", "k", "--bitmap", "name", "--bloom", "name", "--option", "name.fpp=0.02"
+        "create",
+        table,
+        "--bsi",
+        "k",
+        "--bitmap",
+        "name",
+        "--bloom",
+        "name",
+        "--option",
+        "name.fpp=0.02",
+        "--option",
+        "name.version=2",
     )
     assert created["index_table"] == "ns.t__puffin_index"
 
