@@ -34,6 +34,7 @@ from puffin_index.directory import (
 from puffin_index.errors import BuildError, UnsupportedError
 from puffin_index.kinds import ColumnStatistics, build_payloads, statistics_of
 from puffin_index.kinds.base import Payload
+from puffin_index.kinds.bitmap import layout_of
 from puffin_index.kinds.postings import PlacedColumn, build_postings, postings_pay
 from puffin_index.puffin import BLOB_CHECKSUM, PuffinWriter
 from puffin_index.storage import create_file
@@ -262,10 +263,9 @@ class _PostingsBuilder:
         return {kind: options for kind, options in self._kinds.items() if kind != "bitmap"}
 
     def _choose(self, values: Column) -> bool:
-        options = self._kinds["bitmap"]
-        if "version" in options:
-            # A version of Paimon's format was asked for.
-            return False
+        layout = layout_of(self._kinds["bitmap"])
+        if layout != "auto":
+            return layout == "postings"
         statistics = statistics_of(values, quantile_count=2)
         return postings_pay([statistics.distinct_count], [statistics.row_count - statistics.null_count])
 

@@ -32,5 +32,6 @@ def build_payloads(
     for kind in kinds:
         if kind not in KINDS:
             raise DefinitionError(f"unknown index kind {kind!r}; known: {', '.join(KINDS)}")
-    payloads = {kind: KINDS[kind].build(column, options) for kind, options in kinds.items()}
+    # In the order of KINDS: bitmaps need keys and rows sorted together, and leave the sorted keys to the others.
+    payloads = {name: kind.build(column, kinds[name]) for name, kind in KINDS.items() if name in kinds}
     return statistics_of(column), payloads

@@ -1,9 +1,20 @@
-"""The kind `bitmap`: which rows have a value, from one row set a distinct value."""
+"""The kind `bitmap`: which rows have a value, from one row set a distinct value.
+
+| option | values | meaning |
+| --- | --- | --- |
+| `layout` | `auto` (default), `bitmaps`, `postings` | bitmaps a row group, sorted postings a segment, or what pays |
+| `version` | `2` (default), `1` | the version of Paimon's format; asks for bitmaps |
+| `index-block-size` | `16kb` and the like | the size of the blocks of version 2 |
+
+`layout_of` tells what options ask for. Which rows of a segment the postings have is the segment writer's work, so
+`build` makes bitmaps whatever the layout.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -23,9 +34,28 @@ PAIMON_BITMAP_V1 = "paimon-bitmap-v1"
 PAIMON_BITMAP_V2 = "paimon-bitmap-v2"
 BITMAP_V2 = "puffin-index-bitmap-v2"
 _VERSIONS = {PAIMON_BITMAP_V1: VERSION_1, PAIMON_BITMAP_V2: VERSION_2, BITMAP_V2: VERSION_2}
+BitmapLayout = Literal["auto", "bitmaps", "postings"]
+_LAYOUTS: tuple[BitmapLayout, ...] = ("auto", "bitmaps", "postings")
 _SIZE = re.compile(r"(\d{1,9})\s*(b|bytes|k|kb|kib|m|mb|mib)?", re.IGNORECASE)
 _UNITS = {"b": 1, "k": 1024, "m": 1024 * 1024}
 _LEAST_BLOCK_BYTES, _MOST_BLOCK_BYTES = 64, 64 * 1024 * 1024
+
+
+def layout_of(options: Mapping[str, str]) -> BitmapLayout:
+    """Return the layout that options ask for: `bitmaps` where they name a version of Paimon's format, too.
+
+    Raises:
+        DefinitionError: If there is no such layout, or it is not one for the other options.
+    """
+    asked = options.get("layout", "auto")
+    layout = next((layout for layout in _LAYOUTS if layout == asked), None)
+    if layout is None:
+        raise DefinitionError(f"bitmap option layout={asked} is not one of {', '.join(_LAYOUTS)}")
+    if "version" not in options:
+        return layout
+    if layout == "postings":
+        raise DefinitionError("bitmap option layout=postings goes with no version, which is one of Paimon's bitmaps")
+    return "bitmaps"
 
 
 class BitmapIndex:
@@ -70,13 +100,21 @@ class BitmapKind:
 
     name: str = "bitmap"
     blob_types: frozenset[str] = frozenset(_VERSIONS)
-    option_names: frozenset[str] = frozenset({"version", "index-block-size"})
+    option_names: frozenset[str] = frozenset({"layout", "version", "index-block-size"})
 
     def check(self, value_type: ValueType, options: Mapping[str, str]) -> None:
         """Raise `DefinitionError` if an option is not known or does not suit the type."""
         for option in options:
             if option not in self.option_names:
                 raise DefinitionError(f"kind bitmap of a {value_type.name} column has no option {option!r}")
+        try:
+            layout = layout_of(options)
+        except DefinitionError as error:
+            raise DefinitionError(f"{error} (a {value_type.name} column)") from error
+        if layout == "postings" and "index-block-size" in options:
+            raise DefinitionError(
+                f"bitmap option layout=postings of a {value_type.name} column goes with no index-block-size"
+            )
         version = options.get("version", "2")
         if version not in ("1", "2"):
             raise DefinitionError(f"bitmap option version={version} of a {value_type.name} column is not 1 or 2")

@@ -1,22 +1,23 @@
 """The blob type `puffin-index-postings-v1`: the rows of all keys of a segment, sorted by key, in bit-packed blocks.
 
-One blob has the rows of all row groups of a segment, in the segment's row space (row group i has the rows from base_i
-to base_i + n_i; bases are multiples of 65,536). It is the layout of the bitmap kind for many distinct values, where one
-roaring bitmap a value takes 7 to 14 bytes a row.
+One blob has the rows of all row groups of a segment (row group i has the rows from base_i to base_i + n_i of the
+segment's row space; in blocks they are numbered without gaps, see `puffin_index.kinds.postings_numbers`). It is the
+layout of the bitmap kind for many distinct values, where one roaring bitmap a value takes 7 to 14 bytes a row.
 
 | part | meaning |
 | --- | --- |
 | blocks | keys and their rows (`puffin_index.kinds.postings_blocks`), ascending by key |
-| NULL rows | a row set in the portable roaring format; of length 0 if there are none |
+| NULL rows | their set in the portable roaring format, in the row space; of length 0 if there are none |
 | pages | pages of the directory (`puffin_index.kinds.postings_pages`); none if the root has the blocks itself |
 | root | the root page of the directory |
 
-Layout: `[1, form, rows, NULLs, where the NULL rows begin, low half of their xxh64, where the pages begin, where the
-root begins, low half of its xxh64]`. Form is 0 for the int64 domain, 1 for the bytes domain; rows are those that are
-not NULL. The blocks end where the NULL rows begin, the root where the blob ends. Blocks and pages have their checksums
-in the directory.
+Layout: `[1, form, rows, NULLs, low half of the xxh64 of the row groups, where the NULL rows begin, low half of their
+xxh64, where the pages begin, where the root begins, low half of its xxh64]`. Form is 0 for the int64 domain, 1 for the
+bytes domain. Rows are those that are not NULL. Of each row group base and row count are hashed, 8 bytes each,
+little-endian. The blocks end where the NULL rows begin, the root where the blob ends. Blocks and pages have their
+checksums in the directory.
 
-To look a key up takes the root, one page, if there are any, and one block; a range takes all blocks from that of its
+To look a key up takes the root, one page, if there are any, and one block. A range takes all blocks from that of its
 lower bound to that of its upper one, or all others, whichever is less to read.
 """
 
@@ -32,9 +33,10 @@ from pyroaring import BitMap
 from puffin_index.errors import UnsupportedError
 from puffin_index.kinds.parts import Part, check_layout, corrupt, read_parts
 from puffin_index.kinds.postings_bits import Ints
-from puffin_index.kinds.postings_build import POSTINGS, build_postings, postings_pay
+from puffin_index.kinds.postings_build import POSTINGS, PlacedColumn, build_postings, postings_pay
 from puffin_index.kinds.postings_directory import PostingsDirectory
 from puffin_index.kinds.postings_keys import first_runs
+from puffin_index.kinds.postings_numbers import RowNumbers
 from puffin_index.kinds.postings_pages import BYTES_KEYS, INT_KEYS
 from puffin_index.kinds.postings_parse import ParsedBlocks, read_blocks
 from puffin_index.kinds.postings_plan import (
@@ -46,7 +48,6 @@ from puffin_index.kinds.postings_plan import (
     cuts_of,
 )
 from puffin_index.kinds.postings_rows import rows_of_runs
-from puffin_index.kinds.postings_sort import PlacedColumn
 from puffin_index.kinds.roaring import deserialize
 from puffin_index.leaf import LeafTest, NullTest, RangeTest, SetTest
 from puffin_index.ranged import Blob
@@ -54,8 +55,7 @@ from puffin_index.value_types import ValueType
 
 __all__ = ["POSTINGS", "PlacedColumn", "Postings", "build_postings", "postings_pay"]
 
-_LAYOUT_NUMBERS = 9
-_MAXIMUM_ROWS = 2**32
+_LAYOUT_NUMBERS = 10
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,26 +82,27 @@ class Postings:
         blob: The blob.
         layout: Its layout.
         value_type: The type of the keys.
-        spans: Where each row group of the segment begins in its row space, and how many rows it has: shape (n, 2).
+        row_numbers: The row groups of the segment.
     """
 
-    def __init__(self, blob: Blob, layout: npt.NDArray[np.int64], value_type: ValueType, spans: Ints) -> None:
+    def __init__(
+        self, blob: Blob, layout: npt.NDArray[np.int64], value_type: ValueType, row_numbers: RowNumbers
+    ) -> None:
         numbers = check_layout(blob, layout, _LAYOUT_NUMBERS)[1:_LAYOUT_NUMBERS]
-        form, row_count, null_count, nulls_from, nulls_sum, pages_from, root_from, root_sum = numbers
+        form, row_count, null_count, groups_sum, nulls_from, nulls_sum, pages_from, root_from, root_sum = numbers
         self._form = BYTES_KEYS if value_type.domain == "bytes" else INT_KEYS
         if form != self._form:
             raise UnsupportedError(f"{blob.location}: postings of form {form} are none of a {value_type.name} column")
         if not 0 <= nulls_from <= pages_from <= root_from <= blob.length or min(row_count, null_count) < 0:
             raise corrupt(blob, "a layout that describes no postings blob")
-        if row_count + null_count != int(spans[:, 1].sum()):
-            raise corrupt(blob, f"{row_count} rows and {null_count} NULLs in {spans[:, 1].sum()} rows")
+        if row_count + null_count != row_numbers.row_count or groups_sum != row_numbers.checksum:
+            raise corrupt(blob, "postings of other row groups")
         self._blob = blob
-        self._spans = spans
+        self._numbers = row_numbers
         self._counts = (row_count, null_count)
         self._nulls_part = Part(nulls_from, pages_from - nulls_from, nulls_sum)
         root = Part(root_from, blob.length - root_from, root_sum)
         self._directory = PostingsDirectory(blob, root, form, nulls_from, row_count)
-        self._row_limit = int(spans.sum(axis=1).max(initial=0))
         self._every: BitMap | None = None
         self._nulls: BitMap | None = BitMap() if null_count == 0 else None
 
@@ -119,16 +120,13 @@ class Postings:
             blob: The blob.
             layout: Its layout.
             value_type: The type of the keys.
-            spans: For each row group of the segment its base and its row count.
+            spans: For each row group of the segment, in order, its base and its row count.
 
         Raises:
             UnsupportedError: If the layout is of another version, or the keys are of another domain.
             CorruptFileError: If the layout describes no such blob, or one of other row groups.
         """
-        placed = np.array(spans, np.int64).reshape(-1, 2)
-        if bool((placed < 0).any()) or int(placed.sum(axis=1).max(initial=0)) > _MAXIMUM_ROWS:
-            raise corrupt(blob, "row groups outside of the row space of a segment")
-        return cls(blob, layout, value_type, placed)
+        return cls(blob, layout, value_type, RowNumbers.of(spans))
 
     def rows(self, test: LeafTest) -> BitMap:
         """Return exactly the rows that satisfy a test.
@@ -144,9 +142,7 @@ class Postings:
         for first in range(0, len(plan.blocks), BLOCKS_AT_ONCE):
             blocks = plan.blocks[first : first + BLOCKS_AT_ONCE]
             parsed = read_blocks(self._blob, self._directory, blocks, self._form)
-            found |= rows_of_runs(parsed, *self._runs(parsed, plan.cuts), self._row_limit)
-        if not found <= self._every_row():
-            raise corrupt(self._blob, "rows that no row group has")
+            found |= rows_of_runs(parsed, *self._runs(parsed, plan.cuts), self._numbers)
         return self._existing() - found if plan.subtract else found
 
     def count_bounds(self, test: LeafTest) -> tuple[int, int]:
@@ -194,7 +190,8 @@ class Postings:
     def _every_row(self) -> BitMap:
         if self._every is None:
             self._every = BitMap()
-            for base, row_count in self._spans.tolist():
+            spans = zip(self._numbers.bases.tolist(), self._numbers.row_counts.tolist(), strict=True)
+            for base, row_count in spans:
                 self._every.add_range(base, base + row_count)
         return self._every
 
@@ -202,7 +199,7 @@ class Postings:
         if self._nulls is None:
             data = read_parts(self._blob, [self._nulls_part])[0]
             place = self._blob.offset + self._nulls_part.offset
-            nulls = deserialize(data, self._row_limit, location=self._blob.location, offset=place)
+            nulls = deserialize(data, self._numbers.row_limit, location=self._blob.location, offset=place)
             if len(nulls) != self._counts[1] or not nulls <= self._every_row():
                 raise corrupt(self._blob, "a set of NULL rows of other row groups", self._nulls_part.offset)
             self._nulls = nulls

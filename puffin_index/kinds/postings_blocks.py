@@ -19,8 +19,8 @@ the first key is the block's separator in the directory. Keys, bytes domain: k l
 zstd frame that tells the content's length, or, where it has that length itself, as it is. The content takes at most
 32 KiB, but for a block of one key, which is not compressed.
 
-The rows of a key are cut into runs of neighbouring rows; no run crosses a multiple of 65,536 (nor, so, the end of a
-row group). A group is the runs of one key in one section.
+The rows of a key are runs of neighbouring rows of one row group; here a row is its number as
+`puffin_index.kinds.postings_numbers` has it. A group is the runs of one key in one section.
 
 | part of a section | bytes | meaning |
 | --- | --- | --- |
@@ -51,7 +51,7 @@ import zstandard
 
 from puffin_index.kinds.postings_bits import Ints, Words, bit_lengths, bounds_of_streams, pack_streams
 from puffin_index.kinds.postings_sort import OrderedRows, Rows
-from puffin_index.kinds.roaring import BLOCK_ROWS, ramps
+from puffin_index.kinds.roaring import ramps
 from puffin_index.kinds.sorted_keys import bytes_of_keys, cut_blocks
 
 KEY_CONTENT_LIMIT_BYTES = 32 * 1024
@@ -81,7 +81,7 @@ class Sizes:
     key_content_bytes: int = KEY_CONTENT_LIMIT_BYTES
     root_bytes: int = 24 * 1024
     page_bytes: int = 8 * 1024
-    rows_at_once: int = 1 << 18
+    rows_at_once: int = 1 << 17
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +152,9 @@ def _runs(keys: Words, rows: Rows) -> _Runs:
     np.not_equal(keys[1:], keys[:-1], out=is_first_of_key[1:])
     begins = is_first_of_key.copy()
     begins[1:] |= rows[1:] - rows[:-1] != 1
-    begins |= rows & np.uint32(BLOCK_ROWS - 1) == 0
+    if begins.all():
+        key_ends = np.append(np.flatnonzero(is_first_of_key), len(rows))
+        return _Runs(rows.astype(np.int64), np.ones(len(rows), np.int64), keys[is_first_of_key], key_ends)
     places = np.flatnonzero(begins)
     key_places = np.flatnonzero(is_first_of_key[places])
     return _Runs(
@@ -193,11 +195,12 @@ def _write_sections(runs: _Runs, section_runs: Ints) -> list[bytes]:
     is_first[section_runs[:-1]] = True
     first_runs = np.flatnonzero(is_first)
     section_groups = np.searchsorted(first_runs, section_runs)
-    gaps = runs.starts[1:] - (runs.starts[:-1] + runs.lengths[:-1])
+    later = np.flatnonzero(~is_first)
+    gaps = runs.starts[later] - (runs.starts[later - 1] + runs.lengths[later - 1])
     streams = (
         (np.diff(first_runs, append=len(runs.starts)), section_groups),
         (runs.starts[first_runs], section_groups),
-        (gaps[~is_first[1:]], section_runs - section_groups),
+        (gaps, section_runs - section_groups),
         (runs.lengths, section_runs),
     )
     headers = np.zeros(len(section_runs) - 1, SECTION_HEADER)

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import accumulate
 
 import numpy as np
 import numpy.typing as npt
 
+from puffin_index.columns import Column
 from puffin_index.errors import BuildError
 from puffin_index.kinds.base import Payload
 from puffin_index.kinds.parts import LAYOUT_VERSION, checksum32
 from puffin_index.kinds.postings_blocks import Sizes, WrittenBlock, write_blocks
+from puffin_index.kinds.postings_numbers import RowNumbers
 from puffin_index.kinds.postings_pages import BYTES_KEYS, INT_KEYS, Children, write_directory
-from puffin_index.kinds.postings_sort import OrderedRows, PlacedColumn, order_rows
+from puffin_index.kinds.postings_sort import OrderedRows, order_rows
 from puffin_index.kinds.roaring import serialize_row_sets
 from puffin_index.kinds.sorted_keys import bytes_of_keys
 from puffin_index.leaf import Key
@@ -22,6 +25,20 @@ POSTINGS = "puffin-index-postings-v1"
 DEFAULT_SIZES = Sizes()
 _MAXIMUM_ROWS = 2**32
 _FULL_SEPARATOR_BYTES = 256
+_ROWS_OF_A_KEY = 2048
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedColumn:
+    """The column of one row group and where the row group begins in the segment's row space.
+
+    Attributes:
+        base: The row that the row group's first row is in the segment; a multiple of 65,536.
+        column: The keys.
+    """
+
+    base: int
+    column: Column
 
 
 def build_postings(columns: Sequence[PlacedColumn], sizes: Sizes = DEFAULT_SIZES) -> Payload:
@@ -36,7 +53,10 @@ def build_postings(columns: Sequence[PlacedColumn], sizes: Sizes = DEFAULT_SIZES
     """
     _check(columns)
     form = BYTES_KEYS if columns[0].column.value_type.domain == "bytes" else INT_KEYS
-    ordered = order_rows(columns, form == BYTES_KEYS)
+    numbers = RowNumbers.of([(placed.base, placed.column.row_count) for placed in columns])
+    if numbers.limit > _MAXIMUM_ROWS:
+        raise BuildError(f"{numbers.limit} numbers of rows in a segment, which has {_MAXIMUM_ROWS}")
+    ordered = order_rows([placed.column for placed in columns], numbers, form == BYTES_KEYS)
     blocks = list(write_blocks(ordered, sizes))
     data = [block.data for block in blocks]
     nulls = _write_nulls(columns)
@@ -54,7 +74,7 @@ def build_postings(columns: Sequence[PlacedColumn], sizes: Sizes = DEFAULT_SIZES
     )
     pages, root = write_directory(children, form, pages_from, sizes.root_bytes, sizes.page_bytes)
     root_from = pages_from + sum(len(page) for page in pages)
-    counts = [len(ordered.rows), sum(placed.column.row_count for placed in columns) - len(ordered.rows)]
+    counts = [len(ordered.rows), numbers.row_count - len(ordered.rows), numbers.checksum]
     places = [nulls_from, checksum32(nulls), pages_from, root_from, checksum32(root)]
     layout = np.array([LAYOUT_VERSION, form, *counts, *places], np.int64)
     return Payload(POSTINGS, b"".join((*data, nulls, *pages, root)), layout)
@@ -103,6 +123,25 @@ def _common_prefix(one: npt.NDArray[np.uint8], other: npt.NDArray[np.uint8]) -> 
     return int(differ[0]) if len(differ) else length
 
 
-def postings_pay(distinct_counts: Sequence[int], row_counts: Sequence[int]) -> bool:
-    """placeholder"""
-    return True
+def postings_pay(distinct_counts: Sequence[int], value_counts: Sequence[int]) -> bool:
+    """Tell whether the bitmap kind should write postings of a segment, and not one bitmap a value and row group.
+
+    They pay if a key has at most 2,048 rows in a row group, on average. Measured on 6 M random rows in row groups of
+    245,760, bytes a row and the time of `=` over all of them (bitmaps: 72 to 75 reads, postings: 1 and the directory):
+
+    | distinct | rows a key | bitmaps | postings | bitmaps | postings |
+    | --- | --- | --- | --- | --- | --- |
+    | 8 | 30,720 | 1.07 | 1.01 | 3.2 ms | 33 ms |
+    | 64 | 3,840 | 2.02 | 1.41 | 2.9 ms | 4.7 ms |
+    | 128 | 1,920 | 2.03 | 1.49 | 2.9 ms | 2.7 ms |
+    | 1,024 | 240 | 2.25 | 1.84 | 2.9 ms | 0.9 ms |
+    | 4,096 | 60 | 3.01 | 2.04 | 2.8 ms | 0.8 ms |
+    | 65,536 | 4 | 14.0 | 2.50 | 4.1 ms | 0.9 ms |
+
+    A key of many rows is read and decoded whole, for all row groups, whichever of them are still of interest.
+
+    Args:
+        distinct_counts: The distinct keys of each row group.
+        value_counts: The rows of each that are not NULL.
+    """
+    return sum(value_counts) <= _ROWS_OF_A_KEY * sum(distinct_counts)

@@ -9,25 +9,26 @@ from pyroaring import BitMap
 
 from puffin_index.kinds.parts import corrupt
 from puffin_index.kinds.postings_bits import Ints
+from puffin_index.kinds.postings_numbers import RowNumbers
 from puffin_index.kinds.postings_parse import FIRST_ROWS, GAPS, LENGTHS, ParsedBlocks
-from puffin_index.kinds.postings_sort import Rows
 from puffin_index.kinds.roaring import ramps
 
 _SECTIONS_AT_ONCE = 64
 _LONG_RUN_ROWS = 64
+_LOW_HALF = np.uint64(0xFFFF_FFFF)
 
 
-def rows_of_runs(blocks: ParsedBlocks, lows: Ints, highs: Ints, row_limit: int) -> BitMap:
+def rows_of_runs(blocks: ParsedBlocks, lows: Ints, highs: Ints, numbers: RowNumbers) -> BitMap:
     """Return the rows of some runs.
 
     Args:
         blocks: The blocks.
         lows: Where some runs begin, ascending.
         highs: Where they end: none before its low, none after the next low.
-        row_limit: Every row must be below.
+        numbers: What rows their numbers are.
 
     Raises:
-        CorruptFileError: If one is not.
+        CorruptFileError: If a number is none of a row.
     """
     some = lows < highs
     lows, highs = lows[some], highs[some]
@@ -36,22 +37,22 @@ def rows_of_runs(blocks: ParsedBlocks, lows: Ints, highs: Ints, row_limit: int) 
     sections = np.unique(ramps(firsts, ends - firsts))
     found = BitMap()
     for place in range(0, len(sections), _SECTIONS_AT_ONCE):
-        found |= _rows_in(blocks, sections[place : place + _SECTIONS_AT_ONCE], lows, highs, row_limit)
+        found |= _rows_in(blocks, sections[place : place + _SECTIONS_AT_ONCE], lows, highs, numbers)
     return found
 
 
-def _rows_in(blocks: ParsedBlocks, sections: Ints, lows: Ints, highs: Ints, row_limit: int) -> BitMap:
+def _rows_in(blocks: ParsedBlocks, sections: Ints, lows: Ints, highs: Ints, numbers: RowNumbers) -> BitMap:
     starts, lengths = _decode(blocks, sections)
-    most = int((starts if lengths is None else starts + (lengths - 1)).max())
-    if most >= row_limit:
-        raise corrupt(blocks.raw.blob, f"row {most} in a segment of {row_limit} rows", int(blocks.raw.offsets[0]))
     own_lows = _own_places(blocks, sections, lows)
     counts = _own_places(blocks, sections, highs) - own_lows
     if int(counts.sum()) < len(starts):
         chosen = ramps(own_lows, counts)
         starts = starts[chosen]
         lengths = None if lengths is None else lengths[chosen]
-    return row_set_of_runs(starts, lengths)
+    found = _row_set(starts, lengths, numbers)
+    if found is None:
+        raise corrupt(blocks.raw.blob, "rows that no row group has", int(blocks.raw.offsets[0]))
+    return found
 
 
 def _own_places(blocks: ParsedBlocks, sections: Ints, places: Ints) -> Ints:
@@ -64,7 +65,7 @@ def _own_places(blocks: ParsedBlocks, sections: Ints, places: Ints) -> Ints:
 
 
 def _decode(blocks: ParsedBlocks, sections: Ints) -> tuple[Ints, Ints | None]:
-    """The first row and the length of each run; None if all lengths are 1."""
+    """The number of the first row of each run, and the length of each; None if all lengths are 1."""
     parsed = blocks.sections
     firsts = parsed.stream(FIRST_ROWS, sections)
     runs = parsed.runs[sections]
@@ -95,23 +96,31 @@ def _check_row_counts(blocks: ParsedBlocks, sections: Ints, lengths: Ints) -> No
         raise corrupt(blocks.raw.blob, "a section of another number of rows", int(blocks.raw.offsets[0]))
 
 
-def row_set_of_runs(starts: Ints, lengths: Ints | None) -> BitMap:
-    """Return the rows of disjoint runs, in any order, as a row set."""
+def _row_set(starts: Ints, lengths: Ints | None, numbers: RowNumbers) -> BitMap | None:
+    """The rows of disjoint runs of numbers, in any order; None if one is not of one row group."""
+    if int(starts.max(initial=0)) >= numbers.limit:
+        return None
+    # In ascending order, so that the set is built container by container.
     if lengths is None:
-        return _row_set(np.sort(starts.astype(np.uint32)))
-    if int(lengths.sum()) > _LONG_RUN_ROWS * len(lengths):
-        found = BitMap()
-        for start, length in zip(starts.tolist(), lengths.tolist(), strict=True):
-            found.add_range(start, start + length)
-        return found
-    # Ordered by their rows, so that the set is built container by container.
-    packed = np.sort((starts << 32 | lengths).view(np.uint64))
-    ordered = (packed >> np.uint64(32)).view(np.int64)
-    return _row_set(ramps(ordered, (packed & np.uint64(0xFFFF_FFFF)).view(np.int64)).astype(np.uint32))
+        ordered, counts = np.sort(starts.astype(np.uint32)).astype(np.int64), np.ones(len(starts), np.int64)
+    else:
+        packed = np.sort((starts << 32 | lengths).view(np.uint64))
+        ordered, counts = (packed >> np.uint64(32)).view(np.int64), (packed & _LOW_HALF).view(np.int64)
+    rows = numbers.to_rows(ordered, counts)
+    if rows is None:
+        return None
+    if lengths is None:
+        return _of_ascending(rows)
+    if int(counts.sum()) <= _LONG_RUN_ROWS * len(counts):
+        return _of_ascending(ramps(rows, counts))
+    found = BitMap()
+    for row, count in zip(rows.tolist(), counts.tolist(), strict=True):
+        found.add_range(row, row + count)
+    return found
 
 
-def _row_set(rows: Rows) -> BitMap:
+def _of_ascending(rows: Ints) -> BitMap:
     """Ascending rows as a row set; from an `array` it is built without an object a row."""
     numbers = array("I")
-    numbers.frombytes(rows.data.cast("B"))
+    numbers.frombytes(rows.astype(np.uint32).data.cast("B"))
     return BitMap(numbers)

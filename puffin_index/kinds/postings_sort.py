@@ -13,23 +13,11 @@ import pyarrow.compute as pc
 
 from puffin_index.columns import Column, sort_column
 from puffin_index.kinds.postings_bits import Words
+from puffin_index.kinds.postings_numbers import RowNumbers
 
 Rows: TypeAlias = npt.NDArray[np.uint32]
 
 _WORD_BITS = 64
-
-
-@dataclass(frozen=True, slots=True)
-class PlacedColumn:
-    """The column of one row group and where the row group begins in the segment's row space.
-
-    Attributes:
-        base: The row that the row group's first row is in the segment; a multiple of 65,536.
-        column: The keys.
-    """
-
-    base: int
-    column: Column
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,7 +26,7 @@ class OrderedRows:
 
     Attributes:
         keys: For each row its key, less the least one; in the bytes domain its place in `dictionary`.
-        rows: The rows.
+        rows: The numbers of the rows (`puffin_index.kinds.postings_numbers`).
         least: The least key; 0 in the bytes domain.
         dictionary: The distinct keys, ascending; None in the int64 domain.
     """
@@ -49,20 +37,25 @@ class OrderedRows:
     dictionary: pa.LargeBinaryArray | None
 
 
-def order_rows(columns: Sequence[PlacedColumn], is_bytes: bool) -> OrderedRows:
-    """Order the rows of a segment, given in ascending order of their bases."""
-    used = [placed for placed in columns if placed.column.valid_count]
+def order_rows(columns: Sequence[Column], numbers: RowNumbers, is_bytes: bool) -> OrderedRows:
+    """Order the rows of a segment, of whose row groups these are the columns."""
+    used = [
+        (column, first) for column, first in zip(columns, numbers.firsts.tolist(), strict=True) if column.valid_count
+    ]
     if not used:
         nothing = pa.array([], pa.large_binary()) if is_bytes else None
         return OrderedRows(np.empty(0, np.uint64), np.empty(0, np.uint32), 0, nothing)
+    some = [column for column, _ in used]
+    rows = [_rows_of(column, first) for column, first in used]
+    row_bits = (numbers.limit - 1).bit_length()
     if is_bytes:
-        dictionary, ranks = _rank_keys([placed.column for placed in used])
-        keys, rows = _order(used, _bytes_numbers(used, ranks), len(dictionary).bit_length())
-        return OrderedRows(keys, rows, 0, dictionary)
-    bounds = [_bounds(placed.column) for placed in used]
+        dictionary, ranks = _rank_keys(some)
+        key_bits = len(dictionary).bit_length()
+        return OrderedRows(*_order(_bytes_numbers(some, ranks), rows, key_bits, row_bits), 0, dictionary)
+    bounds = [_bounds(column) for column in some]
     least, most = min(low for low, _ in bounds), max(high for _, high in bounds)
-    keys, rows = _order(used, _int_numbers(used, least), (most - least).bit_length())
-    return OrderedRows(keys, rows, least, None)
+    key_bits = (most - least).bit_length()
+    return OrderedRows(*_order(_int_numbers(some, least), rows, key_bits, row_bits), least, None)
 
 
 def _bounds(column: Column) -> tuple[int, int]:
@@ -74,19 +67,19 @@ def _of_valid(numbers: npt.NDArray[np.int64], column: Column) -> npt.NDArray[np.
     return numbers if column.valid is None else numbers[column.valid]
 
 
-def _int_numbers(columns: Sequence[PlacedColumn], least: int) -> Iterator[Words]:
-    for placed in columns:
+def _int_numbers(columns: Sequence[Column], least: int) -> Iterator[Words]:
+    for column in columns:
         # Modulo 2 ** 64, the difference of any two keys fits.
-        yield (_of_valid(placed.column.int_keys, placed.column) - np.int64(least)).view(np.uint64)
+        yield (_of_valid(column.int_keys, column) - np.int64(least)).view(np.uint64)
 
 
-def _bytes_numbers(columns: Sequence[PlacedColumn], ranks: npt.NDArray[np.int64]) -> Iterator[Words]:
+def _bytes_numbers(columns: Sequence[Column], ranks: npt.NDArray[np.int64]) -> Iterator[Words]:
     first = 0
-    for placed in columns:
-        ordered = sort_column(placed.column)
+    for column in columns:
+        ordered = sort_column(column)
         own = ranks[first : first + ordered.distinct_count]
         first += ordered.distinct_count
-        yield _of_valid(own[ordered.codes], placed.column).view(np.uint64)
+        yield _of_valid(own[ordered.codes], column).view(np.uint64)
 
 
 def _rank_keys(columns: Sequence[Column]) -> tuple[pa.LargeBinaryArray, npt.NDArray[np.int64]]:
@@ -99,31 +92,27 @@ def _rank_keys(columns: Sequence[Column]) -> tuple[pa.LargeBinaryArray, npt.NDAr
     return encoded.dictionary.take(order), rank[encoded.indices.to_numpy()]
 
 
-def _rows_of(placed: PlacedColumn) -> Rows:
-    column = placed.column
+def _rows_of(column: Column, first: int) -> Rows:
     if column.valid is None:
-        return np.arange(column.row_count, dtype=np.uint32) + np.uint32(placed.base)
-    return np.flatnonzero(column.valid).astype(np.uint32) + np.uint32(placed.base)
+        return np.arange(column.row_count, dtype=np.uint32) + np.uint32(first)
+    return np.flatnonzero(column.valid).astype(np.uint32) + np.uint32(first)
 
 
-def _order(columns: Sequence[PlacedColumn], numbers: Iterator[Words], key_bits: int) -> tuple[Words, Rows]:
-    count = sum(placed.column.valid_count for placed in columns)
-    row_bits = (columns[-1].base + columns[-1].column.row_count - 1).bit_length()
+def _order(keys: Iterator[Words], rows: Sequence[Rows], key_bits: int, row_bits: int) -> tuple[Words, Rows]:
     if key_bits + row_bits > _WORD_BITS:
-        keys = np.concatenate(list(numbers))
-        return _order_wide(keys, np.concatenate([_rows_of(placed) for placed in columns]), key_bits)
-    packed = np.empty(count, np.uint64)
+        return _order_wide(np.concatenate(list(keys)), np.concatenate(rows), key_bits)
+    packed = np.empty(sum(len(own) for own in rows), np.uint64)
     place = 0
-    for placed, own in zip(columns, numbers, strict=True):
-        some = packed[place : place + len(own)]
-        np.left_shift(own, np.uint64(row_bits), out=some)
-        some |= _rows_of(placed)
-        place += len(own)
+    for own_keys, own_rows in zip(keys, rows, strict=True):
+        some = packed[place : place + len(own_rows)]
+        np.left_shift(own_keys, np.uint64(row_bits), out=some)
+        some |= own_rows
+        place += len(own_rows)
     packed.sort()
-    rows = packed.astype(np.uint32)
-    rows &= np.uint32((1 << row_bits) - 1)
+    ordered = packed.astype(np.uint32)
+    ordered &= np.uint32((1 << row_bits) - 1)
     packed >>= np.uint64(row_bits)
-    return packed, rows
+    return packed, ordered
 
 
 def _order_wide(keys: Words, rows: Rows, key_bits: int) -> tuple[Words, Rows]:

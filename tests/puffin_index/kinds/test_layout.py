@@ -1,0 +1,80 @@
+"""The option `layout` of the kind bitmap, checked and followed by the segment writer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+
+from puffin_index.definition import IndexDefinition
+from puffin_index.errors import DefinitionError
+from puffin_index.kinds import KINDS
+from puffin_index.kinds.bitmap import BITMAP_V2, PAIMON_BITMAP_V1, PAIMON_BITMAP_V2, layout_of
+from puffin_index.kinds.postings import POSTINGS
+from puffin_index.puffin import read_footer
+from puffin_index.storage import FileReader
+from puffin_index.table_index import TableIndex
+from puffin_index.values import value_type_named
+from tests.conftest import create_table
+
+BITMAPS = {BITMAP_V2, PAIMON_BITMAP_V1, PAIMON_BITMAP_V2}
+
+
+@pytest.mark.parametrize(
+    ("options", "layout"),
+    [
+        ({}, "auto"),
+        ({"layout": "auto"}, "auto"),
+        ({"layout": "bitmaps"}, "bitmaps"),
+        ({"layout": "postings"}, "postings"),
+        ({"version": "1"}, "bitmaps"),
+        ({"version": "2", "layout": "auto"}, "bitmaps"),
+        ({"version": "2", "layout": "bitmaps"}, "bitmaps"),
+    ],
+)
+def test_a_version_asks_for_bitmaps(options: Mapping[str, str], layout: str) -> None:
+    KINDS["bitmap"].check(value_type_named("int"), options)
+
+    assert layout_of(options) == layout
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"layout": "roaring"}, "layout=roaring is not one of auto, bitmaps, postings .a int column"),
+        ({"layout": "postings", "version": "2"}, "goes with no version"),
+        ({"layout": "postings", "index-block-size": "16kb"}, "goes with no index-block-size"),
+    ],
+)
+def test_a_layout_that_cannot_be_is_refused(options: Mapping[str, str], said: str) -> None:
+    with pytest.raises(DefinitionError, match=said):
+        KINDS["bitmap"].check(value_type_named("int"), options)
+
+
+@pytest.mark.parametrize(
+    ("options", "blobs"),
+    [
+        ({"few.layout": "postings"}, {POSTINGS}),
+        ({"few.layout": "bitmaps"}, BITMAPS),
+        ({"few.version": "1"}, {PAIMON_BITMAP_V1}),
+        ({"many.layout": "postings"}, {POSTINGS}),
+        ({"many.layout": "bitmaps"}, BITMAPS),
+        ({"many.version": "2"}, {PAIMON_BITMAP_V2}),
+    ],
+)
+def test_the_segment_has_the_layout_that_was_asked_for(
+    options: Mapping[str, str], blobs: set[str], local_catalog: SqlCatalog
+) -> None:
+    data = pa.table({"few": [row % 3 for row in range(1000)], "many": [row * 7919 % 1000 for row in range(1000)]})
+    create_table(local_catalog, "t", data, 250)
+    column = next(iter(options)).split(".")[0]
+    index = TableIndex.create(local_catalog, "ns.t", IndexDefinition.of(bitmap=[column], options=options))
+    index.build(workers=1)
+    (location,) = set(index.index_table.scan().to_arrow()["segment"].to_pylist())
+    with FileReader(index.index_table.io, location) as reader:
+        found = [blob.type for blob in read_footer(reader).blobs if blob.type in BITMAPS | {POSTINGS}]
+
+    assert found
+    assert set(found) <= blobs
