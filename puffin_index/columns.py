@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TypeAlias
 
@@ -20,6 +20,10 @@ _NAN_BITS = 0x7FF8_0000_0000_0000
 NAN_KEY = _NAN_BITS
 _LOW_63_BITS = np.int64(0x7FFF_FFFF_FFFF_FFFF)
 _DECIMAL_KEY_BYTES = 16
+# The counters of so narrow a range of keys stay in the processor's cache.
+_MOST_COUNTED = 65_536
+# In so narrow a range, searching every possible key among the sorted ones is the least work.
+_MOST_SEARCHED = 4096
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,19 +71,27 @@ class Column:
 
 
 class SortedColumn:
-    """The distinct keys of a column in order, and where each lies. Built once a column by `sort_column`."""
+    """The distinct keys of a column in order, and where each lies. Built once a column by `sort_column`.
+
+    What is not asked for is not made: integer keys alone sort faster. Who needs rows and keys asks for `rows` first.
+    """
 
     def __init__(self, column: Column) -> None:
-        self._column = column
-        if column.value_type.domain == "int64":
-            self.keys, self.starts, self.rows = _sort_int_keys(column)
-        else:
-            self.keys, self.starts, self.codes = _encode_bytes_keys(column)
+        # A copy that knows no sorted form: a cycle would keep all arrays until the garbage collector finds it.
+        self._column = replace(column)
+        if column.value_type.domain == "bytes":
+            keys, starts, self.codes = _encode_bytes_keys(column)
+            self._distinct = keys, starts
 
-    keys: KeyArray
-    """The distinct keys, ascending."""
-    starts: npt.NDArray[np.uint32]
-    """Where the rows of each distinct key begin in `rows`, and in the end the length of `rows`."""
+    @property
+    def keys(self) -> KeyArray:
+        """The distinct keys, ascending."""
+        return self._distinct[0]
+
+    @property
+    def starts(self) -> npt.NDArray[np.uint32]:
+        """Where the rows of each distinct key begin in `rows`, and in the end the length of `rows`."""
+        return self._distinct[1]
 
     @property
     def distinct_count(self) -> int:
@@ -92,9 +104,25 @@ class SortedColumn:
         return np.diff(self.starts)
 
     @cached_property
+    def _distinct(self) -> tuple[KeyArray, npt.NDArray[np.uint32]]:
+        keys = _valid_keys(self._column)
+        if not len(keys):
+            return np.empty(0, np.int64), np.zeros(1, np.uint32)
+        minimum, maximum = int(keys.min()), int(keys.max())
+        if maximum - minimum < _MOST_COUNTED:
+            return _distinct_of_counts(np.bincount(keys - np.int64(minimum)), minimum)
+        ordered = np.sort(keys)
+        changes = _changes(ordered)
+        return ordered if changes.all() else ordered[changes], _starts(changes)
+
+    @cached_property
     def rows(self) -> npt.NDArray[np.uint32]:
         """The non-NULL rows ordered by key, then by row."""
         column = self._column
+        if column.value_type.domain == "int64":
+            keys, starts, rows = _sort_int_keys(column)
+            self._distinct = keys, starts
+            return rows
         codes = self.codes if column.valid is None else self.codes[column.valid]
         rows = _valid_rows(column)
         return _order(codes, 0, self.distinct_count, rows, column.row_count)[0]
@@ -103,8 +131,9 @@ class SortedColumn:
     def codes(self) -> npt.NDArray[np.uint32]:
         """The rank of each row's key among the distinct keys; 0 where the row is NULL."""
         codes = np.zeros(self._column.row_count, np.uint32)
+        rows = self.rows
         ascending = np.arange(self.distinct_count, dtype=np.uint32)
-        codes[self.rows] = ascending if self.distinct_count == len(self.rows) else np.repeat(ascending, self.counts)
+        codes[rows] = ascending if self.distinct_count == len(rows) else np.repeat(ascending, self.counts)
         return codes
 
 
@@ -121,15 +150,33 @@ def _valid_rows(column: Column) -> npt.NDArray[np.uint32]:
     return np.flatnonzero(column.valid).astype(np.uint32)
 
 
+def _valid_keys(column: Column) -> npt.NDArray[np.int64]:
+    return column.int_keys if column.valid is None else column.int_keys[column.valid]
+
+
+def _distinct_of_counts(
+    counts: npt.NDArray[np.int64], minimum: int
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint32]]:
+    """The distinct keys, and where the rows of each begin, from the counts of all keys from `minimum` on."""
+    places = np.flatnonzero(counts)
+    starts = np.zeros(len(places) + 1, np.uint32)
+    np.cumsum(counts[places], out=starts[1:])
+    return places + np.int64(minimum), starts
+
+
 def _sort_int_keys(
     column: Column,
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint32], npt.NDArray[np.uint32]]:
     """The distinct keys, where the rows of each begin, the rows."""
-    keys = column.int_keys if column.valid is None else column.int_keys[column.valid]
+    keys = _valid_keys(column)
     if not len(keys):
         return np.empty(0, np.int64), np.zeros(1, np.uint32), np.empty(0, np.uint32)
     minimum, maximum = int(keys.min()), int(keys.max())
     rows, packed, row_bits = _order(keys, minimum, maximum, _valid_rows(column), column.row_count)
+    if maximum - minimum < _MOST_SEARCHED:
+        firsts = (np.arange(maximum - minimum + 1, dtype=np.uint64) << np.uint64(row_bits)).astype(packed.dtype)
+        counts = np.diff(np.searchsorted(packed, firsts), append=len(rows))
+        return *_distinct_of_counts(counts, minimum), rows
     if (maximum - minimum).bit_length() + row_bits <= 64:
         packed >>= packed.dtype.type(row_bits)
         changes = _changes(packed)
@@ -161,16 +208,21 @@ def _order(
     """
     row_bits = max(row_count - 1, 1).bit_length()
     key_bits = (maximum - minimum).bit_length()
-    offsets = keys - keys.dtype.type(minimum)
+    packed: npt.NDArray[np.uint64] | npt.NDArray[np.uint32]
     if key_bits + row_bits <= 32:
-        packed = offsets.astype(np.uint32, copy=False)
+        # Modulo 2 ** 32, which the difference fits.
+        packed = keys.astype(np.uint32)
+        packed -= np.uint32(minimum & 0xFFFF_FFFF)
     else:
+        offsets = keys - keys.dtype.type(minimum)
         packed = offsets.view(np.uint64) if offsets.dtype == np.int64 else offsets.astype(np.uint64)
         packed >>= np.uint64(max(0, key_bits + row_bits - 64))
-    del offsets
+        del offsets
     packed <<= packed.dtype.type(row_bits)
     packed |= rows
     packed.sort()
+    if packed.dtype == np.uint32:
+        return packed & np.uint32((1 << row_bits) - 1), packed, row_bits
     ordered = packed.astype(np.uint32)
     ordered &= np.uint32((1 << row_bits) - 1)
     return ordered, packed, row_bits

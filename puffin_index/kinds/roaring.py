@@ -96,24 +96,35 @@ def serialize_row_sets(rows: npt.NDArray[np.uint32], starts: npt.NDArray[np.inte
     if not len(rows):
         return SerializedSets(np.empty(0, np.uint8), np.zeros(len(starts), np.int64))
     halves = rows.astype("<u4", copy=False).view("<u2")
-    low, blocks = halves[0::2], halves[1::2]
+    low, blocks = np.ascontiguousarray(halves[0::2]), halves[1::2]
     first = np.zeros(len(rows), np.bool_)
     first[starts[:-1]] = True
     set_first = first.copy()
-    first[1:] |= blocks[1:] != blocks[:-1]
+    first[1:] |= (rows[1:] ^ rows[:-1]) >= BLOCK_ROWS
     container_starts = np.flatnonzero(first)
-    first[1:] |= rows[1:] - rows[:-1] != 1
+    # Within a container, rows differ as their lower halves do.
+    first[1:] |= low[1:] - low[:-1] != 1
     containers = _Containers(
         np.cumsum(set_first[container_starts]) - 1,
         blocks[container_starts],
         np.diff(container_starts, append=len(rows)),
-        np.add.reduceat(first.view(np.uint8), container_starts, dtype=np.int64),
+        _runs_between(first, np.append(container_starts, len(rows))),
     )
     frame = _frame(containers, len(starts) - 1, gap)
     _fill_arrays(frame, containers, low)
     _fill_runs(frame, containers, low, first)
     _fill_bitsets(frame, containers, low, container_starts)
     return frame.sets
+
+
+def _runs_between(begins: npt.NDArray[np.bool_], bounds: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """How many runs begin in each container, from where all begin; the rarer of beginnings and others is counted."""
+    if 2 * np.count_nonzero(begins) < len(begins):
+        runs: npt.NDArray[np.int64] = np.diff(np.searchsorted(np.flatnonzero(begins), bounds))
+        return runs
+    inside = np.searchsorted(np.flatnonzero(~begins), bounds)
+    others: npt.NDArray[np.int64] = np.diff(bounds) - np.diff(inside)
+    return others
 
 
 def serialize_bit_slices(slices: npt.NDArray[np.uint8]) -> SerializedSets:
@@ -265,9 +276,11 @@ def _fill_arrays(frame: _Frame, containers: _Containers, low: npt.NDArray[np.uin
     spans[1::2] = 2 * counts
     ends = np.concatenate(([0], frame.starts[chosen] + 2 * counts))
     spans[0::2] = np.append(frame.starts[chosen], len(frame.sets.data)) - ends
-    is_content = np.repeat(np.arange(len(spans)) % 2 == 1, spans)
     values = low if chosen.all() else low[np.repeat(chosen, containers.cardinalities)]
-    frame.sets.data[is_content] = np.ascontiguousarray(values).view(np.uint8)
+    data, content = frame.sets.data, np.ascontiguousarray(values).astype("<u2", copy=False).view(np.uint8)
+    if not int(np.bitwise_or.reduce(spans)) & 1:
+        data, content, spans = data.view(np.uint16), content.view(np.uint16), spans >> 1
+    data[np.repeat(np.arange(len(spans)) % 2 == 1, spans)] = content
 
 
 def _fill_runs(

@@ -1,0 +1,60 @@
+"""The sorted form of a column: the same whatever is asked first, for narrow and wide ranges, and freed with it."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from puffin_index.columns import Column, column_of, sort_column
+from puffin_index.values import value_type_named
+
+LONG = value_type_named("long")
+INT64 = np.iinfo(np.int64)
+
+
+@st.composite
+def columns(draw: st.DrawFn) -> Column:
+    """Ranges on both sides of where keys are searched, counted and sorted, at both ends of the domain."""
+    width = draw(st.sampled_from([1, 2, 100, 4095, 4096, 4097, 65_535, 65_536, 65_537, 2**40, 2**64 - 1]))
+    least = draw(st.sampled_from([int(INT64.min), -width // 2, 0, int(INT64.max) - width]))
+    least = max(int(INT64.min), min(least, int(INT64.max) - width))
+    key = st.integers(least, least + width) | st.sampled_from([least, least + width])
+    return column_of(pa.array(draw(st.lists(st.none() | key, max_size=40)), pa.int64()), LONG)
+
+
+@given(columns())
+def test_keys_first_or_rows_first_give_what_a_plain_sort_gives(column: Column) -> None:
+    keys_first = sort_column(column)
+    keys, starts = np.asarray(keys_first.keys), keys_first.starts
+    rows_first = sort_column(Column(LONG, column.row_count, column.keys, column.valid))
+    rows = rows_first.rows
+    valid = np.ones(column.row_count, np.bool_) if column.valid is None else column.valid
+    expected = sorted((key, row) for row, key in enumerate(column.int_keys.tolist()) if valid[row])
+
+    assert rows.tolist() == [row for _, row in expected] == keys_first.rows.tolist()
+    for found_keys, found_starts in ((keys, starts), (np.asarray(rows_first.keys), rows_first.starts)):
+        assert found_keys.tolist() == sorted({key for key, _ in expected})
+        assert np.repeat(found_keys, np.diff(found_starts)).tolist() == [key for key, _ in expected]
+        assert found_keys.dtype == np.int64
+        assert found_starts.dtype == np.uint32
+
+
+@pytest.mark.parametrize("values", [pa.array([3, 1, 2]), pa.array(["b", "a"])])
+def test_a_sorted_column_is_freed_without_the_garbage_collector(values: pa.Array) -> None:
+    """A row group takes tens of MB, and a build task must not collect those of former ones."""
+    gc.disable()
+    try:
+        column = column_of(values, LONG if values.type == pa.int64() else value_type_named("string"))
+        ordered = sort_column(column)
+        assert len(ordered.rows) == len(ordered.codes)
+        alive = weakref.ref(ordered)
+        del column, ordered
+        assert alive() is None
+    finally:
+        gc.enable()
