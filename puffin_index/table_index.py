@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,12 +20,15 @@ from puffin_index.definition import IndexDefinition, ResolvedColumn, from_json, 
 from puffin_index.directory import STATISTICS, int64_column, read_directory
 from puffin_index.engine import LocalEngine, SparkEngine
 from puffin_index.errors import NotFoundError
+from puffin_index.fit import fit_warnings
 from puffin_index.index_table import TableName
 from puffin_index.job import BuildHandle, BuildReport, ProgressListener, build
 from puffin_index.storage import FileReader
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +89,8 @@ class TableIndex:
     def create(cls, catalog: Catalog, table: str, definition: IndexDefinition) -> TableIndex:
         """Define the index of a table; if it has one, its definition is replaced.
 
-        Nothing is built yet. Indexes of columns and kinds that the new definition keeps stay in use.
+        Nothing is built yet. Indexes of columns and kinds that the new definition keeps stay in use. What is a
+        bad fit for its column is logged as a warning (`puffin_index.fit`).
 
         Args:
             catalog: The catalog of the data table.
@@ -98,7 +103,10 @@ class TableIndex:
         """
         name = TableName.parse(table)
         data_table = open_table(catalog, name.identifier)
-        text = to_json(resolve(definition, data_table.schema()))
+        columns = resolve(definition, data_table.schema())
+        for warning in fit_warnings(columns):
+            _log.warning("%s", warning)
+        text = to_json(columns)
         index_name = catalogue.index_table_name(name)
         index_table = catalogue.create_index_table(catalog, index_name, data_table, text)
         data_table_uuid = str(data_table.metadata.table_uuid)
