@@ -20,10 +20,20 @@ from rich.table import Table as RichTable
 from sqlalchemy.exc import SQLAlchemyError
 
 from puffin_index.catalogs import QualifiedTable, open_catalog
+from puffin_index.container import Container, read_container
 from puffin_index.definition import IndexDefinition
 from puffin_index.errors import CatalogError, PuffinIndexError
+from puffin_index.inspection import (
+    blob_table,
+    container_document,
+    container_table,
+    directory_table,
+    is_container,
+    segment_document,
+    summarize_directories,
+)
 from puffin_index.job import BuildProgress, BuildReport
-from puffin_index.puffin import PuffinFile, read_footer
+from puffin_index.puffin import read_footer
 from puffin_index.storage import FileReader
 from puffin_index.table_index import IndexStatus, TableIndex
 
@@ -240,31 +250,36 @@ def _status_json(status: IndexStatus) -> dict[str, object]:
 @click.argument("file")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def inspect_command(file: str, as_json: bool) -> None:
-    """List the blobs of a Puffin FILE (a path or any location that PyIceberg reads)."""
+    """List what is in FILE, a segment or other Puffin file or a Paimon index container.
+
+    FILE is a path or any location that PyIceberg reads.
+    """
     location = Path(file).absolute().as_uri() if "://" not in file else file
     with FileReader(load_file_io(location=location), location) as reader:
-        puffin = read_footer(reader)
-        size = reader.size
+        if is_container(reader):
+            _print_container(file, read_container(reader), as_json)
+        else:
+            _print_puffin(file, reader, as_json)
+
+
+def _print_container(file: str, container: Container, as_json: bool) -> None:
     if as_json:
-        blobs = [asdict(blob) | {"properties": dict(blob.properties)} for blob in puffin.blobs]
-        click.echo(json.dumps({"file": file, "size": size, "properties": dict(puffin.properties), "blobs": blobs}))
+        click.echo(json.dumps(container_document(file, container)))
         return
-    _print_blobs(file, size, puffin)
+    title = f"{file}, {format_bytes(container.size)}, indexes of {len(container.indexes)} columns"
+    console.print(container_table(title, container))
 
 
-def _print_blobs(file: str, size: int, puffin: PuffinFile) -> None:
-    grid = RichTable(title=f"{file}, {format_bytes(size)}, {len(puffin.blobs)} blobs")
-    for header, justify in (("type", "left"), ("fields", "left"), ("offset", "right"), ("length", "right")):
-        grid.add_column(header, justify="right" if justify == "right" else "left")
-    grid.add_column("codec")
-    grid.add_column("properties")
-    for blob in puffin.blobs:
-        described = ", ".join(f"{key}={value}" for key, value in blob.properties.items() if key != "xxh64")
-        fields = ",".join(map(str, blob.fields))
-        grid.add_row(
-            blob.type, fields, f"{blob.offset:,}", f"{blob.length:,}", blob.compression_codec or "", _escape(described)
-        )
-    console.print(grid)
+def _print_puffin(file: str, reader: FileReader, as_json: bool) -> None:
+    puffin = read_footer(reader)
+    if as_json:
+        click.echo(json.dumps(segment_document(file, puffin, summarize_directories(reader, puffin))))
+        return
+    # A directory that is broken should not hide the blobs.
+    console.print(blob_table(f"{file}, {format_bytes(puffin.file_size)}, {len(puffin.blobs)} blobs", puffin))
+    directories = summarize_directories(reader, puffin)
+    if directories:
+        console.print(directory_table(directories))
 
 
 def format_bytes(count: int) -> str:

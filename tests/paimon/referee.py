@@ -69,17 +69,22 @@ class Paimon:
 
     def rows(self, kind: str, type_name: str, blob: bytes, test: LeafTest) -> BitMap | bool:
         """The rows that Paimon's reader finds for a test; whether there may be any, if it does not tell more."""
+        found = self.rows_in(write_container({_COLUMN: {INDEX_NAMES[kind]: blob}}), _COLUMN, type_name, test)
+        # An empty bitmap may be told as "skip".
+        return found and kind == "bloom" if isinstance(found, bool) else found
+
+    def rows_in(self, container: bytes, column: str, type_name: str, test: LeafTest) -> BitMap | bool:
+        """The same of all indexes that a column has in a container."""
         row_type = jpype.JClass("org.apache.paimon.types.RowType")
         fields = row_type.of(
-            jpype.JArray(jpype.JClass("org.apache.paimon.types.DataType"))([self.types[type_name]]), [_COLUMN]
+            jpype.JArray(jpype.JClass("org.apache.paimon.types.DataType"))([self.types[type_name]]), [column]
         )
-        container = write_container({_COLUMN: {INDEX_NAMES[kind]: blob}})
         stream = jpype.JClass("org.apache.paimon.fs.ByteArraySeekableStream")(jpype.JArray(jpype.JByte)(container))
         predicate = jpype.JClass("org.apache.paimon.fileindex.FileIndexPredicate")(stream, fields)
         builder = jpype.JClass("org.apache.paimon.predicate.PredicateBuilder")(fields)
         result = predicate.evaluate(self._predicate(builder, type_name, test))
         if not hasattr(result, "get"):
-            return bool(result.remain()) and kind == "bloom"  # an empty bitmap may be told as "skip"
+            return bool(result.remain())
         iterator, found = result.get().iterator(), BitMap()
         while iterator.hasNext():
             found.add(int(iterator.next()))
