@@ -17,8 +17,12 @@ from ssb_bench.dataset import require_dataset
 from ssb_bench.demo import make_dataset, publish, show
 from ssb_bench.indexing import IndexColumns, build_index, define_index
 from ssb_bench.java import require_java
-from ssb_bench.layout import Layout
+from ssb_bench.kernel_report import kernels_json, render_kernels
+from ssb_bench.kernel_sizes import measure_sizes
+from ssb_bench.kernels import DEFAULT_VALUES, kernel_cases, measure_kernels
+from ssb_bench.layout import Layout, write_json
 from ssb_bench.load import DEFAULT_ROW_GROUP_ROWS, load, require_load
+from ssb_bench.machine import describe_host
 from ssb_bench.plot import plot_run
 from ssb_bench.progress import build_bar, step_bar
 from ssb_bench.report import render_literals, render_run
@@ -210,6 +214,31 @@ def demo_command(
         )
     if run.failures:
         sys.exit(1)
+
+
+@cli.command("kernels")
+@_layout_options
+@click.option(
+    "--values", "value_count", type=click.IntRange(min=1000), default=DEFAULT_VALUES, show_default=True, help="Rows."
+)
+@click.option("--repeats", type=click.IntRange(min=1), default=9, show_default=True, help="Measured builds of each.")
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Where to write JSON.  [default: kernels.json in the scale factor's directory]",
+)
+def kernels_command(scale_factor: float, data: Path, value_count: int, repeats: int, output: Path | None) -> None:
+    """Measure how fast indexes are built and how large they are, without Spark; sizes need generated data."""
+    layout, console = Layout.of(data, scale_factor), _console()
+    with console.status("kernels") as status:
+        results = measure_kernels(kernel_cases(value_count), repeats=repeats, on_step=status.update)
+        sizes = measure_sizes(layout.files("lineorder"), status.update) if layout.dataset_json.exists() else []
+    console.print(render_kernels(results, sizes))
+    if not sizes:
+        console.print("sizes of lineorder's columns: run `ssb-bench generate` first")
+    target = output or layout.root / "kernels.json"
+    write_json(target, kernels_json(results, sizes, describe_host()))
+    console.print(f"JSON: {target}", soft_wrap=True)
 
 
 def _console() -> Console:

@@ -17,16 +17,22 @@ _PACKAGES: Final = ("puffin-index", "pyspark", "pyiceberg", "pyarrow", "pyroarin
 
 def describe_machine(spark: SparkSession) -> dict[str, str | int]:
     """Say what the run runs on: processor, memory, system, Java, and the versions that matter."""
+    return describe_host() | {
+        "java": _java_version(spark),
+        "spark_master": spark.sparkContext.master or "",
+        "spark_driver_memory": spark.conf.get("spark.driver.memory") or "",
+        "iceberg_runtime": ICEBERG_RUNTIME,
+    }
+
+
+def describe_host() -> dict[str, str | int]:
+    """Say what a run without Spark runs on."""
     facts: dict[str, str | int] = {
         "processor": _processor(),
         "cores": os.cpu_count() or 0,
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         "system": platform.platform(),
         "python": platform.python_version(),
-        "java": _java_version(spark),
-        "spark_master": spark.sparkContext.master or "",
-        "spark_driver_memory": spark.conf.get("spark.driver.memory") or "",
-        "iceberg_runtime": ICEBERG_RUNTIME,
     }
     return facts | {package: metadata.version(package) for package in _PACKAGES}
 

@@ -1,0 +1,236 @@
+"""How fast an index of one row group is built, as a ratio to sorting or encoding the same column in the same run."""
+
+from __future__ import annotations
+
+import os
+import time
+import tracemalloc
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from puffin_index.kinds import KINDS, statistics_of
+from puffin_index.kinds.base import Payload
+from puffin_index.kinds.postings import PlacedColumn, build_postings, postings_pay
+from puffin_index.values import Column, column_of, sort_column, value_type_named
+from ssb_bench.statistics import summarize
+
+DEFAULT_VALUES: Final = 1_000_000
+_SEED: Final = 20_260_101
+_MEMORY_LIMIT: Final = 4.0
+_BITMAPS: Final = ("bitmaps", "postings")
+# Arrow gives memory back to the pool that it took it from, however late: the pools must stay.
+_POOLS: Final[list[pa.MemoryPool]] = []
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KernelCase:
+    """A column to index, and what its indexes are measured against.
+
+    Attributes:
+        column: What it holds, for people.
+        values: The values.
+        value_type: Their Iceberg type.
+        reference: What `run_reference` does, for people.
+        run_reference: Sorts or encodes the values.
+        limits: For each kind to build how many times the reference it may take; None where nothing was promised.
+    """
+
+    column: str
+    values: pa.Array
+    value_type: str
+    reference: str
+    run_reference: Callable[[], object]
+    limits: Mapping[str, float | None]
+
+
+@dataclass(frozen=True, slots=True)
+class KernelResult:
+    """What building one kind in one layout cost.
+
+    Attributes:
+        column: What the column holds.
+        kind: The kind.
+        layout: `bitmaps` or `postings` for the kind bitmap, else empty.
+        chosen: Whether `layout=auto` chooses this layout.
+        reference: What it is compared with.
+        reference_seconds: Each run of the reference.
+        build_seconds: Each run of the build, from Arrow values to bytes.
+        shared_seconds: Each run of the build of a column that the statistics have sorted already.
+        limit: How many times the reference it may take; None where nothing was promised.
+        bytes_per_value: The size of the index.
+        memory_ratio: The most memory that building takes, over the size of the Arrow column.
+    """
+
+    column: str
+    kind: str
+    layout: str
+    chosen: bool
+    reference: str
+    reference_seconds: tuple[float, ...]
+    build_seconds: tuple[float, ...]
+    shared_seconds: tuple[float, ...]
+    limit: float | None
+    bytes_per_value: float
+    memory_ratio: float
+
+    @property
+    def ratio(self) -> float:
+        """The median of the build over the median of the reference."""
+        return _medians(self.build_seconds, self.reference_seconds)
+
+    @property
+    def shared_ratio(self) -> float:
+        """The same for a column that is sorted already."""
+        return _medians(self.shared_seconds, self.reference_seconds)
+
+    @property
+    def ratio_range(self) -> tuple[float, float]:
+        """The least and the greatest ratio of a build to the reference that ran just before it."""
+        ratios = [built / other for built, other in zip(self.build_seconds, self.reference_seconds, strict=True)]
+        return min(ratios), max(ratios)
+
+    @property
+    def memory_limit(self) -> float:
+        """How many times the size of the Arrow column building may take."""
+        return _MEMORY_LIMIT
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether it takes longer than promised."""
+        return self.limit is not None and self.ratio > self.limit
+
+    @property
+    def is_large(self) -> bool:
+        """Whether it takes more memory than promised."""
+        return self.memory_ratio > self.memory_limit
+
+
+def _medians(one: Sequence[float], other: Sequence[float]) -> float:
+    return summarize(one).median_seconds / summarize(other).median_seconds
+
+
+def kernel_cases(value_count: int = DEFAULT_VALUES) -> list[KernelCase]:
+    """Make the columns: the same ones at every call."""
+    random = np.random.default_rng(_SEED)
+    wide = random.integers(0, 1 << 26, value_count)
+    few = random.integers(0, 100, value_count)
+    every = random.permutation(value_count)
+    names = pa.array(
+        [f"Customer#{number:09d}" for number in random.integers(0, max(1, value_count // 10), value_count)]
+    )
+    return [
+        _sorted_case("26-bit int", wide, {"bsi": 3.0}),
+        _sorted_case("100 distinct", few, {"bitmap": 3.0}),
+        _sorted_case("all distinct", every, {"bitmap": 6.0, "bloom": 3.0}),
+        KernelCase(
+            "string, 10 %",
+            names,
+            "string",
+            "dictionary_encode",
+            names.dictionary_encode,
+            {"bsi": 3.0, "bitmap": 3.0, "bloom": 3.0},
+        ),
+    ]
+
+
+def _sorted_case(column: str, numbers: npt.NDArray[np.int64], limits: Mapping[str, float]) -> KernelCase:
+    return KernelCase(column, pa.array(numbers), "long", "np.sort", lambda: np.sort(numbers), limits)
+
+
+def measure_kernels(
+    cases: Sequence[KernelCase], *, repeats: int, on_step: Callable[[str], None] = lambda _: None
+) -> list[KernelResult]:
+    """Build the indexes of all columns, on one core.
+
+    Args:
+        cases: The columns.
+        repeats: How many times each build runs, interleaved with its reference, after one that warms up.
+        on_step: Called with what is measured next.
+    """
+    results: list[KernelResult] = []
+    with _one_core():
+        for case in cases:
+            for kind, limit in case.limits.items():
+                for layout in _BITMAPS if kind == "bitmap" else ("",):
+                    on_step(f"{case.column}: {kind} {layout}".rstrip())
+                    results.append(_measure(case, kind, layout, limit, repeats))
+    return results
+
+
+def build_kind(column: Column, kind: str, layout: str) -> Payload:
+    """Build one index of one row group."""
+    return build_postings([PlacedColumn(0, column)]) if layout == "postings" else KINDS[kind].build(column, {})
+
+
+def _measure(case: KernelCase, kind: str, layout: str, limit: float | None, repeats: int) -> KernelResult:
+    value_type = value_type_named(case.value_type)
+    reference: list[float] = []
+    builds: list[float] = []
+    shared: list[float] = []
+    for _ in range(repeats + 1):
+        reference.append(_seconds(case.run_reference))
+        builds.append(_seconds(lambda: build_kind(column_of(case.values, value_type), kind, layout)))
+        column = column_of(case.values, value_type)
+        _ = sort_column(column).rows
+        shared.append(_seconds(partial(build_kind, column, kind, layout)))
+    statistics = statistics_of(column_of(case.values, value_type))
+    auto = "postings" if postings_pay([statistics.distinct_count], [statistics.row_count]) else "bitmaps"
+    chosen = layout in ("", auto)
+    size, memory = _peak_bytes(case, kind, layout)
+    return KernelResult(
+        case.column,
+        kind,
+        layout,
+        chosen,
+        case.reference,
+        tuple(reference[1:]),
+        tuple(builds[1:]),
+        tuple(shared[1:]),
+        limit if chosen else None,
+        size / len(case.values),
+        memory / case.values.nbytes,
+    )
+
+
+def _seconds(action: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    action()
+    return time.perf_counter() - start
+
+
+def _peak_bytes(case: KernelCase, kind: str, layout: str) -> tuple[int, int]:
+    """The size of the index, and the most that Python and numpy and the most that Arrow allocate to build it."""
+    former = pa.default_memory_pool()
+    pool = pa.proxy_memory_pool(former)
+    _POOLS.append(pool)
+    pa.set_memory_pool(pool)
+    tracemalloc.start()
+    try:
+        size = len(build_kind(column_of(case.values, value_type_named(case.value_type)), kind, layout).data)
+        return size, tracemalloc.get_traced_memory()[1] + (pool.max_memory() or 0)
+    finally:
+        tracemalloc.stop()
+        pa.set_memory_pool(former)
+
+
+@contextmanager
+def _one_core() -> Iterator[None]:
+    """Keep this process on one core, where the system can; Arrow's threads too."""
+    threads = pa.cpu_count()
+    pa.set_cpu_count(1)
+    cores = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
+    if cores:
+        os.sched_setaffinity(0, {max(cores)})
+    try:
+        yield
+    finally:
+        pa.set_cpu_count(threads)
+        if cores:
+            os.sched_setaffinity(0, cores)
