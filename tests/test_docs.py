@@ -1,0 +1,142 @@
+"""The documents name what there is, their links lead somewhere, and their worked numbers are those of the code."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import re
+from decimal import Decimal
+from pathlib import Path
+
+import click
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyroaring import BitMap
+
+import puffin_index
+from planner.cli import main
+from puffin_index.binary import write_int64_be, write_uint32_be
+from puffin_index.container import MAGIC
+from puffin_index.index_table import SCHEMA
+from puffin_index.kinds import KINDS
+from puffin_index.kinds.bloom import bit_positions, filter_shape, key_hashes
+from puffin_index.kinds.parts import checksum32
+from puffin_index.kinds.stored_form import form_of
+from puffin_index.leaf import Key
+from puffin_index.value_types import value_type_named
+from puffin_index.values import key_of
+
+ROOT = Path(__file__).parents[1]
+_SKIPPED = {"data", "node_modules", "dist", "build"}
+_BLOB_TYPE = re.compile(r"(?:puffin-index|paimon)-[a-z0-9-]+-v\d+")
+_FENCE = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
+_LINK = re.compile(r"\[[^\]]*\]\(([^()\s]+)\)")
+_HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
+
+
+def _markdown_files() -> list[Path]:
+    """All documents of the project, not those of its environment."""
+    found = [path.relative_to(ROOT) for path in ROOT.rglob("*.md")]
+    return sorted(path for path in found if not any(part.startswith(".") or part in _SKIPPED for part in path.parts))
+
+
+def _text(path: Path) -> str:
+    return (ROOT / path).read_text(encoding="utf-8")
+
+
+def _manual() -> str:
+    """README and everything in docs/."""
+    return "\n".join(_text(path) for path in _markdown_files() if path.parts[0] in ("README.md", "docs"))
+
+
+def _formats() -> str:
+    return _text(Path("docs/formats.md"))
+
+
+def _blob_types() -> set[str]:
+    """Every constant of the package that is a blob type."""
+    modules = [importlib.import_module(m.name) for m in pkgutil.walk_packages(puffin_index.__path__, "puffin_index.")]
+    constants = [value for module in modules for value in vars(module).values() if isinstance(value, str)]
+    return {value for value in constants if _BLOB_TYPE.fullmatch(value)}
+
+
+def test_every_blob_type_has_its_bytes_described() -> None:
+    blob_types = _blob_types()
+    assert blob_types >= {blob_type for kind in KINDS.values() for blob_type in kind.blob_types}
+    assert blob_types >= {"puffin-index-postings-v1", "puffin-index-statistics-v1", "puffin-index-directory-v1"}
+    text = _formats()
+    assert sorted(name for name in blob_types if f"`{name}`" not in text) == []
+
+
+def test_every_blob_type_that_is_described_is_one() -> None:
+    assert set(_BLOB_TYPE.findall(_formats())) == _blob_types()
+
+
+def test_every_command_is_in_the_manual() -> None:
+    assert isinstance(main, click.Group)
+    text = _manual()
+    assert {"create", "build", "explain", "inspect"} <= set(main.commands)
+    assert [name for name in main.commands if not re.search(rf"puffin-index\s+{re.escape(name)}\b", text)] == []
+
+
+def test_every_column_of_the_index_table_is_described() -> None:
+    text = _formats()
+    names = [SCHEMA.find_column_name(field_id) for field_id in SCHEMA.field_ids]
+    leaves = {name.rpartition(".")[2] for name in names if name is not None} - {"element"}
+    assert sorted(name for name in leaves if f"`{name}`" not in text) == []
+
+
+@pytest.mark.parametrize("path", _markdown_files(), ids=str)
+def test_links_lead_to_a_file_and_a_heading(path: Path) -> None:
+    broken: list[str] = []
+    for link in _LINK.findall(_FENCE.sub("", _text(path))):
+        if "://" in link or link.startswith("mailto:"):
+            continue
+        name, _, anchor = link.partition("#")
+        target = (ROOT / path.parent / name) if name else ROOT / path
+        if not target.exists() or (anchor and anchor not in _anchors(target)):
+            broken.append(link)
+    assert broken == []
+
+
+def _anchors(path: Path) -> set[str]:
+    headings = _HEADING.findall(_FENCE.sub("", path.read_text(encoding="utf-8")))
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize(
+    ("type_name", "value", "described"),
+    [
+        ("long", 42, "long 42"),
+        ("int", -1, "int -1"),
+        ("boolean", True, "boolean true"),
+        ("double", 1.5, "double 1.5"),
+        ("float", -2.5, "float -2.5"),
+        ("string", "iceberg", "string `iceberg`"),
+        ("decimal(38,2)", Decimal("1.00"), "decimal(38,2) 1.00"),
+    ],
+)
+def test_worked_bloom_positions_are_those_of_the_code(type_name: str, value: object, described: str) -> None:
+    value_type = value_type_named(type_name)
+    bits, k = filter_shape(100, 0.02)
+    hashes = key_hashes(_one(key_of(value, value_type)), form_of(value_type))
+    positions = " ".join(str(int(place[0])) for place in bit_positions(hashes, k, bits))
+    assert f"positions for m = {bits}, k = {k}" in _formats()
+    assert f"| {described} | {int(hashes.view(np.uint64)[0]):016X} | {positions} |" in _formats()
+
+
+def _one(key: Key) -> np.ndarray[tuple[int], np.dtype[np.int64]] | pa.LargeBinaryArray:
+    return np.array([key], np.int64) if isinstance(key, int) else pa.array([key], pa.large_binary())
+
+
+@pytest.mark.parametrize("value", [-1.5, -0.0, float("nan")])
+def test_worked_keys_of_doubles_are_those_of_the_code(value: float) -> None:
+    name = "NaN" if value != value else str(value)
+    assert f"| {name} | {key_of(value, value_type_named('double'))!r} " in _formats()
+
+
+def test_worked_bytes_are_those_of_the_code() -> None:
+    text = _formats()
+    for data in (write_int64_be(MAGIC), BitMap().serialize(), write_uint32_be(checksum32(b"iceberg"))):
+        assert f"`{data.hex(' ').upper()}`" in text
