@@ -15,8 +15,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from planner.key_types import comparable
 from puffin_index.directory import int64_column
-from puffin_index.kinds.postings import POSTINGS
+from puffin_index.kinds import KINDS
 from puffin_index.storage import ReadCount
 from puffin_index.values import ValueType, value_type_named
 
@@ -25,7 +26,9 @@ BoolArray: TypeAlias = npt.NDArray[np.bool_]
 KeyArray: TypeAlias = Int64Array | pa.LargeBinaryArray
 
 STATISTICS_COLUMNS = ("row_count", "null_count", "distinct_count", "minimum", "maximum", "quantiles")
-DIRECTORY_COLUMNS = ("row_groups", "offset", "length", "blob_type", "layout")
+DIRECTORY_COLUMNS = ("first_row_group", "row_groups", "offset", "length", "blob_type", "layout")
+LAST_STEP = 65_535
+_MOST_QUANTILES = 255
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +52,9 @@ class IndexReads:
     troubles: list[IndexTrouble] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class FieldStatistics:
-    """The statistics of one column for every row group of the view.
+    """The statistics of one column, of one segment or for every row group of a view.
 
     Attributes:
         value_type: The type that the keys belong to.
@@ -61,7 +64,8 @@ class FieldStatistics:
         distinct_count: Distinct keys, NULL not counted.
         minimum: Least key; undefined where all rows are NULL.
         maximum: Greatest key (NaN counts as one).
-        quantiles: Keys at evenly spaced ranks, shape (N, Q) int64; None where keys are bytes.
+        quantiles: Keys at evenly spaced ranks as steps from minimum (0) to maximum, see `steps_of`, shape
+            (Q, N) uint16, Q at most 255: all that estimates need, in a quarter of the space. None where keys are bytes.
     """
 
     value_type: ValueType
@@ -71,15 +75,21 @@ class FieldStatistics:
     distinct_count: Int64Array
     minimum: KeyArray
     maximum: KeyArray
-    quantiles: npt.NDArray[np.int64] | None
+    quantiles: npt.NDArray[np.uint16] | None
 
     @property
     def value_count(self) -> Int64Array:
         """Rows that are not NULL."""
         return self.row_count - self.null_count
 
+    @property
+    def nbytes(self) -> int:
+        """The memory that it takes."""
+        arrays = [self.known, self.row_count, self.null_count, self.distinct_count, self.minimum, self.maximum]
+        return sum(array.nbytes for array in arrays) + (0 if self.quantiles is None else self.quantiles.nbytes)
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True, slots=True, eq=False)
 class KindDirectory:
     """Where the payloads of one (column, kind) lie, for every row group of the view.
 
@@ -88,21 +98,17 @@ class KindDirectory:
         value_type: The type that it was built for.
         segment: Number of the segment in `IndexView.segments`; -1 where there is no payload.
         base: First row of the row group in the segment's row space.
-        offset: Start of the payload in the segment, in bytes.
-        length: Its bytes.
-        blob_type: Its Puffin blob type.
-        layout: The kind's own numbers, one list per row group.
-        merged: Whether the payload covers all row groups of its segment (sorted postings).
+        entry: Row of the segment's directory that tells of the payload.
+        length: The payload's bytes.
+        merged: Whether it covers several row groups (sorted postings and the like), not just this one.
     """
 
     kind: str
     value_type: ValueType
     segment: npt.NDArray[np.int32]
     base: Int64Array
-    offset: Int64Array
+    entry: npt.NDArray[np.int32]
     length: Int64Array
-    blob_type: pa.StringArray
-    layout: pa.LargeListArray
     merged: BoolArray
 
     @property
@@ -110,83 +116,192 @@ class KindDirectory:
         """Whether there is a payload for the row group."""
         return self.segment >= 0
 
+    def blobs_of(self, row_groups: Int64Array) -> Int64Array:
+        """A number for each row group's payload, the same for row groups that share one; -1 where there is none."""
+        segments = self.segment[row_groups].astype(np.int64)
+        return np.where(segments >= 0, segments << 32 | self.entry[row_groups], -1)
+
+    def blob_of(self, row_group: int) -> int:
+        """The number of one row group's payload."""
+        return int(self.blobs_of(np.array([row_group]))[0])
+
+    @property
+    def nbytes(self) -> int:
+        """The memory that it takes."""
+        return sum(a.nbytes for a in (self.segment, self.base, self.entry, self.length, self.merged))
+
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Which row group of which segment each row group of the view is, for one (field, kind)."""
+    """Which row group of which segment each row group of the view is, for one (field, kind).
+
+    Attributes:
+        segment: Number of the segment in `IndexView.segments`; -1 where there is none.
+        row_group: Ordinal of the row group in the segment.
+        base: Its first row in the segment's row space.
+        locations: Offset, length and xxh64 of the directory in each segment.
+        last_row_groups: For each segment the greatest ordinal that is asked of its directory.
+    """
 
     segment: npt.NDArray[np.int32]
     row_group: npt.NDArray[np.int32]
     base: Int64Array
     locations: dict[int, tuple[int, int, str]]
+    last_row_groups: npt.NDArray[np.int32]
+
+
+def positions_by_number(numbers: Int64Array) -> list[tuple[int, Int64Array]]:
+    """For each distinct number that is not negative, ascending, where it stands."""
+    order = np.argsort(numbers, kind="stable")
+    ordered = numbers[order]
+    bounds = np.flatnonzero(np.diff(ordered, prepend=-1)) if len(ordered) else np.empty(0, np.int64)
+    bounds = bounds[ordered[bounds] >= 0]
+    return list(zip(ordered[bounds].tolist(), np.split(order, bounds)[1:], strict=True))
+
+
+def value_type_of(batch: pa.RecordBatch) -> ValueType:
+    """The value type of a directory."""
+    return value_type_named(batch.schema.metadata[b"value-type"].decode())
+
+
+def segment_statistics(batch: pa.RecordBatch) -> FieldStatistics:
+    """The statistics of a column in one segment, one element per row group of it."""
+    value_type = value_type_of(batch)
+    is_int = value_type.domain == "int64"
+    minimum, maximum = (_keys(batch, name, is_int) for name in ("minimum", "maximum"))
+    quantiles = None
+    if isinstance(minimum, np.ndarray) and isinstance(maximum, np.ndarray):
+        matrix = _quantile_matrix(batch.column("quantiles"))[:, :_MOST_QUANTILES]
+        quantiles = np.ascontiguousarray(steps_of(matrix, minimum, maximum).T)
+    return FieldStatistics(
+        value_type=value_type,
+        known=np.ones(len(batch), np.bool_),
+        row_count=int64_column(batch, "row_count"),
+        null_count=int64_column(batch, "null_count"),
+        distinct_count=int64_column(batch, "distinct_count"),
+        minimum=minimum,
+        maximum=maximum,
+        quantiles=quantiles,
+    )
+
+
+def steps_of(keys: Int64Array, minimum: Int64Array, maximum: Int64Array) -> npt.NDArray[np.uint16]:
+    """Say where keys lie between minimum and maximum, in steps.
+
+    Where the two are at most 65,535 apart, a step is one; otherwise there are so many steps between them. The order
+    of keys is kept, though several may lie on one step.
+
+    Args:
+        keys: Between minimum and maximum, shape (N, Q) or (N,).
+        minimum: Shape (N,).
+        maximum: Shape (N,), not less.
+    """
+    column = (slice(None), *[None] * (keys.ndim - 1))
+    low = minimum.view(np.uint64)[column]
+    # Differences of int64 numbers fit into uint64, and modulo 2 ** 64 they are right.
+    width = maximum.view(np.uint64)[column] - low
+    distance = keys.view(np.uint64) - low
+    scaled = np.rint(distance.astype(np.float64) * (LAST_STEP / np.maximum(width, 1).astype(np.float64)))
+    steps = np.where(width <= LAST_STEP, distance, np.minimum(scaled, LAST_STEP).astype(np.uint64))
+    return steps.astype(np.uint16)
 
 
 @dataclass(frozen=True, slots=True)
-class _Gathered:
-    """Directory rows by row group of the view; meaningless where `known` is false."""
+class _Layout:
+    """How rows of several segments' directories become row groups of a view."""
 
-    table: pa.Table
+    chosen: tuple[int, ...]
     known: BoolArray
+    at: Int64Array
     value_type: ValueType
 
 
-def _gather(placement: Placement, batches: Mapping[int, pa.RecordBatch]) -> _Gathered | None:
-    """Concatenate directories of one value type and lay their rows out by row group."""
-    value_types = [batch.schema.metadata[b"value-type"] for batch in batches.values()]
+def _lay_out(
+    placement: Placement,
+    value_types: Mapping[int, ValueType],
+    row_of: Mapping[int, Int64Array],
+    lengths: Mapping[int, int],
+) -> _Layout | None:
+    """Say where each row group of the view stands in the concatenated directories; None if there are none.
+
+    Args:
+        placement: Of the (field, kind).
+        value_types: Of the directory of each segment.
+        row_of: For each row group of a segment the row of its directory.
+        lengths: Rows of the directory of each segment.
+    """
     if not value_types:
         return None
-    # A column promoted between builds has directories of two types; those of the newest are used.
-    chosen = {s: b for s, b in batches.items() if b.schema.metadata[b"value-type"] == value_types[-1]}
-    start = np.full(max(batches) + 2, -1, np.int64)
-    row_of: list[Int64Array] = []
+    # A column promoted between builds has directories of several types; those that mean the same as the newest serve.
+    newest = value_types[max(value_types)]
+    chosen = tuple(s for s, value_type in value_types.items() if comparable(value_type.name, newest.name))
+    start = np.full(max(value_types) + 2, -1, np.int64)
+    flat: list[Int64Array] = []
     row_groups = rows = 0
-    for segment, batch in chosen.items():
+    for segment in chosen:
         start[segment] = row_groups
-        row_of.append(rows_of_row_groups(batch) + rows)
-        row_groups += len(row_of[-1])
-        rows += len(batch)
+        flat.append(row_of[segment] + rows)
+        row_groups += len(flat[-1])
+        rows += lengths[segment]
     # Index -1 (no segment) hits the last element, which stays -1.
-    segments = np.where(np.isin(placement.segment, list(chosen)), placement.segment, -1)
+    segments = np.where(np.isin(placement.segment, chosen), placement.segment, -1)
     known = start[segments] >= 0
-    at = np.where(known, start[segments] + placement.row_group, 0)
-    table = pa.Table.from_batches(list(chosen.values())).take(pa.array(np.concatenate(row_of)[at]))
-    return _Gathered(table.combine_chunks(), known, value_type_named(value_types[-1].decode()))
+    at = np.concatenate(flat)[np.where(known, start[segments] + placement.row_group, 0)]
+    return _Layout(chosen, known, at, newest)
 
 
-def gather_statistics(placement: Placement, batches: Mapping[int, pa.RecordBatch]) -> FieldStatistics | None:
-    """Lay out the statistics of a column; None if no segment has any."""
-    gathered = _gather(placement, batches)
-    if gathered is None:
+def gather_statistics(placement: Placement, statistics: Mapping[int, FieldStatistics]) -> FieldStatistics | None:
+    """Lay out the statistics of a column; None if no segment has any.
+
+    Args:
+        placement: Of the statistics of the column.
+        statistics: By segment.
+    """
+    layout = _lay_out(
+        placement,
+        {segment: own.value_type for segment, own in statistics.items()},
+        {segment: np.arange(len(own.row_count)) for segment, own in statistics.items()},
+        {segment: len(own.row_count) for segment, own in statistics.items()},
+    )
+    if layout is None:
         return None
-    table, is_int = gathered.table, gathered.value_type.domain == "int64"
+    parts = [statistics[segment] for segment in layout.chosen]
+
+    def numbers(arrays: list[Int64Array]) -> Int64Array:
+        return np.concatenate(arrays)[layout.at]
+
     return FieldStatistics(
-        value_type=gathered.value_type,
-        known=gathered.known,
-        row_count=int64_chunks(table, "row_count"),
-        null_count=int64_chunks(table, "null_count"),
-        distinct_count=int64_chunks(table, "distinct_count"),
-        minimum=int64_chunks(table, "minimum") if is_int else _binary(table, "minimum"),
-        maximum=int64_chunks(table, "maximum") if is_int else _binary(table, "maximum"),
-        quantiles=_quantile_matrix(table["quantiles"].combine_chunks()) if is_int else None,
+        value_type=layout.value_type,
+        known=layout.known,
+        row_count=numbers([part.row_count for part in parts]),
+        null_count=numbers([part.null_count for part in parts]),
+        distinct_count=numbers([part.distinct_count for part in parts]),
+        minimum=_gather_keys([part.minimum for part in parts], layout.at),
+        maximum=_gather_keys([part.maximum for part in parts], layout.at),
+        quantiles=_gather_quantiles([part.quantiles for part in parts], layout.at),
     )
 
 
 def gather_directory(kind: str, placement: Placement, batches: Mapping[int, pa.RecordBatch]) -> KindDirectory | None:
     """Lay out where the payloads of a kind lie; None if no segment has any."""
-    gathered = _gather(placement, batches)
-    if gathered is None:
+    row_of = {segment: rows_of_row_groups(batch) for segment, batch in batches.items()}
+    value_types = {segment: value_type_of(batch) for segment, batch in batches.items()}
+    layout = _lay_out(placement, value_types, row_of, {segment: len(batch) for segment, batch in batches.items()})
+    if layout is None:
         return None
-    blob_type = _one_chunk(gathered.table["blob_type"])
+    parts = [batches[segment] for segment in layout.chosen]
+    single_types = pa.array(sorted(KINDS[kind].blob_types))
+    # What is not of one row group is merged; a type that nobody knows is refused when it is opened.
+    merged = [~np.asarray(pc.is_in(part.column("blob_type"), single_types).to_numpy(False), np.bool_) for part in parts]
+    entries = [np.arange(len(part)) for part in parts]
     return KindDirectory(
         kind=kind,
-        value_type=gathered.value_type,
-        segment=np.where(gathered.known, placement.segment, -1).astype(np.int32),
+        value_type=layout.value_type,
+        segment=np.where(layout.known, placement.segment, -1).astype(np.int32),
         base=placement.base,
-        offset=int64_chunks(gathered.table, "offset"),
-        length=int64_chunks(gathered.table, "length"),
-        blob_type=blob_type,
-        layout=_one_chunk(gathered.table["layout"]),
-        merged=np.asarray(pc.equal(blob_type, POSTINGS).to_numpy(False), np.bool_),
+        entry=np.concatenate(entries)[layout.at].astype(np.int32),
+        length=np.concatenate([int64_column(part, "length") for part in parts])[layout.at],
+        merged=np.concatenate(merged)[layout.at] & layout.known,
     )
 
 
@@ -205,22 +320,33 @@ def int64_chunks(table: pa.Table, name: str) -> Int64Array:
     return int64_column(batch.to_batches()[0], name)
 
 
-def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
-    combined = column.combine_chunks()
-    return combined.chunk(0) if isinstance(combined, pa.ChunkedArray) else combined
+def _keys(batch: pa.RecordBatch, name: str, is_int: bool) -> KeyArray:
+    return int64_column(batch, name) if is_int else pc.fill_null(batch.column(name), b"")
 
 
-def _binary(table: pa.Table, name: str) -> pa.LargeBinaryArray:
-    return _one_chunk(pc.fill_null(table[name], b""))
+def _gather_keys(parts: list[KeyArray], at: Int64Array) -> KeyArray:
+    numbers = [part for part in parts if isinstance(part, np.ndarray)]
+    if len(numbers) == len(parts):
+        return np.concatenate(numbers)[at]
+    return pa.concat_arrays(parts).take(pa.array(at))
 
 
-def _quantile_matrix(quantiles: pa.LargeListArray) -> npt.NDArray[np.int64]:
+def _gather_quantiles(parts: list[npt.NDArray[np.uint16] | None], at: Int64Array) -> npt.NDArray[np.uint16] | None:
+    known = [part for part in parts if part is not None]
+    if len(known) < len(parts):
+        return None
+    height = max(map(len, known))
+    # As in a segment: shorter lists repeat their last key. Without any value there is none, and zeros do no harm.
+    tall = [np.pad(part, ((0, height - len(part)), (0, 0)), "edge" if len(part) else "constant") for part in known]
+    return np.concatenate(tall, axis=1).take(at, axis=1)
+
+
+def _quantile_matrix(quantiles: pa.LargeListArray) -> Int64Array:
     """Quantiles as one matrix; row groups without any (all NULL) get zeros, which their value count of 0 disarms."""
-    array = _one_chunk(quantiles) if isinstance(quantiles, pa.ChunkedArray) else quantiles
-    lengths = np.asarray(pc.list_value_length(array).to_numpy(zero_copy_only=False), np.int64)
+    lengths = np.asarray(pc.list_value_length(quantiles).to_numpy(zero_copy_only=False), np.int64)
     width = int(lengths.max(initial=0))
     matrix = np.zeros((len(lengths), width), np.int64)
-    values = np.asarray(array.flatten().to_numpy(), np.int64)
+    values = np.asarray(quantiles.flatten().to_numpy(), np.int64)
     # Shorter lists (few distinct keys) repeat their last key.
     starts = np.concatenate(([0], np.cumsum(lengths)[:-1])).astype(np.int64)[: len(lengths)]
     columns = np.minimum(np.arange(width)[None, :], np.maximum(lengths - 1, 0)[:, None])

@@ -5,13 +5,14 @@ They only steer what is worth reading. A wrong one costs time, never an answer.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import assert_never
 
 import numpy as np
 import numpy.typing as npt
 
-from planner.directories import FieldStatistics
+from planner.directories import LAST_STEP, FieldStatistics, steps_of
 from puffin_index.leaf import LeafTest, NullTest, RangeTest, SetTest
 
 FloatArray = npt.NDArray[np.float64]
@@ -72,19 +73,49 @@ def _estimate_set(
 def _estimate_range(
     test: RangeTest, statistics: FieldStatistics, row_groups: npt.NDArray[np.int64]
 ) -> tuple[FloatArray, FloatArray]:
-    if statistics.quantiles is None or statistics.quantiles.shape[1] == 0:
+    if statistics.quantiles is None or len(statistics.quantiles) == 0:
         guess = np.full(len(row_groups), _UNKNOWN_SELECTIVITY)
         return guess, np.full(len(row_groups), 0.5)
-    quantiles = statistics.quantiles[row_groups]
+    assert isinstance(statistics.minimum, np.ndarray)
+    assert isinstance(statistics.maximum, np.ndarray)
     low, high = closed_bounds(test)
     if low > high:
         nothing = np.zeros(len(row_groups))
         return nothing, nothing
-    share = np.clip(_rank(quantiles, high) - _rank(quantiles, low - 1), 0, 1)
-    # A quantile inside the range is a value inside the range.
-    sure = ((quantiles >= low) & (quantiles <= high)).any(axis=1)
+    quantiles = statistics.quantiles.take(row_groups, axis=1)
+    minimum, maximum = statistics.minimum[row_groups], statistics.maximum[row_groups]
+    share, has_quantile = _share_of_quantiles(quantiles, minimum, maximum, (low, high))
+    # The least and the greatest value are values, too: with one of them inside, there is one inside.
+    ends = ((low <= minimum) & (minimum <= high)) | ((low <= maximum) & (maximum <= high))
     distinct = np.maximum(statistics.distinct_count[row_groups], 1)
-    return share, np.where(sure, 1.0, 1 - np.exp(-share * distinct))
+    presence = np.where(ends | has_quantile, 1.0, 1 - np.exp(-share * distinct))
+    outside = (high < minimum) | (low > maximum)
+    return np.where(outside, 0.0, share), np.where(outside, 0.0, presence)
+
+
+def _share_of_quantiles(
+    quantiles: npt.NDArray[np.uint16],
+    minimum: npt.NDArray[np.int64],
+    maximum: npt.NDArray[np.int64],
+    bounds: tuple[int, int],
+) -> tuple[FloatArray, npt.NDArray[np.bool_]]:
+    """The share of values between two bounds, and whether a quantile surely lies between them."""
+    low, high = (np.clip(bound, minimum, maximum) for bound in bounds)
+    width = maximum.astype(np.float64) - minimum
+    scale = np.where(width <= LAST_STEP, 1.0, LAST_STEP / np.maximum(width, 1))
+    # On a step of several keys, a quantile may lie on either side of a bound.
+    unsure = width > LAST_STEP
+    first = steps_of(low, minimum, maximum).astype(np.int32) + unsure
+    last = steps_of(high, minimum, maximum).astype(np.int32) - unsure
+    below = _count(quantiles, first, np.less)
+    up_to = _count(quantiles, last, np.less_equal)
+    start = (low.astype(np.float64) - minimum - 1) * scale
+    end = (high.astype(np.float64) - minimum) * scale
+    upper = np.where(high >= maximum, 1.0, _rank(quantiles, up_to, end))
+    lower = np.where(low <= minimum, 0.0, _rank(quantiles, below, start))
+    # A range within one step of a quantile: as if values were spread evenly.
+    share = np.where(upper > lower, upper - lower, (end - start) / np.maximum(width * scale, 1))
+    return np.clip(share, 0, 1), (up_to > below) & (last >= first)
 
 
 def closed_bounds(test: RangeTest) -> tuple[int, int]:
@@ -97,21 +128,33 @@ def closed_bounds(test: RangeTest) -> tuple[int, int]:
     return int(least), int(greatest)
 
 
-def _rank(quantiles: npt.NDArray[np.int64], key: int) -> FloatArray:
-    """Share of the values that are <= key, interpolated between quantiles; shape (n,)."""
-    last = quantiles.shape[1] - 1
-    below = (quantiles <= np.int64(max(key, _INT64_LIMITS.min))).sum(axis=1)
+def _count(
+    quantiles: npt.NDArray[np.uint16], steps: npt.NDArray[np.int32], compare: Callable[..., npt.NDArray[np.bool_]]
+) -> npt.NDArray[np.int64]:
+    """How many quantiles of each row group compare so with a step; quantile by quantile, which is fastest."""
+    bound = np.clip(steps, 0, LAST_STEP).astype(np.uint16)
+    count = np.zeros(len(steps), np.uint8)
+    for of_one_rank in quantiles:
+        count += compare(of_one_rank, bound)
+    return count.astype(np.int64)
+
+
+def _rank(quantiles: npt.NDArray[np.uint16], before: npt.NDArray[np.int64], places: FloatArray) -> FloatArray:
+    """Share of the values up to a place, in steps, interpolated between quantiles; shape (n,).
+
+    Args:
+        quantiles: Shape (Q, n).
+        before: How many quantiles of each row group lie before the place.
+        places: Shape (n,).
+    """
+    last = len(quantiles) - 1
     if last == 0:
-        return np.asarray(below > 0, np.float64)
-    left = np.clip(below - 1, 0, last)
-    right = np.clip(below, 0, last)
-    rows = np.arange(len(quantiles))
-    start, end = quantiles[rows, left].astype(np.float64), quantiles[rows, right].astype(np.float64)
-    step = np.where(end > start, (key - start) / np.maximum(end - start, 1), 0.0)
-    rank: FloatArray = np.asarray((left + np.clip(step, 0, 1)) / last, np.float64)
-    rank[below == 0] = 0.0
-    rank[below > last] = 1.0
-    return rank
+        return np.asarray(before > 0, np.float64)
+    at = np.arange(len(before))
+    left, right = np.clip(before - 1, 0, last), np.clip(before, 0, last)
+    start, end = quantiles[left, at].astype(np.float64), quantiles[right, at].astype(np.float64)
+    part = np.clip((places - start) / np.maximum(end - start, 1), 0, 1)
+    return np.asarray((left + np.where(end > start, part, 0.0)) / last, np.float64)
 
 
 def both(estimates: list[Estimate], rows: FloatArray) -> Estimate:

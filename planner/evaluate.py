@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import assert_never
@@ -14,14 +13,13 @@ from pyroaring import BitMap
 from planner.directories import IndexReads, IndexTrouble, KindDirectory
 from planner.estimate import Estimate
 from planner.found_rows import FoundRows
+from planner.key_types import comparable
 from planner.predicate import Conjunction, Disjunction, Everything, Leaf, Nothing, Predicate
 from planner.view import IndexView
 from planner.zone_map import Verdicts
 from puffin_index.errors import CorruptFileError, NotFoundError, UnsupportedError
 from puffin_index.kinds.base import RowSet
 from puffin_index.leaf import LeafTest, NullTest, RangeTest, SetTest
-
-_log = logging.getLogger(__name__)
 
 _BITMAP_LOOKUP_BYTES = 48 * 1024
 """A look-up in a bitmap index reads its header, one block and one bitmap."""
@@ -37,7 +35,6 @@ class RowEvaluator:
         verdicts: What earlier stages know of each leaf.
         estimates: Of each leaf.
         reads: Counts what is read and takes down troubles.
-        strict: Raise on index trouble instead of keeping the row group.
         found: Rows that sorted postings gave already.
         troubled: Row groups of which some index could not be used.
     """
@@ -47,7 +44,6 @@ class RowEvaluator:
     verdicts: Mapping[Leaf, Verdicts]
     estimates: Mapping[Leaf, Estimate]
     reads: IndexReads
-    strict: bool = False
     found: Mapping[Leaf, FoundRows] = field(default_factory=dict)
     troubled: set[int] = field(default_factory=set)
 
@@ -125,14 +121,11 @@ class RowEvaluator:
             if directory.segment[row_group] < 0 or directory.merged[row_group]:
                 continue
             try:
-                return self.view.open_blob(directory, row_group, self.reads).evaluate(leaf.test, candidates)
+                return self.view.open_blob(leaf.field_id, directory, row_group).evaluate(leaf.test, candidates)
             except (CorruptFileError, UnsupportedError, NotFoundError, OSError) as error:
-                if self.strict:
-                    raise
                 self.troubled.add(row_group)
                 location = self.view.segments[int(directory.segment[row_group])][0]
                 self.reads.troubles.append(IndexTrouble(location, str(error)))
-                _log.warning("index not used, the row group is kept: %s", error)
         return RowSet(self._all(row_group, candidates), exact=False)
 
 
@@ -155,24 +148,6 @@ def _exact_kinds(test: LeafTest) -> tuple[str, ...]:
 def keys_agree(directory: KindDirectory, leaf: Leaf) -> bool:
     """Whether an index was built in the key domain of the leaf; a promotion may have changed the column's type."""
     return comparable(directory.value_type.name, leaf.value_type)
-
-
-def comparable(index_type: str, leaf_type: str) -> bool:
-    """Whether keys of two types mean the same: a type and what Iceberg promotes it to, as long as the domain stays."""
-    if index_type == leaf_type or {index_type, leaf_type} in ({"int", "long"}, {"float", "double"}):
-        return True
-    index_decimal, leaf_decimal = _decimal(index_type), _decimal(leaf_type)
-    if index_decimal is None or leaf_decimal is None:
-        return False
-    (index_precision, index_scale), (leaf_precision, leaf_scale) = index_decimal, leaf_decimal
-    return index_scale == leaf_scale and (index_precision <= 18) == (leaf_precision <= 18)
-
-
-def _decimal(name: str) -> tuple[int, int] | None:
-    if not name.startswith("decimal("):
-        return None
-    precision, scale = name.removeprefix("decimal(").removesuffix(")").split(",")
-    return int(precision), int(scale)
 
 
 def index_cost_bytes(

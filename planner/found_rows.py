@@ -1,4 +1,4 @@
-"""Rows that sorted postings gave for a leaf: one look-up a segment answers all its row groups."""
+"""Rows that merged payloads gave for a leaf: one look-up answers all row groups that share a payload."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ import numpy as np
 import numpy.typing as npt
 from pyroaring import BitMap
 
-from planner.directories import Int64Array, KindDirectory
+from planner.directories import Int64Array, KindDirectory, positions_by_number
 
 
 @dataclass(frozen=True, slots=True)
 class FoundRows:
-    """The matching rows of one leaf, exact, by segment.
+    """The matching rows of one leaf, exact, by payload.
 
     Attributes:
-        directory: Of the postings: says where the row groups lie in the segments' row spaces.
+        directory: Of the payloads: says where the row groups lie in the segments' row spaces.
         row_counts: Rows of each row group of the view.
-        rows: By segment number, ascending rows of the segment's row space (uint32).
+        rows: By payload (`KindDirectory.blob`), ascending rows of the segment's row space (uint32).
     """
 
     directory: KindDirectory
@@ -26,8 +26,8 @@ class FoundRows:
     rows: dict[int, npt.NDArray[np.uint32]] = field(default_factory=dict)
 
     def of(self, row_group: int) -> BitMap | None:
-        """The matching rows of one row group, numbered from 0 in it; None if its segment was not asked."""
-        rows = self.rows.get(int(self.directory.segment[row_group]))
+        """The matching rows of one row group, numbered from 0 in it; None if its payload was not asked."""
+        rows = self.rows.get(self.directory.blob_of(row_group))
         if rows is None:
             return None
         base = int(self.directory.base[row_group])
@@ -35,12 +35,14 @@ class FoundRows:
         return BitMap(rows[first:end] - np.uint32(base))
 
     def counts(self, row_groups: Int64Array) -> Int64Array:
-        """How many rows match in each row group; -1 where its segment was not asked."""
+        """How many rows match in each row group; -1 where its payload was not asked."""
         counts = np.full(len(row_groups), -1, np.int64)
-        segments = self.directory.segment[row_groups]
-        for segment, rows in self.rows.items():
-            here = segments == segment
-            bases = self.directory.base[row_groups[here]]
-            ends = bases + self.row_counts[row_groups[here]]
-            counts[here] = np.searchsorted(rows, ends) - np.searchsorted(rows, bases)
+        if not self.rows:
+            return counts
+        for blob, here in positions_by_number(self.directory.blobs_of(row_groups)):
+            rows = self.rows.get(blob)
+            if rows is not None:
+                bases = self.directory.base[row_groups[here]]
+                ends = bases + self.row_counts[row_groups[here]]
+                counts[here] = np.searchsorted(rows, ends) - np.searchsorted(rows, bases)
         return counts

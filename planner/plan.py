@@ -13,7 +13,9 @@ from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.table import Table
 
 from planner.bind import bind
+from planner.directories import Int64Array
 from planner.file_filter import file_filter
+from planner.gate import DEFAULT_BYTE_BUDGET
 from planner.parser import parse_where
 from planner.predicate import Everything, Predicate
 from planner.prune import Pruned, Pruner, Reason
@@ -42,7 +44,12 @@ def view_of(index_table: Table) -> IndexView:
 
 
 def plan(
-    index: TableIndex, where: str | None = None, snapshot_id: int | None = None, *, strict: bool = False
+    index: TableIndex,
+    where: str | None = None,
+    snapshot_id: int | None = None,
+    *,
+    strict: bool = False,
+    byte_budget: int = DEFAULT_BYTE_BUDGET,
 ) -> ScanPlan:
     """Plan a scan of a table.
 
@@ -51,6 +58,7 @@ def plan(
         where: SQL WHERE text; None for everything.
         snapshot_id: The snapshot to scan, None for the current one.
         strict: Raise on index trouble instead of keeping the row groups.
+        byte_budget: How many index bytes may be read, directories not counted; what they do not suffice for is kept.
 
     Raises:
         WhereSyntaxError: If the text does not parse.
@@ -68,7 +76,7 @@ def plan(
         schema = table.schemas()[snapshot.schema_id]
     predicate = bind(expression, schema)
     files = list_data_files(table, snapshot_id, file_filter(expression, table.schema()))
-    result = plan_files(view_of(index.index_table), predicate, files, strict=strict)
+    result = plan_files(view_of(index.index_table), predicate, files, strict=strict, byte_budget=byte_budget)
     return replace(
         result,
         table=index.name,
@@ -78,7 +86,14 @@ def plan(
     )
 
 
-def plan_files(view: IndexView, predicate: Predicate, files: Sequence[DataFile], *, strict: bool = False) -> ScanPlan:
+def plan_files(
+    view: IndexView,
+    predicate: Predicate,
+    files: Sequence[DataFile],
+    *,
+    strict: bool = False,
+    byte_budget: int = DEFAULT_BYTE_BUDGET,
+) -> ScanPlan:
     """Plan the scan of some data files.
 
     Args:
@@ -86,23 +101,20 @@ def plan_files(view: IndexView, predicate: Predicate, files: Sequence[DataFile],
         predicate: What to look for.
         files: The data files of the scan.
         strict: Raise on index trouble instead of keeping the row groups.
+        byte_budget: How many index bytes may be read.
     """
     started = time.perf_counter()
-    row_groups: list[int] = []
-    counts: list[int] = []
-    for file in files:
-        known = view.row_groups_of(file)
-        if known is None:
-            counts.append(max(1, len(file.split_offsets)))
-            row_groups.extend([-1] * counts[-1])
-        else:
-            counts.append(len(known))
-            row_groups.extend(known)
-    numbers = np.array(row_groups, np.int64)
-    file_of = np.repeat(np.arange(len(files)), counts).astype(np.int64)
-    starts = np.concatenate(([0], np.cumsum(counts)[:-1])).astype(np.int64)[: len(counts)]
+    known = [view.row_groups_of(file) for file in files]
+    counts = np.array(
+        [max(1, len(file.split_offsets)) if own is None else len(own) for file, own in zip(files, known, strict=True)],
+        np.int64,
+    )
+    file_of = np.repeat(np.arange(len(files)), counts)
+    ordinals = np.arange(len(file_of)) - np.repeat(np.cumsum(counts) - counts, counts)
+    first = np.array([-1 if own is None else own.start for own in known], np.int64)[file_of]
+    numbers = np.where(first >= 0, first + ordinals, -1)
     indexed = numbers >= 0
-    pruned = prune_row_groups(view, predicate, numbers[indexed], strict=strict)
+    pruned = prune_row_groups(view, predicate, numbers[indexed], strict=strict, byte_budget=byte_budget)
     reasons = np.full(len(numbers), Reason.UNINDEXED, np.uint8)
     matches = np.full(len(numbers), -1, np.int64)
     reasons[indexed], matches[indexed] = pruned.reasons, pruned.matches
@@ -116,7 +128,7 @@ def plan_files(view: IndexView, predicate: Predicate, files: Sequence[DataFile],
         where="",
         data_files=tuple(file.path for file in files),
         file_of=file_of,
-        ordinals=np.arange(len(numbers)) - (starts[file_of] if len(files) else 0),
+        ordinals=ordinals,
         row_counts=row_counts,
         reasons=reasons,
         matches=matches,
@@ -131,9 +143,10 @@ def plan_files(view: IndexView, predicate: Predicate, files: Sequence[DataFile],
 def prune_row_groups(
     view: IndexView,
     predicate: Predicate,
-    row_groups: np.ndarray[tuple[int], np.dtype[np.int64]],
+    row_groups: Int64Array,
     *,
     strict: bool = False,
+    byte_budget: int = DEFAULT_BYTE_BUDGET,
 ) -> Pruned:
     """Judge row groups of a view; with no predicate all are kept without a look."""
     if isinstance(predicate, Everything):
@@ -141,4 +154,4 @@ def prune_row_groups(
         reason = Reason.NO_PREDICATE
         matches = view.row_counts[row_groups] if predicate.exact else np.full(count, -1, np.int64)
         return Pruned(np.full(count, reason, np.uint8), matches, (), ())
-    return Pruner(view, predicate, row_groups, strict=strict).prune()
+    return Pruner(view, predicate, row_groups, strict=strict, byte_budget=byte_budget).prune()

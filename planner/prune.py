@@ -8,48 +8,35 @@ bytes than it can save, no index byte is read.
 from __future__ import annotations
 
 import logging
-import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
-from types import MappingProxyType
 from typing import assert_never
 
 import numpy as np
 import numpy.typing as npt
 
-from planner.directories import IndexReads, IndexTrouble, KindDirectory
-from planner.estimate import Estimate, both, either, estimate_leaf
-from planner.evaluate import RowEvaluator, comparable, exact_directories, index_cost_bytes, keys_agree
+from planner.directories import IndexReads, IndexTrouble, Int64Array, KindDirectory
+from planner.estimate import Estimate, estimate_leaf
+from planner.evaluate import RowEvaluator, exact_directories, index_cost_bytes, keys_agree
 from planner.found_rows import FoundRows
+from planner.gate import DEFAULT_BYTE_BUDGET, SURE, CostGate
+from planner.key_types import comparable
+from planner.lookups import LookUp
+from planner.parallel import in_parallel
 from planner.predicate import Conjunction, Disjunction, Everything, Leaf, Nothing, Predicate, leaves
 from planner.view import IndexView
 from planner.zone_map import Verdicts, judge_by_zone_map, nothing_known
 from puffin_index.errors import CorruptFileError, NotFoundError, PuffinIndexError, UnsupportedError
-from puffin_index.kinds.postings import Postings
+from puffin_index.kinds.base import RowSet
 from puffin_index.leaf import SetTest
 from puffin_index.storage import READ_COUNT
 
 _log = logging.getLogger(__name__)
 
-_READ_SHARE = 0.25
-"""Share of a row group's bytes that a typical query reads: a few of its columns."""
-
-_COST_WEIGHT = 0.25
-"""An index byte is cheaper than a data byte: it is neither decompressed, decoded nor shipped through tasks."""
-
-_ROW_GROUP_OVERHEAD_BYTES = 128 * 1024
-"""What a row group costs besides its bytes, in bytes: a request for each column, its share of a task."""
-
-_WIDE_SHARE = 0.02
-"""Share of a segment's rows from which on a leaf is too wide to list its rows."""
-
-_REQUEST_BYTES = 16 * 1024
-"""What a request costs besides its bytes, in bytes."""
-
-_SURE = 0.98
-"""Probability of a match from which on looking for its absence is not worth a read."""
+_BLOOM_PAGE_BYTES = 16 * 1024
+"""About what a probe of a bloom filter reads: some pages of a large one."""
 
 
 class Reason(IntEnum):
@@ -65,6 +52,7 @@ class Reason(IntEnum):
     ZONE_MAP = 7
     BLOOM = 8
     ROWS_EMPTY = 9
+    OVER_BUDGET = 10
 
     @property
     def code(self) -> str:
@@ -123,7 +111,7 @@ class Pruned:
         return ~np.isin(self.reasons, [int(reason) for reason in _DROPPING])
 
 
-_Judge = Callable[[npt.NDArray[np.int64]], npt.NDArray[np.int64]]
+_Judge = Callable[[Int64Array], Int64Array]
 
 
 class Pruner:
@@ -134,10 +122,17 @@ class Pruner:
         predicate: What to look for.
         row_groups: Which row groups of the view to judge (int64).
         strict: Raise on index trouble instead of keeping the row group.
+        byte_budget: How many index bytes may be read, directories not counted.
     """
 
     def __init__(
-        self, view: IndexView, predicate: Predicate, row_groups: npt.NDArray[np.int64], *, strict: bool = False
+        self,
+        view: IndexView,
+        predicate: Predicate,
+        row_groups: Int64Array,
+        *,
+        strict: bool = False,
+        byte_budget: int = DEFAULT_BYTE_BUDGET,
     ) -> None:
         self._view = view
         self._predicate = predicate
@@ -147,7 +142,7 @@ class Pruner:
         self._stages: list[Stage] = []
         self._leaves = tuple(dict.fromkeys(leaves(predicate)))
         self._verdicts: dict[Leaf, Verdicts] = {}
-        self._estimates: dict[Leaf, Estimate] = {}
+        self._gate = CostGate(view, predicate, row_groups, byte_budget)
         self._found: dict[Leaf, FoundRows] = {}
         self._reasons = np.full(len(row_groups), Reason.MAY_MATCH, np.uint8)
         self._matches = np.full(len(row_groups), -1, np.int64)
@@ -165,14 +160,12 @@ class Pruner:
         alive = self._stage("postings", Reason.ROWS_EMPTY, alive, self._by_postings)
         alive = self._stage("bloom", Reason.BLOOM, alive, self._by_bloom)
         self._stage("rows", Reason.ROWS_EMPTY, alive, self._by_rows)
-        troubles = tuple(self._reads.troubles)
-        if troubles and self._strict:
-            raise PuffinIndexError(f"{troubles[0].segment}: {troubles[0].reason}")
-        return Pruned(self._reasons, self._matches, tuple(self._stages), troubles)
+        return Pruned(self._reasons, self._matches, tuple(self._stages), tuple(self._reads.troubles))
 
-    def _stage(self, name: str, reason: Reason, alive: npt.NDArray[np.int64], judge: _Judge) -> npt.NDArray[np.int64]:
+    def _stage(self, name: str, reason: Reason, alive: Int64Array, judge: _Judge) -> Int64Array:
         """Run one stage on the positions that are alive; return those that remain to be judged."""
         started, reads, bytes_read = time.perf_counter(), self._reads.count.requests, self._reads.count.bytes
+        troubles = len(self._reads.troubles)
         remaining = judge(alive) if len(alive) else alive
         dropped = int((self._reasons[alive] == reason).sum())
         self._stages.append(
@@ -185,23 +178,37 @@ class Pruner:
                 time.perf_counter() - started,
             )
         )
+        self._tell_troubles(self._reads.troubles[troubles:])
         return remaining
 
-    def _by_zone_map(self, alive: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    def _tell_troubles(self, troubles: list[IndexTrouble]) -> None:
+        for trouble in troubles:
+            if self._strict:
+                raise PuffinIndexError(f"{trouble.segment}: {trouble.reason}")
+            _log.warning("index not used, its row groups are kept: %s: %s", trouble.segment, trouble.reason)
+
+    def _by_zone_map(self, alive: Int64Array) -> Int64Array:
+        known = {}
         for leaf in self._leaves:
             statistics = self._view.statistics(leaf.field_id, self._reads)
             if statistics is None or not comparable(statistics.value_type.name, leaf.value_type):
                 self._verdicts[leaf] = nothing_known(len(self._row_groups))
             else:
+                known[leaf] = statistics
                 self._verdicts[leaf] = judge_by_zone_map(leaf.test, statistics, self._row_groups)
-                estimate = estimate_leaf(leaf.test, statistics, self._row_groups)
-                unknown = ~statistics.known[self._row_groups]
-                estimate.presence[unknown] = 1.0
-                estimate.selectivity[unknown] = 1.0
-                self._estimates[leaf] = estimate
-        return self._settle(alive, Reason.ZONE_MAP)
+        alive = self._settle(alive, Reason.ZONE_MAP)
+        for leaf, statistics in known.items():
+            row_groups = self._row_groups[alive]
+            estimate = estimate_leaf(leaf.test, statistics, row_groups)
+            whole = Estimate(np.ones(len(self._row_groups)), np.ones(len(self._row_groups)))
+            # Without statistics a row group may well hold a match.
+            there = statistics.known[row_groups]
+            whole.selectivity[alive] = np.where(there, estimate.selectivity, 1.0)
+            whole.presence[alive] = np.where(there, estimate.presence, 1.0)
+            self._gate.estimates[leaf] = whole
+        return alive
 
-    def _settle(self, alive: npt.NDArray[np.int64], reason: Reason) -> npt.NDArray[np.int64]:
+    def _settle(self, alive: Int64Array, reason: Reason) -> Int64Array:
         """Write down what the leaves' verdicts settle; return the positions that stay open."""
         verdicts = self._combine(self._predicate)
         impossible, certain = ~verdicts.possible[alive], verdicts.certain[alive]
@@ -235,35 +242,36 @@ class Pruner:
             case _:
                 assert_never(predicate)
 
-    def _by_postings(self, alive: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    def _undecided(self, leaf: Leaf, alive: Int64Array) -> Int64Array:
+        """Where a leaf is neither certain nor impossible."""
+        verdicts = self._verdicts[leaf]
+        return alive[verdicts.possible[alive] & ~verdicts.certain[alive]]
+
+    def _by_postings(self, alive: Int64Array) -> Int64Array:
         """Look leaves up in sorted postings, the most selective first: one search answers a whole segment."""
-        for leaf in sorted(self._leaves, key=self._mean_selectivity):
+        for leaf in sorted(self._leaves, key=lambda leaf: self._mean_selectivity(leaf, alive)):
             directory = self._view.directory(leaf.field_id, "bitmap", self._reads)
-            if directory is not None and keys_agree(directory, leaf) and directory.merged.any() and len(alive):
-                self._look_up(leaf, directory, alive)
+            if directory is not None and keys_agree(directory, leaf) and len(alive):
+                undecided = self._undecided(leaf, alive)
+                self._look_up(leaf, directory, undecided[directory.merged[self._row_groups[undecided]]])
                 alive = self._settle(alive, Reason.ROWS_EMPTY)
         return alive
 
-    def _mean_selectivity(self, leaf: Leaf) -> float:
-        estimate = self._estimates.get(leaf)
-        return 1.0 if estimate is None else float(estimate.selectivity.mean())
+    def _mean_selectivity(self, leaf: Leaf, alive: Int64Array) -> float:
+        estimate = self._gate.estimates.get(leaf)
+        return 1.0 if estimate is None else float(estimate.selectivity[alive].mean())
 
-    def _look_up(self, leaf: Leaf, directory: KindDirectory, alive: npt.NDArray[np.int64]) -> None:
-        verdicts = self._verdicts[leaf]
-        undecided = alive[verdicts.possible[alive] & ~verdicts.certain[alive]]
-        undecided = undecided[directory.merged[self._row_groups[undecided]]]
-        segments = directory.segment[self._row_groups[undecided]]
-        found = FoundRows(directory, self._view.row_counts)
-        for segment in np.unique(segments).tolist():
-            try:
-                postings = self._view.open_postings(leaf.field_id, directory, segment)
-                if self._worth_looking_up(leaf, postings, undecided[segments == segment]):
-                    found.rows[segment] = np.frombuffer(postings.rows(leaf.test).to_array(), np.uint32)
-            except (CorruptFileError, UnsupportedError, NotFoundError, OSError) as error:
-                self._take_down(error, segment)
-        counts = found.counts(self._row_groups)
-        asked = counts >= 0
+    def _look_up(self, leaf: Leaf, directory: KindDirectory, undecided: Int64Array) -> None:
+        look_up = LookUp(self._view, self._gate, leaf, directory, self._row_groups)
+        rows, troubles = look_up.find(undecided)
+        self._reads.troubles += troubles
+        if not rows:
+            return
+        found = FoundRows(directory, self._view.row_counts, rows)
         self._found[leaf] = found
+        counts = np.full(len(self._row_groups), -1, np.int64)
+        counts[undecided] = found.counts(self._row_groups[undecided])
+        verdicts, asked = self._verdicts[leaf], counts >= 0
         self._verdicts[leaf] = Verdicts(
             np.where(asked, counts > 0, verdicts.possible),
             np.where(asked, counts == self._view.row_counts[self._row_groups], verdicts.certain),
@@ -272,92 +280,69 @@ class Pruner:
             matching = undecided[counts[undecided] > 0]
             self._reasons[matching], self._matches[matching] = Reason.ROWS_MATCH, counts[matching]
 
-    def _worth_looking_up(self, leaf: Leaf, postings: Postings, undecided: npt.NDArray[np.int64]) -> bool:
-        """The cost gate of a look-up, with the count of matches that the postings' own directory tells."""
-        least, most = postings.count_bounds(leaf.test)
-        if most == 0:
-            return True
-        reads, cost = postings.cost(leaf.test)
-        row_groups = self._row_groups[undecided]
-        count, row_counts = len(self._row_groups), self._view.row_counts[row_groups]
-        estimate = self._estimates.get(leaf)
-        guess = (least + most) / 2 if estimate is None else float((estimate.selectivity[undecided] * row_counts).sum())
-        matches = min(max(guess, least), most)
-        if matches > _WIDE_SHARE * int(row_counts.sum()):
-            # In a conjunction it is cheaper to check a wide leaf on the few rows of a narrow one.
-            return False
-        # Matches spread over the segment's row groups: an estimate of how many of those have one.
-        presence = 1 - math.exp(-matches / len(undecided))
-        known = Estimate(np.full(count, min(1.0, matches / int(row_counts.sum()))), np.full(count, presence))
-        expected = self._estimate(self._predicate, {leaf: known}).presence[undecided]
-        saved = ((1 - expected) * self._bytes_without(row_groups)).sum()
-        return bool(saved > cost * _COST_WEIGHT + reads * _REQUEST_BYTES)
-
-    def _take_down(self, error: Exception, segment: int) -> None:
-        """Note index trouble; its row groups are kept."""
-        if self._strict:
-            raise error
-        self._reads.troubles.append(IndexTrouble(self._view.segments[segment][0], str(error)))
-        _log.warning("index not used: %s", error)
-
-    def _bytes_without(self, row_groups: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-        """About how many bytes a query reads of each row group, requests counted as bytes."""
-        read = self._view.row_group_bytes()[row_groups] * _READ_SHARE + _ROW_GROUP_OVERHEAD_BYTES
-        return np.asarray(read, np.float64)
-
-    def _by_bloom(self, alive: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    def _by_bloom(self, alive: Int64Array) -> Int64Array:
+        # What the look-ups answered has its verdict.
+        alive = alive[self._reasons[alive] != Reason.ROWS_MATCH]
         for leaf in self._leaves:
-            if isinstance(leaf.test, SetTest) and not leaf.test.negated:
-                self._probe_bloom(leaf, alive)
-        return self._settle(alive, Reason.BLOOM)
+            if isinstance(leaf.test, SetTest) and not leaf.test.negated and len(alive):
+                self._probe_bloom(leaf, leaf.test, alive)
+                alive = self._settle(alive, Reason.BLOOM)
+        return alive
 
-    def _probe_bloom(self, leaf: Leaf, alive: npt.NDArray[np.int64]) -> None:
+    def _probe_bloom(self, leaf: Leaf, test: SetTest, alive: Int64Array) -> None:
         directory = self._view.directory(leaf.field_id, "bloom", self._reads)
         if directory is None or not keys_agree(directory, leaf):
             return
+        undecided = self._undecided(leaf, alive)
+        undecided = undecided[directory.known[self._row_groups[undecided]]]
         bitmap = self._view.directory(leaf.field_id, "bitmap", self._reads)
-        possible = self._verdicts[leaf].possible.copy()
-        estimate = self._estimates.get(leaf)
-        presence = np.zeros(len(self._row_groups)) if estimate is None else estimate.presence
-        for at in alive:
-            row_group = int(self._row_groups[at])
+        if bitmap is not None:
             # A bitmap answers exactly for about the same bytes; postings were asked already.
-            has_bitmap = bitmap is not None and bitmap.segment[row_group] >= 0
-            if has_bitmap or directory.segment[row_group] < 0 or not possible[at] or presence[at] > _SURE:
-                continue
+            undecided = undecided[~bitmap.known[self._row_groups[undecided]]]
+        lengths = directory.length[self._row_groups[undecided]]
+        costs = np.minimum(lengths, _BLOOM_PAGE_BYTES * max(1, len(test.keys)))
+        worth = self._gate.worth(self._gate.saved(undecided), costs, 1) & (self._gate.presence(leaf, undecided) < SURE)
+        undecided, costs = undecided[worth], costs[worth]
+        undecided = undecided[self._gate.afford(costs)]
+
+        def may_contain(at: int) -> bool | IndexTrouble:
+            row_group = int(self._row_groups[at])
             try:
-                index = self._view.open_blob(directory, row_group, self._reads)
-                possible[at] = bool(index.evaluate(leaf.test).rows)
+                return bool(self._view.open_blob(leaf.field_id, directory, row_group).evaluate(test).rows)
             except (CorruptFileError, UnsupportedError, NotFoundError, OSError) as error:
-                self._take_down(error, int(directory.segment[row_group]))
+                return IndexTrouble(self._view.segments[int(directory.segment[row_group])][0], str(error))
+
+        answers = in_parallel(may_contain, undecided.tolist())
+        self._reads.troubles += [answer for answer in answers if isinstance(answer, IndexTrouble)]
+        possible = self._verdicts[leaf].possible.copy()
+        possible[undecided] = [answer is not False for answer in answers]
         self._verdicts[leaf] = Verdicts(possible, self._verdicts[leaf].certain)
 
-    def _by_rows(self, alive: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        # A leaf that postings answered alone has its verdict.
-        alive = alive[self._reasons[alive] != Reason.ROWS_MATCH]
-        worth = alive[self._worth_reading(alive)]
+    def _by_rows(self, alive: Int64Array) -> Int64Array:
+        worth = self._worth_reading(alive)
         evaluator = RowEvaluator(
             self._view,
             {int(self._row_groups[at]): int(at) for at in worth},
             self._verdicts,
-            self._estimates,
+            self._gate.estimates,
             self._reads,
-            self._strict,
             self._found,
         )
-        for at in worth:
-            row_group = int(self._row_groups[at])
-            result = evaluator.evaluate(self._predicate, row_group)
+
+        def evaluate(at: int) -> RowSet:
+            return evaluator.evaluate(self._predicate, int(self._row_groups[at]))
+
+        for at, result in zip(worth.tolist(), in_parallel(evaluate, worth.tolist()), strict=True):
             if not result.rows:
                 self._reasons[at], self._matches[at] = Reason.ROWS_EMPTY, 0
             elif result.exact:
                 self._reasons[at], self._matches[at] = Reason.ROWS_MATCH, len(result.rows)
-            elif row_group in evaluator.troubled:
+            elif int(self._row_groups[at]) in evaluator.troubled:
                 self._reasons[at] = Reason.INDEX_UNREADABLE
         return worth
 
-    def _worth_reading(self, alive: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-        """The cost gate: compare what an index read is expected to save with what it costs, in bytes."""
+    def _worth_reading(self, alive: Int64Array) -> Int64Array:
+        """Which row groups to evaluate row by row: what an index read saves is compared with what it costs."""
         row_groups = self._row_groups[alive]
         cost = np.zeros(len(alive), np.int64)
         found = np.zeros(len(alive), np.bool_)
@@ -367,26 +352,10 @@ class Pruner:
             for directory in exact_directories(self._view, leaf, self._reads)[:1]:
                 needed = self._verdicts[leaf].possible[alive] & ~self._verdicts[leaf].certain[alive]
                 cost += np.where(needed, index_cost_bytes(leaf.test, directory, row_groups), 0)
-        presence = self._estimate(self._predicate).presence[alive]
-        saved = (1 - presence) * self._bytes_without(row_groups)
-        worth = (saved > cost * _COST_WEIGHT) & (presence < _SURE)
+        worth = self._gate.worth(self._gate.saved(alive), cost, 0)
         self._reasons[alive[~worth & (cost > 0)]] = Reason.NOT_WORTH_READING
-        return np.asarray((worth & (cost > 0)) | (found & (cost == 0)), np.bool_)
-
-    def _estimate(self, predicate: Predicate, known: Mapping[Leaf, Estimate] = MappingProxyType({})) -> Estimate:
-        count = len(self._row_groups)
-        match predicate:
-            case Leaf():
-                sure = Estimate(np.ones(count), np.ones(count))
-                return known.get(predicate) or self._estimates.get(predicate, sure)
-            case Everything():
-                return Estimate(np.ones(count), np.ones(count))
-            case Nothing():
-                return Estimate(np.zeros(count), np.zeros(count))
-            case Conjunction(children):
-                rows = self._view.row_counts[self._row_groups].astype(np.float64)
-                return both([self._estimate(child, known) for child in children], rows)
-            case Disjunction(children):
-                return either([self._estimate(child, known) for child in children])
-            case _:
-                assert_never(predicate)
+        read = np.flatnonzero(worth & (cost > 0))
+        affordable = self._gate.afford(cost[read])
+        self._reasons[alive[read[~affordable]]] = Reason.OVER_BUDGET
+        free = np.flatnonzero(found & (cost == 0))
+        return alive[np.sort(np.concatenate((read[affordable], free)))]

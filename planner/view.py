@@ -7,15 +7,18 @@ per column and kind, and kept: segments are immutable.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+import threading
+from collections.abc import Callable, Sequence
 from functools import cached_property
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from cachetools import LRUCache
 from pyiceberg.io import FileIO
 
+from planner.cache import DEFAULT_BYTES, BoundedCache
 from planner.directories import (
     DIRECTORY_COLUMNS,
     STATISTICS_COLUMNS,
@@ -29,37 +32,57 @@ from planner.directories import (
     gather_statistics,
     int64_chunks,
     rows_of_row_groups,
+    segment_statistics,
 )
+from planner.parallel import in_parallel
 from puffin_index.data_table import DataFile
-from puffin_index.directory import STATISTICS, int64_column, read_directory
+from puffin_index.directory import STATISTICS, read_directory
 from puffin_index.errors import CorruptFileError, NotFoundError, UnsupportedError
 from puffin_index.kinds import KINDS
 from puffin_index.kinds.base import BlobIndex
 from puffin_index.kinds.postings import Postings
-from puffin_index.ranged import Blob, RangedReader
+from puffin_index.ranged import Blob
 from puffin_index.segment import align
 from puffin_index.storage import CountingReader, FileReader
 
-_READ_THREADS = 8
+Part = TypeVar("Part")
+
+_OPEN_FILES = 256
+_OPEN_POSTINGS = 4096
+
+Cached: TypeAlias = FieldStatistics | KindDirectory | pa.RecordBatch
+IndexCache: TypeAlias = BoundedCache[object, Cached]
+
+
+def new_cache(limit: int = DEFAULT_BYTES) -> IndexCache:
+    """Make a cache for directories of views, of so many bytes."""
+    return BoundedCache(limit, lambda value: int(value.nbytes))
+
+
+CACHE = new_cache()
+"""What all views of this process share, unless they are given a cache of their own."""
 
 
 class IndexView:
-    """One version of an index table, read for planning.
+    """One version of an index table, read for planning. Safe to share between threads.
 
     Args:
         version: Names the version (the index table's snapshot id).
         entries: The rows of the index table, oldest first.
         io: The FileIO of the index table.
+        cache: Where directories are kept.
     """
 
-    def __init__(self, version: str, entries: pa.Table, io: FileIO) -> None:
+    def __init__(self, version: str, entries: pa.Table, io: FileIO, cache: IndexCache = CACHE) -> None:
         self.version = version
         self.io = io
         self._entries = entries
-        self._readers: dict[int, FileReader] = {}
-        self._statistics: dict[int, FieldStatistics | None] = {}
-        self._directories: dict[tuple[int, str], KindDirectory | None] = {}
-        self._postings: dict[tuple[int, int], Postings] = {}
+        self._cache = cache
+        # Tells this view's arrays in the cache from those of others.
+        self._identity = object()
+        self._lock = threading.Lock()
+        self._readers: LRUCache[int, FileReader] = LRUCache(_OPEN_FILES)
+        self._postings: LRUCache[tuple[int, int], Postings] = LRUCache(_OPEN_POSTINGS)
         self._number_row_groups()
 
     def _number_row_groups(self) -> None:
@@ -113,10 +136,11 @@ class IndexView:
             return None
         return range(first, first + count)
 
-    def row_group_bytes(self) -> Int64Array:
-        """About how many bytes each row group has in its data file."""
-        share = self.row_counts / np.maximum(self.record_counts[self.file_of], 1)
-        return np.asarray(share * self.file_sizes[self.file_of], np.int64)
+    def row_group_bytes(self, row_groups: Int64Array) -> Int64Array:
+        """About how many bytes each of some row groups has in its data file."""
+        files = self.file_of[row_groups]
+        share = self.row_counts[row_groups] / np.maximum(self.record_counts[files], 1)
+        return np.asarray(share * self.file_sizes[files], np.int64)
 
     @cached_property
     def _placements(self) -> dict[tuple[int, str], Placement]:
@@ -146,10 +170,15 @@ class IndexView:
             entry_of_file[self._file_of_entry[entry[rows]]] = entry[rows]
             of_row_group = entry_of_file[self.file_of]
             ordinal = np.arange(self.row_group_count) - self.first_row_groups[self.file_of]
+            segment = np.where(of_row_group >= 0, segment_of_entry[of_row_group], -1).astype(np.int32)
+            row_group = (first_in_segment[of_row_group] + ordinal).astype(np.int32)
+            last_row_groups = np.zeros(len(self.segments), np.int32)
+            np.maximum.at(last_row_groups, segment[segment >= 0], row_group[segment >= 0])
             placements[key] = Placement(
-                segment=np.where(of_row_group >= 0, segment_of_entry[of_row_group], -1).astype(np.int32),
-                row_group=(first_in_segment[of_row_group] + ordinal).astype(np.int32),
+                segment=segment,
+                row_group=row_group,
                 base=first_base[of_row_group] + rows_before,
+                last_row_groups=last_row_groups,
                 locations={
                     int(segment_of_entry[entry[row]]): (offsets[row], lengths[row], checksums[row]) for row in rows
                 },
@@ -158,112 +187,135 @@ class IndexView:
 
     def statistics(self, field_id: int, reads: IndexReads) -> FieldStatistics | None:
         """The statistics of a column; None if no row group has any."""
-        if field_id in self._statistics:
-            return self._statistics[field_id]
+        placement = self._placements.get((field_id, STATISTICS))
+        if placement is None:
+            return None
+        key = (self._identity, field_id, STATISTICS)
+        kept = self._cache.get(key)
+        if isinstance(kept, FieldStatistics):
+            return kept
         troubles = len(reads.troubles)
-        statistics = self._read_statistics(field_id, reads)
+        parts = self._of_segments(placement, reads, self._segment_statistics)
+        statistics = gather_statistics(placement, parts)
         # What could not be read today may be readable in a minute.
-        if len(reads.troubles) == troubles:
-            self._statistics[field_id] = statistics
+        if statistics is not None and len(reads.troubles) == troubles:
+            self._cache.put(key, statistics)
         return statistics
 
     def directory(self, field_id: int, kind: str, reads: IndexReads) -> KindDirectory | None:
         """Where the payloads of a column and kind lie; None if there are none."""
-        key = (field_id, kind)
-        if key in self._directories:
-            return self._directories[key]
+        placement = self._placements.get((field_id, kind))
+        if placement is None:
+            return None
+        key = (self._identity, field_id, kind)
+        kept = self._cache.get(key)
+        if isinstance(kept, KindDirectory):
+            return kept
         troubles = len(reads.troubles)
-        directory = self._read_directory(field_id, kind, reads)
-        if len(reads.troubles) == troubles:
-            self._directories[key] = directory
+        parts = self._of_segments(placement, reads, self._segment_directory)
+        directory = gather_directory(kind, placement, parts)
+        if directory is not None and len(reads.troubles) == troubles:
+            self._cache.put(key, directory)
         return directory
 
-    def open_blob(self, directory: KindDirectory, row_group: int, reads: IndexReads) -> BlobIndex:
-        """Open the payload of one row group; nothing is read yet."""
-        reader = CountingReader(self._reader(int(directory.segment[row_group])), reads.count)
+    def open_blob(self, field_id: int, directory: KindDirectory, row_group: int) -> BlobIndex:
+        """Open the payload of one row group; nothing is read yet but the directory, if it is no longer in memory.
+
+        Raises:
+            CorruptFileError: If the directory is not what was written.
+            UnsupportedError: If this release does not read such a payload.
+        """
+        blob, blob_type, layout, _ = self._locate(field_id, directory, row_group)
         return KINDS[directory.kind].open(
-            Blob(reader, int(directory.offset[row_group]), int(directory.length[row_group])),
-            directory.blob_type[row_group].as_py(),
-            np.asarray(directory.layout[row_group].values.to_numpy(), np.int64),
-            directory.value_type,
-            int(self.row_counts[row_group]),
+            blob, blob_type, layout, directory.value_type, int(self.row_counts[row_group])
         )
 
-    def open_postings(self, field_id: int, directory: KindDirectory, segment: int) -> Postings:
-        """Open the sorted postings of a column in one segment; what it reads of its directory stays with the view."""
-        key = (field_id, segment)
-        if key not in self._postings:
-            row_group = int(np.flatnonzero(directory.segment == segment)[0])
-            self._postings[key] = Postings.open(
-                Blob(
-                    CountingReader(self._reader(segment)),
-                    int(directory.offset[row_group]),
-                    int(directory.length[row_group]),
-                ),
-                np.asarray(directory.layout[row_group].values.to_numpy(), np.int64),
-                directory.value_type,
-                self._spans(field_id, segment),
-            )
-        return self._postings[key]
+    def open_postings(self, field_id: int, directory: KindDirectory, row_group: int) -> Postings:
+        """Open the sorted postings that cover a row group; what is read of their directory stays with the view.
+
+        Raises:
+            CorruptFileError: If the directory is not what was written.
+            UnsupportedError: If this release does not read such a payload.
+        """
+        key = (field_id, directory.blob_of(row_group))
+        with self._lock:
+            postings = self._postings.get(key)
+        if postings is None:
+            blob, _, layout, covered = self._locate(field_id, directory, row_group)
+            spans = self._spans(field_id, int(directory.segment[row_group]))[covered]
+            postings = Postings.open(blob, layout, directory.value_type, spans)
+            with self._lock:
+                self._postings[key] = postings
+        return postings
+
+    def _locate(self, field_id: int, directory: KindDirectory, row_group: int) -> tuple[Blob, str, Int64Array, slice]:
+        """A payload, its blob type, its layout and the row groups of the segment that it covers."""
+        segment, entry = int(directory.segment[row_group]), int(directory.entry[row_group])
+        batch = self._segment_directory(self._placements[field_id, directory.kind], segment)
+        first, count, offset, length = (
+            batch.column(name)[entry].as_py() for name in ("first_row_group", "row_groups", "offset", "length")
+        )
+        blob = Blob(CountingReader(self._reader(segment)), offset, length)
+        layout = np.asarray(batch.column("layout")[entry].values.to_numpy(), np.int64)
+        return blob, batch.column("blob_type")[entry].as_py(), layout, slice(first, first + count)
 
     def _spans(self, field_id: int, segment: int) -> Int64Array:
         """Base and row count of every row group of a segment, also of those whose data files the table has lost."""
-        offset, length, checksum = self._placements[(field_id, STATISTICS)].locations[segment]
-        batch = read_directory(CountingReader(self._reader(segment)), offset, length, checksum, ["row_count"])
-        rows = int64_column(batch, "row_count")
+        rows = self._segment_statistics(self._placements[field_id, STATISTICS], segment).row_count
         ends = np.cumsum(align(rows))
         return np.column_stack((ends - align(rows), rows))
 
     def _reader(self, segment: int) -> FileReader:
-        if segment not in self._readers:
-            location, size = self.segments[segment]
-            self._readers[segment] = FileReader(self.io, location, size)
-        return self._readers[segment]
+        with self._lock:
+            reader = self._readers.get(segment)
+        if reader is None:
+            reader = FileReader(self.io, *self.segments[segment])
+            with self._lock:
+                # What falls out is closed when its last user lets go of it.
+                self._readers[segment] = reader
+        return reader
 
-    def _read_batches(
-        self, placement: Placement, columns: Sequence[str], reads: IndexReads
-    ) -> dict[int, pa.RecordBatch]:
-        """Read the directories of a (field, kind) from all segments; segments in trouble are left out."""
+    def _segment_statistics(self, placement: Placement, segment: int) -> FieldStatistics:
+        key = (self.segments[segment][0], placement.locations[segment])
+        kept = self._cache.get(key)
+        if isinstance(kept, FieldStatistics):
+            return kept
+        statistics = segment_statistics(self._read_batch(placement, segment, STATISTICS_COLUMNS))
+        self._cache.put(key, statistics)
+        return statistics
 
-        def read(segment: int) -> pa.RecordBatch | IndexTrouble:
-            location = self.segments[segment][0]
-            offset, length, checksum = placement.locations[segment]
+    def _segment_directory(self, placement: Placement, segment: int) -> pa.RecordBatch:
+        key = (self.segments[segment][0], placement.locations[segment])
+        kept = self._cache.get(key)
+        if isinstance(kept, pa.RecordBatch):
+            return kept
+        batch = self._read_batch(placement, segment, DIRECTORY_COLUMNS)
+        self._cache.put(key, batch)
+        return batch
+
+    def _read_batch(self, placement: Placement, segment: int, columns: Sequence[str]) -> pa.RecordBatch:
+        offset, length, checksum = placement.locations[segment]
+        batch = read_directory(CountingReader(self._reader(segment)), offset, length, checksum, columns)
+        if int(placement.last_row_groups[segment]) >= len(rows_of_row_groups(batch)):
+            raise CorruptFileError("directory with too few entries", location=self.segments[segment][0], offset=offset)
+        return batch
+
+    def _of_segments(
+        self, placement: Placement, reads: IndexReads, part_of: Callable[[Placement, int], Part]
+    ) -> dict[int, Part]:
+        """Read a part of every segment; segments in trouble are left out."""
+
+        def read(segment: int) -> Part | IndexTrouble:
             try:
-                reader: RangedReader = CountingReader(self._reader(segment), reads.count)
-                batch = read_directory(reader, offset, length, checksum, columns)
-                covered = len(rows_of_row_groups(batch))
-                if int(placement.row_group[placement.segment == segment].max(initial=0)) >= covered:
-                    raise CorruptFileError("directory with too few entries", location=location, offset=offset)
-                return batch
+                return part_of(placement, segment)
             except (CorruptFileError, UnsupportedError, NotFoundError, OSError) as error:
-                return IndexTrouble(location, str(error))
+                return IndexTrouble(self.segments[segment][0], str(error))
 
-        used = [int(s) for s in np.unique(placement.segment) if s >= 0]
-        batches: dict[int, pa.RecordBatch] = {}
-        for segment, result in zip(used, _in_parallel(read, used), strict=True):
+        used = [int(segment) for segment in np.unique(placement.segment) if segment >= 0]
+        parts: dict[int, Part] = {}
+        for segment, result in zip(used, in_parallel(read, used), strict=True):
             if isinstance(result, IndexTrouble):
                 reads.troubles.append(result)
             else:
-                batches[segment] = result
-        return batches
-
-    def _read_statistics(self, field_id: int, reads: IndexReads) -> FieldStatistics | None:
-        placement = self._placements.get((field_id, STATISTICS))
-        if placement is None:
-            return None
-        return gather_statistics(placement, self._read_batches(placement, STATISTICS_COLUMNS, reads))
-
-    def _read_directory(self, field_id: int, kind: str, reads: IndexReads) -> KindDirectory | None:
-        placement = self._placements.get((field_id, kind))
-        if placement is None:
-            return None
-        return gather_directory(kind, placement, self._read_batches(placement, DIRECTORY_COLUMNS, reads))
-
-
-def _in_parallel(
-    read: Callable[[int], pa.RecordBatch | IndexTrouble], segments: Sequence[int]
-) -> Iterable[pa.RecordBatch | IndexTrouble]:
-    if len(segments) < 2:
-        return [read(segment) for segment in segments]
-    with ThreadPoolExecutor(min(_READ_THREADS, len(segments))) as threads:
-        return list(threads.map(read, segments))
+                parts[segment] = result
+        return parts

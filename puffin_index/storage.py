@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Protocol, cast
 
@@ -76,10 +76,17 @@ class FileReader(AbstractContextManager["FileReader"]):
 
 @dataclass(slots=True)
 class ReadCount:
-    """How often and how much was read; shared by the readers of one plan."""
+    """How often and how much was read; shared by the readers of one plan, whatever threads they are in."""
 
     requests: int = 0
     bytes: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
+
+    def add(self, length: int) -> None:
+        """Count one request for so many bytes."""
+        with self._lock:
+            self.requests += 1
+            self.bytes += length
 
 
 READ_COUNT: ContextVar[ReadCount | None] = ContextVar("READ_COUNT", default=None)
@@ -107,8 +114,7 @@ class CountingReader:
         """Return exactly `length` bytes from `offset`, and count them."""
         count = self._count or READ_COUNT.get()
         if count is not None:
-            count.requests += 1
-            count.bytes += length
+            count.add(length)
         return self._reader.read(offset, length)
 
 

@@ -13,7 +13,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from planner.bind import bind
 from planner.parser import parse_where
 from planner.plan import plan_files
-from planner.view import IndexView
+from planner.view import IndexView, new_cache
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.data_table import list_data_files
 from puffin_index.errors import PuffinIndexError
@@ -64,7 +64,7 @@ def test_a_flipped_byte_never_drops_a_match_or_miscounts(
         damaged[position] ^= 1 << chooser.randrange(8)
         segment.write_bytes(damaged)
         for where, truth in truths.items():
-            view = IndexView("damaged", entries, index.index_table.io)
+            view = IndexView("damaged", entries, index.index_table.io, new_cache())
             scan_plan = plan_files(view, bind(parse_where(where), table.schema()), files)
             assert not truth[~scan_plan.kept_mask].any(), (where, position)
             counted = scan_plan.matches >= 0
@@ -72,13 +72,13 @@ def test_a_flipped_byte_never_drops_a_match_or_miscounts(
             warned += bool(scan_plan.warnings)
     assert warned > 0
     segment.write_bytes(original[: len(original) // 2])
-    view = IndexView("cut", entries, index.index_table.io)
+    view = IndexView("cut", entries, index.index_table.io, new_cache())
     scan_plan = plan_files(view, bind(parse_where("k = 77"), table.schema()), files)
     assert scan_plan.kept == scan_plan.row_groups
     assert scan_plan.warnings
     with pytest.raises((PuffinIndexError, OSError)):
         plan_files(
-            IndexView("strict", entries, index.index_table.io),
+            IndexView("strict", entries, index.index_table.io, new_cache()),
             bind(parse_where("k = 77"), table.schema()),
             files,
             strict=True,

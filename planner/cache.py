@@ -1,0 +1,52 @@
+"""What planning keeps in memory between queries: immutable parts of indexes, the least used go when space runs out."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Hashable
+from typing import Final, Generic, TypeVar
+
+from cachetools import LRUCache
+
+Value = TypeVar("Value")
+Key = TypeVar("Key", bound=Hashable)
+
+DEFAULT_BYTES: Final = 512 * 1024 * 1024
+
+
+class BoundedCache(Generic[Key, Value]):
+    """Values by key, as many as fit; safe to share between threads.
+
+    Args:
+        limit: How many bytes the values may have in all.
+        size_of: The bytes of a value, about.
+    """
+
+    def __init__(self, limit: int, size_of: Callable[[Value], int]) -> None:
+        self._size_of = size_of
+        self._lock = threading.Lock()
+        self._values: LRUCache[Key, Value] = LRUCache(limit, getsizeof=size_of)
+
+    @property
+    def used_bytes(self) -> int:
+        """The bytes of what is kept."""
+        return int(self._values.currsize)
+
+    def resize(self, limit: int) -> None:
+        """Change the bound; what no longer fits is dropped."""
+        with self._lock:
+            kept, self._values = self._values, LRUCache(limit, getsizeof=self._size_of)
+            for key, value in kept.items():
+                if self._size_of(value) <= limit:
+                    self._values[key] = value
+
+    def get(self, key: Key) -> Value | None:
+        """The value of a key, None if it is not kept."""
+        with self._lock:
+            return self._values.get(key)
+
+    def put(self, key: Key, value: Value) -> None:
+        """Keep a value, unless it alone is larger than all that may be kept."""
+        with self._lock:
+            if self._size_of(value) <= self._values.maxsize:
+                self._values[key] = value

@@ -1,0 +1,121 @@
+"""Look-ups in merged payloads: one search answers a leaf for all row groups that share a payload."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from planner.directories import IndexTrouble, Int64Array, KindDirectory, positions_by_number
+from planner.estimate import Estimate
+from planner.gate import CostGate
+from planner.parallel import in_parallel
+from planner.predicate import Leaf
+from planner.view import IndexView
+from puffin_index.errors import CorruptFileError, NotFoundError, UnsupportedError
+from puffin_index.kinds.postings import Postings
+
+_WIDE_SHARE = 0.02
+"""Share of the rows from which on a leaf is too wide to list its rows."""
+
+Rows = npt.NDArray[np.uint32]
+
+
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    """A payload, what the leaf may match in it and what asking it takes."""
+
+    blob: int
+    postings: Postings
+    bounds: tuple[int, int]
+    reads: int
+    cost: int
+
+
+@dataclass(frozen=True, slots=True)
+class LookUp:
+    """Looks one leaf up in merged payloads.
+
+    Attributes:
+        view: The index.
+        gate: Says what is worth reading.
+        leaf: What is looked up.
+        directory: Of the payloads.
+        row_groups: The row groups of the view that are judged; positions are places in this array.
+    """
+
+    view: IndexView
+    gate: CostGate
+    leaf: Leaf
+    directory: KindDirectory
+    row_groups: Int64Array
+
+    def find(self, undecided: Int64Array) -> tuple[dict[int, Rows], list[IndexTrouble]]:
+        """Look the leaf up for some positions.
+
+        Returns:
+            By payload the matching rows in the row space of its segment, where it was worth asking; and what could
+            not be read.
+        """
+        blobs = positions_by_number(self.directory.blobs_of(self.row_groups[undecided]))
+        opened: list[_Opened] = []
+        troubles: list[IndexTrouble] = []
+        for result, (_, here) in zip(
+            in_parallel(self._open, [(b, undecided[h]) for b, h in blobs]), blobs, strict=True
+        ):
+            if isinstance(result, IndexTrouble):
+                troubles.append(result)
+            elif self._worth_asking(result, undecided[here]):
+                opened.append(result)
+        affordable = self.gate.afford([one.cost for one in opened])
+        asked = [one for one, pays in zip(opened, affordable, strict=True) if pays]
+        found: dict[int, Rows] = {}
+        for one, rows in zip(asked, in_parallel(self._rows, asked), strict=True):
+            if isinstance(rows, IndexTrouble):
+                troubles.append(rows)
+            else:
+                found[one.blob] = rows
+        return found, troubles
+
+    def _open(self, work: tuple[int, Int64Array]) -> _Opened | IndexTrouble:
+        blob, positions = work
+        row_group = int(self.row_groups[positions[0]])
+        try:
+            postings = self.view.open_postings(self.leaf.field_id, self.directory, row_group)
+            bounds = postings.count_bounds(self.leaf.test)
+            reads, cost = (0, 0) if bounds[1] == 0 else postings.cost(self.leaf.test)
+            return _Opened(blob, postings, bounds, reads, cost)
+        except (CorruptFileError, UnsupportedError, NotFoundError, OSError) as error:
+            return self._trouble(blob, error)
+
+    def _rows(self, one: _Opened) -> Rows | IndexTrouble:
+        if one.bounds[1] == 0:
+            return np.empty(0, np.uint32)
+        try:
+            return np.frombuffer(one.postings.rows(self.leaf.test).to_array(), np.uint32)
+        except (CorruptFileError, UnsupportedError, NotFoundError, OSError) as error:
+            return self._trouble(one.blob, error)
+
+    def _trouble(self, blob: int, error: Exception) -> IndexTrouble:
+        return IndexTrouble(self.view.segments[blob >> 32][0], str(error))
+
+    def _worth_asking(self, one: _Opened, undecided: Int64Array) -> bool:
+        """The cost gate, with the count of matches that the payload's own directory tells."""
+        least, most = one.bounds
+        if most == 0:
+            return True
+        row_counts = self.view.row_counts[self.row_groups[undecided]]
+        rows = int(row_counts.sum())
+        estimate = self.gate.estimates.get(self.leaf)
+        guess = (least + most) / 2 if estimate is None else float((estimate.selectivity[undecided] * row_counts).sum())
+        matches = min(max(guess, least), most)
+        if matches > _WIDE_SHARE * rows:
+            # In a conjunction it is cheaper to check a wide leaf on the few rows of a narrow one.
+            return False
+        # Matches spread over the payload's row groups: an estimate of how many of those have one.
+        count = len(undecided)
+        presence = 1 - math.exp(-matches / count)
+        known = Estimate(np.full(count, min(1.0, matches / rows)), np.full(count, presence))
+        return bool(self.gate.worth(self.gate.saved(undecided, {self.leaf: known}).sum(), one.cost, one.reads))

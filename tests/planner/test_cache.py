@@ -1,0 +1,86 @@
+"""What planning keeps in memory stays within its bound, and what was dropped is read again."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+from pyiceberg.catalog.sql import SqlCatalog
+
+from planner.bind import bind
+from planner.cache import BoundedCache
+from planner.parser import parse_where
+from planner.plan import plan_files
+from planner.view import IndexView, new_cache
+from puffin_index import IndexDefinition, TableIndex
+from puffin_index.data_table import list_data_files
+from puffin_index.index_table import read_entries
+from tests.conftest import create_table
+
+
+def test_the_least_used_values_go_when_space_runs_out() -> None:
+    cache: BoundedCache[str, bytes] = BoundedCache(10, len)
+    cache.put("a", b"1234")
+    cache.put("b", b"1234")
+    assert cache.get("a") == b"1234"
+    cache.put("c", b"1234")
+    assert (cache.get("a"), cache.get("b"), cache.get("c")) == (b"1234", None, b"1234")
+    assert cache.used_bytes == 8
+
+
+def test_a_value_larger_than_the_bound_is_not_kept_and_drops_nothing() -> None:
+    cache: BoundedCache[str, bytes] = BoundedCache(10, len)
+    cache.put("a", b"1234")
+    cache.put("b", b"1" * 11)
+    assert (cache.get("a"), cache.get("b")) == (b"1234", None)
+
+
+def test_a_smaller_bound_drops_what_no_longer_fits() -> None:
+    cache: BoundedCache[str, bytes] = BoundedCache(10, len)
+    cache.put("a", b"1234")
+    cache.put("b", b"1234")
+    cache.resize(5)
+    assert cache.used_bytes <= 5
+    cache.resize(3)
+    assert cache.used_bytes == 0
+
+
+def _indexed(catalog: SqlCatalog) -> TableIndex:
+    values = np.random.default_rng(5).permutation(2_000)
+    create_table(catalog, "t", pa.table({"k": pa.array(values, pa.int64())}), 100)
+    index = TableIndex.create(catalog, "ns.t", IndexDefinition.of(bsi=["k"]))
+    index.build(workers=1)
+    index.refresh()
+    return index
+
+
+def test_plans_are_the_same_with_and_without_memory(local_catalog: SqlCatalog) -> None:
+    index = _indexed(local_catalog)
+    entries, files = read_entries(index.index_table), list_data_files(index.data_table)
+    predicate = bind(parse_where("k BETWEEN 500 AND 503"), index.data_table.schema())
+    plans = []
+    for limit in (0, 2_000, 1 << 20):
+        view = IndexView("v", entries, index.index_table.io, new_cache(limit))
+        plans += [plan_files(view, predicate, files) for _ in range(2)]
+    assert all((one.reasons == plans[0].reasons).all() for one in plans)
+    assert 0 < plans[0].kept < plans[0].row_groups
+    # Only with memory for them are directories read once.
+    zone_map_reads = [one.funnel[0].reads for one in plans]
+    assert zone_map_reads[:2] == [1, 1]
+    assert zone_map_reads[4:] == [1, 0]
+
+
+def test_a_new_view_reads_no_directory_of_a_segment_again(local_catalog: SqlCatalog) -> None:
+    index = _indexed(local_catalog)
+    predicate = bind(parse_where("k = 77"), index.data_table.schema())
+    cache = new_cache()
+
+    def directory_reads() -> int:
+        index.refresh()
+        view = IndexView("v", read_entries(index.index_table), index.index_table.io, cache)
+        return plan_files(view, predicate, list_data_files(index.data_table)).funnel[0].reads
+
+    assert directory_reads() == 1
+    assert directory_reads() == 0
+    index.data_table.append(pa.table({"k": pa.array(range(2_000, 2_100), pa.int64())}))
+    index.build(workers=1)
+    assert directory_reads() == 1
