@@ -27,6 +27,9 @@ test: $(STAMP) ## All tests, with a real Spark
 quick: $(STAMP) ## The tests that need no JVM
 	@$(BIN)/python -m pytest -m "not spark and not paimon"
 
+nightly: $(STAMP) ## The planner's laws on more than 100,000 pairs of a table and a predicate; about half an hour
+	@$(BIN)/python -m pytest --hypothesis-profile=nightly tests/planner/test_types_law.py
+
 lint: $(STAMP) ## Formatting, lint, types and import directions
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
@@ -40,4 +43,4 @@ lock: $(STAMP) ## Renew requirements/dev.txt from pyproject.toml
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --extra dev --generate-hashes --no-header \
 	  --no-emit-index-url --no-emit-find-links --no-annotate --output-file requirements/dev.txt pyproject.toml
 
-.PHONY: help env java demo test quick lint bench lock
+.PHONY: help env java demo test quick nightly lint bench lock

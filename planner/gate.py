@@ -7,6 +7,7 @@ time, never an answer.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, assert_never
 
@@ -20,6 +21,22 @@ from planner.view import IndexView
 
 DEFAULT_BYTE_BUDGET: Final = 256 * 1024 * 1024
 """How many index bytes a query may read, unless it is told otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds of one plan.
+
+    Attributes:
+        strict: Raise on index trouble instead of keeping the row groups.
+        byte_budget: How many index bytes may be read, directories not counted; what they do not suffice for is kept.
+    """
+
+    strict: bool = False
+    byte_budget: int = DEFAULT_BYTE_BUDGET
+
+
+DEFAULT_LIMITS: Final = Limits()
 
 SURE: Final = 0.98
 """Probability of a match from which on looking for its absence is not worth a read."""

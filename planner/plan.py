@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from cachetools import LRUCache
@@ -14,8 +15,9 @@ from pyiceberg.table import Table
 
 from planner.bind import bind
 from planner.directories import Int64Array
+from planner.distributed import Executors, PlanningMode, prune_on_executors
 from planner.file_filter import file_filter
-from planner.gate import DEFAULT_BYTE_BUDGET
+from planner.gate import DEFAULT_BYTE_BUDGET, DEFAULT_LIMITS, Limits
 from planner.parser import parse_where
 from planner.predicate import Everything, Predicate
 from planner.prune import Pruned, Pruner, Reason
@@ -25,6 +27,9 @@ from puffin_index.data_table import DataFile, list_data_files
 from puffin_index.errors import NotFoundError
 from puffin_index.index_table import read_entries
 from puffin_index.table_index import TableIndex
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _views: LRUCache[str, IndexView] = LRUCache(maxsize=32)
 _views_lock = threading.Lock()
@@ -50,6 +55,8 @@ def plan(
     *,
     strict: bool = False,
     byte_budget: int = DEFAULT_BYTE_BUDGET,
+    spark: SparkSession | None = None,
+    planning_mode: PlanningMode = "auto",
 ) -> ScanPlan:
     """Plan a scan of a table.
 
@@ -59,6 +66,8 @@ def plan(
         snapshot_id: The snapshot to scan, None for the current one.
         strict: Raise on index trouble instead of keeping the row groups.
         byte_budget: How many index bytes may be read, directories not counted; what they do not suffice for is kept.
+        spark: A session whose executors may plan.
+        planning_mode: `local`, `distributed`, or `auto` for what suits the number of row groups.
 
     Raises:
         WhereSyntaxError: If the text does not parse.
@@ -76,7 +85,9 @@ def plan(
         schema = table.schemas()[snapshot.schema_id]
     predicate = bind(expression, schema)
     files = list_data_files(table, snapshot_id, file_filter(expression, table.schema()))
-    result = plan_files(view_of(index.index_table), predicate, files, strict=strict, byte_budget=byte_budget)
+    limits = Limits(strict, byte_budget)
+    executors = Executors(spark.sparkContext, index.index_table, planning_mode) if spark is not None else None
+    result = plan_files(view_of(index.index_table), predicate, files, limits, executors)
     return replace(
         result,
         table=index.name,
@@ -90,9 +101,8 @@ def plan_files(
     view: IndexView,
     predicate: Predicate,
     files: Sequence[DataFile],
-    *,
-    strict: bool = False,
-    byte_budget: int = DEFAULT_BYTE_BUDGET,
+    limits: Limits = DEFAULT_LIMITS,
+    executors: Executors | None = None,
 ) -> ScanPlan:
     """Plan the scan of some data files.
 
@@ -100,8 +110,8 @@ def plan_files(
         view: The index.
         predicate: What to look for.
         files: The data files of the scan.
-        strict: Raise on index trouble instead of keeping the row groups.
-        byte_budget: How many index bytes may be read.
+        limits: Bounds.
+        executors: Who may help where there are many row groups.
     """
     started = time.perf_counter()
     known = [view.row_groups_of(file) for file in files]
@@ -114,7 +124,7 @@ def plan_files(
     first = np.array([-1 if own is None else own.start for own in known], np.int64)[file_of]
     numbers = np.where(first >= 0, first + ordinals, -1)
     indexed = numbers >= 0
-    pruned = prune_row_groups(view, predicate, numbers[indexed], strict=strict, byte_budget=byte_budget)
+    pruned = prune_row_groups(view, predicate, numbers[indexed], limits, executors)
     reasons = np.full(len(numbers), Reason.UNINDEXED, np.uint8)
     matches = np.full(len(numbers), -1, np.int64)
     reasons[indexed], matches[indexed] = pruned.reasons, pruned.matches
@@ -144,14 +154,15 @@ def prune_row_groups(
     view: IndexView,
     predicate: Predicate,
     row_groups: Int64Array,
-    *,
-    strict: bool = False,
-    byte_budget: int = DEFAULT_BYTE_BUDGET,
+    limits: Limits = DEFAULT_LIMITS,
+    executors: Executors | None = None,
 ) -> Pruned:
-    """Judge row groups of a view; with no predicate all are kept without a look."""
+    """Judge row groups of a view, here or on executors; with no predicate all are kept without a look."""
     if isinstance(predicate, Everything):
         count = len(row_groups)
         reason = Reason.NO_PREDICATE
         matches = view.row_counts[row_groups] if predicate.exact else np.full(count, -1, np.int64)
         return Pruned(np.full(count, reason, np.uint8), matches, (), ())
-    return Pruner(view, predicate, row_groups, strict=strict, byte_budget=byte_budget).prune()
+    if executors is not None and executors.are_worth_it(len(row_groups)):
+        return prune_on_executors(executors, view, predicate, row_groups, limits)
+    return Pruner(view, predicate, row_groups, limits).prune()

@@ -21,7 +21,7 @@ from planner.directories import IndexReads, IndexTrouble, Int64Array, KindDirect
 from planner.estimate import Estimate, estimate_leaf
 from planner.evaluate import RowEvaluator, exact_directories, index_cost_bytes, keys_agree
 from planner.found_rows import FoundRows
-from planner.gate import DEFAULT_BYTE_BUDGET, SURE, CostGate
+from planner.gate import DEFAULT_LIMITS, SURE, CostGate, Limits
 from planner.key_types import comparable
 from planner.lookups import LookUp
 from planner.parallel import in_parallel
@@ -121,28 +121,21 @@ class Pruner:
         view: The index.
         predicate: What to look for.
         row_groups: Which row groups of the view to judge (int64).
-        strict: Raise on index trouble instead of keeping the row group.
-        byte_budget: How many index bytes may be read, directories not counted.
+        limits: Bounds.
     """
 
     def __init__(
-        self,
-        view: IndexView,
-        predicate: Predicate,
-        row_groups: Int64Array,
-        *,
-        strict: bool = False,
-        byte_budget: int = DEFAULT_BYTE_BUDGET,
+        self, view: IndexView, predicate: Predicate, row_groups: Int64Array, limits: Limits = DEFAULT_LIMITS
     ) -> None:
         self._view = view
         self._predicate = predicate
         self._row_groups = row_groups
-        self._strict = strict
+        self._strict = limits.strict
         self._reads = IndexReads()
         self._stages: list[Stage] = []
         self._leaves = tuple(dict.fromkeys(leaves(predicate)))
         self._verdicts: dict[Leaf, Verdicts] = {}
-        self._gate = CostGate(view, predicate, row_groups, byte_budget)
+        self._gate = CostGate(view, predicate, row_groups, limits.byte_budget)
         self._found: dict[Leaf, FoundRows] = {}
         self._reasons = np.full(len(row_groups), Reason.MAY_MATCH, np.uint8)
         self._matches = np.full(len(row_groups), -1, np.int64)

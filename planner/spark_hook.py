@@ -21,6 +21,7 @@ from pyiceberg.table import Table
 from pyroaring import BitMap
 
 from planner.bind import bind
+from planner.gate import Limits
 from planner.plan import prune_row_groups, view_of
 from planner.predicate import UNKNOWN, Predicate, conjunction
 from planner.scan_plan import ScanPlan
@@ -94,7 +95,7 @@ class _PlannerCallback:
         self, view: IndexView, predicate: Predicate, candidates: BitMap, request: Mapping[str, object]
     ) -> ScanPlan:
         numbers = np.fromiter(candidates, np.int64, len(candidates))
-        pruned = prune_row_groups(view, predicate, numbers, strict=self._strict)
+        pruned = prune_row_groups(view, predicate, numbers, Limits(strict=self._strict))
         snapshot, unindexed = request["snapshot"], request["unindexed"]
         assert isinstance(unindexed, int)
         return ScanPlan(

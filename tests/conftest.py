@@ -7,8 +7,12 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from hypothesis import settings
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
+
+# `make nightly`: the laws on so many more examples.
+settings.register_profile("nightly", max_examples=4_000)
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
 from planner.bind import bind
+from planner.gate import Limits
 from planner.parser import parse_where
 from planner.plan import plan_files
 from planner.view import IndexView, new_cache
@@ -81,5 +82,5 @@ def test_a_flipped_byte_never_drops_a_match_or_miscounts(
             IndexView("strict", entries, index.index_table.io, new_cache()),
             bind(parse_where("k = 77"), table.schema()),
             files,
-            strict=True,
+            Limits(strict=True),
         )
