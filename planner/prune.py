@@ -17,13 +17,13 @@ from typing import assert_never
 import numpy as np
 import numpy.typing as npt
 
-from planner.directories import IndexReads, IndexTrouble, Int64Array, KindDirectory
+from planner.directories import IndexReads, IndexTrouble, Int64Array
 from planner.estimate import Estimate, estimate_leaf
 from planner.evaluate import RowEvaluator, exact_directories, index_cost_bytes, keys_agree
 from planner.found_rows import FoundRows
 from planner.gate import DEFAULT_LIMITS, SURE, CostGate, Limits
 from planner.key_types import comparable
-from planner.lookups import LookUp
+from planner.lookups import WIDE_SHARE, LookUp
 from planner.parallel import in_parallel
 from planner.predicate import Conjunction, Disjunction, Everything, Leaf, Nothing, Predicate, leaves
 from planner.view import IndexView
@@ -241,34 +241,47 @@ class Pruner:
         return alive[verdicts.possible[alive] & ~verdicts.certain[alive]]
 
     def _by_postings(self, alive: Int64Array) -> Int64Array:
-        """Look leaves up in sorted postings, the most selective first: one search answers a whole segment."""
-        for leaf in sorted(self._leaves, key=lambda leaf: self._mean_selectivity(leaf, alive)):
-            directory = self._view.directory(leaf.field_id, "bitmap", self._reads)
-            if directory is not None and keys_agree(directory, leaf) and len(alive):
+        """Look leaves up in sorted postings, the most selective first: one search answers a whole segment.
+
+        Wide leaves come last: listing their rows pays only if the narrow ones leave few row groups.
+        """
+        for widest_share in (WIDE_SHARE, 1.0):
+            for leaf in sorted(self._leaves, key=lambda leaf: self._mean_selectivity(leaf, alive)):
+                directory = self._view.directory(leaf.field_id, "bitmap", self._reads)
+                if leaf in self._found or directory is None or not keys_agree(directory, leaf) or not len(alive):
+                    continue
                 undecided = self._undecided(leaf, alive)
-                self._look_up(leaf, directory, undecided[directory.merged[self._row_groups[undecided]]])
+                undecided = undecided[directory.merged[self._row_groups[undecided]]]
+                look_up = LookUp(self._view, self._gate, leaf, directory, self._row_groups, widest_share)
+                self._look_up(look_up, undecided)
                 alive = self._settle(alive, Reason.ROWS_EMPTY)
         return alive
 
     def _mean_selectivity(self, leaf: Leaf, alive: Int64Array) -> float:
         estimate = self._gate.estimates.get(leaf)
-        return 1.0 if estimate is None else float(estimate.selectivity[alive].mean())
+        return 1.0 if estimate is None or not len(alive) else float(estimate.selectivity[alive].mean())
 
-    def _look_up(self, leaf: Leaf, directory: KindDirectory, undecided: Int64Array) -> None:
-        look_up = LookUp(self._view, self._gate, leaf, directory, self._row_groups)
+    def _look_up(self, look_up: LookUp, undecided: Int64Array) -> None:
         rows, troubles = look_up.find(undecided)
         self._reads.troubles += troubles
         if not rows:
             return
-        found = FoundRows(directory, self._view.row_counts, rows)
+        leaf, row_counts = look_up.leaf, self._view.row_counts
+        found = FoundRows(look_up.directory, row_counts, rows)
         self._found[leaf] = found
         counts = np.full(len(self._row_groups), -1, np.int64)
         counts[undecided] = found.counts(self._row_groups[undecided])
         verdicts, asked = self._verdicts[leaf], counts >= 0
         self._verdicts[leaf] = Verdicts(
             np.where(asked, counts > 0, verdicts.possible),
-            np.where(asked, counts == self._view.row_counts[self._row_groups], verdicts.certain),
+            np.where(asked, counts == row_counts[self._row_groups], verdicts.certain),
         )
+        estimate = self._gate.estimates.get(leaf)
+        if estimate is not None:
+            shares = counts / np.maximum(row_counts[self._row_groups], 1)
+            self._gate.estimates[leaf] = Estimate(
+                np.where(asked, shares, estimate.selectivity), np.where(asked, shares > 0, estimate.presence)
+            )
         if self._predicate == leaf:
             matching = undecided[counts[undecided] > 0]
             self._reasons[matching], self._matches[matching] = Reason.ROWS_MATCH, counts[matching]
