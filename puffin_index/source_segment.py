@@ -30,7 +30,7 @@ from puffin_index.storage import FileReader
 
 DIRECTORY_BLOBS = frozenset({STATISTICS_BLOB, DIRECTORY_BLOB, ROW_GROUPS_BLOB})
 EACH, MERGED = "each", "merged"
-_ROW_GROUP_COLUMNS = ("data_file", "row_count", "base")
+_ROW_GROUP_COLUMNS = ("data_file", "ordinal", "offset", "row_count", "base")
 _COLUMNS = ("first_row_group", "row_groups", "offset", "length", "blob_type", "layout")
 
 
@@ -70,14 +70,19 @@ class SourceSegment:
         size: In bytes.
         footer: Its footer.
         directories: Directories and statistics.
-        spans: Base and row count of each row group, shape (row groups, 2).
+        row_groups: The list of its row groups.
     """
 
     location: str
     size: int
     footer: PuffinFile
     directories: Mapping[FieldKind, pa.RecordBatch]
-    spans: npt.NDArray[np.int64]
+    row_groups: pa.RecordBatch
+
+    @cached_property
+    def spans(self) -> npt.NDArray[np.int64]:
+        """Base and row count of each row group, shape (row groups, 2)."""
+        return np.column_stack((int64_column(self.row_groups, "base"), int64_column(self.row_groups, "row_count")))
 
     @cached_property
     def blobs(self) -> dict[int, BlobMetadata]:
@@ -163,8 +168,7 @@ def read_source(
         rows = parse_directory(
             read_blob(reader, lists[0]), _ROW_GROUP_COLUMNS, location=location, offset=lists[0].offset
         )
-    spans = np.column_stack((int64_column(rows, "base"), int64_column(rows, "row_count")))
-    return SourceSegment(location, size, footer, batches, spans)
+    return SourceSegment(location, size, footer, batches, rows)
 
 
 def in_memory(io: FileIO, source: SourceSegment) -> BytesReader:

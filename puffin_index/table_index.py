@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -28,6 +28,7 @@ from puffin_index.fit import fit_warnings
 from puffin_index.index_table import TableName
 from puffin_index.job import BuildHandle, BuildReport, ProgressListener, build
 from puffin_index.storage import FileReader
+from puffin_index.verify import DEFAULT_SAMPLE, VerifyReport, drop_bad_entries, verify
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -182,6 +183,21 @@ class TableIndex:
         return BuildHandle(
             lambda listener: build(other.data_table, other.index_table, columns, engine, listener), engine.cancel
         )
+
+    def verify(self, sample: int | None = DEFAULT_SAMPLE, *, repair: bool = False) -> VerifyReport:
+        """Check the index: coverage, checksums, directories, and a sample of it against the data.
+
+        Args:
+            sample: How many row groups to compare with the data; None for all.
+            repair: Drop what is bad and index it anew at once, with a pool of local processes.
+        """
+        self.refresh()
+        report = verify(self.data_table, self.index_table, self._wanted, sample)
+        if not repair or not report.findings:
+            return report
+        repaired = drop_bad_entries(self.index_table, report.findings)
+        self.build()
+        return replace(report, repaired=repaired)
 
     def compact(
         self, target_bytes: int = TARGET_SEGMENT_BYTES, progress: CompactListener | None = None
