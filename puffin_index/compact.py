@@ -18,9 +18,8 @@ import pyarrow as pa
 from pyiceberg.table import Table
 
 from puffin_index.build import TARGET_SEGMENT_BYTES
-from puffin_index.entries import FieldKind, replace_entries
+from puffin_index.entries import FieldKind, needed_entries, replace_entries
 from puffin_index.errors import CorruptFileError, NotFoundError, PuffinIndexError, UnsupportedError
-from puffin_index.expire import needed_entries
 from puffin_index.index_table import entries_of, read_entries, segment_location
 from puffin_index.merge import MergeJob, write_merged
 from puffin_index.segment import ROW_SPACE_ALIGNMENT, Segment
@@ -267,6 +266,8 @@ def _source_in(error: PuffinIndexError, files: Sequence[IndexedFile]) -> frozens
 
 def _commit(index_table: Table, files: Sequence[IndexedFile], segment: Segment) -> Segment:
     """Commit one segment; return it with the files that have moved to it."""
+    written = {file.file.path for file in segment.covered}
+    files = [file for file in files if file.file.path in written]
     moved: set[str] = set()
 
     def change(entries: pa.Table) -> pa.Table:

@@ -57,6 +57,22 @@ def open_table(catalog: Catalog, identifier: tuple[str, ...]) -> Table:
         raise NotFoundError(f"there is no table {'.'.join(identifier)} in catalog {catalog.name!r}") from error
 
 
+def refresh_table(table: Table) -> None:
+    """Load the newest state of a table.
+
+    Raises:
+        NotFoundError: If it is gone, or another one has its name.
+    """
+    name = ".".join(table.name())
+    try:
+        table.refresh()
+    except NoSuchTableError as error:
+        raise NotFoundError(f"table {name} is gone") from error
+    except ValueError as error:
+        # This is how PyIceberg says that the UUID has changed.
+        raise NotFoundError(f"table {name} was dropped and created anew: {error}") from error
+
+
 def constant_fields(table: Table) -> frozenset[int]:
     """Columns whose value may be a constant where a data file lacks them: identity partitions, and initial defaults."""
     partitions = {

@@ -15,8 +15,10 @@ from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.table import Table
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
+from puffin_index.data_table import refresh_table, retained_files
 from puffin_index.directory import STATISTICS
-from puffin_index.index_table import read_entries
+from puffin_index.errors import NotFoundError
+from puffin_index.index_table import is_bound_to, read_entries
 
 FieldKind = tuple[int, str]
 FileSize = tuple[int, int]
@@ -53,6 +55,20 @@ def live_entries(entries: pa.Table, retained: Mapping[str, FileSize], wanted: Co
         kept.append({kind for kind in own if kind in wanted} - here if retained.get(path) == (size, records) else set())
         here |= kept[-1]
     return with_kinds(entries, kept)
+
+
+def needed_entries(data_table: Table, index_table: Table, wanted: Collection[FieldKind], entries: pa.Table) -> pa.Table:
+    """Leave out entries and directories that nothing needs.
+
+    The data table is loaded after the entries were read: files that came in meanwhile are seen.
+
+    Raises:
+        NotFoundError: If the data table is not there or is another one by now.
+    """
+    refresh_table(data_table)
+    if not is_bound_to(index_table, str(data_table.metadata.table_uuid)):
+        raise NotFoundError(f"the index of {'.'.join(data_table.name())} belongs to an earlier table of that name")
+    return live_entries(entries, retained_files(data_table), wanted)
 
 
 def with_kinds(entries: pa.Table, kept: list[set[FieldKind]]) -> pa.Table:

@@ -12,13 +12,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
-from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table
 
-from puffin_index.data_table import retained_files
-from puffin_index.entries import FieldKind, live_entries, replace_entries
-from puffin_index.errors import NotFoundError
-from puffin_index.index_table import is_bound_to, read_entries
+from puffin_index.compact import compact
+from puffin_index.entries import FieldKind, needed_entries, replace_entries
+from puffin_index.index_table import read_entries
 from puffin_index.stored_files import (
     StoredFile,
     committed_segments,
@@ -71,7 +69,7 @@ def expire(
     *,
     dry_run: bool = False,
 ) -> ExpireReport:
-    """Drop what nothing needs.
+    """Drop what nothing needs; segments of which little is live are rewritten.
 
     Segments that were committed and have no live entry go at once. Files that no commit names go once they are older
     than `older_than`; so do snapshots of the index table, counted from when another took their place.
@@ -91,7 +89,9 @@ def expire(
     listed = list_stored_files(index_table)
     index_table.refresh()
     before = read_entries(index_table)
-    after = _drop_entries(data_table, index_table, wanted, dry_run)
+    after = kept = _drop_entries(data_table, index_table, wanted, dry_run)
+    if not dry_run:
+        compact(data_table, index_table, wanted, sparse_only=True)
     committed = committed_segments(index_table)
     expired = _superseded(index_table, now - max(older_than, LEAST_SNAPSHOT_GRACE))
     if expired and not dry_run:
@@ -105,8 +105,8 @@ def expire(
     if not dry_run:
         delete_files(index_table, [*garbage, *table_files])
     return ExpireReport(
-        entries=max(0, len(before) - len(after)),
-        directories=_directory_count(before, after) - _directory_count(after, after),
+        entries=max(0, len(before) - len(kept)),
+        directories=max(0, _directory_count(before, kept) - _directory_count(kept, kept)),
         snapshots=len(expired),
         segments=len(garbage),
         leftovers=sum(file.location not in committed for file in garbage),
@@ -116,23 +116,6 @@ def expire(
         dry_run=dry_run,
         seconds=time.monotonic() - started,
     )
-
-
-def needed_entries(data_table: Table, index_table: Table, wanted: Collection[FieldKind], entries: pa.Table) -> pa.Table:
-    """Leave out entries and directories that nothing needs.
-
-    The data table is loaded after the entries were read: files that came in meanwhile are seen.
-
-    Raises:
-        NotFoundError: If the data table is not there or is another one by now.
-    """
-    try:
-        data_table.refresh()
-    except NoSuchTableError as error:
-        raise NotFoundError(f"the data table {'.'.join(data_table.name())} is gone: drop its index instead") from error
-    if not is_bound_to(index_table, str(data_table.metadata.table_uuid)):
-        raise NotFoundError(f"the index of {'.'.join(data_table.name())} belongs to an earlier table of that name")
-    return live_entries(entries, retained_files(data_table), wanted)
 
 
 def _drop_entries(data_table: Table, index_table: Table, wanted: Collection[FieldKind], dry_run: bool) -> pa.Table:

@@ -17,7 +17,7 @@ from pyiceberg.table import Table
 from puffin_index import index_table as catalogue
 from puffin_index.build import TARGET_SEGMENT_BYTES, indexed_kinds
 from puffin_index.compact import CompactListener, CompactReport, compact
-from puffin_index.data_table import DataFile, list_data_files, open_table
+from puffin_index.data_table import DataFile, list_data_files, open_table, refresh_table
 from puffin_index.definition import IndexDefinition, ResolvedColumn, from_json, resolve, to_json
 from puffin_index.directory import STATISTICS, int64_column, read_directory
 from puffin_index.drop import DropReport, drop_index
@@ -151,9 +151,13 @@ class TableIndex:
         return from_json(self.index_table.properties[catalogue.PROPERTY_DEFINITION], self.data_table.schema())
 
     def refresh(self) -> None:
-        """Load the newest state of both tables."""
-        self.data_table.refresh()
-        self.index_table.refresh()
+        """Load the newest state of both tables.
+
+        Raises:
+            NotFoundError: If one of them is gone.
+        """
+        refresh_table(self.data_table)
+        refresh_table(self.index_table)
 
     def build(
         self,
@@ -221,8 +225,6 @@ class TableIndex:
             dry_run: Change nothing.
         """
         self.refresh()
-        if not dry_run:
-            compact(self.data_table, self.index_table, self._wanted, sparse_only=True)
         return expire(self.data_table, self.index_table, self._wanted, older_than, dry_run=dry_run)
 
     def drop(self) -> DropReport:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyiceberg.table import Table
 
 from puffin_index.build import indexed_kinds
-from puffin_index.data_table import list_data_files, open_data_file, retained_files
+from puffin_index.data_table import list_data_files, open_data_file, refresh_table, retained_files
 from puffin_index.entries import FieldKind, field_kinds, live_entries, replace_entries
 from puffin_index.errors import PuffinIndexError
 from puffin_index.index_table import read_entries
@@ -63,7 +63,7 @@ def verify(
     """
     started = time.monotonic()
     entries = read_entries(index_table)
-    data_table.refresh()
+    refresh_table(data_table)
     live, retained = list_data_files(data_table), retained_files(data_table)
     findings = [*_check_entries(entries, retained)]
     by_segment: dict[str, list[EntryRow]] = {}

@@ -1,7 +1,7 @@
 """Checking indexes against the data: a row group's values are read again, and no value may be missed.
 
-Statistics must be equal. A bloom filter must have every key. The other kinds are asked for sets of keys: for each bit of
-the keys' ranks (from 1), those whose rank has it. If all answers are right, each row has the right key. Of more than
+Statistics must be equal. A bloom filter must have every key. The other kinds are asked for sets of keys: for each bit
+of the keys' ranks (from 1), those whose rank has it. If all answers are right, each row has the right key. Of more than
 `PROVEN_KEYS` distinct keys so many are asked for like this, and the rest by ranges.
 """
 
@@ -87,7 +87,7 @@ def _check_index(
     if is_merged:
         postings = Postings.open(blob, layout, column.value_type, source.spans)
         base, row_count = source.spans[row_group].tolist()
-        yield from _check_tests(column, lambda test: _within(postings.rows(test), base, row_count))
+        yield from check_tests(column, lambda test: _within(postings.rows(test), base, row_count))
         return
     index = KINDS[key[1]].open(
         blob, batch.column("blob_type")[row].as_py(), layout, column.value_type, column.row_count
@@ -96,14 +96,15 @@ def _check_index(
         if not index.contains_all(sort_column(column).keys):
             yield "the bloom filter misses a value"
         return
-    yield from _check_tests(column, index.evaluate)
+    yield from check_tests(column, index.evaluate)
 
 
 def _within(rows: BitMap, base: int, row_count: int) -> RowSet:
     return RowSet((rows & BitMap(range(base, base + row_count))).shift(-base), True)
 
 
-def _check_tests(column: Column, ask: _Ask) -> Iterator[str]:
+def check_tests(column: Column, ask: _Ask) -> Iterator[str]:
+    """Ask an index for sets and ranges of keys; say which answers are not those of the column."""
     ordered = sort_column(column)
     rows = ordered.rows  # before the keys: both are sorted at once
     codes = ordered.codes
