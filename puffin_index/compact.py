@@ -21,7 +21,7 @@ from puffin_index.build import TARGET_SEGMENT_BYTES
 from puffin_index.entries import FieldKind, needed_entries, replace_entries
 from puffin_index.errors import CorruptFileError, NotFoundError, PuffinIndexError, UnsupportedError
 from puffin_index.index_table import entries_of, read_entries, segment_location
-from puffin_index.merge import MergeJob, write_merged
+from puffin_index.rewrite import MergeJob, write_merged
 from puffin_index.segment import ROW_SPACE_ALIGNMENT, Segment
 from puffin_index.source_segment import IndexedFile, SourceSegment, indexed_files, read_source
 

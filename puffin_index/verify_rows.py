@@ -1,8 +1,9 @@
 """Checking indexes against the data: a row group's values are read again, and no value may be missed.
 
-Statistics must be equal. A bloom filter must have every key. The other kinds are asked for sets of keys: for each bit
-of the keys' ranks (from 1), those whose rank has it. If all answers are right, each row has the right key. Of more than
-`PROVEN_KEYS` distinct keys so many are asked for like this, and the rest by ranges.
+Statistics must be equal. A bloom filter must have every key. Postings are decoded and compared key by key. The other
+kinds are asked for sets of keys: for each bit of the keys' ranks (from 1), those whose rank has it. If all answers are
+right, each row has the right key. Of more than `PROVEN_KEYS` distinct keys so many are asked for like this, the rest by
+ranges.
 """
 
 from __future__ import annotations
@@ -33,13 +34,35 @@ from puffin_index.verify_segment import Finding
 
 PROVEN_KEYS = 4096
 _RANGES = 16
+_MOST_DECODED = 4
 
 _Flags = npt.NDArray[np.bool_]
 _Ask = Callable[[LeafTest], RowSet]
 
 
+class DecodedPostings:
+    """The columns of the postings that were decoded last: the row groups of a segment are checked one after another."""
+
+    def __init__(self) -> None:
+        self._columns: dict[tuple[str, FieldKind], list[Column]] = {}
+
+    def columns(self, source: SourceSegment, key: FieldKind, postings: Postings) -> list[Column]:
+        """The column of each row group of a segment."""
+        if (source.location, key) not in self._columns:
+            if len(self._columns) == _MOST_DECODED:
+                self._columns.clear()
+            self._columns[source.location, key] = postings.columns()
+        return self._columns[source.location, key]
+
+
 def check_row_group(
-    opened: OpenDataFile, file: IndexedFile, ordinal: int, key: FieldKind, source: SourceSegment, reader: RangedReader
+    opened: OpenDataFile,
+    file: IndexedFile,
+    ordinal: int,
+    key: FieldKind,
+    source: SourceSegment,
+    reader: RangedReader,
+    decoded: DecodedPostings,
 ) -> Iterator[Finding]:
     """Compare one index of one row group with the data.
 
@@ -50,6 +73,7 @@ def check_row_group(
         key: The index.
         source: The segment that has it.
         reader: Its bytes.
+        decoded: Postings that were decoded before.
     """
     name = f"field {key[0]} {key[1]}, row group {ordinal} of {file.file.path}"
     try:
@@ -60,7 +84,7 @@ def check_row_group(
         column = column_of(values, value_type)
         row_group = file.parts[key].first_row_group + ordinal
         wrong = [*_check_statistics(column, source, key, row_group)]
-        wrong += _check_index(column, source, reader, key, row_group)
+        wrong += _check_index(column, source, reader, key, row_group, decoded)
     except (CorruptFileError, UnsupportedError) as error:
         wrong = [error.reason if isinstance(error, CorruptFileError) else str(error)]
     for what in wrong:
@@ -76,7 +100,12 @@ def _check_statistics(column: Column, source: SourceSegment, key: FieldKind, row
 
 
 def _check_index(
-    column: Column, source: SourceSegment, reader: RangedReader, key: FieldKind, row_group: int
+    column: Column,
+    source: SourceSegment,
+    reader: RangedReader,
+    key: FieldKind,
+    row_group: int,
+    decoded: DecodedPostings,
 ) -> Iterator[str]:
     batch = source.directories[key]
     is_merged = source.layout(key) == MERGED
@@ -86,8 +115,7 @@ def _check_index(
     blob = Blob(reader, *place)
     if is_merged:
         postings = Postings.open(blob, layout, column.value_type, source.spans)
-        base, row_count = source.spans[row_group].tolist()
-        yield from check_tests(column, lambda test: _within(postings.rows(test), base, row_count))
+        yield from _compare_columns(decoded.columns(source, key, postings)[row_group], column)
         return
     index = KINDS[key[1]].open(
         blob, batch.column("blob_type")[row].as_py(), layout, column.value_type, column.row_count
@@ -99,8 +127,20 @@ def _check_index(
     yield from check_tests(column, index.evaluate)
 
 
-def _within(rows: BitMap, base: int, row_count: int) -> RowSet:
-    return RowSet((rows & BitMap(range(base, base + row_count))).shift(-base), True)
+def _compare_columns(stored: Column, column: Column) -> Iterator[str]:
+    valid, stored_valid = _valid(column), _valid(stored)
+    if not np.array_equal(valid, stored_valid):
+        yield f"{np.count_nonzero(valid != stored_valid)} rows are NULL in the data or in the postings, not in both"
+    elif not _of_rows(stored.keys, valid).equals(_of_rows(column.keys, valid)):
+        yield "postings of other keys than the data has"
+
+
+def _valid(column: Column) -> _Flags:
+    return np.ones(column.row_count, np.bool_) if column.valid is None else column.valid
+
+
+def _of_rows(keys: KeyArray, valid: _Flags) -> pa.Array:
+    return (pa.array(keys) if isinstance(keys, np.ndarray) else keys).filter(pa.array(valid))
 
 
 def check_tests(column: Column, ask: _Ask) -> Iterator[str]:
@@ -108,7 +148,7 @@ def check_tests(column: Column, ask: _Ask) -> Iterator[str]:
     ordered = sort_column(column)
     rows = ordered.rows  # before the keys: both are sorted at once
     codes = ordered.codes
-    valid = np.ones(column.row_count, np.bool_) if column.valid is None else column.valid
+    valid = _valid(column)
     assert len(rows) == column.valid_count
     for test, is_asked in _tests(ordered):
         truth = _row_set(valid & is_asked[codes] if ordered.distinct_count else np.zeros(column.row_count, np.bool_))
