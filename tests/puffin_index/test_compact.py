@@ -49,7 +49,7 @@ def test_compacting_again_changes_nothing(local_catalog: SqlCatalog) -> None:
 
 
 def test_segments_are_cut_at_the_target_size(local_catalog: SqlCatalog) -> None:
-    index = indexed(local_catalog, 8)
+    index = indexed(local_catalog, 14)
     target = int(2.1 * max(read_entries(index.index_table)["segment_size_in_bytes"].to_pylist()))
 
     index.compact(target)
