@@ -11,10 +11,14 @@ from planner.plan import plan
 from planner.scan_plan import ScanPlan
 from puffin_index.cli import console, error_console, format_bytes, main, open_index, table_command
 from puffin_index.errors import NotFoundError
+from puffin_index.upkeep_cli import UPKEEP_COMMANDS
 
 _SHOWN_SPLITS = 20
 
 __all__ = ["main"]
+
+for _command in UPKEEP_COMMANDS:
+    main.add_command(_command)
 
 
 @main.command("explain")

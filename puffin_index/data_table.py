@@ -15,6 +15,7 @@ from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 from pyiceberg.io import FileIO
 from pyiceberg.io.pyarrow import pyarrow_to_schema
 from pyiceberg.manifest import DataFile as IcebergDataFile
+from pyiceberg.manifest import ManifestContent
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.name_mapping import NameMapping
@@ -56,6 +57,22 @@ def open_table(catalog: Catalog, identifier: tuple[str, ...]) -> Table:
         raise NotFoundError(f"there is no table {'.'.join(identifier)} in catalog {catalog.name!r}") from error
 
 
+def refresh_table(table: Table) -> None:
+    """Load the newest state of a table.
+
+    Raises:
+        NotFoundError: If it is gone, or another one has its name.
+    """
+    name = ".".join(table.name())
+    try:
+        table.refresh()
+    except NoSuchTableError as error:
+        raise NotFoundError(f"table {name} is gone") from error
+    except ValueError as error:
+        # This is how PyIceberg says that the UUID has changed.
+        raise NotFoundError(f"table {name} was dropped and created anew: {error}") from error
+
+
 def constant_fields(table: Table) -> frozenset[int]:
     """Columns whose value may be a constant where a data file lacks them: identity partitions, and initial defaults."""
     partitions = {
@@ -88,6 +105,21 @@ def list_data_files(
         raise NotFoundError(f"table {'.'.join(table.name())} has no snapshot {snapshot_id}")
     scan = table.scan(row_filter=row_filter or AlwaysTrue(), case_sensitive=False, snapshot_id=snapshot_id)
     return tuple(_data_file(task.file, bool(task.delete_files)) for task in scan.plan_files())
+
+
+def retained_files(table: Table) -> dict[str, tuple[int, int]]:
+    """Size in bytes and rows of the data files that any snapshot of the table holds, of whatever branch or tag."""
+    manifests = {
+        manifest.manifest_path: manifest
+        for snapshot in table.snapshots()
+        for manifest in snapshot.manifests(table.io)
+        if manifest.content == ManifestContent.DATA
+    }
+    return {
+        entry.data_file.file_path: (entry.data_file.file_size_in_bytes, entry.data_file.record_count)
+        for manifest in manifests.values()
+        for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True)
+    }
 
 
 def _data_file(file: IcebergDataFile, has_deletes: bool) -> DataFile:

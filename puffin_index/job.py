@@ -17,6 +17,7 @@ from puffin_index.build import FileBatch, missing_batches
 from puffin_index.data_table import constant_fields, list_data_files
 from puffin_index.definition import ResolvedColumn
 from puffin_index.engine import Engine
+from puffin_index.entries import append_entries
 from puffin_index.errors import BuildError
 from puffin_index.index_table import entries_of, is_bound_to, read_entries, segment_location
 from puffin_index.segment import Segment, SegmentTask, SkippedFile
@@ -160,9 +161,7 @@ class _Committer:
         segments, self._waiting = self._waiting, []
         if segments:
             segments = self._still_live(segments)
-            if any(segment.covered for segment in segments):
-                self._index_table.refresh()
-                self._index_table.append(entries_of(segments))
+            segments = self._append(segments)
         self._last_commit = time.monotonic()
         covered = [file for segment in segments for file in segment.covered]
         self.row_groups += sum(len(file.row_counts) for file in covered)
@@ -175,6 +174,22 @@ class _Committer:
         )
         if segments:
             self._tell()
+
+    def _append(self, segments: list[Segment]) -> list[Segment]:
+        """Add segments to the index table but for what another builder has added; delete those with nothing left."""
+        if not segments:
+            return []
+        added = append_entries(self._index_table, entries_of(segments))
+        pairs = set(zip(added["segment"].to_pylist(), added["data_file"].to_pylist(), strict=True))
+        kept: list[Segment] = []
+        for segment in segments:
+            covered = tuple(file for file in segment.covered if (segment.location, file.file.path) in pairs)
+            if covered:
+                kept.append(replace(segment, covered=covered))
+            else:
+                _log.info("another builder was first: segment %s is not needed", segment.location)
+                self._index_table.io.delete(segment.location)
+        return kept
 
     def _still_live(self, segments: list[Segment]) -> list[Segment]:
         """Leave out files that the table has lost while they were indexed; delete segments with none left."""

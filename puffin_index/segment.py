@@ -10,7 +10,7 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -145,7 +145,23 @@ def align(row: _Rows) -> _Rows:
     return -(-row // ROW_SPACE_ALIGNMENT) * ROW_SPACE_ALIGNMENT
 
 
-def place_files(files: Sequence[OpenDataFile]) -> tuple[CoveredFile, ...]:
+class RowGroups(Protocol):
+    """A data file and its row groups."""
+
+    @property
+    def file(self) -> DataFile:
+        """The data file."""
+
+    @property
+    def row_counts(self) -> tuple[int, ...]:
+        """Rows of each row group."""
+
+    @property
+    def row_group_offsets(self) -> tuple[int, ...]:
+        """Start of each row group in the file, in bytes."""
+
+
+def place_files(files: Sequence[RowGroups]) -> tuple[CoveredFile, ...]:
     """Number the row groups and rows of a segment's data files."""
     covered: list[CoveredFile] = []
     row_group = base = 0
@@ -179,8 +195,8 @@ def write_segment(task: SegmentTask) -> Segment:
         with create_file(task.index_io, task.location) as stream:
             writer = PuffinWriter(stream, created_by="puffin-index")
             directories = [directory for column in task.columns for directory in _write_column(writer, column, opened)]
-            locations = _write_directories(writer, directories)
-            writer.add(ROW_GROUPS_BLOB, serialize_row_groups(_row_group_entries(covered)))
+            locations = write_directories(writer, directories)
+            writer.add(ROW_GROUPS_BLOB, serialize_row_groups(row_group_entries(covered)))
             summary = writer.finish()
     return Segment(task.location, summary.file_size, summary.footer_size, covered, locations, tuple(skipped))
 
@@ -194,14 +210,18 @@ def _check_columns(opened: OpenDataFile, task: SegmentTask) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Directory:
+class WrittenDirectory:
+    """A directory's bytes, to be written after the payloads."""
+
     field_id: int
     kind: str
     blob_type: str
     data: bytes
 
 
-def _write_column(writer: PuffinWriter, column: ResolvedColumn, files: Sequence[OpenDataFile]) -> list[_Directory]:
+def _write_column(
+    writer: PuffinWriter, column: ResolvedColumn, files: Sequence[OpenDataFile]
+) -> list[WrittenDirectory]:
     """Write the payloads of one column; return its directories, to be written at the end."""
     statistics: list[ColumnStatistics] = []
     payloads: dict[str, list[Payload]] = {kind: [] for kind in column.kinds}
@@ -214,7 +234,9 @@ def _write_column(writer: PuffinWriter, column: ResolvedColumn, files: Sequence[
     if postings.chosen:
         payloads["bitmap"] = [postings.build()]
     directories = [
-        _Directory(column.field_id, STATISTICS, STATISTICS_BLOB, serialize_statistics(statistics, column.value_type))
+        WrittenDirectory(
+            column.field_id, STATISTICS, STATISTICS_BLOB, serialize_statistics(statistics, column.value_type)
+        )
     ]
     # Payloads of one kind lie side by side, so that neighbours are read with one request.
     for kind, of_kind in payloads.items():
@@ -225,7 +247,7 @@ def _write_column(writer: PuffinWriter, column: ResolvedColumn, files: Sequence[
             for at, payload in enumerate(of_kind)
         ]
         data = serialize_directory(placed, kind, column.value_type)
-        directories.append(_Directory(column.field_id, kind, DIRECTORY_BLOB, data))
+        directories.append(WrittenDirectory(column.field_id, kind, DIRECTORY_BLOB, data))
     return directories
 
 
@@ -283,7 +305,8 @@ def _add_payload(writer: PuffinWriter, column: ResolvedColumn, kind: str, row_gr
     return writer.add(payload.blob_type, payload.data, fields=(column.field_id,), properties=properties).offset
 
 
-def _write_directories(writer: PuffinWriter, directories: Sequence[_Directory]) -> tuple[DirectoryLocation, ...]:
+def write_directories(writer: PuffinWriter, directories: Sequence[WrittenDirectory]) -> tuple[DirectoryLocation, ...]:
+    """Write directories next to each other; return where they lie."""
     locations: list[DirectoryLocation] = []
     for directory in directories:
         blob = writer.add(
@@ -297,7 +320,8 @@ def _write_directories(writer: PuffinWriter, directories: Sequence[_Directory]) 
     return tuple(locations)
 
 
-def _row_group_entries(covered: Sequence[CoveredFile]) -> list[RowGroupEntry]:
+def row_group_entries(covered: Sequence[CoveredFile]) -> list[RowGroupEntry]:
+    """List the row groups of a segment."""
     entries: list[RowGroupEntry] = []
     for file in covered:
         base = file.first_base

@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -14,16 +15,20 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from puffin_index import index_table as catalogue
-from puffin_index.build import indexed_kinds
-from puffin_index.data_table import DataFile, list_data_files, open_table
+from puffin_index.build import TARGET_SEGMENT_BYTES, indexed_kinds
+from puffin_index.compact import CompactListener, CompactReport, compact
+from puffin_index.data_table import DataFile, list_data_files, open_table, refresh_table
 from puffin_index.definition import IndexDefinition, ResolvedColumn, from_json, resolve, to_json
 from puffin_index.directory import STATISTICS, int64_column, read_directory
+from puffin_index.drop import DropReport, drop_index
 from puffin_index.engine import LocalEngine, SparkEngine
 from puffin_index.errors import NotFoundError
+from puffin_index.expire import DEFAULT_GRACE, ExpireReport, expire
 from puffin_index.fit import fit_warnings
 from puffin_index.index_table import TableName
 from puffin_index.job import BuildHandle, BuildReport, ProgressListener, build
 from puffin_index.storage import FileReader
+from puffin_index.verify import DEFAULT_SAMPLE, VerifyReport, drop_bad_entries, verify
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -146,9 +151,13 @@ class TableIndex:
         return from_json(self.index_table.properties[catalogue.PROPERTY_DEFINITION], self.data_table.schema())
 
     def refresh(self) -> None:
-        """Load the newest state of both tables."""
-        self.data_table.refresh()
-        self.index_table.refresh()
+        """Load the newest state of both tables.
+
+        Raises:
+            NotFoundError: If one of them is gone.
+        """
+        refresh_table(self.data_table)
+        refresh_table(self.index_table)
 
     def build(
         self,
@@ -178,6 +187,53 @@ class TableIndex:
         return BuildHandle(
             lambda listener: build(other.data_table, other.index_table, columns, engine, listener), engine.cancel
         )
+
+    def verify(self, sample: int | None = DEFAULT_SAMPLE, *, repair: bool = False) -> VerifyReport:
+        """Check the index: coverage, checksums, directories, and a sample of it against the data.
+
+        Args:
+            sample: How many row groups to compare with the data; None for all.
+            repair: Drop what is bad and index it anew at once, with a pool of local processes.
+        """
+        self.refresh()
+        report = verify(self.data_table, self.index_table, self._wanted, sample)
+        if not repair or not report.findings:
+            return report
+        repaired = drop_bad_entries(self.index_table, report.findings)
+        self.build()
+        return replace(report, repaired=repaired)
+
+    def compact(
+        self, target_bytes: int = TARGET_SEGMENT_BYTES, progress: CompactListener | None = None
+    ) -> CompactReport:
+        """Rewrite small segments, and those of which little is live, as segments of the target size.
+
+        Args:
+            target_bytes: About how large a segment should become.
+            progress: Called at the start and after each commit.
+        """
+        self.refresh()
+        return compact(self.data_table, self.index_table, self._wanted, target_bytes, listener=progress)
+
+    def expire(self, older_than: timedelta = DEFAULT_GRACE, *, dry_run: bool = False) -> ExpireReport:
+        """Drop entries, segments and files that nothing needs (`puffin_index.expire`).
+
+        Segments of which little is live are rewritten first.
+
+        Args:
+            older_than: Files that no commit names may be those of a running build for so long.
+            dry_run: Change nothing.
+        """
+        self.refresh()
+        return expire(self.data_table, self.index_table, self._wanted, older_than, dry_run=dry_run)
+
+    def drop(self) -> DropReport:
+        """Drop the index table and all its segments; the data table is left as it is."""
+        return drop_index(self.catalog, ".".join(self.index_table.name()))
+
+    @property
+    def _wanted(self) -> frozenset[tuple[int, str]]:
+        return frozenset((column.field_id, kind) for column in self.columns for kind in column.kinds)
 
     def status(self) -> IndexStatus:
         """Say how much of the current snapshot is indexed, and how large the indexes are."""

@@ -114,6 +114,15 @@ class BloomIndex:
                 return False
         return True
 
+    def contains_all(self, keys: KeyArray) -> bool:
+        """Whether every key is there, as it must be of all keys of the row group."""
+        for start in range(0, len(keys), _KEYS_AT_ONCE):
+            hashes = key_hashes(keys[start : start + _KEYS_AT_ONCE], self._form)
+            for positions in bit_positions(hashes, self._k, self._bit_count):
+                if not self._bits_at(positions).all():
+                    return False
+        return True
+
     def _bits_at(self, positions: npt.NDArray[np.intp]) -> npt.NDArray[np.bool_]:
         page_bytes = self._pages[0].length
         places = positions >> 3

@@ -30,10 +30,12 @@ import numpy as np
 import numpy.typing as npt
 from pyroaring import BitMap
 
+from puffin_index.columns import Column
 from puffin_index.errors import UnsupportedError
 from puffin_index.kinds.parts import Part, check_layout, corrupt, read_parts
 from puffin_index.kinds.postings_bits import Ints
 from puffin_index.kinds.postings_build import POSTINGS, PlacedColumn, build_postings, postings_pay
+from puffin_index.kinds.postings_columns import KeyRows, columns_of, key_rows
 from puffin_index.kinds.postings_directory import PostingsDirectory
 from puffin_index.kinds.postings_keys import first_runs
 from puffin_index.kinds.postings_numbers import RowNumbers
@@ -99,6 +101,7 @@ class Postings:
             raise corrupt(blob, "postings of other row groups")
         self._blob = blob
         self._numbers = row_numbers
+        self._value_type = value_type
         self._counts = (row_count, null_count)
         self._nulls_part = Part(nulls_from, pages_from - nulls_from, nulls_sum)
         root = Part(root_from, blob.length - root_from, root_sum)
@@ -156,6 +159,21 @@ class Postings:
     def cost(self, test: LeafTest) -> tuple[int, int]:
         """Return the requests and bytes that `rows` would take, besides what this reads of the directory itself."""
         return self._nulls_cost() if isinstance(test, NullTest) else self._plan(test).cost
+
+    def columns(self) -> list[Column]:
+        """Return the column of each row group, decoded from all blocks.
+
+        Raises:
+            CorruptFileError: If what is read is not what was written.
+        """
+        every = np.arange(self._directory.block_count)
+        self._directory.load(every)
+        parts: list[KeyRows] = []
+        for first in range(0, len(every), BLOCKS_AT_ONCE):
+            blocks = every[first : first + BLOCKS_AT_ONCE]
+            parsed = read_blocks(self._blob, self._directory, blocks, self._form)
+            parts.append(key_rows(parsed, self._directory.table.first_keys[blocks], self._form == BYTES_KEYS))
+        return columns_of(self._blob, parts, self._numbers, self._value_type)
 
     def _plan(self, test: SetTest | RangeTest) -> _Plan:
         cuts = cuts_of(test, self._directory, self._form == BYTES_KEYS)
