@@ -23,6 +23,7 @@ from puffin_index.errors import NotFoundError
 from puffin_index.fit import fit_warnings
 from puffin_index.index_table import TableName
 from puffin_index.job import BuildHandle, BuildReport, ProgressListener, build
+from puffin_index.map_key import split_kind
 from puffin_index.storage import FileReader
 
 if TYPE_CHECKING:
@@ -185,7 +186,7 @@ class TableIndex:
         columns = self.columns
         live = list_data_files(self.data_table)
         entries = catalogue.read_entries(self.index_table)
-        wanted = {(column.field_id, kind) for column in columns for kind in column.kinds}
+        wanted = {(column.field_id, column.stored_kind(kind)) for column in columns for kind in column.kinds}
         found = indexed_kinds(entries, live)
         indexed = {file.path for file in live if wanted <= found.get(file.path, set())}
         used = entries.filter(pc.is_in(entries["data_file"], pa.array(list(found), pa.string())))
@@ -216,7 +217,7 @@ class TableIndex:
             seen.add(segment)
             with FileReader(self.index_table.io, segment, size) as reader:
                 for directory in directories:
-                    if directory["kind"] == STATISTICS:
+                    if split_kind(directory["field_id"], directory["kind"])[1] == STATISTICS:
                         continue
                     batch = read_directory(
                         reader, directory["offset"], directory["length"], directory["xxh64"], ["length"]
@@ -225,7 +226,9 @@ class TableIndex:
                     sizes[key] = sizes.get(key, 0) + int(int64_column(batch, "length").sum())
         return tuple(
             ColumnStatus(
-                column.name, column.field_id, {kind: sizes.get((column.field_id, kind), 0) for kind in column.kinds}
+                column.name,
+                column.field_id,
+                {kind: sizes.get((column.field_id, column.stored_kind(kind)), 0) for kind in column.kinds},
             )
             for column in columns
         )
