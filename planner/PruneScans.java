@@ -29,13 +29,24 @@ import org.apache.iceberg.expressions.Binder;
 import org.apache.iceberg.expressions.Expression;
 import org.apache.iceberg.expressions.ExpressionParser;
 import org.apache.iceberg.types.TypeUtil;
+import org.apache.iceberg.types.Types;
+import org.apache.spark.sql.catalyst.expressions.And;
+import org.apache.spark.sql.catalyst.expressions.Attribute;
+import org.apache.spark.sql.catalyst.expressions.AttributeReference;
+import org.apache.spark.sql.catalyst.expressions.ElementAt;
+import org.apache.spark.sql.catalyst.expressions.GetMapValue;
+import org.apache.spark.sql.catalyst.plans.logical.Filter;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.Subquery;
 import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.catalyst.trees.TreeNode;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2ScanRelation;
 import org.roaringbitmap.RoaringBitmap;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
+import scala.Function1;
+import scala.collection.immutable.Nil$;
+import scala.runtime.AbstractPartialFunction;
 
 /**
  * An optimizer rule that takes row groups out of Iceberg scans. Compiled by Janino: no generics, no lambdas.
@@ -63,16 +74,19 @@ public class PruneScans extends Rule {
   }
 
   public TreeNode apply(TreeNode plan) {
-    visit((LogicalPlan) plan);
+    // Scalar subqueries come here one by one, and Spark may merge them afterwards: two that differ in what stands above
+    // their scans alone then share a scan.
+    visit((LogicalPlan) plan, !(plan instanceof Subquery), new Conditions());
     return plan;
   }
 
-  private void visit(LogicalPlan plan) {
+  private void visit(LogicalPlan plan, boolean useConditions, Conditions above) {
     if (plan instanceof DataSourceV2ScanRelation) {
-      Object scan = ((DataSourceV2ScanRelation) plan).scan();
+      DataSourceV2ScanRelation relation = (DataSourceV2ScanRelation) plan;
+      Object scan = relation.scan();
       if (scan.getClass().getName().equals(SCAN)) {
         try {
-          prune(scan);
+          prune(scan, above);
         } catch (Throwable e) {
           if (strict) {
             throw new IllegalStateException("puffin-index: " + e.getMessage(), e);
@@ -82,15 +96,19 @@ public class PruneScans extends Rule {
       }
       return;
     }
+    Conditions conditions = new Conditions();
+    if (useConditions && plan instanceof Filter) {
+      conditions.add(((Filter) plan).condition());
+    }
     scala.collection.Iterator children = plan.children().iterator();
     while (children.hasNext()) {
-      visit((LogicalPlan) children.next());
+      visit((LogicalPlan) children.next(), useConditions, conditions);
     }
   }
 
-  private void prune(Object scan) throws Exception {
+  private void prune(Object scan, Conditions conditions) throws Exception {
     List filters = (List) call(scan, "filters");
-    if (filters.isEmpty()) {
+    if (filters.isEmpty() && conditions.texts.isEmpty()) {
       return;
     }
     List tasks = (List) call(scan, "tasks");
@@ -100,7 +118,7 @@ public class PruneScans extends Rule {
     }
     Table table = (Table) call(scan, "table");
     Object uuid = table.uuid();
-    Map request = request(scan, table, filters);
+    Map request = request(scan, table, filters, conditions);
     for (int attempt = 0; attempt < ATTEMPTS; attempt++) {
       View view = (View) views.get(uuid);
       RoaringBitmap candidates = new RoaringBitmap();
@@ -134,7 +152,8 @@ public class PruneScans extends Rule {
     LOG.warn("index not used: the index of {} changes too fast", table.name());
   }
 
-  private static Map request(Object scan, Table table, List filters) throws Exception {
+  private static Map request(Object scan, Table table, List filters, Conditions conditions)
+      throws Exception {
     Schema schema = (Schema) call(scan, "schema");
     boolean caseSensitive = ((Boolean) call(scan, "caseSensitive")).booleanValue();
     List expressions = new ArrayList();
@@ -150,11 +169,18 @@ public class PruneScans extends Rule {
         LOG.debug("filter not handed to the index: {}", filter, e);
       }
     }
+    for (Iterator it = conditions.columns.iterator(); it.hasNext(); ) {
+      Types.NestedField column = schema.findField((String) it.next());
+      if (column != null) {
+        fields.add(Integer.valueOf(column.fieldId()));
+      }
+    }
     Map request = new LinkedHashMap();
     request.put("table", table.name());
     request.put("uuid", table.uuid().toString());
     request.put("snapshot", call(scan, "snapshotId"));
     request.put("filters", expressions);
+    request.put("conditions", conditions.texts);
     request.put("schema", SchemaParser.toJson(TypeUtil.select(schema, fields)));
     return request;
   }
@@ -256,6 +282,49 @@ public class PruneScans extends Rule {
       }
     }
     throw new IllegalStateException("no method " + name + " in " + type.getName() + ": unknown Iceberg version");
+  }
+
+  /** Of the filter right above a scan, the conjuncts that look into maps, as SQL: Iceberg's filters cannot say them. */
+  private static class Conditions {
+    final List texts = new ArrayList();
+    final Set columns = new HashSet();
+
+    void add(org.apache.spark.sql.catalyst.expressions.Expression condition) {
+      if (condition instanceof And) {
+        add(((And) condition).left());
+        add(((And) condition).right());
+      } else if (condition.deterministic() && looksIntoMap(condition)) {
+        texts.add(((org.apache.spark.sql.catalyst.expressions.Expression) condition.transform(new Unqualified())).sql());
+        scala.collection.Iterator references = condition.references().iterator();
+        while (references.hasNext()) {
+          columns.add(((Attribute) references.next()).name());
+        }
+      }
+    }
+
+    private static boolean looksIntoMap(org.apache.spark.sql.catalyst.expressions.Expression expression) {
+      if (expression instanceof GetMapValue || expression instanceof ElementAt) {
+        return true;
+      }
+      scala.collection.Iterator children = expression.children().iterator();
+      while (children.hasNext()) {
+        if (looksIntoMap((org.apache.spark.sql.catalyst.expressions.Expression) children.next())) {
+          return true;
+        }
+      }
+      return false;
+    }
+  }
+
+  /** Takes catalog, namespace and table off the names of columns. */
+  private static class Unqualified extends AbstractPartialFunction {
+    public boolean isDefinedAt(Object node) {
+      return node instanceof AttributeReference;
+    }
+
+    public Object applyOrElse(Object node, Function1 otherwise) {
+      return isDefinedAt(node) ? ((AttributeReference) node).withQualifier(Nil$.MODULE$) : otherwise.apply(node);
+    }
   }
 
   /** Marks the tasks of a scan that has been pruned. */

@@ -22,13 +22,14 @@ from pyroaring import BitMap
 
 from planner.bind import bind
 from planner.gate import Limits
+from planner.parser import parse_where
 from planner.plan import prune_row_groups, view_of
 from planner.predicate import UNKNOWN, Predicate, conjunction
 from planner.scan_plan import ScanPlan
 from planner.spark_catalogs import open_spark_catalog
 from planner.view import IndexView
 from planner.wire import serialize_view
-from puffin_index.errors import CatalogError, NotFoundError, PuffinIndexError
+from puffin_index.errors import CatalogError, NotFoundError, PuffinIndexError, WhereSyntaxError
 from puffin_index.index_table import TableName, index_table_name, is_bound_to, load_index_table
 
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ class _PlannerCallback:
         return ScanPlan(
             table=str(request["table"]),
             snapshot_id=snapshot if isinstance(snapshot, int) else None,
-            where=" AND ".join(str(text) for text in _filters(request)),
+            where=" AND ".join(str(text) for text in [*_texts(request, "filters"), *_texts(request, "conditions")]),
             data_files=view.paths,
             file_of=view.file_of[numbers],
             ordinals=numbers - view.first_row_groups[view.file_of[numbers]],
@@ -147,21 +148,27 @@ class _PlannerCallback:
 _hooks: WeakKeyDictionary[SparkSession, _PlannerCallback] = WeakKeyDictionary()
 
 
-def _filters(request: Mapping[str, object]) -> list[str]:
-    filters = request["filters"]
-    assert isinstance(filters, list)
-    return filters
+def _texts(request: Mapping[str, object], name: str) -> list[str]:
+    texts = request[name]
+    assert isinstance(texts, list)
+    return texts
 
 
 def bind_filters(request: Mapping[str, object]) -> Predicate:
-    """Bind the filters of a request; one that cannot be read keeps all rows."""
+    """Bind the filters of a request, and the conditions above its scan; one that cannot be read keeps all rows."""
     schema = Schema.model_validate_json(str(request["schema"]))
     children: list[Predicate] = []
-    for text in _filters(request):
+    for text in _texts(request, "filters"):
         try:
             children.append(bind(BooleanExpression.model_validate_json(text), schema, "iceberg"))
         except (ValidationError, NotFoundError, ValueError, TypeError) as error:
             _log.debug("filter not understood, all its rows are kept: %s (%s)", text, error)
+            children.append(UNKNOWN)
+    for text in _texts(request, "conditions"):
+        try:
+            children.append(bind(parse_where(text), schema))
+        except (WhereSyntaxError, NotFoundError) as error:
+            _log.debug("condition not understood, all its rows are kept: %s (%s)", text, error)
             children.append(UNKNOWN)
     return conjunction(children)
 

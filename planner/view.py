@@ -41,6 +41,7 @@ from puffin_index.errors import CorruptFileError, NotFoundError, UnsupportedErro
 from puffin_index.kinds import KINDS
 from puffin_index.kinds.base import BlobIndex
 from puffin_index.kinds.postings import Postings
+from puffin_index.map_key import ColumnId, split_kind
 from puffin_index.ranged import Blob
 from puffin_index.segment import align
 from puffin_index.storage import CountingReader, FileReader
@@ -82,7 +83,7 @@ class IndexView:
         self._identity = object()
         self._lock = threading.Lock()
         self._readers: LRUCache[int, FileReader] = LRUCache(_OPEN_FILES)
-        self._postings: LRUCache[tuple[int, int], Postings] = LRUCache(_OPEN_POSTINGS)
+        self._postings: LRUCache[tuple[ColumnId, int], Postings] = LRUCache(_OPEN_POSTINGS)
         self._number_row_groups()
 
     def _number_row_groups(self) -> None:
@@ -143,7 +144,7 @@ class IndexView:
         return np.asarray(share * self.file_sizes[files], np.int64)
 
     @cached_property
-    def _placements(self) -> dict[tuple[int, str], Placement]:
+    def _placements(self) -> dict[tuple[ColumnId, str], Placement]:
         """For each (field, kind), the segment and directory entry of every row group."""
         directories = pc.list_flatten(self._entries["directories"]).combine_chunks()
         entry = np.repeat(
@@ -153,9 +154,9 @@ class IndexView:
         fields, kinds, offsets, lengths, checksums = (
             pc.struct_field(directories, name).to_pylist() for name in ("field_id", "kind", "offset", "length", "xxh64")
         )
-        rows_of: dict[tuple[int, str], list[int]] = {}
-        for row, key in enumerate(zip(fields, kinds, strict=True)):
-            rows_of.setdefault(key, []).append(row)
+        rows_of: dict[tuple[ColumnId, str], list[int]] = {}
+        for row, (field_id, kind) in enumerate(zip(fields, kinds, strict=True)):
+            rows_of.setdefault(split_kind(field_id, kind), []).append(row)
         numbers = {location: number for number, (location, _) in enumerate(self.segments)}
         segment_of_entry = np.array([numbers[s] for s in self._entries["segment"].to_pylist()], np.int32)
         first_in_segment = int64_chunks(self._entries, "first_row_group")
@@ -163,7 +164,7 @@ class IndexView:
         # Rows of a segment's row space that the row groups before it in the same data file take up.
         space = np.concatenate(([0], np.cumsum(align(self.row_counts)))).astype(np.int64)
         rows_before = space[:-1] - space[self.first_row_groups][self.file_of]
-        placements: dict[tuple[int, str], Placement] = {}
+        placements: dict[tuple[ColumnId, str], Placement] = {}
         for key, rows in rows_of.items():
             # Files have one entry a build; where two builders raced, either is right: the last one wins.
             entry_of_file = np.full(len(self.paths), -1, np.int64)
@@ -185,7 +186,7 @@ class IndexView:
             )
         return placements
 
-    def statistics(self, field_id: int, reads: IndexReads) -> FieldStatistics | None:
+    def statistics(self, field_id: ColumnId, reads: IndexReads) -> FieldStatistics | None:
         """The statistics of a column; None if no row group has any."""
         placement = self._placements.get((field_id, STATISTICS))
         if placement is None:
@@ -202,7 +203,7 @@ class IndexView:
             self._cache.put(key, statistics)
         return statistics
 
-    def directory(self, field_id: int, kind: str, reads: IndexReads) -> KindDirectory | None:
+    def directory(self, field_id: ColumnId, kind: str, reads: IndexReads) -> KindDirectory | None:
         """Where the payloads of a column and kind lie; None if there are none."""
         placement = self._placements.get((field_id, kind))
         if placement is None:
@@ -218,7 +219,7 @@ class IndexView:
             self._cache.put(key, directory)
         return directory
 
-    def open_blob(self, field_id: int, directory: KindDirectory, row_group: int) -> BlobIndex:
+    def open_blob(self, field_id: ColumnId, directory: KindDirectory, row_group: int) -> BlobIndex:
         """Open the payload of one row group; nothing is read yet but the directory, if it is no longer in memory.
 
         Raises:
@@ -230,7 +231,7 @@ class IndexView:
             blob, blob_type, layout, directory.value_type, int(self.row_counts[row_group])
         )
 
-    def open_postings(self, field_id: int, directory: KindDirectory, row_group: int) -> Postings:
+    def open_postings(self, field_id: ColumnId, directory: KindDirectory, row_group: int) -> Postings:
         """Open the sorted postings that cover a row group; what is read of their directory stays with the view.
 
         Raises:
@@ -248,7 +249,9 @@ class IndexView:
                 self._postings[key] = postings
         return postings
 
-    def _locate(self, field_id: int, directory: KindDirectory, row_group: int) -> tuple[Blob, str, Int64Array, slice]:
+    def _locate(
+        self, field_id: ColumnId, directory: KindDirectory, row_group: int
+    ) -> tuple[Blob, str, Int64Array, slice]:
         """A payload, its blob type, its layout and the row groups of the segment that it covers."""
         segment, entry = int(directory.segment[row_group]), int(directory.entry[row_group])
         batch = self._segment_directory(self._placements[field_id, directory.kind], segment)
@@ -259,7 +262,7 @@ class IndexView:
         layout = np.asarray(batch.column("layout")[entry].values.to_numpy(), np.int64)
         return blob, batch.column("blob_type")[entry].as_py(), layout, slice(first, first + count)
 
-    def _spans(self, field_id: int, segment: int) -> Int64Array:
+    def _spans(self, field_id: ColumnId, segment: int) -> Int64Array:
         """Base and row count of every row group of a segment, also of those whose data files the table has lost."""
         rows = self._segment_statistics(self._placements[field_id, STATISTICS], segment).row_count
         ends = np.cumsum(align(rows))

@@ -20,8 +20,10 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.name_mapping import NameMapping
 from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import MapType
 
 from puffin_index.errors import BuildError, NotFoundError, UnsupportedError
+from puffin_index.map_key import values_of_key
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,12 +155,22 @@ class OpenDataFile:
         """Whether the file itself holds a column."""
         return self._schema.find_column_name(field_id) is not None
 
-    def read_column(self, row_group: int, field_id: int) -> pa.Array | None:
+    def check_map(self, field_id: int) -> None:
+        """Check that a column is a map here, where the file has it.
+
+        Raises:
+            UnsupportedError: If it is something else.
+        """
+        if self.has_column(field_id) and not isinstance(self._schema.find_type(field_id), MapType):
+            raise UnsupportedError(f"data file {self.file.path}: column {field_id} is no map there")
+
+    def read_column(self, row_group: int, field_id: int, map_key: str | None = None) -> pa.Array | None:
         """Read one column of one row group.
 
         Args:
             row_group: Its ordinal in the file.
             field_id: The column; may be a leaf of structs.
+            map_key: Read the values of this key of a map (`puffin_index.map_key`).
 
         Returns:
             An Arrow array with a row per row, or None if the file does not have the column (added to the table later).
@@ -171,7 +183,8 @@ class OpenDataFile:
         for part in path[1:]:
             # struct_field takes the parent's NULLs along.
             column = pc.struct_field(column, part)
-        return column.combine_chunks()
+        rows = column.combine_chunks()
+        return rows if map_key is None else values_of_key(rows, map_key)
 
 
 @contextmanager

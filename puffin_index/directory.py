@@ -27,6 +27,7 @@ from xxhash import xxh64_hexdigest
 from puffin_index.errors import CorruptFileError, UnsupportedError
 from puffin_index.kinds import ColumnStatistics
 from puffin_index.kinds.base import Payload
+from puffin_index.map_key import plain_kind
 from puffin_index.ranged import RangedReader
 from puffin_index.values import ValueType
 
@@ -35,6 +36,11 @@ DIRECTORY_BLOB = "puffin-index-directory-v1"
 ROW_GROUPS_BLOB = "puffin-index-row-groups-v1"
 STATISTICS = "statistics"
 _VERSION = b"1"
+
+
+def is_statistics(kind: str) -> bool:
+    """Whether a stored kind is that of statistics, of a column or of one key of a map."""
+    return plain_kind(kind) == STATISTICS
 
 
 @dataclass(frozen=True, slots=True)

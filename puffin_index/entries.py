@@ -16,9 +16,10 @@ from pyiceberg.table import Table
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from puffin_index.data_table import refresh_table, retained_files
-from puffin_index.directory import STATISTICS
+from puffin_index.directory import STATISTICS, is_statistics
 from puffin_index.errors import NotFoundError
 from puffin_index.index_table import is_bound_to, read_entries
+from puffin_index.map_key import kind_beside
 
 FieldKind = tuple[int, str]
 FileSize = tuple[int, int]
@@ -30,10 +31,19 @@ _LONGEST_WAIT_SECONDS = 5.0
 _Outcome = TypeVar("_Outcome")
 
 
+def statistics_key(key: FieldKind) -> FieldKind:
+    """Return where the statistics are that belong to an index."""
+    return key[0], kind_beside(STATISTICS, key[1])
+
+
 def field_kinds(entries: pa.Table) -> list[set[FieldKind]]:
     """Return which (field, kind) each entry has, statistics left out."""
     return [
-        {(directory["field_id"], directory["kind"]) for directory in directories if directory["kind"] != STATISTICS}
+        {
+            (directory["field_id"], directory["kind"])
+            for directory in directories
+            if not is_statistics(directory["kind"])
+        }
         for directories in entries["directories"].to_pylist()
     ]
 
@@ -76,7 +86,7 @@ def with_kinds(entries: pa.Table, kept: list[set[FieldKind]]) -> pa.Table:
     directories: list[list[dict[str, int | str]]] = []
     for own, kinds in zip(entries["directories"].to_pylist(), kept, strict=True):
         # The statistics of a column tell the row groups of merged blobs: they stay as long as one of its kinds does.
-        wanted = kinds | {(field_id, STATISTICS) for field_id, _ in kinds}
+        wanted = kinds | {statistics_key(key) for key in kinds}
         directories.append([one for one in own if (one["field_id"], one["kind"]) in wanted])
     place = entries.schema.get_field_index("directories")
     field = entries.schema.field(place)

@@ -15,6 +15,7 @@ from puffin_index.binary import write_int64_be
 from puffin_index.container import MAGIC, Container
 from puffin_index.directory import DIRECTORY_BLOB, STATISTICS, STATISTICS_BLOB, int64_column, parse_directory
 from puffin_index.errors import CorruptFileError
+from puffin_index.map_key import ColumnId, split_kind
 from puffin_index.puffin import BLOB_CHECKSUM, BlobMetadata, PuffinFile, read_blob
 from puffin_index.ranged import RangedReader
 
@@ -29,7 +30,7 @@ class PayloadPlace:
 
     Attributes:
         field_id: The column.
-        kind: The index kind.
+        kind: The index kind, with the key of a map if it is of one.
         value_type: Iceberg's name of the column's type.
         blob_type: The payload's blob type.
         first_row_group: Ordinal in the segment of the first row group that it covers.
@@ -46,6 +47,11 @@ class PayloadPlace:
     row_groups: int
     offset: int
     length: int
+
+    @property
+    def column(self) -> ColumnId:
+        """The column, or the key of a map."""
+        return split_kind(self.field_id, self.kind)[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +107,8 @@ def summarize_directories(reader: RangedReader, footer: PuffinFile) -> list[Dire
             batch = _read_batch(reader, blob, ("row_count",))
             value_type = _metadata(batch, "value-type", blob, reader.location)
             field_id = _field_id(blob, reader.location)
-            summaries.append(DirectorySummary(field_id, STATISTICS, value_type, len(batch), (), 0, blob.length))
+            kind = blob.properties.get("kind", STATISTICS)
+            summaries.append(DirectorySummary(field_id, kind, value_type, len(batch), (), 0, blob.length))
         elif blob.type == DIRECTORY_BLOB:
             summaries.append(_summary(blob, _read_batch(reader, blob, _PAYLOAD_COLUMNS), reader.location))
     return summaries

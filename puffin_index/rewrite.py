@@ -15,14 +15,13 @@ from pyiceberg.io import FileIO
 from puffin_index.directory import (
     DIRECTORY_BLOB,
     ROW_GROUPS_BLOB,
-    STATISTICS,
     STATISTICS_BLOB,
     PlacedPayload,
     serialize_batch,
     serialize_directory,
     serialize_row_groups,
 )
-from puffin_index.entries import FieldKind
+from puffin_index.entries import FieldKind, statistics_key
 from puffin_index.errors import CorruptFileError
 from puffin_index.kinds.postings import PlacedColumn, Postings, build_postings
 from puffin_index.puffin import PuffinWriter
@@ -81,8 +80,8 @@ def write_merged(job: MergeJob, location: str) -> Segment:
     with create_file(job.io, location) as stream:
         writer = PuffinWriter(stream, created_by="puffin-index")
         directories: list[WrittenDirectory] = []
-        for field_id in dict.fromkeys(field_id for field_id, _ in keys):
-            kinds = [key for key in keys if key[0] == field_id]
+        for statistics in dict.fromkeys(map(statistics_key, keys)):
+            kinds = [key for key in keys if statistics_key(key) == statistics]
             directories.append(_statistics(job, kinds[0]))
             directories += [_write_payloads(writer, job, key) for key in kinds]
         locations = write_directories(writer, directories)
@@ -93,7 +92,7 @@ def write_merged(job: MergeJob, location: str) -> Segment:
 
 def _statistics(job: MergeJob, key: FieldKind) -> WrittenDirectory:
     """The statistics of a column, whichever of its kinds they came with."""
-    statistics = (key[0], STATISTICS)
+    statistics = statistics_key(key)
     rows = _rows_of(job, key, statistics)
     value_type = job.source(job.files[0], key).value_type(key)
     return WrittenDirectory(*statistics, STATISTICS_BLOB, serialize_batch(rows, {"value-type": value_type}))

@@ -52,7 +52,7 @@ class DirectoryLocation:
 
     Attributes:
         field_id: The column.
-        kind: The kind, or `statistics`.
+        kind: The kind, or `statistics`; of one key of a map with the key (`puffin_index.map_key`).
         offset: In bytes.
         length: In bytes.
         checksum: xxh64 of its bytes, 16 hex digits. Planners read directories without the segment's footer.
@@ -207,6 +207,8 @@ def _check_columns(opened: OpenDataFile, task: SegmentTask) -> None:
             raise UnsupportedError(
                 f"data file {opened.file.path} lacks column {column.name!r}, which has a constant value there"
             )
+        if column.map_key is not None:
+            opened.check_map(column.field_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +237,10 @@ def _write_column(
         payloads["bitmap"] = [postings.build()]
     directories = [
         WrittenDirectory(
-            column.field_id, STATISTICS, STATISTICS_BLOB, serialize_statistics(statistics, column.value_type)
+            column.field_id,
+            column.stored_kind(STATISTICS),
+            STATISTICS_BLOB,
+            serialize_statistics(statistics, column.value_type),
         )
     ]
     # Payloads of one kind lie side by side, so that neighbours are read with one request.
@@ -246,15 +251,16 @@ def _write_column(
             PlacedPayload(at * covered, covered, _add_payload(writer, column, kind, at * covered, payload), payload)
             for at, payload in enumerate(of_kind)
         ]
-        data = serialize_directory(placed, kind, column.value_type)
-        directories.append(WrittenDirectory(column.field_id, kind, DIRECTORY_BLOB, data))
+        stored_kind = column.stored_kind(kind)
+        data = serialize_directory(placed, stored_kind, column.value_type)
+        directories.append(WrittenDirectory(column.field_id, stored_kind, DIRECTORY_BLOB, data))
     return directories
 
 
 def _read_row_groups(column: ResolvedColumn, files: Sequence[OpenDataFile]) -> Iterator[Column]:
     for opened in files:
         for ordinal, row_count in enumerate(opened.row_counts):
-            values = opened.read_column(ordinal, column.field_id)
+            values = opened.read_column(ordinal, column.field_id, column.map_key)
             if values is None:
                 values = pa.nulls(row_count, arrow_type(column.value_type))
             yield column_of(values, column.value_type)
@@ -298,7 +304,7 @@ class _PostingsBuilder:
 
 def _add_payload(writer: PuffinWriter, column: ResolvedColumn, kind: str, row_group: int, payload: Payload) -> int:
     properties: Mapping[str, str] = {
-        "kind": kind,
+        "kind": column.stored_kind(kind),
         "row-group": str(row_group),
         "value-type": column.value_type.name,
     }

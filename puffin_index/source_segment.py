@@ -15,9 +15,9 @@ from puffin_index.data_table import DataFile
 from puffin_index.directory import (
     DIRECTORY_BLOB,
     ROW_GROUPS_BLOB,
-    STATISTICS,
     STATISTICS_BLOB,
     int64_column,
+    is_statistics,
     parse_directory,
     read_directory,
 )
@@ -161,7 +161,9 @@ def read_source(
         for one in directories:
             kind = str(one["kind"])
             place = int(one["offset"]), int(one["length"]), str(one["xxh64"])
-            batches[int(one["field_id"]), kind] = read_directory(reader, *place, () if kind == STATISTICS else _COLUMNS)
+            batches[int(one["field_id"]), kind] = read_directory(
+                reader, *place, () if is_statistics(kind) else _COLUMNS
+            )
         lists = [blob for blob in footer.blobs if blob.type == ROW_GROUPS_BLOB]
         if len(lists) != 1:
             raise UnsupportedError(f"{location}: {len(lists)} lists of row groups in a segment")
@@ -199,6 +201,8 @@ def _indexed_file(rows: list[dict[str, object]]) -> IndexedFile:
     for row in rows:
         assert isinstance(row["directories"], list)
         part = Part(str(row["segment"]), int(str(row["first_row_group"])))
-        parts.update(((one["field_id"], one["kind"]), part) for one in row["directories"] if one["kind"] != STATISTICS)
+        parts.update(
+            ((one["field_id"], one["kind"]), part) for one in row["directories"] if not is_statistics(one["kind"])
+        )
     file = DataFile(path, size, records, tuple(offsets))
     return IndexedFile(file, tuple(counts), tuple(offsets), parts, frozenset(str(row["segment"]) for row in rows))

@@ -27,6 +27,7 @@ from puffin_index.expire import DEFAULT_GRACE, ExpireReport, expire
 from puffin_index.fit import fit_warnings
 from puffin_index.index_table import TableName
 from puffin_index.job import BuildHandle, BuildReport, ProgressListener, build
+from puffin_index.map_key import split_kind
 from puffin_index.storage import FileReader
 from puffin_index.verify import DEFAULT_SAMPLE, VerifyReport, drop_bad_entries, verify
 
@@ -233,7 +234,7 @@ class TableIndex:
 
     @property
     def _wanted(self) -> frozenset[tuple[int, str]]:
-        return frozenset((column.field_id, kind) for column in self.columns for kind in column.kinds)
+        return _field_kinds(self.columns)
 
     def status(self) -> IndexStatus:
         """Say how much of the current snapshot is indexed, and how large the indexes are."""
@@ -241,7 +242,7 @@ class TableIndex:
         columns = self.columns
         live = list_data_files(self.data_table)
         entries = catalogue.read_entries(self.index_table)
-        wanted = {(column.field_id, kind) for column in columns for kind in column.kinds}
+        wanted = _field_kinds(columns)
         found = indexed_kinds(entries, live)
         indexed = {file.path for file in live if wanted <= found.get(file.path, set())}
         used = entries.filter(pc.is_in(entries["data_file"], pa.array(list(found), pa.string())))
@@ -272,7 +273,7 @@ class TableIndex:
             seen.add(segment)
             with FileReader(self.index_table.io, segment, size) as reader:
                 for directory in directories:
-                    if directory["kind"] == STATISTICS:
+                    if split_kind(directory["field_id"], directory["kind"])[1] == STATISTICS:
                         continue
                     batch = read_directory(
                         reader, directory["offset"], directory["length"], directory["xxh64"], ["length"]
@@ -281,10 +282,16 @@ class TableIndex:
                     sizes[key] = sizes.get(key, 0) + int(int64_column(batch, "length").sum())
         return tuple(
             ColumnStatus(
-                column.name, column.field_id, {kind: sizes.get((column.field_id, kind), 0) for kind in column.kinds}
+                column.name,
+                column.field_id,
+                {kind: sizes.get((column.field_id, column.stored_kind(kind)), 0) for kind in column.kinds},
             )
             for column in columns
         )
+
+
+def _field_kinds(columns: Sequence[ResolvedColumn]) -> frozenset[tuple[int, str]]:
+    return frozenset((column.field_id, column.stored_kind(kind)) for column in columns for kind in column.kinds)
 
 
 def _row_group_count(files: Sequence[DataFile]) -> int:

@@ -18,14 +18,14 @@ from pyroaring import BitMap
 
 from puffin_index.columns import Column, KeyArray, SortedColumn, sort_column
 from puffin_index.data_table import OpenDataFile
-from puffin_index.directory import STATISTICS
-from puffin_index.entries import FieldKind
+from puffin_index.entries import FieldKind, statistics_key
 from puffin_index.errors import CorruptFileError, UnsupportedError
 from puffin_index.kinds import KINDS, statistics_of
 from puffin_index.kinds.base import RowSet
 from puffin_index.kinds.bloom import BloomIndex
 from puffin_index.kinds.postings import Postings
 from puffin_index.leaf import LeafTest, NullTest, RangeTest, SetTest
+from puffin_index.map_key import key_of_kind, plain_kind
 from puffin_index.ranged import Blob, RangedReader
 from puffin_index.segment import arrow_type
 from puffin_index.source_segment import MERGED, IndexedFile, SourceSegment
@@ -78,7 +78,7 @@ def check_row_group(
     name = f"field {key[0]} {key[1]}, row group {ordinal} of {file.file.path}"
     try:
         value_type = value_type_named(source.value_type(key))
-        values = opened.read_column(ordinal, key[0])
+        values = opened.read_column(ordinal, key[0], key_of_kind(key[1]))
         if values is None:
             values = pa.nulls(file.row_counts[ordinal], arrow_type(value_type))
         column = column_of(values, value_type)
@@ -92,7 +92,7 @@ def check_row_group(
 
 
 def _check_statistics(column: Column, source: SourceSegment, key: FieldKind, row_group: int) -> Iterator[str]:
-    stored = source.directories[key[0], STATISTICS].slice(row_group, 1).to_pylist()[0]
+    stored = source.directories[statistics_key(key)].slice(row_group, 1).to_pylist()[0]
     found = statistics_of(column)
     for name in ("row_count", "null_count", "nan_count", "distinct_count", "minimum", "maximum"):
         if stored[name] != getattr(found, name):
@@ -117,7 +117,7 @@ def _check_index(
         postings = Postings.open(blob, layout, column.value_type, source.spans)
         yield from _compare_columns(decoded.columns(source, key, postings)[row_group], column)
         return
-    index = KINDS[key[1]].open(
+    index = KINDS[plain_kind(key[1])].open(
         blob, batch.column("blob_type")[row].as_py(), layout, column.value_type, column.row_count
     )
     if isinstance(index, BloomIndex):

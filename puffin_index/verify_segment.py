@@ -9,11 +9,12 @@ import numpy as np
 import pyarrow as pa
 from pyiceberg.io import FileIO
 
-from puffin_index.directory import STATISTICS, int64_column
+from puffin_index.directory import int64_column, is_statistics
 from puffin_index.entries import FieldKind
 from puffin_index.errors import CorruptFileError, NotFoundError, PuffinIndexError, UnsupportedError
 from puffin_index.kinds import KINDS
 from puffin_index.kinds.postings import POSTINGS, Postings
+from puffin_index.map_key import plain_kind
 from puffin_index.puffin import BLOB_CHECKSUM, PuffinFile, check_head, read_blob, read_footer
 from puffin_index.ranged import Blob, RangedReader
 from puffin_index.segment import ROW_SPACE_ALIGNMENT, align
@@ -68,7 +69,9 @@ def check_segment(
             findings += [Finding(location, "row groups", 0, what) for what in _check_rows(source, rows)]
             for key, batch in source.directories.items():
                 name = f"field {key[0]} {key[1]}"
-                wrong = _check_statistics(batch, source) if key[1] == STATISTICS else _check_places(source, reader, key)
+                wrong = (
+                    _check_statistics(batch, source) if is_statistics(key[1]) else _check_places(source, reader, key)
+                )
                 findings += [Finding(location, name, offset, what) for offset, what in wrong]
     except (PuffinIndexError, OSError) as error:
         return [*findings, _finding(location, error)], None, 0
@@ -167,6 +170,6 @@ def _check_places(source: SourceSegment, reader: RangedReader, key: FieldKind) -
             if blob.type == POSTINGS:
                 Postings.open(payload, layout, value_type, source.spans)
             else:
-                KINDS[key[1]].open(payload, blob.type, layout, value_type, int(source.spans[first, 1]))
+                KINDS[plain_kind(key[1])].open(payload, blob.type, layout, value_type, int(source.spans[first, 1]))
         except (CorruptFileError, UnsupportedError, NotFoundError) as error:
             yield offset, _finding(source.location, error).what

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from puffin_index.columns import Column, sort_column
+from puffin_index.key_order import gather
 from puffin_index.kinds.postings_bits import Words
 from puffin_index.kinds.postings_numbers import RowNumbers
 
@@ -100,7 +101,7 @@ def _rows_of(column: Column, first: int) -> Rows:
 
 def _order(keys: Iterator[Words], rows: Sequence[Rows], key_bits: int, row_bits: int) -> tuple[Words, Rows]:
     if key_bits + row_bits > _WORD_BITS:
-        return _order_wide(np.concatenate(list(keys)), np.concatenate(rows), key_bits)
+        return _order_wide(_joined(keys, sum(len(own) for own in rows)), np.concatenate(rows), key_bits)
     packed = np.empty(sum(len(own) for own in rows), np.uint64)
     place = 0
     for own_keys, own_rows in zip(keys, rows, strict=True):
@@ -115,17 +116,28 @@ def _order(keys: Iterator[Words], rows: Sequence[Rows], key_bits: int, row_bits:
     return packed, ordered
 
 
+def _joined(parts: Iterator[Words], count: int) -> Words:
+    joined = np.empty(count, np.uint64)
+    place = 0
+    for part in parts:
+        joined[place : place + len(part)] = part
+        place += len(part)
+    return joined
+
+
 def _order_wide(keys: Words, rows: Rows, key_bits: int) -> tuple[Words, Rows]:
     """Order keys that leave no room for the row: by their upper bits, then the few that these do not tell apart."""
     place_bits = len(keys).bit_length()
     packed = keys >> np.uint64(max(0, key_bits + place_bits - _WORD_BITS))
     packed <<= np.uint64(place_bits)
-    packed |= np.arange(len(keys), dtype=np.uint64)
+    packed |= np.arange(len(keys), dtype=np.uint32)
     packed.sort()
-    order = (packed & np.uint64((1 << place_bits) - 1)).view(np.int64)
+    order = packed.astype(np.uint32)
+    order &= np.uint32((1 << place_bits) - 1)
     packed >>= np.uint64(place_bits)
-    keys, rows = keys[order], rows[order]
     alike = packed[1:] == packed[:-1]
+    del packed
+    keys, rows = gather(keys, order), gather(rows, order)
     unclear = np.zeros(len(keys), np.bool_)
     unclear[1:] |= alike
     unclear[:-1] |= alike
