@@ -14,7 +14,16 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.expressions import AlwaysFalse, AlwaysTrue, And, BooleanExpression, Or
+from pyiceberg.expressions import (
+    AlwaysFalse,
+    AlwaysTrue,
+    And,
+    BooleanExpression,
+    LiteralPredicate,
+    Or,
+    Reference,
+    UnboundPredicate,
+)
 from pyiceberg.schema import Schema
 from pyiceberg.types import StringType
 
@@ -119,10 +128,22 @@ def _leaf(node: BooleanExpression, schema: Schema) -> Leaf:
     bound = None if isinstance(node, Unknown) else bind(node, schema)
     if not isinstance(bound, Leaf):
         raise UnsupportedError(
-            f"cannot be evaluated without Spark: {node.text if isinstance(node, Unknown) else node}; "
+            f"cannot be evaluated without Spark: {_text(node)}; "
             "write the literal in the column's own type, or leave this part to the engine that reads the rows"
         )
     return bound
+
+
+def _text(node: BooleanExpression) -> str:
+    match node:
+        case Unknown():
+            return node.text
+        case LiteralPredicate(term=Reference() as column):
+            return f"{type(node).__name__} of {column.name} with {node.literal.value!r}"
+        case UnboundPredicate(term=Reference() as column):
+            return f"{type(node).__name__} of {column.name}"
+        case _:
+            return str(node)
 
 
 def _like_test(node: UnknownLike, schema: Schema) -> LikeTest:

@@ -136,8 +136,9 @@ class _DeletesStage:
         except (CorruptFileError, UnsupportedError, NotFoundError, OSError) as error:
             if self.strict:
                 raise
-            self.troubles.append(str(error))
-            _log.warning("deletes not subtracted: %s", error)
+            if str(error) not in self.troubles:
+                self.troubles.append(str(error))
+                _log.warning("deletes not subtracted: %s", error)
             return None
 
     def _count_read(self, delete: DeleteFile) -> None:
