@@ -130,11 +130,12 @@ def read_positional_deletes(io: FileIO, location: str) -> Positions:
         try:
             table = parquet.read(columns=["file_path", "pos"]).combine_chunks()
             paths = table.column("file_path").cast(pa.large_string()).combine_chunks().dictionary_encode()
-            positions = np.asarray(table.column("pos").cast(pa.int64()).to_numpy(), np.int64)
+            column = table.column("pos").cast(pa.int64())
         except (pa.ArrowInvalid, KeyError) as error:
             raise CorruptFileError(f"not a positional delete file: {error}", location=location) from error
-    if paths.null_count or table.column("pos").null_count:
+    if paths.null_count or column.null_count:
         raise CorruptFileError("a positional delete file with a NULL", location=location)
+    positions = np.asarray(column.to_numpy(), np.int64)
     if len(positions) and positions.min() < 0:
         raise CorruptFileError(f"position {positions.min()} in a positional delete file", location=location)
     if len(positions) and positions.max() >= _MOST_POSITIONS:
