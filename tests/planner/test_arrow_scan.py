@@ -15,6 +15,8 @@ from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import LongType
 
 import planner
 from puffin_index import IndexDefinition, TableIndex
@@ -232,8 +234,6 @@ def evolve(table: Table) -> None:
         update.add_column("name", table.schema().find_type("id"))
         update.add_column("size", table.schema().find_type("id"), default_value=7)
         update.add_column(("place", "z"), table.schema().find_type("id"))
-    from pyiceberg.types import LongType
-
     with table.update_schema() as update:
         update.update_column("key", LongType())
 
@@ -312,8 +312,6 @@ def test_a_delete_file_that_cannot_be_read_keeps_its_row_groups_but_fails_a_scan
 
 
 def test_identity_partitions_that_are_not_in_the_files_are_read_from_the_manifest(local_catalog: SqlCatalog) -> None:
-    from pyiceberg.transforms import IdentityTransform
-
     table = create_table(local_catalog, "p", items(100), 50)
     with table.update_spec() as update:
         update.add_field("id", IdentityTransform())
