@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import assert_never
 
@@ -26,6 +26,7 @@ from planner.key_types import comparable
 from planner.lookups import WIDE_SHARE, LookUp
 from planner.parallel import in_parallel
 from planner.predicate import Conjunction, Disjunction, Everything, Leaf, Nothing, Predicate, leaves
+from planner.row_sets import RowSetKeeper, RowSets
 from planner.view import IndexView
 from planner.zone_map import Verdicts, judge_by_zone_map, nothing_known
 from puffin_index.errors import CorruptFileError, NotFoundError, PuffinIndexError, UnsupportedError
@@ -53,6 +54,7 @@ class Reason(IntEnum):
     BLOOM = 8
     ROWS_EMPTY = 9
     OVER_BUDGET = 10
+    ALL_DELETED = 11
 
     @property
     def code(self) -> str:
@@ -65,7 +67,7 @@ class Reason(IntEnum):
         return self in _DROPPING
 
 
-_DROPPING = frozenset({Reason.ZONE_MAP, Reason.BLOOM, Reason.ROWS_EMPTY})
+_DROPPING = frozenset({Reason.ZONE_MAP, Reason.BLOOM, Reason.ROWS_EMPTY, Reason.ALL_DELETED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +75,7 @@ class Stage:
     """One stage of the funnel.
 
     Attributes:
-        name: `zone-map`, `bloom` or `rows`.
+        name: `zone-map`, `postings`, `bloom`, `rows` or `deletes`.
         entered: Row groups that it saw.
         dropped: Row groups that it dropped.
         reads: Index reads that it made.
@@ -98,12 +100,14 @@ class Pruned:
         matches: Matching rows where they are known exactly, else -1.
         stages: The funnel.
         troubles: What could not be read, and why.
+        row_sets: The rows behind the verdicts, where an index gave them.
     """
 
     reasons: npt.NDArray[np.uint8]
     matches: npt.NDArray[np.int64]
     stages: tuple[Stage, ...]
     troubles: tuple[IndexTrouble, ...]
+    row_sets: RowSets = field(default_factory=RowSets)
 
     @property
     def kept(self) -> npt.NDArray[np.bool_]:
@@ -135,8 +139,9 @@ class Pruner:
         self._stages: list[Stage] = []
         self._leaves = tuple(dict.fromkeys(leaves(predicate)))
         self._verdicts: dict[Leaf, Verdicts] = {}
-        self._gate = CostGate(view, predicate, row_groups, limits.byte_budget)
+        self._gate = CostGate(view, predicate, row_groups, limits)
         self._found: dict[Leaf, FoundRows] = {}
+        self._kept_sets = RowSetKeeper()
         self._reasons = np.full(len(row_groups), Reason.MAY_MATCH, np.uint8)
         self._matches = np.full(len(row_groups), -1, np.int64)
 
@@ -153,7 +158,9 @@ class Pruner:
         alive = self._stage("postings", Reason.ROWS_EMPTY, alive, self._by_postings)
         alive = self._stage("bloom", Reason.BLOOM, alive, self._by_bloom)
         self._stage("rows", Reason.ROWS_EMPTY, alive, self._by_rows)
-        return Pruned(self._reasons, self._matches, tuple(self._stages), tuple(self._reads.troubles))
+        found = self._found.get(self._predicate) if isinstance(self._predicate, Leaf) else None
+        row_sets = RowSets(self._kept_sets.kept, found)
+        return Pruned(self._reasons, self._matches, tuple(self._stages), tuple(self._reads.troubles), row_sets)
 
     def _stage(self, name: str, reason: Reason, alive: Int64Array, judge: _Judge) -> Int64Array:
         """Run one stage on the positions that are alive; return those that remain to be judged."""
@@ -339,6 +346,7 @@ class Pruner:
             return evaluator.evaluate(self._predicate, int(self._row_groups[at]))
 
         for at, result in zip(worth.tolist(), in_parallel(evaluate, worth.tolist()), strict=True):
+            self._kept_sets.keep(int(self._row_groups[at]), result)
             if not result.rows:
                 self._reasons[at], self._matches[at] = Reason.ROWS_EMPTY, 0
             elif result.exact:

@@ -113,6 +113,12 @@ class IndexView:
         return {path: number for number, path in enumerate(self.paths)}
 
     @cached_property
+    def first_rows(self) -> Int64Array:
+        """For each row group the position of its first row in its data file."""
+        before = np.concatenate(([0], np.cumsum(self.row_counts)[:-1])).astype(np.int64)[: self.row_group_count]
+        return np.asarray(before - before[self.first_row_groups[self.file_of]], np.int64)
+
+    @cached_property
     def segments(self) -> tuple[tuple[str, int], ...]:
         """Location and size of every segment."""
         rows = zip(
