@@ -9,13 +9,12 @@ import numpy as np
 import numpy.typing as npt
 from pyroaring import BitMap
 
-from planner.directories import IndexTrouble, Int64Array, KindDirectory, positions_by_number
+from planner.directories import IndexTrouble, Int64Array, KindDirectory, or_trouble, positions_by_number
 from planner.estimate import Estimate
 from planner.gate import CostGate
 from planner.parallel import in_parallel
 from planner.predicate import Leaf
 from planner.view import IndexView
-from puffin_index.errors import CorruptFileError, NotFoundError, UnsupportedError
 from puffin_index.kinds.postings import Postings
 
 WIDE_SHARE = 0.02
@@ -83,24 +82,22 @@ class LookUp:
 
     def _open(self, work: tuple[int, Int64Array]) -> _Opened | IndexTrouble:
         blob, positions = work
-        row_group = int(self.row_groups[positions[0]])
-        try:
-            postings = self.view.open_postings(self.leaf.field_id, self.directory, row_group)
+
+        def read() -> _Opened:
+            postings = self.view.open_merged(self.leaf.field_id, self.directory, int(self.row_groups[positions[0]]))
             bounds = postings.count_bounds(self.leaf.test)
             reads, cost = (0, 0) if bounds[1] == 0 else postings.cost(self.leaf.test)
             return _Opened(blob, positions, postings, bounds, reads, cost)
-        except (CorruptFileError, UnsupportedError, NotFoundError, OSError) as error:
-            return self._trouble(blob, error)
+
+        return or_trouble(self._segment(blob), read)
 
     def _rows(self, one: _Opened) -> Rows | IndexTrouble:
-        if one.bounds[1] == 0:
-            return np.empty(0, np.uint32)
-        try:
-            rows = one.postings.rows(self.leaf.test)
+        def read() -> Rows:
+            rows = BitMap() if one.bounds[1] == 0 else one.postings.rows(self.leaf.test)
             # Of a wide leaf, only what is asked for takes space.
             return np.frombuffer((rows & self._rows_of(one.positions)).to_array(), np.uint32)
-        except (CorruptFileError, UnsupportedError, NotFoundError, OSError) as error:
-            return self._trouble(one.blob, error)
+
+        return or_trouble(self._segment(one.blob), read)
 
     def _rows_of(self, positions: Int64Array) -> BitMap:
         """All rows of some row groups, in the row space of their segment."""
@@ -111,8 +108,8 @@ class LookUp:
             every.add_range(first, end)
         return every
 
-    def _trouble(self, blob: int, error: Exception) -> IndexTrouble:
-        return IndexTrouble(self.view.segments[blob >> 32][0], str(error))
+    def _segment(self, blob: int) -> str:
+        return self.view.segments[blob >> 32][0]
 
     def _worth_asking(self, one: _Opened) -> bool:
         """The cost gate, with the count of matches that the payload's own directory tells."""

@@ -21,23 +21,21 @@ from planner.directories import IndexReads, IndexTrouble, Int64Array
 from planner.estimate import Estimate, estimate_leaf
 from planner.evaluate import RowEvaluator, exact_directories, index_cost_bytes, keys_agree
 from planner.found_rows import FoundRows
-from planner.gate import DEFAULT_LIMITS, SURE, CostGate, Limits
+from planner.gate import DEFAULT_LIMITS, CostGate, Limits
 from planner.key_types import comparable
 from planner.lookups import WIDE_SHARE, LookUp
 from planner.parallel import in_parallel
 from planner.predicate import Conjunction, Disjunction, Everything, Leaf, Nothing, Predicate, leaves
+from planner.probes import Probe
 from planner.row_sets import RowSetKeeper, RowSets
 from planner.view import IndexView
 from planner.zone_map import Verdicts, judge_by_zone_map, nothing_known
-from puffin_index.errors import CorruptFileError, NotFoundError, PuffinIndexError, UnsupportedError
+from puffin_index.errors import PuffinIndexError
 from puffin_index.kinds.base import RowSet
 from puffin_index.leaf import SetTest
 from puffin_index.storage import READ_COUNT
 
 _log = logging.getLogger(__name__)
-
-_BLOOM_PAGE_BYTES = 16 * 1024
-"""About what a probe of a bloom filter reads: some pages of a large one."""
 
 
 class Reason(IntEnum):
@@ -312,23 +310,11 @@ class Pruner:
         if bitmap is not None:
             # A bitmap answers exactly for about the same bytes; postings were asked already.
             undecided = undecided[~bitmap.known[self._row_groups[undecided]]]
-        lengths = directory.length[self._row_groups[undecided]]
-        costs = np.minimum(lengths, _BLOOM_PAGE_BYTES * max(1, len(test.keys)))
-        worth = self._gate.worth(self._gate.saved(undecided), costs, 1) & (self._gate.presence(leaf, undecided) < SURE)
-        undecided, costs = undecided[worth], costs[worth]
-        undecided = undecided[self._gate.afford(costs)]
-
-        def may_contain(at: int) -> bool | IndexTrouble:
-            row_group = int(self._row_groups[at])
-            try:
-                return bool(self._view.open_blob(leaf.field_id, directory, row_group).evaluate(test).rows)
-            except (CorruptFileError, UnsupportedError, NotFoundError, OSError) as error:
-                return IndexTrouble(self._view.segments[int(directory.segment[row_group])][0], str(error))
-
-        answers = in_parallel(may_contain, undecided.tolist())
-        self._reads.troubles += [answer for answer in answers if isinstance(answer, IndexTrouble)]
+        probe = Probe(self._view, self._gate, leaf, test, directory, self._row_groups)
+        answers, troubles = probe.possible(undecided)
+        self._reads.troubles += troubles
         possible = self._verdicts[leaf].possible.copy()
-        possible[undecided] = [answer is not False for answer in answers]
+        possible[undecided] = answers
         self._verdicts[leaf] = Verdicts(possible, self._verdicts[leaf].certain)
 
     def _by_rows(self, alive: Int64Array) -> Int64Array:

@@ -32,6 +32,7 @@ from planner.predicate import Leaf
 from planner.unknown import Unknown, UnknownLike
 from puffin_index.errors import UnsupportedError
 from puffin_index.leaf import LeafTest, NullTest, RangeTest, SetTest
+from puffin_index.map_key import ColumnId, MapKey, values_of_key
 from puffin_index.values import Column, column_of, value_type_named
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
@@ -45,12 +46,12 @@ class LikeTest:
     """`column [NOT] LIKE pattern`.
 
     Attributes:
-        field_id: A string column.
+        field_id: A string column, or a key of a map of strings.
         pattern: As a regular expression (RE2) that the whole value has to match.
         negated: NOT LIKE.
     """
 
-    field_id: int
+    field_id: ColumnId
     pattern: str
     negated: bool
 
@@ -71,7 +72,8 @@ class Residual:
     @property
     def field_ids(self) -> frozenset[int]:
         """The columns that it tests."""
-        return frozenset(step.field_id for step in self.steps if isinstance(step, Leaf | LikeTest))
+        tested = [step.field_id for step in self.steps if isinstance(step, Leaf | LikeTest)]
+        return frozenset(column.field_id if isinstance(column, MapKey) else column for column in tested)
 
     def matching(self, read_column: ReadColumn, row_count: int) -> Mask:
         """Say which rows satisfy the predicate."""
@@ -79,10 +81,10 @@ class Residual:
         for step in self.steps:
             match step:
                 case Leaf():
-                    column = column_of(read_column(step.field_id), value_type_named(step.value_type))
+                    column = column_of(_values(step.field_id, read_column), value_type_named(step.value_type))
                     masks.append(leaf_mask(step.test, column))
                 case LikeTest():
-                    masks.append(_like_mask(step, read_column(step.field_id)))
+                    masks.append(_like_mask(step, _values(step.field_id, read_column)))
                 case bool():
                     masks.append(np.array([step]))
                 case "and":
@@ -92,6 +94,13 @@ class Residual:
                 case _:
                     assert_never(step)
         return np.broadcast_to(masks.pop(), row_count)
+
+
+def _values(column: ColumnId, read_column: ReadColumn) -> pa.Array:
+    """The values of a column, or of one key of a map."""
+    if isinstance(column, MapKey):
+        return values_of_key(read_column(column.field_id), column.key)
+    return read_column(column)
 
 
 def compile_residual(expression: BooleanExpression, schema: Schema) -> Residual:

@@ -8,11 +8,13 @@ per column and kind, and kept: segments are immutable.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, MutableMapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from cachetools import LRUCache
@@ -31,15 +33,18 @@ from planner.directories import (
     gather_directory,
     gather_statistics,
     int64_chunks,
+    or_trouble,
     rows_of_row_groups,
     segment_statistics,
 )
 from planner.parallel import in_parallel
 from puffin_index.data_table import DataFile
 from puffin_index.directory import STATISTICS, read_directory
-from puffin_index.errors import CorruptFileError, NotFoundError, UnsupportedError
+from puffin_index.errors import CorruptFileError, UnsupportedError
 from puffin_index.kinds import KINDS
 from puffin_index.kinds.base import BlobIndex
+from puffin_index.kinds.bloom_matrix import BLOOM_MATRIX, BloomMatrix
+from puffin_index.kinds.merged import open_merged
 from puffin_index.kinds.postings import Postings
 from puffin_index.map_key import ColumnId, split_kind
 from puffin_index.ranged import Blob
@@ -47,9 +52,10 @@ from puffin_index.segment import align
 from puffin_index.storage import CountingReader, FileReader
 
 Part = TypeVar("Part")
+Opened = TypeVar("Opened")
 
 _OPEN_FILES = 256
-_OPEN_POSTINGS = 4096
+_OPEN_PAYLOADS = 4096
 
 Cached: TypeAlias = FieldStatistics | KindDirectory | pa.RecordBatch
 IndexCache: TypeAlias = BoundedCache[object, Cached]
@@ -62,6 +68,19 @@ def new_cache(limit: int = DEFAULT_BYTES) -> IndexCache:
 
 CACHE = new_cache()
 """What all views of this process share, unless they are given a cache of their own."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenMatrix:
+    """A matrix of bloom filters.
+
+    Attributes:
+        matrix: The matrix.
+        first: The row group of the segment that it begins with.
+    """
+
+    matrix: BloomMatrix
+    first: int
 
 
 class IndexView:
@@ -83,7 +102,8 @@ class IndexView:
         self._identity = object()
         self._lock = threading.Lock()
         self._readers: LRUCache[int, FileReader] = LRUCache(_OPEN_FILES)
-        self._postings: LRUCache[tuple[ColumnId, int], Postings] = LRUCache(_OPEN_POSTINGS)
+        self._postings: LRUCache[tuple[ColumnId, int], Postings] = LRUCache(_OPEN_PAYLOADS)
+        self._matrices: LRUCache[tuple[ColumnId, int], OpenMatrix] = LRUCache(_OPEN_PAYLOADS)
         self._number_row_groups()
 
     def _number_row_groups(self) -> None:
@@ -237,23 +257,55 @@ class IndexView:
             blob, blob_type, layout, directory.value_type, int(self.row_counts[row_group])
         )
 
-    def open_postings(self, field_id: ColumnId, directory: KindDirectory, row_group: int) -> Postings:
-        """Open the sorted postings that cover a row group; what is read of their directory stays with the view.
+    def open_merged(self, field_id: ColumnId, directory: KindDirectory, row_group: int) -> Postings:
+        """Open the postings or merged bitmaps that cover a row group; what is read of their directory stays here.
 
         Raises:
             CorruptFileError: If the directory is not what was written.
             UnsupportedError: If this release does not read such a payload.
         """
-        key = (field_id, directory.blob_of(row_group))
-        with self._lock:
-            postings = self._postings.get(key)
-        if postings is None:
-            blob, _, layout, covered = self._locate(field_id, directory, row_group)
+
+        def open_it() -> Postings:
+            blob, blob_type, layout, covered = self._locate(field_id, directory, row_group)
             spans = self._spans(field_id, int(directory.segment[row_group]))[covered]
-            postings = Postings.open(blob, layout, directory.value_type, spans)
+            return open_merged(blob, blob_type, layout, directory.value_type, spans)
+
+        return self._kept(self._postings, (field_id, directory.blob_of(row_group)), open_it)
+
+    def open_matrix(self, field_id: ColumnId, directory: KindDirectory, row_group: int) -> OpenMatrix:
+        """Open the matrix of bloom filters that covers a row group; what is read of its directory stays here.
+
+        Raises:
+            CorruptFileError: If the directory is not what was written.
+            UnsupportedError: If this release does not read such a payload.
+        """
+
+        def open_it() -> OpenMatrix:
+            blob, blob_type, layout, covered = self._locate(field_id, directory, row_group)
+            if blob_type != BLOOM_MATRIX:
+                raise UnsupportedError(f"{blob.location}: kind bloom reads no blob {blob_type}")
+            count = covered.stop - covered.start
+            return OpenMatrix(BloomMatrix(blob, layout, directory.value_type, count), covered.start)
+
+        return self._kept(self._matrices, (field_id, directory.blob_of(row_group)), open_it)
+
+    def ordinals(self, field_id: ColumnId, kind: str, row_groups: Int64Array) -> npt.NDArray[np.int32]:
+        """Which row groups of their segments some row groups are."""
+        return self._placements[field_id, kind].row_group[row_groups]
+
+    def _kept(
+        self,
+        kept: MutableMapping[tuple[ColumnId, int], Opened],
+        key: tuple[ColumnId, int],
+        open_it: Callable[[], Opened],
+    ) -> Opened:
+        with self._lock:
+            opened = kept.get(key)
+        if opened is None:
+            opened = open_it()
             with self._lock:
-                self._postings[key] = postings
-        return postings
+                kept[key] = opened
+        return opened
 
     def _locate(
         self, field_id: ColumnId, directory: KindDirectory, row_group: int
@@ -315,10 +367,7 @@ class IndexView:
         """Read a part of every segment; segments in trouble are left out."""
 
         def read(segment: int) -> Part | IndexTrouble:
-            try:
-                return part_of(placement, segment)
-            except (CorruptFileError, UnsupportedError, NotFoundError, OSError) as error:
-                return IndexTrouble(self.segments[segment][0], str(error))
+            return or_trouble(self.segments[segment][0], lambda: part_of(placement, segment))
 
         used = [int(segment) for segment in np.unique(placement.segment) if segment >= 0]
         parts: dict[int, Part] = {}

@@ -13,6 +13,8 @@ from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 from pyiceberg.catalog.sql import SqlCatalog
 
+from planner.arrow_scan import scan
+from planner.count import count
 from planner.plan import plan
 from puffin_index import IndexDefinition, TableIndex
 from tests.conftest import create_table
@@ -178,3 +180,28 @@ def test_files_from_before_the_map_was_added_hold_no_key(local_catalog: SqlCatal
 
     assert plan(index, "m['color'] = 'c1'", strict=True).kept == 0
     assert plan(index, "m['color'] IS NULL", strict=True).kept_rows == 20
+
+
+def test_keys_of_a_map_live_through_compaction_and_scans(local_catalog: SqlCatalog) -> None:
+    table = create_table(local_catalog, "t", colors(90), 10)
+    definition = IndexDefinition.of(bitmap=["m#k#color", "m#k#size"], bloom=["m#k#color"], bsi=["m#k#size"])
+    index = TableIndex.create(local_catalog, "ns.t", definition)
+    index.build(workers=1)
+    table.append(colors(90))
+    index.build(workers=1)
+    before = index.status()
+    assert index.verify().findings == ()
+
+    index.compact()
+
+    after = index.status()
+    assert (before.segments, after.segments) == (2, 1)
+    assert after.indexed_data_files == before.indexed_data_files == 2
+    assert index.verify().findings == ()
+    index.expire()
+    assert index.verify().findings == ()
+    found = plan(index, "m['color'] = 'c17'", strict=True)
+    assert [split.row_group for split in found.splits if split.verdict == "kept"] == [1, 1]
+    assert count(index, "m['color'] = 'c17' AND m['size'] = 's3'").rows == 2
+    scanned = scan(index, "m['color'] >= 'c88'", ["m"]).read_all()
+    assert sorted(dict(row["m"])["color"] for row in scanned.to_pylist()) == ["c88", "c88", "c89", "c89"]
