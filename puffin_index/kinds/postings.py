@@ -25,6 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
@@ -116,7 +117,7 @@ class Postings:
         layout: npt.NDArray[np.int64],
         value_type: ValueType,
         spans: Sequence[tuple[int, int]] | npt.NDArray[np.int64],
-    ) -> Postings:
+    ) -> Self:
         """Open a blob without reading it.
 
         Args:
@@ -143,10 +144,13 @@ class Postings:
         self._directory.load(plan.blocks)
         found = BitMap()
         for first in range(0, len(plan.blocks), BLOCKS_AT_ONCE):
-            blocks = plan.blocks[first : first + BLOCKS_AT_ONCE]
-            parsed = read_blocks(self._blob, self._directory, blocks, self._form)
-            found |= rows_of_runs(parsed, *self._runs(parsed, plan.cuts), self._numbers)
+            found |= self._found(plan.blocks[first : first + BLOCKS_AT_ONCE], plan.cuts)
         return self._existing() - found if plan.subtract else found
+
+    def _found(self, blocks: Ints, cuts: Cuts) -> BitMap:
+        """The rows between the cuts that some blocks have, whose pages are loaded."""
+        parsed = self.scan(blocks)
+        return rows_of_runs(parsed, *self._runs(parsed, cuts), self._numbers)
 
     def count_bounds(self, test: LeafTest) -> tuple[int, int]:
         """Return the least and the greatest number of rows that may satisfy a test, reading only the directory."""
@@ -174,6 +178,19 @@ class Postings:
             parsed = read_blocks(self._blob, self._directory, blocks, self._form)
             parts.append(key_rows(parsed, self._directory.table.first_keys[blocks], self._form == BYTES_KEYS))
         return columns_of(self._blob, parts, self._numbers, self._value_type)
+
+    @property
+    def directory(self) -> PostingsDirectory:
+        """Where the blocks are."""
+        return self._directory
+
+    def read_nulls(self) -> memoryview:
+        """Return the set of the NULL rows as it is stored, checked; empty if there are none."""
+        return read_parts(self._blob, [self._nulls_part])[0]
+
+    def scan(self, blocks: Ints) -> ParsedBlocks:
+        """Read some blocks, ascending, whose pages are loaded."""
+        return read_blocks(self._blob, self._directory, blocks, self._form)
 
     def _plan(self, test: SetTest | RangeTest) -> _Plan:
         cuts = cuts_of(test, self._directory, self._form == BYTES_KEYS)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -50,13 +50,13 @@ def order_rows(columns: Sequence[Column], numbers: RowNumbers, is_bytes: bool) -
     rows = [_rows_of(column, first) for column, first in used]
     row_bits = (numbers.limit - 1).bit_length()
     if is_bytes:
-        dictionary, ranks = _rank_keys(some)
+        dictionary, ranks = rank_keys([sort_column(column).keys for column in some])
         key_bits = len(dictionary).bit_length()
-        return OrderedRows(*_order(_bytes_numbers(some, ranks), rows, key_bits, row_bits), 0, dictionary)
+        return OrderedRows(*order_packed(_bytes_numbers(some, ranks), rows, key_bits, row_bits), 0, dictionary)
     bounds = [_bounds(column) for column in some]
     least, most = min(low for low, _ in bounds), max(high for _, high in bounds)
     key_bits = (most - least).bit_length()
-    return OrderedRows(*_order(_int_numbers(some, least), rows, key_bits, row_bits), least, None)
+    return OrderedRows(*order_packed(_int_numbers(some, least), rows, key_bits, row_bits), least, None)
 
 
 def _bounds(column: Column) -> tuple[int, int]:
@@ -83,10 +83,9 @@ def _bytes_numbers(columns: Sequence[Column], ranks: npt.NDArray[np.int64]) -> I
         yield _of_valid(own[ordered.codes], column).view(np.uint64)
 
 
-def _rank_keys(columns: Sequence[Column]) -> tuple[pa.LargeBinaryArray, npt.NDArray[np.int64]]:
-    """The distinct keys of all row groups, and the place among them of the distinct keys of each."""
-    keys = pa.concat_arrays([sort_column(column).keys for column in columns])
-    encoded = keys.dictionary_encode()
+def rank_keys(keys: Sequence[pa.LargeBinaryArray]) -> tuple[pa.LargeBinaryArray, npt.NDArray[np.int64]]:
+    """Return the distinct keys of several arrays, ascending, and the place of each key of the arrays among them."""
+    encoded = pa.concat_arrays(keys).dictionary_encode()
     order = pc.sort_indices(encoded.dictionary)
     rank = np.empty(len(order), np.int64)
     rank[order.to_numpy()] = np.arange(len(order))
@@ -99,7 +98,15 @@ def _rows_of(column: Column, first: int) -> Rows:
     return np.flatnonzero(column.valid).astype(np.uint32) + np.uint32(first)
 
 
-def _order(keys: Iterator[Words], rows: Sequence[Rows], key_bits: int, row_bits: int) -> tuple[Words, Rows]:
+def order_packed(keys: Iterable[Words], rows: Sequence[Rows], key_bits: int, row_bits: int) -> tuple[Words, Rows]:
+    """Return keys and rows ordered by key, then by row.
+
+    Args:
+        keys: Arrays of keys of at most `key_bits` bits, one key a row.
+        rows: The rows that have them, of at most `row_bits` bits; for one key they ascend through all arrays.
+        key_bits: See above.
+        row_bits: See above.
+    """
     if key_bits + row_bits > _WORD_BITS:
         return _order_wide(_joined(keys, sum(len(own) for own in rows)), np.concatenate(rows), key_bits)
     packed = np.empty(sum(len(own) for own in rows), np.uint64)
