@@ -24,10 +24,12 @@ def transpose_bits(bits: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
     turned = np.empty((byte_count, 8, groups), np.uint8)
     step = max(1, _TILE_BYTES // max(row_count, 1))
     for first in range(0, byte_count, step):
-        tile = bits[:, first : first + step].reshape(groups, 8, -1)
-        words = np.ascontiguousarray(tile.transpose(2, 0, 1)).view("<u8").reshape(-1, groups)
+        width = min(step, byte_count - first)
+        tile = bits[:, first : first + width].reshape(groups, 8, width)
+        # A copy in any case: these words are changed.
+        words = tile.transpose(2, 0, 1).copy(order="C").view("<u8").reshape(width, groups)
         for shift, mask in _STEPS:
             changed = (words ^ (words >> np.uint64(shift))) & np.uint64(mask)
             words ^= changed ^ (changed << np.uint64(shift))
-        turned[first : first + step] = words.view(np.uint8).reshape(-1, groups, 8).transpose(0, 2, 1)
+        turned[first : first + width] = words.view(np.uint8).reshape(width, groups, 8).transpose(0, 2, 1)
     return turned.reshape(8 * byte_count, groups)
