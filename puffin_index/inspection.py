@@ -63,6 +63,7 @@ class DirectorySummary:
         kind: The index kind, or `statistics`.
         value_type: Iceberg's name of the column's type.
         row_groups: How many row groups it covers.
+        payloads: How many payloads that takes: fewer than row groups where some are merged; 0 for statistics.
         blob_types: The blob types of its payloads.
         payload_bytes: The bytes of all its payloads; 0 for statistics.
         directory_bytes: Its own bytes.
@@ -72,6 +73,7 @@ class DirectorySummary:
     kind: str
     value_type: str
     row_groups: int
+    payloads: int
     blob_types: tuple[str, ...]
     payload_bytes: int
     directory_bytes: int
@@ -108,7 +110,7 @@ def summarize_directories(reader: RangedReader, footer: PuffinFile) -> list[Dire
             value_type = _metadata(batch, "value-type", blob, reader.location)
             field_id = _field_id(blob, reader.location)
             kind = blob.properties.get("kind", STATISTICS)
-            summaries.append(DirectorySummary(field_id, kind, value_type, len(batch), (), 0, blob.length))
+            summaries.append(DirectorySummary(field_id, kind, value_type, len(batch), 0, (), 0, blob.length))
         elif blob.type == DIRECTORY_BLOB:
             summaries.append(_summary(blob, _read_batch(reader, blob, _PAYLOAD_COLUMNS), reader.location))
     return summaries
@@ -124,6 +126,7 @@ def _summary(blob: BlobMetadata, batch: pa.RecordBatch, location: str) -> Direct
         kind=_metadata(batch, "kind", blob, location),
         value_type=_metadata(batch, "value-type", blob, location),
         row_groups=int(_integers(batch, "row_groups", blob, location).sum()),
+        payloads=len(batch),
         blob_types=tuple(dict.fromkeys(_texts(batch, "blob_type", blob, location))),
         payload_bytes=int(_integers(batch, "length", blob, location).sum()),
         directory_bytes=blob.length,
@@ -218,10 +221,10 @@ def blob_table(title: str, footer: PuffinFile) -> RichTable:
 
 def directory_table(directories: list[DirectorySummary]) -> RichTable:
     """Return the directories of a segment as a table."""
-    headers = ("field>", "kind", "value type", "groups>", "bytes>", "directory>", "blob types")
-    grid = _table("directories: row groups, bytes of the payloads, bytes of the directory", *headers)
+    headers = ("field>", "kind", "value type", "groups>", "payloads>", "bytes>", "directory>", "blob types")
+    grid = _table("directories: row groups, payloads and their bytes, bytes of the directory", *headers)
     for one in directories:
-        sizes = (f"{one.row_groups:,}", f"{one.payload_bytes:,}", f"{one.directory_bytes:,}")
+        sizes = (f"{one.row_groups:,}", f"{one.payloads:,}", f"{one.payload_bytes:,}", f"{one.directory_bytes:,}")
         names = (escape(one.kind), escape(one.value_type))
         grid.add_row(str(one.field_id), *names, *sizes, escape(", ".join(one.blob_types)))
     return grid

@@ -100,8 +100,9 @@ def merge_payloads(
     """Merge the payloads of one kind of one column.
 
     Made one after the other, each when it is asked for, so that no more than one (and what it is made of) is in memory.
-    Together they cover the row groups that are not dropped, in order. A payload of one row group that has no fit
-    neighbour comes back as it was.
+    Together they cover the row groups that are not dropped, in order. A payload that has no fit neighbour, and whose
+    rows stay where they are, comes back as it was, unchecked: compare the blob's `xxh64` in its segment's footer, as
+    for whatever else is copied. All other parts are checked as they are read.
 
     Args:
         kind: The index kind.
@@ -116,7 +117,9 @@ def merge_payloads(
 
     Raises:
         CorruptFileError: While iterating: if a part is not what was written. Its row groups need to be built anew.
-        UnsupportedError: While iterating: if a part is of a version or type that this release does not know.
+        UnsupportedError: While iterating: if a part is of a version that this release does not know, or its keys are of
+            another domain than those of the column's type today (decimals that now have more than 18 digits): leave
+            the segment that it is from as it is.
         BuildError: While iterating: if the rows leave the row space of the new segment.
     """
     if kind not in ("bitmap", "bloom"):
@@ -160,8 +163,9 @@ def _merge_run(run: Sequence[SourcePayload], value_type: ValueType) -> MergedPay
     count = sum(int(np.count_nonzero(part.is_kept)) for part in run)
     only = run[0]
     family = _family(only)
-    # Filters have no row numbers, so that a matrix is right wherever its row groups go.
-    is_same = only.blob_type not in (MERGED_BITMAP, POSTINGS) and bool(only.is_kept.all())
+    # Only what is merged has rows of the row space in it; filters have no rows at all.
+    has_rows = only.blob_type in (MERGED_BITMAP, POSTINGS)
+    is_same = bool(only.is_kept.all()) and not (has_rows and (only.new_bases != only.bases).any())
     if len(run) == 1 and is_same:
         return MergedPayload(Payload(only.blob_type, only.blob.read_all(), only.layout), count)
     if family == POSTINGS:

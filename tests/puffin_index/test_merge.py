@@ -97,6 +97,32 @@ def test_a_payload_that_has_no_neighbour_comes_back_as_it_was(kind: str) -> None
     assert same.payload.blob_type == piece.payload.blob_type
 
 
+@pytest.mark.parametrize("options", [{}, POSTINGS_OPTIONS])
+def test_what_is_merged_comes_back_as_it_was_where_its_rows_stay(options: dict[str, str]) -> None:
+    (piece,) = merged("bitmap", [segment("bitmap", options, placed(LONGS))])
+    stays = covered(merge_payloads("bitmap", LONG, [piece.source([g.base for g in piece.groups])]) or (), piece.groups)
+    assert bytes(stays[0].payload.data) == bytes(piece.payload.data)
+    groups = placed(LONGS, 5 * BLOCK_ROWS)
+    (moved,) = covered(merge_payloads("bitmap", LONG, [piece.source([group.base for group in groups])]) or (), groups)
+    assert moved.rows("bitmap", SetTest((2,))) == expected_rows(groups, SetTest((2,)))
+
+
+@pytest.mark.parametrize("type_name", ["long", "string"])
+@pytest.mark.parametrize(("kind", "options"), BUILDS)
+def test_row_groups_without_rows_or_without_values_are_merged(
+    kind: str, options: dict[str, str], type_name: str
+) -> None:
+    value, key = (7, 7) if type_name == "long" else ("7", b"7")
+    test = SetTest((key,))  # type: ignore[arg-type]  # one key, so it is a tuple of one type
+    for lists in ([[], []], [[None], [None, None]], [[], [value], [], [None], []], [[value, None], []]):
+        groups = placed([sample_of(values, type_name) for values in lists])
+        for piece in merged(kind, [merged(kind, [segment(kind, options, groups)]), segment(kind, options, groups)]):
+            for asked in (test, NullTest(True), NullTest(False), SetTest((), True)):
+                expected = expected_rows(piece.groups, asked)
+                assert piece.rows(kind, asked) == expected or kind == "bloom"
+                assert piece.rows(kind, asked) >= expected
+
+
 def test_no_row_group_that_is_kept_gives_no_payload() -> None:
     sources = [piece.source([DROPPED]) for piece in segment("bitmap", {}, placed(LONGS))]
     assert list(merge_payloads("bitmap", LONG, sources) or [None]) == []
@@ -186,10 +212,11 @@ def test_the_last_rows_of_the_row_space_are_merged_and_found(options: dict[str, 
 @pytest.mark.parametrize(("kind", "options"), BUILDS)
 def test_a_flipped_bit_in_what_is_merged_is_an_error_or_changes_no_answer(kind: str, options: dict[str, str]) -> None:
     groups = placed([sample_of([1, None, 2, 2, 5], "long"), sample_of([2, 7, 7, None], "long")])
-    pieces = segment(kind, options if "items" not in options else {"items": "30"}, groups)
+    small = {"items": "30"} if "items" in options else options
+    first, second = (segment(kind, small, placed([group.sample])) for group in groups)
+    pieces = [*first, *second]
     for data in flips(bytes(pieces[0].payload.data)):
-        sources = [piece.source([group.base for group in piece.groups]) for piece in pieces]
-        sources[0] = pieces[0].source([group.base for group in pieces[0].groups], data)
+        sources = [pieces[0].source([0], data), pieces[1].source([BLOCK_ROWS])]
         try:
             (one,) = covered(merge_payloads(kind, LONG, sources) or (), groups)
         except (CorruptFileError, UnsupportedError) as error:
