@@ -104,7 +104,7 @@ class MatrixDirectory:
 
 
 class BloomMatrix:
-    """Tell which row groups may have a key. The directory and pages are kept once read.
+    """Tell which row groups may have a key. The directory is kept once read, pages are not.
 
     Args:
         blob: The blob.
@@ -129,7 +129,6 @@ class BloomMatrix:
         self._row_groups = row_groups
         self._directory_part = Part(directory_from, blob.length - directory_from, checksum)
         self._directory: MatrixDirectory | None = None
-        self._pages: dict[tuple[int, int], memoryview] = {}
 
     @property
     def directory(self) -> MatrixDirectory:
@@ -152,7 +151,7 @@ class BloomMatrix:
         hashes = hashes_of_keys(test.keys, self.form)
         found = np.zeros(self._row_groups, np.bool_)
         for number, matrix in enumerate(self.directory.matrices):
-            found[self.directory.row_groups(number)] = self._ask(number, matrix, hashes)
+            found[self.directory.row_groups(number)] = self._ask(matrix, hashes)
         return found
 
     def cost(self, test: LeafTest) -> tuple[int, int]:
@@ -161,43 +160,37 @@ class BloomMatrix:
             return 0, 0
         hashes = hashes_of_keys(test.keys, self.form)
         requests = length = 0
-        for number, matrix in enumerate(self.directory.matrices):
+        for matrix in self.directory.matrices:
             end = -1 - COALESCE_BYTES
-            for part in self._missing(number, matrix, np.unique(_places(matrix, hashes) // matrix.page_rows)):
+            for part in map(matrix.page, np.unique(_places(matrix, hashes) // matrix.page_rows).tolist()):
                 near = part.offset <= end + COALESCE_BYTES
                 requests += not near
                 length += part.offset + part.length - end if near else part.length
                 end = part.offset + part.length
         return requests, length
 
-    def _missing(self, number: int, matrix: Matrix, pages: _Ints) -> list[Part]:
-        return [matrix.page(page) for page in pages.tolist() if (number, page) not in self._pages]
-
-    def _ask(self, number: int, matrix: Matrix, hashes: _Ints) -> _Flags:
+    def _ask(self, matrix: Matrix, hashes: _Ints) -> _Flags:
         """Which filters of a matrix may have one of some keys."""
         found = np.zeros(matrix.row_bytes, np.uint8)
         step = max(1, _BYTES_AT_ONCE // (matrix.k * (matrix.page_rows * matrix.row_bytes + 1)))
         for first in range(0, len(hashes), step):
             places = _places(matrix, hashes[first : first + step])
-            rows = self._rows(number, matrix, places.reshape(-1)).reshape(*places.shape, matrix.row_bytes)
+            rows = self._rows(matrix, places.reshape(-1)).reshape(*places.shape, matrix.row_bytes)
             found |= np.bitwise_or.reduce(np.bitwise_and.reduce(rows, axis=0), axis=0)
         return np.unpackbits(found, count=matrix.filters, bitorder="little").astype(np.bool_)
 
-    def _rows(self, number: int, matrix: Matrix, places: _Ints) -> npt.NDArray[np.uint8]:
-        """Rows of a matrix; pages that are missing are read, neighbours with one request."""
-        pages, owners = np.unique(places // matrix.page_rows, return_inverse=True)
-        self._read(number, matrix, pages)
-        data = np.frombuffer(b"".join(self._pages[number, page] for page in pages.tolist()), np.uint8)
+    def _rows(self, matrix: Matrix, places: _Ints) -> npt.NDArray[np.uint8]:
+        """Rows of a matrix, of neighbouring pages with one request."""
+        numbers, owners = np.unique(places // matrix.page_rows, return_inverse=True)
+        parts = [matrix.page(number) for number in numbers.tolist()]
+        pages = [
+            check_pages(self._blob, part, data, len(data) - CHECKSUM_BYTES)[0]
+            for part, data in zip(parts, read_parts(self._blob, parts), strict=True)
+        ]
         # Only the last page of a matrix may be shorter: every one before begins at a multiple.
-        rows = owners * matrix.page_rows + places % matrix.page_rows
-        chosen: npt.NDArray[np.uint8] = data.reshape(-1, matrix.row_bytes)[rows]
-        return chosen
-
-    def _read(self, number: int, matrix: Matrix, pages: _Ints) -> None:
-        missing = [page for page in pages.tolist() if (number, page) not in self._pages]
-        parts = [matrix.page(page) for page in missing]
-        for page, part, data in zip(missing, parts, read_parts(self._blob, parts), strict=True):
-            self._pages[number, page] = check_pages(self._blob, part, data, len(data) - CHECKSUM_BYTES)[0].data
+        chosen = owners * matrix.page_rows + places % matrix.page_rows
+        rows: npt.NDArray[np.uint8] = np.concatenate(pages).reshape(-1, matrix.row_bytes)[chosen]
+        return rows
 
     def read_matrix(self, number: int) -> npt.NDArray[np.uint8]:
         """Return all rows of a matrix: shape (bits, bytes of a row)."""

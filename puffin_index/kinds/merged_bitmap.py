@@ -10,8 +10,9 @@ these row groups become when segments are merged: their containers under new key
 | pages | pages of the directory (`puffin_index.kinds.postings_pages`); none if the root has the row sets itself |
 | root | the root page of the directory |
 
-Directory and layout are those of `puffin-index-postings-v1` (`puffin_index.kinds.postings`): a block is the row set of
-one key, and its separator is the key itself, however long that is.
+Directory and layout are those of `puffin-index-postings-v1` (`puffin_index.kinds.postings`), but that the layout's form
+is 2 for the int64 domain and 3 for the bytes domain: a block is the row set of one key, and its separator is the key
+itself, however long that is.
 
 To look a key up takes the root, one page, if there are any, and the row set. How many rows a key has, the directory
 tells.
@@ -35,6 +36,8 @@ from puffin_index.kinds.roaring_union import union_of_sets
 from puffin_index.kinds.sorted_keys import BytesKeys, IntKeys
 
 MERGED_BITMAP = "puffin-index-merged-bitmap-v1"
+LAYOUT_FORMS = 2
+"""What the form in a layout is above that of the keys, so that nobody takes row sets for the blocks of postings."""
 _BYTES_AT_ONCE = 32 * 1024 * 1024
 _SMALL_SET_ROWS = 1024
 
@@ -44,6 +47,8 @@ class MergedBitmap(Postings):
 
     Opened as postings are; the spans are those of the row groups that the blob covers.
     """
+
+    _FIRST_FORM = LAYOUT_FORMS
 
     def _found(self, blocks: Ints, cuts: Cuts) -> BitMap:
         """The rows of some keys: cuts between keys that are all known lie around them."""

@@ -17,7 +17,7 @@ from puffin_index.kinds.bitmap_entries import EntryTable
 from puffin_index.kinds.bitmap_lookup import open_entries
 from puffin_index.kinds.bitmap_rows import BitmapBody
 from puffin_index.kinds.hashing import xxh64_many
-from puffin_index.kinds.merged_bitmap import MERGED_BITMAP, MergedBitmap
+from puffin_index.kinds.merged_bitmap import LAYOUT_FORMS, MERGED_BITMAP, MergedBitmap
 from puffin_index.kinds.parts import corrupt, in_memory
 from puffin_index.kinds.postings_bits import Ints
 from puffin_index.kinds.postings_build import DEFAULT_SIZES, finish_postings
@@ -197,8 +197,9 @@ def build_merged_bitmap(
         [True] * len(keys),
     )
     nulls = sets.data[nulls_from:].data
+    blocks = [sets.data[:nulls_from].data]
     return finish_postings(
-        MERGED_BITMAP, [sets.data[:nulls_from].data], children, nulls, domain == "bytes", numbers, DEFAULT_SIZES
+        MERGED_BITMAP, blocks, children, nulls, domain == "bytes", numbers, DEFAULT_SIZES, LAYOUT_FORMS
     )
 
 

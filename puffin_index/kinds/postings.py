@@ -88,13 +88,15 @@ class Postings:
         row_numbers: The row groups of the segment.
     """
 
+    _FIRST_FORM = 0
+
     def __init__(
         self, blob: Blob, layout: npt.NDArray[np.int64], value_type: ValueType, row_numbers: RowNumbers
     ) -> None:
         numbers = check_layout(blob, layout, _LAYOUT_NUMBERS)[1:_LAYOUT_NUMBERS]
         form, row_count, null_count, groups_sum, nulls_from, nulls_sum, pages_from, root_from, root_sum = numbers
         self._form = BYTES_KEYS if value_type.domain == "bytes" else INT_KEYS
-        if form != self._form:
+        if form != self._FIRST_FORM + self._form:
             raise UnsupportedError(f"{blob.location}: postings of form {form} are none of a {value_type.name} column")
         if not 0 <= nulls_from <= pages_from <= root_from <= blob.length or min(row_count, null_count) < 0:
             raise corrupt(blob, "a layout that describes no postings blob")
@@ -106,7 +108,7 @@ class Postings:
         self._counts = (row_count, null_count)
         self._nulls_part = Part(nulls_from, pages_from - nulls_from, nulls_sum)
         root = Part(root_from, blob.length - root_from, root_sum)
-        self._directory = PostingsDirectory(blob, root, form, nulls_from, row_count)
+        self._directory = PostingsDirectory(blob, root, self._form, nulls_from, row_count)
         self._every: BitMap | None = None
         self._nulls: BitMap | None = BitMap() if null_count == 0 else None
 

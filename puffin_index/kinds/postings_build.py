@@ -87,6 +87,7 @@ def finish_postings(
     is_bytes: bool,
     numbers: RowNumbers,
     sizes: Sizes,
+    layout_forms: int = 0,
 ) -> Payload:
     """Put a payload together from its blocks.
 
@@ -98,6 +99,7 @@ def finish_postings(
         is_bytes: Whether the keys are of the bytes domain.
         numbers: The row groups.
         sizes: How to cut the directory.
+        layout_forms: What the form in the layout is above that of the keys.
     """
     form = BYTES_KEYS if is_bytes else INT_KEYS
     nulls_from = children.ends[-1] if children.ends else 0
@@ -107,7 +109,7 @@ def finish_postings(
     row_count = sum(children.row_counts)
     counts = [row_count, numbers.row_count - row_count, numbers.checksum]
     places = [nulls_from, checksum32(nulls), pages_from, root_from, checksum32(root)]
-    layout = np.array([LAYOUT_VERSION, form, *counts, *places], np.int64)
+    layout = np.array([LAYOUT_VERSION, layout_forms + form, *counts, *places], np.int64)
     return Payload(blob_type, b"".join((*blocks, nulls, *pages, root)), layout)
 
 

@@ -12,7 +12,8 @@ from pyroaring import BitMap
 from puffin_index.kinds import KINDS
 from puffin_index.kinds.base import Payload
 from puffin_index.kinds.bloom_matrix import BLOOM_MATRIX, BloomMatrix
-from puffin_index.kinds.merged_bitmap import MERGED_BITMAP, MergedBitmap
+from puffin_index.kinds.merged import open_merged
+from puffin_index.kinds.merged_bitmap import MERGED_BITMAP
 from puffin_index.kinds.postings import POSTINGS, PlacedColumn, Postings, build_postings
 from puffin_index.leaf import LeafTest
 from puffin_index.merge import DROPPED, MergedPayload, SourcePayload, merge_payloads
@@ -60,15 +61,12 @@ class Piece:
         blob, reader = blob_of(self.payload.data if data is None else data)
         value_type, layout = self.groups[0].sample.value_type, self.payload.layout
         spans = [group.span for group in self.groups]
-        match self.payload.blob_type:
-            case str(blob_type) if blob_type == POSTINGS:
-                return Postings.open(blob, layout, value_type, spans), blob, reader
-            case str(blob_type) if blob_type == MERGED_BITMAP:
-                return MergedBitmap.open(blob, layout, value_type, spans), blob, reader
-            case str(blob_type) if blob_type == BLOOM_MATRIX:
-                return BloomMatrix(blob, layout, value_type, len(spans)), blob, reader
-            case _:
-                return None, blob, reader
+        blob_type = self.payload.blob_type
+        if blob_type == BLOOM_MATRIX:
+            return BloomMatrix(blob, layout, value_type, len(spans)), blob, reader
+        if blob_type in (POSTINGS, MERGED_BITMAP):
+            return open_merged(blob, blob_type, layout, value_type, spans), blob, reader
+        return None, blob, reader
 
     def rows(self, kind: str, test: LeafTest, data: bytes | None = None) -> BitMap:
         """The rows of the row space that may satisfy a test."""

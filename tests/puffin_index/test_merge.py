@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from pyroaring import BitMap
 
 from puffin_index.errors import BuildError, CorruptFileError, UnsupportedError
+from puffin_index.kinds.merged import open_merged
 from puffin_index.kinds.merged_bitmap import MERGED_BITMAP
 from puffin_index.kinds.postings import POSTINGS, Postings
 from puffin_index.leaf import NullTest, RangeTest, SetTest
@@ -186,6 +187,8 @@ def test_blobs_that_nobody_knows_are_refused_by_name() -> None:
     source = replace(segment("bitmap", {}, placed(LONGS))[0].source([0]), blob_type="puffin-index-bitmap-v9")
     with pytest.raises(UnsupportedError, match=r"segment\.puffin.*bitmap-v9"):
         list(merge_payloads("bitmap", LONG, [source]) or ())
+    with pytest.raises(UnsupportedError, match=r"segment\.puffin.*bitmap-v9"):
+        open_merged(source.blob, source.blob_type, source.layout, LONG, source.spans)
 
 
 @pytest.mark.parametrize("options", [{}, POSTINGS_OPTIONS])

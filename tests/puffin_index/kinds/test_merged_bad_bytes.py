@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from puffin_index.errors import CorruptFileError, UnsupportedError
+from puffin_index.kinds.postings import POSTINGS
 from puffin_index.leaf import LeafTest, NullTest, RangeTest, SetTest
 from tests.puffin_index.kinds.columns import sample_of
 from tests.puffin_index.kinds.test_bad_bytes import flips
@@ -89,3 +90,12 @@ def test_a_blob_of_other_row_groups_is_refused(name: str) -> None:
     _, piece = PIECES[name]
     with pytest.raises(CorruptFileError, match="row groups"):
         replace(piece, groups=piece.groups[:-1]).opened()
+
+
+@pytest.mark.parametrize("name", ["bitmap of long", "bitmap of string"])
+def test_merged_bitmaps_are_not_taken_for_postings(name: str) -> None:
+    """They have the same layout, and one kind: a reader that does not look at the blob type must not be misled."""
+    _, piece = PIECES[name]
+    postings = replace(piece, payload=replace(piece.payload, blob_type=POSTINGS))
+    with pytest.raises(UnsupportedError, match="form"):
+        postings.opened()

@@ -110,8 +110,6 @@ def test_equality_in_a_bloom_matrix_of_1000_row_groups_takes_4_requests_instead_
     assert possible[has_key].all()
     assert np.count_nonzero(possible & ~has_key) <= 0.05 * ROW_GROUPS
     assert reader.requests <= 4 <= AT_MOST
-    index.possible(SetTest((key,)))
-    assert reader.requests <= 4
 
 
 def test_filters_of_other_sizes_cost_few_requests_more() -> None:
