@@ -35,8 +35,6 @@ from puffin_index.kinds.stored_form import form_of
 from puffin_index.ranged import Blob
 from puffin_index.value_types import ValueType
 
-_RUN_BYTES = 128 * 1024 * 1024
-"""Bitmaps and filters that are merged at a time are in memory, a few times over: no more than so many bytes of them."""
 _FAMILIES = {
     **dict.fromkeys((*BITMAP_VERSIONS, MERGED_BITMAP), MERGED_BITMAP),
     POSTINGS: POSTINGS,
@@ -81,6 +79,22 @@ class SourcePayload:
 
 
 @dataclass(frozen=True, slots=True)
+class RunLimits:
+    """How much is merged at a time, and so in memory, a few times over. Postings are merged all: they are streamed.
+
+    Attributes:
+        bytes: Of bitmaps or filters.
+        containers: Of bitmaps: what is known of each takes a few hundred bytes for a moment.
+    """
+
+    bytes: int = 128 * 1024 * 1024
+    containers: int = 1024 * 1024
+
+
+DEFAULT_LIMITS = RunLimits()
+
+
+@dataclass(frozen=True, slots=True)
 class MergedPayload:
     """A payload of the new segment.
 
@@ -95,7 +109,7 @@ class MergedPayload:
 
 
 def merge_payloads(
-    kind: str, value_type: ValueType, parts: Sequence[SourcePayload], run_bytes: int = _RUN_BYTES
+    kind: str, value_type: ValueType, parts: Sequence[SourcePayload], limits: RunLimits = DEFAULT_LIMITS
 ) -> Iterator[MergedPayload] | None:
     """Merge the payloads of one kind of one column.
 
@@ -109,7 +123,7 @@ def merge_payloads(
         value_type: The column's type today. Parts may be of a type that it was promoted from.
         parts: The payloads, in the order of the new segment: the new bases of all row groups that are not dropped
             ascend through all parts.
-        run_bytes: How many bytes of bitmaps or filters to merge at most; postings are merged all.
+        limits: How much to merge at a time.
 
     Returns:
         None if payloads of this kind are not merged: copy those of the row groups that are kept, one by one (each
@@ -125,7 +139,7 @@ def merge_payloads(
     if kind not in ("bitmap", "bloom"):
         return None
     kept = [part for part in parts if part.is_kept.any()]
-    return (_merge_run(run, value_type) for run in _runs(kept, run_bytes))
+    return (merged for run in _runs(kept, limits.bytes) for merged in _merge_run(run, value_type, limits))
 
 
 def _runs(parts: Sequence[SourcePayload], run_bytes: int) -> Iterator[list[SourcePayload]]:
@@ -159,31 +173,56 @@ def _bloom_form(part: SourcePayload) -> int | None:
     return int(part.layout[1]) if len(part.layout) > 1 else None
 
 
-def _merge_run(run: Sequence[SourcePayload], value_type: ValueType) -> MergedPayload:
-    count = sum(int(np.count_nonzero(part.is_kept)) for part in run)
-    only = run[0]
-    family = _family(only)
-    # Only what is merged has rows of the row space in it; filters have no rows at all.
-    has_rows = only.blob_type in (MERGED_BITMAP, POSTINGS)
-    is_same = bool(only.is_kept.all()) and not (has_rows and (only.new_bases != only.bases).any())
-    if len(run) == 1 and is_same:
-        return MergedPayload(Payload(only.blob_type, only.blob.read_all(), only.layout), count)
-    if family == POSTINGS:
+def _merge_run(run: Sequence[SourcePayload], value_type: ValueType, limits: RunLimits) -> Iterator[MergedPayload]:
+    family = _family(run[0])
+    if len(run) == 1 and _stays(run[0]):
+        yield _as_it_was(run[0])
+    elif family == MERGED_BITMAP:
+        yield from _merge_bitmaps(run, value_type, limits.containers)
+    elif family == POSTINGS:
         postings = [PostingsPart(part.blob, part.layout, part.spans, part.new_bases) for part in run]
-        return MergedPayload(merge_postings(postings, value_type), count)
-    if family == MERGED_BITMAP:
-        return MergedPayload(_merge_bitmaps(run, value_type), count)
-    return MergedPayload(_merge_filters(run, value_type), count)
+        yield MergedPayload(merge_postings(postings, value_type), _count_kept(run))
+    else:
+        yield MergedPayload(_merge_filters(run, value_type), _count_kept(run))
 
 
-def _merge_bitmaps(run: Sequence[SourcePayload], value_type: ValueType) -> Payload:
-    containers = [_containers(part, value_type) for part in run]
-    spans = [
-        span
-        for part in run
-        for span in zip(part.new_bases[part.is_kept].tolist(), part.row_counts[part.is_kept].tolist(), strict=True)
-    ]
-    return build_merged_bitmap(containers, value_type.domain, spans, run[0].blob.location)
+def _count_kept(run: Sequence[SourcePayload]) -> int:
+    return sum(int(np.count_nonzero(part.is_kept)) for part in run)
+
+
+def _stays(part: SourcePayload) -> bool:
+    """Whether a payload is right for the new segment as it is."""
+    # Only what is merged has rows of the row space in it; filters have no rows at all.
+    has_rows = part.blob_type in (MERGED_BITMAP, POSTINGS)
+    return bool(part.is_kept.all()) and not (has_rows and (part.new_bases != part.bases).any())
+
+
+def _as_it_was(part: SourcePayload) -> MergedPayload:
+    return MergedPayload(Payload(part.blob_type, part.blob.read_all(), part.layout), len(part.bases))
+
+
+def _merge_bitmaps(
+    run: Sequence[SourcePayload], value_type: ValueType, most_containers: int
+) -> Iterator[MergedPayload]:
+    taken: list[tuple[SourcePayload, KeyedContainers]] = []
+    count = 0
+    for part in run:
+        one = _containers(part, value_type)
+        count += len(one.containers)
+        if taken and count > most_containers:
+            yield _merged_bitmap(taken, value_type)
+            taken, count = [], len(one.containers)
+        taken.append((part, one))
+    yield _merged_bitmap(taken, value_type)
+
+
+def _merged_bitmap(taken: Sequence[tuple[SourcePayload, KeyedContainers]], value_type: ValueType) -> MergedPayload:
+    parts = [part for part, _ in taken]
+    if len(parts) == 1 and _stays(parts[0]):
+        return _as_it_was(parts[0])
+    spans = np.concatenate([np.stack((part.new_bases, part.row_counts), axis=1)[part.is_kept] for part in parts])
+    payload = build_merged_bitmap([one for _, one in taken], value_type.domain, spans, parts[0].blob.location)
+    return MergedPayload(payload, _count_kept(parts))
 
 
 def _containers(part: SourcePayload, value_type: ValueType) -> KeyedContainers:

@@ -158,14 +158,14 @@ def new_blocks(blob: Blob, blocks: Ints, spans: npt.NDArray[np.int64], new_bases
 
 
 def build_merged_bitmap(
-    parts: Sequence[KeyedContainers], domain: Domain, spans: Sequence[tuple[int, int]], location: str
+    parts: Sequence[KeyedContainers], domain: Domain, spans: npt.NDArray[np.int64], location: str
 ) -> Payload:
     """Build the payload of many row groups.
 
     Args:
         parts: Their bitmaps, taken apart.
         domain: Of the keys.
-        spans: Base and row count of each row group in the new row space.
+        spans: Base and row count of each row group in the new row space: shape (n, 2).
         location: Where the parts are from, for messages.
 
     Raises:

@@ -45,6 +45,9 @@ class LooseContainers:
     starts: _Ints
     sizes: _Ints
 
+    def __len__(self) -> int:
+        return len(self.sets)
+
     def moved(self, sets: _Ints, blocks: _Ints) -> LooseContainers:
         """Return the containers as those of other sets, under other keys; those whose key is negative are left out."""
         kept = blocks >= 0

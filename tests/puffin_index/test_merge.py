@@ -14,7 +14,7 @@ from puffin_index.kinds.merged import open_merged
 from puffin_index.kinds.merged_bitmap import MERGED_BITMAP
 from puffin_index.kinds.postings import POSTINGS, Postings
 from puffin_index.leaf import NullTest, RangeTest, SetTest
-from puffin_index.merge import DROPPED, merge_payloads
+from puffin_index.merge import DROPPED, RunLimits, merge_payloads
 from puffin_index.value_types import value_type_named
 from tests.puffin_index.kinds.columns import VALUES, Sample, leaf_tests, sample_of
 from tests.puffin_index.kinds.test_bad_bytes import flips
@@ -47,7 +47,7 @@ def _types(options: dict[str, str]) -> list[str]:
 
 
 @pytest.mark.parametrize(("kind", "options"), BUILDS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.data())
 def test_merged_indexes_answer_as_every_row_looked_at(kind: str, options: dict[str, str], data: st.DataObject) -> None:
     of_groups = data.draw(row_group_lists(_types(options)))
@@ -134,13 +134,24 @@ def test_so_many_bytes_are_merged_at_a_time_and_no_more(kind: str) -> None:
     groups = placed(LONGS * 3)
     sources = [piece.source([piece.groups[0].base]) for piece in segment(kind, {}, groups)]
     limit = 4 * max(source.blob.length for source in sources)
-    found = merge_payloads(kind, LONG, sources, limit)
+    found = merge_payloads(kind, LONG, sources, RunLimits(limit))
     assert found is not None
     pieces = covered(found, groups)
     assert 2 < len(pieces) < len(groups)
     for test in (SetTest((1,)), SetTest((3,))):
         rows = [piece.rows(kind, test) & group.every_row for piece in pieces for group in piece.groups]
         assert [bool(some) for some in rows] == [bool(expected_rows([group], test)) for group in groups]
+
+
+def test_bitmaps_of_very_many_containers_are_merged_in_several_runs() -> None:
+    """How many they have is known only once they have been read."""
+    groups = placed([sample_of(list(range(50)) * 2, "long")] * 4)
+    sources = [piece.source([piece.groups[0].base]) for piece in segment("bitmap", {}, groups)]
+    pieces = covered(merge_payloads("bitmap", LONG, sources, RunLimits(containers=150)) or (), groups)
+    assert [len(piece.groups) for piece in pieces] == [3, 1]
+    assert [piece.payload.blob_type for piece in pieces] == [MERGED_BITMAP, "paimon-bitmap-v2"]
+    for piece in pieces:
+        assert piece.rows("bitmap", SetTest((7,))) == expected_rows(piece.groups, SetTest((7,)))
 
 
 def test_bitmaps_beside_postings_are_merged_each_with_their_like() -> None:

@@ -80,7 +80,7 @@ def _check(
 
 
 @pytest.mark.parametrize(("value_type", "values"), [(LONG, INTS), (STRING, TEXTS)], ids=["long", "string"])
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.data())
 def test_merged_postings_are_what_a_build_writes(
     value_type: ValueType, values: st.SearchStrategy[Value], data: st.DataObject
