@@ -88,10 +88,10 @@ def _ranks(
 ) -> Ints:
     """How many keys of its block are less than each key; not greater, where `right`."""
     if not isinstance(keys, np.ndarray):
-        opened = [bytes_keys(raw, block) for block in blocks.tolist()]
+        opened = [_bytes_keys(raw, block) for block in blocks.tolist()]
         queries = zip(owners.tolist(), keys, right.tolist(), strict=True)
         return np.array([opened[owner].rank(key, after) for owner, key, after in queries], np.int64)
-    found = int_keys(raw, blocks, first_keys[blocks])
+    found = _int_keys(raw, blocks, first_keys[blocks])
     # The keys of all these blocks ascend: one search of them is one of each.
     ranks = np.where(right, np.searchsorted(found, keys, "right"), np.searchsorted(found, keys, "left"))
     counts = raw.key_counts[blocks]
@@ -99,12 +99,7 @@ def _ranks(
     return own
 
 
-def int_keys(raw: RawBlocks, blocks: Ints, first_keys: Ints) -> Ints:
-    """Return the keys of some blocks of the int64 domain.
-
-    Raises:
-        CorruptFileError: If they do not ascend.
-    """
+def _int_keys(raw: RawBlocks, blocks: Ints, first_keys: Ints) -> Ints:
     counts = raw.key_counts[blocks]
     steps = np.zeros(int(counts.sum()), np.uint64)
     firsts = np.cumsum(counts) - counts
@@ -119,12 +114,7 @@ def int_keys(raw: RawBlocks, blocks: Ints, first_keys: Ints) -> Ints:
     return keys
 
 
-def bytes_keys(raw: RawBlocks, block: int) -> BytesKeys:
-    """Return the keys of a block of the bytes domain.
-
-    Raises:
-        CorruptFileError: If what is there are no keys.
-    """
+def _bytes_keys(raw: RawBlocks, block: int) -> BytesKeys:
     count = int(raw.key_counts[block])
     content = _content(raw, block, count)
     if len(content) < 4 * count:

@@ -27,7 +27,7 @@ from puffin_index.kinds.postings_build import (
     finish_postings,
     separators_of_blocks,
 )
-from puffin_index.kinds.postings_keys import bytes_keys, int_keys
+from puffin_index.kinds.postings_keys import keys_of_blocks
 from puffin_index.kinds.postings_numbers import RowNumbers
 from puffin_index.kinds.postings_parse import ParsedBlocks
 from puffin_index.kinds.postings_rows import decode_runs
@@ -189,16 +189,9 @@ class _Source:
         return some if kept.all() else _without_unused(some)
 
     def _keys(self, parsed: ParsedBlocks) -> KeyArray:
-        numbers = parsed.raw.numbers
-        if not self._is_bytes:
-            return int_keys(parsed.raw, np.arange(len(numbers)), self.first_keys[numbers])
-        opened = [bytes_keys(parsed.raw, block) for block in range(len(numbers))]
-        content = b"".join(keys.data[int(keys.starts[0]) :] for keys in opened)
-        lengths = np.concatenate([keys.ends - keys.starts for keys in opened])
-        offsets = np.concatenate(([0], np.cumsum(lengths)))
-        keys = pa.LargeBinaryArray.from_buffers(
-            pa.large_binary(), len(lengths), [None, pa.py_buffer(offsets), pa.py_buffer(content)]
-        )
+        keys = keys_of_blocks(parsed.raw, self.first_keys[parsed.raw.numbers], self._is_bytes)
+        if isinstance(keys, np.ndarray):
+            return keys
         if bool(pc.any(pc.less_equal(keys[1:], keys[:-1])).as_py()):
             raise corrupt(self.blob, "keys that do not ascend", int(parsed.raw.offsets[0]))
         return keys
