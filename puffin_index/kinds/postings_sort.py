@@ -123,7 +123,7 @@ def order_packed(keys: Iterable[Words], rows: Sequence[Rows], key_bits: int, row
     return packed, ordered
 
 
-def _joined(parts: Iterator[Words], count: int) -> Words:
+def _joined(parts: Iterable[Words], count: int) -> Words:
     joined = np.empty(count, np.uint64)
     place = 0
     for part in parts:
