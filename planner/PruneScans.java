@@ -5,12 +5,14 @@ import java.io.ByteArrayInputStream;
 import java.io.ByteArrayOutputStream;
 import java.io.DataInputStream;
 import java.io.DataOutputStream;
+import java.lang.reflect.Field;
 import java.lang.reflect.InvocationHandler;
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
 import java.lang.reflect.Proxy;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.BitSet;
 import java.util.HashMap;
 import java.util.HashSet;
 import java.util.Iterator;
@@ -21,6 +23,7 @@ import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.function.BiFunction;
 import java.util.zip.InflaterInputStream;
+import org.apache.iceberg.BaseMetadataTable;
 import org.apache.iceberg.FileScanTask;
 import org.apache.iceberg.Schema;
 import org.apache.iceberg.SchemaParser;
@@ -33,6 +36,7 @@ import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.catalyst.trees.TreeNode;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2ScanRelation;
+import org.apache.spark.sql.internal.SQLConf;
 import org.roaringbitmap.RoaringBitmap;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
@@ -47,11 +51,13 @@ import org.slf4j.LoggerFactory;
 public class PruneScans extends Rule {
   private static final Logger LOG = LoggerFactory.getLogger("puffin-index");
   private static final String SCAN = "org.apache.iceberg.spark.source.SparkBatchQueryScan";
+  private static final String SETTINGS = "spark.puffin-index.";
   private static final int ATTEMPTS = 3;
 
   private final BiFunction planner;
   private final boolean strict;
   private final Map views = new ConcurrentHashMap();
+  private final JobNotes notes = new JobNotes();
 
   public PruneScans(BiFunction planner, Boolean strict) {
     this.planner = planner;
@@ -63,6 +69,11 @@ public class PruneScans extends Rule {
   }
 
   public TreeNode apply(TreeNode plan) {
+    try {
+      notes.forgetOtherQueries();
+    } catch (RuntimeException e) {
+      LOG.warn("job description not restored", e);
+    }
     visit((LogicalPlan) plan);
     return plan;
   }
@@ -71,10 +82,11 @@ public class PruneScans extends Rule {
     if (plan instanceof DataSourceV2ScanRelation) {
       Object scan = ((DataSourceV2ScanRelation) plan).scan();
       if (scan.getClass().getName().equals(SCAN)) {
+        Map settings = settings();
         try {
-          prune(scan);
+          prune(scan, settings);
         } catch (Throwable e) {
-          if (strict) {
+          if (isOn(settings, "strict", strict)) {
             throw new IllegalStateException("puffin-index: " + e.getMessage(), e);
           }
           LOG.warn("index not used, the scan stays as it was: {}", scan, e);
@@ -88,34 +100,52 @@ public class PruneScans extends Rule {
     }
   }
 
-  private void prune(Object scan) throws Exception {
-    List filters = (List) call(scan, "filters");
-    if (filters.isEmpty()) {
+  /** The session's settings of this project, as they are now, without their prefix. */
+  private static Map settings() {
+    Map settings = new HashMap();
+    for (Iterator it = SQLConf.get().settings().entrySet().iterator(); it.hasNext(); ) {
+      Map.Entry entry = (Map.Entry) it.next();
+      String key = (String) entry.getKey();
+      if (key.startsWith(SETTINGS)) {
+        settings.put(key.substring(SETTINGS.length()), entry.getValue());
+      }
+    }
+    return settings;
+  }
+
+  private static boolean isOn(Map settings, String name, boolean otherwise) {
+    String value = (String) settings.get(name);
+    return value == null ? otherwise : value.trim().equalsIgnoreCase("true");
+  }
+
+  private void prune(Object scan, Map settings) throws Exception {
+    List filters = (List) call(scan, "filters", "filterExpressions");
+    Table table = (Table) call(scan, "table");
+    // Metadata tables are scanned by the same class, but what they read are no data files.
+    if (filters.isEmpty() || table instanceof BaseMetadataTable || isIncremental(scan)) {
       return;
     }
     List tasks = (List) call(scan, "tasks");
     // The optimizer comes by more than once.
-    if (tasks instanceof PrunedTasks || tasks.isEmpty()) {
+    if (tasks instanceof PrunedTasks || tasks.isEmpty() || !(tasks.get(0) instanceof FileScanTask)) {
       return;
     }
-    Table table = (Table) call(scan, "table");
     Object uuid = table.uuid();
     Map request = request(scan, table, filters);
+    request.put("settings", settings);
+    request.put("thread", Long.valueOf(Thread.currentThread().getId()));
     for (int attempt = 0; attempt < ATTEMPTS; attempt++) {
       View view = (View) views.get(uuid);
+      FileEntry[] entries = new FileEntry[tasks.size()];
       RoaringBitmap candidates = new RoaringBitmap();
-      int unindexed = 0;
-      for (Iterator it = tasks.iterator(); it.hasNext(); ) {
-        FileScanTask task = (FileScanTask) it.next();
-        FileEntry entry = view == null ? null : view.entryOf(task);
-        if (entry == null) {
-          unindexed += task.file().splitOffsets() == null ? 1 : task.file().splitOffsets().size();
-        } else {
-          candidates.add((long) entry.first, (long) entry.first + entry.count);
-        }
+      if (view == null) {
+        // There is nothing to ask about before the row groups are numbered.
+        request.put("version", "");
+        request.put("unindexed", Integer.valueOf(0));
+      } else {
+        request.put("version", view.version);
+        request.put("unindexed", Integer.valueOf(view.find(tasks, entries, candidates)));
       }
-      request.put("version", view == null ? "" : view.version);
-      request.put("unindexed", Integer.valueOf(unindexed));
       byte[] answer =
           (byte[]) planner.apply(new ObjectMapper().writeValueAsString(request), serialize(candidates));
       if (answer == null || answer.length == 0) {
@@ -123,9 +153,14 @@ public class PruneScans extends Rule {
       }
       DataInputStream in = new DataInputStream(new ByteArrayInputStream(answer, 1, answer.length - 1));
       if (answer[0] == 'K') {
+        byte[] note = new byte[in.readUnsignedShort()];
+        in.readFully(note);
         RoaringBitmap kept = new RoaringBitmap();
         kept.deserialize(in);
-        reset(scan, tasks, view, kept);
+        reset(scan, tasks, entries, kept);
+        if (note.length > 0) {
+          notes.add(new String(note, "UTF-8"));
+        }
         return;
       }
       // The index table has a newer version: take its numbering and ask again.
@@ -134,8 +169,19 @@ public class PruneScans extends Rule {
     LOG.warn("index not used: the index of {} changes too fast", table.name());
   }
 
+  /** Before Iceberg 1.12 on Spark 4.1 a scan of appended files only had the same class. */
+  private static boolean isIncremental(Object scan) throws Exception {
+    try {
+      Field start = scan.getClass().getDeclaredField("startSnapshotId");
+      start.setAccessible(true);
+      return start.get(scan) != null;
+    } catch (NoSuchFieldException e) {
+      return false;
+    }
+  }
+
   private static Map request(Object scan, Table table, List filters) throws Exception {
-    Schema schema = (Schema) call(scan, "schema");
+    Schema schema = (Schema) call(scan, "schema", "expectedSchema");
     boolean caseSensitive = ((Boolean) call(scan, "caseSensitive")).booleanValue();
     List expressions = new ArrayList();
     Set fields = new HashSet();
@@ -159,11 +205,11 @@ public class PruneScans extends Rule {
     return request;
   }
 
-  private static void reset(Object scan, List tasks, View view, RoaringBitmap kept) throws Exception {
+  private static void reset(Object scan, List tasks, FileEntry[] entries, RoaringBitmap kept) throws Exception {
     PrunedTasks pruned = new PrunedTasks();
-    for (Iterator it = tasks.iterator(); it.hasNext(); ) {
-      FileScanTask task = (FileScanTask) it.next();
-      FileEntry entry = view.entryOf(task);
+    for (int i = 0; i < entries.length; i++) {
+      FileScanTask task = (FileScanTask) tasks.get(i);
+      FileEntry entry = entries[i];
       if (entry == null) {
         pruned.add(task);
         continue;
@@ -241,11 +287,25 @@ public class PruneScans extends Rule {
   }
 
   private static Object call(Object target, String name) throws Exception {
-    return method(target.getClass(), name).invoke(target, new Object[0]);
+    return call(target, name, name);
+  }
+
+  /** Call a method that has had another name. */
+  private static Object call(Object target, String name, String earlierName) throws Exception {
+    Method method = find(target.getClass(), name);
+    return (method == null ? method(target.getClass(), earlierName) : method).invoke(target, new Object[0]);
+  }
+
+  private static Method method(Class type, String name) {
+    Method method = find(type, name);
+    if (method == null) {
+      throw new IllegalStateException("no method " + name + " in " + type.getName() + ": unknown Iceberg version");
+    }
+    return method;
   }
 
   /** Iceberg's scan classes are package-private and declare what is needed in superclasses. */
-  private static Method method(Class type, String name) {
+  private static Method find(Class type, String name) {
     for (Class c = type; c != null; c = c.getSuperclass()) {
       Method[] methods = c.getDeclaredMethods();
       for (int i = 0; i < methods.length; i++) {
@@ -255,7 +315,7 @@ public class PruneScans extends Rule {
         }
       }
     }
-    throw new IllegalStateException("no method " + name + " in " + type.getName() + ": unknown Iceberg version");
+    return null;
   }
 
   /** Marks the tasks of a scan that has been pruned. */
@@ -286,7 +346,29 @@ public class PruneScans extends Rule {
       this.files = files;
     }
 
-    FileEntry entryOf(FileScanTask task) {
+    /** Find the entry of each task's data file, and their row groups; return how many row groups have none. */
+    int find(List tasks, FileEntry[] entries, RoaringBitmap candidates) {
+      int unindexed = 0;
+      BitSet known = new BitSet();
+      for (int i = 0; i < entries.length; i++) {
+        FileScanTask task = (FileScanTask) tasks.get(i);
+        entries[i] = entryOf(task);
+        if (entries[i] == null) {
+          List offsets = task.file().splitOffsets();
+          unindexed += offsets == null ? 1 : offsets.size();
+        } else {
+          known.set(entries[i].first, entries[i].first + entries[i].count);
+        }
+      }
+      for (int from = known.nextSetBit(0); from >= 0; ) {
+        int to = known.nextClearBit(from);
+        candidates.add((long) from, (long) to);
+        from = known.nextSetBit(to);
+      }
+      return unindexed;
+    }
+
+    private FileEntry entryOf(FileScanTask task) {
       FileEntry entry = (FileEntry) files.get(task.file().location());
       if (entry == null
           || entry.size != task.file().fileSizeInBytes()

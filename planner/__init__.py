@@ -2,6 +2,7 @@
 
 from planner.plan import plan
 from planner.scan_plan import ScanPlan, Split
+from planner.spark_explain import explain
 from planner.spark_hook import disable, enable, reports
 
-__all__ = ["ScanPlan", "Split", "disable", "enable", "plan", "reports"]
+__all__ = ["ScanPlan", "Split", "disable", "enable", "explain", "plan", "reports"]
