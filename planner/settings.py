@@ -7,6 +7,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from planner.gate import DEFAULT_BYTE_BUDGET
 from puffin_index.errors import PuffinIndexError
 
 PREFIX = "spark.puffin-index."
@@ -36,6 +37,7 @@ class Settings(BaseModel):
         enabled: Whether the index is used.
         strict: Whether trouble with the index fails the query, instead of reading everything.
         job_description: Whether a query's jobs say in their description what was kept.
+        byte_budget: How many bytes of index a scan may read, directories not counted.
         absence_seconds: How long it is remembered that a table has no index.
     """
 
@@ -44,6 +46,7 @@ class Settings(BaseModel):
     enabled: Flag = True
     strict: Flag = False
     job_description: Flag = True
+    byte_budget: int = Field(default=DEFAULT_BYTE_BUDGET, ge=0)
     absence_seconds: float = Field(default=10.0, ge=0, allow_inf_nan=False)
 
 

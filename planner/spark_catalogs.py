@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Mapping
 
 from pyiceberg.catalog import Catalog, load_catalog
-from sqlalchemy.engine import make_url
+from sqlalchemy.engine import URL, make_url
 
 from puffin_index.errors import CatalogError
 
@@ -115,7 +115,7 @@ def _sql(properties: Mapping[str, str]) -> dict[str, str]:
     if not uri.startswith("jdbc:") or scheme not in _DIALECTS:
         raise ValueError(f"a JDBC catalog on {scheme!r} is not supported")
     if scheme == "sqlite":
-        return {"uri": f"sqlite:///{uri.removeprefix('jdbc:sqlite:')}"}
+        return {"uri": URL.create("sqlite", database=uri.removeprefix("jdbc:sqlite:")).render_as_string()}
     url = make_url(uri.removeprefix("jdbc:"))
     user, password = (properties.get(f"jdbc.{key}") or url.normalized_query.get(key, (None,))[0] for key in _LOGIN)
     url = url.set(

@@ -104,7 +104,7 @@ class _PlannerCallback:
         if not candidates:
             return _LEAVE_AS_IT_WAS
         numbers = np.frombuffer(candidates.to_array(), np.uint32).astype(np.int64)
-        plan = self._plan(view, predicate, numbers, request, settings.strict)
+        plan = self._plan(view, predicate, numbers, request, settings)
         plan = replace(plan, planning_seconds=time.perf_counter() - started)
         self._report(plan, request["thread"])
         note = f"puffin-index: {plan.kept} of {plan.row_groups} row groups of {plan.table}"
@@ -131,9 +131,9 @@ class _PlannerCallback:
         predicate: Predicate,
         numbers: npt.NDArray[np.int64],
         request: Mapping[str, object],
-        strict: bool,
+        settings: Settings,
     ) -> ScanPlan:
-        pruned = prune_row_groups(view, predicate, numbers, Limits(strict))
+        pruned = prune_row_groups(view, predicate, numbers, Limits(settings.strict, settings.byte_budget))
         snapshot, unindexed = request["snapshot"], request["unindexed"]
         assert isinstance(unindexed, int)
         return ScanPlan(
