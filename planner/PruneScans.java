@@ -12,7 +12,6 @@ import java.lang.reflect.Method;
 import java.lang.reflect.Proxy;
 import java.util.ArrayList;
 import java.util.Arrays;
-import java.util.BitSet;
 import java.util.HashMap;
 import java.util.HashSet;
 import java.util.Iterator;
@@ -22,7 +21,6 @@ import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.function.BiFunction;
-import java.util.zip.InflaterInputStream;
 import org.apache.iceberg.BaseMetadataTable;
 import org.apache.iceberg.FileScanTask;
 import org.apache.iceberg.Schema;
@@ -56,12 +54,17 @@ public class PruneScans extends Rule {
 
   private final BiFunction planner;
   private final boolean strict;
+  private final double absenceSeconds;
+  private final ObjectMapper json = new ObjectMapper();
   private final Map views = new ConcurrentHashMap();
+  /** When tables were last seen to have no index, by their UUID. */
+  private final Map absent = new ConcurrentHashMap();
   private final JobNotes notes = new JobNotes();
 
-  public PruneScans(BiFunction planner, Boolean strict) {
+  public PruneScans(BiFunction planner, Boolean strict, Double absenceSeconds) {
     this.planner = planner;
     this.strict = strict.booleanValue();
+    this.absenceSeconds = absenceSeconds.doubleValue();
   }
 
   public String ruleName() {
@@ -103,11 +106,15 @@ public class PruneScans extends Rule {
   /** The session's settings of this project, as they are now, without their prefix. */
   private static Map settings() {
     Map settings = new HashMap();
-    for (Iterator it = SQLConf.get().settings().entrySet().iterator(); it.hasNext(); ) {
-      Map.Entry entry = (Map.Entry) it.next();
-      String key = (String) entry.getKey();
-      if (key.startsWith(SETTINGS)) {
-        settings.put(key.substring(SETTINGS.length()), entry.getValue());
+    Map all = SQLConf.get().settings();
+    // Other threads may change the configuration; it is a synchronized map.
+    synchronized (all) {
+      for (Iterator it = all.entrySet().iterator(); it.hasNext(); ) {
+        Map.Entry entry = (Map.Entry) it.next();
+        String key = (String) entry.getKey();
+        if (key.startsWith(SETTINGS)) {
+          settings.put(key.substring(SETTINGS.length()), entry.getValue());
+        }
       }
     }
     return settings;
@@ -125,18 +132,21 @@ public class PruneScans extends Rule {
     if (filters.isEmpty() || table instanceof BaseMetadataTable || isIncremental(scan)) {
       return;
     }
+    Object uuid = table.uuid();
+    if (isOff(settings) || isKnownToBeAbsent(uuid, settings)) {
+      return;
+    }
     List tasks = (List) call(scan, "tasks");
     // The optimizer comes by more than once.
     if (tasks instanceof PrunedTasks || tasks.isEmpty() || !(tasks.get(0) instanceof FileScanTask)) {
       return;
     }
-    Object uuid = table.uuid();
     Map request = request(scan, table, filters);
     request.put("settings", settings);
     request.put("thread", Long.valueOf(Thread.currentThread().getId()));
     for (int attempt = 0; attempt < ATTEMPTS; attempt++) {
       View view = (View) views.get(uuid);
-      FileEntry[] entries = new FileEntry[tasks.size()];
+      View.FileEntry[] entries = new View.FileEntry[tasks.size()];
       RoaringBitmap candidates = new RoaringBitmap();
       if (view == null) {
         // There is nothing to ask about before the row groups are numbered.
@@ -147,11 +157,15 @@ public class PruneScans extends Rule {
         request.put("unindexed", Integer.valueOf(view.find(tasks, entries, candidates)));
       }
       byte[] answer =
-          (byte[]) planner.apply(new ObjectMapper().writeValueAsString(request), serialize(candidates));
+          (byte[]) planner.apply(json.writeValueAsString(request), serialize(candidates));
       if (answer == null || answer.length == 0) {
         return;
       }
       DataInputStream in = new DataInputStream(new ByteArrayInputStream(answer, 1, answer.length - 1));
+      if (answer[0] == 'A') {
+        absent.put(uuid, Long.valueOf(System.nanoTime()));
+        return;
+      }
       if (answer[0] == 'K') {
         byte[] note = new byte[in.readUnsignedShort()];
         in.readFully(note);
@@ -167,6 +181,28 @@ public class PruneScans extends Rule {
       views.put(uuid, View.read(in));
     }
     LOG.warn("index not used: the index of {} changes too fast", table.name());
+  }
+
+  private static boolean isOff(Map settings) {
+    String enabled = (String) settings.get("enabled");
+    return enabled != null && enabled.trim().equalsIgnoreCase("false");
+  }
+
+  private boolean isKnownToBeAbsent(Object uuid, Map settings) {
+    Long seen = (Long) absent.get(uuid);
+    if (seen == null) {
+      return false;
+    }
+    double seconds = absenceSeconds;
+    if (settings.containsKey("absence-seconds")) {
+      try {
+        seconds = Double.parseDouble((String) settings.get("absence-seconds"));
+      } catch (NumberFormatException e) {
+        // The planner will say so.
+        return false;
+      }
+    }
+    return System.nanoTime() - seen.longValue() < seconds * 1e9;
   }
 
   /** Before Iceberg 1.12 on Spark 4.1 a scan of appended files only had the same class. */
@@ -205,30 +241,50 @@ public class PruneScans extends Rule {
     return request;
   }
 
-  private static void reset(Object scan, List tasks, FileEntry[] entries, RoaringBitmap kept) throws Exception {
+  private static void reset(Object scan, List tasks, View.FileEntry[] entries, RoaringBitmap kept) throws Exception {
     PrunedTasks pruned = new PrunedTasks();
+    boolean dropped = false;
     for (int i = 0; i < entries.length; i++) {
       FileScanTask task = (FileScanTask) tasks.get(i);
-      FileEntry entry = entries[i];
+      View.FileEntry entry = entries[i];
       if (entry == null) {
         pruned.add(task);
         continue;
       }
       int survivors = (int) kept.rangeCardinality((long) entry.first, (long) entry.first + entry.count);
+      dropped |= survivors < entry.count;
       if (survivors == entry.count) {
         pruned.add(task);
       } else if (survivors > 0) {
         pruned.add(narrow(task, entry, kept));
       }
     }
-    method(scan.getClass(), "resetTasks").invoke(scan, new Object[] {pruned});
+    if (dropped) {
+      method(scan.getClass(), "resetTasks").invoke(scan, new Object[] {pruned});
+    } else {
+      // Nothing changes: the groups that Iceberg has made of these tasks stay.
+      markTasks(scan, pruned);
+    }
+  }
+
+  private static void markTasks(Object scan, PrunedTasks tasks) throws Exception {
+    for (Class c = scan.getClass(); c != null; c = c.getSuperclass()) {
+      try {
+        Field field = c.getDeclaredField("tasks");
+        field.setAccessible(true);
+        field.set(scan, tasks);
+        return;
+      } catch (NoSuchFieldException e) {
+        LOG.trace("{} has no tasks", c);
+      }
+    }
   }
 
   /**
    * A task that splits into its surviving row groups only. It lives on the driver: Iceberg splits it before tasks are sent
    * to executors, so they see Iceberg's own classes, with residuals and deletes attached.
    */
-  private static FileScanTask narrow(final FileScanTask task, FileEntry entry, RoaringBitmap kept) {
+  private static FileScanTask narrow(final FileScanTask task, View.FileEntry entry, RoaringBitmap kept) {
     List offsets = task.file().splitOffsets();
     if (offsets == null || offsets.size() != entry.count || Proxy.isProxyClass(task.getClass())) {
       return task;
@@ -320,81 +376,4 @@ public class PruneScans extends Rule {
 
   /** Marks the tasks of a scan that has been pruned. */
   private static class PrunedTasks extends ArrayList {}
-
-  /** What the index knows of one data file. */
-  private static class FileEntry {
-    final int first;
-    final int count;
-    final long size;
-    final long records;
-
-    FileEntry(int first, int count, long size, long records) {
-      this.first = first;
-      this.count = count;
-      this.size = size;
-      this.records = records;
-    }
-  }
-
-  /** The numbering of row groups in one version of an index table. */
-  private static class View {
-    final String version;
-    final Map files;
-
-    View(String version, Map files) {
-      this.version = version;
-      this.files = files;
-    }
-
-    /** Find the entry of each task's data file, and their row groups; return how many row groups have none. */
-    int find(List tasks, FileEntry[] entries, RoaringBitmap candidates) {
-      int unindexed = 0;
-      BitSet known = new BitSet();
-      for (int i = 0; i < entries.length; i++) {
-        FileScanTask task = (FileScanTask) tasks.get(i);
-        entries[i] = entryOf(task);
-        if (entries[i] == null) {
-          List offsets = task.file().splitOffsets();
-          unindexed += offsets == null ? 1 : offsets.size();
-        } else {
-          known.set(entries[i].first, entries[i].first + entries[i].count);
-        }
-      }
-      for (int from = known.nextSetBit(0); from >= 0; ) {
-        int to = known.nextClearBit(from);
-        candidates.add((long) from, (long) to);
-        from = known.nextSetBit(to);
-      }
-      return unindexed;
-    }
-
-    private FileEntry entryOf(FileScanTask task) {
-      FileEntry entry = (FileEntry) files.get(task.file().location());
-      if (entry == null
-          || entry.size != task.file().fileSizeInBytes()
-          || entry.records != task.file().recordCount()) {
-        return null;
-      }
-      List offsets = task.file().splitOffsets();
-      return offsets != null && offsets.size() != entry.count ? null : entry;
-    }
-
-    static View read(DataInputStream header) throws Exception {
-      DataInputStream in = new DataInputStream(new InflaterInputStream(header));
-      String version = in.readUTF();
-      int count = in.readInt();
-      Map files = new HashMap(count * 2);
-      int first = 0;
-      for (int i = 0; i < count; i++) {
-        byte[] path = new byte[in.readInt()];
-        in.readFully(path);
-        long size = in.readLong();
-        long records = in.readLong();
-        int rowGroups = in.readInt();
-        files.put(new String(path, "UTF-8"), new FileEntry(first, rowGroups, size, records));
-        first += rowGroups;
-      }
-      return new View(version, files);
-    }
-  }
 }

@@ -7,7 +7,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from importlib.resources import files
@@ -16,7 +16,6 @@ from weakref import WeakKeyDictionary, proxy
 
 import numpy as np
 import numpy.typing as npt
-from cachetools import LRUCache
 from pydantic import ValidationError
 from pyiceberg.catalog import Catalog
 from pyiceberg.expressions import BooleanExpression
@@ -43,11 +42,13 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _RULE = "io.puffinindex.spark.PruneScans"
-_SOURCES = ("JobNotes.java", "PruneScans.java")
+_SOURCES = ("JobNotes.java", "View.java", "PruneScans.java")
 """Each sees the ones before it."""
 
 _KEPT_REPORTS = 100
 _LEAVE_AS_IT_WAS = bytearray()
+_ABSENT = bytearray(b"A")
+"""There is no index; the rule remembers that for a while."""
 
 
 class _PlannerCallback:
@@ -56,8 +57,6 @@ class _PlannerCallback:
     def __init__(self, catalogs: Mapping[str, Catalog], spark: SparkSession, *, strict: bool) -> None:
         self._catalogs = SparkCatalogs(catalogs, partial(session_conf, proxy(spark)))
         self._strict = strict
-        # When a data table was last seen to have no index, by its UUID.
-        self._absent: LRUCache[str, float] = LRUCache(maxsize=10_000)
         self._recordings: dict[int, list[ScanPlan]] = {}
         self.reports: deque[ScanPlan] = deque(maxlen=_KEPT_REPORTS)
 
@@ -92,9 +91,9 @@ class _PlannerCallback:
         started = time.perf_counter()
         if not settings.enabled:
             return _LEAVE_AS_IT_WAS
-        index_table = self._index_table(str(request["table"]), str(request["uuid"]), settings.absence_seconds)
+        index_table = self._index_table(str(request["table"]), str(request["uuid"]))
         if index_table is None:
-            return _LEAVE_AS_IT_WAS
+            return _ABSENT
         view = view_of(index_table)
         if view.row_group_count == 0:
             return _LEAVE_AS_IT_WAS
@@ -155,21 +154,17 @@ class _PlannerCallback:
             unlisted=unindexed,
         )
 
-    def _index_table(self, table: str, uuid: str, absence_seconds: float) -> Table | None:
-        """The newest index table of a data table; None if it has none, which is remembered for a while."""
-        seen = self._absent.get(uuid)
-        if seen is not None and time.monotonic() - seen < absence_seconds:
-            return None
+    def _index_table(self, table: str, uuid: str) -> Table | None:
+        """The newest index table of a data table; None if it has none."""
         catalog_name, _, name = table.partition(".")
         catalog = self._catalogs.find(catalog_name) if "." in name else None
-        if catalog is not None:
-            with suppress(NotFoundError):
-                index_table = load_index_table(catalog, index_table_name(TableName.parse(name)))
-                if is_bound_to(index_table, uuid):
-                    self._absent.pop(uuid, None)
-                    return index_table
-        self._absent[uuid] = time.monotonic()
-        return None
+        if catalog is None:
+            return None
+        try:
+            index_table = load_index_table(catalog, index_table_name(TableName.parse(name)))
+        except NotFoundError:
+            return None
+        return index_table if is_bound_to(index_table, uuid) else None
 
     def toString(self) -> str:  # noqa: N802 - Java's name
         """Java's `toString`."""
@@ -247,6 +242,7 @@ def _constructor_arguments(spark: SparkSession, callback: _PlannerCallback, stri
     arguments = jvm.java.util.ArrayList()
     arguments.add(callback)
     arguments.add(strict)
+    arguments.add(Settings().absence_seconds)
     return arguments.toArray()
 
 

@@ -1,6 +1,7 @@
 """What crosses between Spark's JVM and the planner: requests as JSON, row groups as roaring bitmaps, and views.
 
-A view, as `PruneScans.java` reads it, is one zlib stream of (all integers big-endian):
+An answer is empty (leave the scan as it was) or begins with one byte: `A` the table has no index, `V` a view follows,
+`K` the row groups to read follow. A view, as `View.java` reads it, is one zlib stream of (all integers big-endian):
 
 | size | meaning |
 | --- | --- |

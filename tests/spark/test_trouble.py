@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from py4j.java_gateway import JavaObject
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import NoSuchTableError
 from pyspark.sql import SparkSession
@@ -19,6 +20,7 @@ from planner.settings import SettingsError
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.errors import CatalogError, PuffinIndexError
 from tests.spark import corpus_tables
+from tests.spark.services import free_port
 
 pytestmark = pytest.mark.spark
 
@@ -119,18 +121,60 @@ def test_a_planner_that_raises_changes_no_answer(
     assert "out of order" in caplog.text
 
 
-def test_a_dead_callback_server_changes_no_answer(spark: SparkSession, broken: TableIndex) -> None:
-    sql = SQL.replace(FULL, f"lake.{broken.name}")
-    expected = spark.sql(sql).collect()
+_ELSEWHERE = """
+public class Elsewhere implements java.util.concurrent.Callable {
+  private final org.apache.spark.sql.SparkSession session;
+  private final String sql;
+
+  public Elsewhere(org.apache.spark.sql.SparkSession session, String sql) {
+    this.session = session;
+    this.sql = sql;
+  }
+
+  public Object call() {
+    return session.sql(sql).collectAsList().toString();
+  }
+}
+"""
+
+
+def answer_on_a_thread_of_the_jvm(spark: SparkSession, sql: str) -> str:
+    """Query from a thread that Python did not start: only such ones need py4j's callback server."""
+    jvm = spark.sparkContext._jvm
+    assert jvm is not None
+    compiler = jvm.org.codehaus.janino.SimpleCompiler()
+    compiler.setParentClassLoader(jvm.java.lang.Thread.currentThread().getContextClassLoader())
+    compiler.cook(_ELSEWHERE)
+    arguments = jvm.java.util.ArrayList()
+    arguments.add(spark._jsparkSession)
+    arguments.add(sql)
+    query = compiler.getClassLoader().loadClass("Elsewhere").getConstructors()[0].newInstance(arguments.toArray())
+    executor = jvm.java.util.concurrent.Executors.newSingleThreadExecutor()
+    try:
+        return str(executor.submit(query).get())
+    finally:
+        executor.shutdown()
+
+
+def test_a_dead_callback_server_changes_no_answer(spark: SparkSession, corpus: dict[str, dict[str, str]]) -> None:
+    assert corpus
+    session = spark.newSession()
+    planner.enable(session)
+    expected = answer_on_a_thread_of_the_jvm(session, SQL)
+    assert len(planner.reports(session)) == 1
     gateway = spark.sparkContext._gateway
     assert gateway is not None
-    gateway.shutdown_callback_server()
+    server = JavaObject("GATEWAY_SERVER", gateway._gateway_client)
+    address, port = server.getCallbackClient().getAddress(), gateway._python_proxy_port
+
+    server.resetCallbackClient(address, free_port())
     try:
-        assert spark.sql(sql).collect() == expected
+        assert answer_on_a_thread_of_the_jvm(session, SQL) == expected
+        assert len(planner.reports(session)) == 1
     finally:
-        planner.enable(spark)
-    assert spark.sql(sql).collect() == expected
-    assert planner.reports(spark)
+        server.resetCallbackClient(address, port)
+    assert answer_on_a_thread_of_the_jvm(session, SQL) == expected
+    assert len(planner.reports(session)) == 2
 
 
 def test_threads_query_at_once(hooked: SparkSession, corpus: dict[str, dict[str, str]]) -> None:

@@ -83,7 +83,14 @@ def test_a_table_loaded_by_its_location_is_read(hooked: SparkSession, tmp_path: 
     hooked.conf.set("spark.sql.catalog.default_iceberg.type", "hadoop")
     hooked.conf.set("spark.sql.catalog.default_iceberg.warehouse", str(tmp_path))
     path = str(tmp_path / "by_path")
-    hooked.range(100).write.format("iceberg").save(path)
+    jvm = hooked.sparkContext._jvm
+    assert jvm is not None
+    frame = hooked.range(100)
+    schema = jvm.org.apache.iceberg.spark.SparkSchemaUtil.convert(frame._jdf.schema())
+    jvm.org.apache.iceberg.hadoop.HadoopTables(hooked._jsparkSession.sessionState().newHadoopConf()).create(
+        schema, path
+    )
+    frame.write.format("iceberg").mode("append").save(path)
 
     assert hooked.read.format("iceberg").load(path).where("id = 5").count() == 1
     assert planner.reports(hooked) == []
