@@ -16,6 +16,7 @@ from pyroaring import BitMap
 
 import puffin_index
 from planner.cli import main
+from planner.settings import setting_names
 from puffin_index.binary import write_int64_be, write_uint32_be
 from puffin_index.container import MAGIC
 from puffin_index.index_table import SCHEMA
@@ -78,6 +79,11 @@ def test_every_command_is_in_the_manual() -> None:
     text = _manual()
     assert {"create", "build", "explain", "inspect"} <= set(main.commands)
     assert [name for name in main.commands if not re.search(rf"puffin-index\s+{re.escape(name)}\b", text)] == []
+
+
+def test_every_setting_is_in_the_table_and_no_other() -> None:
+    named = set(re.findall(r"^\| `spark\.puffin-index\.([a-z-]+)`", _text(Path("docs/operations.md")), re.MULTILINE))
+    assert named == set(setting_names())
 
 
 def test_every_column_of_the_index_table_is_described() -> None:
