@@ -30,7 +30,7 @@ from ssb_bench.results import newest_run, read_run
 from ssb_bench.run import fit_queries, run_path, run_queries
 from ssb_bench.session import create_session
 from ssb_bench.spark_log import stderr_to
-from ssb_bench.workload import VOLCANO_QUERIES
+from ssb_bench.workload import ALL_QUERIES, QUERIES_OF, VOLCANO_QUERIES, Workload
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -149,14 +149,31 @@ def build_command(scale_factor: float, data: Path, cores: int, memory: str, bitm
     "--query",
     "names",
     multiple=True,
-    type=click.Choice(VOLCANO_QUERIES),
-    help="A query to run; may be given again. All by default.",
+    type=click.Choice(ALL_QUERIES),
+    metavar="NAME",
+    help="A query to run, such as q1, q1-rows, q1-aggregate or q1.1; may be given again.",
 )
-def run_command(scale_factor: float, data: Path, cores: int, memory: str, repeats: int, names: tuple[str, ...]) -> None:
-    """Run the queries without and with the index, interleaved; exit 1 if an answer or a count is wrong."""
+@click.option(
+    "--workload",
+    "workloads",
+    multiple=True,
+    type=click.Choice([*QUERIES_OF]),
+    help="Queries to run: Q1-Q7 as count, rows or aggregate, or the 13 of ssb; may be given again. Default: count.",
+)
+def run_command(
+    scale_factor: float,
+    data: Path,
+    cores: int,
+    memory: str,
+    repeats: int,
+    names: tuple[str, ...],
+    workloads: tuple[Workload, ...],
+) -> None:
+    """Run queries without the index, with it, and with perfect pruning; exit 1 if an answer or a count is wrong."""
     layout, console = Layout.of(data, scale_factor), _console()
     require_load(layout)
-    queries = fit_queries(layout, names or VOLCANO_QUERIES)
+    chosen = [*names, *(name for workload in workloads for name in QUERIES_OF[workload])]
+    queries = fit_queries(layout, chosen or VOLCANO_QUERIES)
     console.print(render_literals(queries))
     with _session(layout, cores, memory, console) as spark, step_bar(console, "compare") as move:
         run = run_queries(spark, layout, queries, repeats=repeats, on_step=move)

@@ -26,7 +26,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pyspark.sql import SparkSession
+from pyspark.sql import Row, SparkSession
 
 _EVENTS_TIMEOUT_MILLISECONDS = 30_000
 
@@ -64,13 +64,13 @@ class Measurement:
     """One execution of a query.
 
     Attributes:
-        answer: Its answer.
+        answer: Its answer; None where its rows were computed but not fetched.
         seconds: Wall time from handing over the SQL to having the rows, planning included.
         read: What its tasks read.
         process_bytes: What the Spark process read meanwhile; None where the system does not tell.
     """
 
-    answer: Answer
+    answer: Answer | None
     seconds: float
     read: TaskInput
     process_bytes: int | None
@@ -84,8 +84,14 @@ def answer_of(rows: Iterable[Sequence[object]]) -> Answer:
     return Answer(lines[0][1:-2] if single else f"{len(lines):,} rows", checksum)
 
 
-def measure(spark: SparkSession, sql: str) -> Measurement:
+def measure(spark: SparkSession, sql: str, *, fetch: bool = True) -> Measurement:
     """Run a query once, alone in the application, and measure it.
+
+    Args:
+        spark: The session.
+        sql: The query.
+        fetch: Bring the rows to Python. Otherwise Spark makes them whole and throws them away where they are
+            (its `noop` sink): bringing millions of rows over would hide what reading them takes.
 
     Raises:
         pyspark.errors.PySparkException: What Spark raises.
@@ -96,13 +102,19 @@ def measure(spark: SparkSession, sql: str) -> Measurement:
     try:
         bytes_before = _process_bytes(spark)
         started = time.perf_counter()
-        rows = spark.sql(sql).collect()
+        rows = spark.sql(sql).collect() if fetch else _discarded(spark, sql)
         seconds = time.perf_counter() - started
         bytes_after = _process_bytes(spark)
     finally:
         context._jsc.clearJobGroup()
     process_bytes = None if bytes_before is None or bytes_after is None else bytes_after - bytes_before
-    return Measurement(answer_of(rows), seconds, read_task_input(spark, group), process_bytes)
+    return Measurement(None if rows is None else answer_of(rows), seconds, read_task_input(spark, group), process_bytes)
+
+
+def _discarded(spark: SparkSession, sql: str) -> list[Row] | None:
+    """Run a query and throw its rows away; there are none to give."""
+    spark.sql(sql).write.format("noop").mode("overwrite").save()
+    return None
 
 
 def read_task_input(spark: SparkSession, group: str) -> TaskInput:

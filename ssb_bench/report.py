@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from ssb_bench.results import QueryResult, Run, Side
+from ssb_bench.results import QueryResult, Run, Side, mean_speed_up
 from ssb_bench.statistics import summarize, verdict
 from ssb_bench.workload import FittedQuery
+
+LEAST_SHARE_OF_PERFECT = 0.9
+"""Target: share of perfect pruning's speed-up that the index gives."""
+
+MOST_PLANNING_SHARE = 0.1
+"""Target: planning (warm) by the time without the index."""
 
 _MEGABYTE = 1e6
 _HEADINGS = (
@@ -38,7 +44,43 @@ def render_run(run: Run) -> RenderableType:
     if (mean := run.geometric_mean_speed_up) is not None:
         lines.insert(0, f"geometric mean of the ratios: {mean:.2f}")
     failures = [Text(f"FAILED  {failure}", style="bold red") for failure in run.failures]
-    return Group(table, *(Text(line, style="dim") for line in lines), *failures)
+    bounds = [_bounds_table(run)] if any(query.perfect for query in run.queries) else []
+    return Group(table, *bounds, *(Text(line, style="dim") for line in [*lines, *_workload_lines(run)]), *failures)
+
+
+def _bounds_table(run: Run) -> Table:
+    """Set the index beside perfect pruning, which is told for free which row groups hold a match."""
+    table = Table(title="beside perfect pruning", title_justify="left", title_style="bold", box=None, pad_edge=False)
+    for heading in ("query", "hold a\nmatch", "kept", "without\ns", "with\ns", "perfect\ns", "share of the\nspeed-up"):
+        table.add_column(heading, justify="left" if heading == "query" else "right")
+    table.add_column("planning, share of\ntime without", justify="right")
+    for query in run.queries:
+        if query.perfect is None or query.without_index is None or query.with_index is None:
+            continue
+        sides = (query.without_index, query.with_index, query.perfect)
+        table.add_row(
+            query.name,
+            "?" if query.survivors is None else f"{query.survivors:,}",
+            "?" if query.plan is None else f"{query.plan.kept:,}",
+            *(_seconds(side)[0] for side in sides),
+            _judged(query.share_of_perfect, lambda share: share >= LEAST_SHARE_OF_PERFECT),
+            _judged(query.planning_share, lambda share: share <= MOST_PLANNING_SHARE),
+        )
+    return table
+
+
+def _judged(share: float | None, is_good: Callable[[float], bool]) -> Text:
+    if share is None:
+        return Text("?")
+    return Text(f"{share:.1%}", style="" if is_good(share) else "bold red")
+
+
+def _workload_lines(run: Run) -> list[str]:
+    workloads = dict.fromkeys(query.workload for query in run.queries)
+    if len(workloads) < 2:
+        return []
+    means = {name: mean_speed_up([q for q in run.queries if q.workload == name]) for name in workloads}
+    return ["by workload: " + ", ".join(f"{name} {mean:.2f}" for name, mean in means.items() if mean is not None)]
 
 
 def render_literals(queries: Sequence[FittedQuery]) -> RenderableType:
@@ -99,7 +141,7 @@ def _seconds(side: Side) -> tuple[str, str]:
 
 def _against_plan(query: QueryResult) -> str:
     """Compare the rows that Spark read with those of the row groups that the plan kept."""
-    if query.plan is None or query.with_index is None or query.plan.unindexed:
+    if query.plan is None or query.with_index is None or query.plan.unindexed or query.workload == "ssb":
         return "?"
     if query.with_index.rows_read == query.plan.kept_rows:
         return "="

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from ssb_bench.errors import BenchError
 from ssb_bench.layout import write_json
-from ssb_bench.statistics import geometric_mean, ratio
+from ssb_bench.statistics import geometric_mean, ratio, summarize
+from ssb_bench.workload import Workload
 
 FORMAT: Final = "ssb-bench/run/1"
 
@@ -70,8 +71,12 @@ class QueryResult:
         answers_equal: Whether DuckDB on the source files and Spark with the index gave the same.
         without_index: Measured without the index; None after a failure.
         with_index: Measured with it; None after a failure.
-        plan: What the planner reported; None if it reported nothing, which is a failure.
+        plan: What the planner reported; None if it reported nothing, which is a failure unless the query is one of the
+            13 standard ones, where there is nothing to skip.
         failures: What went wrong, one sentence each.
+        workload: See `ssb_bench.workload.Query`.
+        perfect: Measured with the surviving row groups handed in for free; None where it was not measured.
+        survivors: How many row groups really hold a match; None where it is not known.
     """
 
     name: str
@@ -84,6 +89,9 @@ class QueryResult:
     with_index: Side | None
     plan: Plan | None
     failures: tuple[str, ...]
+    workload: Workload = "count"
+    perfect: Side | None = None
+    survivors: int | None = None
 
     @property
     def speed_up(self) -> float | None:
@@ -91,6 +99,27 @@ class QueryResult:
         if self.without_index is None or self.with_index is None:
             return None
         return ratio(self.without_index.seconds, self.with_index.seconds)
+
+    @property
+    def perfect_speed_up(self) -> float | None:
+        """The speed-up that perfect pruning gives; None where it was not measured."""
+        if self.without_index is None or self.perfect is None:
+            return None
+        return ratio(self.without_index.seconds, self.perfect.seconds)
+
+    @property
+    def share_of_perfect(self) -> float | None:
+        """The speed-up as a share of the one that perfect pruning gives."""
+        if self.speed_up is None or self.perfect_speed_up is None:
+            return None
+        return self.speed_up / self.perfect_speed_up
+
+    @property
+    def planning_share(self) -> float | None:
+        """Median planning time, of warm executions, as a share of the median time without the index."""
+        if self.plan is None or self.without_index is None:
+            return None
+        return self.plan.planning_seconds / summarize(self.without_index.seconds).median_seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,8 +185,13 @@ class Run:
     @property
     def geometric_mean_speed_up(self) -> float | None:
         """Geometric mean of the speed-ups of the queries that did not fail; None if all did."""
-        speed_ups = [query.speed_up for query in self.queries if query.speed_up is not None]
-        return geometric_mean(speed_ups) if speed_ups else None
+        return mean_speed_up(self.queries)
+
+
+def mean_speed_up(queries: Sequence[QueryResult]) -> float | None:
+    """Give the geometric mean of the speed-ups of those queries that did not fail; None if all did."""
+    speed_ups = [query.speed_up for query in queries if query.speed_up is not None]
+    return geometric_mean(speed_ups) if speed_ups else None
 
 
 def write_run(run: Run, path: Path) -> None:
@@ -226,4 +260,7 @@ def _query_of(content: Mapping[str, Any]) -> QueryResult:
         with_index=_side_of(content["with_index"]),
         plan=None if content["plan"] is None else Plan(**content["plan"]),
         failures=tuple(content["failures"]),
+        workload=content.get("workload", "count"),
+        perfect=_side_of(content.get("perfect")),
+        survivors=content.get("survivors"),
     )

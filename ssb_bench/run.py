@@ -1,48 +1,40 @@
-"""Run the queries without and with the index, side by side, and compare what they answer and what they read.
+"""Run the queries without the index, with it and with perfect pruning, side by side, and compare answers and reads.
 
-Rules: both sides in one application, on one table, each in a session of its own (the hook is installed in one of them
-and stays there, as in real use); first all queries once on each side to warm up (those times are kept as
-`first_seconds`); then each query in turn without, with, with, without, ... so that a drift of the machine hits both
-sides; answers compared by value with each other and with DuckDB on the source files; a failure is a row with a reason.
+Rules: all arms in one application, on one table, each in a session of its own (the hook is installed in one of them
+and stays there, as in real use); first all queries once on each arm to warm up (those times are kept as
+`first_seconds`); then each query in turn without, with, perfect, perfect, with, without, ... so that a drift of the
+machine hits all arms; answers compared by value with each other and with DuckDB on the source files; a failure is a
+row with a reason. A query that takes long is executed less often: as many rounds as fit `ROUNDS_SECONDS`, two at least.
 """
 
 from __future__ import annotations
 
 import datetime
 import statistics
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Final
 
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-import planner
 from planner.scan_plan import ScanPlan
+from ssb_bench.answers import answer_due, same_answer
+from ssb_bench.arms import Arm, Executions, Task, execute_rounds, newest_report, open_sessions
 from ssb_bench.dataset import Step, open_duckdb, require_dataset
 from ssb_bench.errors import BenchError
 from ssb_bench.indexing import describe_index, open_index
-from ssb_bench.layout import NAMESPACE, Layout
+from ssb_bench.layout import Layout
 from ssb_bench.load import require_load
 from ssb_bench.machine import describe_machine
-from ssb_bench.measure import Answer, Measurement, answer_of, measure
+from ssb_bench.measure import Measurement
 from ssb_bench.results import Plan, QueryResult, Run, Side, TableFacts
-from ssb_bench.session import CATALOG
+from ssb_bench.survivors import count_survivors, data_file_locations, find_survivors
 from ssb_bench.workload import VOLCANO_QUERIES, DuckValues, FittedQuery, fit, load_query
 
-SideName = Literal["without", "with"]
+__all__ = ["fit_queries", "newest_report", "run_path", "run_queries"]
 
-
-@dataclass(slots=True)
-class _Collected:
-    """The executions of one query so far, the one that warms up included, and the error that ended them."""
-
-    measurements: dict[SideName, list[Measurement]] = field(default_factory=lambda: {"without": [], "with": []})
-    reports: list[ScanPlan] = field(default_factory=list)
-    error: str | None = None
+ROUNDS_SECONDS: Final = 45.0
+LEAST_ROUNDS: Final = 2
 
 
 def fit_queries(layout: Layout, names: Sequence[str] = VOLCANO_QUERIES) -> list[FittedQuery]:
@@ -60,13 +52,13 @@ def run_queries(
     repeats: int = 5,
     on_step: Callable[[Step], None] = lambda _: None,
 ) -> Run:
-    """Measure queries without and with the index.
+    """Measure queries without the index, with it, and with perfect pruning.
 
     Args:
         spark: A session over the layout's warehouse; nothing else may run in it.
         layout: The data.
         queries: What to run.
-        repeats: Measured executions of each query on each side.
+        repeats: Measured executions of each query on each arm, at most.
         on_step: Called before each query and once at the end.
 
     Returns:
@@ -80,17 +72,20 @@ def run_queries(
         raise BenchError(f"{repeats} repeats are none")
     loaded, index = require_load(layout), open_index(layout)
     started = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-    collected = [_Collected() for _ in queries]
-    with _both_sides(spark) as sessions:
-        for number, (what, rounds) in enumerate([("warming up", 1)] * len(queries) + [("", repeats)] * len(queries)):
-            query, executions = queries[number % len(queries)], collected[number % len(queries)]
-            on_step(Step(number, 2 * len(queries), what or f"{query.query.name}, {query.query.title}"))
-            _execute_rounds(sessions, query, rounds, executions)
-    on_step(Step(2 * len(queries), 2 * len(queries), "done"))
-    results = [
-        _compare(layout, query, executions, repeats, loaded.rows)
-        for query, executions in zip(queries, collected, strict=True)
-    ]
+    steps = 2 * len(queries) + 1
+    on_step(Step(0, steps, "perfect pruning and answers, by DuckDB"))
+    locations = data_file_locations(layout)
+    tasks = [_task_of(layout, locations, query) for query in queries]
+    collected = [Executions() for _ in queries]
+    with open_sessions(spark) as sessions:
+        for number, (task, executions) in enumerate(zip(tasks, collected, strict=True)):
+            on_step(Step(1 + number, steps, "warming up"))
+            execute_rounds(sessions, task, 1, executions)
+        for number, (task, executions) in enumerate(zip(tasks, collected, strict=True)):
+            on_step(Step(1 + len(queries) + number, steps, f"{task.query.query.name}, {task.query.query.title}"))
+            execute_rounds(sessions, task, rounds_within(executions.round_seconds, repeats), executions)
+    on_step(Step(steps, steps, "done"))
+    results = [_compare(task, executions, loaded.rows) for task, executions in zip(tasks, collected, strict=True)]
     return Run(
         started_at=started,
         scale_factor=layout.scale_factor,
@@ -109,84 +104,54 @@ def run_queries(
     )
 
 
+def rounds_within(round_seconds: float, repeats: int) -> int:
+    """Say how many rounds of a query are run: `repeats`, or fewer where one takes long."""
+    fitting = repeats if round_seconds <= 0 else int(ROUNDS_SECONDS / round_seconds)
+    return min(repeats, max(LEAST_ROUNDS, fitting))
+
+
 def run_path(layout: Layout, run: Run) -> Path:
     """Name the file of a run by its begin."""
     stamp = datetime.datetime.fromisoformat(run.started_at).strftime("%Y%m%dT%H%M%SZ")
     return layout.runs / f"run-{stamp}.json"
 
 
-def newest_report(spark: SparkSession) -> ScanPlan | None:
-    """Give the planner's newest report of a scan, or None if there is none."""
-    reports = planner.reports(spark)
-    return reports[-1] if reports else None
+def _task_of(layout: Layout, locations: Sequence[str], query: FittedQuery) -> Task:
+    survivors = None if query.where is None else find_survivors(locations, query.where)
+    return Task(query, *answer_due(layout, query), survivors)
 
 
-@contextmanager
-def _both_sides(spark: SparkSession) -> Iterator[dict[SideName, SparkSession]]:
-    """Give a session without the hook and one with it, both of one application."""
-    sessions: dict[SideName, SparkSession] = {"without": spark.newSession(), "with": spark.newSession()}
-    for session in sessions.values():
-        session.sql(f"USE {CATALOG}.{NAMESPACE}")
-    planner.enable(sessions["with"])
-    try:
-        yield sessions
-    finally:
-        planner.disable(sessions["with"])
-
-
-def _execute_rounds(
-    sessions: dict[SideName, SparkSession], query: FittedQuery, rounds: int, collected: _Collected
-) -> None:
-    """Execute a query so many times on each side, unless it has failed before."""
-    try:
-        for side in _order(rounds if collected.error is None else 0):
-            _execute(sessions[side], query.sql, side, collected)
-    except (PySparkException, Py4JError) as error:
-        collected.error = (str(error).strip().splitlines() or [type(error).__name__])[0]
-
-
-def _compare(layout: Layout, query: FittedQuery, collected: _Collected, repeats: int, table_rows: int) -> QueryResult:
+def _compare(task: Task, executions: Executions, table_rows: int) -> QueryResult:
     """Compare the answers with each other and with DuckDB, and what was read with what the planner kept."""
-    if collected.error is not None:
-        return _result(query, None, False, None, None, None, [collected.error])
+    if executions.error is not None:
+        return _result(task, executions, None, [executions.error])
     failures: list[str] = []
-    due = _duckdb_answer(layout, query.sql)
-    answers = {run.answer for runs in collected.measurements.values() for run in runs}
-    if answers != {due}:
-        failures.append(f"the answers differ: DuckDB {due.text}, Spark {', '.join(sorted(a.text for a in answers))}")
-    plan = _plan_of(collected.reports, 1 + repeats, failures)
-    without, with_index = (_side_of(collected.measurements[side]) for side in ("without", "with"))
-    if plan is not None and not plan.unindexed and with_index.rows_read > plan.kept_rows:
+    if not _all_right(task, executions):
+        texts = ", ".join(sorted(answer.text for answer in executions.answers))
+        failures.append(f"the answers differ: DuckDB {task.due.text}, Spark {texts}")
+    may_go_without = task.query.query.workload == "ssb"
+    plan = _plan_of(executions.reports, len(executions.measurements["with"]), failures, may_go_without)
+    sides = {arm: _side_of(runs) for arm, runs in executions.measurements.items() if runs}
+    if plan is not None and not may_go_without and not plan.unindexed and sides["with"].rows_read > plan.kept_rows:
         failures.append(
-            f"Spark read {with_index.rows_read:,} rows, but the row groups that were kept have {plan.kept_rows:,}"
+            f"Spark read {sides['with'].rows_read:,} rows, but the row groups that were kept have {plan.kept_rows:,}"
         )
-    if without.rows_read > table_rows:
-        failures.append(f"Spark read {without.rows_read:,} rows of a table of {table_rows:,}")
-    return _result(query, due, answers == {due}, without, with_index, plan, failures)
+    if not may_go_without and sides["without"].rows_read > table_rows:
+        failures.append(f"Spark read {sides['without'].rows_read:,} rows of a table of {table_rows:,}")
+    if plan is not None and task.survivors is not None and plan.kept < count_survivors(task.survivors):
+        failures.append(f"{count_survivors(task.survivors)} row groups hold a match, but {plan.kept} were kept")
+    return _result(task, executions, plan, failures)
 
 
-def _order(rounds: int) -> Iterator[SideName]:
-    """Give the sides in turn: without, with, with, without, without, ..."""
-    for number in range(rounds):
-        yield from ("without", "with") if number % 2 == 0 else ("with", "without")
+def _all_right(task: Task, executions: Executions) -> bool:
+    return bool(executions.answers) and all(same_answer(answer, task.due) for answer in executions.answers)
 
 
-def _execute(spark: SparkSession, sql: str, side: SideName, collected: _Collected) -> None:
-    before = newest_report(spark)
-    collected.measurements[side].append(measure(spark, sql))
-    after = newest_report(spark)
-    if after is not None and after is not before:
-        collected.reports.append(after)
-
-
-def _duckdb_answer(layout: Layout, sql: str) -> Answer:
-    with open_duckdb(layout) as connection:
-        return answer_of(connection.execute(sql).fetchall())
-
-
-def _plan_of(reports: Sequence[ScanPlan], executions: int, failures: list[str]) -> Plan | None:
+def _plan_of(reports: Sequence[ScanPlan], executions: int, failures: list[str], may_go_without: bool) -> Plan | None:
+    """Sum up the planner's reports; a join of which lineorder has no filter need not have any."""
     if len(reports) != executions:
-        failures.append(f"the planner reported {len(reports)} of {executions} scans: the index was not used")
+        if not may_go_without:
+            failures.append(f"the planner reported {len(reports)} of {executions} scans: the index was not used")
         return None
     last = reports[-1]
     return Plan(
@@ -200,7 +165,7 @@ def _plan_of(reports: Sequence[ScanPlan], executions: int, failures: list[str]) 
 
 
 def _side_of(measurements: Sequence[Measurement]) -> Side:
-    """Sum up the executions of one side: the first apart, the others as timings, the last for what was read."""
+    """Sum up the executions of one arm: the first apart, the others as timings, the last for what was read."""
     first, *measured = measurements
     last = measured[-1]
     process_bytes = [run.process_bytes for run in measured if run.process_bytes is not None]
@@ -215,24 +180,23 @@ def _side_of(measurements: Sequence[Measurement]) -> Side:
     )
 
 
-def _result(
-    query: FittedQuery,
-    answer: Answer | None,
-    answers_equal: bool,
-    without_index: Side | None,
-    with_index: Side | None,
-    plan: Plan | None,
-    failures: Sequence[str],
-) -> QueryResult:
+def _result(task: Task, executions: Executions, plan: Plan | None, failures: Sequence[str]) -> QueryResult:
+    def side(arm: Arm) -> Side | None:
+        runs = executions.measurements[arm]
+        return _side_of(runs) if runs and executions.error is None else None
+
     return QueryResult(
-        name=query.query.name,
-        title=query.query.title,
-        sql=query.sql,
-        literals=tuple(str(literal) for literal in query.literals),
-        answer=None if answer is None else answer.text,
-        answers_equal=answers_equal,
-        without_index=without_index,
-        with_index=with_index,
+        name=task.query.query.name,
+        title=task.query.query.title,
+        sql=task.query.sql,
+        literals=tuple(str(literal) for literal in task.query.literals),
+        answer=None if executions.error is not None else task.due.text,
+        answers_equal=executions.error is None and _all_right(task, executions),
+        without_index=side("without"),
+        with_index=side("with"),
         plan=plan,
         failures=tuple(failures),
+        workload=task.query.query.workload,
+        perfect=side("perfect"),
+        survivors=None if task.survivors is None else count_survivors(task.survivors),
     )

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import resources
 from string import Template
 from typing import Final, Literal, Protocol, get_args
@@ -29,7 +29,31 @@ from ssb_bench.errors import BenchError
 Operator = Literal["=", ">", ">=", "<", "<="]
 Reason = Literal["in the data", "value at the same rank", "range has values", "range moved to values"]
 
+Workload = Literal["count", "rows", "aggregate", "ssb"]
+
 VOLCANO_QUERIES: Final = ("q1", "q2", "q3", "q4", "q5", "q6", "q7")
+ROWS_QUERIES: Final = tuple(f"{name}-rows" for name in VOLCANO_QUERIES)
+AGGREGATE_QUERIES: Final = tuple(f"{name}-aggregate" for name in VOLCANO_QUERIES)
+SSB_QUERIES: Final = (
+    *("q1.1", "q1.2", "q1.3", "q2.1", "q2.2", "q2.3", "q3.1", "q3.2", "q3.3", "q3.4", "q4.1", "q4.2", "q4.3"),
+)
+QUERIES_OF: Final[dict[Workload, tuple[str, ...]]] = {
+    "count": VOLCANO_QUERIES,
+    "rows": ROWS_QUERIES,
+    "aggregate": AGGREGATE_QUERIES,
+    "ssb": SSB_QUERIES,
+}
+ALL_QUERIES: Final = tuple(name for names in QUERIES_OF.values() for name in names)
+
+_COUNT: Final = "SELECT count(*) FROM lineorder"
+_VARIANTS: Final[dict[str, tuple[Workload, str, str]]] = {
+    "rows": ("rows", "SELECT * FROM lineorder", "all columns of the rows"),
+    "aggregate": (
+        "aggregate",
+        "SELECT sum(lo_extendedprice), min(lo_orderdate), max(lo_quantity), count(DISTINCT lo_custkey) FROM lineorder",
+        "a sum, two extremes and a count of distinct customers",
+    ),
+}
 _HEADER: Final = re.compile(r"--\s*(?P<key>\w+):\s*(?P<value>.+?)\s*")
 _PARAMETER: Final = re.compile(r"(?P<name>\w+)\s+(?P<column>\w+)\s+(?P<operator>[<>=]+)\s+(?P<literal>-?\d+)")
 
@@ -46,7 +70,17 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A query file: what it is, its parameters, and SQL with `$name` in place of literals."""
+    """A query file: what it is, its parameters, and SQL with `$name` in place of literals.
+
+    Attributes:
+        name: Its name.
+        title: What it is.
+        source: Where it comes from.
+        note: What it shows.
+        parameters: Its literals.
+        template: The SQL.
+        workload: `count` and `ssb` as in the files; `rows` and `aggregate` are variants of `count`.
+    """
 
     name: str
     title: str
@@ -54,6 +88,7 @@ class Query:
     note: str
     parameters: tuple[Parameter, ...]
     template: str
+    workload: Workload = "count"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +113,11 @@ class FittedQuery:
     query: Query
     sql: str
     literals: tuple[FittedLiteral, ...]
+
+    @property
+    def where(self) -> str | None:
+        """The predicate of a query of lineorder alone; None for a join."""
+        return None if self.query.workload == "ssb" else self.sql.split(" WHERE ", 1)[-1].split("\nWHERE ", 1)[-1]
 
 
 class Values(Protocol):
@@ -117,10 +157,26 @@ def load_query(name: str) -> Query:
     Raises:
         BenchError: If there is no such query.
     """
-    file = resources.files("ssb_bench") / "queries" / f"{name}.sql"
-    if not file.is_file():
-        raise BenchError(f"there is no query {name!r}; there are {', '.join(VOLCANO_QUERIES)}")
-    return parse_query(file.read_text(encoding="utf-8"))
+    if name not in ALL_QUERIES:
+        raise BenchError(f"there is no query {name!r}; there are {', '.join(ALL_QUERIES)}")
+    base, _, variant = name.partition("-")
+    folder = resources.files("ssb_bench") / "queries"
+    standard = base in SSB_QUERIES
+    file = folder / "ssb" / f"{base}.sql" if standard else folder / f"{base}.sql"
+    query = parse_query(file.read_text(encoding="utf-8"))
+    if standard:
+        return replace(query, workload="ssb")
+    return _variant_of(query, variant) if variant else query
+
+
+def _variant_of(query: Query, variant: str) -> Query:
+    """Let a query that counts rows give the rows themselves, or aggregates of them."""
+    workload, select, title = _VARIANTS[variant]
+    if not query.template.startswith(_COUNT):
+        raise BenchError(f"query {query.name} does not begin with {_COUNT}")
+    template = select + query.template.removeprefix(_COUNT)
+    name = f"{query.name}-{variant}"
+    return replace(query, name=name, title=f"{query.title}: {title}", template=template, workload=workload)
 
 
 def parse_query(text: str) -> Query:

@@ -1,0 +1,189 @@
+"""Simulated indexes of up to a million row groups, without data: real segments by the project's own writers.
+
+A segment covers 1,000 row groups of 1,000 rows in 50 data files that do not exist. Its three columns are numbers:
+
+| field | column | kinds |
+| --- | --- | --- |
+| 1 | `sorted`: in the order of the row groups, within a segment | bloom |
+| 2 | `scattered`: drawn from 2^24 | bitmap, as sorted postings |
+| 3 | `filtered`: drawn from 2^24 | bloom |
+
+Some segments are written; all others are hard links to them, so that a million row groups take seconds and little disk.
+The needle, one key of each column, lies in one row group of one segment that is linked nowhere.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyiceberg.io.pyarrow import PyArrowFileIO
+
+from puffin_index.columns import Column, column_of
+from puffin_index.data_table import DataFile
+from puffin_index.directory import (
+    DIRECTORY_BLOB,
+    ROW_GROUPS_BLOB,
+    STATISTICS,
+    STATISTICS_BLOB,
+    PlacedPayload,
+    RowGroupEntry,
+    serialize_directory,
+    serialize_row_groups,
+    serialize_statistics,
+)
+from puffin_index.index_table import entries_of
+from puffin_index.kinds import build_payloads
+from puffin_index.kinds.base import Payload
+from puffin_index.kinds.postings import PlacedColumn, build_postings
+from puffin_index.puffin import BLOB_CHECKSUM, PuffinWriter
+from puffin_index.segment import ROW_SPACE_ALIGNMENT, CoveredFile, DirectoryLocation, Segment
+from puffin_index.storage import create_file
+from puffin_index.value_types import value_type_named
+
+SEGMENT_ROW_GROUPS: Final = 1000
+ROW_GROUP_ROWS: Final = 1000
+FILE_ROW_GROUPS: Final = 20
+ROW_GROUP_BYTES: Final = 8 << 20
+VALUE_TYPE: Final = "long"
+SORTED, SCATTERED, FILTERED = 1, 2, 3
+NEEDLE: Final[Mapping[int, int]] = {SORTED: 500_001, SCATTERED: 1 << 23, FILTERED: 1 << 23}
+"""The key of each column that one row group of the first segment has."""
+
+_KEYS: Final = 1 << 24
+_WRITTEN_SEGMENTS: Final = 4
+_TYPE: Final = value_type_named(VALUE_TYPE)
+
+
+@dataclass(frozen=True, slots=True)
+class Simulated:
+    """A simulated index.
+
+    Attributes:
+        entries: The rows of its index table.
+        row_groups: N.
+        index_bytes: Bytes of all segments, links counted as files.
+    """
+
+    entries: pa.Table
+    row_groups: int
+    index_bytes: int
+
+
+def simulate(folder: Path, row_groups: int) -> Simulated:
+    """Write the index of so many row groups, a multiple of 1,000 (rounded up), into a folder of its own."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    count = -(-row_groups // SEGMENT_ROW_GROUPS)
+    written = [_write_segment(folder, number) for number in range(min(count, 1 + _WRITTEN_SEGMENTS))]
+    segments = [_place(folder, written, number) for number in range(count)]
+    return Simulated(entries_of(segments), count * SEGMENT_ROW_GROUPS, sum(segment.size for segment in segments))
+
+
+def _place(folder: Path, written: list[Segment], number: int) -> Segment:
+    """Give segment `number`: one that was written, or a link to one of those without the needle."""
+    if number < len(written):
+        source, location = written[number], Path(written[number].location)
+    else:
+        source = written[1 + number % (len(written) - 1)]
+        location = folder / f"{number:06d}.puffin"
+        os.link(source.location, location)
+    covered = tuple(
+        replace(file, file=replace(file.file, path=f"file:///simulated/{number:06d}/{at:04d}.parquet"))
+        for at, file in enumerate(source.covered)
+    )
+    return replace(source, location=str(location), covered=covered)
+
+
+def _write_segment(folder: Path, number: int) -> Segment:
+    location = str(folder / f"{number:06d}.puffin")
+    bases = np.arange(SEGMENT_ROW_GROUPS, dtype=np.int64) * ROW_SPACE_ALIGNMENT
+    with create_file(PyArrowFileIO(), location) as stream:
+        writer = PuffinWriter(stream, created_by="puffin-index")
+        pending: list[tuple[int, str, str, bytes]] = []
+        for field, values in _columns(number).items():
+            pending += _write_column(writer, field, values, bases)
+        directories = tuple(_add_directory(writer, *directory) for directory in pending)
+        files = _covered_files(bases)
+        writer.add(ROW_GROUPS_BLOB, serialize_row_groups(_row_group_entries(files)))
+        summary = writer.finish()
+    return Segment(location, summary.file_size, summary.footer_size, files, directories, ())
+
+
+def _columns(number: int) -> dict[int, npt.NDArray[np.int64]]:
+    """Draw the values of a segment, one row of the array a row group; the first segment has the needle."""
+    random = np.random.default_rng(number)
+    shape = (SEGMENT_ROW_GROUPS, ROW_GROUP_ROWS)
+    scattered = [random.integers(0, _KEYS, shape, dtype=np.int64) for _ in range(2)]
+    for values in scattered:
+        values[values == NEEDLE[SCATTERED]] += 1
+    # Even keys only: the needle is odd.
+    ordered = np.arange(SEGMENT_ROW_GROUPS * ROW_GROUP_ROWS, dtype=np.int64).reshape(shape) * 2
+    columns = {SORTED: ordered, SCATTERED: scattered[0], FILTERED: scattered[1]}
+    if number == 0:
+        ordered[NEEDLE[SORTED] // (2 * ROW_GROUP_ROWS), NEEDLE[SORTED] // 2 % ROW_GROUP_ROWS] += 1
+        for field in (SCATTERED, FILTERED):
+            columns[field][SEGMENT_ROW_GROUPS // 2, 7] = NEEDLE[field]
+    return columns
+
+
+def _write_column(
+    writer: PuffinWriter, field: int, values: npt.NDArray[np.int64], bases: npt.NDArray[np.int64]
+) -> list[tuple[int, str, str, bytes]]:
+    """Write the payloads of a column; return field, kind, blob type and bytes of its directories."""
+    columns: list[Column] = [column_of(pa.array(row), _TYPE) for row in values]
+    kind = "bitmap" if field == SCATTERED else "bloom"
+    built = [build_payloads(column, {} if kind == "bitmap" else {kind: {}}) for column in columns]
+    payloads: list[Payload] = [payload for _, made in built for payload in made.values()]
+    if kind == "bitmap":
+        payloads = [build_postings([PlacedColumn(int(b), c) for b, c in zip(bases, columns, strict=True)])]
+    covered = SEGMENT_ROW_GROUPS // len(payloads)
+    placed = [
+        PlacedPayload(
+            at * covered,
+            covered,
+            writer.add(payload.blob_type, payload.data, fields=(field,), properties={"kind": kind}).offset,
+            payload,
+        )
+        for at, payload in enumerate(payloads)
+    ]
+    statistics = serialize_statistics([statistics for statistics, _ in built], _TYPE)
+    return [
+        (field, STATISTICS, STATISTICS_BLOB, statistics),
+        (field, kind, DIRECTORY_BLOB, serialize_directory(placed, kind, _TYPE)),
+    ]
+
+
+def _add_directory(writer: PuffinWriter, field: int, kind: str, blob_type: str, data: bytes) -> DirectoryLocation:
+    blob = writer.add(blob_type, data, fields=(field,), properties={"kind": kind})
+    return DirectoryLocation(field, kind, blob.offset, blob.length, blob.properties[BLOB_CHECKSUM])
+
+
+def _covered_files(bases: npt.NDArray[np.int64]) -> tuple[CoveredFile, ...]:
+    offsets = tuple(4 + at * ROW_GROUP_BYTES for at in range(FILE_ROW_GROUPS))
+    rows = FILE_ROW_GROUPS * ROW_GROUP_ROWS
+    return tuple(
+        CoveredFile(
+            DataFile(f"file:///simulated/{first:06d}.parquet", FILE_ROW_GROUPS * ROW_GROUP_BYTES, rows, offsets),
+            (ROW_GROUP_ROWS,) * FILE_ROW_GROUPS,
+            offsets,
+            first,
+            int(bases[first]),
+        )
+        for first in range(0, SEGMENT_ROW_GROUPS, FILE_ROW_GROUPS)
+    )
+
+
+def _row_group_entries(files: tuple[CoveredFile, ...]) -> list[RowGroupEntry]:
+    return [
+        RowGroupEntry(file.file.path, at, offset, ROW_GROUP_ROWS, file.first_base + at * ROW_SPACE_ALIGNMENT)
+        for file in files
+        for at, offset in enumerate(file.row_group_offsets)
+    ]
