@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -131,7 +131,10 @@ def _load(spark: SparkSession, layout: Layout, row_group_rows: int, on_step: Cal
     # lineorder last: its time is a measure of Spark's writing, not of its waking up.
     for number, table in enumerate(reversed(SSB_TABLES)):
         on_step(Step(number, len(SSB_TABLES) + 1, f"writing {table} into Iceberg"))
-        seconds = _write(spark, layout, table, _lineorder_properties(row_group_rows) if table == "lineorder" else {})
+        if table == "lineorder":
+            seconds = write_lineorder(spark, layout, LINEORDER, row_group_rows)
+        else:
+            seconds = _write(spark, layout, table, f"{CATALOG}.{NAMESPACE}.{table}", {})
         write_seconds = seconds if table == "lineorder" else write_seconds
     on_step(Step(len(SSB_TABLES), len(SSB_TABLES) + 1, "checking that all rows arrived"))
     for table in SSB_TABLES:
@@ -157,10 +160,24 @@ def _lineorder_properties(row_group_rows: int) -> dict[str, str]:
     }
 
 
-def _write(spark: SparkSession, layout: Layout, table: str, properties: dict[str, str]) -> float:
-    """Write a table anew and give the seconds that it took."""
+def write_lineorder(
+    spark: SparkSession, layout: Layout, name: str, row_group_rows: int, properties: Mapping[str, str] | None = None
+) -> float:
+    """Write lineorder into a table anew, in row groups of so many rows; give the seconds that it took.
+
+    Args:
+        spark: The session.
+        layout: Where the SSB files are.
+        name: The table, with its catalog.
+        row_group_rows: Rows of a row group.
+        properties: More table properties.
+    """
+    return _write(spark, layout, "lineorder", name, _lineorder_properties(row_group_rows) | dict(properties or {}))
+
+
+def _write(spark: SparkSession, layout: Layout, table: str, name: str, properties: Mapping[str, str]) -> float:
+    """Write the rows of an SSB table into an Iceberg table anew and give the seconds that it took."""
     files = [file.as_uri() for file in layout.files(table)]
-    name = f"{CATALOG}.{NAMESPACE}.{table}"
     spark.sql(f"DROP TABLE IF EXISTS {name} PURGE")
     with _one_file_a_task(spark):
         started = time.perf_counter()

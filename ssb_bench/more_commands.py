@@ -1,0 +1,104 @@
+"""The commands beside the main way: compare, scale, systems."""
+
+from __future__ import annotations
+
+import datetime
+import sys
+from pathlib import Path
+
+import click
+
+from ssb_bench.bloom_table import make_bloom_table
+from ssb_bench.compare import DEFAULT_NOISE_BAND, compare_runs, render_comparison
+from ssb_bench.layout import Layout, write_json
+from ssb_bench.load import require_load
+from ssb_bench.machine import describe_host
+from ssb_bench.options import layout_options, make_console, repeat_option, spark_options, spark_session
+from ssb_bench.peers import SYSTEM_NAMES, SYSTEMS
+from ssb_bench.progress import step_bar
+from ssb_bench.results import read_run
+from ssb_bench.run import fit_queries
+from ssb_bench.scale import DEFAULT_SIZES, measure_scale, render_scale, scale_failures, scale_json
+from ssb_bench.systems_report import render_systems
+from ssb_bench.systems_run import run_systems, write_systems
+from ssb_bench.workload import ROWS_QUERIES, VOLCANO_QUERIES
+
+SYSTEMS_QUERIES = (*VOLCANO_QUERIES, *ROWS_QUERIES[:-1])
+"""All but the rows of Q7, which are most of the table."""
+
+_RUN = click.Path(path_type=Path, dir_okay=False)
+
+
+@click.command("compare")
+@click.argument("old", type=_RUN)
+@click.argument("new", type=_RUN)
+@click.option("--noise", type=click.FloatRange(0, 1, max_open=True), default=DEFAULT_NOISE_BAND, show_default=True)
+@click.option("--relative", is_flag=True, help="Compare by the time without the index of each run.")
+def compare_command(old: Path, new: Path, noise: float, relative: bool) -> None:
+    """Compare two runs query by query; exit 1 if one is slower, keeps more row groups, fails or is missing."""
+    compared = compare_runs(read_run(old), read_run(new), noise_band=noise, relative=relative)
+    make_console().print(render_comparison(compared, noise_band=noise))
+    if any(query.is_regression for query in compared):
+        sys.exit(1)
+
+
+@click.command("scale")
+@click.option("--data", type=click.Path(path_type=Path, file_okay=False), default=Path("data"), show_default=True)
+@click.option("--row-groups", "sizes", type=click.IntRange(min=1), multiple=True, help="N; may be given again.")
+@repeat_option
+@click.option("--output", type=_RUN, help="Where to write JSON.  [default: scale.json in the data directory]")
+def scale_command(data: Path, sizes: tuple[int, ...], repeats: int, output: Path | None) -> None:
+    """Plan over simulated indexes of 10^3 to 10^6 row groups: time, reads, memory, and what dominates."""
+    console, folder = make_console(), data.expanduser().absolute()
+    with console.status("scale") as status:
+        points = measure_scale(folder / "scale", sizes or DEFAULT_SIZES, repeats=repeats, on_step=status.update)
+    target = output or folder / "scale.json"
+    write_json(target, scale_json(points, describe_host()))
+    console.print(render_scale(points))
+    console.print(f"JSON: {target}", soft_wrap=True)
+    if scale_failures(points):
+        sys.exit(1)
+
+
+@click.command("systems")
+@layout_options
+@spark_options
+@repeat_option
+@click.option(
+    "--system", "names", multiple=True, type=click.Choice(SYSTEM_NAMES), metavar="NAME", help="One; may be given again."
+)
+@click.option(
+    "--query", "queries", multiple=True, type=click.Choice(SYSTEMS_QUERIES), metavar="NAME", help="May be given again."
+)
+def systems_command(
+    scale_factor: float,
+    data: Path,
+    cores: int,
+    memory: str,
+    repeats: int,
+    names: tuple[str, ...],
+    queries: tuple[str, ...],
+) -> None:
+    """Compare systems on the same rows, cold and warm; one that cannot be run is listed with the reason."""
+    layout, console = Layout.of(data, scale_factor), make_console()
+    require_load(layout)
+    systems = [system for system in SYSTEMS if not names or system.name in names]
+    bloom = None
+    if any(system.name == "iceberg-bloom" for system in systems):
+        with spark_session(layout, cores, memory, console) as spark, console.status("writing bloom filters"):
+            bloom = make_bloom_table(spark, layout)
+    fitted = fit_queries(layout, queries or SYSTEMS_QUERIES)
+    with step_bar(console, "systems") as move:
+        run = run_systems(
+            layout, systems, fitted, repeats=repeats, cores=cores, memory=memory, on_step=move, bloom=bloom
+        )
+    stamp = datetime.datetime.fromisoformat(run.started_at).strftime("%Y%m%dT%H%M%SZ")
+    path = layout.runs / f"systems-{stamp}.json"
+    write_systems(run, path)
+    console.print(render_systems(run))
+    console.print(f"JSON: {path}", soft_wrap=True)
+    if run.failures:
+        sys.exit(1)
+
+
+MORE_COMMANDS = (compare_command, scale_command, systems_command)

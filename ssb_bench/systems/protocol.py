@@ -1,0 +1,88 @@
+"""What a worker and the benchmark say to each other: one JSON object a line, over the worker's stdin and stdout.
+
+Runs in any environment: nothing but the standard library is imported here.
+
+| request | reply |
+| --- | --- |
+| `{"open": {...}}` | `{"facts": {...}}`: version, build seconds, bytes |
+| `{"query": {"kind": "count" or "rows", "where": SQL, "system": name, "survivors": {...}}}` | `{"seconds", "answer"}` |
+| any of them, in trouble | `{"error": sentence}` |
+
+The answer to `count` is a number; the answer to `rows` (all columns of the matching rows, in batches that are thrown
+away) is the number of rows and the sum of lo_revenue.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol, TypeAlias
+
+# What json.loads gives has no narrower type, and workers see foreign libraries without types.
+Json: TypeAlias = Mapping[str, Any]
+
+
+_EXPECTED = (ArithmeticError, AttributeError, ImportError, LookupError, OSError, RuntimeError, TypeError, ValueError)
+"""What libraries raise; anything else ends the worker, and its last words are the reason."""
+
+
+class Worker(Protocol):
+    """One system, opened."""
+
+    def facts(self) -> dict[str, object]:
+        """Say what it is: `version`, and `build_seconds`, `index_bytes`, `data_bytes` where it has data of its own."""
+        ...
+
+    def prepare(self, query: Json) -> None:
+        """Do what is not a part of the query's time."""
+        ...
+
+    def count(self, query: Json) -> int:
+        """Count the matching rows."""
+        ...
+
+    def rows(self, query: Json) -> tuple[int, int]:
+        """Read the matching rows; give how many there are and the sum of their lo_revenue."""
+        ...
+
+
+def serve(open_worker: Callable[[Json], Worker]) -> None:
+    """Answer requests until stdin ends."""
+    # Libraries may print what they like: it goes to stderr.
+    replies = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)
+    worker: Worker | None = None
+    for line in sys.stdin:
+        request = json.loads(line)
+        try:
+            if "open" in request:
+                worker = open_worker(request["open"])
+                reply: dict[str, object] = {"facts": worker.facts()}
+            elif worker is None:
+                reply = {"error": "not opened"}
+            else:
+                reply = _answer(worker, request["query"])
+        except _EXPECTED as error:
+            reply = {"error": f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error) else ''}"}
+        replies.write(json.dumps(reply) + "\n")
+
+
+def _answer(worker: Worker, query: Json) -> dict[str, object]:
+    worker.prepare(query)
+    started = time.perf_counter()
+    answer: object = worker.count(query) if query["kind"] == "count" else worker.rows(query)
+    return {"seconds": time.perf_counter() - started, "answer": answer}
+
+
+def sum_batches(batches: Iterable[Any]) -> tuple[int, int]:
+    """Give the rows of Arrow record batches and the sum of their lo_revenue."""
+    import pyarrow.compute as pc
+
+    rows = total = 0
+    for batch in batches:
+        rows += batch.num_rows
+        total += pc.sum(batch.column("lo_revenue")).as_py() or 0
+    return rows, total

@@ -1,0 +1,62 @@
+"""Four systems in one Spark application: no index, Parquet bloom filters, this index, and perfect pruning."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+
+import planner
+from ssb_bench.bloom_table import BLOOM_TABLE
+from ssb_bench.layout import NAMESPACE
+from ssb_bench.load import LINEORDER
+from ssb_bench.perfect import perfect_pruning
+from ssb_bench.session import CATALOG, create_session
+from ssb_bench.systems.protocol import Json, serve
+
+TABLES = {"iceberg": LINEORDER, "iceberg-bloom": BLOOM_TABLE, "index": LINEORDER, "perfect": LINEORDER}
+
+
+class SparkWorker:
+    """One session a system, warmed up on another table so that a first query is not Spark's own waking up."""
+
+    def __init__(self, config: Json) -> None:
+        spark = create_session(Path(config["warehouse"]), cores=config["cores"], memory=config["memory"])
+        self._version = spark.version
+        self._sessions = {name: spark.newSession() for name in TABLES}
+        planner.enable(self._sessions["index"])
+        self._stack = ExitStack()
+        self._perfect = self._stack.enter_context(perfect_pruning(self._sessions["perfect"]))
+        for session in self._sessions.values():
+            session.sql(f"SELECT count(*) FROM {CATALOG}.{NAMESPACE}.supplier WHERE s_suppkey > 3").collect()
+
+    def facts(self) -> dict[str, object]:
+        """Say the version."""
+        return {"version": f"Spark {self._version}"}
+
+    def prepare(self, query: Json) -> None:
+        """Hand the survivors to perfect pruning: they are free."""
+        if query["system"] == "perfect":
+            self._perfect.keep(query["survivors"])
+
+    def count(self, query: Json) -> int:
+        """Count the matching rows."""
+        session, table = self._sessions[query["system"]], TABLES[query["system"]]
+        return int(session.sql(f"SELECT count(*) FROM {table} WHERE {query['where']}").collect()[0][0])
+
+    def rows(self, query: Json) -> tuple[int, int]:
+        """Read all columns of the matching rows, observed on their way into a sink that throws them away."""
+        from pyspark.sql import Observation
+        from pyspark.sql import functions as f
+
+        session, table = self._sessions[query["system"]], TABLES[query["system"]]
+        observation = Observation()
+        frame = session.sql(f"SELECT * FROM {table} WHERE {query['where']}")
+        frame.observe(
+            observation, f.count(f.lit(1)).alias("rows"), f.sum(f.col("lo_revenue").cast("bigint")).alias("total")
+        ).write.format("noop").mode("overwrite").save()
+        seen = observation.get
+        return int(seen["rows"]), int(seen["total"] or 0)
+
+
+if __name__ == "__main__":
+    serve(SparkWorker)
