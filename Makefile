@@ -38,8 +38,8 @@ lint: $(STAMP) ## Formatting, lint, types and import directions
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache
 
-bench: $(STAMP) ## The seven queries, several interleaved runs; results as JSON and picture under data/
-	@JAVA_HOME="$$(bash scripts/find-java)" $(BIN)/ssb-bench run --sf $(SF) --data $(DATA)
+bench: $(STAMP) ## The whole benchmark, resumable: all workloads, systems, sweep, scale; JSON and HTML page under data/
+	@JAVA_HOME="$$(bash scripts/find-java)" $(BIN)/ssb-bench all --sf $(SF) --data $(DATA)
 
 lock: $(STAMP) ## Renew requirements/dev.txt from pyproject.toml
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --extra dev --generate-hashes --no-header \

@@ -78,11 +78,11 @@ class Executions:
 
 
 @contextmanager
-def open_sessions(spark: SparkSession) -> Iterator[Sessions]:
+def open_sessions(spark: SparkSession, namespace: str = NAMESPACE) -> Iterator[Sessions]:
     """Give a session for each arm: the hook stays in one of them and perfect pruning in another."""
     sessions: dict[Arm, SparkSession] = {arm: spark.newSession() for arm in ARMS}
     for session in sessions.values():
-        session.sql(f"USE {CATALOG}.{NAMESPACE}")
+        session.sql(f"USE {CATALOG}.{namespace}")
     planner.enable(sessions["with"])
     try:
         with perfect_pruning(sessions["perfect"]) as perfect:

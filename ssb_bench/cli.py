@@ -30,12 +30,18 @@ from ssb_bench.options import (
     spark_options,
     spark_session,
 )
+from ssb_bench.page import Sources, write_page
 from ssb_bench.plot import plot_run
 from ssb_bench.progress import build_bar, step_bar
 from ssb_bench.report import render_literals, render_run
 from ssb_bench.results import newest_run, read_run
 from ssb_bench.run import fit_queries, run_path, run_queries
+from ssb_bench.scale import read_scale
+from ssb_bench.sweep import read_sweep
+from ssb_bench.systems_run import read_systems
 from ssb_bench.workload import ALL_QUERIES, QUERIES_OF, VOLCANO_QUERIES, Workload
+
+_FILE = click.Path(path_type=Path, dir_okay=False)
 
 
 @click.group()
@@ -115,6 +121,7 @@ def build_command(scale_factor: float, data: Path, cores: int, memory: str, bitm
     type=click.Choice([*QUERIES_OF]),
     help="Queries to run: Q1-Q7 as count, rows or aggregate, or the 13 of ssb; may be given again. Default: count.",
 )
+@click.option("--output", type=click.Path(path_type=Path, dir_okay=False), help="Where to write JSON.")
 def run_command(
     scale_factor: float,
     data: Path,
@@ -123,6 +130,7 @@ def run_command(
     repeats: int,
     names: tuple[str, ...],
     workloads: tuple[Workload, ...],
+    output: Path | None,
 ) -> None:
     """Run queries without the index, with it, and with perfect pruning; exit 1 if an answer or a count is wrong."""
     layout, console = Layout.of(data, scale_factor), make_console()
@@ -132,7 +140,7 @@ def run_command(
     console.print(render_literals(queries))
     with spark_session(layout, cores, memory, console) as spark, step_bar(console, "compare") as move:
         run = run_queries(spark, layout, queries, repeats=repeats, on_step=move)
-    publish(run, run_path(layout, run), console)
+    publish(run, output or run_path(layout, run), console)
     if run.failures:
         sys.exit(1)
 
@@ -141,14 +149,40 @@ def run_command(
 @layout_options
 @click.option("--run", "file", type=click.Path(path_type=Path, dir_okay=False), help="A run; the newest by default.")
 @click.option("--picture", type=click.Path(path_type=Path, dir_okay=False), help="Where to draw it: PNG, SVG or PDF.")
-def report_command(scale_factor: float, data: Path, file: Path | None, picture: Path | None) -> None:
-    """Print a run as a table and draw it."""
-    path = file or newest_run(Layout.of(data, scale_factor).runs)
+@click.option("--systems", type=_FILE, help="A comparison of systems; the newest by default.")
+@click.option("--sweep", type=_FILE, help="A sweep; DATA/sweep.json by default.")
+@click.option("--scale", type=_FILE, help="Planning over simulated indexes; DATA/scale.json by default.")
+@click.option("--page", type=_FILE, help="Where to write the HTML page; beside the run by default.")
+def report_command(
+    scale_factor: float,
+    data: Path,
+    file: Path | None,
+    picture: Path | None,
+    systems: Path | None,
+    sweep: Path | None,
+    scale: Path | None,
+    page: Path | None,
+) -> None:
+    """Print a run as a table, draw it, and make an HTML page of it and of what else was measured."""
+    layout = Layout.of(data, scale_factor)
+    path = file or newest_run(layout.runs)
     run, target = read_run(path), picture or path.with_suffix(".png")
     plot_run(run, target)
     console = make_console()
     console.print(render_run(run))
-    console.print(f"picture: {target}", soft_wrap=True)
+    newest_systems = systems or max(layout.runs.glob("systems-*.json"), default=None)
+    other = {
+        name: chosen or layout.root.parent / f"{name}.json" for name, chosen in (("sweep", sweep), ("scale", scale))
+    }
+    sources = Sources(
+        run,
+        None if newest_systems is None else read_systems(newest_systems),
+        read_scale(other["scale"]) if other["scale"].exists() else (),
+        read_sweep(other["sweep"]) if other["sweep"].exists() else (),
+    )
+    html = page or path.with_suffix(".html")
+    write_page(sources, html)
+    console.print(f"picture: {target}\npage: {html}", soft_wrap=True)
 
 
 @cli.command("demo")

@@ -1,4 +1,4 @@
-"""The commands beside the main way: compare, scale, systems."""
+"""The commands beside the main way: all, compare, scale, sweep, systems."""
 
 from __future__ import annotations
 
@@ -8,17 +8,28 @@ from pathlib import Path
 
 import click
 
+from ssb_bench.all_steps import plan_steps, run_steps
 from ssb_bench.bloom_table import make_bloom_table
 from ssb_bench.compare import DEFAULT_NOISE_BAND, compare_runs, render_comparison
+from ssb_bench.java import require_java
 from ssb_bench.layout import Layout, write_json
 from ssb_bench.load import require_load
 from ssb_bench.machine import describe_host
-from ssb_bench.options import layout_options, make_console, repeat_option, spark_options, spark_session
+from ssb_bench.options import (
+    layout_options,
+    make_console,
+    repeat_option,
+    row_group_option,
+    spark_options,
+    spark_session,
+)
 from ssb_bench.peers import SYSTEM_NAMES, SYSTEMS
 from ssb_bench.progress import step_bar
 from ssb_bench.results import read_run
 from ssb_bench.run import fit_queries
 from ssb_bench.scale import DEFAULT_SIZES, measure_scale, render_scale, scale_failures, scale_json
+from ssb_bench.sweep import DEFAULT_ROWS, Grid, run_sweep, write_sweep
+from ssb_bench.sweep_spark import time_sweep
 from ssb_bench.systems_report import render_systems
 from ssb_bench.systems_run import run_systems, write_systems
 from ssb_bench.workload import ROWS_QUERIES, VOLCANO_QUERIES
@@ -70,6 +81,7 @@ def scale_command(data: Path, sizes: tuple[int, ...], repeats: int, output: Path
 @click.option(
     "--query", "queries", multiple=True, type=click.Choice(SYSTEMS_QUERIES), metavar="NAME", help="May be given again."
 )
+@click.option("--output", type=_RUN, help="Where to write JSON.  [default: with a date in the runs' directory]")
 def systems_command(
     scale_factor: float,
     data: Path,
@@ -78,6 +90,7 @@ def systems_command(
     repeats: int,
     names: tuple[str, ...],
     queries: tuple[str, ...],
+    output: Path | None,
 ) -> None:
     """Compare systems on the same rows, cold and warm; one that cannot be run is listed with the reason."""
     layout, console = Layout.of(data, scale_factor), make_console()
@@ -93,7 +106,7 @@ def systems_command(
             layout, systems, fitted, repeats=repeats, cores=cores, memory=memory, on_step=move, bloom=bloom
         )
     stamp = datetime.datetime.fromisoformat(run.started_at).strftime("%Y%m%dT%H%M%SZ")
-    path = layout.runs / f"systems-{stamp}.json"
+    path = output or layout.runs / f"systems-{stamp}.json"
     write_systems(run, path)
     console.print(render_systems(run))
     console.print(f"JSON: {path}", soft_wrap=True)
@@ -101,4 +114,53 @@ def systems_command(
         sys.exit(1)
 
 
-MORE_COMMANDS = (compare_command, scale_command, systems_command)
+@click.command("sweep")
+@layout_options
+@spark_options
+@click.option("--rows", type=click.IntRange(min=1000), default=DEFAULT_ROWS, show_default=True, help="Rows of a table.")
+@click.option("--trials", type=click.IntRange(min=1), default=5, show_default=True, help="Predicates of each point.")
+@click.option("--spark/--no-spark", "with_spark", default=True, help="Measure some points in Spark, too.")
+@click.option("--output", type=_RUN, help="Where to write JSON.  [default: sweep.json in the data directory]")
+def sweep_command(
+    scale_factor: float,
+    data: Path,
+    cores: int,
+    memory: str,
+    rows: int,
+    trials: int,
+    with_spark: bool,
+    output: Path | None,
+) -> None:
+    """Plan predicates of 10^-8 to 10^-1 over generated tables: what is kept, beside the theory."""
+    console, folder = make_console(), data.expanduser().absolute()
+    layout = Layout.of(folder, scale_factor, warehouse=folder / "sweep")
+    with console.status("sweep") as status:
+        points = run_sweep(layout.warehouse, Grid(rows=rows, trials=trials), status.update)
+    if with_spark:
+        with spark_session(layout, cores, memory, console) as spark, console.status("Spark's times"):
+            points = time_sweep(spark, points)
+    target = output or folder / "sweep.json"
+    write_sweep(points, rows, describe_host(), target)
+    console.print(f"{len(points)} points\nJSON: {target}", soft_wrap=True)
+
+
+@click.command("all")
+@layout_options
+@spark_options
+@row_group_option
+@repeat_option
+@click.option("--anew", is_flag=True, help="Measure again what was measured; data, table and index are kept.")
+def all_command(
+    scale_factor: float, data: Path, cores: int, memory: str, row_group_rows: int, repeats: int, anew: bool
+) -> None:
+    """Do it all: data, table, index, every workload, systems, sweep, scale, page. Goes on where it was stopped."""
+    layout, console = Layout.of(data, scale_factor), make_console()
+    require_java()
+    steps = plan_steps(layout, row_group_rows=row_group_rows, repeats=repeats, cores=cores, memory=memory)
+    failed = run_steps(layout, steps, anew=anew, on_step=lambda text: console.print(text, style="bold"))
+    if failed:
+        console.print(f"with failures: {', '.join(failed)}", style="bold red")
+        sys.exit(1)
+
+
+MORE_COMMANDS = (all_command, compare_command, scale_command, sweep_command, systems_command)

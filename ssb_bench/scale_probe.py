@@ -35,6 +35,7 @@ SCENARIOS: Final[dict[str, Leaf]] = {
     "bloom, equality": Leaf(FILTERED, SetTest((NEEDLE[FILTERED],)), VALUE_TYPE),
 }
 _PROFILED_FUNCTIONS: Final = 6
+_WARM_SECONDS: Final = 20.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,14 +79,15 @@ class Probe:
 
 
 def probe(entries: pa.Table, scenario: str, repeats: int, base_bytes: int) -> Probe:
-    """Plan a scenario once cold and so many times warm, then once more under the profiler."""
+    """Plan a scenario once cold, warm so many times (fewer where it is slow), then once more under the profiler."""
     started = time.perf_counter()
     view = IndexView("simulated", entries, PyArrowFileIO())
     numbers = np.arange(view.row_group_count)
     opened = time.perf_counter() - started
     leaf = SCENARIOS[scenario]
     cold, cold_seconds = _timed(view, leaf, numbers)
-    warm = [_timed(view, leaf, numbers) for _ in range(repeats)]
+    fitting = max(1, min(repeats, int(_WARM_SECONDS / cold_seconds)))
+    warm = [_timed(view, leaf, numbers) for _ in range(fitting)]
     peak = peak_bytes()
     needle = 250 if leaf.field_id == SORTED else 500
     last = warm[-1][0]
