@@ -106,8 +106,9 @@ def _run_facts(run: Run) -> str:
     built = "?" if index.build_seconds is None else f"{index.build_seconds:.1f} s"
     columns = ", ".join(f"{name} ({', '.join(kinds)})" for name, kinds in index.columns.items())
     facts = {
-        "table": f"{table.rows:,} rows, {table.data_bytes / 1e6:.0f} MB, written by Spark in {table.write_seconds:.1f} s",
-        "index": f"{columns}: {index.index_bytes / 1e6:.1f} MB, {index.index_bytes / table.data_bytes:.0%} of the table",
+        "table": f"{table.data_bytes / 1e6:.0f} MB, written by Spark in {table.write_seconds:.1f} s",
+        "index": f"{index.index_bytes / 1e6:.1f} MB, {index.index_bytes / table.data_bytes:.0%} of the table",
+        "indexed columns": columns,
         "build": f"{built}{', beside queries' if index.build_in_background else ''}",
         **{key: str(value) for key, value in run.machine.items()},
     }

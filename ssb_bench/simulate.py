@@ -58,7 +58,7 @@ NEEDLE: Final[Mapping[int, int]] = {SORTED: 500_001, SCATTERED: 1 << 23, FILTERE
 """The key of each column that one row group of the first segment has."""
 
 _KEYS: Final = 1 << 24
-_WRITTEN_SEGMENTS: Final = 4
+_WRITTEN_SEGMENTS: Final = 2
 _TYPE: Final = value_type_named(VALUE_TYPE)
 
 

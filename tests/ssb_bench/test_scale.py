@@ -1,0 +1,85 @@
+"""Simulated indexes are real ones: the planner finds the needle in them, and drops the rest."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from pyiceberg.io.pyarrow import PyArrowFileIO
+
+from planner.plan import prune_row_groups
+from planner.view import IndexView
+from puffin_index.puffin import read_footer, verify
+from puffin_index.storage import FileReader
+from ssb_bench.layout import write_json
+from ssb_bench.scale import ScalePoint, grows_linearly, measure_scale, read_scale, scale_failures, scale_json
+from ssb_bench.scale_probe import SCENARIOS, Probe, probe
+from ssb_bench.simulate import SEGMENT_ROW_GROUPS, Simulated, simulate
+
+
+@pytest.fixture(scope="module")
+def simulated(tmp_path_factory: pytest.TempPathFactory) -> Simulated:
+    return simulate(tmp_path_factory.mktemp("scale") / "segments", 4_000)
+
+
+def test_linked_segments_are_whole_and_have_numbers_of_their_own(simulated: Simulated) -> None:
+    view = IndexView("simulated", simulated.entries, PyArrowFileIO())
+
+    assert simulated.row_groups == view.row_group_count == 4 * SEGMENT_ROW_GROUPS
+    assert len(view.segments) == 4
+    assert len(set(view.paths)) == len(view.paths)
+    location, size = view.segments[-1]
+    with FileReader(PyArrowFileIO(), location, size) as reader:
+        verify(reader, read_footer(reader))
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_the_planner_finds_the_needle_and_little_else(simulated: Simulated, scenario: str) -> None:
+    probed = probe(simulated.entries, scenario, 1, 0)
+
+    assert probed.needle_kept
+    assert probed.kept <= 0.1 * simulated.row_groups
+    assert probed.cold_requests >= probed.warm_requests
+    assert probed.cold_bytes > 0
+    assert probed.profile
+
+
+def test_without_a_needle_an_exact_index_keeps_nothing(simulated: Simulated) -> None:
+    import numpy as np
+
+    view = IndexView("simulated", simulated.entries, PyArrowFileIO())
+    others = np.arange(SEGMENT_ROW_GROUPS, view.row_group_count)
+
+    assert not prune_row_groups(view, SCENARIOS["postings, equality"], others, strict=True).kept.any()
+
+
+def test_scale_measures_in_processes_and_survives_its_json(tmp_path: Path) -> None:
+    points = measure_scale(tmp_path / "scratch", [1_000], repeats=1)
+    write_json(tmp_path / "scale.json", scale_json(points, {}))
+
+    assert scale_failures(points) == []
+    assert [point.scenario for point in points] == [*SCENARIOS]
+    assert all(point.probe is not None and point.probe.peak_bytes > point.probe.base_bytes > 0 for point in points)
+    assert [point.scenario for point in read_scale(tmp_path / "scale.json")] == [*SCENARIOS]
+    assert [*(tmp_path / "scratch").iterdir()] == [], "segments are deleted again"
+
+
+def point(row_groups: int, seconds: float) -> ScalePoint:
+    measured = Probe(0.1, 0.1, (seconds,), 1, 1, 1, 1, 1, True, 1, 1, {}, {})
+    return ScalePoint("bloom, equality", row_groups, 1, 0.0, measured, None)
+
+
+def test_growth_beyond_the_row_groups_is_not_linear() -> None:
+    assert grows_linearly([point(1_000, 0.1), point(10_000, 1.0)], "bloom, equality")
+    assert grows_linearly([point(1_000, 0.1), point(10_000, 3.0)], "bloom, equality") is False
+    assert grows_linearly([point(1_000, 0.1)], "bloom, equality") is None
+
+
+def test_a_lost_needle_and_a_failed_probe_are_failures() -> None:
+    good = point(1_000, 0.1)
+    assert good.probe is not None
+    lost = replace(good, probe=replace(good.probe, needle_kept=False))
+    broken = replace(good, probe=None, failure="out of memory")
+
+    assert len(scale_failures([good, lost, broken])) == 2
