@@ -15,7 +15,7 @@ from typing import Final
 from matplotlib.figure import Figure
 
 from ssb_bench.charts import draw_arms, draw_scale, draw_sweep, draw_systems, svg_of
-from ssb_bench.report import LEAST_SHARE_OF_PERFECT, MOST_PLANNING_SHARE, title_of
+from ssb_bench.report import LEAST_SHARE_OF_PERFECT, MOST_PLANNING_SHARE, grouped, title_of
 from ssb_bench.results import QueryResult, Run, Side, mean_speed_up
 from ssb_bench.scale import ScalePoint, grows_linearly, scale_failures
 from ssb_bench.statistics import summarize
@@ -31,8 +31,18 @@ _HEADINGS: Final[dict[Workload, str]] = {
     "ssb": "The 13 standard queries, where nothing can be skipped",
 }
 _RUN_COLUMNS: Final = (
-    *("query", "answer", "row groups", "kept", "hold a match", "rows read", "MB read", "index MB", "planning ms"),
-    *("without s", "with s", "perfect s", "ratio", "of perfect", "planning share"),
+    *(
+        "query",
+        "answer",
+        "row<br>groups",
+        "kept",
+        "hold a<br>match",
+        "rows read",
+        "MB<br>read",
+        "index<br>MB",
+        "planning<br>ms",
+    ),
+    *("without s", "with s", "perfect s", "ratio", "of<br>perfect", "planning<br>share"),
 )
 
 
@@ -89,7 +99,7 @@ def _query_row(query: QueryResult) -> list[str]:
     joins = query.workload == "ssb"
     return [
         escape(query.name),
-        escape(query.answer or "null"),
+        escape(grouped(query.answer or "null")),
         *(("", "", "") if plan is None else (f"{plan.row_groups:,}", f"{plan.kept:,}", _number(query.survivors))),
         _number(None if side is None else side.rows_read),
         "" if side is None or side.bytes_read is None else f"{side.bytes_read / 1e6:.1f}",
@@ -146,7 +156,7 @@ def _system_cell(system: SystemResult, query: str, cold: bool) -> str:
         return "<span class=bad>null</span>"
     summary = summarize(system.warm[query])
     least, most = summary.least_seconds * 1e3, summary.greatest_seconds * 1e3
-    return f"<b>{summary.median_seconds * 1e3:,.1f}</b> <small>{least:,.1f} to {most:,.1f}</small>"
+    return f"<b>{summary.median_seconds * 1e3:,.1f}</b><br><small>{least:,.0f} to {most:,.0f}</small>"
 
 
 def _sweep_section(points: Sequence[SweepPoint]) -> Iterable[str]:
@@ -203,7 +213,7 @@ def _seconds(side: Side | None) -> str:
         return ""
     summary = summarize(side.seconds)
     least, most = summary.least_seconds, summary.greatest_seconds
-    return f"{summary.median_seconds:.3f} <small>{least:.3f} to {most:.3f}</small>"
+    return f"{summary.median_seconds:.3f}<br><small>{least:.3f} to {most:.3f}</small>"
 
 
 def _number(count: int | None) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections import deque
@@ -16,6 +17,7 @@ from typing import Any, Final
 from ssb_bench.errors import BenchError
 
 _INSTALL_TIMEOUT_SECONDS: Final = 600
+_ERROR: Final = re.compile(r"\S*\w*(Error|Exception|Killed)\b|\S+: \S|.*: Error")
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,11 +143,16 @@ class WorkerProcess:
         if not line:
             self._process.wait()
             self._listener.join(timeout=5)
-            raise PeerError(self._last_words[-1] if self._last_words else f"ended with {self._process.returncode}")
+            raise PeerError(self._reason())
         reply: Mapping[str, Any] = json.loads(line)
         if "error" in reply:
             raise PeerError(str(reply["error"]))
         return reply
+
+    def _reason(self) -> str:
+        """Give the last line that names an error, or else the exit code."""
+        named = [words for words in self._last_words if _ERROR.match(words)]
+        return named[-1] if named else f"the worker ended with exit code {self._process.returncode}"
 
     def close(self) -> None:
         """Let the worker end."""

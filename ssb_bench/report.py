@@ -115,7 +115,7 @@ def _add_rows(table: Table, query: QueryResult) -> None:
     if without is None or with_index is None or query.answer is None:
         table.add_row(query.name, Text("failed", style="bold red"))
         return
-    answer = Text(_grouped(query.answer), style="" if query.answers_equal else "bold red")
+    answer = Text(grouped(query.answer), style="" if query.answers_equal else "bold red")
     groups, kept = ("?", "not used") if plan is None else (f"{plan.row_groups:,}", f"{plan.kept:,}")
     planned = ("", "") if plan is None else (_megabytes(plan.index_bytes_read), f"{plan.planning_seconds * 1000:.0f}")
     data = (_megabytes(without.bytes_read), _megabytes(with_index.bytes_read))
@@ -129,7 +129,7 @@ def _add_rows(table: Table, query: QueryResult) -> None:
     )
 
 
-def _grouped(answer: str) -> str:
+def grouped(answer: str) -> str:
     """Group the digits of a whole number."""
     return f"{int(answer):,}" if answer.isdecimal() else answer
 

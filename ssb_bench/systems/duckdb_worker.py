@@ -25,14 +25,16 @@ class DuckdbWorker:
 
     def count(self, query: Json) -> int:
         """Count the matching rows."""
-        row = self._connection.execute(f"SELECT count(*) FROM lineorder WHERE {query['where']}").fetchone()
-        return 0 if row is None else int(row[0])
+        rows = self._connection.execute(f"SELECT count(*) FROM lineorder WHERE {query['where']}").fetchall()
+        return int(rows[0][0])
 
     def rows(self, query: Json) -> tuple[int, int]:
         """Read the matching rows."""
-        result = self._connection.execute(f"SELECT * FROM lineorder WHERE {query['where']}")
-        return sum_batches(result.to_arrow_reader(100_000) or ())
+        result = self._connection.sql(f"SELECT * FROM lineorder WHERE {query['where']}")
+        return sum_batches(result.to_arrow_reader(100_000))
 
 
 if __name__ == "__main__":
-    serve(DuckdbWorker)
+    import duckdb
+
+    serve(DuckdbWorker, (duckdb.Error,))

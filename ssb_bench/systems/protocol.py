@@ -49,12 +49,18 @@ class Worker(Protocol):
         ...
 
 
-def serve(open_worker: Callable[[Json], Worker]) -> None:
-    """Answer requests until stdin ends."""
+def serve(open_worker: Callable[[Json], Worker], errors: tuple[type[Exception], ...] = ()) -> None:
+    """Answer requests until stdin ends.
+
+    Args:
+        open_worker: Opens the system.
+        errors: What the system's library raises besides Python's own exceptions.
+    """
     # Libraries may print what they like: it goes to stderr.
     replies = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     worker: Worker | None = None
+    caught: tuple[type[Exception], ...] = (*_EXPECTED, *errors)
     for line in sys.stdin:
         request = json.loads(line)
         try:
@@ -65,7 +71,7 @@ def serve(open_worker: Callable[[Json], Worker]) -> None:
                 reply = {"error": "not opened"}
             else:
                 reply = _answer(worker, request["query"])
-        except _EXPECTED as error:
+        except caught as error:
             reply = {"error": f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error) else ''}"}
         replies.write(json.dumps(reply) + "\n")
 

@@ -14,6 +14,8 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 
 from puffin_index import BuildProgress
+from ssb_bench.answers import answer_due, same_answer, spark_answer
+from ssb_bench.bloom_table import make_bloom_table
 from ssb_bench.dataset import Step, generate, open_duckdb
 from ssb_bench.demo import show
 from ssb_bench.errors import BenchError
@@ -21,8 +23,11 @@ from ssb_bench.indexing import IndexColumns, build_index, define_index, describe
 from ssb_bench.layout import Layout
 from ssb_bench.load import LINEORDER, Load, load, prove_arrival
 from ssb_bench.measure import answer_of, measure, read_task_input
+from ssb_bench.peers import SYSTEMS
 from ssb_bench.results import Run, read_run, write_run
 from ssb_bench.run import fit_queries, run_queries
+from ssb_bench.systems_run import run_systems
+from ssb_bench.workload import SSB_QUERIES
 
 pytestmark = pytest.mark.spark
 
@@ -218,3 +223,58 @@ def test_the_demonstration_builds_beside_queries_and_draws_the_comparison(
     assert f"index of {loaded.row_groups} row groups built in" in out.getvalue()
     assert read_run(path) == run
     assert path.with_suffix(".png").stat().st_size > 10_000
+
+
+def test_perfect_pruning_reads_the_row_groups_that_hold_a_match_and_no_others(run: Run, loaded: Load) -> None:
+    for query in run.queries:
+        assert query.perfect is not None
+        assert query.plan is not None
+        assert query.survivors is not None
+        assert query.survivors <= query.plan.kept, query.name
+        assert query.perfect.rows_read <= query.survivors * ROW_GROUP_ROWS, query.name
+    assert run.queries[0].survivors == 1
+    assert run.queries[-1].survivors == loaded.row_groups
+
+
+def test_rows_aggregates_and_joins_answer_as_duckdb_does(
+    spark: SparkSession, layout: Layout, indexed: list[BuildProgress]
+) -> None:
+    """Q7 gives most of the table: its rows are compared by their digest."""
+    assert indexed
+    names = ["q6-rows", "q7-rows", "q5-aggregate", *SSB_QUERIES]
+    compared = run_queries(spark, layout, fit_queries(layout, names), repeats=1)
+
+    assert compared.failures == []
+    assert all(query.answers_equal for query in compared.queries)
+    assert [query.answer for query in compared.queries if query.name == "q7-rows"] != ["0 rows"]
+    assert all(query.perfect is None for query in compared.queries if query.workload == "ssb")
+
+
+def test_a_wrong_digest_is_noticed(spark: SparkSession, layout: Layout, indexed: list[BuildProgress]) -> None:
+    assert indexed
+    (query,) = fit_queries(layout, ["q7-rows"])
+    sql, due = answer_due(layout, query)
+    changed = sql.replace("SELECT * FROM lineorder", "SELECT * FROM lineorder_less")
+    session = spark.newSession()
+    session.sql("USE lake.ssb")
+    session.sql("SELECT * FROM lineorder WHERE lo_orderkey <> 1").createOrReplaceTempView("lineorder_less")
+
+    assert same_answer(spark_answer(session, sql), due)
+    assert not same_answer(spark_answer(session, changed), due)
+
+
+def test_systems_answer_alike_each_in_its_process(
+    spark: SparkSession, layout: Layout, indexed: list[BuildProgress]
+) -> None:
+    """Spark's four, DuckDB, and one that is not run."""
+    assert indexed
+    bloom = make_bloom_table(spark, layout)
+    names = ("iceberg", "iceberg-bloom", "index", "perfect", "duckdb", "hudi")
+    systems = [system for system in SYSTEMS if system.name in names]
+    compared = run_systems(layout, systems, fit_queries(layout, ["q1", "q6-rows"]), repeats=1, memory="1g", bloom=bloom)
+
+    assert compared.failures == []
+    assert [s.name for s in compared.systems if s.failure is not None] == ["hudi"]
+    for system in compared.systems[:-1]:
+        assert all(system.median(name) is not None for name in compared.queries), system.name
+    assert make_bloom_table(spark, layout) == bloom, "it is there already"
