@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections import deque
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Thread
@@ -157,8 +158,10 @@ class WorkerProcess:
     def close(self) -> None:
         """Let the worker end."""
         for stream in (self._process.stdin, self._process.stdout):
-            if stream is not None:
-                stream.close()
+            # Closing sends what a worker that has ended did not take.
+            with suppress(BrokenPipeError):
+                if stream is not None:
+                    stream.close()
         try:
             self._process.wait(timeout=60)
         except subprocess.TimeoutExpired:

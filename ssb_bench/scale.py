@@ -27,6 +27,9 @@ TARGET_ROW_GROUPS: Final = 1_000_000
 TARGET_SECONDS: Final = 0.3
 TARGET_BYTES: Final = 1 << 30
 _LINEAR_SLACK: Final = 1.5
+_SHORTEST_SECONDS: Final = 0.01
+"""Shorter plans are taken as this long: their times are noise."""
+
 _PROBE_TIMEOUT_SECONDS: Final = 600
 _MOST_SECONDS: Final = 10.0
 """A scenario whose plan takes longer is not tried with more row groups."""
@@ -114,7 +117,7 @@ def grows_linearly(points: Sequence[ScalePoint], scenario: str) -> bool | None:
     if len(measured) < 2:
         return None
     (less, less_seconds), (more, more_seconds) = sorted(measured)[-2:]
-    return more_seconds / less_seconds <= _LINEAR_SLACK * more / less
+    return more_seconds <= _LINEAR_SLACK * more / less * max(less_seconds, _SHORTEST_SECONDS)
 
 
 def scale_failures(points: Sequence[ScalePoint]) -> list[str]:
