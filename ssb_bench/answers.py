@@ -31,7 +31,11 @@ def fetches(query: FittedQuery) -> bool:
 
 
 def answer_due(layout: Layout, query: FittedQuery) -> tuple[str, Answer]:
-    """Ask DuckDB on the source files; give the SQL that it was asked (the query or its digest) and the answer."""
+    """Ask DuckDB on the source files; give the SQL that it was asked (the query or its digest) and the answer.
+
+    Raises:
+        duckdb.Error: If the query is none.
+    """
     with open_duckdb(layout) as connection:
         sql, rows = query.sql, 0
         if not fetches(query):

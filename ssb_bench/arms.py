@@ -42,12 +42,14 @@ class Task:
         checking_sql: The SQL whose answer is compared.
         due: What it must answer.
         survivors: The row groups that hold a match; None if there is no perfect pruning to compare with.
+        refusal: Why DuckDB could not answer it; then it is not run.
     """
 
     query: FittedQuery
     checking_sql: str
     due: Answer
     survivors: Survivors | None
+    refusal: str | None = None
 
     @property
     def arms(self) -> tuple[Arm, ...]:

@@ -6,14 +6,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.resources import files
 from typing import TYPE_CHECKING, Final
+from weakref import WeakKeyDictionary
 
 from pyspark.sql import SparkSession
 
 from ssb_bench.survivors import Survivors
 
 if TYPE_CHECKING:
-    from py4j.java_gateway import JavaObject
+    from py4j.java_gateway import JavaGateway, JavaObject
 
+_constructors: WeakKeyDictionary[JavaGateway, JavaObject] = WeakKeyDictionary()
 _RULE: Final = "io.puffinindex.bench.KeepRowGroups"
 
 
@@ -34,17 +36,25 @@ class PerfectPruning:
         self._rule.keep(ordinals)
 
 
+def _constructor(spark: SparkSession) -> JavaObject:
+    """Compile the rule once a JVM: py4j remembers methods by the name of their class, whichever class has it."""
+    gateway, jvm = spark.sparkContext._gateway, spark.sparkContext._jvm
+    assert gateway is not None
+    assert jvm is not None
+    if gateway not in _constructors:
+        compiler = jvm.org.codehaus.janino.SimpleCompiler()
+        compiler.setParentClassLoader(jvm.java.lang.Thread.currentThread().getContextClassLoader())
+        compiler.cook(files("ssb_bench").joinpath("KeepRowGroups.java").read_text(encoding="utf-8"))
+        _constructors[gateway] = compiler.getClassLoader().loadClass(_RULE).getConstructors()[0]
+    return _constructors[gateway]
+
+
 @contextmanager
 def perfect_pruning(spark: SparkSession) -> Iterator[PerfectPruning]:
     """Install the rule in a session and take it out at the end."""
     jvm = spark.sparkContext._jvm
     assert jvm is not None
-    compiler = jvm.org.codehaus.janino.SimpleCompiler()
-    compiler.setParentClassLoader(jvm.java.lang.Thread.currentThread().getContextClassLoader())
-    compiler.cook(files("ssb_bench").joinpath("KeepRowGroups.java").read_text(encoding="utf-8"))
-    rule = (
-        compiler.getClassLoader().loadClass(_RULE).getConstructors()[0].newInstance(jvm.java.util.ArrayList().toArray())
-    )
+    rule = _constructor(spark).newInstance(jvm.java.util.ArrayList().toArray())
     experimental = spark._jsparkSession.experimental()
     before = experimental.extraOptimizations()
     set_rules = getattr(experimental, "extraOptimizations_$eq")

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
+import duckdb
 from pyspark.sql import SparkSession
 
 from planner.scan_plan import ScanPlan
@@ -26,7 +27,7 @@ from ssb_bench.indexing import describe_index, open_index
 from ssb_bench.layout import Layout
 from ssb_bench.load import require_load
 from ssb_bench.machine import describe_machine
-from ssb_bench.measure import Measurement
+from ssb_bench.measure import Answer, Measurement
 from ssb_bench.results import Plan, QueryResult, Run, Side, TableFacts
 from ssb_bench.survivors import count_survivors, data_file_locations, find_survivors
 from ssb_bench.workload import VOLCANO_QUERIES, DuckValues, FittedQuery, fit, load_query
@@ -76,7 +77,7 @@ def run_queries(
     on_step(Step(0, steps, "perfect pruning and answers, by DuckDB"))
     locations = data_file_locations(layout)
     tasks = [_task_of(layout, locations, query) for query in queries]
-    collected = [Executions() for _ in queries]
+    collected = [Executions(error=task.refusal) for task in tasks]
     with open_sessions(spark) as sessions:
         for number, (task, executions) in enumerate(zip(tasks, collected, strict=True)):
             on_step(Step(1 + number, steps, "warming up"))
@@ -117,8 +118,11 @@ def run_path(layout: Layout, run: Run) -> Path:
 
 
 def _task_of(layout: Layout, locations: Sequence[str], query: FittedQuery) -> Task:
-    survivors = None if query.where is None else find_survivors(locations, query.where)
-    return Task(query, *answer_due(layout, query), survivors)
+    try:
+        survivors = None if query.where is None else find_survivors(locations, query.where)
+        return Task(query, *answer_due(layout, query), survivors)
+    except duckdb.Error as error:
+        return Task(query, query.sql, Answer("", ""), None, refusal=str(error).splitlines()[0])
 
 
 def _compare(task: Task, executions: Executions, table_rows: int) -> QueryResult:

@@ -45,6 +45,7 @@ QUERIES_OF: Final[dict[Workload, tuple[str, ...]]] = {
 }
 ALL_QUERIES: Final = tuple(name for names in QUERIES_OF.values() for name in names)
 
+_ONE_TABLE: Final = re.compile(r"SELECT .*? FROM lineorder\s+WHERE (?P<where>.*)", re.DOTALL)
 _COUNT: Final = "SELECT count(*) FROM lineorder"
 _VARIANTS: Final[dict[str, tuple[Workload, str, str]]] = {
     "rows": ("rows", "SELECT * FROM lineorder", "all columns of the rows"),
@@ -117,7 +118,8 @@ class FittedQuery:
     @property
     def where(self) -> str | None:
         """The predicate of a query of lineorder alone; None for a join."""
-        return None if self.query.workload == "ssb" else self.sql.split(" WHERE ", 1)[-1].split("\nWHERE ", 1)[-1]
+        match = _ONE_TABLE.fullmatch(self.sql)
+        return None if match is None else match["where"]
 
 
 class Values(Protocol):

@@ -21,7 +21,7 @@ def invoke(*arguments: str) -> Result:
     return CliRunner().invoke(cli, arguments)
 
 
-@pytest.mark.parametrize("command", ["generate", "load", "build", "run", "report", "demo"])
+@pytest.mark.parametrize("command", ["generate", "load", "build", "run", "report", "demo", "systems", "sweep", "all"])
 def test_each_command_has_help(command: str) -> None:
     result = invoke(command, "--help")
 
@@ -47,6 +47,7 @@ def test_report_prints_a_run_and_draws_it(tmp_path: Path) -> None:
     assert result.exit_code == 0
     assert "geometric mean" in result.output
     assert (runs / "run-20260101T000000Z.png").exists()
+    assert "<svg" in (runs / "run-20260101T000000Z.html").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(

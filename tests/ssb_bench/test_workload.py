@@ -13,7 +13,17 @@ from hypothesis import strategies as st
 from ssb_bench.errors import BenchError
 from ssb_bench.layout import Layout
 from ssb_bench.run import fit_queries
-from ssb_bench.workload import VOLCANO_QUERIES, DuckValues, fit, load_query, parse_query
+from ssb_bench.workload import (
+    ALL_QUERIES,
+    QUERIES_OF,
+    SSB_QUERIES,
+    VOLCANO_QUERIES,
+    DuckValues,
+    FittedQuery,
+    fit,
+    load_query,
+    parse_query,
+)
 
 SEED_LITERALS = {
     "q1": [19665277],
@@ -182,3 +192,45 @@ def test_an_unknown_query_is_refused_with_the_known_ones() -> None:
 def test_a_column_without_values_is_refused() -> None:
     with pytest.raises(BenchError, match="c has no values"):
         used(["v c = 8"], [])
+
+
+@pytest.mark.parametrize("name", SSB_QUERIES)
+def test_the_standard_queries_answer_something_on_generated_data(ssb: duckdb.DuckDBPyConnection, name: str) -> None:
+    """The narrowest ones may have no row at this scale, but all name columns and values that there are."""
+    query = fit(load_query(name), DuckValues(ssb))
+    rows = ssb.execute(query.sql).fetchall()
+
+    assert query.query.workload == "ssb"
+    assert query.where is None
+    if name in ("q1.1", "q2.1", "q3.1", "q4.1"):
+        assert rows
+        assert rows[0][0] is not None
+
+
+@pytest.mark.parametrize("variant", ["rows", "aggregate"])
+@pytest.mark.parametrize("name", VOLCANO_QUERIES)
+def test_a_variant_has_the_predicate_and_the_literals_of_its_query(
+    ssb: duckdb.DuckDBPyConnection, name: str, variant: str
+) -> None:
+    plain, other = (fit(load_query(each), DuckValues(ssb)) for each in (name, f"{name}-{variant}"))
+
+    assert plain.where is not None
+    assert other.where == plain.where
+    assert other.query.name == f"{name}-{variant}"
+    (count,) = ssb.execute(plain.sql).fetchall()[0]
+    if variant == "rows":
+        assert len(ssb.execute(other.sql).fetchall()) == count
+    else:
+        assert (ssb.execute(other.sql).fetchall()[0][0] is None) == (count == 0)
+
+
+def test_every_query_belongs_to_one_workload() -> None:
+    assert len(set(ALL_QUERIES)) == len(ALL_QUERIES) == 3 * 7 + 13
+    assert {load_query(name).workload for name in ALL_QUERIES} == {*QUERIES_OF}
+
+
+def test_a_predicate_of_another_table_is_not_one_of_lineorder() -> None:
+    query = load_query("q1")
+
+    assert FittedQuery(query, "SELECT count(*) FROM supplier WHERE s_suppkey < 9", ()).where is None
+    assert FittedQuery(query, "SELECT count(*) FROM lineorder", ()).where is None
