@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
+from planner.gate import Limits
 from planner.plan import prune_row_groups
 from planner.predicate import Leaf
 from planner.prune import Pruned
@@ -36,6 +37,7 @@ SCENARIOS: Final[dict[str, Leaf]] = {
 }
 _PROFILED_FUNCTIONS: Final = 6
 _WARM_SECONDS: Final = 20.0
+_LIMITS: Final = Limits(strict=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,14 +123,14 @@ def peak_bytes() -> int:
 
 def _timed(view: IndexView, leaf: Leaf, numbers: np.ndarray[tuple[int], np.dtype[np.int64]]) -> tuple[Pruned, float]:
     started = time.perf_counter()
-    pruned = prune_row_groups(view, leaf, numbers, strict=True)
+    pruned = prune_row_groups(view, leaf, numbers, _LIMITS)
     return pruned, time.perf_counter() - started
 
 
 def _profile(view: IndexView, leaf: Leaf, numbers: np.ndarray[tuple[int], np.dtype[np.int64]]) -> dict[str, float]:
     profiler = cProfile.Profile()
     profiler.enable()
-    prune_row_groups(view, leaf, numbers, strict=True)
+    prune_row_groups(view, leaf, numbers, _LIMITS)
     profiler.disable()
     functions = pstats.Stats(profiler).get_stats_profile().func_profiles
     by_time = sorted(functions.items(), key=lambda item: item[1].tottime, reverse=True)
