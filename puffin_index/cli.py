@@ -40,7 +40,8 @@ from puffin_index.table_index import IndexStatus, TableIndex
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-console = Console()
+# A pipe has no width: tables keep their words whole there.
+console = Console(width=None if sys.stdout.isatty() else 200)
 error_console = Console(stderr=True)
 
 _Command = TypeVar("_Command", bound=Callable[..., object])
