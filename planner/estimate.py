@@ -66,7 +66,7 @@ def _estimate_set(
         width = statistics.maximum[row_groups].astype(np.float64) - statistics.minimum[row_groups] + 1
         # How much of its own range a row group fills: the chance that a key in the range is one of its values.
         fill = np.clip(distinct / np.maximum(width, 1), 0, 1)
-        presence = 1 - (1 - fill) ** count
+        presence = fill if count == 1 else 1 - (1 - fill) ** count
     return np.clip(presence * np.maximum(count / distinct, 0), 0, 1), presence
 
 

@@ -12,7 +12,6 @@ from pyroaring import BitMap
 from planner.directories import IndexTrouble, Int64Array, KindDirectory, or_trouble, positions_by_number
 from planner.estimate import Estimate
 from planner.gate import CostGate
-from planner.parallel import in_parallel
 from planner.predicate import Leaf
 from planner.view import IndexView
 from puffin_index.kinds.postings import Postings
@@ -65,7 +64,7 @@ class LookUp:
         blobs = positions_by_number(self.directory.blobs_of(self.row_groups[undecided]))
         opened: list[_Opened] = []
         troubles: list[IndexTrouble] = []
-        for result in in_parallel(self._open, [(blob, undecided[here]) for blob, here in blobs]):
+        for result in self.view.each(self._open, [(blob, undecided[here]) for blob, here in blobs]):
             if isinstance(result, IndexTrouble):
                 troubles.append(result)
             elif self._worth_asking(result):
@@ -73,7 +72,7 @@ class LookUp:
         affordable = self.gate.afford([one.cost for one in opened])
         asked = [one for one, pays in zip(opened, affordable, strict=True) if pays]
         found: dict[int, Rows] = {}
-        for one, rows in zip(asked, in_parallel(self._rows, asked), strict=True):
+        for one, rows in zip(asked, self.view.each(self._rows, asked), strict=True):
             if isinstance(rows, IndexTrouble):
                 troubles.append(rows)
             else:

@@ -9,7 +9,6 @@ import numpy.typing as npt
 
 from planner.directories import IndexTrouble, Int64Array, KindDirectory, or_trouble, positions_by_number
 from planner.gate import SURE, CostGate
-from planner.parallel import in_parallel
 from planner.predicate import Leaf
 from planner.view import IndexView, OpenMatrix
 from puffin_index.leaf import SetTest
@@ -75,7 +74,7 @@ class Probe:
             return or_trouble(self._segment(row_group), lambda: self._filter_may_contain(row_group))
 
         possible = np.ones(len(undecided), np.bool_)
-        answers = in_parallel(may_contain, undecided[asked].tolist())
+        answers = self.view.each(may_contain, undecided[asked].tolist())
         possible[asked] = [answer is not False for answer in answers]
         return possible, [answer for answer in answers if isinstance(answer, IndexTrouble)]
 
@@ -88,14 +87,14 @@ class Probe:
         groups = [here for _, here in positions_by_number(self.directory.blobs_of(self.row_groups[undecided]))]
         troubles: list[IndexTrouble] = []
         worth: list[_Asked] = []
-        for here, opened in zip(groups, in_parallel(lambda here: self._open(undecided[here]), groups), strict=True):
+        for here, opened in zip(groups, self.view.each(lambda here: self._open(undecided[here]), groups), strict=True):
             if isinstance(opened, IndexTrouble):
                 troubles.append(opened)
             elif self.gate.worth(saved[here].sum(), opened.cost, opened.reads):
                 worth.append(replace(opened, places=here))
         asked = [one for one, pays in zip(worth, self.gate.afford([one.cost for one in worth]), strict=True) if pays]
         possible = np.ones(len(undecided), np.bool_)
-        answers = in_parallel(lambda one: self._ask(one, undecided), asked)
+        answers = self.view.each(lambda one: self._ask(one, undecided), asked)
         for one, answer in zip(asked, answers, strict=True):
             if isinstance(answer, IndexTrouble):
                 troubles.append(answer)

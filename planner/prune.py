@@ -24,7 +24,6 @@ from planner.found_rows import FoundRows
 from planner.gate import DEFAULT_LIMITS, CostGate, Limits
 from planner.key_types import comparable
 from planner.lookups import WIDE_SHARE, LookUp
-from planner.parallel import in_parallel
 from planner.predicate import Conjunction, Disjunction, Everything, Leaf, Nothing, Predicate, leaves
 from planner.probes import Probe
 from planner.row_sets import RowSetKeeper, RowSets
@@ -331,7 +330,7 @@ class Pruner:
         def evaluate(at: int) -> RowSet:
             return evaluator.evaluate(self._predicate, int(self._row_groups[at]))
 
-        for at, result in zip(worth.tolist(), in_parallel(evaluate, worth.tolist()), strict=True):
+        for at, result in zip(worth.tolist(), self._view.each(evaluate, worth.tolist()), strict=True):
             self._kept_sets.keep(int(self._row_groups[at]), result)
             if not result.rows:
                 self._reasons[at], self._matches[at] = Reason.ROWS_EMPTY, 0
