@@ -33,7 +33,7 @@ _ROW_SPACE = 2**32
 _log = logging.getLogger(__name__)
 
 Shape: TypeAlias = tuple[tuple[int, str, str, str], ...]
-"""Field, kind, value type and layout of each index of a data file."""
+"""Field, kind, value type and form of each index of a data file: what its payloads become."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,12 +161,12 @@ def _plan(index_table: Table, entries: pa.Table, target_bytes: int, sparse_only:
     live = dict.fromkeys(sources, 0)
     for file in files:
         for key, part in file.parts.items():
-            live[part.segment] += sources[part.segment].live_bytes(key, part.first_row_group, file.row_counts)
+            live[part.segment] += sources[part.segment].live_bytes(key, part.first_row_group, len(file.row_counts))
     sparse = {name for name, source in sources.items() if live[name] < LEAST_LIVE_SHARE * source.payload_bytes}
     small = {name for name, source in sources.items() if source.size < _SMALL_SHARE * target_bytes}
     chosen = sparse if sparse_only else sparse | small
     by_shape: dict[Shape, list[IndexedFile]] = {}
-    for file in files:
+    for file in _by_place(files):
         shape = _shape(file, sources)
         in_parts = len(file.origins) > 1 and not sparse_only
         if shape is not None and (in_parts or file.origins & chosen):
@@ -202,15 +202,29 @@ def _read_sources(index_table: Table, entries: pa.Table) -> tuple[dict[str, Sour
     return sources, skipped
 
 
+def _by_place(files: Sequence[IndexedFile]) -> list[IndexedFile]:
+    """Sort files so that those of a segment come together, in its order: what is merged there is read once."""
+    seen: dict[str, int] = {}
+    for file in files:
+        for part in file.parts.values():
+            seen.setdefault(part.segment, len(seen))
+
+    def place(file: IndexedFile) -> tuple[int, int]:
+        part = file.parts[min(file.parts)]
+        return seen[part.segment], part.first_row_group
+
+    return sorted(files, key=place)
+
+
 def _shape(file: IndexedFile, sources: Mapping[str, SourceSegment]) -> Shape | None:
     """What must be the same of all files of a segment; None if this release cannot merge the file's indexes."""
     shape: list[tuple[int, str, str, str]] = []
     for (field_id, kind), part in sorted(file.parts.items()):
         source = sources[part.segment]
-        layout = source.layout((field_id, kind))
-        if layout is None:
+        form = source.merged_form((field_id, kind))
+        if form is None:
             return None
-        shape.append((field_id, kind, source.value_type((field_id, kind)), layout))
+        shape.append((field_id, kind, source.value_type((field_id, kind)), form))
     # A column promoted between two builds has statistics of both types; a segment has one.
     fields = {(field_id, value_type) for field_id, _, value_type, _ in shape}
     return tuple(shape) if len(fields) == len({field_id for field_id, _ in fields}) else None
@@ -224,7 +238,7 @@ def _cut(
     size = space = 0
     for file in files:
         own = sum(
-            sources[part.segment].live_bytes(key, part.first_row_group, file.row_counts)
+            sources[part.segment].live_bytes(key, part.first_row_group, len(file.row_counts))
             for key, part in file.parts.items()
         )
         own_space = sum(file.row_counts) + ROW_SPACE_ALIGNMENT * len(file.row_counts)

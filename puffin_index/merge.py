@@ -43,6 +43,8 @@ _FAMILIES = {
 }
 """Blob type -> what such blobs become together."""
 
+_MERGED_KINDS = frozenset({"bitmap", "bloom"})
+
 DROPPED = -1
 """The new base of a row group that the new segment does not have."""
 
@@ -136,10 +138,27 @@ def merge_payloads(
             the segment that it is from as it is.
         BuildError: While iterating: if the rows leave the row space of the new segment.
     """
-    if kind not in ("bitmap", "bloom"):
+    if kind not in _MERGED_KINDS:
         return None
     kept = [part for part in parts if part.is_kept.any()]
     return (merged for run in _runs(kept, limits.bytes) for merged in _merge_run(run, value_type, limits))
+
+
+def merged_type(kind: str, blob_type: str) -> str | None:
+    """Return what payloads become together with others of their kind: a blob type; None if they are only copied.
+
+    Args:
+        kind: The index kind.
+        blob_type: Theirs.
+
+    Raises:
+        UnsupportedError: If such payloads should be merged, but this release does not know how.
+    """
+    if kind not in _MERGED_KINDS:
+        return None
+    if blob_type not in _FAMILIES:
+        raise UnsupportedError(f"a blob {blob_type} cannot be merged")
+    return _FAMILIES[blob_type]
 
 
 def _runs(parts: Sequence[SourcePayload], run_bytes: int) -> Iterator[list[SourcePayload]]:

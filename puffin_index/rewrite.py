@@ -1,12 +1,11 @@
-"""Writing one segment from the contents of others: payloads are copied byte by byte, sorted postings are merged.
+"""Writing one segment from the contents of others: payloads are merged (`puffin_index.merge`) or copied byte by byte.
 
-How the payloads of an index become those of the new segment depends on their layout (`_WRITERS`): one payload a row
-group is copied, one payload of all row groups is decoded and built anew over the new row space.
+Statistics are copied row by row. Whatever is read has the checksum that the footer of its segment has.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +22,9 @@ from puffin_index.directory import (
 )
 from puffin_index.entries import FieldKind, statistics_key
 from puffin_index.errors import CorruptFileError
-from puffin_index.kinds.postings import PlacedColumn, Postings, build_postings
+from puffin_index.kinds.base import Payload
+from puffin_index.map_key import plain_kind
+from puffin_index.merge import DROPPED, MergedPayload, SourcePayload, merge_payloads
 from puffin_index.puffin import PuffinWriter
 from puffin_index.ranged import Blob, BytesReader
 from puffin_index.segment import (
@@ -34,16 +35,16 @@ from puffin_index.segment import (
     row_group_entries,
     write_directories,
 )
-from puffin_index.source_segment import EACH, MERGED, IndexedFile, SourceSegment, in_memory
+from puffin_index.source_segment import IndexedFile, SourceSegment, in_memory
 from puffin_index.storage import create_file
-from puffin_index.values import Column, value_type_named
+from puffin_index.values import value_type_named
 
 
 class MergeJob:
     """The files of one new segment, and what they are copied from.
 
     Args:
-        files: Data files of one shape: the same indexes of the same value types and layouts.
+        files: Data files of one shape: the same indexes of the same value types and forms.
         sources: The segments that they are in, by location.
         io: The FileIO of the index table.
     """
@@ -111,51 +112,55 @@ def _rows_of(job: MergeJob, key: FieldKind, directory: FieldKind) -> pa.RecordBa
 
 
 def _write_payloads(writer: PuffinWriter, job: MergeJob, key: FieldKind) -> WrittenDirectory:
-    source = job.source(job.files[0], key)
-    layout = source.layout(key)
-    assert layout is not None, "files of unknown layouts are not merged"
-    data = _WRITERS[layout](writer, job, key)
-    return WrittenDirectory(*key, DIRECTORY_BLOB, data)
-
-
-def _copy(writer: PuffinWriter, job: MergeJob, key: FieldKind) -> bytes:
-    """Copy the payloads of each row group as they are; return the directory."""
-    offsets: list[int] = []
-    for file in job.files:
-        source, first = job.source(file, key), file.parts[key].first_row_group
-        for ordinal in range(len(file.row_counts)):
-            blob, data = source.read_payload(job.reader(source), key, first + ordinal)
-            properties = {"kind": key[1], "row-group": str(len(offsets)), "value-type": source.value_type(key)}
-            offsets.append(writer.add(blob.type, data, fields=blob.fields, properties=properties).offset)
-    rows = _rows_of(job, key, key)
-    changed: dict[str, pa.Array] = {name: rows.column(name) for name in rows.schema.names}
-    changed["first_row_group"] = pa.array(np.arange(len(offsets)), pa.int32())
-    changed["offset"] = pa.array(offsets, pa.int64())
-    value_type = job.source(job.files[0], key).value_type(key)
-    return serialize_batch(pa.record_batch(changed), {"kind": key[1], "value-type": value_type})
-
-
-def _merge_postings(writer: PuffinWriter, job: MergeJob, key: FieldKind) -> bytes:
-    """Build the postings of all files anew from those of the sources; return the directory."""
+    """Write the payloads of one index; return the directory."""
     value_type = value_type_named(job.source(job.files[0], key).value_type(key))
-    opened: dict[str, list[Column]] = {}
-    placed: list[PlacedColumn] = []
+    parts = _parts(job, key)
+    placed: list[PlacedPayload] = []
+    first = 0
+    for one in merge_payloads(plain_kind(key[1]), value_type, parts) or map(_copied, parts):
+        properties = {"kind": key[1], "row-group": str(first), "value-type": value_type.name}
+        payload = one.payload
+        offset = writer.add(payload.blob_type, payload.data, fields=(key[0],), properties=properties).offset
+        placed.append(PlacedPayload(first, one.row_groups, offset, payload))
+        first += one.row_groups
+    return WrittenDirectory(*key, DIRECTORY_BLOB, serialize_directory(placed, key[1], value_type))
+
+
+def _copied(part: SourcePayload) -> MergedPayload:
+    return MergedPayload(Payload(part.blob_type, part.blob.read_all(), part.layout), len(part.bases))
+
+
+def _parts(job: MergeJob, key: FieldKind) -> list[SourcePayload]:
+    """The payloads of one index in the order of the new segment, each with the row groups that it gives.
+
+    A payload whose row groups are not to lie in the order that they have in it stands there several times.
+    """
+    parts: list[SourcePayload] = []
+    last: tuple[str, int, int] | None = None
     for file, place in zip(job.files, job.covered, strict=True):
         source, first = job.source(file, key), file.parts[key].first_row_group
-        if source.location not in opened:
-            _, data = source.read_payload(job.reader(source), key, 0)
-            layout = np.asarray(source.directories[key].column("layout")[0].values.to_numpy(), np.int64)
-            blob = Blob(BytesReader.of(data, source.location), 0, len(data))
-            opened[source.location] = Postings.open(blob, layout, value_type, source.spans).columns()
-        base = place.first_base
-        for column in opened[source.location][first : first + len(file.row_counts)]:
-            placed.append(PlacedColumn(base, column))
-            base += align(column.row_count)
-    payload = build_postings(placed)
-    properties = {"kind": key[1], "row-group": "0", "value-type": value_type.name}
-    offset = writer.add(payload.blob_type, payload.data, fields=(key[0],), properties=properties).offset
-    return serialize_directory([PlacedPayload(0, len(placed), offset, payload)], key[1], value_type)
+        rows = source.payload_rows[key][first : first + len(file.row_counts)]
+        spaces = align(np.array(file.row_counts, np.int64))
+        new_bases = place.first_base + np.cumsum(spaces) - spaces
+        for row in np.unique(rows).tolist():
+            taken = first + np.flatnonzero(rows == row)
+            if last is None or last[:2] != (source.location, row) or last[2] > int(taken[0]):
+                parts.append(_part(job, source, key, row))
+            inside = taken - source.covered(key, row).start
+            parts[-1].new_bases[inside] = new_bases[rows == row]
+            last = source.location, row, int(taken[-1])
+    return parts
 
 
-_Writer = Callable[[PuffinWriter, MergeJob, FieldKind], bytes]
-_WRITERS: dict[str, _Writer] = {EACH: _copy, MERGED: _merge_postings}
+def _part(job: MergeJob, source: SourceSegment, key: FieldKind, row: int) -> SourcePayload:
+    """A payload that gives no row group yet."""
+    blob, data = source.read_payload(job.reader(source), key, row)
+    bases, row_counts = source.spans[source.covered(key, row)].T
+    return SourcePayload(
+        Blob(BytesReader.of(data, source.location), 0, len(data)),
+        blob.type,
+        source.layout(key, row),
+        bases,
+        row_counts,
+        np.full(len(bases), DROPPED, np.int64),
+    )

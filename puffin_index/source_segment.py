@@ -23,13 +23,14 @@ from puffin_index.directory import (
 )
 from puffin_index.entries import FieldKind
 from puffin_index.errors import CorruptFileError, UnsupportedError
-from puffin_index.kinds.postings import POSTINGS
+from puffin_index.map_key import plain_kind
+from puffin_index.merge import merged_type
 from puffin_index.puffin import BLOB_CHECKSUM, BlobMetadata, PuffinFile, read_blob, read_footer
 from puffin_index.ranged import BytesReader, RangedReader
 from puffin_index.storage import FileReader
 
 DIRECTORY_BLOBS = frozenset({STATISTICS_BLOB, DIRECTORY_BLOB, ROW_GROUPS_BLOB})
-EACH, MERGED = "each", "merged"
+COPIED = "copied"
 _ROW_GROUP_COLUMNS = ("data_file", "ordinal", "offset", "row_count", "base")
 _COLUMNS = ("first_row_group", "row_groups", "offset", "length", "blob_type", "layout")
 
@@ -71,6 +72,7 @@ class SourceSegment:
         footer: Its footer.
         directories: Directories and statistics.
         row_groups: The list of its row groups.
+        payload_rows: For each index and row group the row of the directory that tells of its payload.
     """
 
     location: str
@@ -78,6 +80,7 @@ class SourceSegment:
     footer: PuffinFile
     directories: Mapping[FieldKind, pa.RecordBatch]
     row_groups: pa.RecordBatch
+    payload_rows: Mapping[FieldKind, npt.NDArray[np.int64]]
 
     @cached_property
     def spans(self) -> npt.NDArray[np.int64]:
@@ -98,20 +101,44 @@ class SourceSegment:
         """The name of the type that an index was built for."""
         return str((self.directories[key].schema.metadata or {}).get(b"value-type", b""), "utf-8", "replace")
 
-    def layout(self, key: FieldKind) -> str | None:
-        """`EACH` if every row group has a payload, `MERGED` if all have one together; None if it is something else."""
-        batch = self.directories[key]
-        if len(batch) == 1 and batch.column("blob_type")[0].as_py() == POSTINGS:
-            return MERGED
-        is_each = len(batch) == len(self.spans) and bool((int64_column(batch, "row_groups") == 1).all())
-        return EACH if is_each else None
+    @cached_property
+    def payload_shares(self) -> dict[FieldKind, npt.NDArray[np.float64]]:
+        """For each index and row group its share of the payload that it is in, in bytes."""
+        row_counts = self.spans[:, 1]
+        shares: dict[FieldKind, npt.NDArray[np.float64]] = {}
+        for key, rows in self.payload_rows.items():
+            lengths = int64_column(self.directories[key], "length")
+            together = np.bincount(rows, row_counts, len(lengths))
+            shares[key] = lengths[rows] * row_counts / np.maximum(together[rows], 1)
+        return shares
 
-    def live_bytes(self, key: FieldKind, first: int, row_counts: tuple[int, ...]) -> int:
+    def covered(self, key: FieldKind, row: int) -> slice:
+        """The row groups of a payload, by the row of its directory."""
+        first, count = (int(self.directories[key].column(name)[row].as_py()) for name in _COLUMNS[:2])
+        return slice(first, first + count)
+
+    def blob_type(self, key: FieldKind, row: int) -> str:
+        """The blob type of a payload, by the row of its directory."""
+        return str(self.directories[key].column("blob_type")[row].as_py())
+
+    def layout(self, key: FieldKind, row: int) -> npt.NDArray[np.int64]:
+        """The layout of a payload, by the row of its directory."""
+        return np.asarray(self.directories[key].column("layout")[row].values.to_numpy(), np.int64)
+
+    def merged_form(self, key: FieldKind) -> str | None:
+        """What the payloads become with others: a blob type, or `COPIED`; None if this release cannot rewrite them."""
+        blob_types = self.directories[key].column("blob_type").unique().to_pylist()
+        try:
+            forms = {merged_type(plain_kind(key[1]), blob_type) for blob_type in blob_types}
+        except UnsupportedError:
+            return None
+        if forms == {None}:
+            return COPIED if len(self.directories[key]) == len(self.spans) else None
+        return forms.pop() if len(forms) == 1 else None
+
+    def live_bytes(self, key: FieldKind, first: int, row_groups: int) -> int:
         """About how many bytes of payloads some neighbouring row groups have."""
-        lengths = int64_column(self.directories[key], "length")
-        if self.layout(key) == EACH:
-            return int(lengths[first : first + len(row_counts)].sum())
-        return int(lengths.sum() * sum(row_counts) / max(1, int(self.spans[:, 1].sum())))
+        return int(self.payload_shares[key][first : first + row_groups].sum())
 
     def read_payload(self, reader: RangedReader, key: FieldKind, row: int) -> tuple[BlobMetadata, memoryview]:
         """Read one payload, the bytes that were written.
@@ -151,7 +178,7 @@ def read_source(
         directories: Its directories as an entry of the index table has them.
 
     Raises:
-        CorruptFileError: If what is there is not what was written.
+        CorruptFileError: If what is there is not what was written, or a directory does not have every row group once.
         UnsupportedError: If it is of a later version.
         NotFoundError: If the file is not there.
     """
@@ -170,7 +197,21 @@ def read_source(
         rows = parse_directory(
             read_blob(reader, lists[0]), _ROW_GROUP_COLUMNS, location=location, offset=lists[0].offset
         )
-    return SourceSegment(location, size, footer, batches, rows)
+    payload_rows = {
+        key: _rows_of_row_groups(batch, len(rows), location)
+        for key, batch in batches.items()
+        if not is_statistics(key[1])
+    }
+    return SourceSegment(location, size, footer, batches, rows, payload_rows)
+
+
+def _rows_of_row_groups(batch: pa.RecordBatch, row_group_count: int, location: str) -> npt.NDArray[np.int64]:
+    firsts, counts = int64_column(batch, "first_row_group"), int64_column(batch, "row_groups")
+    ends = np.cumsum(counts)
+    total = int(ends[-1]) if len(ends) else 0
+    if bool((counts < 1).any()) or not np.array_equal(firsts, ends - counts) or total != row_group_count:
+        raise CorruptFileError("a directory that does not have every row group once", location=location)
+    return np.repeat(np.arange(len(batch)), counts)
 
 
 def in_memory(io: FileIO, source: SourceSegment) -> BytesReader:

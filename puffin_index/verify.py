@@ -17,7 +17,7 @@ from puffin_index.errors import PuffinIndexError
 from puffin_index.index_table import read_entries
 from puffin_index.source_segment import IndexedFile, SourceSegment, indexed_files
 from puffin_index.storage import FileReader
-from puffin_index.verify_rows import DecodedPostings, check_row_group
+from puffin_index.verify_rows import DecodedPayloads, check_row_group
 from puffin_index.verify_segment import EntryRow, Finding, check_segment
 
 DEFAULT_SAMPLE = 16
@@ -144,7 +144,7 @@ def _check_data(
     by_file: dict[str, tuple[IndexedFile, list[int]]] = {}
     for file, ordinal in row_groups:
         by_file.setdefault(file.file.path, (file, []))[1].append(ordinal)
-    decoded = DecodedPostings()
+    decoded = DecodedPayloads()
     for path, (file, ordinals) in by_file.items():
         try:
             with open_data_file(data_table.io, file.file, data_table.name_mapping()) as opened:

@@ -1,9 +1,9 @@
 """Checking indexes against the data: a row group's values are read again, and no value may be missed.
 
-Statistics must be equal. A bloom filter must have every key. Postings are decoded and compared key by key. The other
-kinds are asked for sets of keys: for each bit of the keys' ranks (from 1), those whose rank has it. If all answers are
-right, each row has the right key. Of more than `PROVEN_KEYS` distinct keys so many are asked for like this, the rest by
-ranges.
+Statistics must be equal. A bloom filter must have every key. Postings are decoded and compared key by key. Other
+bitmaps, merged or not, and bit slices are asked for sets of keys: for each bit of the keys' ranks (from 1), those whose
+rank has it. If all answers are right, each row has the right key. Of more than `PROVEN_KEYS` distinct keys so many are
+asked for like this, the rest by ranges.
 """
 
 from __future__ import annotations
@@ -14,21 +14,26 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from cachetools import LRUCache
 from pyroaring import BitMap
 
 from puffin_index.columns import Column, KeyArray, SortedColumn, sort_column
 from puffin_index.data_table import OpenDataFile
 from puffin_index.entries import FieldKind, statistics_key
 from puffin_index.errors import CorruptFileError, UnsupportedError
-from puffin_index.kinds import KINDS, statistics_of
+from puffin_index.kinds import statistics_of
 from puffin_index.kinds.base import RowSet
-from puffin_index.kinds.bloom import BloomIndex
+from puffin_index.kinds.bloom import BloomIndex, key_hashes
+from puffin_index.kinds.bloom_matrix import BloomMatrix
+from puffin_index.kinds.bloom_matrix_build import BloomBits, filters_of_matrix
+from puffin_index.kinds.merged_bitmap import MergedBitmap
 from puffin_index.kinds.postings import Postings
 from puffin_index.leaf import LeafTest, NullTest, RangeTest, SetTest
-from puffin_index.map_key import key_of_kind, plain_kind
-from puffin_index.ranged import Blob, RangedReader
+from puffin_index.map_key import key_of_kind
+from puffin_index.open_payload import open_payload
+from puffin_index.ranged import RangedReader
 from puffin_index.segment import arrow_type
-from puffin_index.source_segment import MERGED, IndexedFile, SourceSegment
+from puffin_index.source_segment import IndexedFile, SourceSegment
 from puffin_index.values import column_of, value_type_named
 from puffin_index.verify_segment import Finding
 
@@ -38,21 +43,29 @@ _MOST_DECODED = 4
 
 _Flags = npt.NDArray[np.bool_]
 _Ask = Callable[[LeafTest], RowSet]
+_Place = tuple[str, FieldKind, int]
 
 
-class DecodedPostings:
-    """The columns of the postings that were decoded last: the row groups of a segment are checked one after another."""
+class DecodedPayloads:
+    """The payloads that were decoded last: the row groups of a segment are checked one after another."""
 
     def __init__(self) -> None:
-        self._columns: dict[tuple[str, FieldKind], list[Column]] = {}
+        self._columns: LRUCache[_Place, list[Column]] = LRUCache(_MOST_DECODED)
+        self._filters: LRUCache[_Place, list[BloomBits]] = LRUCache(_MOST_DECODED)
 
-    def columns(self, source: SourceSegment, key: FieldKind, postings: Postings) -> list[Column]:
-        """The column of each row group of a segment."""
-        if (source.location, key) not in self._columns:
-            if len(self._columns) == _MOST_DECODED:
-                self._columns.clear()
-            self._columns[source.location, key] = postings.columns()
-        return self._columns[source.location, key]
+    def columns(self, location: str, key: FieldKind, row: int, postings: Postings) -> list[Column]:
+        """The column of each row group that postings cover."""
+        place = location, key, row
+        if place not in self._columns:
+            self._columns[place] = postings.columns()
+        return self._columns[place]
+
+    def filters(self, location: str, key: FieldKind, row: int, matrix: BloomMatrix) -> list[BloomBits]:
+        """The bloom filter of each row group that a matrix covers."""
+        place = location, key, row
+        if place not in self._filters:
+            self._filters[place] = filters_of_matrix(matrix)
+        return self._filters[place]
 
 
 def check_row_group(
@@ -62,7 +75,7 @@ def check_row_group(
     key: FieldKind,
     source: SourceSegment,
     reader: RangedReader,
-    decoded: DecodedPostings,
+    decoded: DecodedPayloads,
 ) -> Iterator[Finding]:
     """Compare one index of one row group with the data.
 
@@ -73,7 +86,7 @@ def check_row_group(
         key: The index.
         source: The segment that has it.
         reader: Its bytes.
-        decoded: Postings that were decoded before.
+        decoded: Payloads that were decoded before.
     """
     name = f"field {key[0]} {key[1]}, row group {ordinal} of {file.file.path}"
     try:
@@ -105,26 +118,32 @@ def _check_index(
     reader: RangedReader,
     key: FieldKind,
     row_group: int,
-    decoded: DecodedPostings,
+    decoded: DecodedPayloads,
 ) -> Iterator[str]:
-    batch = source.directories[key]
-    is_merged = source.layout(key) == MERGED
-    row = 0 if is_merged else row_group
-    place = (int(batch.column(name)[row].as_py()) for name in ("offset", "length"))
-    layout = np.asarray(batch.column("layout")[row].values.to_numpy(), np.int64)
-    blob = Blob(reader, *place)
-    if is_merged:
-        postings = Postings.open(blob, layout, column.value_type, source.spans)
-        yield from _compare_columns(decoded.columns(source, key, postings)[row_group], column)
-        return
-    index = KINDS[plain_kind(key[1])].open(
-        blob, batch.column("blob_type")[row].as_py(), layout, column.value_type, column.row_count
-    )
-    if isinstance(index, BloomIndex):
-        if not index.contains_all(sort_column(column).keys):
-            yield "the bloom filter misses a value"
-        return
-    yield from check_tests(column, index.evaluate)
+    row = int(source.payload_rows[key][row_group])
+    place = row_group - source.covered(key, row).start
+    opened = open_payload(source, reader, key, row)
+    match opened:
+        case BloomIndex():
+            if not opened.contains_all(sort_column(column).keys):
+                yield "the bloom filter misses a value"
+        case BloomMatrix():
+            one = decoded.filters(source.location, key, row, opened)[place]
+            if not one.contains_all(key_hashes(sort_column(column).keys, opened.form)):
+                yield "the bloom filter misses a value"
+        case MergedBitmap():
+            base, row_count = source.spans[row_group].tolist()
+            yield from check_tests(column, lambda test: _part_of(opened.rows(test), base, row_count))
+        case Postings():
+            yield from _compare_columns(decoded.columns(source.location, key, row, opened)[place], column)
+        case _:
+            yield from check_tests(column, opened.evaluate)
+
+
+def _part_of(rows: BitMap, base: int, row_count: int) -> RowSet:
+    """The rows of one row group, numbered from 0."""
+    inside = rows & BitMap(range(base, base + row_count))
+    return RowSet(inside.shift(-base), True)
 
 
 def _compare_columns(stored: Column, column: Column) -> Iterator[str]:

@@ -12,15 +12,13 @@ from pyiceberg.io import FileIO
 from puffin_index.directory import int64_column, is_statistics
 from puffin_index.entries import FieldKind
 from puffin_index.errors import CorruptFileError, NotFoundError, PuffinIndexError, UnsupportedError
-from puffin_index.kinds import KINDS
-from puffin_index.kinds.postings import POSTINGS, Postings
-from puffin_index.map_key import plain_kind
+from puffin_index.kinds.bloom_matrix import BloomMatrix
+from puffin_index.open_payload import open_payload
 from puffin_index.puffin import BLOB_CHECKSUM, PuffinFile, check_head, read_blob, read_footer
-from puffin_index.ranged import Blob, RangedReader
+from puffin_index.ranged import RangedReader
 from puffin_index.segment import ROW_SPACE_ALIGNMENT, align
 from puffin_index.source_segment import SourceSegment, read_source
 from puffin_index.storage import FileReader
-from puffin_index.values import value_type_named
 
 EntryRow = Mapping[str, object]
 
@@ -148,28 +146,16 @@ def _check_statistics(batch: pa.RecordBatch, source: SourceSegment) -> Iterator[
 
 def _check_places(source: SourceSegment, reader: RangedReader, key: FieldKind) -> Iterator[tuple[int, str]]:
     batch = source.directories[key]
-    firsts, counts, offsets, lengths = (
-        int64_column(batch, name) for name in ("first_row_group", "row_groups", "offset", "length")
-    )
-    ends = np.cumsum(counts)
-    if not np.array_equal(firsts, ends - counts) or int(ends[-1] if len(ends) else 0) != len(source.spans):
-        yield 0, "a directory that does not have every row group once"
-        return
-    value_type = value_type_named(source.value_type(key))
-    blob_types, layouts = batch.column("blob_type").to_pylist(), batch.column("layout")
-    for place, (first, offset, length) in enumerate(
-        zip(firsts.tolist(), offsets.tolist(), lengths.tolist(), strict=True)
-    ):
+    offsets, lengths = (int64_column(batch, name).tolist() for name in ("offset", "length"))
+    for row, (offset, length) in enumerate(zip(offsets, lengths, strict=True)):
         blob = source.blobs.get(offset)
-        if blob is None or (blob.length, blob.type, blob.fields) != (length, blob_types[place], (key[0],)):
+        if blob is None or (blob.length, blob.type, blob.fields) != (length, source.blob_type(key, row), (key[0],)):
             yield offset, "a payload that the footer does not have"
             continue
-        layout = np.asarray(layouts[place].values.to_numpy(), np.int64)
-        payload = Blob(reader, offset, length)
         try:
-            if blob.type == POSTINGS:
-                Postings.open(payload, layout, value_type, source.spans)
-            else:
-                KINDS[plain_kind(key[1])].open(payload, blob.type, layout, value_type, int(source.spans[first, 1]))
+            opened = open_payload(source, reader, key, row)
+            if isinstance(opened, BloomMatrix):
+                # Its directory has no checksum of its own but in the layout, so it is read as a planner reads it.
+                _ = opened.directory
         except (CorruptFileError, UnsupportedError, NotFoundError) as error:
             yield offset, _finding(source.location, error).what

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from puffin_index.kinds.base import Payload
 from puffin_index.kinds.bit_transpose import transpose_bits
+from puffin_index.kinds.bloom import bit_positions
 from puffin_index.kinds.bloom_matrix import (
     BLOOM_MATRIX,
     DIRECTORY_HEADER,
@@ -47,6 +48,11 @@ class BloomBits:
     def shape(self) -> Shape:
         """How many bits a key sets, and how many there are."""
         return self.k, 8 * len(self.bits)
+
+    def contains_all(self, hashes: npt.NDArray[np.int64]) -> bool:
+        """Whether the keys of all these hashes are there."""
+        positions = np.concatenate(list(bit_positions(hashes, *self.shape)))
+        return bool((self.bits[positions >> 3] >> (positions & 7).astype(np.uint8) & 1).all())
 
 
 def filters_of_matrix(matrix: BloomMatrix) -> list[BloomBits]:

@@ -1,0 +1,62 @@
+"""A real store of which one request fails or is slow: a catalog gets it by `py-io-impl`."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from pyiceberg.io import InputFile, OutputFile
+from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
+
+IMPLEMENTATION = f"{__name__}.FaultyFileIO"
+
+
+@dataclass
+class Fault:
+    """Which request goes wrong, of those for locations with some text in them.
+
+    Attributes:
+        at: The request, from 1; 0 for none.
+        slow_seconds: How long it takes; 0 if it fails.
+        within: The text.
+        seen: Requests so far.
+    """
+
+    at: int = 0
+    slow_seconds: float = 0.0
+    within: str = ""
+    seen: int = 0
+
+
+FAULT = Fault()
+
+
+def set_fault(at: int, slow_seconds: float = 0.0, within: str = "") -> None:
+    """Let one request of this process go wrong, counted from now."""
+    FAULT.at, FAULT.slow_seconds, FAULT.within, FAULT.seen = at, slow_seconds, within, 0
+
+
+class FaultyFileIO(PyArrowFileIO):
+    """PyArrow's store, where the n-th file that is opened, made or deleted gives trouble."""
+
+    def new_input(self, location: str) -> PyArrowFile:
+        _request(location)
+        return super().new_input(location)
+
+    def new_output(self, location: str) -> PyArrowFile:
+        _request(location)
+        return super().new_output(location)
+
+    def delete(self, location: str | InputFile | OutputFile) -> None:
+        _request(location if isinstance(location, str) else location.location)
+        super().delete(location)
+
+
+def _request(location: str) -> None:
+    if FAULT.within not in location:
+        return
+    FAULT.seen += 1
+    if FAULT.seen == FAULT.at:
+        if not FAULT.slow_seconds:
+            raise OSError(f"the store does not answer for {location}")
+        time.sleep(FAULT.slow_seconds)
