@@ -29,8 +29,9 @@ test: $(STAMP) ## All tests, with a real Spark
 quick: $(STAMP) ## The tests that need no JVM
 	@$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "not spark and not paimon"
 
-nightly: $(STAMP) ## The planner's laws on more than 100,000 pairs of a table and a predicate; about half an hour
-	@$(BIN)/python -m pytest --hypothesis-profile=nightly tests/planner/test_types_law.py
+nightly: $(STAMP) ## The planner's laws on 100,000 pairs of a table and a predicate, 200 table histories, 200 kills; about an hour
+	@$(BIN)/python -m pytest --hypothesis-profile=nightly tests/planner/test_types_law.py tests/planner/test_histories.py
+	@PUFFIN_INDEX_KILL_POINTS=200 $(BIN)/python -m pytest tests/puffin_index/test_kills.py
 
 lint: $(STAMP) ## Formatting, lint, types and import directions
 	@$(BIN)/ruff format --check .

@@ -28,6 +28,9 @@ from puffin_index.source_segment import IndexedFile, SourceSegment, indexed_file
 LEAST_LIVE_SHARE = 0.5
 """A segment of whose payload bytes less is live is rewritten."""
 
+FEWEST_SMALL = 8
+"""So many small segments are worth a compaction on the side: fewer would rewrite the same bytes over and over."""
+
 _SMALL_SHARE = 0.5
 _ROW_SPACE = 2**32
 _log = logging.getLogger(__name__)
@@ -148,6 +151,18 @@ def compact(
         skipped=tuple(skipped),
         seconds=time.monotonic() - started,
     )
+
+
+def is_due(entries: pa.Table, target_bytes: int = TARGET_SEGMENT_BYTES, fewest: int = FEWEST_SMALL) -> bool:
+    """Say from the index table alone whether a compaction is worth its while: it reads no segment and no data table.
+
+    Args:
+        entries: The rows of the index table.
+        target_bytes: About how large a segment should become.
+        fewest: How many small segments it takes.
+    """
+    sizes = dict(zip(entries["segment"].to_pylist(), entries["segment_size_in_bytes"].to_pylist(), strict=True))
+    return sum(size < _SMALL_SHARE * target_bytes for size in sizes.values()) >= fewest
 
 
 def _tell(listener: CompactListener | None, progress: CompactProgress) -> None:

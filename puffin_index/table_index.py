@@ -16,7 +16,7 @@ from pyiceberg.table import Table
 
 from puffin_index import index_table as catalogue
 from puffin_index.build import TARGET_SEGMENT_BYTES, indexed_kinds
-from puffin_index.compact import CompactListener, CompactReport, compact
+from puffin_index.compact import FEWEST_SMALL, CompactListener, CompactReport, compact, is_due
 from puffin_index.data_table import DataFile, list_data_files, open_table, refresh_table
 from puffin_index.definition import IndexDefinition, ResolvedColumn, from_json, resolve, to_json
 from puffin_index.directory import STATISTICS, int64_column, read_directory
@@ -215,6 +215,23 @@ class TableIndex:
         """
         self.refresh()
         return compact(self.data_table, self.index_table, self._wanted, target_bytes, listener=progress)
+
+    def compact_if_due(
+        self, target_bytes: int = TARGET_SEGMENT_BYTES, *, fewest: int = FEWEST_SMALL
+    ) -> CompactReport | None:
+        """Compact once there are many small segments; cheap where there are not: what a service calls after each build.
+
+        Args:
+            target_bytes: About how large a segment should become.
+            fewest: How many small segments it takes.
+
+        Returns:
+            What was done; None if nothing was due.
+        """
+        self.index_table.refresh()
+        if not is_due(catalogue.read_entries(self.index_table), target_bytes, fewest):
+            return None
+        return self.compact(target_bytes)
 
     def expire(self, older_than: timedelta = DEFAULT_GRACE, *, dry_run: bool = False) -> ExpireReport:
         """Drop entries, segments and files that nothing needs (`puffin_index.expire`).

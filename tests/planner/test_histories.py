@@ -26,7 +26,7 @@ from puffin_index.errors import NotFoundError
 from tests.oracle import Among, And, Compare, IsNull, Not, Or, Predicate, evaluate
 from tests.puffin_index.indexed_table import named_segments, segment_files
 
-HISTORIES = max(40, settings().max_examples // 20)
+HISTORIES = max(8, settings().max_examples // 20)
 """In `make test`; with the profile `nightly` 200."""
 STEPS = 12
 ROW_GROUP_ROWS = 4

@@ -172,3 +172,17 @@ def test_postings_of_any_column_are_merged(local_catalog: SqlCatalog, names: lis
     assert len(named_segments(index)) == 1
     check_queries(index)
     check_entries(index)
+
+
+def test_a_service_compacts_once_there_are_enough_small_segments(local_catalog: SqlCatalog) -> None:
+    index = indexed(local_catalog, 2)
+    large = min(read_entries(index.index_table)["segment_size_in_bytes"].to_pylist())
+
+    assert index.compact_if_due() is None
+    assert index.compact_if_due(large, fewest=1) is None
+    report = index.compact_if_due(fewest=2)
+
+    assert report is not None
+    assert (report.segments_before, report.segments_after) == (2, 1)
+    assert index.compact_if_due(fewest=2) is None
+    check_queries(index)
