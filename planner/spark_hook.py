@@ -24,10 +24,12 @@ from pyiceberg.table import Table
 from pyroaring import BitMap
 
 from planner.bind import bind
+from planner.distributed import Executors
 from planner.gate import Limits
 from planner.parser import parse_where
 from planner.plan import prune_row_groups, view_of
 from planner.predicate import UNKNOWN, Predicate, conjunction
+from planner.prune import Pruned
 from planner.scan_plan import ScanPlan
 from planner.settings import PREFIX, Settings, read_settings
 from planner.spark_catalogs import SparkCatalogs
@@ -56,7 +58,8 @@ class _PlannerCallback:
     """What the rule calls: `(request as JSON, candidate row groups) -> answer`, over py4j, once a scan."""
 
     def __init__(self, catalogs: Mapping[str, Catalog], spark: SparkSession, *, strict: bool) -> None:
-        self._catalogs = SparkCatalogs(catalogs, partial(session_conf, proxy(spark)))
+        self._spark = proxy(spark)
+        self._catalogs = SparkCatalogs(catalogs, partial(session_conf, self._spark))
         self._strict = strict
         self._recordings: dict[int, list[ScanPlan]] = {}
         self.reports: deque[ScanPlan] = deque(maxlen=_KEPT_REPORTS)
@@ -104,7 +107,10 @@ class _PlannerCallback:
         if not candidates:
             return _LEAVE_AS_IT_WAS
         numbers = np.frombuffer(candidates.to_array(), np.uint32).astype(np.int64)
-        plan = self._plan(view, predicate, numbers, request, settings)
+        executors = Executors(self._spark.sparkContext, index_table, settings.planning_mode)
+        limits = Limits(settings.strict, settings.byte_budget)
+        pruned = prune_row_groups(view, predicate, numbers, limits, executors)
+        plan = _scan_plan(view, pruned, numbers, request)
         plan = replace(plan, planning_seconds=time.perf_counter() - started)
         self._report(plan, request["thread"])
         note = f"puffin-index: {plan.kept} of {plan.row_groups} row groups of {plan.table}"
@@ -123,36 +129,6 @@ class _PlannerCallback:
             plan.unindexed,
             plan.index_bytes_read,
             plan.planning_seconds * 1000,
-        )
-
-    def _plan(
-        self,
-        view: IndexView,
-        predicate: Predicate,
-        numbers: npt.NDArray[np.int64],
-        request: Mapping[str, object],
-        settings: Settings,
-    ) -> ScanPlan:
-        pruned = prune_row_groups(view, predicate, numbers, Limits(settings.strict, settings.byte_budget))
-        snapshot, unindexed = request["snapshot"], request["unindexed"]
-        assert isinstance(unindexed, int)
-        return ScanPlan(
-            table=str(request["table"]),
-            snapshot_id=snapshot if isinstance(snapshot, int) else None,
-            where=" AND ".join(str(text) for text in [*_texts(request, "filters"), *_texts(request, "conditions")]),
-            data_files=view.paths,
-            file_of=view.file_of[numbers],
-            ordinals=numbers - view.first_row_groups[view.file_of[numbers]],
-            row_counts=view.row_counts[numbers],
-            reasons=pruned.reasons,
-            # Delete files stay with the scan's tasks; their rows are not subtracted here.
-            matches=np.where(pruned.matches > 0, -1, pruned.matches),
-            funnel=pruned.stages,
-            index_reads=sum(stage.reads for stage in pruned.stages),
-            index_bytes_read=sum(stage.bytes_read for stage in pruned.stages),
-            planning_seconds=0.0,
-            warnings=tuple(f"{trouble.segment}: {trouble.reason}" for trouble in pruned.troubles),
-            unlisted=unindexed,
         )
 
     def _index_table(self, table: str, uuid: str) -> Table | None:
@@ -184,6 +160,31 @@ def _texts(request: Mapping[str, object], name: str) -> list[str]:
     texts = request[name]
     assert isinstance(texts, list)
     return texts
+
+
+def _scan_plan(
+    view: IndexView, pruned: Pruned, numbers: npt.NDArray[np.int64], request: Mapping[str, object]
+) -> ScanPlan:
+    snapshot, unindexed = request["snapshot"], request["unindexed"]
+    assert isinstance(unindexed, int)
+    return ScanPlan(
+        table=str(request["table"]),
+        snapshot_id=snapshot if isinstance(snapshot, int) else None,
+        where=" AND ".join(str(text) for text in [*_texts(request, "filters"), *_texts(request, "conditions")]),
+        data_files=view.paths,
+        file_of=view.file_of[numbers],
+        ordinals=numbers - view.first_row_groups[view.file_of[numbers]],
+        row_counts=view.row_counts[numbers],
+        reasons=pruned.reasons,
+        # Delete files stay with the scan's tasks; their rows are not subtracted here.
+        matches=np.where(pruned.matches > 0, -1, pruned.matches),
+        funnel=pruned.stages,
+        index_reads=sum(stage.reads for stage in pruned.stages),
+        index_bytes_read=sum(stage.bytes_read for stage in pruned.stages),
+        planning_seconds=0.0,
+        warnings=tuple(f"{trouble.segment}: {trouble.reason}" for trouble in pruned.troubles),
+        unlisted=unindexed,
+    )
 
 
 def bind_filters(request: Mapping[str, object]) -> Predicate:
