@@ -40,6 +40,7 @@ class Settings(BaseModel):
         job_description: Whether a query's jobs say in their description what was kept.
         byte_budget: How many bytes of index a scan may read, directories not counted.
         planning_mode: Whether the driver plans, the executors do, or what suits the number of row groups.
+        refresh_seconds: How long a query may use the version of the index that an earlier query has seen.
         absence_seconds: How long it is remembered that a table has no index.
     """
 
@@ -50,6 +51,7 @@ class Settings(BaseModel):
     job_description: Flag = True
     byte_budget: int = Field(default=DEFAULT_BYTE_BUDGET, ge=0)
     planning_mode: PlanningMode = "auto"
+    refresh_seconds: float = Field(default=1.0, ge=0, allow_inf_nan=False)
     absence_seconds: float = Field(default=10.0, ge=0, allow_inf_nan=False)
 
 

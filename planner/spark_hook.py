@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import threading
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping
@@ -16,6 +17,7 @@ from weakref import WeakKeyDictionary, proxy
 
 import numpy as np
 import numpy.typing as npt
+from cachetools import LRUCache
 from pydantic import ValidationError
 from pyiceberg.catalog import Catalog
 from pyiceberg.expressions import BooleanExpression
@@ -49,6 +51,7 @@ _SOURCES = ("JobNotes.java", "View.java", "PruneScans.java")
 """Each sees the ones before it."""
 
 _KEPT_REPORTS = 100
+_KEPT_INDEX_TABLES = 1_000
 _LEAVE_AS_IT_WAS = bytearray()
 _ABSENT = bytearray(b"A")
 """There is no index; the rule remembers that for a while."""
@@ -61,6 +64,8 @@ class _PlannerCallback:
         self._spark = proxy(spark)
         self._catalogs = SparkCatalogs(catalogs, partial(session_conf, self._spark))
         self._strict = strict
+        self._lock = threading.Lock()
+        self._index_tables: LRUCache[str, tuple[Table, float]] = LRUCache(_KEPT_INDEX_TABLES)
         self._recordings: dict[int, list[ScanPlan]] = {}
         self.reports: deque[ScanPlan] = deque(maxlen=_KEPT_REPORTS)
 
@@ -95,7 +100,7 @@ class _PlannerCallback:
         started = time.perf_counter()
         if not settings.enabled:
             return _LEAVE_AS_IT_WAS
-        index_table = self._index_table(str(request["table"]), str(request["uuid"]))
+        index_table = self._index_table(str(request["table"]), str(request["uuid"]), settings.refresh_seconds)
         if index_table is None:
             return _ABSENT
         view = view_of(index_table)
@@ -131,8 +136,19 @@ class _PlannerCallback:
             plan.planning_seconds * 1000,
         )
 
-    def _index_table(self, table: str, uuid: str) -> Table | None:
-        """The newest index table of a data table; None if it has none."""
+    def _index_table(self, table: str, uuid: str, refresh_seconds: float) -> Table | None:
+        """The index table of a data table, looked up anew after some seconds; None if it has none."""
+        with self._lock:
+            known = self._index_tables.get(uuid)
+        if known is not None and time.monotonic() - known[1] < refresh_seconds:
+            return known[0]
+        found = self._load_index_table(table, uuid)
+        if found is not None:
+            with self._lock:
+                self._index_tables[uuid] = found, time.monotonic()
+        return found
+
+    def _load_index_table(self, table: str, uuid: str) -> Table | None:
         catalog_name, _, name = table.partition(".")
         catalog = self._catalogs.find(catalog_name) if "." in name else None
         if catalog is None:
@@ -226,7 +242,8 @@ def _set_rules(spark: SparkSession, rules: list[JavaObject]) -> None:
     as_list = jvm.java.util.ArrayList()
     for rule in rules:
         as_list.add(rule)
-    sequence = jvm.scala.jdk.javaapi.CollectionConverters.asScala(as_list).toSeq()
+    # Scala 2.12 and 2.13 both have this way to a sequence.
+    sequence = jvm.org.apache.spark.api.python.PythonUtils.toSeq(as_list)
     getattr(spark._jsparkSession.experimental(), "extraOptimizations_$eq")(sequence)
 
 

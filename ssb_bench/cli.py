@@ -15,6 +15,7 @@ from rich.console import Console
 from puffin_index.errors import PuffinIndexError
 from ssb_bench.dataset import require_dataset
 from ssb_bench.demo import make_dataset, publish, show
+from ssb_bench.hook_cost import measure_hook, render_costs
 from ssb_bench.indexing import IndexColumns, build_index, define_index
 from ssb_bench.java import require_java
 from ssb_bench.kernel_report import kernels_json, render_kernels
@@ -239,6 +240,19 @@ def kernels_command(scale_factor: float, data: Path, value_count: int, repeats: 
     target = output or layout.root / "kernels.json"
     write_json(target, kernels_json(results, sizes, describe_host()))
     console.print(f"JSON: {target}", soft_wrap=True)
+
+
+@cli.command("hook")
+@_layout_options
+@_spark_options
+@click.option("--files", type=click.IntRange(min=1), default=20_000, show_default=True, help="Data files of the table.")
+@click.option("--repeats", type=click.IntRange(min=1), default=15, show_default=True, help="Plans of each query.")
+def hook_command(scale_factor: float, data: Path, cores: int, memory: str, files: int, repeats: int) -> None:
+    """Measure what the hook adds to the planning of a query over a table of many data files."""
+    layout, console = Layout.of(data, scale_factor), _console()
+    with _session(layout, cores, memory, console) as spark:
+        costs = measure_hook(spark, layout.warehouse, files, repeats)
+    console.print(render_costs(costs, files))
 
 
 def _console() -> Console:
