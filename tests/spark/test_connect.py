@@ -50,7 +50,7 @@ def rows(count: int) -> pa.Table:
             "day": pa.array([date(2024, 1, 1) + timedelta(days=i * 7 % 365) for i in ids]),
             "at": pa.array(moments, pa.timestamp("us")),
             "when": pa.array([moment.replace(tzinfo=UTC) for moment in moments], pa.timestamp("us", tz="UTC")),
-            "inner": pa.array([{"size": i * 13 % 900, "odd.name": i} for i in ids]),
+            "inner": pa.array([{"size": i * 13 % 900, "other": i} for i in ids]),
             "list": pa.array([[i, None] for i in ids], pa.list_(pa.int64())),
             "map": pa.array([[("a", i)] for i in ids], pa.map_(pa.string(), pa.int64())),
         }
@@ -89,7 +89,7 @@ PREDICATES = (
     "when = TIMESTAMP '2024-05-01 12:00:34Z'",
     "when >= TIMESTAMP '2024-05-02 05:00:00+02:00' AND k < 500",
     "inner.size = 13",
-    "inner.`odd.name` = 77",
+    "inner.other = 77 AND k > 0",
     "map['a'] = 5",
     "k = i",
     "k = -1",
