@@ -7,6 +7,7 @@ DATA ?= data
 SF ?= 1
 # Two processes: tests that need a JVM share one, the others have one to themselves.
 SIDE_BY_SIDE := -n 2 --dist loadgroup
+RELEASES ?= 4.0 3.5
 
 help: ## Show what there is to make
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -33,6 +34,9 @@ nightly: $(STAMP) ## The planner's laws on 100,000 pairs of a table and a predic
 	@$(BIN)/python -m pytest --hypothesis-profile=nightly tests/planner/test_types_law.py tests/planner/test_histories.py
 	@PUFFIN_INDEX_KILL_POINTS=200 $(BIN)/python -m pytest tests/puffin_index/test_kills.py
 
+matrix: $(STAMP) ## The hook's tests on the other releases of Spark, each in an environment of its own under .matrix
+	@JAVA_HOME="$$(bash scripts/find-java)" bash scripts/spark-matrix $(BIN)/uv $(RELEASES)
+
 lint: $(STAMP) ## Formatting, lint, types and import directions
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
@@ -46,4 +50,4 @@ lock: $(STAMP) ## Renew requirements/dev.txt from pyproject.toml
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --extra dev --generate-hashes --no-header \
 	  --no-emit-index-url --no-emit-find-links --no-annotate --output-file requirements/dev.txt pyproject.toml
 
-.PHONY: help env java demo test quick nightly lint bench lock
+.PHONY: help env java demo test quick nightly matrix lint bench lock

@@ -1,5 +1,7 @@
 """The planner: which row groups of an Iceberg table a query has to read; scans and counts that read just those."""
 
+from typing import TYPE_CHECKING
+
 from planner.arrow_scan import scan
 from planner.count import RowCount, count
 from planner.plan import plan
@@ -7,4 +9,28 @@ from planner.scan_plan import ScanPlan, Split
 from planner.spark_explain import explain
 from planner.spark_hook import disable, enable, reports
 
-__all__ = ["RowCount", "ScanPlan", "Split", "count", "disable", "enable", "explain", "plan", "reports", "scan"]
+if TYPE_CHECKING:
+    from planner.spark_source import PuffinIndexSource
+
+__all__ = [
+    "PuffinIndexSource",
+    "RowCount",
+    "ScanPlan",
+    "Split",
+    "count",
+    "disable",
+    "enable",
+    "explain",
+    "plan",
+    "reports",
+    "scan",
+]
+
+
+def __getattr__(name: str) -> object:
+    # Spark is optional, and before 4.1 its Python data sources take no filters.
+    if name == "PuffinIndexSource":
+        from planner.spark_source import PuffinIndexSource
+
+        return PuffinIndexSource
+    raise AttributeError(f"module 'planner' has no attribute {name!r}")

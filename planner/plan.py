@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 from cachetools import LRUCache
-from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.expressions import AlwaysTrue, BooleanExpression
+from pyiceberg.schema import Schema
 from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Snapshot
 
 from planner.bind import bind
 from planner.directories import Int64Array
@@ -82,9 +84,23 @@ def plan(
     return plan_scan(index, where, snapshot_id, limits, spark=spark, planning_mode=planning_mode).plan
 
 
+def snapshot_of(table: Table, snapshot_id: int | None) -> tuple[Snapshot | None, Schema]:
+    """A snapshot of a table (None for an empty table) and the schema that a scan of it has.
+
+    Raises:
+        NotFoundError: If there is no such snapshot.
+    """
+    if snapshot_id is None:
+        return table.current_snapshot(), table.schema()
+    snapshot = table.snapshot_by_id(snapshot_id)
+    if snapshot is None:
+        raise NotFoundError(f"table {'.'.join(table.name())} has no snapshot {snapshot_id}")
+    return snapshot, table.schema() if snapshot.schema_id is None else table.schemas()[snapshot.schema_id]
+
+
 def plan_scan(
     index: TableIndex,
-    where: str | None = None,
+    where: str | BooleanExpression | None = None,
     snapshot_id: int | None = None,
     limits: Limits = DEFAULT_LIMITS,
     *,
@@ -95,7 +111,7 @@ def plan_scan(
 
     Args:
         index: The table's index; its newest version is used.
-        where: SQL WHERE text; None for everything.
+        where: SQL WHERE text, or an expression of the SQL dialect without NOT; None for everything.
         snapshot_id: The snapshot to scan, None for the current one.
         limits: Bounds.
         spark: A session whose executors may plan.
@@ -108,13 +124,8 @@ def plan_scan(
     started = time.perf_counter()
     index.refresh()
     table = index.data_table
-    expression = parse_where(where) if where is not None else AlwaysTrue()
-    snapshot = table.snapshot_by_id(snapshot_id) if snapshot_id is not None else table.current_snapshot()
-    if snapshot_id is not None and snapshot is None:
-        raise NotFoundError(f"table {index.name} has no snapshot {snapshot_id}")
-    schema = table.schema()
-    if snapshot_id is not None and snapshot is not None and snapshot.schema_id is not None:
-        schema = table.schemas()[snapshot.schema_id]
+    expression = parse_where(where) if isinstance(where, str) else where or AlwaysTrue()
+    snapshot, schema = snapshot_of(table, snapshot_id)
     predicate = bind(expression, schema)
     files = list_scan_files(table, snapshot, schema, file_filter(expression, schema)) if snapshot else ()
     view = view_of(index.index_table)
@@ -128,7 +139,7 @@ def plan_scan(
         result,
         table=index.name,
         snapshot_id=snapshot.snapshot_id if snapshot else None,
-        where=where or "true",
+        where="true" if where is None else str(where),
         planning_seconds=time.perf_counter() - started,
     )
     return replace(planned, plan=result)

@@ -7,6 +7,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from planner.distributed import PlanningMode
 from planner.gate import DEFAULT_BYTE_BUDGET
 from puffin_index.errors import PuffinIndexError
 
@@ -38,6 +39,8 @@ class Settings(BaseModel):
         strict: Whether trouble with the index fails the query, instead of reading everything.
         job_description: Whether a query's jobs say in their description what was kept.
         byte_budget: How many bytes of index a scan may read, directories not counted.
+        planning_mode: Whether the driver plans, the executors do, or what suits the number of row groups.
+        refresh_seconds: How long a query may use the version of the index that an earlier query has seen.
         absence_seconds: How long it is remembered that a table has no index.
     """
 
@@ -47,6 +50,8 @@ class Settings(BaseModel):
     strict: Flag = False
     job_description: Flag = True
     byte_budget: int = Field(default=DEFAULT_BYTE_BUDGET, ge=0)
+    planning_mode: PlanningMode = "auto"
+    refresh_seconds: float = Field(default=1.0, ge=0, allow_inf_nan=False)
     absence_seconds: float = Field(default=10.0, ge=0, allow_inf_nan=False)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import threading
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping
@@ -16,6 +17,7 @@ from weakref import WeakKeyDictionary, proxy
 
 import numpy as np
 import numpy.typing as npt
+from cachetools import LRUCache
 from pydantic import ValidationError
 from pyiceberg.catalog import Catalog
 from pyiceberg.expressions import BooleanExpression
@@ -24,10 +26,12 @@ from pyiceberg.table import Table
 from pyroaring import BitMap
 
 from planner.bind import bind
+from planner.distributed import Executors
 from planner.gate import Limits
 from planner.parser import parse_where
 from planner.plan import prune_row_groups, view_of
 from planner.predicate import UNKNOWN, Predicate, conjunction
+from planner.prune import Pruned
 from planner.scan_plan import ScanPlan
 from planner.settings import PREFIX, Settings, read_settings
 from planner.spark_catalogs import SparkCatalogs
@@ -47,6 +51,7 @@ _SOURCES = ("JobNotes.java", "View.java", "PruneScans.java")
 """Each sees the ones before it."""
 
 _KEPT_REPORTS = 100
+_KEPT_INDEX_TABLES = 1_000
 _LEAVE_AS_IT_WAS = bytearray()
 _ABSENT = bytearray(b"A")
 """There is no index; the rule remembers that for a while."""
@@ -56,8 +61,11 @@ class _PlannerCallback:
     """What the rule calls: `(request as JSON, candidate row groups) -> answer`, over py4j, once a scan."""
 
     def __init__(self, catalogs: Mapping[str, Catalog], spark: SparkSession, *, strict: bool) -> None:
-        self._catalogs = SparkCatalogs(catalogs, partial(session_conf, proxy(spark)))
+        self._spark = proxy(spark)
+        self._catalogs = SparkCatalogs(catalogs, partial(session_conf, self._spark))
         self._strict = strict
+        self._lock = threading.Lock()
+        self._index_tables: LRUCache[str, tuple[Table, float]] = LRUCache(_KEPT_INDEX_TABLES)
         self._recordings: dict[int, list[ScanPlan]] = {}
         self.reports: deque[ScanPlan] = deque(maxlen=_KEPT_REPORTS)
 
@@ -92,7 +100,7 @@ class _PlannerCallback:
         started = time.perf_counter()
         if not settings.enabled:
             return _LEAVE_AS_IT_WAS
-        index_table = self._index_table(str(request["table"]), str(request["uuid"]))
+        index_table = self._index_table(str(request["table"]), str(request["uuid"]), settings.refresh_seconds)
         if index_table is None:
             return _ABSENT
         view = view_of(index_table)
@@ -104,7 +112,10 @@ class _PlannerCallback:
         if not candidates:
             return _LEAVE_AS_IT_WAS
         numbers = np.frombuffer(candidates.to_array(), np.uint32).astype(np.int64)
-        plan = self._plan(view, predicate, numbers, request, settings)
+        executors = Executors(self._spark.sparkContext, index_table, settings.planning_mode)
+        limits = Limits(settings.strict, settings.byte_budget)
+        pruned = prune_row_groups(view, predicate, numbers, limits, executors)
+        plan = _scan_plan(view, pruned, numbers, request)
         plan = replace(plan, planning_seconds=time.perf_counter() - started)
         self._report(plan, request["thread"])
         note = f"puffin-index: {plan.kept} of {plan.row_groups} row groups of {plan.table}"
@@ -125,38 +136,19 @@ class _PlannerCallback:
             plan.planning_seconds * 1000,
         )
 
-    def _plan(
-        self,
-        view: IndexView,
-        predicate: Predicate,
-        numbers: npt.NDArray[np.int64],
-        request: Mapping[str, object],
-        settings: Settings,
-    ) -> ScanPlan:
-        pruned = prune_row_groups(view, predicate, numbers, Limits(settings.strict, settings.byte_budget))
-        snapshot, unindexed = request["snapshot"], request["unindexed"]
-        assert isinstance(unindexed, int)
-        return ScanPlan(
-            table=str(request["table"]),
-            snapshot_id=snapshot if isinstance(snapshot, int) else None,
-            where=" AND ".join(str(text) for text in [*_texts(request, "filters"), *_texts(request, "conditions")]),
-            data_files=view.paths,
-            file_of=view.file_of[numbers],
-            ordinals=numbers - view.first_row_groups[view.file_of[numbers]],
-            row_counts=view.row_counts[numbers],
-            reasons=pruned.reasons,
-            # Delete files stay with the scan's tasks; their rows are not subtracted here.
-            matches=np.where(pruned.matches > 0, -1, pruned.matches),
-            funnel=pruned.stages,
-            index_reads=sum(stage.reads for stage in pruned.stages),
-            index_bytes_read=sum(stage.bytes_read for stage in pruned.stages),
-            planning_seconds=0.0,
-            warnings=tuple(f"{trouble.segment}: {trouble.reason}" for trouble in pruned.troubles),
-            unlisted=unindexed,
-        )
+    def _index_table(self, table: str, uuid: str, refresh_seconds: float) -> Table | None:
+        """The index table of a data table, looked up anew after some seconds; None if it has none."""
+        with self._lock:
+            known = self._index_tables.get(uuid)
+        if known is not None and time.monotonic() - known[1] < refresh_seconds:
+            return known[0]
+        found = self._load_index_table(table, uuid)
+        if found is not None:
+            with self._lock:
+                self._index_tables[uuid] = found, time.monotonic()
+        return found
 
-    def _index_table(self, table: str, uuid: str) -> Table | None:
-        """The newest index table of a data table; None if it has none."""
+    def _load_index_table(self, table: str, uuid: str) -> Table | None:
         catalog_name, _, name = table.partition(".")
         catalog = self._catalogs.find(catalog_name) if "." in name else None
         if catalog is None:
@@ -184,6 +176,31 @@ def _texts(request: Mapping[str, object], name: str) -> list[str]:
     texts = request[name]
     assert isinstance(texts, list)
     return texts
+
+
+def _scan_plan(
+    view: IndexView, pruned: Pruned, numbers: npt.NDArray[np.int64], request: Mapping[str, object]
+) -> ScanPlan:
+    snapshot, unindexed = request["snapshot"], request["unindexed"]
+    assert isinstance(unindexed, int)
+    return ScanPlan(
+        table=str(request["table"]),
+        snapshot_id=snapshot if isinstance(snapshot, int) else None,
+        where=" AND ".join(str(text) for text in [*_texts(request, "filters"), *_texts(request, "conditions")]),
+        data_files=view.paths,
+        file_of=view.file_of[numbers],
+        ordinals=numbers - view.first_row_groups[view.file_of[numbers]],
+        row_counts=view.row_counts[numbers],
+        reasons=pruned.reasons,
+        # Delete files stay with the scan's tasks; their rows are not subtracted here.
+        matches=np.where(pruned.matches > 0, -1, pruned.matches),
+        funnel=pruned.stages,
+        index_reads=sum(stage.reads for stage in pruned.stages),
+        index_bytes_read=sum(stage.bytes_read for stage in pruned.stages),
+        planning_seconds=0.0,
+        warnings=tuple(f"{trouble.segment}: {trouble.reason}" for trouble in pruned.troubles),
+        unlisted=unindexed,
+    )
 
 
 def bind_filters(request: Mapping[str, object]) -> Predicate:
@@ -225,7 +242,8 @@ def _set_rules(spark: SparkSession, rules: list[JavaObject]) -> None:
     as_list = jvm.java.util.ArrayList()
     for rule in rules:
         as_list.add(rule)
-    sequence = jvm.scala.jdk.javaapi.CollectionConverters.asScala(as_list).toSeq()
+    # Scala 2.12 and 2.13 both have this way to a sequence.
+    sequence = jvm.org.apache.spark.api.python.PythonUtils.toSeq(as_list)
     getattr(spark._jsparkSession.experimental(), "extraOptimizations_$eq")(sequence)
 
 

@@ -1,4 +1,4 @@
-"""The commands beside the main way: all, compare, scale, sweep, systems."""
+"""The commands beside the main way: all, compare, hook, scale, sweep, systems."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import click
 from ssb_bench.all_steps import plan_steps, run_steps
 from ssb_bench.bloom_table import make_bloom_table
 from ssb_bench.compare import DEFAULT_NOISE_BAND, compare_runs, render_comparison
+from ssb_bench.hook_cost import measure_hook, render_costs
 from ssb_bench.java import require_java
 from ssb_bench.layout import Layout, write_json
 from ssb_bench.load import require_load
@@ -51,6 +52,19 @@ def compare_command(old: Path, new: Path, noise: float, relative: bool) -> None:
     make_console().print(render_comparison(compared, noise_band=noise))
     if any(query.is_regression for query in compared):
         sys.exit(1)
+
+
+@click.command("hook")
+@layout_options
+@spark_options
+@click.option("--files", type=click.IntRange(min=1), default=20_000, show_default=True, help="Data files of the table.")
+@click.option("--repeats", type=click.IntRange(min=1), default=15, show_default=True, help="Plans of each query.")
+def hook_command(scale_factor: float, data: Path, cores: int, memory: str, files: int, repeats: int) -> None:
+    """Measure what the hook adds to the planning of a query over a table of many data files."""
+    layout, console = Layout.of(data, scale_factor), make_console()
+    with spark_session(layout, cores, memory, console) as spark:
+        costs = measure_hook(spark, layout.warehouse, files, repeats)
+    console.print(render_costs(costs, files))
 
 
 @click.command("scale")
@@ -163,4 +177,4 @@ def all_command(
         sys.exit(1)
 
 
-MORE_COMMANDS = (all_command, compare_command, scale_command, sweep_command, systems_command)
+MORE_COMMANDS = (all_command, compare_command, hook_command, scale_command, sweep_command, systems_command)

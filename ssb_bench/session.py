@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
+import pyspark
 from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import SparkSession
 
 CATALOG = "lake"
-ICEBERG_RUNTIME = "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0"
+_ICEBERG_RUNTIMES = {
+    "4.1": "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0",
+    "4.0": "org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.10.1",
+    "3.5": "org.apache.iceberg:iceberg-spark-runtime-3.5_2.12:1.12.0",
+}
+SPARK_RELEASE = ".".join(pyspark.__version__.split(".")[:2])
+ICEBERG_RUNTIME = _ICEBERG_RUNTIMES[SPARK_RELEASE]
+"""The newest one for the Spark that is installed."""
+
 SQLITE_DRIVER = "org.xerial:sqlite-jdbc:3.51.0.0"
 
 
@@ -23,6 +33,7 @@ def create_session(
     name: str = "puffin-index",
     event_log: Path | None = None,
     packages: Sequence[str] = (),
+    conf: Mapping[str, str] = MappingProxyType({}),
 ) -> SparkSession:
     """Start (or get) a local Spark session whose catalog `lake` lives in `warehouse`.
 
@@ -33,6 +44,7 @@ def create_session(
         name: The application's name.
         event_log: If given, the directory of Spark's event log.
         packages: Maven coordinates of further jars.
+        conf: Further settings.
     """
     warehouse.mkdir(parents=True, exist_ok=True)
     # Executors must see the packages of this very environment, whatever `python3` is on the path.
@@ -58,6 +70,8 @@ def create_session(
     if event_log is not None:
         event_log.mkdir(parents=True, exist_ok=True)
         builder = builder.config("spark.eventLog.enabled", "true").config("spark.eventLog.dir", event_log.as_uri())
+    for key, value in conf.items():
+        builder = builder.config(key, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     return session
