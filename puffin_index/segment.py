@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -18,7 +18,7 @@ import pyarrow as pa
 from pyiceberg.io import FileIO
 from pyiceberg.table.name_mapping import NameMapping
 
-from puffin_index.data_table import DataFile, OpenDataFile, open_data_file
+from puffin_index.data_table import DataFile
 from puffin_index.definition import Options, ResolvedColumn
 from puffin_index.directory import (
     DIRECTORY_BLOB,
@@ -37,8 +37,9 @@ from puffin_index.kinds.base import Payload
 from puffin_index.kinds.bitmap import layout_of
 from puffin_index.kinds.postings import PlacedColumn, build_postings, postings_pay
 from puffin_index.puffin import BLOB_CHECKSUM, PuffinWriter
+from puffin_index.row_groups import OpenDataFile, open_data_file
 from puffin_index.storage import create_file
-from puffin_index.values import Column, ValueType, column_of
+from puffin_index.values import Column, ValueType, column_of, gather_column
 
 ROW_SPACE_ALIGNMENT = 65_536
 """Bases are multiples of a roaring container's span, so that merging bitmaps only renumbers containers."""
@@ -162,26 +163,51 @@ def write_segment(task: SegmentTask) -> Segment:
     Returns:
         The segment, or one without a file (`location` empty) if no data file of the batch could be read.
     """
+    skipped: list[SkippedFile] = []
     with ExitStack() as stack:
-        opened: list[OpenDataFile] = []
-        skipped: list[SkippedFile] = []
-        for file in task.files:
+        opened = _open_files(task, stack, skipped)
+        while opened:
             try:
-                candidate = stack.enter_context(open_data_file(task.io, file, task.name_mapping))
-                _check_columns(candidate, task)
-                opened.append(candidate)
-            except (BuildError, UnsupportedError) as error:
+                return _write_files(task, opened, skipped)
+            except _UnreadableFileError as error:
+                # One bad file must not keep the others from being indexed: the segment is begun anew without it.
                 _log.warning("not indexed: %s", error)
-                skipped.append(SkippedFile(file.path, str(error)))
-        if not opened:
-            return Segment("", 0, 0, (), (), tuple(skipped))
-        covered = place_files(opened)
-        with create_file(task.index_io, task.location) as stream:
-            writer = PuffinWriter(stream, created_by="puffin-index")
-            directories = [directory for column in task.columns for directory in _write_column(writer, column, opened)]
-            locations = _write_directories(writer, directories)
-            writer.add(ROW_GROUPS_BLOB, serialize_row_groups(_row_group_entries(covered)))
-            summary = writer.finish()
+                skipped.append(SkippedFile(error.path, str(error)))
+                opened = [other for other in opened if other.file.path != error.path]
+                with suppress(FileNotFoundError):
+                    task.index_io.delete(task.location)
+    return Segment("", 0, 0, (), (), tuple(skipped))
+
+
+class _UnreadableFileError(BuildError):
+    """Says which data file could not be read to its end."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        self.path = path
+        super().__init__(reason)
+
+
+def _open_files(task: SegmentTask, stack: ExitStack, skipped: list[SkippedFile]) -> list[OpenDataFile]:
+    opened: list[OpenDataFile] = []
+    for file in task.files:
+        try:
+            candidate = stack.enter_context(open_data_file(task.io, file, task.name_mapping))
+            _check_columns(candidate, task)
+            opened.append(candidate)
+        except (BuildError, UnsupportedError) as error:
+            _log.warning("not indexed: %s", error)
+            skipped.append(SkippedFile(file.path, str(error)))
+    return opened
+
+
+def _write_files(task: SegmentTask, opened: Sequence[OpenDataFile], skipped: Sequence[SkippedFile]) -> Segment:
+    covered = place_files(opened)
+    with create_file(task.index_io, task.location) as stream:
+        writer = PuffinWriter(stream, created_by="puffin-index")
+        directories = [directory for column in task.columns for directory in _write_column(writer, column, opened)]
+        locations = _write_directories(writer, directories)
+        writer.add(ROW_GROUPS_BLOB, serialize_row_groups(_row_group_entries(covered)))
+        summary = writer.finish()
     return Segment(task.location, summary.file_size, summary.footer_size, covered, locations, tuple(skipped))
 
 
@@ -231,11 +257,18 @@ def _write_column(writer: PuffinWriter, column: ResolvedColumn, files: Sequence[
 
 def _read_row_groups(column: ResolvedColumn, files: Sequence[OpenDataFile]) -> Iterator[Column]:
     for opened in files:
+        has_column = opened.has_column(column.field_id)
         for ordinal, row_count in enumerate(opened.row_counts):
-            values = opened.read_column(ordinal, column.field_id)
-            if values is None:
-                values = pa.nulls(row_count, arrow_type(column.value_type))
-            yield column_of(values, column.value_type)
+            if not has_column:
+                yield column_of(pa.nulls(row_count, arrow_type(column.value_type)), column.value_type)
+                continue
+            try:
+                values = opened.read_column(ordinal, column.field_id)
+                yield gather_column(values, column.value_type, row_count)
+            except (pa.ArrowException, OSError, UnsupportedError, BuildError) as error:
+                path = opened.file.path
+                reason = f"data file {path}, row group {ordinal}, column {column.name!r}: {error}"
+                raise _UnreadableFileError(path, reason) from error
 
 
 class _PostingsBuilder:
