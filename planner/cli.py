@@ -1,4 +1,4 @@
-"""The command line `puffin-index`: the index commands, and what concerns queries."""
+"""The command line `puffin-index`: the index commands, `build`, and what concerns queries."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ import json
 import click
 from rich.table import Table as RichTable
 
+from planner.build_cli import build_command
 from planner.plan import plan
 from planner.scan_plan import ScanPlan
 from puffin_index.cli import console, error_console, format_bytes, main, open_index, table_command
-from puffin_index.errors import NotFoundError
+from puffin_index.data_table import find_snapshot
 
 _SHOWN_SPLITS = 20
 
-__all__ = ["main"]
+__all__ = ["build_command", "main"]
 
 
 @main.command("explain")
@@ -30,10 +31,8 @@ def explain_command(
         raise click.UsageError("give --snapshot-id or --ref, not both")
     index = open_index(table, properties)
     if ref is not None:
-        snapshot = index.data_table.snapshot_by_name(ref)
-        if snapshot is None:
-            raise NotFoundError(f"table {table} has no branch or tag {ref!r}")
-        snapshot_id = snapshot.snapshot_id
+        snapshot = find_snapshot(index.data_table, ref=ref)
+        snapshot_id = snapshot.snapshot_id if snapshot else None
     scan_plan = plan(index, where, snapshot_id)
     if as_json:
         click.echo(json.dumps(scan_plan.to_json()))

@@ -11,7 +11,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from puffin_index.errors import UnsupportedError
 from puffin_index.value_types import ValueType
 
 KeyArray: TypeAlias = npt.NDArray[np.int64] | pa.LargeBinaryArray

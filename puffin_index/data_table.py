@@ -129,20 +129,20 @@ def measure_data_files(table: Table, field_ids: Collection[int]) -> SizedFiles:
     return SizedFiles(tuple(files), sizes)
 
 
-def count_snapshots_behind(table: Table, missing: Collection[str]) -> int:
-    """Say how many snapshots back the oldest of some data files of the current snapshot was added.
+def count_snapshots_behind(table: Table, head: Snapshot | None, missing: Collection[str]) -> int:
+    """Say how many snapshots back the oldest of some data files was added.
 
     Args:
         table: The data table.
+        head: The snapshot that has the files.
         missing: Locations of data files, those without an index.
 
     Returns:
-        0 if none is missing, 1 if all were added by the current snapshot; every retained ancestor if the snapshot
-        that added one has expired.
+        0 if none is missing, 1 if all were added by this very snapshot; the number of all retained ancestors if the
+        snapshot that added one has expired.
     """
     left = set(missing)
     behind = 0
-    head = table.current_snapshot()
     for snapshot in ancestors_of(head, table.metadata) if head and left else ():
         behind += 1
         left -= _added_by(snapshot, table)

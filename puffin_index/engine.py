@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import os
 import re
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from typing import TYPE_CHECKING, Protocol
 
 from loky import ProcessPoolExecutor
+from loky.process_executor import ShutdownExecutorError
 
 from puffin_index.errors import BuildError
 from puffin_index.segment import Segment, SegmentTask, write_segment
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
 
 SCHEDULER_POOL = "puffin-index"
 """Builds run in a FAIR pool of their own, so that queries keep their share."""
+
+_CANCELLED = "the build was cancelled"
 
 
 class Engine(Protocol):
@@ -36,7 +40,7 @@ class Engine(Protocol):
         """Run the tasks; yield each segment when it is finished."""
 
     def cancel(self) -> None:
-        """Stop what is running."""
+        """Stop what is running, and start nothing more; `run` raises `BuildError`."""
 
 
 class LocalEngine:
@@ -49,21 +53,27 @@ class LocalEngine:
     def __init__(self, workers: int | None = None) -> None:
         self.parallelism = workers or os.cpu_count() or 1
         self._pool: ProcessPoolExecutor | None = None
+        self._cancelled = threading.Event()
 
     def run(self, tasks: Sequence[SegmentTask]) -> Iterator[Segment]:
         """Run the tasks in processes; a single one in this process."""
+        _check_cancelled(self._cancelled)
         if len(tasks) == 1:
             yield write_segment(tasks[0])
             return
         # loky's processes do not import the caller's main module, so that a script without a main guard works.
         self._pool = ProcessPoolExecutor(max_workers=min(self.parallelism, max(1, len(tasks))))
         try:
+            _check_cancelled(self._cancelled)
             yield from _results(self._pool.submit, tasks)
+        except ShutdownExecutorError as error:
+            raise BuildError(_CANCELLED) from error
         finally:
             self._pool.shutdown(wait=True, kill_workers=True)
 
     def cancel(self) -> None:
-        """Stop the processes."""
+        """Stop the processes; a build of one segment, which runs in this one, ends with it."""
+        self._cancelled.set()
         if self._pool is not None:
             self._pool.shutdown(wait=False, kill_workers=True)
 
@@ -79,6 +89,7 @@ class SparkEngine:
     def __init__(self, spark: SparkSession, tag: str) -> None:
         self._context = spark.sparkContext
         self._tag = tag
+        self._cancelled = threading.Event()
         self.parallelism = self._context.defaultParallelism
 
     def run(self, tasks: Sequence[SegmentTask]) -> Iterator[Segment]:
@@ -89,6 +100,7 @@ class SparkEngine:
     def _run_task(self, task: SegmentTask) -> Segment:
         from py4j.protocol import Py4JJavaError
 
+        _check_cancelled(self._cancelled)
         # Local properties belong to the thread, and each thread of the pool runs many tasks.
         self._context.setLocalProperty("spark.scheduler.pool", SCHEDULER_POOL)
         self._context.setJobDescription(f"puffin-index: index {len(task.files)} data files")
@@ -96,11 +108,18 @@ class SparkEngine:
         try:
             return self._context.parallelize([task], 1).map(write_segment).collect()[0]
         except Py4JJavaError as error:
+            _check_cancelled(self._cancelled)
             raise _build_error(error) from error
 
     def cancel(self) -> None:
         """Cancel the jobs."""
+        self._cancelled.set()
         self._context.cancelJobsWithTag(self._tag)
+
+
+def _check_cancelled(cancelled: threading.Event) -> None:
+    if cancelled.is_set():
+        raise BuildError(_CANCELLED)
 
 
 def _build_error(error: Py4JJavaError) -> BuildError:

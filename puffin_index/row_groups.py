@@ -194,9 +194,9 @@ def _width_bits(arrow_type: pa.DataType) -> int:
         return 1 << 16
 
 
-def _field_paths(above: tuple[pa.Field, ...], fields: pa.Schema | pa.StructType) -> Iterator[
-    tuple[int, tuple[pa.Field, ...]]
-]:
+def _field_paths(
+    above: tuple[pa.Field, ...], fields: pa.Schema | pa.StructType
+) -> Iterator[tuple[int, tuple[pa.Field, ...]]]:
     """The field ids outside of lists and maps, and where each column is."""
     for field in fields:
         path = (*above, field)

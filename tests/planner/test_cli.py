@@ -89,12 +89,17 @@ def test_create_build_status_explain_inspect(run: Runner, table: str, tmp_path: 
         "index_bytes",
         "data_bytes",
         "columns",
+        "unindexed_bytes",
+        "snapshots_behind",
     }
+    assert (before["snapshots_behind"], before["unindexed_bytes"]) == (2, before["data_bytes"])
+    assert (status["snapshots_behind"], status["unindexed_bytes"]) == (0, 0)
     assert (status["indexed_data_files"], status["indexed_row_groups"]) == (2, 8)
     columns = status["columns"]
     assert isinstance(columns, list)
     assert [(c["name"], c["kinds"]) for c in columns] == [("k", ["bsi"]), ("name", ["bitmap", "bloom"])]
-    assert all(column["index_bytes"] > 0 for column in columns)
+    assert all(column["index_bytes"] == sum(column["kind_bytes"].values()) > 0 for column in columns)
+    assert all(column["data_bytes"] > 0 for column in columns)
 
     explained = run.json("explain", table, "k = 3919 AND name = 'name-1'")
     assert (explained["row_groups"], explained["kept"], explained["dropped"]) == (8, 2, 6)
