@@ -84,7 +84,7 @@ def build_command(
         return
     follower = Watch(
         lambda: TableIndex.open_or_define(catalog, name.name),
-        lambda opened: opened.build_async(spark, workers=workers, scope=scope),
+        lambda opened: opened.build_async(spark, workers=workers, scope=scope, beside_queries=False),
         interval,
         scope=scope,
         on_report=lambda report: _print_report(report, as_json),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -10,10 +11,10 @@ import pyarrow as pa
 
 from puffin_index.columns import Column, KeyArray, float_keys, sort_dictionary
 from puffin_index.errors import BuildError, UnsupportedError
+from puffin_index.key_merge import SPILL_BYTES, merge_keys, spill
 from puffin_index.value_types import ValueType
 
 _DECIMAL_KEY_BYTES = 16
-_LEAST_MERGED_KEYS = 65_536
 
 
 def column_of(values: pa.Array | pa.ChunkedArray, value_type: ValueType) -> Column:
@@ -68,8 +69,12 @@ def gather_column(batches: Iterable[pa.Array], value_type: ValueType, row_count:
         if end != row_count:
             raise BuildError(f"{end} rows of a row group of {row_count} were read")
 
-    keys = _gather_integers(parts(), row_count) if value_type.domain == "int64" else _gather_bytes(parts())
-    return Column(value_type, row_count, keys, valid)
+    if value_type.domain == "int64":
+        return Column(value_type, row_count, _gather_integers(parts(), row_count), valid)
+    keys = _gather_bytes(part for _, part in parts())
+    nulls = None if valid is None else ~valid
+    indices = pa.array(keys.codes, mask=nulls)
+    return Column(value_type, row_count, pa.DictionaryArray.from_arrays(indices, keys.dictionary), valid)
 
 
 def _gather_integers(parts: Iterable[tuple[slice, Column]], row_count: int) -> npt.NDArray[np.int64]:
@@ -79,23 +84,34 @@ def _gather_integers(parts: Iterable[tuple[slice, Column]], row_count: int) -> n
     return keys
 
 
-def _gather_bytes(parts: Iterable[tuple[slice, Column]]) -> pa.DictionaryArray:
+@dataclass(frozen=True, slots=True, eq=False)
+class _CodedKeys:
+    """Rows as places in sorted distinct keys; of NULL rows anything."""
+
+    dictionary: pa.LargeBinaryArray
+    codes: npt.NDArray[np.uint32]
+
+
+def _gather_bytes(parts: Iterable[Column]) -> _CodedKeys:
     """Code the keys of all parts by one dictionary, which is merged whenever it may have doubled."""
-    chunks = [pa.array([], pa.large_binary()).dictionary_encode()]
-    merged = fresh = 0
-    for _, part in parts:
-        chunks.append(part.bytes_keys.dictionary_encode())
-        fresh += len(chunks[-1].dictionary)
-        if fresh > max(merged, _LEAST_MERGED_KEYS):
-            chunks = [_merge(chunks)]
-            merged, fresh = len(chunks[0].dictionary), 0
-    return sort_dictionary(_merge(chunks))
+    gathered = [_CodedKeys(pa.array([], pa.large_binary()), np.empty(0, np.uint32))]
+    fresh_bytes = 0
+    for part in parts:
+        encoded = sort_dictionary(part.bytes_keys.dictionary_encode())
+        codes = encoded.indices.fill_null(0).to_numpy()
+        dictionary = encoded.dictionary
+        fresh_bytes += dictionary.nbytes
+        # What waits to be merged may be as much as what has been, and that does not fit into memory forever.
+        gathered.append(_CodedKeys(spill([dictionary]) if fresh_bytes > SPILL_BYTES else dictionary, codes))
+        if fresh_bytes > max(gathered[0].dictionary.nbytes, SPILL_BYTES // 4):
+            gathered, fresh_bytes = [_merge(gathered)], 0
+    return _merge(gathered)
 
 
-def _merge(chunks: list[pa.DictionaryArray]) -> pa.DictionaryArray:
-    unified = pa.chunked_array(chunks).unify_dictionaries()
-    indices = pa.concat_arrays([chunk.indices for chunk in unified.chunks])
-    return pa.DictionaryArray.from_arrays(indices, unified.chunk(unified.num_chunks - 1).dictionary)
+def _merge(gathered: list[_CodedKeys]) -> _CodedKeys:
+    merged = merge_keys([own.dictionary for own in gathered])
+    codes = [ranks[own.codes] if len(ranks) else own.codes for own, ranks in zip(gathered, merged.ranks, strict=True)]
+    return _CodedKeys(merged.keys, np.concatenate(codes))
 
 
 def _one_array(values: pa.Array | pa.ChunkedArray) -> pa.Array:

@@ -23,6 +23,7 @@ _DECIMAL_KEY_BYTES = 16
 _MOST_COUNTED = 65_536
 # In so narrow a range, searching every possible key among the sorted ones is the least work.
 _MOST_SEARCHED = 4096
+_COMPARED_AT_ONCE = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -281,13 +282,18 @@ def _encode_bytes_keys(
 
 def sort_dictionary(encoded: pa.DictionaryArray) -> pa.DictionaryArray:
     """Return the same array with its dictionary in ascending order, and uint32 indices."""
-    order = pc.sort_indices(encoded.dictionary).to_numpy()
-    if pa.types.is_uint32(encoded.indices.type) and not np.any(order[1:] < order[:-1]):
+    if pa.types.is_uint32(encoded.indices.type) and _is_ascending(encoded.dictionary):
         return encoded
+    order = pc.sort_indices(encoded.dictionary)
     rank = np.empty(len(order), np.uint32)
-    rank[order] = np.arange(len(order), dtype=np.uint32)
-    indices = pa.array(rank).take(encoded.indices)
-    return pa.DictionaryArray.from_arrays(indices, encoded.dictionary.take(pa.array(order)))
+    rank[order.to_numpy()] = np.arange(len(order), dtype=np.uint32)
+    return pa.DictionaryArray.from_arrays(pa.array(rank).take(encoded.indices), encoded.dictionary.take(order))
+
+
+def _is_ascending(keys: pa.LargeBinaryArray) -> bool:
+    # Some at a time: what is compared may be mapped from a file that is larger than memory.
+    spans = (keys[max(0, start - 1) : start + _COMPARED_AT_ONCE] for start in range(0, len(keys), _COMPARED_AT_ONCE))
+    return all(pc.all(pc.less(span[:-1], span[1:]), min_count=0).as_py() for span in spans)
 
 
 def float_keys(values: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:

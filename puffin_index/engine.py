@@ -84,13 +84,16 @@ class SparkEngine:
     Args:
         spark: The session.
         tag: Names the jobs, so that they can be cancelled.
+        in_background: Leave half of the task slots to queries. A FAIR pool shares slots when they become free, but
+            takes none away from a task that runs, and a segment takes long.
     """
 
-    def __init__(self, spark: SparkSession, tag: str) -> None:
+    def __init__(self, spark: SparkSession, tag: str, *, in_background: bool = False) -> None:
         self._context = spark.sparkContext
         self._tag = tag
         self._cancelled = threading.Event()
-        self.parallelism = self._context.defaultParallelism
+        slots = self._context.defaultParallelism
+        self.parallelism = max(1, slots // 2) if in_background else slots
 
     def run(self, tasks: Sequence[SegmentTask]) -> Iterator[Segment]:
         """Run the tasks on executors."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import numpy as np
@@ -291,7 +291,9 @@ class _PostingsBuilder:
             self.chosen = self._choose(values)
         if not self.chosen:
             return self._kinds
-        self._placed.append(PlacedColumn(self._base, values))
+        # Integers are sorted anew, all row groups together: a copy does not keep what others sort of this column.
+        own = replace(values) if values.value_type.domain == "int64" else values
+        self._placed.append(PlacedColumn(self._base, own))
         self._base += align(values.row_count)
         return {kind: options for kind, options in self._kinds.items() if kind != "bitmap"}
 

@@ -141,13 +141,25 @@ class TableIndex:
             NotFoundError: If the table has no such snapshot, branch or tag.
         """
         self.refresh()
-        return self._build(self._engine(spark, workers), progress, scope)
+        return self._build(self._engine(spark, workers, in_background=False), progress, scope)
 
     def build_async(
-        self, spark: SparkSession | None = None, *, workers: int | None = None, scope: BuildScope = WHOLE_TABLE
+        self,
+        spark: SparkSession | None = None,
+        *,
+        workers: int | None = None,
+        scope: BuildScope = WHOLE_TABLE,
+        beside_queries: bool = True,
     ) -> BuildHandle:
-        """Start `build` in the background: of a live Spark application, or in local processes."""
-        engine = self._engine(spark, workers)
+        """Start `build` in the background: of a live Spark application, or in local processes.
+
+        Args:
+            spark: The session whose executors do the work; None for a pool of local processes.
+            workers: Processes of the local pool; the number of cores by default.
+            scope: Which snapshot to index, and which data files of it.
+            beside_queries: Leave half of the application's task slots to its queries.
+        """
+        engine = self._engine(spark, workers, in_background=beside_queries)
         # The handle's thread has tables of its own: refreshing these here must not disturb it.
         other = TableIndex.open(self.catalog, ".".join(self.data_table.name()))
         return BuildHandle(lambda listener: other._build(engine, listener, scope), engine.cancel)
@@ -160,8 +172,10 @@ class TableIndex:
         return replace(report, warnings=warnings)
 
     @staticmethod
-    def _engine(spark: SparkSession | None, workers: int | None) -> Engine:
-        return LocalEngine(workers) if spark is None else SparkEngine(spark, f"puffin-index-{uuid.uuid4().hex}")
+    def _engine(spark: SparkSession | None, workers: int | None, *, in_background: bool) -> Engine:
+        if spark is None:
+            return LocalEngine(workers)
+        return SparkEngine(spark, f"puffin-index-{uuid.uuid4().hex}", in_background=in_background)
 
     def status(self) -> IndexStatus:
         """Say how much of the current snapshot is indexed, and how large the indexes are."""

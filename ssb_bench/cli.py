@@ -16,6 +16,7 @@ from puffin_index.errors import PuffinIndexError
 from ssb_bench.dataset import require_dataset
 from ssb_bench.demo import make_dataset, publish, show
 from ssb_bench.indexing import IndexColumns, build_index, define_index
+from ssb_bench.interference import measure_interference, render_interference
 from ssb_bench.java import require_java
 from ssb_bench.kernel_report import kernels_json, render_kernels
 from ssb_bench.kernel_sizes import measure_sizes
@@ -239,6 +240,20 @@ def kernels_command(scale_factor: float, data: Path, value_count: int, repeats: 
     target = output or layout.root / "kernels.json"
     write_json(target, kernels_json(results, sizes, describe_host()))
     console.print(f"JSON: {target}", soft_wrap=True)
+
+
+@cli.command("interference")
+@_layout_options
+@_spark_options
+@_repeat_option
+def interference_command(scale_factor: float, data: Path, cores: int, memory: str, repeats: int) -> None:
+    """Measure what a build in the background costs the queries of the same application."""
+    layout, console = Layout.of(data, scale_factor), _console()
+    require_load(layout)
+    queries = fit_queries(layout)
+    with _session(layout, cores, memory, console) as spark, step_bar(console, "interference") as move:
+        results = measure_interference(spark, layout, queries, repeats=repeats, on_step=move)
+    console.print(render_interference(results))
 
 
 def _console() -> Console:

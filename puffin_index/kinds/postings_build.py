@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +13,7 @@ from puffin_index.columns import Column
 from puffin_index.errors import BuildError
 from puffin_index.kinds.base import Payload
 from puffin_index.kinds.parts import LAYOUT_VERSION, checksum32
-from puffin_index.kinds.postings_blocks import Sizes, WrittenBlock, write_blocks
+from puffin_index.kinds.postings_blocks import Sizes, write_blocks
 from puffin_index.kinds.postings_numbers import RowNumbers
 from puffin_index.kinds.postings_pages import BYTES_KEYS, INT_KEYS, Children, write_directory
 from puffin_index.kinds.postings_sort import OrderedRows, order_rows
@@ -41,6 +41,16 @@ class PlacedColumn:
     column: Column
 
 
+class _Written(NamedTuple):
+    """What is left of a block when it is written: there are hundreds of thousands."""
+
+    end: int
+    row_count: int
+    key_count: int
+    first_key: int
+    checksum: int
+
+
 def build_postings(columns: Sequence[PlacedColumn], sizes: Sizes = DEFAULT_SIZES) -> Payload:
     """Build the payload of all row groups of a segment.
 
@@ -57,18 +67,21 @@ def build_postings(columns: Sequence[PlacedColumn], sizes: Sizes = DEFAULT_SIZES
     if numbers.limit > _MAXIMUM_ROWS:
         raise BuildError(f"{numbers.limit} numbers of rows in a segment, which has {_MAXIMUM_ROWS}")
     ordered = order_rows([placed.column for placed in columns], numbers, form == BYTES_KEYS)
-    blocks = list(write_blocks(ordered, sizes))
-    data = [block.data for block in blocks]
+    data = bytearray()
+    blocks: list[_Written] = []
+    # Blocks go into the blob at once, so that it is in memory only once.
+    for block in write_blocks(ordered, sizes):
+        data += block.data
+        blocks.append(_Written(len(data), block.row_count, block.key_count, block.first_key, checksum32(block.data)))
     nulls = _write_nulls(columns)
-    ends = list(accumulate((len(block) for block in data), initial=0))
-    nulls_from, pages_from = ends[-1], ends[-1] + len(nulls)
+    nulls_from, pages_from = len(data), len(data) + len(nulls)
     separators, are_exact = _separators(ordered, blocks)
     children = Children(
         0,
-        ends[1:],
+        [block.end for block in blocks],
         [block.row_count for block in blocks],
         [block.key_count for block in blocks],
-        [checksum32(block) for block in data],
+        [block.checksum for block in blocks],
         separators,
         are_exact,
     )
@@ -77,7 +90,9 @@ def build_postings(columns: Sequence[PlacedColumn], sizes: Sizes = DEFAULT_SIZES
     counts = [len(ordered.rows), numbers.row_count - len(ordered.rows), numbers.checksum]
     places = [nulls_from, checksum32(nulls), pages_from, root_from, checksum32(root)]
     layout = np.array([LAYOUT_VERSION, form, *counts, *places], np.int64)
-    return Payload(POSTINGS, b"".join((*data, nulls, *pages, root)), layout)
+    for part in (nulls, *pages, root):
+        data += part
+    return Payload(POSTINGS, data, layout)
 
 
 def _check(columns: Sequence[PlacedColumn]) -> None:
@@ -100,7 +115,7 @@ def _write_nulls(columns: Sequence[PlacedColumn]) -> bytes:
     return serialize_row_sets(rows, np.array([0, len(rows)])).data.tobytes() if len(rows) else b""
 
 
-def _separators(ordered: OrderedRows, blocks: Sequence[WrittenBlock]) -> tuple[list[Key], list[bool]]:
+def _separators(ordered: OrderedRows, blocks: Sequence[_Written]) -> tuple[list[Key], list[bool]]:
     if ordered.dictionary is None:
         return [ordered.least + block.first_key for block in blocks], [True] * len(blocks)
     data, offsets = bytes_of_keys(ordered.dictionary)
