@@ -229,16 +229,7 @@ class _Directory:
 
 def _write_column(writer: PuffinWriter, column: ResolvedColumn, files: Sequence[OpenDataFile]) -> list[_Directory]:
     """Write the payloads of one column; return its directories, to be written at the end."""
-    statistics: list[ColumnStatistics] = []
-    payloads: dict[str, list[Payload]] = {kind: [] for kind in column.kinds}
-    postings = _PostingsBuilder(column)
-    for values in _read_row_groups(column, files):
-        column_statistics, built = build_payloads(values, postings.other_kinds(values))
-        statistics.append(column_statistics)
-        for kind, payload in built.items():
-            payloads[kind].append(payload)
-    if postings.chosen:
-        payloads["bitmap"] = [postings.build()]
+    statistics, payloads = _build_column(column, files)
     directories = [
         _Directory(column.field_id, STATISTICS, STATISTICS_BLOB, serialize_statistics(statistics, column.value_type))
     ]
@@ -253,6 +244,25 @@ def _write_column(writer: PuffinWriter, column: ResolvedColumn, files: Sequence[
         data = serialize_directory(placed, kind, column.value_type)
         directories.append(_Directory(column.field_id, kind, DIRECTORY_BLOB, data))
     return directories
+
+
+def _build_column(
+    column: ResolvedColumn, files: Sequence[OpenDataFile]
+) -> tuple[list[ColumnStatistics], dict[str, list[Payload]]]:
+    """Build all of one column, holding the keys of one row group at a time, or of all where postings need them."""
+    statistics: list[ColumnStatistics] = []
+    payloads: dict[str, list[Payload]] = {kind: [] for kind in column.kinds}
+    postings = _PostingsBuilder(column)
+    for values in _read_row_groups(column, files):
+        column_statistics, built = build_payloads(values, postings.other_kinds(values))
+        statistics.append(column_statistics)
+        for kind, payload in built.items():
+            payloads[kind].append(payload)
+        # Before the next one is read, and before postings are built: with it goes all that was sorted of it.
+        del values
+    if postings.chosen:
+        payloads["bitmap"] = [postings.build()]
+    return statistics, payloads
 
 
 def _read_row_groups(column: ResolvedColumn, files: Sequence[OpenDataFile]) -> Iterator[Column]:

@@ -14,7 +14,7 @@ from puffin_index import index_table as catalogue
 from puffin_index.build_handle import BuildHandle
 from puffin_index.data_table import open_table
 from puffin_index.definition import IndexDefinition, ResolvedColumn, from_json, resolve, to_json
-from puffin_index.engine import Engine, LocalEngine, SparkEngine
+from puffin_index.engine import Engine, LocalEngine, SparkEngine, background_engine
 from puffin_index.errors import NotFoundError
 from puffin_index.fit import fit_warnings
 from puffin_index.index_table import TableName
@@ -157,7 +157,8 @@ class TableIndex:
             spark: The session whose executors do the work; None for a pool of local processes.
             workers: Processes of the local pool; the number of cores by default.
             scope: Which snapshot to index, and which data files of it.
-            beside_queries: Leave half of the application's task slots to its queries.
+            beside_queries: Leave the application's queries their speed: half of the task slots, or all on a local
+                master, and low priority.
         """
         engine = self._engine(spark, workers, in_background=beside_queries)
         # The handle's thread has tables of its own: refreshing these here must not disturb it.
@@ -175,7 +176,8 @@ class TableIndex:
     def _engine(spark: SparkSession | None, workers: int | None, *, in_background: bool) -> Engine:
         if spark is None:
             return LocalEngine(workers)
-        return SparkEngine(spark, f"puffin-index-{uuid.uuid4().hex}", in_background=in_background)
+        tag = f"puffin-index-{uuid.uuid4().hex}"
+        return background_engine(spark, tag, workers) if in_background else SparkEngine(spark, tag)
 
     def status(self) -> IndexStatus:
         """Say how much of the current snapshot is indexed, and how large the indexes are."""

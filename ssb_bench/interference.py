@@ -19,7 +19,7 @@ from rich.table import Table as RichTable
 from puffin_index import TableIndex
 from puffin_index.build_handle import BuildHandle
 from puffin_index.definition import to_json
-from puffin_index.engine import SparkEngine
+from puffin_index.engine import Engine, background_engine
 from puffin_index.index_table import TableName, create_index_table
 from puffin_index.job import BuildReport, ProgressListener, build
 from ssb_bench.dataset import Step
@@ -110,7 +110,7 @@ def _build_until(spark: SparkSession, index: TableIndex, started: threading.Even
     try:
         while not stop.is_set():
             scratch = create_index_table(index.catalog, name, index.data_table, to_json(index.columns))
-            engine = SparkEngine(spark, f"interference-{uuid.uuid4().hex}", in_background=True)
+            engine = background_engine(spark, f"interference-{uuid.uuid4().hex}", None)
             handle = _start(index, scratch, engine)
             while handle.status() == "running" and not stop.wait(0.1):
                 started.set()
@@ -121,7 +121,7 @@ def _build_until(spark: SparkSession, index: TableIndex, started: threading.Even
         started.set()
 
 
-def _start(index: TableIndex, scratch: Table, engine: SparkEngine) -> BuildHandle:
+def _start(index: TableIndex, scratch: Table, engine: Engine) -> BuildHandle:
     def run(listener: ProgressListener) -> BuildReport:
         return build(index.data_table, scratch, index.columns, engine, listener)
 

@@ -18,8 +18,10 @@ from puffin_index.kinds.postings_numbers import RowNumbers
 Rows: TypeAlias = npt.NDArray[np.uint32]
 
 _Number = TypeVar("_Number", np.int64, np.uint32)
+_Unsigned = TypeVar("_Unsigned", np.uint32, np.uint64)
 
 _WORD_BITS = 64
+_ROWS_AT_ONCE = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -88,7 +90,7 @@ def _rows_of(column: Column, first: int) -> Rows:
 
 def _order(keys: Iterator[Words], rows: Sequence[Rows], key_bits: int, row_bits: int) -> tuple[Words, Rows]:
     if key_bits + row_bits > _WORD_BITS:
-        return _order_wide(np.concatenate(list(keys)), np.concatenate(rows), key_bits)
+        return _order_wide(_joined(list(keys)), _joined(rows), key_bits)
     packed = np.empty(sum(len(own) for own in rows), np.uint64)
     place = 0
     for own_keys, own_rows in zip(keys, rows, strict=True):
@@ -103,22 +105,31 @@ def _order(keys: Iterator[Words], rows: Sequence[Rows], key_bits: int, row_bits:
     return packed, ordered
 
 
+def _joined(parts: Sequence[npt.NDArray[_Unsigned]]) -> npt.NDArray[_Unsigned]:
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
 def _order_wide(keys: Words, rows: Rows, key_bits: int) -> tuple[Words, Rows]:
     """Order keys that leave no room for the row: by their upper bits, then the few that these do not tell apart."""
     place_bits = len(keys).bit_length()
     packed = keys >> np.uint64(max(0, key_bits + place_bits - _WORD_BITS))
     packed <<= np.uint64(place_bits)
-    packed |= np.arange(len(keys), dtype=np.uint64)
+    for first in range(0, len(keys), _ROWS_AT_ONCE):
+        some = packed[first : first + _ROWS_AT_ONCE]
+        some |= np.arange(first, first + len(some), dtype=np.uint64)
     packed.sort()
-    order = (packed & np.uint64((1 << place_bits) - 1)).view(np.int64)
+    # There are at most as many rows as a row space has, so that a place fits 32 bits.
+    order = packed.astype(np.uint32)
+    order &= np.uint32((1 << place_bits) - 1 & 0xFFFF_FFFF)
     packed >>= np.uint64(place_bits)
-    keys, rows = keys[order], rows[order]
     alike = packed[1:] == packed[:-1]
+    del packed
+    keys, rows = keys[order], rows[order]
+    if not bool((keys[1:] < keys[:-1]).any()):
+        return keys, rows
     unclear = np.zeros(len(keys), np.bool_)
     unclear[1:] |= alike
     unclear[:-1] |= alike
-    if not bool((keys[1:] < keys[:-1]).any()):
-        return keys, rows
     places = np.flatnonzero(unclear)
     # Upper bits ascend with the key, so that all groups of like ones are put in order by one stable sort.
     again = places[np.argsort(keys[places], kind="stable")]
