@@ -50,7 +50,7 @@ class BuildScope:
             return ()
         try:
             return list_data_files(table, snapshot.snapshot_id, self.row_filter)
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, NotImplementedError) as error:
             raise DefinitionError(f"Iceberg cannot choose data files by this predicate: {error}") from error
 
 
