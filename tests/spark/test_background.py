@@ -20,13 +20,13 @@ ROWS = 1_500_000
 @pytest.fixture
 def index(spark: SparkSession, catalog: SqlCatalog) -> TableIndex:
     spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.ns")
-    spark.sql("DROP TABLE IF EXISTS lake.ns.background PURGE")
-    spark.sql("CREATE TABLE lake.ns.background (id BIGINT, note STRING) USING iceberg")
+    spark.sql("DROP TABLE IF EXISTS lake.ns.beside PURGE")
+    spark.sql("CREATE TABLE lake.ns.beside (id BIGINT, note STRING) USING iceberg")
     spark.range(0, ROWS, 1, 2).selectExpr("id", "SHA2(CAST(id AS STRING), 256) AS note").writeTo(
-        "lake.ns.background"
+        "lake.ns.beside"
     ).append()
     definition = IndexDefinition.of(bitmap=["id", "note"], bsi=["id", "note"])
-    index = TableIndex.create(catalog, "ns.background", definition)
+    index = TableIndex.create(catalog, "ns.beside", definition)
     index.refresh()
     return index
 
