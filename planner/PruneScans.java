@@ -5,6 +5,7 @@ import java.io.ByteArrayInputStream;
 import java.io.ByteArrayOutputStream;
 import java.io.DataInputStream;
 import java.io.DataOutputStream;
+import java.lang.reflect.Field;
 import java.lang.reflect.InvocationHandler;
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
@@ -20,7 +21,7 @@ import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.function.BiFunction;
-import java.util.zip.InflaterInputStream;
+import org.apache.iceberg.BaseMetadataTable;
 import org.apache.iceberg.FileScanTask;
 import org.apache.iceberg.Schema;
 import org.apache.iceberg.SchemaParser;
@@ -29,13 +30,25 @@ import org.apache.iceberg.expressions.Binder;
 import org.apache.iceberg.expressions.Expression;
 import org.apache.iceberg.expressions.ExpressionParser;
 import org.apache.iceberg.types.TypeUtil;
+import org.apache.iceberg.types.Types;
+import org.apache.spark.sql.catalyst.expressions.And;
+import org.apache.spark.sql.catalyst.expressions.Attribute;
+import org.apache.spark.sql.catalyst.expressions.AttributeReference;
+import org.apache.spark.sql.catalyst.expressions.ElementAt;
+import org.apache.spark.sql.catalyst.expressions.GetMapValue;
+import org.apache.spark.sql.catalyst.plans.logical.Filter;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.Subquery;
 import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.catalyst.trees.TreeNode;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2ScanRelation;
+import org.apache.spark.sql.internal.SQLConf;
 import org.roaringbitmap.RoaringBitmap;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
+import scala.Function1;
+import scala.collection.immutable.Nil$;
+import scala.runtime.AbstractPartialFunction;
 
 /**
  * An optimizer rule that takes row groups out of Iceberg scans. Compiled by Janino: no generics, no lambdas.
@@ -47,15 +60,22 @@ import org.slf4j.LoggerFactory;
 public class PruneScans extends Rule {
   private static final Logger LOG = LoggerFactory.getLogger("puffin-index");
   private static final String SCAN = "org.apache.iceberg.spark.source.SparkBatchQueryScan";
+  private static final String SETTINGS = "spark.puffin-index.";
   private static final int ATTEMPTS = 3;
 
   private final BiFunction planner;
   private final boolean strict;
+  private final double absenceSeconds;
+  private final ObjectMapper json = new ObjectMapper();
   private final Map views = new ConcurrentHashMap();
+  /** When tables were last seen to have no index, by their UUID. */
+  private final Map absent = new ConcurrentHashMap();
+  private final JobNotes notes = new JobNotes();
 
-  public PruneScans(BiFunction planner, Boolean strict) {
+  public PruneScans(BiFunction planner, Boolean strict, Double absenceSeconds) {
     this.planner = planner;
     this.strict = strict.booleanValue();
+    this.absenceSeconds = absenceSeconds.doubleValue();
   }
 
   public String ruleName() {
@@ -63,18 +83,27 @@ public class PruneScans extends Rule {
   }
 
   public TreeNode apply(TreeNode plan) {
-    visit((LogicalPlan) plan);
+    try {
+      notes.forgetOtherQueries();
+    } catch (RuntimeException e) {
+      LOG.warn("job description not restored", e);
+    }
+    // Scalar subqueries come here one by one, and Spark may merge them afterwards: two that differ in what stands above
+    // their scans alone then share a scan.
+    visit((LogicalPlan) plan, !(plan instanceof Subquery), new Conditions());
     return plan;
   }
 
-  private void visit(LogicalPlan plan) {
+  private void visit(LogicalPlan plan, boolean useConditions, Conditions above) {
     if (plan instanceof DataSourceV2ScanRelation) {
-      Object scan = ((DataSourceV2ScanRelation) plan).scan();
+      DataSourceV2ScanRelation relation = (DataSourceV2ScanRelation) plan;
+      Object scan = relation.scan();
       if (scan.getClass().getName().equals(SCAN)) {
+        Map settings = settings();
         try {
-          prune(scan);
+          prune(scan, settings, above);
         } catch (Throwable e) {
-          if (strict) {
+          if (isOn(settings, "strict", strict)) {
             throw new IllegalStateException("puffin-index: " + e.getMessage(), e);
           }
           LOG.warn("index not used, the scan stays as it was: {}", scan, e);
@@ -82,50 +111,89 @@ public class PruneScans extends Rule {
       }
       return;
     }
+    Conditions conditions = new Conditions();
+    if (useConditions && plan instanceof Filter) {
+      conditions.add(((Filter) plan).condition());
+    }
     scala.collection.Iterator children = plan.children().iterator();
     while (children.hasNext()) {
-      visit((LogicalPlan) children.next());
+      visit((LogicalPlan) children.next(), useConditions, conditions);
     }
   }
 
-  private void prune(Object scan) throws Exception {
-    List filters = (List) call(scan, "filters");
-    if (filters.isEmpty()) {
+  /** The session's settings of this project, as they are now, without their prefix. */
+  private static Map settings() {
+    Map settings = new HashMap();
+    Map all = SQLConf.get().settings();
+    // Other threads may change the configuration; it is a synchronized map.
+    synchronized (all) {
+      for (Iterator it = all.entrySet().iterator(); it.hasNext(); ) {
+        Map.Entry entry = (Map.Entry) it.next();
+        String key = (String) entry.getKey();
+        if (key.startsWith(SETTINGS)) {
+          settings.put(key.substring(SETTINGS.length()), entry.getValue());
+        }
+      }
+    }
+    return settings;
+  }
+
+  private static boolean isOn(Map settings, String name, boolean otherwise) {
+    String value = (String) settings.get(name);
+    return value == null ? otherwise : value.trim().equalsIgnoreCase("true");
+  }
+
+  private void prune(Object scan, Map settings, Conditions conditions) throws Exception {
+    List filters = (List) call(scan, "filters", "filterExpressions");
+    Table table = (Table) call(scan, "table");
+    // Metadata tables are scanned by the same class, but what they read are no data files.
+    boolean nothingAsked = filters.isEmpty() && conditions.texts.isEmpty();
+    if (nothingAsked || table instanceof BaseMetadataTable || isIncremental(scan)) {
+      return;
+    }
+    Object uuid = table.uuid();
+    if (isOff(settings) || isKnownToBeAbsent(uuid, settings)) {
       return;
     }
     List tasks = (List) call(scan, "tasks");
     // The optimizer comes by more than once.
-    if (tasks instanceof PrunedTasks || tasks.isEmpty()) {
+    if (tasks instanceof PrunedTasks || tasks.isEmpty() || !(tasks.get(0) instanceof FileScanTask)) {
       return;
     }
-    Table table = (Table) call(scan, "table");
-    Object uuid = table.uuid();
-    Map request = request(scan, table, filters);
+    Map request = request(scan, table, filters, conditions);
+    request.put("settings", settings);
+    request.put("thread", Long.valueOf(Thread.currentThread().getId()));
     for (int attempt = 0; attempt < ATTEMPTS; attempt++) {
       View view = (View) views.get(uuid);
+      View.FileEntry[] entries = new View.FileEntry[tasks.size()];
       RoaringBitmap candidates = new RoaringBitmap();
-      int unindexed = 0;
-      for (Iterator it = tasks.iterator(); it.hasNext(); ) {
-        FileScanTask task = (FileScanTask) it.next();
-        FileEntry entry = view == null ? null : view.entryOf(task);
-        if (entry == null) {
-          unindexed += task.file().splitOffsets() == null ? 1 : task.file().splitOffsets().size();
-        } else {
-          candidates.add((long) entry.first, (long) entry.first + entry.count);
-        }
+      if (view == null) {
+        // There is nothing to ask about before the row groups are numbered.
+        request.put("version", "");
+        request.put("unindexed", Integer.valueOf(0));
+      } else {
+        request.put("version", view.version);
+        request.put("unindexed", Integer.valueOf(view.find(tasks, entries, candidates)));
       }
-      request.put("version", view == null ? "" : view.version);
-      request.put("unindexed", Integer.valueOf(unindexed));
       byte[] answer =
-          (byte[]) planner.apply(new ObjectMapper().writeValueAsString(request), serialize(candidates));
+          (byte[]) planner.apply(json.writeValueAsString(request), serialize(candidates));
       if (answer == null || answer.length == 0) {
         return;
       }
       DataInputStream in = new DataInputStream(new ByteArrayInputStream(answer, 1, answer.length - 1));
+      if (answer[0] == 'A') {
+        absent.put(uuid, Long.valueOf(System.nanoTime()));
+        return;
+      }
       if (answer[0] == 'K') {
+        byte[] note = new byte[in.readUnsignedShort()];
+        in.readFully(note);
         RoaringBitmap kept = new RoaringBitmap();
         kept.deserialize(in);
-        reset(scan, tasks, view, kept);
+        reset(scan, tasks, entries, kept);
+        if (note.length > 0) {
+          notes.add(new String(note, "UTF-8"));
+        }
         return;
       }
       // The index table has a newer version: take its numbering and ask again.
@@ -134,8 +202,42 @@ public class PruneScans extends Rule {
     LOG.warn("index not used: the index of {} changes too fast", table.name());
   }
 
-  private static Map request(Object scan, Table table, List filters) throws Exception {
-    Schema schema = (Schema) call(scan, "schema");
+  private static boolean isOff(Map settings) {
+    String enabled = (String) settings.get("enabled");
+    return enabled != null && enabled.trim().equalsIgnoreCase("false");
+  }
+
+  private boolean isKnownToBeAbsent(Object uuid, Map settings) {
+    Long seen = (Long) absent.get(uuid);
+    if (seen == null) {
+      return false;
+    }
+    double seconds = absenceSeconds;
+    if (settings.containsKey("absence-seconds")) {
+      try {
+        seconds = Double.parseDouble((String) settings.get("absence-seconds"));
+      } catch (NumberFormatException e) {
+        // The planner will say so.
+        return false;
+      }
+    }
+    return System.nanoTime() - seen.longValue() < seconds * 1e9;
+  }
+
+  /** Before Iceberg 1.12 on Spark 4.1 a scan of appended files only had the same class. */
+  private static boolean isIncremental(Object scan) throws Exception {
+    try {
+      Field start = scan.getClass().getDeclaredField("startSnapshotId");
+      start.setAccessible(true);
+      return start.get(scan) != null;
+    } catch (NoSuchFieldException e) {
+      return false;
+    }
+  }
+
+  private static Map request(Object scan, Table table, List filters, Conditions conditions)
+      throws Exception {
+    Schema schema = (Schema) call(scan, "schema", "expectedSchema");
     boolean caseSensitive = ((Boolean) call(scan, "caseSensitive")).booleanValue();
     List expressions = new ArrayList();
     Set fields = new HashSet();
@@ -150,39 +252,66 @@ public class PruneScans extends Rule {
         LOG.debug("filter not handed to the index: {}", filter, e);
       }
     }
+    for (Iterator it = conditions.columns.iterator(); it.hasNext(); ) {
+      Types.NestedField column = schema.findField((String) it.next());
+      if (column != null) {
+        fields.add(Integer.valueOf(column.fieldId()));
+      }
+    }
     Map request = new LinkedHashMap();
     request.put("table", table.name());
     request.put("uuid", table.uuid().toString());
     request.put("snapshot", call(scan, "snapshotId"));
     request.put("filters", expressions);
+    request.put("conditions", conditions.texts);
     request.put("schema", SchemaParser.toJson(TypeUtil.select(schema, fields)));
     return request;
   }
 
-  private static void reset(Object scan, List tasks, View view, RoaringBitmap kept) throws Exception {
+  private static void reset(Object scan, List tasks, View.FileEntry[] entries, RoaringBitmap kept) throws Exception {
     PrunedTasks pruned = new PrunedTasks();
-    for (Iterator it = tasks.iterator(); it.hasNext(); ) {
-      FileScanTask task = (FileScanTask) it.next();
-      FileEntry entry = view.entryOf(task);
+    boolean dropped = false;
+    for (int i = 0; i < entries.length; i++) {
+      FileScanTask task = (FileScanTask) tasks.get(i);
+      View.FileEntry entry = entries[i];
       if (entry == null) {
         pruned.add(task);
         continue;
       }
       int survivors = (int) kept.rangeCardinality((long) entry.first, (long) entry.first + entry.count);
+      dropped |= survivors < entry.count;
       if (survivors == entry.count) {
         pruned.add(task);
       } else if (survivors > 0) {
         pruned.add(narrow(task, entry, kept));
       }
     }
-    method(scan.getClass(), "resetTasks").invoke(scan, new Object[] {pruned});
+    if (dropped) {
+      method(scan.getClass(), "resetTasks").invoke(scan, new Object[] {pruned});
+    } else {
+      // Nothing changes: the groups that Iceberg has made of these tasks stay.
+      markTasks(scan, pruned);
+    }
+  }
+
+  private static void markTasks(Object scan, PrunedTasks tasks) throws Exception {
+    for (Class c = scan.getClass(); c != null; c = c.getSuperclass()) {
+      try {
+        Field field = c.getDeclaredField("tasks");
+        field.setAccessible(true);
+        field.set(scan, tasks);
+        return;
+      } catch (NoSuchFieldException e) {
+        LOG.trace("{} has no tasks", c);
+      }
+    }
   }
 
   /**
    * A task that splits into its surviving row groups only. It lives on the driver: Iceberg splits it before tasks are sent
    * to executors, so they see Iceberg's own classes, with residuals and deletes attached.
    */
-  private static FileScanTask narrow(final FileScanTask task, FileEntry entry, RoaringBitmap kept) {
+  private static FileScanTask narrow(final FileScanTask task, View.FileEntry entry, RoaringBitmap kept) {
     List offsets = task.file().splitOffsets();
     if (offsets == null || offsets.size() != entry.count || Proxy.isProxyClass(task.getClass())) {
       return task;
@@ -241,11 +370,25 @@ public class PruneScans extends Rule {
   }
 
   private static Object call(Object target, String name) throws Exception {
-    return method(target.getClass(), name).invoke(target, new Object[0]);
+    return call(target, name, name);
+  }
+
+  /** Call a method that has had another name. */
+  private static Object call(Object target, String name, String earlierName) throws Exception {
+    Method method = find(target.getClass(), name);
+    return (method == null ? method(target.getClass(), earlierName) : method).invoke(target, new Object[0]);
+  }
+
+  private static Method method(Class type, String name) {
+    Method method = find(type, name);
+    if (method == null) {
+      throw new IllegalStateException("no method " + name + " in " + type.getName() + ": unknown Iceberg version");
+    }
+    return method;
   }
 
   /** Iceberg's scan classes are package-private and declare what is needed in superclasses. */
-  private static Method method(Class type, String name) {
+  private static Method find(Class type, String name) {
     for (Class c = type; c != null; c = c.getSuperclass()) {
       Method[] methods = c.getDeclaredMethods();
       for (int i = 0; i < methods.length; i++) {
@@ -255,64 +398,52 @@ public class PruneScans extends Rule {
         }
       }
     }
-    throw new IllegalStateException("no method " + name + " in " + type.getName() + ": unknown Iceberg version");
+    return null;
+  }
+
+  /** Of the filter right above a scan, the conjuncts that look into maps, as SQL: Iceberg's filters cannot say them. */
+  private static class Conditions {
+    final List texts = new ArrayList();
+    final Set columns = new HashSet();
+
+    void add(org.apache.spark.sql.catalyst.expressions.Expression condition) {
+      if (condition instanceof And) {
+        add(((And) condition).left());
+        add(((And) condition).right());
+      } else if (condition.deterministic() && looksIntoMap(condition)) {
+        texts.add(((org.apache.spark.sql.catalyst.expressions.Expression) condition.transform(new Unqualified())).sql());
+        scala.collection.Iterator references = condition.references().iterator();
+        while (references.hasNext()) {
+          columns.add(((Attribute) references.next()).name());
+        }
+      }
+    }
+
+    private static boolean looksIntoMap(org.apache.spark.sql.catalyst.expressions.Expression expression) {
+      if (expression instanceof GetMapValue || expression instanceof ElementAt) {
+        return true;
+      }
+      scala.collection.Iterator children = expression.children().iterator();
+      while (children.hasNext()) {
+        if (looksIntoMap((org.apache.spark.sql.catalyst.expressions.Expression) children.next())) {
+          return true;
+        }
+      }
+      return false;
+    }
+  }
+
+  /** Takes catalog, namespace and table off the names of columns. */
+  private static class Unqualified extends AbstractPartialFunction {
+    public boolean isDefinedAt(Object node) {
+      return node instanceof AttributeReference;
+    }
+
+    public Object applyOrElse(Object node, Function1 otherwise) {
+      return isDefinedAt(node) ? ((AttributeReference) node).withQualifier(Nil$.MODULE$) : otherwise.apply(node);
+    }
   }
 
   /** Marks the tasks of a scan that has been pruned. */
   private static class PrunedTasks extends ArrayList {}
-
-  /** What the index knows of one data file. */
-  private static class FileEntry {
-    final int first;
-    final int count;
-    final long size;
-    final long records;
-
-    FileEntry(int first, int count, long size, long records) {
-      this.first = first;
-      this.count = count;
-      this.size = size;
-      this.records = records;
-    }
-  }
-
-  /** The numbering of row groups in one version of an index table. */
-  private static class View {
-    final String version;
-    final Map files;
-
-    View(String version, Map files) {
-      this.version = version;
-      this.files = files;
-    }
-
-    FileEntry entryOf(FileScanTask task) {
-      FileEntry entry = (FileEntry) files.get(task.file().location());
-      if (entry == null
-          || entry.size != task.file().fileSizeInBytes()
-          || entry.records != task.file().recordCount()) {
-        return null;
-      }
-      List offsets = task.file().splitOffsets();
-      return offsets != null && offsets.size() != entry.count ? null : entry;
-    }
-
-    static View read(DataInputStream header) throws Exception {
-      DataInputStream in = new DataInputStream(new InflaterInputStream(header));
-      String version = in.readUTF();
-      int count = in.readInt();
-      Map files = new HashMap(count * 2);
-      int first = 0;
-      for (int i = 0; i < count; i++) {
-        byte[] path = new byte[in.readInt()];
-        in.readFully(path);
-        long size = in.readLong();
-        long records = in.readLong();
-        int rowGroups = in.readInt();
-        files.put(new String(path, "UTF-8"), new FileEntry(first, rowGroups, size, records));
-        first += rowGroups;
-      }
-      return new View(version, files);
-    }
-  }
 }

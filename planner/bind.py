@@ -76,6 +76,8 @@ from pyiceberg.types import (
     UUIDType,
 )
 
+from planner.found_column import find_column
+from planner.map_element import MapElement
 from planner.predicate import (
     UNKNOWN,
     Everything,
@@ -85,9 +87,9 @@ from planner.predicate import (
     conjunction,
     disjunction,
 )
-from puffin_index.errors import NotFoundError, UnsupportedError
+from puffin_index.errors import UnsupportedError
 from puffin_index.leaf import Key, LeafTest, NullTest, RangeTest, SetTest
-from puffin_index.values import ValueType, key_of, value_type_named, value_type_of
+from puffin_index.values import ValueType, key_of, value_type_named
 
 Dialect: TypeAlias = TypingLiteral["sql", "iceberg"]
 
@@ -158,35 +160,18 @@ def bind(expression: BooleanExpression, schema: Schema, dialect: Dialect = "sql"
 
 def _bind_leaf(node: BooleanExpression, schema: Schema, dialect: Dialect) -> Predicate:
     assert isinstance(node, UnboundPredicate)
-    if not isinstance(node.term, Reference):
+    if not isinstance(node.term, Reference | MapElement):
         return UNKNOWN
-    field_id, field_type, required_type = _find_column(schema, node.term.name)
-    if required_type is None:
+    found = find_column(schema, node.term)
+    if found is None or found.value_type is None:
         return UNKNOWN
-    test = _leaf_test(node, _Column(field_type, required_type, dialect))
+    test = _leaf_test(node, _Column(found.type, found.value_type, dialect))
     if test is None:
         return UNKNOWN
-    leaf = Leaf(field_id, test, required_type.name)
+    leaf = Leaf(found.column, test, found.value_type.name)
     if dialect == "iceberg" and isinstance(node, NotEqualTo | NotIn | NotStartsWith):
-        return disjunction([leaf, Leaf(field_id, NullTest(is_null=True), required_type.name)])
+        return disjunction([leaf, Leaf(found.column, NullTest(is_null=True), found.value_type.name)])
     return leaf
-
-
-def _find_column(schema: Schema, name: str) -> tuple[int, IcebergType, ValueType | None]:
-    try:
-        field = schema.find_field(name)
-    except ValueError:
-        try:
-            field = schema.find_field(name, case_sensitive=False)
-        except ValueError as error:
-            columns = ", ".join(f.name for f in schema.fields)
-            raise NotFoundError(f"there is no column {name!r}; the table has: {columns}") from error
-    if not isinstance(field.field_type, PrimitiveType):
-        return field.field_id, field.field_type, None
-    try:
-        return field.field_id, field.field_type, value_type_of(field.field_type)
-    except UnsupportedError:
-        return field.field_id, field.field_type, None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,14 +8,20 @@ import click
 from rich.table import Table as RichTable
 
 from planner.build_cli import build_command
+from planner.count import count
 from planner.plan import plan
 from planner.scan_plan import ScanPlan
 from puffin_index.cli import console, error_console, format_bytes, main, open_index, table_command
 from puffin_index.data_table import find_snapshot
+from puffin_index.table_index import TableIndex
+from puffin_index.upkeep_cli import UPKEEP_COMMANDS
 
 _SHOWN_SPLITS = 20
 
 __all__ = ["build_command", "main"]
+
+for _command in UPKEEP_COMMANDS:
+    main.add_command(_command)
 
 
 @main.command("explain")
@@ -29,15 +35,48 @@ def explain_command(
     """Show which row groups of TABLE a query with this WHERE text reads, and why."""
     if snapshot_id is not None and ref is not None:
         raise click.UsageError("give --snapshot-id or --ref, not both")
-    index = open_index(table, properties)
-    if ref is not None:
-        snapshot = find_snapshot(index.data_table, ref=ref)
-        snapshot_id = snapshot.snapshot_id if snapshot else None
+    index, snapshot_id = _open_at(table, properties, snapshot_id, ref)
     scan_plan = plan(index, where, snapshot_id)
     if as_json:
         click.echo(json.dumps(scan_plan.to_json()))
     else:
         print_plan(scan_plan)
+
+
+def _open_at(
+    table: str, properties: tuple[str, ...], snapshot_id: int | None, ref: str | None
+) -> tuple[TableIndex, int | None]:
+    index = open_index(table, properties)
+    if ref is None:
+        return index, snapshot_id
+    snapshot = find_snapshot(index.data_table, ref=ref)
+    return index, snapshot.snapshot_id if snapshot else None
+
+
+@main.command("count")
+@table_command
+@click.argument("where", required=False)
+@click.option("--snapshot-id", type=int, help="Count the rows of this snapshot.")
+@click.option("--ref", help="Count the rows of this branch or tag.")
+def count_command(
+    table: str, properties: tuple[str, ...], as_json: bool, where: str | None, snapshot_id: int | None, ref: str | None
+) -> None:
+    """Count the rows of TABLE that satisfy this WHERE text, from the index as far as it is exact."""
+    if snapshot_id is not None and ref is not None:
+        raise click.UsageError("give --snapshot-id or --ref, not both")
+    index, snapshot_id = _open_at(table, properties, snapshot_id, ref)
+    counted = count(index, where, snapshot_id)
+    if as_json:
+        click.echo(json.dumps(counted.to_json()))
+        return
+    console.print(
+        f"{counted.rows} rows; {counted.row_groups_read} of {counted.row_groups} row groups had to be read, "
+        f"{format_bytes(counted.plan.index_bytes_read)} of index, {counted.seconds * 1000:.0f} ms",
+        highlight=False,
+        soft_wrap=True,
+    )
+    for warning in counted.plan.warnings:
+        error_console.print(f"warning: {warning}", highlight=False, soft_wrap=True)
 
 
 def print_plan(scan_plan: ScanPlan) -> None:
@@ -65,8 +104,8 @@ def print_plan(scan_plan: ScanPlan) -> None:
     reasons = RichTable(title="reasons")
     reasons.add_column("reason")
     reasons.add_column("row groups", justify="right")
-    for code, count in scan_plan.reason_counts().items():
-        reasons.add_row(code, str(count))
+    for code, row_groups in scan_plan.reason_counts().items():
+        reasons.add_row(code, str(row_groups))
     console.print(reasons)
     kept = [split for split in scan_plan.splits if split.verdict == "kept"]
     for split in kept[:_SHOWN_SPLITS]:

@@ -29,10 +29,12 @@ from pyiceberg.expressions import (
     Or,
     Reference,
     StartsWith,
+    UnboundTerm,
 )
 from pyiceberg.expressions.literals import BooleanLiteral, DecimalLiteral, Literal, LongLiteral, StringLiteral
 from pyiceberg.typedef import LiteralValue
 
+from planner.map_element import MapElement
 from planner.sql_literals import MAX_DECIMAL_DIGITS, TextLiteral
 from planner.truth import (
     ALWAYS_FALSE,
@@ -51,9 +53,15 @@ from planner.unknown import Unknown, UnknownLike
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column, by its name as written, dotted."""
+    """A column, by its name as written, dotted; where `key` is set, what it holds for that key of a map."""
 
     name: str
+    key: LiteralValue | None = None
+
+    @property
+    def term(self) -> UnboundTerm:
+        """The column as PyIceberg's expressions have it."""
+        return Reference(self.name) if self.key is None else MapElement(self.name, self.key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,24 +81,24 @@ Value: TypeAlias = Column | Constant | Computed | Truth | Junction | Negation
 _NULL = Constant(None)
 
 
-def _test(leaf: type[LiteralPredicate], name: str, literal: LiteralValue) -> LiteralPredicate:
-    return leaf(term=Reference(name), value=literal)
+def _test(leaf: type[LiteralPredicate], column: Column, literal: LiteralValue) -> LiteralPredicate:
+    return leaf(term=column.term, value=literal)
 
 
-def _null(name: str) -> IsNull:
-    return IsNull(term=Reference(name))
+def _null(column: Column) -> IsNull:
+    return IsNull(term=column.term)
 
 
-def _not_null(name: str) -> NotNull:
-    return NotNull(term=Reference(name))
+def _not_null(column: Column) -> NotNull:
+    return NotNull(term=column.term)
 
 
 def as_condition(value: Value, text: str) -> Condition | None:
     """Take a value for a condition; None if it is a literal that is neither true, false nor NULL."""
     match value:
-        case Column(name):
+        case Column():
             return Truth(
-                _test(EqualTo, name, BooleanLiteral(True)), _test(EqualTo, name, BooleanLiteral(False)), _null(name)
+                _test(EqualTo, value, BooleanLiteral(True)), _test(EqualTo, value, BooleanLiteral(False)), _null(value)
             )
         case Constant(None):
             return ALWAYS_NULL
@@ -147,9 +155,9 @@ def compare(left: Value, comparison: str, right: Value, text: str) -> Truth:
     match left, right:
         case (Constant(None), _) | (_, Constant(None)):
             return ALWAYS_NULL
-        case Column(name), Constant(Literal() as literal):
+        case Column() as column, Constant(Literal() as literal):
             how = _COMPARISONS[comparison]
-            truth = Truth(_test(how.leaf, name, literal), _test(how.opposite, name, literal), _null(name))
+            truth = Truth(_test(how.leaf, column, literal), _test(how.opposite, column, literal), _null(column))
             return _with_open_nulls(truth, text) if how.mirrored != comparison and _is_beyond_long(literal) else truth
         case Constant(), Column():
             return compare(right, _COMPARISONS[comparison].mirrored, left, text)
@@ -217,12 +225,12 @@ def one_of(value: Value, members: Sequence[Value], text: str) -> Truth:
         return unknown(text)
     if not literals:
         return ALWAYS_NULL
-    column = Reference(value.name)
+    column = value.term
     inside, outside = In(term=column, values=set(literals)), NotIn(term=column, values=set(literals))
     if nulls:
         # No row is known to be outside of a list with a NULL in it.
-        return Truth(inside, NO_ROW, Or(outside, _null(value.name)))
-    return Truth(inside, outside, _null(value.name))
+        return Truth(inside, NO_ROW, Or(outside, _null(value)))
+    return Truth(inside, outside, _null(value))
 
 
 def _compare_alike(literals: Sequence[LiteralValue]) -> bool:
@@ -244,8 +252,8 @@ def _compare_alike(literals: Sequence[LiteralValue]) -> bool:
 def null_test(value: Value, text: str) -> Truth:
     """Make `value IS NULL`."""
     match value:
-        case Column(name):
-            return Truth(_null(name), _not_null(name), NO_ROW)
+        case Column():
+            return Truth(_null(value), _not_null(value), NO_ROW)
         case Constant(literal):
             return ALWAYS_TRUE if literal is None else ALWAYS_FALSE
         case Truth(yes, no, null):
@@ -270,8 +278,8 @@ def nan_test(value: Value, text: str) -> Truth:
     """Make `isnan(value)`, which is false for NULL."""
     if not isinstance(value, Column):
         return unknown(text)
-    column = Reference(value.name)
-    return Truth(IsNaN(term=column), Or(NotNaN(term=column), _null(value.name)), NO_ROW)
+    column = value.term
+    return Truth(IsNaN(term=column), Or(NotNaN(term=column), _null(value)), NO_ROW)
 
 
 def prefix_test(value: Value, prefix: Value, text: str) -> Truth:
@@ -279,17 +287,17 @@ def prefix_test(value: Value, prefix: Value, text: str) -> Truth:
     if _NULL in (value, prefix):
         return ALWAYS_NULL
     match value, prefix:
-        case Column(name), Constant(StringLiteral() as literal):
-            return _starts_with(name, literal.value)
+        case Column() as column, Constant(StringLiteral() as literal):
+            return _starts_with(column, literal.value)
         case _:
             return unknown(text)
 
 
-def _starts_with(name: str, prefix: str) -> Truth:
+def _starts_with(column: Column, prefix: str) -> Truth:
     if not prefix:
-        return Truth(_not_null(name), NO_ROW, _null(name))
+        return Truth(_not_null(column), NO_ROW, _null(column))
     literal = StringLiteral(prefix)
-    return Truth(_test(StartsWith, name, literal), _test(NotStartsWith, name, literal), _null(name))
+    return Truth(_test(StartsWith, column, literal), _test(NotStartsWith, column, literal), _null(column))
 
 
 def like(value: Value, pattern: Value, escape: str, text: str) -> Truth:
@@ -301,17 +309,19 @@ def like(value: Value, pattern: Value, escape: str, text: str) -> Truth:
     if _NULL in (value, pattern):
         return ALWAYS_NULL
     match value, pattern:
-        case Column(name), Constant(StringLiteral() as literal):
+        case Column() as column, Constant(StringLiteral() as literal):
             prefix, wildcards = _split_pattern(literal.value, escape)
         case _:
             return unknown(text)
     if not wildcards:
         exact = TextLiteral(prefix)
-        return Truth(_test(EqualTo, name, exact), _test(NotEqualTo, name, exact), _null(name))
+        return Truth(_test(EqualTo, column, exact), _test(NotEqualTo, column, exact), _null(column))
     if wildcards.strip("%") == "":
-        return _starts_with(name, prefix)
-    rest = UnknownLike(text=text, column=name, pattern=literal.value, escape=escape)
-    return Truth(And(_starts_with(name, prefix).yes, rest), ~rest, _null(name))
+        return _starts_with(column, prefix)
+    rest: Unknown = Unknown(text=text)
+    if column.key is None:
+        rest = UnknownLike(text=text, column=column.name, pattern=literal.value, escape=escape)
+    return Truth(And(_starts_with(column, prefix).yes, rest), ~rest, _null(column))
 
 
 def _split_pattern(pattern: str, escape: str) -> tuple[str, str]:

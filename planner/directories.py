@@ -6,9 +6,9 @@ are put together and laid out by the row groups of the view.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -17,12 +17,14 @@ import pyarrow.compute as pc
 
 from planner.key_types import comparable
 from puffin_index.directory import int64_column
+from puffin_index.errors import CorruptFileError, NotFoundError, UnsupportedError
 from puffin_index.kinds import KINDS
 from puffin_index.storage import ReadCount
 from puffin_index.values import ValueType, value_type_named
 
 Int64Array: TypeAlias = npt.NDArray[np.int64]
 BoolArray: TypeAlias = npt.NDArray[np.bool_]
+Result = TypeVar("Result")
 KeyArray: TypeAlias = Int64Array | pa.LargeBinaryArray
 
 STATISTICS_COLUMNS = ("row_count", "null_count", "distinct_count", "minimum", "maximum", "quantiles")
@@ -37,6 +39,14 @@ class IndexTrouble:
 
     segment: str
     reason: str
+
+
+def or_trouble(segment: str, read: Callable[[], Result]) -> Result | IndexTrouble:
+    """Return what is read from a segment, or why it cannot be."""
+    try:
+        return read()
+    except (CorruptFileError, UnsupportedError, NotFoundError, OSError) as error:
+        return IndexTrouble(segment, str(error))
 
 
 @dataclass(slots=True)

@@ -20,6 +20,7 @@ from planner.directories import IndexTrouble, Int64Array
 from planner.gate import Limits
 from planner.predicate import Predicate
 from planner.prune import Pruned, Pruner, Stage
+from planner.row_sets import RowSets
 from planner.view import IndexView
 from puffin_index.errors import PuffinIndexError
 from puffin_index.index_table import read_entries
@@ -144,7 +145,9 @@ def _parts(
 
 def _prune_part(part: _Part) -> Pruned:
     view = _view_of_part(part.metadata, part.io_properties, part.version, part.first_file, part.end_file)
-    return Pruner(view, part.predicate, part.row_groups, part.limits).prune()
+    pruned = Pruner(view, part.predicate, part.row_groups, part.limits).prune()
+    # Verdicts travel, rows do not: they belong to the part's own numbering, and there may be many.
+    return replace(pruned, row_sets=RowSets())
 
 
 @lru_cache(maxsize=2)

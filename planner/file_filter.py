@@ -25,6 +25,9 @@ from pyiceberg.expressions.literals import BooleanLiteral, DateLiteral, LongLite
 from pyiceberg.schema import Schema
 from pyiceberg.types import BooleanType, DateType, IcebergType, IntegerType, LongType, StringType
 
+from planner.found_column import find_column
+from puffin_index.map_key import MapKey
+
 _EXACT: dict[type[IcebergType], type] = {
     BooleanType: BooleanLiteral,
     DateType: DateLiteral,
@@ -52,7 +55,10 @@ def file_filter(expression: BooleanExpression, schema: Schema) -> BooleanExpress
 def _is_exact(leaf: UnboundPredicate, schema: Schema) -> bool:
     if not isinstance(leaf.term, Reference):
         return False
-    field_type = schema.find_field(leaf.term.name, case_sensitive=False).field_type
+    found = find_column(schema, leaf.term)
+    if found is None or isinstance(found.column, MapKey):
+        return False
+    field_type = found.type
     match leaf:
         case IsNull() | NotNull():
             return field_type.is_primitive

@@ -30,10 +30,13 @@ class Limits:
     Attributes:
         strict: Raise on index trouble instead of keeping the row groups.
         byte_budget: How many index bytes may be read, directories not counted; what they do not suffice for is kept.
+        rows_wanted: The rows themselves are of use (they will be counted), so that an index is worth its bytes also
+            where it drops no row group.
     """
 
     strict: bool = False
     byte_budget: int = DEFAULT_BYTE_BUDGET
+    rows_wanted: bool = False
 
 
 DEFAULT_LIMITS: Final = Limits()
@@ -61,14 +64,15 @@ class CostGate:
         view: The index.
         predicate: What is looked for.
         row_groups: The row groups of the view that are judged; positions below are places in this array.
-        byte_budget: How many index bytes may be read in all.
+        limits: Bounds.
     """
 
-    def __init__(self, view: IndexView, predicate: Predicate, row_groups: Int64Array, byte_budget: int) -> None:
+    def __init__(self, view: IndexView, predicate: Predicate, row_groups: Int64Array, limits: Limits) -> None:
         self._view = view
         self._predicate = predicate
         self._row_groups = row_groups
-        self._left = byte_budget
+        self._left = limits.byte_budget
+        self._rows_wanted = limits.rows_wanted
         self.estimates: dict[Leaf, Estimate] = {}
 
     def presence(self, leaf: Leaf, at: Int64Array) -> FloatArray:
@@ -82,6 +86,8 @@ class CostGate:
             at: The positions.
             known: Better estimates of some leaves, at these positions.
         """
+        if self._rows_wanted:
+            return self._bytes_without(at)
         presence = self._estimate(self._predicate, at, known).presence
         return np.where(presence < SURE, (1 - presence) * self._bytes_without(at), 0.0)
 

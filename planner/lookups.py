@@ -7,27 +7,28 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from pyroaring import BitMap
 
-from planner.directories import IndexTrouble, Int64Array, KindDirectory, positions_by_number
+from planner.directories import IndexTrouble, Int64Array, KindDirectory, or_trouble, positions_by_number
 from planner.estimate import Estimate
 from planner.gate import CostGate
 from planner.parallel import in_parallel
 from planner.predicate import Leaf
 from planner.view import IndexView
-from puffin_index.errors import CorruptFileError, NotFoundError, UnsupportedError
 from puffin_index.kinds.postings import Postings
 
-_WIDE_SHARE = 0.02
-"""Share of the rows from which on a leaf is too wide to list its rows."""
+WIDE_SHARE = 0.02
+"""Share of the rows from which on a leaf is left for later: narrow ones may leave few row groups to ask about."""
 
 Rows = npt.NDArray[np.uint32]
 
 
 @dataclass(frozen=True, slots=True)
 class _Opened:
-    """A payload, what the leaf may match in it and what asking it takes."""
+    """A payload, the positions that it is asked about, what the leaf may match in it and what asking it takes."""
 
     blob: int
+    positions: Int64Array
     postings: Postings
     bounds: tuple[int, int]
     reads: int
@@ -44,6 +45,7 @@ class LookUp:
         leaf: What is looked up.
         directory: Of the payloads.
         row_groups: The row groups of the view that are judged; positions are places in this array.
+        widest_share: Share of the rows from which on the leaf is not looked up.
     """
 
     view: IndexView
@@ -51,23 +53,22 @@ class LookUp:
     leaf: Leaf
     directory: KindDirectory
     row_groups: Int64Array
+    widest_share: float = 1.0
 
     def find(self, undecided: Int64Array) -> tuple[dict[int, Rows], list[IndexTrouble]]:
         """Look the leaf up for some positions.
 
         Returns:
-            By payload the matching rows in the row space of its segment, where it was worth asking; and what could
-            not be read.
+            By payload the matching rows in the row space of its segment, of these positions only, where it was worth
+            asking; and what could not be read.
         """
         blobs = positions_by_number(self.directory.blobs_of(self.row_groups[undecided]))
         opened: list[_Opened] = []
         troubles: list[IndexTrouble] = []
-        for result, (_, here) in zip(
-            in_parallel(self._open, [(b, undecided[h]) for b, h in blobs]), blobs, strict=True
-        ):
+        for result in in_parallel(self._open, [(blob, undecided[here]) for blob, here in blobs]):
             if isinstance(result, IndexTrouble):
                 troubles.append(result)
-            elif self._worth_asking(result, undecided[here]):
+            elif self._worth_asking(result):
                 opened.append(result)
         affordable = self.gate.afford([one.cost for one in opened])
         asked = [one for one, pays in zip(opened, affordable, strict=True) if pays]
@@ -81,28 +82,38 @@ class LookUp:
 
     def _open(self, work: tuple[int, Int64Array]) -> _Opened | IndexTrouble:
         blob, positions = work
-        row_group = int(self.row_groups[positions[0]])
-        try:
-            postings = self.view.open_postings(self.leaf.field_id, self.directory, row_group)
+
+        def read() -> _Opened:
+            postings = self.view.open_merged(self.leaf.field_id, self.directory, int(self.row_groups[positions[0]]))
             bounds = postings.count_bounds(self.leaf.test)
             reads, cost = (0, 0) if bounds[1] == 0 else postings.cost(self.leaf.test)
-            return _Opened(blob, postings, bounds, reads, cost)
-        except (CorruptFileError, UnsupportedError, NotFoundError, OSError) as error:
-            return self._trouble(blob, error)
+            return _Opened(blob, positions, postings, bounds, reads, cost)
+
+        return or_trouble(self._segment(blob), read)
 
     def _rows(self, one: _Opened) -> Rows | IndexTrouble:
-        if one.bounds[1] == 0:
-            return np.empty(0, np.uint32)
-        try:
-            return np.frombuffer(one.postings.rows(self.leaf.test).to_array(), np.uint32)
-        except (CorruptFileError, UnsupportedError, NotFoundError, OSError) as error:
-            return self._trouble(one.blob, error)
+        def read() -> Rows:
+            rows = BitMap() if one.bounds[1] == 0 else one.postings.rows(self.leaf.test)
+            # Of a wide leaf, only what is asked for takes space.
+            return np.frombuffer((rows & self._rows_of(one.positions)).to_array(), np.uint32)
 
-    def _trouble(self, blob: int, error: Exception) -> IndexTrouble:
-        return IndexTrouble(self.view.segments[blob >> 32][0], str(error))
+        return or_trouble(self._segment(one.blob), read)
 
-    def _worth_asking(self, one: _Opened, undecided: Int64Array) -> bool:
+    def _rows_of(self, positions: Int64Array) -> BitMap:
+        """All rows of some row groups, in the row space of their segment."""
+        row_groups = self.row_groups[positions]
+        bases = self.directory.base[row_groups]
+        every = BitMap()
+        for first, end in zip(bases.tolist(), (bases + self.view.row_counts[row_groups]).tolist(), strict=True):
+            every.add_range(first, end)
+        return every
+
+    def _segment(self, blob: int) -> str:
+        return self.view.segments[blob >> 32][0]
+
+    def _worth_asking(self, one: _Opened) -> bool:
         """The cost gate, with the count of matches that the payload's own directory tells."""
+        undecided = one.positions
         least, most = one.bounds
         if most == 0:
             return True
@@ -111,8 +122,7 @@ class LookUp:
         estimate = self.gate.estimates.get(self.leaf)
         guess = (least + most) / 2 if estimate is None else float((estimate.selectivity[undecided] * row_counts).sum())
         matches = min(max(guess, least), most)
-        if matches > _WIDE_SHARE * rows:
-            # In a conjunction it is cheaper to check a wide leaf on the few rows of a narrow one.
+        if matches > self.widest_share * rows:
             return False
         # Matches spread over the payload's row groups: an estimate of how many of those have one.
         count = len(undecided)

@@ -53,6 +53,7 @@ _CONSTANT = (
     rf"|(?P<text>{_STRING}(?:\s*{_STRING})*+)"
 )
 _MEMBER = "(?:" + re.sub(r"\?P<\w+>", "?:", _CONSTANT) + ")"
+_KEY = rf"\s*\[\s*(?P<key>{_MEMBER})\s*\]"
 _UNIT = r"(?:(?:NANO|MICRO|MILLI)?SECOND|MINUTE|HOUR|DAY|WEEK|MONTH|YEAR)S?\b"
 _INTERVAL = rf"INTERVAL(?:\s*[-+]?\s*(?:{_STRING}|{_NUMBER})\s*{_UNIT}(?:\s+TO\s+{_UNIT})?)++"
 _CASE = r"CASE\b(?=\s*(?!(?:IN|IS|NOT|LIKE|BETWEEN|AND|OR)\b)[\w'\"`(])"
@@ -154,9 +155,10 @@ def _value() -> ParserElement:
     text = rf"(?P<text>{_STRING}(?:\s*{_STRING})*+)"
     return (
         _lexeme(rf"(?P<computed>{_INTERVAL}|{_CLOCK}\b(?!\s*\())|{_CONSTANT}", _literal)
-        | _lexeme(rf"(?!{_CASE})(?>{_NAME})(?!\s*\()", _column)
-        | _lexeme(rf"(?P<test>isnan|isnull|isnotnull)\s*\(\s*(?P<name>{_NAME})\s*\)", _column_test)
-        | _lexeme(rf"(?:startswith|starts_with)\s*\(\s*(?P<name>{_NAME})\s*,\s*{text}\s*\)", _prefix_test)
+        | _lexeme(rf"(?!{_CASE})(?P<name>(?>{_NAME}))(?!\s*\()(?:{_KEY})?", _column_value)
+        | _lexeme(rf"(?:try_)?element_at\s*\(\s*(?P<name>{_NAME})\s*,\s*(?P<key>{_MEMBER})\s*\)", _column_value)
+        | _lexeme(rf"(?P<test>isnan|isnull|isnotnull)\s*\(\s*(?P<name>{_NAME})(?:{_KEY})?\s*\)", _column_test)
+        | _lexeme(rf"(?:startswith|starts_with)\s*\(\s*(?P<name>{_NAME})(?:{_KEY})?\s*,\s*{text}\s*\)", _prefix_test)
         | _Region(_CASE, Kind.VALUE)
         | _Region(rf"{_NAME}\s*\(", Kind.VALUE)
         | _lexeme(r"r?['\"]|`", _unclosed)
@@ -224,8 +226,18 @@ def _literal(match: re.Match[str]) -> Token:
     return _valued(match, _constant(match))
 
 
-def _column(match: re.Match[str]) -> Token:
-    return _valued(match, Column(_column_name(match[0])))
+def _column_value(match: re.Match[str]) -> Token:
+    return _valued(match, _column(match))
+
+
+def _column(match: re.Match[str]) -> Column | Computed:
+    name = _column_name(match["name"])
+    if match["key"] is None:
+        return Column(name)
+    constant = _MEMBERS.match(match.string, match.start("key"))
+    assert constant is not None, "it matched as a part"
+    key = _constant(constant)
+    return Column(name, key.literal) if isinstance(key, Constant) and key.literal is not None else Computed()
 
 
 def _literal_list(match: re.Match[str]) -> Token:
@@ -239,7 +251,7 @@ def _escape(match: re.Match[str]) -> Token:
 
 
 def _column_test(match: re.Match[str]) -> Token:
-    column = Column(_column_name(match["name"]))
+    column = _column(match)
     test = match["test"].lower()
     condition = nan_test(column, match[0]) if test == "isnan" else null_test(column, match[0])
     return _valued(match, negate(condition) if test == "isnotnull" else condition)
@@ -247,7 +259,7 @@ def _column_test(match: re.Match[str]) -> Token:
 
 def _prefix_test(match: re.Match[str]) -> Token:
     prefix = Constant(StringLiteral(_text(match)))
-    return _valued(match, prefix_test(Column(_column_name(match["name"])), prefix, match[0]))
+    return _valued(match, prefix_test(_column(match), prefix, match[0]))
 
 
 def _unclosed(match: re.Match[str]) -> Token:

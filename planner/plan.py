@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 from cachetools import LRUCache
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.table import Table
@@ -19,11 +20,15 @@ from planner.distributed import Executors, PlanningMode, prune_on_executors
 from planner.file_filter import file_filter
 from planner.gate import DEFAULT_BYTE_BUDGET, DEFAULT_LIMITS, Limits
 from planner.parser import parse_where
+from planner.planned_scan import PlannedScan
 from planner.predicate import Everything, Predicate
 from planner.prune import Pruned, Pruner, Reason
+from planner.row_sets import RowSets
 from planner.scan_plan import ScanPlan
+from planner.snapshot_files import list_scan_files
+from planner.subtract_deletes import subtract_deletes
 from planner.view import IndexView
-from puffin_index.data_table import DataFile, list_data_files
+from puffin_index.data_table import DataFile
 from puffin_index.errors import NotFoundError
 from puffin_index.index_table import read_entries
 from puffin_index.table_index import TableIndex
@@ -73,6 +78,33 @@ def plan(
         WhereSyntaxError: If the text does not parse.
         NotFoundError: If it names a column that the table lacks, or there is no such snapshot.
     """
+    limits = Limits(strict, byte_budget)
+    return plan_scan(index, where, snapshot_id, limits, spark=spark, planning_mode=planning_mode).plan
+
+
+def plan_scan(
+    index: TableIndex,
+    where: str | None = None,
+    snapshot_id: int | None = None,
+    limits: Limits = DEFAULT_LIMITS,
+    *,
+    spark: SparkSession | None = None,
+    planning_mode: PlanningMode = "auto",
+) -> PlannedScan:
+    """Plan a scan of a table and keep what its reader needs.
+
+    Args:
+        index: The table's index; its newest version is used.
+        where: SQL WHERE text; None for everything.
+        snapshot_id: The snapshot to scan, None for the current one.
+        limits: Bounds.
+        spark: A session whose executors may plan.
+        planning_mode: `local`, `distributed`, or `auto` for what suits the number of row groups.
+
+    Raises:
+        WhereSyntaxError: If the text does not parse.
+        NotFoundError: If it names a column that the table lacks, or there is no such snapshot.
+    """
     started = time.perf_counter()
     index.refresh()
     table = index.data_table
@@ -84,17 +116,22 @@ def plan(
     if snapshot_id is not None and snapshot is not None and snapshot.schema_id is not None:
         schema = table.schemas()[snapshot.schema_id]
     predicate = bind(expression, schema)
-    files = list_data_files(table, snapshot_id, file_filter(expression, table.schema()))
-    limits = Limits(strict, byte_budget)
+    files = list_scan_files(table, snapshot, schema, file_filter(expression, schema)) if snapshot else ()
+    view = view_of(index.index_table)
     executors = Executors(spark.sparkContext, index.index_table, planning_mode) if spark is not None else None
-    result = plan_files(view_of(index.index_table), predicate, files, limits, executors)
-    return replace(
+    pruned = _prune_files(view, predicate, [file.file for file in files], limits, executors)
+    result, row_groups, row_sets = pruned
+    first_rows = view.first_rows[row_groups] if view.row_group_count else np.zeros(len(row_groups), np.int64)
+    planned = PlannedScan(result, schema, expression, files, row_groups, first_rows, row_sets)
+    result = subtract_deletes(planned, table.io, strict=limits.strict, always=limits.rows_wanted)
+    result = replace(
         result,
         table=index.name,
         snapshot_id=snapshot.snapshot_id if snapshot else None,
         where=where or "true",
         planning_seconds=time.perf_counter() - started,
     )
+    return replace(planned, plan=result)
 
 
 def plan_files(
@@ -104,7 +141,7 @@ def plan_files(
     limits: Limits = DEFAULT_LIMITS,
     executors: Executors | None = None,
 ) -> ScanPlan:
-    """Plan the scan of some data files.
+    """Plan the scan of some data files; deletes are not looked at.
 
     Args:
         view: The index.
@@ -113,6 +150,17 @@ def plan_files(
         limits: Bounds.
         executors: Who may help where there are many row groups.
     """
+    return _prune_files(view, predicate, files, limits, executors)[0]
+
+
+def _prune_files(
+    view: IndexView,
+    predicate: Predicate,
+    files: Sequence[DataFile],
+    limits: Limits,
+    executors: Executors | None,
+) -> tuple[ScanPlan, npt.NDArray[np.int64], RowSets]:
+    """Plan the scan of some data files; also return the row groups' numbers in the view, -1 for none, and row sets."""
     started = time.perf_counter()
     known = [view.row_groups_of(file) for file in files]
     counts = np.array(
@@ -128,11 +176,11 @@ def plan_files(
     reasons = np.full(len(numbers), Reason.UNINDEXED, np.uint8)
     matches = np.full(len(numbers), -1, np.int64)
     reasons[indexed], matches[indexed] = pruned.reasons, pruned.matches
-    # Deletes are not subtracted: counts of row groups that have some are upper bounds.
+    # Counts of row groups that have deletes are upper bounds until those are subtracted.
     matches[np.array([file.has_deletes for file in files], np.bool_)[file_of] & (matches > 0)] = -1
     row_counts = np.zeros(len(numbers), np.int64)
     row_counts[indexed] = view.row_counts[numbers[indexed]]
-    return ScanPlan(
+    plan = ScanPlan(
         table="",
         snapshot_id=None,
         where="",
@@ -148,6 +196,7 @@ def plan_files(
         planning_seconds=time.perf_counter() - started,
         warnings=tuple(f"{trouble.segment}: {trouble.reason}" for trouble in pruned.troubles),
     )
+    return plan, numbers, pruned.row_sets
 
 
 def prune_row_groups(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from puffin_index.leaf import LeafTest, NullTest, RangeTest
+from puffin_index.map_key import ColumnId
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,12 +15,12 @@ class Leaf:
     """A test of one column.
 
     Attributes:
-        field_id: The column.
+        field_id: The column, or a key of a map.
         test: In the key domain of the column's type.
         value_type: Name of the type that the keys belong to; an index over another domain can't answer.
     """
 
-    field_id: int
+    field_id: ColumnId
     test: LeafTest
     value_type: str
 
@@ -86,8 +87,8 @@ def conjunction(children: list[Predicate]) -> Predicate:
 
 def _merge_leaves(children: list[Predicate]) -> list[Predicate]:
     """Intersect the ranges of a column into one, and leave out `IS NOT NULL` where another leaf of it implies that."""
-    ranges: dict[int, Leaf] = {}
-    tested: set[int] = set()
+    ranges: dict[ColumnId, Leaf] = {}
+    tested: set[ColumnId] = set()
     for child in children:
         if isinstance(child, Leaf) and not isinstance(child.test, NullTest):
             tested.add(child.field_id)

@@ -10,33 +10,32 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import assert_never
 
 import numpy as np
 import numpy.typing as npt
 
-from planner.directories import IndexReads, IndexTrouble, Int64Array, KindDirectory
+from planner.directories import IndexReads, IndexTrouble, Int64Array
 from planner.estimate import Estimate, estimate_leaf
 from planner.evaluate import RowEvaluator, exact_directories, index_cost_bytes, keys_agree
 from planner.found_rows import FoundRows
-from planner.gate import DEFAULT_LIMITS, SURE, CostGate, Limits
+from planner.gate import DEFAULT_LIMITS, CostGate, Limits
 from planner.key_types import comparable
-from planner.lookups import LookUp
+from planner.lookups import WIDE_SHARE, LookUp
 from planner.parallel import in_parallel
 from planner.predicate import Conjunction, Disjunction, Everything, Leaf, Nothing, Predicate, leaves
+from planner.probes import Probe
+from planner.row_sets import RowSetKeeper, RowSets
 from planner.view import IndexView
 from planner.zone_map import Verdicts, judge_by_zone_map, nothing_known
-from puffin_index.errors import CorruptFileError, NotFoundError, PuffinIndexError, UnsupportedError
+from puffin_index.errors import PuffinIndexError
 from puffin_index.kinds.base import RowSet
 from puffin_index.leaf import SetTest
 from puffin_index.storage import READ_COUNT
 
 _log = logging.getLogger(__name__)
-
-_BLOOM_PAGE_BYTES = 16 * 1024
-"""About what a probe of a bloom filter reads: some pages of a large one."""
 
 
 class Reason(IntEnum):
@@ -53,6 +52,7 @@ class Reason(IntEnum):
     BLOOM = 8
     ROWS_EMPTY = 9
     OVER_BUDGET = 10
+    ALL_DELETED = 11
 
     @property
     def code(self) -> str:
@@ -65,7 +65,7 @@ class Reason(IntEnum):
         return self in _DROPPING
 
 
-_DROPPING = frozenset({Reason.ZONE_MAP, Reason.BLOOM, Reason.ROWS_EMPTY})
+_DROPPING = frozenset({Reason.ZONE_MAP, Reason.BLOOM, Reason.ROWS_EMPTY, Reason.ALL_DELETED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class Stage:
     """One stage of the funnel.
 
     Attributes:
-        name: `zone-map`, `bloom` or `rows`.
+        name: `zone-map`, `postings`, `bloom`, `rows` or `deletes`.
         entered: Row groups that it saw.
         dropped: Row groups that it dropped.
         reads: Index reads that it made.
@@ -98,12 +98,14 @@ class Pruned:
         matches: Matching rows where they are known exactly, else -1.
         stages: The funnel.
         troubles: What could not be read, and why.
+        row_sets: The rows behind the verdicts, where an index gave them.
     """
 
     reasons: npt.NDArray[np.uint8]
     matches: npt.NDArray[np.int64]
     stages: tuple[Stage, ...]
     troubles: tuple[IndexTrouble, ...]
+    row_sets: RowSets = field(default_factory=RowSets)
 
     @property
     def kept(self) -> npt.NDArray[np.bool_]:
@@ -135,8 +137,9 @@ class Pruner:
         self._stages: list[Stage] = []
         self._leaves = tuple(dict.fromkeys(leaves(predicate)))
         self._verdicts: dict[Leaf, Verdicts] = {}
-        self._gate = CostGate(view, predicate, row_groups, limits.byte_budget)
+        self._gate = CostGate(view, predicate, row_groups, limits)
         self._found: dict[Leaf, FoundRows] = {}
+        self._kept_sets = RowSetKeeper()
         self._reasons = np.full(len(row_groups), Reason.MAY_MATCH, np.uint8)
         self._matches = np.full(len(row_groups), -1, np.int64)
 
@@ -153,7 +156,9 @@ class Pruner:
         alive = self._stage("postings", Reason.ROWS_EMPTY, alive, self._by_postings)
         alive = self._stage("bloom", Reason.BLOOM, alive, self._by_bloom)
         self._stage("rows", Reason.ROWS_EMPTY, alive, self._by_rows)
-        return Pruned(self._reasons, self._matches, tuple(self._stages), tuple(self._reads.troubles))
+        found = self._found.get(self._predicate) if isinstance(self._predicate, Leaf) else None
+        row_sets = RowSets(self._kept_sets.kept, found)
+        return Pruned(self._reasons, self._matches, tuple(self._stages), tuple(self._reads.troubles), row_sets)
 
     def _stage(self, name: str, reason: Reason, alive: Int64Array, judge: _Judge) -> Int64Array:
         """Run one stage on the positions that are alive; return those that remain to be judged."""
@@ -241,34 +246,47 @@ class Pruner:
         return alive[verdicts.possible[alive] & ~verdicts.certain[alive]]
 
     def _by_postings(self, alive: Int64Array) -> Int64Array:
-        """Look leaves up in sorted postings, the most selective first: one search answers a whole segment."""
-        for leaf in sorted(self._leaves, key=lambda leaf: self._mean_selectivity(leaf, alive)):
-            directory = self._view.directory(leaf.field_id, "bitmap", self._reads)
-            if directory is not None and keys_agree(directory, leaf) and len(alive):
+        """Look leaves up in sorted postings, the most selective first: one search answers a whole segment.
+
+        Wide leaves come last: listing their rows pays only if the narrow ones leave few row groups.
+        """
+        for widest_share in (WIDE_SHARE, 1.0):
+            for leaf in sorted(self._leaves, key=lambda leaf: self._mean_selectivity(leaf, alive)):
+                directory = self._view.directory(leaf.field_id, "bitmap", self._reads)
+                if leaf in self._found or directory is None or not keys_agree(directory, leaf) or not len(alive):
+                    continue
                 undecided = self._undecided(leaf, alive)
-                self._look_up(leaf, directory, undecided[directory.merged[self._row_groups[undecided]]])
+                undecided = undecided[directory.merged[self._row_groups[undecided]]]
+                look_up = LookUp(self._view, self._gate, leaf, directory, self._row_groups, widest_share)
+                self._look_up(look_up, undecided)
                 alive = self._settle(alive, Reason.ROWS_EMPTY)
         return alive
 
     def _mean_selectivity(self, leaf: Leaf, alive: Int64Array) -> float:
         estimate = self._gate.estimates.get(leaf)
-        return 1.0 if estimate is None else float(estimate.selectivity[alive].mean())
+        return 1.0 if estimate is None or not len(alive) else float(estimate.selectivity[alive].mean())
 
-    def _look_up(self, leaf: Leaf, directory: KindDirectory, undecided: Int64Array) -> None:
-        look_up = LookUp(self._view, self._gate, leaf, directory, self._row_groups)
+    def _look_up(self, look_up: LookUp, undecided: Int64Array) -> None:
         rows, troubles = look_up.find(undecided)
         self._reads.troubles += troubles
         if not rows:
             return
-        found = FoundRows(directory, self._view.row_counts, rows)
+        leaf, row_counts = look_up.leaf, self._view.row_counts
+        found = FoundRows(look_up.directory, row_counts, rows)
         self._found[leaf] = found
         counts = np.full(len(self._row_groups), -1, np.int64)
         counts[undecided] = found.counts(self._row_groups[undecided])
         verdicts, asked = self._verdicts[leaf], counts >= 0
         self._verdicts[leaf] = Verdicts(
             np.where(asked, counts > 0, verdicts.possible),
-            np.where(asked, counts == self._view.row_counts[self._row_groups], verdicts.certain),
+            np.where(asked, counts == row_counts[self._row_groups], verdicts.certain),
         )
+        estimate = self._gate.estimates.get(leaf)
+        if estimate is not None:
+            shares = counts / np.maximum(row_counts[self._row_groups], 1)
+            self._gate.estimates[leaf] = Estimate(
+                np.where(asked, shares, estimate.selectivity), np.where(asked, shares > 0, estimate.presence)
+            )
         if self._predicate == leaf:
             matching = undecided[counts[undecided] > 0]
             self._reasons[matching], self._matches[matching] = Reason.ROWS_MATCH, counts[matching]
@@ -292,23 +310,11 @@ class Pruner:
         if bitmap is not None:
             # A bitmap answers exactly for about the same bytes; postings were asked already.
             undecided = undecided[~bitmap.known[self._row_groups[undecided]]]
-        lengths = directory.length[self._row_groups[undecided]]
-        costs = np.minimum(lengths, _BLOOM_PAGE_BYTES * max(1, len(test.keys)))
-        worth = self._gate.worth(self._gate.saved(undecided), costs, 1) & (self._gate.presence(leaf, undecided) < SURE)
-        undecided, costs = undecided[worth], costs[worth]
-        undecided = undecided[self._gate.afford(costs)]
-
-        def may_contain(at: int) -> bool | IndexTrouble:
-            row_group = int(self._row_groups[at])
-            try:
-                return bool(self._view.open_blob(leaf.field_id, directory, row_group).evaluate(test).rows)
-            except (CorruptFileError, UnsupportedError, NotFoundError, OSError) as error:
-                return IndexTrouble(self._view.segments[int(directory.segment[row_group])][0], str(error))
-
-        answers = in_parallel(may_contain, undecided.tolist())
-        self._reads.troubles += [answer for answer in answers if isinstance(answer, IndexTrouble)]
+        probe = Probe(self._view, self._gate, leaf, test, directory, self._row_groups)
+        answers, troubles = probe.possible(undecided)
+        self._reads.troubles += troubles
         possible = self._verdicts[leaf].possible.copy()
-        possible[undecided] = [answer is not False for answer in answers]
+        possible[undecided] = answers
         self._verdicts[leaf] = Verdicts(possible, self._verdicts[leaf].certain)
 
     def _by_rows(self, alive: Int64Array) -> Int64Array:
@@ -326,6 +332,7 @@ class Pruner:
             return evaluator.evaluate(self._predicate, int(self._row_groups[at]))
 
         for at, result in zip(worth.tolist(), in_parallel(evaluate, worth.tolist()), strict=True):
+            self._kept_sets.keep(int(self._row_groups[at]), result)
             if not result.rows:
                 self._reasons[at], self._matches[at] = Reason.ROWS_EMPTY, 0
             elif result.exact:

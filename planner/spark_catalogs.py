@@ -2,15 +2,55 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
+import logging
+import threading
+from collections.abc import Callable, Mapping
 
 from pyiceberg.catalog import Catalog, load_catalog
+from sqlalchemy.engine import URL, make_url
 
 from puffin_index.errors import CatalogError
 
-_JDBC = re.compile(r"jdbc:(sqlite|postgresql):(.*)", re.DOTALL)
+_log = logging.getLogger(__name__)
+
+_DIALECTS = ("sqlite", "postgresql")
+_LOGIN = ("user", "password")
+_LIBPQ = ("sslmode", "sslrootcert", "sslcert", "sslkey", "options")
+"""Parameters of a JDBC URI that the C library calls the same; others are JDBC's own."""
+
 _RENAMED = {"client.region": "s3.region", "rest.signing-region": "rest.signing-region"}
+
+
+class SparkCatalogs:
+    """The catalogs of a session as PyIceberg sees them, opened on first use.
+
+    Args:
+        catalogs: Catalogs by name that need no opening.
+        read_conf: Reads the session's configuration.
+    """
+
+    def __init__(self, catalogs: Mapping[str, Catalog], read_conf: Callable[[], Mapping[str, str]]) -> None:
+        self._catalogs: dict[str, Catalog | None] = dict(catalogs)
+        self._read_conf = read_conf
+        self._lock = threading.Lock()
+
+    def find(self, name: str) -> Catalog | None:
+        """Find a catalog; None if it is no catalog of Spark's, or (with a warning, once) cannot be opened."""
+        with self._lock:
+            if name not in self._catalogs:
+                self._catalogs[name] = self._open(name)
+            return self._catalogs[name]
+
+    def _open(self, name: str) -> Catalog | None:
+        conf = self._read_conf()
+        # Tables that were loaded by their location have a path for a name.
+        if f"spark.sql.catalog.{name}" not in conf:
+            return None
+        try:
+            return open_spark_catalog(conf, name)
+        except CatalogError as error:
+            _log.warning("no index is used for tables of this catalog: %s", error)
+            return None
 
 
 def spark_catalog_properties(conf: Mapping[str, str], name: str) -> dict[str, str]:
@@ -60,19 +100,28 @@ def _kind_of_implementation(implementation: str) -> str:
 
 
 def _common(properties: Mapping[str, str]) -> dict[str, str]:
-    # io-impl, catalog-impl and type name Java classes.
+    # io-impl, catalog-impl and type name Java classes; what JDBC needs is in the URI.
     skipped = {"type", "io-impl", "catalog-impl"}
-    return {_RENAMED.get(key, key): value for key, value in properties.items() if key not in skipped}
+    return {
+        _RENAMED.get(key, key): value
+        for key, value in properties.items()
+        if key not in skipped and not key.startswith("jdbc.")
+    }
 
 
 def _sql(properties: Mapping[str, str]) -> dict[str, str]:
     uri = properties.get("uri", "")
-    match = _JDBC.fullmatch(uri)
-    if match is None:
-        raise ValueError(f"a JDBC catalog on {uri.split(':', 2)[1] if ':' in uri else uri!r} is not supported")
-    dialect, rest = match.groups()
-    if dialect == "sqlite":
-        return {"uri": f"sqlite:///{rest}"}
-    user, password = properties.get("jdbc.user", ""), properties.get("jdbc.password", "")
-    credentials = f"{user}:{password}@" if password else f"{user}@" if user else ""
-    return {"uri": f"postgresql+psycopg2://{credentials}{rest.removeprefix('//')}"}
+    scheme = uri.removeprefix("jdbc:").partition(":")[0]
+    if not uri.startswith("jdbc:") or scheme not in _DIALECTS:
+        raise ValueError(f"a JDBC catalog on {scheme!r} is not supported")
+    if scheme == "sqlite":
+        return {"uri": URL.create("sqlite", database=uri.removeprefix("jdbc:sqlite:")).render_as_string()}
+    url = make_url(uri.removeprefix("jdbc:"))
+    user, password = (properties.get(f"jdbc.{key}") or url.normalized_query.get(key, (None,))[0] for key in _LOGIN)
+    url = url.set(
+        drivername="postgresql+psycopg2",
+        username=user,
+        password=password,
+        query={key: value for key, value in url.query.items() if key in _LIBPQ},
+    )
+    return {"uri": url.render_as_string(hide_password=False)}

@@ -6,13 +6,16 @@ import json
 import logging
 import time
 from collections import deque
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from importlib.resources import files
 from typing import TYPE_CHECKING, ClassVar
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, proxy
 
 import numpy as np
+import numpy.typing as npt
 from pydantic import ValidationError
 from pyiceberg.catalog import Catalog
 from pyiceberg.expressions import BooleanExpression
@@ -22,13 +25,15 @@ from pyroaring import BitMap
 
 from planner.bind import bind
 from planner.gate import Limits
+from planner.parser import parse_where
 from planner.plan import prune_row_groups, view_of
 from planner.predicate import UNKNOWN, Predicate, conjunction
 from planner.scan_plan import ScanPlan
-from planner.spark_catalogs import open_spark_catalog
+from planner.settings import PREFIX, Settings, read_settings
+from planner.spark_catalogs import SparkCatalogs
 from planner.view import IndexView
-from planner.wire import serialize_view
-from puffin_index.errors import CatalogError, NotFoundError, PuffinIndexError
+from planner.wire import serialize_kept, serialize_view
+from puffin_index.errors import NotFoundError, PuffinIndexError, WhereSyntaxError
 from puffin_index.index_table import TableName, index_table_name, is_bound_to, load_index_table
 
 if TYPE_CHECKING:
@@ -38,36 +43,58 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _RULE = "io.puffinindex.spark.PruneScans"
+_SOURCES = ("JobNotes.java", "View.java", "PruneScans.java")
+"""Each sees the ones before it."""
+
 _KEPT_REPORTS = 100
 _LEAVE_AS_IT_WAS = bytearray()
+_ABSENT = bytearray(b"A")
+"""There is no index; the rule remembers that for a while."""
 
 
 class _PlannerCallback:
     """What the rule calls: `(request as JSON, candidate row groups) -> answer`, over py4j, once a scan."""
 
-    def __init__(self, catalogs: Mapping[str, Catalog], conf: Mapping[str, str], *, strict: bool) -> None:
-        self._catalogs: MutableMapping[str, Catalog] = dict(catalogs)
-        self._conf = conf
+    def __init__(self, catalogs: Mapping[str, Catalog], spark: SparkSession, *, strict: bool) -> None:
+        self._catalogs = SparkCatalogs(catalogs, partial(session_conf, proxy(spark)))
         self._strict = strict
-        self._unusable: set[str] = set()
+        self._recordings: dict[int, list[ScanPlan]] = {}
         self.reports: deque[ScanPlan] = deque(maxlen=_KEPT_REPORTS)
 
     def apply(self, request_text: str, candidates: bytes) -> bytearray:
         """Answer a scan; whatever fails leaves it as it was."""
+        strict = self._strict
         try:
-            return self._answer(json.loads(request_text), BitMap.deserialize(candidates))
+            request = json.loads(request_text)
+            settings = read_settings(request["settings"], strict=strict)
+            strict = settings.strict
+            return self._answer(request, settings, BitMap.deserialize(candidates))
         except Exception as error:
             # The one place where everything is caught: no trouble of ours may stop a query.
-            if self._strict:
+            if strict:
                 raise
-            _log.warning("index not used, the scan stays as it was: %s", error, exc_info=True)
+            if isinstance(error, PuffinIndexError):
+                _log.warning("index not used, the scan stays as it was: %s", error)
+            else:
+                _log.warning("index not used, the scan stays as it was: %s", error, exc_info=True)
             return _LEAVE_AS_IT_WAS
 
-    def _answer(self, request: Mapping[str, object], candidates: BitMap) -> bytearray:
+    @contextmanager
+    def recorded(self, thread: int) -> Iterator[list[ScanPlan]]:
+        """Collect the scan plans that are made meanwhile for a thread of the JVM."""
+        self._recordings[thread] = []
+        try:
+            yield self._recordings[thread]
+        finally:
+            del self._recordings[thread]
+
+    def _answer(self, request: Mapping[str, object], settings: Settings, candidates: BitMap) -> bytearray:
         started = time.perf_counter()
+        if not settings.enabled:
+            return _LEAVE_AS_IT_WAS
         index_table = self._index_table(str(request["table"]), str(request["uuid"]))
         if index_table is None:
-            return _LEAVE_AS_IT_WAS
+            return _ABSENT
         view = view_of(index_table)
         if view.row_group_count == 0:
             return _LEAVE_AS_IT_WAS
@@ -76,9 +103,18 @@ class _PlannerCallback:
         predicate = bind_filters(request)
         if not candidates:
             return _LEAVE_AS_IT_WAS
-        plan = self._plan(view, predicate, candidates, request)
+        numbers = np.frombuffer(candidates.to_array(), np.uint32).astype(np.int64)
+        plan = self._plan(view, predicate, numbers, request, settings)
         plan = replace(plan, planning_seconds=time.perf_counter() - started)
+        self._report(plan, request["thread"])
+        note = f"puffin-index: {plan.kept} of {plan.row_groups} row groups of {plan.table}"
+        kept = BitMap(numbers[plan.kept_mask].astype(np.uint32))
+        return bytearray(b"K" + serialize_kept(kept, note if settings.job_description else ""))
+
+    def _report(self, plan: ScanPlan, thread: object) -> None:
         self.reports.append(plan)
+        if isinstance(thread, int) and thread in self._recordings:
+            self._recordings[thread].append(plan)
         _log.info(
             "%s: %d of %d row groups kept (%d not indexed), %d bytes of index read, %.0f ms",
             plan.table,
@@ -88,20 +124,22 @@ class _PlannerCallback:
             plan.index_bytes_read,
             plan.planning_seconds * 1000,
         )
-        numbers = np.fromiter(candidates, np.int64, len(candidates))
-        return bytearray(b"K" + BitMap(numbers[plan.kept_mask]).serialize())
 
     def _plan(
-        self, view: IndexView, predicate: Predicate, candidates: BitMap, request: Mapping[str, object]
+        self,
+        view: IndexView,
+        predicate: Predicate,
+        numbers: npt.NDArray[np.int64],
+        request: Mapping[str, object],
+        settings: Settings,
     ) -> ScanPlan:
-        numbers = np.fromiter(candidates, np.int64, len(candidates))
-        pruned = prune_row_groups(view, predicate, numbers, Limits(strict=self._strict))
+        pruned = prune_row_groups(view, predicate, numbers, Limits(settings.strict, settings.byte_budget))
         snapshot, unindexed = request["snapshot"], request["unindexed"]
         assert isinstance(unindexed, int)
         return ScanPlan(
             table=str(request["table"]),
             snapshot_id=snapshot if isinstance(snapshot, int) else None,
-            where=" AND ".join(str(text) for text in _filters(request)),
+            where=" AND ".join(str(text) for text in [*_texts(request, "filters"), *_texts(request, "conditions")]),
             data_files=view.paths,
             file_of=view.file_of[numbers],
             ordinals=numbers - view.first_row_groups[view.file_of[numbers]],
@@ -120,17 +158,12 @@ class _PlannerCallback:
     def _index_table(self, table: str, uuid: str) -> Table | None:
         """The newest index table of a data table; None if it has none."""
         catalog_name, _, name = table.partition(".")
-        if catalog_name in self._unusable or name.count(".") < 1:
+        catalog = self._catalogs.find(catalog_name) if "." in name else None
+        if catalog is None:
             return None
         try:
-            if catalog_name not in self._catalogs:
-                self._catalogs[catalog_name] = open_spark_catalog(self._conf, catalog_name)
-            index_table = load_index_table(self._catalogs[catalog_name], index_table_name(TableName.parse(name)))
+            index_table = load_index_table(catalog, index_table_name(TableName.parse(name)))
         except NotFoundError:
-            return None
-        except CatalogError as error:
-            self._unusable.add(catalog_name)
-            _log.warning("no index is used for tables of this catalog: %s", error)
             return None
         return index_table if is_bound_to(index_table, uuid) else None
 
@@ -147,33 +180,37 @@ class _PlannerCallback:
 _hooks: WeakKeyDictionary[SparkSession, _PlannerCallback] = WeakKeyDictionary()
 
 
-def _filters(request: Mapping[str, object]) -> list[str]:
-    filters = request["filters"]
-    assert isinstance(filters, list)
-    return filters
+def _texts(request: Mapping[str, object], name: str) -> list[str]:
+    texts = request[name]
+    assert isinstance(texts, list)
+    return texts
 
 
 def bind_filters(request: Mapping[str, object]) -> Predicate:
-    """Bind the filters of a request; one that cannot be read keeps all rows."""
+    """Bind the filters of a request, and the conditions above its scan; one that cannot be read keeps all rows."""
     schema = Schema.model_validate_json(str(request["schema"]))
     children: list[Predicate] = []
-    for text in _filters(request):
+    for text in _texts(request, "filters"):
         try:
             children.append(bind(BooleanExpression.model_validate_json(text), schema, "iceberg"))
         except (ValidationError, NotFoundError, ValueError, TypeError) as error:
             _log.debug("filter not understood, all its rows are kept: %s (%s)", text, error)
             children.append(UNKNOWN)
+    for text in _texts(request, "conditions"):
+        try:
+            children.append(bind(parse_where(text), schema))
+        except (WhereSyntaxError, NotFoundError) as error:
+            _log.debug("condition not understood, all its rows are kept: %s (%s)", text, error)
+            children.append(UNKNOWN)
     return conjunction(children)
 
 
-def _session_conf(spark: SparkSession) -> dict[str, str]:
-    """All of the session's SQL configuration."""
-    entries = spark._jsparkSession.sessionState().conf().getAllConfs()
-    iterator = entries.iterator()
-    conf: dict[str, str] = {}
-    while iterator.hasNext():
-        pair = iterator.next()
-        conf[pair._1()] = pair._2()
+def session_conf(spark: SparkSession) -> dict[str, str]:
+    """All that is set in the session's configuration, in one crossing."""
+    jvm = spark.sparkContext._jvm
+    assert jvm is not None
+    entries = spark._jsparkSession.sessionState().conf().settings()
+    conf: dict[str, str] = json.loads(jvm.com.fasterxml.jackson.databind.ObjectMapper().writeValueAsString(entries))
     return conf
 
 
@@ -193,13 +230,16 @@ def _set_rules(spark: SparkSession, rules: list[JavaObject]) -> None:
 
 
 def _compile_rule(spark: SparkSession) -> JavaObject:
-    """Compile the rule with Janino, which Spark ships; return its constructor."""
+    """Compile the rule and what it is made of with Janino, which Spark ships; return its constructor."""
     jvm = spark.sparkContext._jvm
     assert jvm is not None
-    compiler = jvm.org.codehaus.janino.SimpleCompiler()
-    compiler.setParentClassLoader(jvm.java.lang.Thread.currentThread().getContextClassLoader())
-    compiler.cook(files("planner").joinpath("PruneScans.java").read_text(encoding="utf-8"))
-    return compiler.getClassLoader().loadClass(_RULE).getConstructors()[0]
+    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    for source in _SOURCES:
+        compiler = jvm.org.codehaus.janino.SimpleCompiler()
+        compiler.setParentClassLoader(loader)
+        compiler.cook(files("planner").joinpath(source).read_text(encoding="utf-8"))
+        loader = compiler.getClassLoader()
+    return loader.loadClass(_RULE).getConstructors()[0]
 
 
 def _constructor_arguments(spark: SparkSession, callback: _PlannerCallback, strict: bool) -> JavaObject:
@@ -209,6 +249,7 @@ def _constructor_arguments(spark: SparkSession, callback: _PlannerCallback, stri
     arguments = jvm.java.util.ArrayList()
     arguments.add(callback)
     arguments.add(strict)
+    arguments.add(Settings().absence_seconds)
     return arguments.toArray()
 
 
@@ -221,17 +262,19 @@ def enable(spark: SparkSession, *, catalogs: Mapping[str, Catalog] | None = None
         strict: Fail on trouble of ours instead of reading everything; for tests.
 
     Raises:
-        PuffinIndexError: If the rule cannot be compiled in this session.
+        PuffinIndexError: If the rule cannot be compiled in this session, or the session's configuration has a setting
+            `spark.puffin-index.*` that there is not.
     """
     from py4j.protocol import Py4JError
     from pyspark.java_gateway import ensure_callback_server_started
 
+    conf = session_conf(spark)
+    read_settings({key.removeprefix(PREFIX): value for key, value in conf.items() if key.startswith(PREFIX)})
     disable(spark)
     gateway = spark.sparkContext._gateway
     assert gateway is not None
     ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call] # pyspark leaves it untyped
-    conf = _session_conf(spark)
-    callback = _PlannerCallback(catalogs or {}, conf, strict=strict)
+    callback = _PlannerCallback(catalogs or {}, spark, strict=strict)
     try:
         rule = _compile_rule(spark).newInstance(_constructor_arguments(spark, callback, strict))
     except Py4JError as error:
@@ -250,3 +293,15 @@ def reports(spark: SparkSession) -> list[ScanPlan]:
     """The latest scan plans of a session, oldest first; empty if it is not enabled."""
     callback = _hooks.get(spark)
     return list(callback.reports) if callback is not None else []
+
+
+def callback_of(spark: SparkSession) -> _PlannerCallback:
+    """What answers a session's scans.
+
+    Raises:
+        PuffinIndexError: If it is not enabled.
+    """
+    callback = _hooks.get(spark)
+    if callback is None:
+        raise PuffinIndexError("the hook is not enabled in this session: call planner.enable(spark) first")
+    return callback

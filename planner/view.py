@@ -8,11 +8,13 @@ per column and kind, and kept: segments are immutable.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, MutableMapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from cachetools import LRUCache
@@ -31,24 +33,29 @@ from planner.directories import (
     gather_directory,
     gather_statistics,
     int64_chunks,
+    or_trouble,
     rows_of_row_groups,
     segment_statistics,
 )
 from planner.parallel import in_parallel
 from puffin_index.data_table import DataFile
 from puffin_index.directory import STATISTICS, read_directory
-from puffin_index.errors import CorruptFileError, NotFoundError, UnsupportedError
+from puffin_index.errors import CorruptFileError, UnsupportedError
 from puffin_index.kinds import KINDS
 from puffin_index.kinds.base import BlobIndex
+from puffin_index.kinds.bloom_matrix import BLOOM_MATRIX, BloomMatrix
+from puffin_index.kinds.merged import open_merged
 from puffin_index.kinds.postings import Postings
+from puffin_index.map_key import ColumnId, split_kind
 from puffin_index.ranged import Blob
 from puffin_index.segment import align
 from puffin_index.storage import CountingReader, FileReader
 
 Part = TypeVar("Part")
+Opened = TypeVar("Opened")
 
 _OPEN_FILES = 256
-_OPEN_POSTINGS = 4096
+_OPEN_PAYLOADS = 4096
 
 Cached: TypeAlias = FieldStatistics | KindDirectory | pa.RecordBatch
 IndexCache: TypeAlias = BoundedCache[object, Cached]
@@ -61,6 +68,19 @@ def new_cache(limit: int = DEFAULT_BYTES) -> IndexCache:
 
 CACHE = new_cache()
 """What all views of this process share, unless they are given a cache of their own."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenMatrix:
+    """A matrix of bloom filters.
+
+    Attributes:
+        matrix: The matrix.
+        first: The row group of the segment that it begins with.
+    """
+
+    matrix: BloomMatrix
+    first: int
 
 
 class IndexView:
@@ -82,7 +102,8 @@ class IndexView:
         self._identity = object()
         self._lock = threading.Lock()
         self._readers: LRUCache[int, FileReader] = LRUCache(_OPEN_FILES)
-        self._postings: LRUCache[tuple[int, int], Postings] = LRUCache(_OPEN_POSTINGS)
+        self._postings: LRUCache[tuple[ColumnId, int], Postings] = LRUCache(_OPEN_PAYLOADS)
+        self._matrices: LRUCache[tuple[ColumnId, int], OpenMatrix] = LRUCache(_OPEN_PAYLOADS)
         self._number_row_groups()
 
     def _number_row_groups(self) -> None:
@@ -110,6 +131,12 @@ class IndexView:
     def file_numbers(self) -> dict[str, int]:
         """The number of each data file, by location."""
         return {path: number for number, path in enumerate(self.paths)}
+
+    @cached_property
+    def first_rows(self) -> Int64Array:
+        """For each row group the position of its first row in its data file."""
+        before = np.concatenate(([0], np.cumsum(self.row_counts)[:-1])).astype(np.int64)[: self.row_group_count]
+        return np.asarray(before - before[self.first_row_groups[self.file_of]], np.int64)
 
     @cached_property
     def segments(self) -> tuple[tuple[str, int], ...]:
@@ -143,7 +170,7 @@ class IndexView:
         return np.asarray(share * self.file_sizes[files], np.int64)
 
     @cached_property
-    def _placements(self) -> dict[tuple[int, str], Placement]:
+    def _placements(self) -> dict[tuple[ColumnId, str], Placement]:
         """For each (field, kind), the segment and directory entry of every row group."""
         directories = pc.list_flatten(self._entries["directories"]).combine_chunks()
         entry = np.repeat(
@@ -153,9 +180,9 @@ class IndexView:
         fields, kinds, offsets, lengths, checksums = (
             pc.struct_field(directories, name).to_pylist() for name in ("field_id", "kind", "offset", "length", "xxh64")
         )
-        rows_of: dict[tuple[int, str], list[int]] = {}
-        for row, key in enumerate(zip(fields, kinds, strict=True)):
-            rows_of.setdefault(key, []).append(row)
+        rows_of: dict[tuple[ColumnId, str], list[int]] = {}
+        for row, (field_id, kind) in enumerate(zip(fields, kinds, strict=True)):
+            rows_of.setdefault(split_kind(field_id, kind), []).append(row)
         numbers = {location: number for number, (location, _) in enumerate(self.segments)}
         segment_of_entry = np.array([numbers[s] for s in self._entries["segment"].to_pylist()], np.int32)
         first_in_segment = int64_chunks(self._entries, "first_row_group")
@@ -163,7 +190,7 @@ class IndexView:
         # Rows of a segment's row space that the row groups before it in the same data file take up.
         space = np.concatenate(([0], np.cumsum(align(self.row_counts)))).astype(np.int64)
         rows_before = space[:-1] - space[self.first_row_groups][self.file_of]
-        placements: dict[tuple[int, str], Placement] = {}
+        placements: dict[tuple[ColumnId, str], Placement] = {}
         for key, rows in rows_of.items():
             # Files have one entry a build; where two builders raced, either is right: the last one wins.
             entry_of_file = np.full(len(self.paths), -1, np.int64)
@@ -185,7 +212,7 @@ class IndexView:
             )
         return placements
 
-    def statistics(self, field_id: int, reads: IndexReads) -> FieldStatistics | None:
+    def statistics(self, field_id: ColumnId, reads: IndexReads) -> FieldStatistics | None:
         """The statistics of a column; None if no row group has any."""
         placement = self._placements.get((field_id, STATISTICS))
         if placement is None:
@@ -202,7 +229,7 @@ class IndexView:
             self._cache.put(key, statistics)
         return statistics
 
-    def directory(self, field_id: int, kind: str, reads: IndexReads) -> KindDirectory | None:
+    def directory(self, field_id: ColumnId, kind: str, reads: IndexReads) -> KindDirectory | None:
         """Where the payloads of a column and kind lie; None if there are none."""
         placement = self._placements.get((field_id, kind))
         if placement is None:
@@ -218,7 +245,7 @@ class IndexView:
             self._cache.put(key, directory)
         return directory
 
-    def open_blob(self, field_id: int, directory: KindDirectory, row_group: int) -> BlobIndex:
+    def open_blob(self, field_id: ColumnId, directory: KindDirectory, row_group: int) -> BlobIndex:
         """Open the payload of one row group; nothing is read yet but the directory, if it is no longer in memory.
 
         Raises:
@@ -230,25 +257,59 @@ class IndexView:
             blob, blob_type, layout, directory.value_type, int(self.row_counts[row_group])
         )
 
-    def open_postings(self, field_id: int, directory: KindDirectory, row_group: int) -> Postings:
-        """Open the sorted postings that cover a row group; what is read of their directory stays with the view.
+    def open_merged(self, field_id: ColumnId, directory: KindDirectory, row_group: int) -> Postings:
+        """Open the postings or merged bitmaps that cover a row group; what is read of their directory stays here.
 
         Raises:
             CorruptFileError: If the directory is not what was written.
             UnsupportedError: If this release does not read such a payload.
         """
-        key = (field_id, directory.blob_of(row_group))
-        with self._lock:
-            postings = self._postings.get(key)
-        if postings is None:
-            blob, _, layout, covered = self._locate(field_id, directory, row_group)
-            spans = self._spans(field_id, int(directory.segment[row_group]))[covered]
-            postings = Postings.open(blob, layout, directory.value_type, spans)
-            with self._lock:
-                self._postings[key] = postings
-        return postings
 
-    def _locate(self, field_id: int, directory: KindDirectory, row_group: int) -> tuple[Blob, str, Int64Array, slice]:
+        def open_it() -> Postings:
+            blob, blob_type, layout, covered = self._locate(field_id, directory, row_group)
+            spans = self._spans(field_id, int(directory.segment[row_group]))[covered]
+            return open_merged(blob, blob_type, layout, directory.value_type, spans)
+
+        return self._kept(self._postings, (field_id, directory.blob_of(row_group)), open_it)
+
+    def open_matrix(self, field_id: ColumnId, directory: KindDirectory, row_group: int) -> OpenMatrix:
+        """Open the matrix of bloom filters that covers a row group; what is read of its directory stays here.
+
+        Raises:
+            CorruptFileError: If the directory is not what was written.
+            UnsupportedError: If this release does not read such a payload.
+        """
+
+        def open_it() -> OpenMatrix:
+            blob, blob_type, layout, covered = self._locate(field_id, directory, row_group)
+            if blob_type != BLOOM_MATRIX:
+                raise UnsupportedError(f"{blob.location}: kind bloom reads no blob {blob_type}")
+            count = covered.stop - covered.start
+            return OpenMatrix(BloomMatrix(blob, layout, directory.value_type, count), covered.start)
+
+        return self._kept(self._matrices, (field_id, directory.blob_of(row_group)), open_it)
+
+    def ordinals(self, field_id: ColumnId, kind: str, row_groups: Int64Array) -> npt.NDArray[np.int32]:
+        """Which row groups of their segments some row groups are."""
+        return self._placements[field_id, kind].row_group[row_groups]
+
+    def _kept(
+        self,
+        kept: MutableMapping[tuple[ColumnId, int], Opened],
+        key: tuple[ColumnId, int],
+        open_it: Callable[[], Opened],
+    ) -> Opened:
+        with self._lock:
+            opened = kept.get(key)
+        if opened is None:
+            opened = open_it()
+            with self._lock:
+                kept[key] = opened
+        return opened
+
+    def _locate(
+        self, field_id: ColumnId, directory: KindDirectory, row_group: int
+    ) -> tuple[Blob, str, Int64Array, slice]:
         """A payload, its blob type, its layout and the row groups of the segment that it covers."""
         segment, entry = int(directory.segment[row_group]), int(directory.entry[row_group])
         batch = self._segment_directory(self._placements[field_id, directory.kind], segment)
@@ -259,7 +320,7 @@ class IndexView:
         layout = np.asarray(batch.column("layout")[entry].values.to_numpy(), np.int64)
         return blob, batch.column("blob_type")[entry].as_py(), layout, slice(first, first + count)
 
-    def _spans(self, field_id: int, segment: int) -> Int64Array:
+    def _spans(self, field_id: ColumnId, segment: int) -> Int64Array:
         """Base and row count of every row group of a segment, also of those whose data files the table has lost."""
         rows = self._segment_statistics(self._placements[field_id, STATISTICS], segment).row_count
         ends = np.cumsum(align(rows))
@@ -306,10 +367,7 @@ class IndexView:
         """Read a part of every segment; segments in trouble are left out."""
 
         def read(segment: int) -> Part | IndexTrouble:
-            try:
-                return part_of(placement, segment)
-            except (CorruptFileError, UnsupportedError, NotFoundError, OSError) as error:
-                return IndexTrouble(self.segments[segment][0], str(error))
+            return or_trouble(self.segments[segment][0], lambda: part_of(placement, segment))
 
         used = [int(segment) for segment in np.unique(placement.segment) if segment >= 0]
         parts: dict[int, Part] = {}

@@ -1,6 +1,7 @@
 """What crosses between Spark's JVM and the planner: requests as JSON, row groups as roaring bitmaps, and views.
 
-A view, as `PruneScans.java` reads it, is one zlib stream of (all integers big-endian):
+An answer is empty (leave the scan as it was) or begins with one byte: `A` the table has no index, `V` a view follows,
+`K` the row groups to read follow. A view, as `View.java` reads it, is one zlib stream of (all integers big-endian):
 
 | size | meaning |
 | --- | --- |
@@ -17,8 +18,12 @@ from __future__ import annotations
 
 import zlib
 
+from pyroaring import BitMap
+
 from planner.view import IndexView
 from puffin_index.binary import write_int32_be, write_int64_be, write_uint16_be
+
+_NOTE_CHARACTERS = 1_000
 
 
 def serialize_view(view: IndexView) -> bytes:
@@ -42,3 +47,9 @@ def serialize_view(view: IndexView) -> bytes:
             write_int32_be(row_groups),
         )
     return zlib.compress(b"".join(parts), 1)
+
+
+def serialize_kept(kept: BitMap, note: str) -> bytes:
+    """Serialise an answer: a note (length as uint16, UTF-8; may be empty), then the row groups to read."""
+    encoded = note[:_NOTE_CHARACTERS].encode()
+    return write_uint16_be(len(encoded)) + encoded + kept.serialize()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +14,9 @@ from puffin_index.columns import Column, KeyArray, float_keys, sort_dictionary
 from puffin_index.errors import BuildError, UnsupportedError
 from puffin_index.key_merge import SPILL_BYTES, merge_keys, spill
 from puffin_index.value_types import ValueType
+
+LARGE_COLUMN_BYTES = 96 * 1024 * 1024
+"""Up to so many bytes, a column of a row group is taken as a whole, which is faster."""
 
 _DECIMAL_KEY_BYTES = 16
 
@@ -41,7 +45,10 @@ def column_of(values: pa.Array | pa.ChunkedArray, value_type: ValueType) -> Colu
 
 
 def gather_column(batches: Iterable[pa.Array], value_type: ValueType, row_count: int) -> Column:
-    """Return the keys of a column that comes some rows at a time; each batch is given up when its keys are there.
+    """Return the keys of a column that comes some rows at a time.
+
+    A column of ordinary size is taken as a whole. Of a larger one each batch is given up when its keys are there, and
+    byte keys are coded by a dictionary, which may lie in a file (`puffin_index.key_merge`).
 
     Args:
         batches: The column's rows in order, as `column_of` takes them.
@@ -52,6 +59,33 @@ def gather_column(batches: Iterable[pa.Array], value_type: ValueType, row_count:
         UnsupportedError: If values of this Arrow type are not values of this column, or one is out of range.
         BuildError: If there are fewer or more rows.
     """
+    first, rest = _take_until(batches, LARGE_COLUMN_BYTES)
+    if rest is None:
+        column = column_of(pa.chunked_array(first), value_type) if first else column_of(pa.nulls(0), value_type)
+        if column.row_count != row_count:
+            raise BuildError(f"{column.row_count} rows of a row group of {row_count} were read")
+        return column
+    return _gather_large(chain(_given_up(first), rest), value_type, row_count)
+
+
+def _take_until(batches: Iterable[pa.Array], most_bytes: int) -> tuple[list[pa.Array], Iterator[pa.Array] | None]:
+    """Take batches until they have more bytes; return them and the rest, None if these are all."""
+    taken: list[pa.Array] = []
+    rest = iter(batches)
+    for batch in rest:
+        taken.append(batch)
+        if sum(one.nbytes for one in taken) > most_bytes:
+            return taken, rest
+    return taken, None
+
+
+def _given_up(batches: list[pa.Array]) -> Iterator[pa.Array]:
+    batches.reverse()
+    while batches:
+        yield batches.pop()
+
+
+def _gather_large(batches: Iterable[pa.Array], value_type: ValueType, row_count: int) -> Column:
     valid: npt.NDArray[np.bool_] | None = None
 
     def parts() -> Iterator[tuple[slice, Column]]:

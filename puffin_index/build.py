@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -52,7 +52,7 @@ class Missing:
 
 
 def indexed_kinds(entries: pa.Table, live: Sequence[DataFile]) -> dict[str, set[tuple[int, str]]]:
-    """Say which (field id, kind) the index table has for each live data file.
+    """Say which (field id, stored kind) the index table has for each live data file.
 
     Args:
         entries: The rows of the index table.
@@ -110,8 +110,12 @@ def lacking_columns(columns: Sequence[ResolvedColumn], found: set[tuple[int, str
 
 
 def _lacking(column: ResolvedColumn, found: set[tuple[int, str]]) -> ResolvedColumn:
-    kinds = {kind: options for kind, options in column.kinds.items() if (column.field_id, kind) not in found}
-    return ResolvedColumn(column.field_id, column.name, column.value_type, kinds)
+    kinds = {
+        kind: options
+        for kind, options in column.kinds.items()
+        if (column.field_id, column.stored_kind(kind)) not in found
+    }
+    return replace(column, kinds=kinds)
 
 
 def _cut(

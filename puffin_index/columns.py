@@ -11,6 +11,15 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from puffin_index.key_order import (
+    changes_of,
+    distinct_of_counts,
+    distinct_of_sorted,
+    gather,
+    order_by_key,
+    settle,
+    starts_of,
+)
 from puffin_index.value_types import ValueType
 
 KeyArray: TypeAlias = npt.NDArray[np.int64] | pa.LargeBinaryArray
@@ -111,10 +120,8 @@ class SortedColumn:
             return np.empty(0, np.int64), np.zeros(1, np.uint32)
         minimum, maximum = int(keys.min()), int(keys.max())
         if maximum - minimum < _MOST_COUNTED:
-            return _distinct_of_counts(np.bincount(keys - np.int64(minimum)), minimum)
-        ordered = np.sort(keys)
-        changes = _changes(ordered)
-        return ordered if changes.all() else ordered[changes], _starts(changes)
+            return distinct_of_counts(np.bincount(keys - np.int64(minimum)), minimum)
+        return distinct_of_sorted(np.sort(keys))
 
     @cached_property
     def rows(self) -> npt.NDArray[np.uint32]:
@@ -126,7 +133,7 @@ class SortedColumn:
             return rows
         codes = self.codes if column.valid is None else self.codes[column.valid]
         rows = _valid_rows(column)
-        return _order(codes, 0, self.distinct_count, rows, column.row_count)[0]
+        return order_by_key(codes, 0, self.distinct_count, rows, column.row_count)[0]
 
     @cached_property
     def codes(self) -> npt.NDArray[np.uint32]:
@@ -155,16 +162,6 @@ def _valid_keys(column: Column) -> npt.NDArray[np.int64]:
     return column.int_keys if column.valid is None else column.int_keys[column.valid]
 
 
-def _distinct_of_counts(
-    counts: npt.NDArray[np.int64], minimum: int
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint32]]:
-    """The distinct keys, and where the rows of each begin, from the counts of all keys from `minimum` on."""
-    places = np.flatnonzero(counts)
-    starts = np.zeros(len(places) + 1, np.uint32)
-    np.cumsum(counts[places], out=starts[1:])
-    return places + np.int64(minimum), starts
-
-
 def _sort_int_keys(
     column: Column,
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint32], npt.NDArray[np.uint32]]:
@@ -173,99 +170,23 @@ def _sort_int_keys(
     if not len(keys):
         return np.empty(0, np.int64), np.zeros(1, np.uint32), np.empty(0, np.uint32)
     minimum, maximum = int(keys.min()), int(keys.max())
-    rows, packed, row_bits = _order(keys, minimum, maximum, _valid_rows(column), column.row_count)
+    rows, packed, row_bits = order_by_key(keys, minimum, maximum, _valid_rows(column), column.row_count)
     if maximum - minimum < _MOST_SEARCHED:
         firsts = (np.arange(maximum - minimum + 1, dtype=np.uint64) << np.uint64(row_bits)).astype(packed.dtype)
         counts = np.diff(np.searchsorted(packed, firsts), append=len(rows))
-        return *_distinct_of_counts(counts, minimum), rows
+        return *distinct_of_counts(counts, minimum), rows
     if (maximum - minimum).bit_length() + row_bits <= 64:
         packed >>= packed.dtype.type(row_bits)
-        changes = _changes(packed)
+        changes = changes_of(packed)
         chosen = packed if changes.all() else packed[changes]
         distinct = chosen.astype(np.uint64, copy=False).view(np.int64)
         distinct += np.int64(minimum)
-        return distinct, _starts(changes), rows
+        return distinct, starts_of(changes), rows
     packed >>= packed.dtype.type(row_bits)
-    ordered = column.int_keys[rows]
-    _settle(packed, ordered, rows)
-    changes = _changes(ordered)
-    return ordered[changes], _starts(changes), rows
-
-
-def _order(
-    keys: npt.NDArray[np.int64] | npt.NDArray[np.uint32],
-    minimum: int,
-    maximum: int,
-    rows: npt.NDArray[np.uint32],
-    row_count: int,
-) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint64] | npt.NDArray[np.uint32], int]:
-    """Order rows by key, then by row.
-
-    Key and row are packed into one integer, which takes one vectorised sort and no slow indirect one. Where they do not
-    fit, the lowest bits of the key are left out.
-
-    Returns:
-        The rows, the sorted integers, and how many of their bits, the lowest, are the row.
-    """
-    row_bits = max(row_count - 1, 1).bit_length()
-    key_bits = (maximum - minimum).bit_length()
-    packed: npt.NDArray[np.uint64] | npt.NDArray[np.uint32]
-    if key_bits + row_bits <= 32:
-        # Modulo 2 ** 32, which the difference fits.
-        packed = keys.astype(np.uint32)
-        packed -= np.uint32(minimum & 0xFFFF_FFFF)
-    else:
-        offsets = keys - keys.dtype.type(minimum)
-        packed = offsets.view(np.uint64) if offsets.dtype == np.int64 else offsets.astype(np.uint64)
-        packed >>= np.uint64(max(0, key_bits + row_bits - 64))
-        del offsets
-    packed <<= packed.dtype.type(row_bits)
-    packed |= rows
-    packed.sort()
-    if packed.dtype == np.uint32:
-        return packed & np.uint32((1 << row_bits) - 1), packed, row_bits
-    ordered = packed.astype(np.uint32)
-    ordered &= np.uint32((1 << row_bits) - 1)
-    return ordered, packed, row_bits
-
-
-def _settle(
-    prefixes: npt.NDArray[np.unsignedinteger], ordered: npt.NDArray[np.int64], rows: npt.NDArray[np.uint32]
-) -> None:
-    """Put keys in order that were sorted by their prefixes alone, and their rows with them, in place."""
-    descents = np.flatnonzero(ordered[1:] < ordered[:-1])
-    if not len(descents):
-        return
-    unsettled = np.unique(prefixes[descents])
-    low, high = np.searchsorted(prefixes, unsettled, "left"), np.searchsorted(prefixes, unsettled, "right")
-    counts = high - low
-    places = np.arange(int(counts.sum())) + np.repeat(low - (np.cumsum(counts) - counts), counts)
-    order = np.lexsort((rows[places], ordered[places]))
-    ordered[places], rows[places] = ordered[places[order]], rows[places[order]]
-
-
-def _changes(ordered: npt.NDArray[np.generic]) -> npt.NDArray[np.bool_]:
-    """Where an element differs from the one before; true for the first."""
-    changes = np.empty(len(ordered), np.bool_)
-    changes[:1] = True
-    np.not_equal(ordered[1:], ordered[:-1], out=changes[1:])
-    return changes
-
-
-def _starts(changes: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint32]:
-    """The positions of the changes, and in the end how many elements there are."""
-    count = np.count_nonzero(changes)
-    if count == len(changes):
-        return np.arange(count + 1, dtype=np.uint32)
-    starts = np.empty(count + 1, np.uint32)
-    place = 0
-    # Some at a time: the positions come as int64.
-    for first in range(0, len(changes), _COMPARED_AT_ONCE):
-        some = np.flatnonzero(changes[first : first + _COMPARED_AT_ONCE])
-        starts[place : place + len(some)] = some + first
-        place += len(some)
-    starts[-1] = len(changes)
-    return starts
+    ordered = gather(column.int_keys, rows)
+    settle(packed, ordered, rows)
+    del packed
+    return *distinct_of_sorted(ordered), rows
 
 
 def _encode_bytes_keys(

@@ -50,6 +50,22 @@ def open_table(catalog: Catalog, identifier: tuple[str, ...]) -> Table:
         raise NotFoundError(f"there is no table {'.'.join(identifier)} in catalog {catalog.name!r}") from error
 
 
+def refresh_table(table: Table) -> None:
+    """Load the newest state of a table.
+
+    Raises:
+        NotFoundError: If it is gone, or another one has its name.
+    """
+    name = ".".join(table.name())
+    try:
+        table.refresh()
+    except NoSuchTableError as error:
+        raise NotFoundError(f"table {name} is gone") from error
+    except ValueError as error:
+        # This is how PyIceberg says that the UUID has changed.
+        raise NotFoundError(f"table {name} was dropped and created anew: {error}") from error
+
+
 def constant_fields(table: Table) -> frozenset[int]:
     """Columns whose value may be a constant where a data file lacks them: identity partitions, and initial defaults."""
     partitions = {
@@ -170,6 +186,21 @@ def _plan_files(table: Table, snapshot_id: int | None, row_filter: BooleanExpres
         return
     scan = table.scan(row_filter=row_filter or AlwaysTrue(), case_sensitive=False, snapshot_id=snapshot_id)
     yield from scan.plan_files()
+
+
+def retained_files(table: Table) -> dict[str, tuple[int, int]]:
+    """Size in bytes and rows of the data files that any snapshot of the table holds, of whatever branch or tag."""
+    manifests = {
+        manifest.manifest_path: manifest
+        for snapshot in table.snapshots()
+        for manifest in snapshot.manifests(table.io)
+        if manifest.content == ManifestContent.DATA
+    }
+    return {
+        entry.data_file.file_path: (entry.data_file.file_size_in_bytes, entry.data_file.record_count)
+        for manifest in manifests.values()
+        for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True)
+    }
 
 
 def _data_file(file: IcebergDataFile, has_deletes: bool) -> DataFile:

@@ -1,20 +1,23 @@
 """The index definition: which columns carry which index kinds, with which options.
 
-Users name columns; inside, a column is its Iceberg field id, so that a rename changes nothing. Resolving checks a
-definition against a schema and refuses what cannot be built, naming the column and the kind.
+Users name columns; inside, a column is its Iceberg field id, so that a rename changes nothing. `column#k#key` names one
+key of a map column. Resolving checks a definition against a schema and refuses what cannot be built, naming the column
+and the kind.
 """
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from pyiceberg.schema import Schema
-from pyiceberg.types import ListType, MapType, NestedField, PrimitiveType
+from pyiceberg.types import IcebergType, ListType, MapType, NestedField, PrimitiveType
 
 from puffin_index.errors import DefinitionError, UnsupportedError
 from puffin_index.kinds import KINDS
+from puffin_index.map_key import SEPARATOR, ColumnId, MapKey, key_text, split_name, stored_kind
 from puffin_index.values import ValueType, value_type_of
 
 Options = Mapping[str, str]
@@ -75,12 +78,30 @@ class IndexDefinition:
 
 @dataclass(frozen=True, slots=True)
 class ResolvedColumn:
-    """One column of a definition, bound to a schema."""
+    """One column of a definition, bound to a schema.
+
+    Attributes:
+        field_id: The column; where `map_key` is set, the map.
+        name: In the schema; `map#k#key` where `map_key` is set.
+        value_type: What the values are.
+        kinds: The options of each kind.
+        map_key: Which key of the map, as `puffin_index.map_key` spells it.
+    """
 
     field_id: int
     name: str
     value_type: ValueType
     kinds: Mapping[str, Options] = field(hash=False)
+    map_key: str | None = None
+
+    @property
+    def column_id(self) -> ColumnId:
+        """What the index is about."""
+        return self.field_id if self.map_key is None else MapKey(self.field_id, self.map_key)
+
+    def stored_kind(self, kind: str) -> str:
+        """How an index of a kind, or the statistics, are called beside the field id wherever they are stored."""
+        return stored_kind(kind, self.map_key)
 
 
 def resolve(definition: IndexDefinition, schema: Schema) -> tuple[ResolvedColumn, ...]:
@@ -92,21 +113,36 @@ def resolve(definition: IndexDefinition, schema: Schema) -> tuple[ResolvedColumn
     if not definition.columns:
         raise DefinitionError("an index definition needs at least one column")
     columns = [_resolve_column(column, schema) for column in definition.columns]
-    duplicates = {column.field_id for column in columns if [c.field_id for c in columns].count(column.field_id) > 1}
+    named = Counter((column.field_id, column.map_key) for column in columns)
+    duplicates = [column.name for column in columns if named[column.field_id, column.map_key] > 1]
     if duplicates:
-        raise DefinitionError(
-            f"columns are named twice: {', '.join(c.name for c in columns if c.field_id in duplicates)}"
-        )
-    return tuple(sorted(columns, key=lambda column: column.field_id))
+        raise DefinitionError(f"columns are named twice: {', '.join(duplicates)}")
+    return tuple(sorted(columns, key=lambda column: (column.field_id, column.map_key or "")))
 
 
 def _resolve_column(column: IndexedColumn, schema: Schema) -> ResolvedColumn:
-    found = find_field(schema, column.name)
-    if not isinstance(found.field_type, PrimitiveType):
-        raise DefinitionError(f"column {column.name!r} is a {found.field_type}: only leaves can be indexed")
+    name, key = (column.name, None) if _is_column(schema, column.name) else split_name(column.name)
+    return _resolve_field(find_field(schema, name), key, column, schema)
+
+
+def _is_column(schema: Schema, name: str) -> bool:
+    """Whether a name is a column's as it stands, `#k#` in it or not."""
     try:
-        value_type = value_type_of(found.field_type)
-    except UnsupportedError as error:
+        schema.find_field(name, case_sensitive=False)
+    except ValueError:
+        return False
+    return True
+
+
+def _resolve_field(found: NestedField, key: str | None, column: IndexedColumn, schema: Schema) -> ResolvedColumn:
+    name = schema.find_column_name(found.field_id) or column.name
+    values = _indexed_type(column.name, found.field_type, key)
+    try:
+        if key is not None and isinstance(found.field_type, MapType):
+            key = key_text(key, found.field_type.key_type)
+            name = f"{name}{SEPARATOR}{key}"
+        value_type = value_type_of(values)
+    except (UnsupportedError, DefinitionError) as error:
         raise DefinitionError(f"column {column.name!r}: {error}") from error
     for kind, options in column.kinds.items():
         if kind not in KINDS:
@@ -115,8 +151,26 @@ def _resolve_column(column: IndexedColumn, schema: Schema) -> ResolvedColumn:
             KINDS[kind].check(value_type, options)
         except DefinitionError as error:
             raise DefinitionError(f"column {column.name!r}: {error}") from error
-    name = schema.find_column_name(found.field_id) or column.name
-    return ResolvedColumn(found.field_id, name, value_type, {kind: dict(opts) for kind, opts in column.kinds.items()})
+    kinds = {kind: dict(options) for kind, options in column.kinds.items()}
+    return ResolvedColumn(found.field_id, name, value_type, kinds, key)
+
+
+def _indexed_type(name: str, field_type: IcebergType, key: str | None) -> PrimitiveType:
+    """The type of the values of a column, or of one key of it."""
+    if key is None:
+        if isinstance(field_type, PrimitiveType):
+            return field_type
+        hint = (
+            f"name one of its keys: {name}{SEPARATOR}key"
+            if isinstance(field_type, MapType)
+            else "only leaves can be indexed"
+        )
+        raise DefinitionError(f"column {name!r} is a {field_type}: {hint}")
+    if not isinstance(field_type, MapType):
+        raise DefinitionError(f"column {name!r} is a {field_type}: `{SEPARATOR}` names a key of a map")
+    if isinstance(field_type.value_type, PrimitiveType):
+        return field_type.value_type
+    raise DefinitionError(f"column {name!r} is a {field_type}: only keys of primitive values can be indexed")
 
 
 def find_field(schema: Schema, name: str) -> NestedField:
@@ -143,6 +197,7 @@ def to_json(columns: tuple[ResolvedColumn, ...]) -> str:
     return json.dumps(
         [
             {"field-id": c.field_id, "name": c.name, "kinds": {kind: dict(opts) for kind, opts in c.kinds.items()}}
+            | ({} if c.map_key is None else {"map-key": c.map_key})
             for c in columns
         ],
         sort_keys=True,
@@ -156,5 +211,6 @@ def from_json(text: str, schema: Schema) -> tuple[ResolvedColumn, ...]:
         name = schema.find_column_name(item["field-id"])
         if name is None:
             continue
-        columns.append(_resolve_column(IndexedColumn(name, item["kinds"]), schema))
+        found = schema.find_field(item["field-id"])
+        columns.append(_resolve_field(found, item.get("map-key"), IndexedColumn(name, item["kinds"]), schema))
     return tuple(columns)

@@ -27,6 +27,7 @@ from xxhash import xxh64_hexdigest
 from puffin_index.errors import CorruptFileError, UnsupportedError
 from puffin_index.kinds import ColumnStatistics
 from puffin_index.kinds.base import Payload
+from puffin_index.map_key import plain_kind
 from puffin_index.ranged import RangedReader
 from puffin_index.values import ValueType
 
@@ -35,6 +36,11 @@ DIRECTORY_BLOB = "puffin-index-directory-v1"
 ROW_GROUPS_BLOB = "puffin-index-row-groups-v1"
 STATISTICS = "statistics"
 _VERSION = b"1"
+
+
+def is_statistics(kind: str) -> bool:
+    """Whether a stored kind is that of statistics, of a column or of one key of a map."""
+    return plain_kind(kind) == STATISTICS
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +98,7 @@ def serialize_statistics(statistics: Sequence[ColumnStatistics], value_type: Val
             "quantiles": pa.array([list(s.quantiles) for s in statistics], pa.large_list(key)),
         }
     )
-    return _serialize(batch, {"value-type": value_type.name})
+    return serialize_batch(batch, {"value-type": value_type.name})
 
 
 def serialize_directory(payloads: Sequence[PlacedPayload], kind: str, value_type: ValueType) -> bytes:
@@ -107,7 +113,7 @@ def serialize_directory(payloads: Sequence[PlacedPayload], kind: str, value_type
             "layout": pa.array([p.payload.layout for p in payloads], pa.large_list(pa.int64())),
         }
     )
-    return _serialize(batch, {"kind": kind, "value-type": value_type.name})
+    return serialize_batch(batch, {"kind": kind, "value-type": value_type.name})
 
 
 def serialize_row_groups(row_groups: Sequence[RowGroupEntry]) -> bytes:
@@ -121,10 +127,11 @@ def serialize_row_groups(row_groups: Sequence[RowGroupEntry]) -> bytes:
             "base": pa.array([r.base for r in row_groups], pa.int64()),
         }
     )
-    return _serialize(batch, {})
+    return serialize_batch(batch, {})
 
 
-def _serialize(batch: pa.RecordBatch, metadata: dict[str, str]) -> bytes:
+def serialize_batch(batch: pa.RecordBatch, metadata: dict[str, str]) -> bytes:
+    """Serialise the rows of a directory, with the metadata of its schema but for the version."""
     batch = batch.replace_schema_metadata({"version": _VERSION, **metadata})
     sink = pa.BufferOutputStream()
     options = pa.ipc.IpcWriteOptions(compression="zstd")

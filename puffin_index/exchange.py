@@ -25,6 +25,7 @@ from puffin_index.kinds.base import BlobIndex
 from puffin_index.kinds.bit_sliced import PAIMON_BSI
 from puffin_index.kinds.bitmap import PAIMON_BITMAP_V1, PAIMON_BITMAP_V2
 from puffin_index.kinds.bloom import PAIMON_BLOOM
+from puffin_index.map_key import ColumnId, split_kind
 from puffin_index.puffin import PuffinFile, read_blob
 from puffin_index.ranged import Blob, RangedReader
 from puffin_index.value_types import ValueType
@@ -55,7 +56,7 @@ class ExportedContainer:
 
 
 def export_container(
-    segment: RangedReader, footer: PuffinFile, row_group: int, names: Mapping[int, str]
+    segment: RangedReader, footer: PuffinFile, row_group: int, names: Mapping[ColumnId, str]
 ) -> ExportedContainer:
     """Put the payloads of one row group that Paimon can read into one of its containers.
 
@@ -63,7 +64,8 @@ def export_container(
         segment: The segment.
         footer: Its footer.
         row_group: The row group's ordinal in the segment.
-        names: Field id -> column name in the container, for the columns to export, in the container's order.
+        names: Column -> its name in the container (`map[key]` for one key of a map), for the columns to export,
+            in the container's order.
 
     Raises:
         NotFoundError: If the segment has no such row group, or none of the payloads of a column.
@@ -78,16 +80,16 @@ def export_container(
         for place in read_payload_places(segment, footer)
         if place.first_row_group <= row_group < place.first_row_group + place.row_groups
     ]
-    missing = names.keys() - {place.field_id for place in places}
+    missing = names.keys() - {place.column for place in places}
     if missing or not names:
-        fields = ", ".join(map(str, sorted(missing))) or "any field"
+        fields = ", ".join(sorted(map(str, missing))) or "any field"
         raise NotFoundError(f"{segment.location}: row group {row_group} has no payload of {fields}")
-    asked = [place for field_id in names for place in places if place.field_id == field_id]
+    asked = [place for column in names for place in places if place.column == column]
     indexes: dict[str, dict[str, bytes | None]] = {}
     for place in asked:
         if place.blob_type in _PAIMON_BLOBS:
-            bodies = indexes.setdefault(names[place.field_id], {})
-            bodies[INDEX_NAMES[place.kind]] = _read_payload(segment, footer, place)
+            bodies = indexes.setdefault(names[place.column], {})
+            bodies[INDEX_NAMES[split_kind(place.field_id, place.kind)[1]]] = _read_payload(segment, footer, place)
     left_out = tuple(place for place in asked if place.blob_type not in _PAIMON_BLOBS)
     if not indexes:
         types = ", ".join(sorted({place.blob_type for place in left_out}))

@@ -135,7 +135,8 @@ def create_index_table(catalog: Catalog, name: TableName, data_table: Table, def
         # The table is small and rewritten rarely: keep its metadata from growing without end.
         "write.metadata.delete-after-commit.enabled": "true",
         "write.metadata.previous-versions-max": "20",
-        "commit.retry.num-retries": "20",
+        # Entries depend on each other, so a commit is not repeated as it is (`puffin_index.entries` decides anew).
+        "commit.retry.num-retries": "0",
     }
     # Two builders may race here; either one's namespace will do.
     with suppress(NamespaceAlreadyExistsError):

@@ -15,6 +15,7 @@ from puffin_index.binary import write_int64_be
 from puffin_index.container import MAGIC, Container
 from puffin_index.directory import DIRECTORY_BLOB, STATISTICS, STATISTICS_BLOB, int64_column, parse_directory
 from puffin_index.errors import CorruptFileError
+from puffin_index.map_key import ColumnId, split_kind
 from puffin_index.puffin import BLOB_CHECKSUM, BlobMetadata, PuffinFile, read_blob
 from puffin_index.ranged import RangedReader
 
@@ -29,7 +30,7 @@ class PayloadPlace:
 
     Attributes:
         field_id: The column.
-        kind: The index kind.
+        kind: The index kind, with the key of a map if it is of one.
         value_type: Iceberg's name of the column's type.
         blob_type: The payload's blob type.
         first_row_group: Ordinal in the segment of the first row group that it covers.
@@ -47,6 +48,11 @@ class PayloadPlace:
     offset: int
     length: int
 
+    @property
+    def column(self) -> ColumnId:
+        """The column, or the key of a map."""
+        return split_kind(self.field_id, self.kind)[0]
+
 
 @dataclass(frozen=True, slots=True)
 class DirectorySummary:
@@ -57,6 +63,7 @@ class DirectorySummary:
         kind: The index kind, or `statistics`.
         value_type: Iceberg's name of the column's type.
         row_groups: How many row groups it covers.
+        payloads: How many payloads that takes: fewer than row groups where some are merged; 0 for statistics.
         blob_types: The blob types of its payloads.
         payload_bytes: The bytes of all its payloads; 0 for statistics.
         directory_bytes: Its own bytes.
@@ -66,6 +73,7 @@ class DirectorySummary:
     kind: str
     value_type: str
     row_groups: int
+    payloads: int
     blob_types: tuple[str, ...]
     payload_bytes: int
     directory_bytes: int
@@ -101,7 +109,8 @@ def summarize_directories(reader: RangedReader, footer: PuffinFile) -> list[Dire
             batch = _read_batch(reader, blob, ("row_count",))
             value_type = _metadata(batch, "value-type", blob, reader.location)
             field_id = _field_id(blob, reader.location)
-            summaries.append(DirectorySummary(field_id, STATISTICS, value_type, len(batch), (), 0, blob.length))
+            kind = blob.properties.get("kind", STATISTICS)
+            summaries.append(DirectorySummary(field_id, kind, value_type, len(batch), 0, (), 0, blob.length))
         elif blob.type == DIRECTORY_BLOB:
             summaries.append(_summary(blob, _read_batch(reader, blob, _PAYLOAD_COLUMNS), reader.location))
     return summaries
@@ -117,6 +126,7 @@ def _summary(blob: BlobMetadata, batch: pa.RecordBatch, location: str) -> Direct
         kind=_metadata(batch, "kind", blob, location),
         value_type=_metadata(batch, "value-type", blob, location),
         row_groups=int(_integers(batch, "row_groups", blob, location).sum()),
+        payloads=len(batch),
         blob_types=tuple(dict.fromkeys(_texts(batch, "blob_type", blob, location))),
         payload_bytes=int(_integers(batch, "length", blob, location).sum()),
         directory_bytes=blob.length,
@@ -211,10 +221,10 @@ def blob_table(title: str, footer: PuffinFile) -> RichTable:
 
 def directory_table(directories: list[DirectorySummary]) -> RichTable:
     """Return the directories of a segment as a table."""
-    headers = ("field>", "kind", "value type", "groups>", "bytes>", "directory>", "blob types")
-    grid = _table("directories: row groups, bytes of the payloads, bytes of the directory", *headers)
+    headers = ("field>", "kind", "value type", "groups>", "payloads>", "bytes>", "directory>", "blob types")
+    grid = _table("directories: row groups, payloads and their bytes, bytes of the directory", *headers)
     for one in directories:
-        sizes = (f"{one.row_groups:,}", f"{one.payload_bytes:,}", f"{one.directory_bytes:,}")
+        sizes = (f"{one.row_groups:,}", f"{one.payloads:,}", f"{one.payload_bytes:,}", f"{one.directory_bytes:,}")
         names = (escape(one.kind), escape(one.value_type))
         grid.add_row(str(one.field_id), *names, *sizes, escape(", ".join(one.blob_types)))
     return grid

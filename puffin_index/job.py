@@ -16,6 +16,7 @@ from puffin_index.build import FileBatch, Missing, find_missing
 from puffin_index.data_table import DataFile, constant_fields
 from puffin_index.definition import ResolvedColumn
 from puffin_index.engine import Engine
+from puffin_index.entries import append_entries
 from puffin_index.errors import BuildError, NotFoundError
 from puffin_index.index_table import entries_of, is_bound_to, read_entries, segment_location
 from puffin_index.log_lines import log_line
@@ -201,9 +202,7 @@ class _Committer:
         started = time.monotonic()
         if segments:
             segments = self._still_live(segments)
-            if segments:
-                self._index_table.refresh()
-                self._index_table.append(entries_of(segments))
+            segments = self._append(segments)
         self._last_commit = time.monotonic()
         self._count(segments)
         if segments:
@@ -223,6 +222,22 @@ class _Committer:
             index_bytes=self.progress.index_bytes + sum(segment.size for segment in segments),
             bytes_done=self.progress.bytes_done + sum(file.file.file_size for file in covered),
         )
+
+    def _append(self, segments: list[Segment]) -> list[Segment]:
+        """Add segments to the index table but for what another builder has added; delete those with nothing left."""
+        if not segments:
+            return []
+        added = append_entries(self._index_table, entries_of(segments))
+        pairs = set(zip(added["segment"].to_pylist(), added["data_file"].to_pylist(), strict=True))
+        kept: list[Segment] = []
+        for segment in segments:
+            covered = tuple(file for file in segment.covered if (segment.location, file.file.path) in pairs)
+            if covered:
+                kept.append(replace(segment, covered=covered))
+            else:
+                _log.info("%s", log_line("segment given up, another builder was first", segment=segment.location))
+                self._index_table.io.delete(segment.location)
+        return kept
 
     def _still_live(self, segments: list[Segment]) -> list[Segment]:
         """Leave out files that the table has lost while they were indexed; delete segments with none left."""

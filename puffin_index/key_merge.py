@@ -85,18 +85,23 @@ def spill(parts: Iterable[pa.LargeBinaryArray]) -> pa.LargeBinaryArray:
         return pa.LargeBinaryArray.from_buffers(pa.large_binary(), count, buffers)
 
 
+def rank_keys(arrays: Sequence[pa.LargeBinaryArray]) -> tuple[pa.LargeBinaryArray, npt.NDArray[np.uint32]]:
+    """Return the distinct keys of several arrays, ascending, and the place of each key of the arrays among them."""
+    encoded = pa.concat_arrays(arrays).dictionary_encode()
+    order = pc.sort_indices(encoded.dictionary)
+    rank = np.empty(len(order), np.uint32)
+    rank[order.to_numpy()] = np.arange(len(order), dtype=np.uint32)
+    return encoded.dictionary.take(order), rank[encoded.indices.to_numpy()]
+
+
 def _key_bytes(array: pa.LargeBinaryArray) -> int:
     return len(bytes_of_keys(array)[0]) + 8 * len(array)
 
 
 def _merge_in_memory(arrays: Sequence[pa.LargeBinaryArray]) -> MergedKeys:
-    encoded = pa.concat_arrays(arrays).dictionary_encode()
-    order = pc.sort_indices(encoded.dictionary)
-    rank = np.empty(len(order), np.uint32)
-    rank[order.to_numpy()] = np.arange(len(order), dtype=np.uint32)
-    ranks = rank[encoded.indices.to_numpy()]
+    keys, ranks = rank_keys(arrays)
     ends = np.cumsum([len(array) for array in arrays])[:-1]
-    return MergedKeys(encoded.dictionary.take(order), tuple(np.split(ranks, ends)))
+    return MergedKeys(keys, tuple(np.split(ranks, ends)))
 
 
 def _cut_ranges(arrays: Sequence[pa.LargeBinaryArray], count: int) -> list[list[int]]:

@@ -15,9 +15,12 @@ from pyiceberg.io import FileIO
 from pyiceberg.io.pyarrow import pyarrow_to_schema
 from pyiceberg.schema import Schema
 from pyiceberg.table.name_mapping import NameMapping
+from pyiceberg.types import MapType
 
 from puffin_index.data_table import DataFile
 from puffin_index.errors import BuildError, UnsupportedError
+from puffin_index.map_key import ColumnId, MapKey, values_of_key
+from puffin_index.values import Column, ValueType, column_of, gather_column
 
 INDEXED_FORMATS = frozenset({"PARQUET", "ORC"})
 """Avro files have no row groups."""
@@ -34,8 +37,8 @@ _FIRST_STRIPE_OFFSET = 3
 _ORC_TIMESTAMPS_ARE_CHECKED = int(pa.__version__.split(".")[0]) >= 26
 
 
-class OpenDataFile(Protocol):
-    """A data file whose footer has been read and agrees with the manifest."""
+class RowGroups(Protocol):
+    """A data file and its row groups."""
 
     @property
     def file(self) -> DataFile:
@@ -49,15 +52,27 @@ class OpenDataFile(Protocol):
     def row_group_offsets(self) -> tuple[int, ...]:
         """Start of each row group in the file, in bytes."""
 
+
+class OpenDataFile(RowGroups, Protocol):
+    """A data file whose footer has been read and agrees with the manifest."""
+
     def has_column(self, field_id: int) -> bool:
         """Whether the file itself holds a column."""
 
-    def read_column(self, row_group: int, field_id: int) -> Iterator[pa.Array]:
+    def check_map(self, field_id: int) -> None:
+        """Check that a column is a map here, where the file has it.
+
+        Raises:
+            UnsupportedError: If it is something else.
+        """
+
+    def read_column(self, row_group: int, field_id: int, map_key: str | None = None) -> Iterator[pa.Array]:
         """Read one column of one row group, some rows at a time.
 
         Args:
             row_group: Its ordinal in the file.
             field_id: The column, which the file has; may be a leaf of structs.
+            map_key: Read the values of this key of a map (`puffin_index.map_key`).
 
         Raises:
             UnsupportedError: If values of this file cannot be read without a loss.
@@ -79,7 +94,12 @@ class OpenParquetFile:
         """Whether the file itself holds a column."""
         return self._schema.find_column_name(field_id) is not None
 
-    def read_column(self, row_group: int, field_id: int) -> Iterator[pa.Array]:
+    def check_map(self, field_id: int) -> None:
+        """Check that a column is a map here, where the file has it."""
+        if self.has_column(field_id) and not isinstance(self._schema.find_type(field_id), MapType):
+            raise _no_map(self.file, field_id)
+
+    def read_column(self, row_group: int, field_id: int, map_key: str | None = None) -> Iterator[pa.Array]:
         """Read one column of one row group, some rows at a time."""
         name = self._schema.find_column_name(field_id)
         if name is None:
@@ -87,7 +107,8 @@ class OpenParquetFile:
         path = name.split(".")
         batches = self._parquet.iter_batches(BATCH_ROWS, row_groups=[row_group], columns=[name], use_threads=False)
         for batch in batches:
-            yield _leaf(batch.column(path[0]), path[1:])
+            values = _leaf(batch.column(path[0]), path[1:])
+            yield values if map_key is None else values_of_key(values, map_key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,19 +125,30 @@ class OpenOrcFile:
         """Whether the file itself holds a column."""
         return field_id in self._paths
 
-    def read_column(self, row_group: int, field_id: int) -> Iterator[pa.Array]:
+    def check_map(self, field_id: int) -> None:
+        """Check that a column is a map here, where the file has it."""
+        if self.has_column(field_id) and not pa.types.is_map(self._paths[field_id][-1].type):
+            raise _no_map(self.file, field_id)
+
+    def read_column(self, row_group: int, field_id: int, map_key: str | None = None) -> Iterator[pa.Array]:
         """Read one column of one stripe."""
         path = self._paths[field_id]
-        leaf, names = path[-1], [field.name for field in path]
+        names = [field.name for field in path]
+        leaf = path[-1] if map_key is None else path[-1].type.item_field
         if any("." in name for name in names):
             raise UnsupportedError(f"data file {self.file.path}: ORC columns with a dot in the name cannot be read")
         if pa.types.is_timestamp(leaf.type) and not _ORC_TIMESTAMPS_ARE_CHECKED:
             raise UnsupportedError(f"data file {self.file.path}: ORC timestamps need PyArrow 26 or later")
         batch = self._orc.read_stripe(row_group, columns=[".".join(names)])
-        values = _leaf(batch.column(0), names[1:])
+        rows = _leaf(batch.column(0), names[1:])
+        values = rows if map_key is None else values_of_key(rows, map_key)
         # Iceberg stores times as plain numbers, and says so beside the field id.
         is_time = (leaf.metadata or {}).get(_ORC_LONG_TYPE) == b"TIME"
         yield values.cast(pa.time64("us")) if is_time else values
+
+
+def _no_map(file: DataFile, field_id: int) -> UnsupportedError:
+    return UnsupportedError(f"data file {file.path}: column {field_id} is no map there")
 
 
 def _leaf(column: pa.Array, path: list[str]) -> pa.Array:
@@ -124,6 +156,23 @@ def _leaf(column: pa.Array, path: list[str]) -> pa.Array:
         # struct_field takes the parent's NULLs along.
         column = pc.struct_field(column, part)
     return column
+
+
+def read_keys(opened: OpenDataFile, row_group: int, column: ColumnId, value_type: ValueType) -> Column:
+    """Read the keys of one column, or of one key of a map, of one row group; NULLs where the file lacks the column.
+
+    Raises:
+        UnsupportedError: If the values are none of this type, or cannot be read without a loss.
+        BuildError: If the bytes cannot be read or decoded.
+    """
+    row_count = opened.row_counts[row_group]
+    field_id, map_key = (column.field_id, column.key) if isinstance(column, MapKey) else (column, None)
+    if not opened.has_column(field_id):
+        return column_of(pa.nulls(row_count), value_type)
+    try:
+        return gather_column(opened.read_column(row_group, field_id, map_key), value_type, row_count)
+    except (pa.ArrowException, OSError) as error:
+        raise BuildError(str(error)) from error
 
 
 @contextmanager

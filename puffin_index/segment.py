@@ -14,7 +14,6 @@ from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 from pyiceberg.io import FileIO
 from pyiceberg.table.name_mapping import NameMapping
 
@@ -37,9 +36,9 @@ from puffin_index.kinds.base import Payload
 from puffin_index.kinds.bitmap import layout_of
 from puffin_index.kinds.postings import PlacedColumn, build_postings, postings_pay
 from puffin_index.puffin import BLOB_CHECKSUM, PuffinWriter
-from puffin_index.row_groups import OpenDataFile, open_data_file
+from puffin_index.row_groups import OpenDataFile, RowGroups, open_data_file, read_keys
 from puffin_index.storage import create_file
-from puffin_index.values import Column, ValueType, column_of, gather_column
+from puffin_index.values import Column
 
 ROW_SPACE_ALIGNMENT = 65_536
 """Bases are multiples of a roaring container's span, so that merging bitmaps only renumbers containers."""
@@ -53,7 +52,7 @@ class DirectoryLocation:
 
     Attributes:
         field_id: The column.
-        kind: The kind, or `statistics`.
+        kind: The kind, or `statistics`; of one key of a map with the key (`puffin_index.map_key`).
         offset: In bytes.
         length: In bytes.
         checksum: xxh64 of its bytes, 16 hex digits. Planners read directories without the segment's footer.
@@ -146,7 +145,7 @@ def align(row: _Rows) -> _Rows:
     return -(-row // ROW_SPACE_ALIGNMENT) * ROW_SPACE_ALIGNMENT
 
 
-def place_files(files: Sequence[OpenDataFile]) -> tuple[CoveredFile, ...]:
+def place_files(files: Sequence[RowGroups]) -> tuple[CoveredFile, ...]:
     """Number the row groups and rows of a segment's data files."""
     covered: list[CoveredFile] = []
     row_group = base = 0
@@ -205,8 +204,8 @@ def _write_files(task: SegmentTask, opened: Sequence[OpenDataFile], skipped: Seq
     with create_file(task.index_io, task.location) as stream:
         writer = PuffinWriter(stream, created_by="puffin-index")
         directories = [directory for column in task.columns for directory in _write_column(writer, column, opened)]
-        locations = _write_directories(writer, directories)
-        writer.add(ROW_GROUPS_BLOB, serialize_row_groups(_row_group_entries(covered)))
+        locations = write_directories(writer, directories)
+        writer.add(ROW_GROUPS_BLOB, serialize_row_groups(row_group_entries(covered)))
         summary = writer.finish()
     return Segment(task.location, summary.file_size, summary.footer_size, covered, locations, tuple(skipped))
 
@@ -217,21 +216,32 @@ def _check_columns(opened: OpenDataFile, task: SegmentTask) -> None:
             raise UnsupportedError(
                 f"data file {opened.file.path} lacks column {column.name!r}, which has a constant value there"
             )
+        if column.map_key is not None:
+            opened.check_map(column.field_id)
 
 
 @dataclass(frozen=True, slots=True)
-class _Directory:
+class WrittenDirectory:
+    """A directory's bytes, to be written after the payloads."""
+
     field_id: int
     kind: str
     blob_type: str
     data: bytes
 
 
-def _write_column(writer: PuffinWriter, column: ResolvedColumn, files: Sequence[OpenDataFile]) -> list[_Directory]:
+def _write_column(
+    writer: PuffinWriter, column: ResolvedColumn, files: Sequence[OpenDataFile]
+) -> list[WrittenDirectory]:
     """Write the payloads of one column; return its directories, to be written at the end."""
     statistics, payloads = _build_column(column, files)
     directories = [
-        _Directory(column.field_id, STATISTICS, STATISTICS_BLOB, serialize_statistics(statistics, column.value_type))
+        WrittenDirectory(
+            column.field_id,
+            column.stored_kind(STATISTICS),
+            STATISTICS_BLOB,
+            serialize_statistics(statistics, column.value_type),
+        )
     ]
     # Payloads of one kind lie side by side, so that neighbours are read with one request.
     for kind, of_kind in payloads.items():
@@ -241,8 +251,9 @@ def _write_column(writer: PuffinWriter, column: ResolvedColumn, files: Sequence[
             PlacedPayload(at * covered, covered, _add_payload(writer, column, kind, at * covered, payload), payload)
             for at, payload in enumerate(of_kind)
         ]
-        data = serialize_directory(placed, kind, column.value_type)
-        directories.append(_Directory(column.field_id, kind, DIRECTORY_BLOB, data))
+        stored_kind = column.stored_kind(kind)
+        data = serialize_directory(placed, stored_kind, column.value_type)
+        directories.append(WrittenDirectory(column.field_id, stored_kind, DIRECTORY_BLOB, data))
     return directories
 
 
@@ -267,15 +278,10 @@ def _build_column(
 
 def _read_row_groups(column: ResolvedColumn, files: Sequence[OpenDataFile]) -> Iterator[Column]:
     for opened in files:
-        has_column = opened.has_column(column.field_id)
-        for ordinal, row_count in enumerate(opened.row_counts):
-            if not has_column:
-                yield column_of(pa.nulls(row_count, arrow_type(column.value_type)), column.value_type)
-                continue
+        for ordinal in range(len(opened.row_counts)):
             try:
-                values = opened.read_column(ordinal, column.field_id)
-                yield gather_column(values, column.value_type, row_count)
-            except (pa.ArrowException, OSError, UnsupportedError, BuildError) as error:
+                yield read_keys(opened, ordinal, column.column_id, column.value_type)
+            except (UnsupportedError, BuildError) as error:
                 path = opened.file.path
                 reason = f"data file {path}, row group {ordinal}, column {column.name!r}: {error}"
                 raise _UnreadableFileError(path, reason) from error
@@ -321,14 +327,15 @@ class _PostingsBuilder:
 
 def _add_payload(writer: PuffinWriter, column: ResolvedColumn, kind: str, row_group: int, payload: Payload) -> int:
     properties: Mapping[str, str] = {
-        "kind": kind,
+        "kind": column.stored_kind(kind),
         "row-group": str(row_group),
         "value-type": column.value_type.name,
     }
     return writer.add(payload.blob_type, payload.data, fields=(column.field_id,), properties=properties).offset
 
 
-def _write_directories(writer: PuffinWriter, directories: Sequence[_Directory]) -> tuple[DirectoryLocation, ...]:
+def write_directories(writer: PuffinWriter, directories: Sequence[WrittenDirectory]) -> tuple[DirectoryLocation, ...]:
+    """Write directories next to each other; return where they lie."""
     locations: list[DirectoryLocation] = []
     for directory in directories:
         blob = writer.add(
@@ -342,7 +349,8 @@ def _write_directories(writer: PuffinWriter, directories: Sequence[_Directory]) 
     return tuple(locations)
 
 
-def _row_group_entries(covered: Sequence[CoveredFile]) -> list[RowGroupEntry]:
+def row_group_entries(covered: Sequence[CoveredFile]) -> list[RowGroupEntry]:
+    """List the row groups of a segment."""
     entries: list[RowGroupEntry] = []
     for file in covered:
         base = file.first_base
@@ -350,8 +358,3 @@ def _row_group_entries(covered: Sequence[CoveredFile]) -> list[RowGroupEntry]:
             entries.append(RowGroupEntry(file.file.path, ordinal, offset, rows, base))
             base += align(rows)
     return entries
-
-
-def arrow_type(value_type: ValueType) -> pa.DataType:
-    """The Arrow type of an all-NULL column, where a data file lacks the column."""
-    return pa.int64() if value_type.domain == "int64" else pa.large_binary()

@@ -16,6 +16,7 @@ from puffin_index.data_table import DataFile, count_snapshots_behind, measure_da
 from puffin_index.definition import ResolvedColumn
 from puffin_index.directory import STATISTICS, int64_column, read_directory
 from puffin_index.index_table import read_entries
+from puffin_index.map_key import plain_kind
 from puffin_index.scope import WHOLE_TABLE, BuildScope
 from puffin_index.storage import FileReader
 
@@ -155,7 +156,7 @@ def _column_status(
         ColumnStatus(
             column.name,
             column.field_id,
-            {kind: sizes.get((column.field_id, kind), 0) for kind in column.kinds},
+            {kind: sizes.get((column.field_id, column.stored_kind(kind)), 0) for kind in column.kinds},
             column_bytes.get(column.field_id),
         )
         for column in columns
@@ -167,7 +168,7 @@ def _kind_sizes(index_table: Table, entries: pa.Table) -> KindSizes:
     for segment, size, directories in _segments(entries):
         with FileReader(index_table.io, segment, size) as reader:
             for directory in directories:
-                if directory["kind"] == STATISTICS:
+                if plain_kind(directory["kind"]) == STATISTICS:
                     continue
                 batch = read_directory(reader, directory["offset"], directory["length"], directory["xxh64"], ["length"])
                 key = (directory["field_id"], directory["kind"])

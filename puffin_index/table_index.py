@@ -4,24 +4,31 @@ from __future__ import annotations
 
 import logging
 import uuid
+from collections.abc import Sequence
 from dataclasses import replace
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from puffin_index import index_table as catalogue
+from puffin_index.build import TARGET_SEGMENT_BYTES
 from puffin_index.build_handle import BuildHandle
-from puffin_index.data_table import open_table
+from puffin_index.compact import CompactListener, CompactReport, compact
+from puffin_index.data_table import open_table, refresh_table
 from puffin_index.definition import IndexDefinition, ResolvedColumn, from_json, resolve, to_json
+from puffin_index.drop import DropReport, drop_index
 from puffin_index.engine import Engine, LocalEngine, SparkEngine, background_engine
 from puffin_index.errors import NotFoundError
+from puffin_index.expire import DEFAULT_GRACE, ExpireReport, expire
 from puffin_index.fit import fit_warnings
 from puffin_index.index_table import TableName
 from puffin_index.job import BuildReport, ProgressListener, build
 from puffin_index.scope import WHOLE_TABLE, BuildScope
 from puffin_index.status import ColumnStatus, IndexStatus, read_status
 from puffin_index.table_properties import read_properties, unite
+from puffin_index.verify import DEFAULT_SAMPLE, VerifyReport, drop_bad_entries, verify
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -116,9 +123,13 @@ class TableIndex:
         return read_properties(self.data_table.properties, self.data_table.schema()).warnings
 
     def refresh(self) -> None:
-        """Load the newest state of both tables."""
-        self.data_table.refresh()
-        self.index_table.refresh()
+        """Load the newest state of both tables.
+
+        Raises:
+            NotFoundError: If one of them is gone.
+        """
+        refresh_table(self.data_table)
+        refresh_table(self.index_table)
 
     def build(
         self,
@@ -179,6 +190,53 @@ class TableIndex:
         tag = f"puffin-index-{uuid.uuid4().hex}"
         return background_engine(spark, tag, workers) if in_background else SparkEngine(spark, tag)
 
+    def verify(self, sample: int | None = DEFAULT_SAMPLE, *, repair: bool = False) -> VerifyReport:
+        """Check the index: coverage, checksums, directories, and a sample of it against the data.
+
+        Args:
+            sample: How many row groups to compare with the data; None for all.
+            repair: Drop what is bad and index it anew at once, with a pool of local processes.
+        """
+        self.refresh()
+        report = verify(self.data_table, self.index_table, self._wanted, sample)
+        if not repair or not report.findings:
+            return report
+        repaired = drop_bad_entries(self.index_table, report.findings)
+        self.build()
+        return replace(report, repaired=repaired)
+
+    def compact(
+        self, target_bytes: int = TARGET_SEGMENT_BYTES, progress: CompactListener | None = None
+    ) -> CompactReport:
+        """Rewrite small segments, and those of which little is live, as segments of the target size.
+
+        Args:
+            target_bytes: About how large a segment should become.
+            progress: Called at the start and after each commit.
+        """
+        self.refresh()
+        return compact(self.data_table, self.index_table, self._wanted, target_bytes, listener=progress)
+
+    def expire(self, older_than: timedelta = DEFAULT_GRACE, *, dry_run: bool = False) -> ExpireReport:
+        """Drop entries, segments and files that nothing needs (`puffin_index.expire`).
+
+        Segments of which little is live are rewritten first.
+
+        Args:
+            older_than: Files that no commit names may be those of a running build for so long.
+            dry_run: Change nothing.
+        """
+        self.refresh()
+        return expire(self.data_table, self.index_table, self._wanted, older_than, dry_run=dry_run)
+
+    def drop(self) -> DropReport:
+        """Drop the index table and all its segments; the data table is left as it is."""
+        return drop_index(self.catalog, ".".join(self.index_table.name()))
+
+    @property
+    def _wanted(self) -> frozenset[tuple[int, str]]:
+        return _field_kinds(self.columns)
+
     def status(self) -> IndexStatus:
         """Say how much of the current snapshot is indexed, and how large the indexes are."""
         self.refresh()
@@ -198,3 +256,7 @@ def _create_index_table(catalog: Catalog, data_table: Table, definition: str) ->
         with index_table.transaction() as transaction:
             transaction.set_properties({catalogue.PROPERTY_DEFINITION: definition})
     return index_table
+
+
+def _field_kinds(columns: Sequence[ResolvedColumn]) -> frozenset[tuple[int, str]]:
+    return frozenset((column.field_id, column.stored_kind(kind)) for column in columns for kind in column.kinds)

@@ -12,7 +12,7 @@ cannot be used is left out with a warning: another engine's property is no reaso
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyiceberg.schema import Schema
 
@@ -62,9 +62,12 @@ def _options_of(properties: Mapping[str, str], prefix: str) -> Options:
 
 def unite(first: Sequence[ResolvedColumn], second: Sequence[ResolvedColumn]) -> tuple[ResolvedColumn, ...]:
     """Unite two definitions; where both have a kind of a column, the options are those of the first."""
-    united = {column.field_id: column for column in second}
+    united = {_place(column): column for column in second}
     for column in first:
-        other = united.get(column.field_id)
-        kinds = {**(other.kinds if other else {}), **column.kinds}
-        united[column.field_id] = ResolvedColumn(column.field_id, column.name, column.value_type, kinds)
-    return tuple(united[field_id] for field_id in sorted(united))
+        other = united.get(_place(column))
+        united[_place(column)] = replace(column, kinds={**(other.kinds if other else {}), **column.kinds})
+    return tuple(united[place] for place in sorted(united))
+
+
+def _place(column: ResolvedColumn) -> tuple[int, str]:
+    return column.field_id, column.map_key or ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from pyiceberg.catalog.sql import SqlCatalog
@@ -15,7 +16,13 @@ SQLITE_DRIVER = "org.xerial:sqlite-jdbc:3.51.0.0"
 
 
 def create_session(
-    warehouse: Path, *, cores: int = 2, memory: str = "3g", name: str = "puffin-index", event_log: Path | None = None
+    warehouse: Path,
+    *,
+    cores: int = 2,
+    memory: str = "3g",
+    name: str = "puffin-index",
+    event_log: Path | None = None,
+    packages: Sequence[str] = (),
 ) -> SparkSession:
     """Start (or get) a local Spark session whose catalog `lake` lives in `warehouse`.
 
@@ -25,6 +32,7 @@ def create_session(
         memory: JVM heap, in Spark's notation.
         name: The application's name.
         event_log: If given, the directory of Spark's event log.
+        packages: Maven coordinates of further jars.
     """
     warehouse.mkdir(parents=True, exist_ok=True)
     # Executors must see the packages of this very environment, whatever `python3` is on the path.
@@ -39,7 +47,7 @@ def create_session(
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.scheduler.mode", "FAIR")
         .config("spark.sql.shuffle.partitions", str(cores))
-        .config("spark.jars.packages", f"{ICEBERG_RUNTIME},{SQLITE_DRIVER}")
+        .config("spark.jars.packages", ",".join((ICEBERG_RUNTIME, SQLITE_DRIVER, *packages)))
         .config("spark.sql.extensions", "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions")
         .config(f"spark.sql.catalog.{CATALOG}", "org.apache.iceberg.spark.SparkCatalog")
         .config(f"spark.sql.catalog.{CATALOG}.type", "jdbc")

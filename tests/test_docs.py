@@ -16,11 +16,12 @@ from pyroaring import BitMap
 
 import puffin_index
 from planner.cli import main
+from planner.settings import setting_names
 from puffin_index.binary import write_int64_be, write_uint32_be
 from puffin_index.container import MAGIC
 from puffin_index.index_table import SCHEMA
 from puffin_index.kinds import KINDS
-from puffin_index.kinds.bloom import bit_positions, filter_shape, key_hashes
+from puffin_index.kinds.bloom import bit_positions, filter_shape, grid_bits, key_hashes
 from puffin_index.kinds.parts import checksum32
 from puffin_index.kinds.stored_form import form_of
 from puffin_index.leaf import Key
@@ -80,6 +81,11 @@ def test_every_command_is_in_the_manual() -> None:
     assert [name for name in main.commands if not re.search(rf"puffin-index\s+{re.escape(name)}\b", text)] == []
 
 
+def test_every_setting_is_in_the_table_and_no_other() -> None:
+    named = set(re.findall(r"^\| `spark\.puffin-index\.([a-z-]+)`", _text(Path("docs/operations.md")), re.MULTILINE))
+    assert named == set(setting_names())
+
+
 def test_every_column_of_the_index_table_is_described() -> None:
     text = _formats()
     names = [SCHEMA.find_column_name(field_id) for field_id in SCHEMA.field_ids]
@@ -124,6 +130,11 @@ def test_worked_bloom_positions_are_those_of_the_code(type_name: str, value: obj
     positions = " ".join(str(int(place[0])) for place in bit_positions(hashes, k, bits))
     assert f"positions for m = {bits}, k = {k}" in _formats()
     assert f"| {described} | {int(hashes.view(np.uint64)[0]):016X} | {positions} |" in _formats()
+
+
+def test_the_worked_size_of_a_filter_is_that_of_the_code() -> None:
+    bits, k = filter_shape(2600, 0.1)
+    assert f"n = 2,600, m = {bits:,} rounded up to {grid_bits(bits):,}, k = {k}" in _formats()
 
 
 def _one(key: Key) -> np.ndarray[tuple[int], np.dtype[np.int64]] | pa.LargeBinaryArray:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pyroaring import BitMap
 
 from puffin_index.kinds.bit_slices import Half
+from puffin_index.kinds.compressed_slices import row_set_of_part
 from puffin_index.kinds.intervals import Interval, Intervals, clip, shift
 from puffin_index.kinds.parts import Part, read_parts
 from puffin_index.kinds.roaring import deserialize
@@ -20,10 +21,11 @@ _READ_AT_ONCE_BYTES = 64 * 1024
 
 
 class HalfReader:
-    """Read the row sets of one half, each at most once."""
+    """Read the row sets of one half, each at most once; `compressed` says that some may be."""
 
-    def __init__(self, blob: Blob, half: Half, row_count: int) -> None:
+    def __init__(self, blob: Blob, half: Half, row_count: int, *, compressed: bool = False) -> None:
         self.half = half
+        self._compressed = compressed
         self._blob = blob
         self._row_count = row_count
         self._slices: dict[int, BitMap] = {}
@@ -90,13 +92,14 @@ class HalfReader:
     def _read(self, existence: Sequence[Part], bits: Sequence[int]) -> None:
         missing = [bit for bit in bits if bit not in self._slices]
         parts = [*existence, *(self.half.slices[bit] for bit in missing)]
-        sets = [
-            deserialize(data, self._row_count, location=self._blob.location, offset=self._blob.offset + part.offset)
-            for part, data in zip(parts, read_parts(self._blob, parts), strict=True)
-        ]
+        sets = [self._row_set(part, stored) for part, stored in zip(parts, read_parts(self._blob, parts), strict=True)]
         if existence:
             self._existence = sets[0]
         self._slices.update(zip(missing, sets[len(existence) :], strict=True))
+
+    def _row_set(self, part: Part, stored: memoryview) -> BitMap:
+        data = row_set_of_part(self._blob, part, stored, self._row_count) if self._compressed else stored
+        return deserialize(data, self._row_count, location=self._blob.location, offset=self._blob.offset + part.offset)
 
 
 def _lowest_slice(intervals: Intervals) -> int:

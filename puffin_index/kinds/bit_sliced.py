@@ -1,4 +1,9 @@
-"""The kind `bsi`: comparisons of numbers by bit slices, and of everything else by the slices of dictionary codes."""
+"""The kind `bsi`: comparisons of numbers by bit slices, and of everything else by the slices of dictionary codes.
+
+| option | values | meaning |
+| --- | --- | --- |
+| `compression` | `auto` (default), `none` | numbers' slices are compressed where it pays, or stay in Paimon's format |
+"""
 
 from __future__ import annotations
 
@@ -13,6 +18,7 @@ from puffin_index.errors import DefinitionError, UnsupportedError
 from puffin_index.kinds.base import BlobIndex, Payload, RowSet
 from puffin_index.kinds.bit_slice_search import HalfReader
 from puffin_index.kinds.bit_slices import Halves, halves_of_blob, halves_of_layout, serialize_numbers
+from puffin_index.kinds.compressed_slices import COMPRESSED_BSI, compress_slices
 from puffin_index.kinds.dictionary_coded import DICTIONARY_BSI, DictionaryCodedIndex, build_dictionary_coded
 from puffin_index.kinds.intervals import INT64_MINIMUM, Intervals, clip, intervals_of, mirror
 from puffin_index.kinds.parts import in_memory
@@ -21,15 +27,18 @@ from puffin_index.ranged import Blob
 from puffin_index.value_types import ValueType
 
 PAIMON_BSI = "paimon-bsi-v1"
+_COMPRESSIONS = ("auto", "none")
 
 
 class BitSlicedIndex:
     """Answer tests of integers from the two halves of a blob."""
 
-    def __init__(self, blob: Blob, halves: Halves, row_count: int) -> None:
+    def __init__(self, blob: Blob, halves: Halves, row_count: int, *, compressed: bool = False) -> None:
         self._row_count = row_count
-        self._positive = HalfReader(blob, halves.positive, row_count) if halves.positive else None
-        self._negative = HalfReader(blob, halves.negative, row_count) if halves.negative else None
+        self._positive, self._negative = (
+            HalfReader(blob, half, row_count, compressed=compressed) if half else None
+            for half in (halves.positive, halves.negative)
+        )
 
     def evaluate(self, test: LeafTest, candidates: BitMap | None = None) -> RowSet:
         """Return the rows that satisfy `test`, among the candidates."""
@@ -66,24 +75,37 @@ def open_bit_sliced(blob: Blob, layout: npt.NDArray[np.int64], row_count: int) -
     return BitSlicedIndex(whole, halves_of_blob(whole, row_count), row_count)
 
 
+def _open_compressed(blob: Blob, layout: npt.NDArray[np.int64], row_count: int) -> BitSlicedIndex:
+    halves = halves_of_layout(blob, layout, row_count, existence_gap=0)
+    return BitSlicedIndex(blob, halves, row_count, compressed=True)
+
+
 class BitSlicedKind:
     """Bit slices of the keys where they are numbers that fit, else of their codes in a sorted dictionary."""
 
     name: str = "bsi"
-    blob_types: frozenset[str] = frozenset({PAIMON_BSI, DICTIONARY_BSI})
-    option_names: frozenset[str] = frozenset()
+    blob_types: frozenset[str] = frozenset({PAIMON_BSI, COMPRESSED_BSI, DICTIONARY_BSI})
+    option_names: frozenset[str] = frozenset({"compression"})
 
     def check(self, value_type: ValueType, options: Mapping[str, str]) -> None:
-        """Raise `DefinitionError` for any option: there is none."""
+        """Raise `DefinitionError` if an option is not known or its value is none."""
         for option in options:
-            raise DefinitionError(f"kind bsi of a {value_type.name} column has no option {option!r}")
+            if option not in self.option_names:
+                raise DefinitionError(f"kind bsi of a {value_type.name} column has no option {option!r}")
+        asked = options.get("compression", "auto")
+        if asked not in _COMPRESSIONS:
+            raise DefinitionError(
+                f"bsi option compression={asked} of a {value_type.name} column is not one of {', '.join(_COMPRESSIONS)}"
+            )
 
     def build(self, column: Column, options: Mapping[str, str]) -> Payload:
         """Build the payload of one row group."""
         self.check(column.value_type, options)
         if _fits_slices(column):
             data, layout = serialize_numbers(column.int_keys, column.valid)
-            return Payload(PAIMON_BSI, data, layout)
+            compress = options.get("compression", "auto") == "auto"
+            compressed = compress_slices(data, layout, column.row_count) if compress else None
+            return Payload(PAIMON_BSI, data, layout) if compressed is None else Payload(COMPRESSED_BSI, *compressed)
         return build_dictionary_coded(column)
 
     def open(
@@ -94,8 +116,11 @@ class BitSlicedKind:
         Raises:
             UnsupportedError: If this kind does not read the blob type.
         """
-        if blob_type == PAIMON_BSI and value_type.domain == "int64" and not value_type.is_floating:
-            return open_bit_sliced(blob, layout, row_count)
+        if value_type.domain == "int64" and not value_type.is_floating:
+            if blob_type == PAIMON_BSI:
+                return open_bit_sliced(blob, layout, row_count)
+            if blob_type == COMPRESSED_BSI:
+                return _open_compressed(blob, layout, row_count)
         if blob_type == DICTIONARY_BSI:
             return DictionaryCodedIndex(blob, layout, value_type, row_count, open_bit_sliced)
         raise UnsupportedError(f"{blob.location}: kind bsi reads no blob {blob_type} of a {value_type.name} column")

@@ -51,6 +51,9 @@ from puffin_index.kinds.roaring import (
 from puffin_index.ranged import Blob
 
 VERSION = 1
+EXISTENCE_GAP = 4
+"""Behind an existence set stands the number of slices."""
+
 _MAXIMUM_SLICES = 64
 _HALF_NUMBERS = 5
 _PARTS_FROM = 1 + 2 * _HALF_NUMBERS
@@ -103,7 +106,7 @@ def serialize_numbers(
         second = _append_half(data, numbers, negative, -1)
     if len(data) > _MAXIMUM_BLOB_BYTES:
         raise BuildError(f"the bit slices of a row group of {len(numbers)} rows take {len(data)} bytes")
-    return data, _layout(Halves(first, second))
+    return data, layout_of_halves(Halves(first, second))
 
 
 def _signs(
@@ -201,7 +204,8 @@ def slice_bits(
     return bits
 
 
-def _layout(halves: Halves) -> npt.NDArray[np.int64]:
+def layout_of_halves(halves: Halves, existence_gap: int = EXISTENCE_GAP) -> npt.NDArray[np.int64]:
+    """Return the layout; between an existence set and what follows there is a gap of so many bytes."""
     numbers = [LAYOUT_VERSION]
     parts: list[Part] = []
     for half in (halves.positive, halves.negative):
@@ -209,14 +213,16 @@ def _layout(halves: Halves) -> npt.NDArray[np.int64]:
             numbers += [-1, 0, 0, 0, 0]
         else:
             last = half.slices[-1] if half.slices else half.existence
-            end = last.offset + last.length + (0 if half.slices else 4)
+            end = last.offset + last.length + (0 if half.slices else existence_gap)
             numbers += [len(half.slices), half.row_count, half.minimum, half.maximum, end]
             parts += [half.existence, *half.slices]
     return np.array(numbers + [part.offset << 32 | (part.checksum or 0) for part in parts], np.int64)
 
 
-def halves_of_layout(blob: Blob, layout: npt.NDArray[np.int64], row_count: int) -> Halves:
-    """Return the halves that a layout describes.
+def halves_of_layout(
+    blob: Blob, layout: npt.NDArray[np.int64], row_count: int, existence_gap: int = EXISTENCE_GAP
+) -> Halves:
+    """Return the halves that a layout describes, with a gap of so many bytes behind existence sets.
 
     Raises:
         UnsupportedError: If the layout has another version.
@@ -239,7 +245,7 @@ def halves_of_layout(blob: Blob, layout: npt.NDArray[np.int64], row_count: int) 
             and position + slice_count < len(numbers)
         ):
             raise corrupt(blob, "a layout that describes no bit slices")
-        parts = _unpack_parts(numbers[position : position + 1 + slice_count], end)
+        parts = _unpack_parts(numbers[position : position + 1 + slice_count], end, existence_gap)
         if any(part.length < 0 or part.offset < 0 for part in parts):
             raise corrupt(blob, "a layout whose parts overlap")
         halves.append(Half(of_half, minimum, maximum, parts[0], parts[1:]))
@@ -247,9 +253,9 @@ def halves_of_layout(blob: Blob, layout: npt.NDArray[np.int64], row_count: int) 
     return Halves(halves[0], halves[1])
 
 
-def _unpack_parts(packed: list[int], end: int) -> tuple[Part, ...]:
+def _unpack_parts(packed: list[int], end: int, existence_gap: int) -> tuple[Part, ...]:
     offsets = [number >> 32 for number in packed]
-    ends = [offset - 4 * (index == 0) for index, offset in enumerate([*offsets[1:], end])]
+    ends = [offset - existence_gap * (index == 0) for index, offset in enumerate([*offsets[1:], end])]
     return tuple(
         Part(offset, stop - offset, number & 0xFFFF_FFFF)
         for offset, stop, number in zip(offsets, ends, packed, strict=True)

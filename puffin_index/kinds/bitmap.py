@@ -33,7 +33,7 @@ from puffin_index.value_types import ValueType
 PAIMON_BITMAP_V1 = "paimon-bitmap-v1"
 PAIMON_BITMAP_V2 = "paimon-bitmap-v2"
 BITMAP_V2 = "puffin-index-bitmap-v2"
-_VERSIONS = {PAIMON_BITMAP_V1: VERSION_1, PAIMON_BITMAP_V2: VERSION_2, BITMAP_V2: VERSION_2}
+BITMAP_VERSIONS = {PAIMON_BITMAP_V1: VERSION_1, PAIMON_BITMAP_V2: VERSION_2, BITMAP_V2: VERSION_2}
 BitmapLayout = Literal["auto", "bitmaps", "postings"]
 _LAYOUTS: tuple[BitmapLayout, ...] = ("auto", "bitmaps", "postings")
 _SIZE = re.compile(r"(\d{1,9})\s*(b|bytes|k|kb|kib|m|mb|mib)?", re.IGNORECASE)
@@ -99,7 +99,7 @@ class BitmapKind:
     """Row sets of each distinct value, in Paimon's format."""
 
     name: str = "bitmap"
-    blob_types: frozenset[str] = frozenset(_VERSIONS)
+    blob_types: frozenset[str] = frozenset(BITMAP_VERSIONS)
     option_names: frozenset[str] = frozenset({"layout", "version", "index-block-size"})
 
     def check(self, value_type: ValueType, options: Mapping[str, str]) -> None:
@@ -142,9 +142,9 @@ class BitmapKind:
         Raises:
             UnsupportedError: If this kind does not read the blob type.
         """
-        if blob_type not in _VERSIONS:
+        if blob_type not in BITMAP_VERSIONS:
             raise UnsupportedError(f"{blob.location}: kind bitmap reads no blob {blob_type}")
-        entries, body = open_entries(blob, _VERSIONS[blob_type], layout, value_type, row_count)
+        entries, body = open_entries(blob, BITMAP_VERSIONS[blob_type], layout, value_type, row_count)
         return BitmapIndex(entries, body, row_count)
 
 

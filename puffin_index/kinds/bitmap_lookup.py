@@ -61,6 +61,9 @@ class Entries(Protocol):
     def between(self, low: Query | None, high: Query | None) -> tuple[EntryRange, EntryRange]:
         """Return the entries between two places, and all others."""
 
+    def every(self) -> EntryTable:
+        """Return all entries, in ascending order."""
+
 
 class BlockedEntries:
     """The entries of a sealed version 2 blob: directory and blocks are read when they are needed, once."""
@@ -92,6 +95,12 @@ class BlockedEntries:
                 lambda: RowSetPlaces.joined([self._places(first, start), self._places(end, last)]),
             ),
         )
+
+    def every(self) -> EntryTable:
+        """Return all entries, in ascending order."""
+        directory = self._directory()
+        tables = read_blocks(self._blob, directory.parts, self._form)
+        return _joined(self._blob.read_all(), directory, tables)
 
     def _find(self, queries: Sequence[Query]) -> list[Position]:
         directory = self._directory()
@@ -161,6 +170,10 @@ class WholeEntries:
                 lambda: RowSetPlaces.joined([self._places(0, start), self._places(end, len(table.offsets))]),
             ),
         )
+
+    def every(self) -> EntryTable:
+        """Return all entries, in ascending order."""
+        return self._table()
 
     def _places(self, start: int, end: int) -> RowSetPlaces:
         table = self._table()

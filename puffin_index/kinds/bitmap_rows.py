@@ -108,12 +108,17 @@ class BitmapBody:
             sealed = self.seal_bytes > 0
             return deserialize(content, self.row_count, whole=sealed, location=location, offset=file_offset)
         if self.seal_bytes:
-            self._check_seals(data, relative, lengths, offset)
+            self.check_seals(data, relative, lengths, offset)
         return union_of_sets(data, relative, lengths, self.row_count, location=location, offset=file_offset)
 
-    def _check_seals(
+    def check_seals(
         self, data: memoryview, starts: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64], offset: int
     ) -> None:
+        """Check the seals of row sets in some bytes, which lie at an offset of the blob.
+
+        Raises:
+            CorruptFileError: If one does not have its seal.
+        """
         raw = np.frombuffer(data, np.uint8)
         found = raw[(starts + lengths)[:, None] + np.arange(self.seal_bytes)]
         seals = np.ascontiguousarray(found).view(">u4").reshape(-1)

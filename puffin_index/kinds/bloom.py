@@ -11,7 +11,8 @@ upper half h2 as signed 32-bit numbers, its bits are those at x mod m for x = h1
 each x taken as signed and, where negative, complemented (seed 002).
 
 Options: `items` and `fpp` as in Paimon. Without `items` there are as many as distinct keys, or 2.6 times as many where
-`fpp` is left out as well; without `fpp` it is 0.1.
+`fpp` is left out as well, and the number of bits is rounded up to 4, 5, 6 or 7 times a power of two, and to a multiple
+of 64: so row groups of about as many keys have filters of one size. Without `fpp` it is 0.1.
 
 Layout: `[1, form, k, page bytes, checksums...]`: the form of the values (`puffin_index.kinds.stored_form`), then the
 low half of the xxh64 of each page of the bits, two a number, the first in the upper half.
@@ -45,8 +46,8 @@ PAIMON_FPP = 0.1
 # key would make the filter a quarter smaller, but each bit of a key lies on a page of its own: one request more.
 ROOM = 2.6
 BITS_OFFSET = 4
-_MAXIMUM_BITS = 2**31 - 8
-_MAXIMUM_BITS_A_KEY = 64
+MAXIMUM_BITS = 2**31 - 8
+MAXIMUM_BITS_A_KEY = 64
 _WHOLE_BYTES = 64 * 1024
 _LEAST_PAGE_BYTES = 4 * 1024
 _MOST_PAGES = 128
@@ -65,11 +66,31 @@ def key_hashes(keys: KeyArray, form: int) -> npt.NDArray[np.int64]:
     return wang_hashes(to_stored(keys, form).view(np.int64) if form == FLOAT64 else keys)
 
 
+def hashes_of_keys(keys: tuple[int, ...] | tuple[bytes, ...], form: int) -> npt.NDArray[np.int64]:
+    """Return the hashes of those keys of a test that values of a form can have."""
+    if not keys:
+        return np.empty(0, np.int64)
+    hashes = key_hashes(_array_of(keys), form)
+    if form == FLOAT32:  # what no float holds is not there, whatever it is rounded to
+        asked = np.array(keys, np.int64)
+        hashes = hashes[from_stored(to_stored(asked, FLOAT32), FLOAT32) == asked]
+    return hashes
+
+
 def filter_shape(items: int, fpp: float) -> tuple[int, int]:
     """Return how many bits a filter has and how many a key sets, by the sums of seed 002."""
-    needed = int(min(-items * math.log(fpp) / math.log(2) ** 2, _MAXIMUM_BITS - 8))
+    needed = int(min(-items * math.log(fpp) / math.log(2) ** 2, MAXIMUM_BITS - 8))
     bits = needed + 8 - needed % 8
     return bits, max(1, math.floor(bits / items * math.log(2) + 0.5))
+
+
+def grid_bits(bits: int) -> int:
+    """Return the least multiple of 64 bits that is not below `bits` and is 4, 5, 6 or 7 times a power of two.
+
+    So row groups of about as many distinct keys have filters of one size, which compaction puts into one matrix.
+    """
+    unit = 64 if bits <= 256 else 1 << (bits - 1).bit_length() - 3
+    return min(-(-bits // unit) * unit, MAXIMUM_BITS)
 
 
 def bit_positions(hashes: npt.NDArray[np.int64], k: int, bits: int) -> Iterator[npt.NDArray[np.intp]]:
@@ -104,16 +125,27 @@ class BloomIndex:
 
     def may_contain(self, keys: tuple[int, ...] | tuple[bytes, ...]) -> bool:
         """Whether one of the keys may be there."""
-        hashes = key_hashes(_array_of(keys), self._form) if keys else np.empty(0, np.int64)
-        if self._form == FLOAT32 and keys:  # what no float holds is not there, whatever it is rounded to
-            asked = np.array(keys, np.int64)
-            hashes = hashes[from_stored(to_stored(asked, FLOAT32), FLOAT32) == asked]
+        hashes = hashes_of_keys(keys, self._form)
         possible = np.ones(len(hashes), np.bool_)
         for positions in bit_positions(hashes, self._k, self._bit_count):
             possible[possible] = self._bits_at(positions[possible])
             if not possible.any():
                 return False
         return True
+
+    def contains_all(self, keys: KeyArray) -> bool:
+        """Whether every key is there, as it must be of all keys of the row group."""
+        for start in range(0, len(keys), _KEYS_AT_ONCE):
+            hashes = key_hashes(keys[start : start + _KEYS_AT_ONCE], self._form)
+            for positions in bit_positions(hashes, self._k, self._bit_count):
+                if not self._bits_at(positions).all():
+                    return False
+        return True
+
+    def read_filter(self) -> tuple[int, npt.NDArray[np.uint8]]:
+        """Return how many bits a key sets, and all bits, once their checksums are known to be good."""
+        data = read_parts(self._blob, self._pages)
+        return self._k, np.frombuffer(b"".join(data), np.uint8)
 
     def _bits_at(self, positions: npt.NDArray[np.intp]) -> npt.NDArray[np.bool_]:
         page_bytes = self._pages[0].length
@@ -157,8 +189,9 @@ class BloomKind:
         keys = sort_column(column).keys
         form = form_of(column.value_type)
         room = 1.0 if "fpp" in options else ROOM
-        items = _items(options, column.value_type) or max(math.ceil(room * len(keys)), 1)
-        bit_count, k = filter_shape(items, _fpp(options, column.value_type))
+        items = _items(options, column.value_type)
+        bit_count, k = filter_shape(items or max(math.ceil(room * len(keys)), 1), _fpp(options, column.value_type))
+        bit_count = bit_count if items else grid_bits(bit_count)
         data = bytearray(BITS_OFFSET + bit_count // 8)
         data[:BITS_OFFSET] = write_int32_be(k)
         bits = np.frombuffer(memoryview(data)[BITS_OFFSET:], np.uint8)
@@ -178,21 +211,26 @@ class BloomKind:
         """
         if blob_type != PAIMON_BLOOM:
             raise UnsupportedError(f"{blob.location}: kind bloom reads no blob {blob_type}")
-        bit_bytes = blob.length - BITS_OFFSET
-        if not 0 < bit_bytes <= _MAXIMUM_BITS // 8:
-            raise corrupt(blob, f"a bloom filter of {blob.length} bytes")
-        if len(layout):
-            _, form, k, page_bytes, *packed = check_layout(blob, layout, _LAYOUT_NUMBERS)
-            checksums = _unpack_pairs(packed)
-        else:
-            form, page_bytes, checksums = form_of(value_type), _page_bytes(bit_bytes), []
-            k = read_int32_be(blob.read(0, BITS_OFFSET), location=blob.location, base_offset=blob.offset)
-        if not is_form_of(form, value_type):
-            raise UnsupportedError(f"{blob.location}: form {form} is not one of a {value_type.name} column")
-        if not 0 < k <= _MAXIMUM_BITS_A_KEY or page_bytes < 1:
-            raise corrupt(blob, f"a bloom filter of {k} bits a key, {page_bytes} bytes a page")
-        pages = _pages(blob, bit_bytes, page_bytes, checksums)
-        return BloomIndex(blob, form, 8 * bit_bytes, k, pages, row_count)
+        return open_filter(blob, layout, value_type, row_count)
+
+
+def open_filter(blob: Blob, layout: npt.NDArray[np.int64], value_type: ValueType, row_count: int) -> BloomIndex:
+    """Open the filter of a row group; see `BloomKind.open`."""
+    bit_bytes = blob.length - BITS_OFFSET
+    if not 0 < bit_bytes <= MAXIMUM_BITS // 8:
+        raise corrupt(blob, f"a bloom filter of {blob.length} bytes")
+    if len(layout):
+        _, form, k, page_bytes, *packed = check_layout(blob, layout, _LAYOUT_NUMBERS)
+        checksums = _unpack_pairs(packed)
+    else:
+        form, page_bytes, checksums = form_of(value_type), _page_bytes(bit_bytes), []
+        k = read_int32_be(blob.read(0, BITS_OFFSET), location=blob.location, base_offset=blob.offset)
+    if not is_form_of(form, value_type):
+        raise UnsupportedError(f"{blob.location}: form {form} is not one of a {value_type.name} column")
+    if not 0 < k <= MAXIMUM_BITS_A_KEY or page_bytes < 1:
+        raise corrupt(blob, f"a bloom filter of {k} bits a key, {page_bytes} bytes a page")
+    pages = _pages(blob, bit_bytes, page_bytes, checksums)
+    return BloomIndex(blob, form, 8 * bit_bytes, k, pages, row_count)
 
 
 def _filter_bits(keys: KeyArray, form: int, bit_count: int, k: int) -> npt.NDArray[np.uint8]:

@@ -93,9 +93,11 @@ def serialize_dictionary(keys: KeyArray) -> tuple[bytes, int]:
 
 
 def _int_blocks(keys: npt.NDArray[np.int64], starts: npt.NDArray[np.int64]) -> list[_Block]:
-    big_endian = keys.astype(">i8").view(np.uint8).reshape(-1, 8)
     compressor = zstandard.ZstdCompressor(level=_LEVEL)
-    return [_store(compressor, big_endian[low:high].T.tobytes(), high - low) for low, high in pairwise(starts.tolist())]
+    return [
+        _store(compressor, keys[low:high].astype(">i8").view(np.uint8).reshape(-1, 8).T.tobytes(), high - low)
+        for low, high in pairwise(starts.tolist())
+    ]
 
 
 def _bytes_blocks(

@@ -25,15 +25,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 from pyroaring import BitMap
 
+from puffin_index.columns import Column
 from puffin_index.errors import UnsupportedError
 from puffin_index.kinds.parts import Part, check_layout, corrupt, read_parts
 from puffin_index.kinds.postings_bits import Ints
 from puffin_index.kinds.postings_build import POSTINGS, PlacedColumn, build_postings, postings_pay
+from puffin_index.kinds.postings_columns import KeyRows, columns_of, key_rows
 from puffin_index.kinds.postings_directory import PostingsDirectory
 from puffin_index.kinds.postings_keys import first_runs
 from puffin_index.kinds.postings_numbers import RowNumbers
@@ -85,13 +88,15 @@ class Postings:
         row_numbers: The row groups of the segment.
     """
 
+    _FIRST_FORM = 0
+
     def __init__(
         self, blob: Blob, layout: npt.NDArray[np.int64], value_type: ValueType, row_numbers: RowNumbers
     ) -> None:
         numbers = check_layout(blob, layout, _LAYOUT_NUMBERS)[1:_LAYOUT_NUMBERS]
         form, row_count, null_count, groups_sum, nulls_from, nulls_sum, pages_from, root_from, root_sum = numbers
         self._form = BYTES_KEYS if value_type.domain == "bytes" else INT_KEYS
-        if form != self._form:
+        if form != self._FIRST_FORM + self._form:
             raise UnsupportedError(f"{blob.location}: postings of form {form} are none of a {value_type.name} column")
         if not 0 <= nulls_from <= pages_from <= root_from <= blob.length or min(row_count, null_count) < 0:
             raise corrupt(blob, "a layout that describes no postings blob")
@@ -99,10 +104,11 @@ class Postings:
             raise corrupt(blob, "postings of other row groups")
         self._blob = blob
         self._numbers = row_numbers
+        self._value_type = value_type
         self._counts = (row_count, null_count)
         self._nulls_part = Part(nulls_from, pages_from - nulls_from, nulls_sum)
         root = Part(root_from, blob.length - root_from, root_sum)
-        self._directory = PostingsDirectory(blob, root, form, nulls_from, row_count)
+        self._directory = PostingsDirectory(blob, root, self._form, nulls_from, row_count)
         self._every: BitMap | None = None
         self._nulls: BitMap | None = BitMap() if null_count == 0 else None
 
@@ -113,7 +119,7 @@ class Postings:
         layout: npt.NDArray[np.int64],
         value_type: ValueType,
         spans: Sequence[tuple[int, int]] | npt.NDArray[np.int64],
-    ) -> Postings:
+    ) -> Self:
         """Open a blob without reading it.
 
         Args:
@@ -140,10 +146,13 @@ class Postings:
         self._directory.load(plan.blocks)
         found = BitMap()
         for first in range(0, len(plan.blocks), BLOCKS_AT_ONCE):
-            blocks = plan.blocks[first : first + BLOCKS_AT_ONCE]
-            parsed = read_blocks(self._blob, self._directory, blocks, self._form)
-            found |= rows_of_runs(parsed, *self._runs(parsed, plan.cuts), self._numbers)
+            found |= self._found(plan.blocks[first : first + BLOCKS_AT_ONCE], plan.cuts)
         return self._existing() - found if plan.subtract else found
+
+    def _found(self, blocks: Ints, cuts: Cuts) -> BitMap:
+        """The rows between the cuts that some blocks have, whose pages are loaded."""
+        parsed = self.scan(blocks)
+        return rows_of_runs(parsed, *self._runs(parsed, cuts), self._numbers)
 
     def count_bounds(self, test: LeafTest) -> tuple[int, int]:
         """Return the least and the greatest number of rows that may satisfy a test, reading only the directory."""
@@ -156,6 +165,34 @@ class Postings:
     def cost(self, test: LeafTest) -> tuple[int, int]:
         """Return the requests and bytes that `rows` would take, besides what this reads of the directory itself."""
         return self._nulls_cost() if isinstance(test, NullTest) else self._plan(test).cost
+
+    def columns(self) -> list[Column]:
+        """Return the column of each row group, decoded from all blocks.
+
+        Raises:
+            CorruptFileError: If what is read is not what was written.
+        """
+        every = np.arange(self._directory.block_count)
+        self._directory.load(every)
+        parts: list[KeyRows] = []
+        for first in range(0, len(every), BLOCKS_AT_ONCE):
+            blocks = every[first : first + BLOCKS_AT_ONCE]
+            parsed = read_blocks(self._blob, self._directory, blocks, self._form)
+            parts.append(key_rows(parsed, self._directory.table.first_keys[blocks], self._form == BYTES_KEYS))
+        return columns_of(self._blob, parts, self._numbers, self._value_type)
+
+    @property
+    def directory(self) -> PostingsDirectory:
+        """Where the blocks are."""
+        return self._directory
+
+    def read_nulls(self) -> memoryview:
+        """Return the set of the NULL rows as it is stored, checked; empty if there are none."""
+        return read_parts(self._blob, [self._nulls_part])[0]
+
+    def scan(self, blocks: Ints) -> ParsedBlocks:
+        """Read some blocks, ascending, whose pages are loaded."""
+        return read_blocks(self._blob, self._directory, blocks, self._form)
 
     def _plan(self, test: SetTest | RangeTest) -> _Plan:
         cuts = cuts_of(test, self._directory, self._form == BYTES_KEYS)

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from puffin_index.binary import Buffer
 from puffin_index.columns import Column
 from puffin_index.errors import BuildError
 from puffin_index.kinds.base import Payload
 from puffin_index.kinds.parts import LAYOUT_VERSION, checksum32
-from puffin_index.kinds.postings_blocks import Sizes, write_blocks
+from puffin_index.kinds.postings_blocks import Sizes, WrittenBlock, write_blocks
 from puffin_index.kinds.postings_numbers import RowNumbers
 from puffin_index.kinds.postings_pages import BYTES_KEYS, INT_KEYS, Children, write_directory
 from puffin_index.kinds.postings_sort import OrderedRows, order_rows
@@ -23,7 +24,7 @@ from puffin_index.leaf import Key
 
 POSTINGS = "puffin-index-postings-v1"
 DEFAULT_SIZES = Sizes()
-_MAXIMUM_ROWS = 2**32
+MAXIMUM_ROWS = 2**32
 _FULL_SEPARATOR_BYTES = 256
 _ROWS_OF_A_KEY = 2048
 
@@ -41,8 +42,16 @@ class PlacedColumn:
     column: Column
 
 
-class _Written(NamedTuple):
-    """What is left of a block when it is written: there are hundreds of thousands."""
+class PlacedBlock(NamedTuple):
+    """What is left of a block when its bytes are in the blob: there are hundreds of thousands.
+
+    Attributes:
+        end: Where its bytes end.
+        row_count: The rows of all its keys.
+        key_count: Its keys.
+        first_key: The first of them, as a number of `OrderedRows.keys`.
+        checksum: Of its bytes.
+    """
 
     end: int
     row_count: int
@@ -64,19 +73,27 @@ def build_postings(columns: Sequence[PlacedColumn], sizes: Sizes = DEFAULT_SIZES
     _check(columns)
     form = BYTES_KEYS if columns[0].column.value_type.domain == "bytes" else INT_KEYS
     numbers = RowNumbers.of([(placed.base, placed.column.row_count) for placed in columns])
-    if numbers.limit > _MAXIMUM_ROWS:
-        raise BuildError(f"{numbers.limit} numbers of rows in a segment, which has {_MAXIMUM_ROWS}")
+    if numbers.limit > MAXIMUM_ROWS:
+        raise BuildError(f"{numbers.limit} numbers of rows in a segment, which has {MAXIMUM_ROWS}")
     ordered = order_rows([placed.column for placed in columns], numbers, form == BYTES_KEYS)
     data = bytearray()
-    blocks: list[_Written] = []
-    # Blocks go into the blob at once, so that it is in memory only once.
-    for block in write_blocks(ordered, sizes):
+    blocks = append_blocks(data, write_blocks(ordered, sizes))
+    children = children_of_blocks(blocks, *separators_of_blocks(ordered, blocks))
+    return finish_postings(POSTINGS, data, children, _write_nulls(columns), form == BYTES_KEYS, numbers, sizes)
+
+
+def append_blocks(data: bytearray, blocks: Iterable[WrittenBlock]) -> list[PlacedBlock]:
+    """Put blocks into a blob as they come, so that they are in memory only once."""
+    placed: list[PlacedBlock] = []
+    for block in blocks:
         data += block.data
-        blocks.append(_Written(len(data), block.row_count, block.key_count, block.first_key, checksum32(block.data)))
-    nulls = _write_nulls(columns)
-    nulls_from, pages_from = len(data), len(data) + len(nulls)
-    separators, are_exact = _separators(ordered, blocks)
-    children = Children(
+        placed.append(PlacedBlock(len(data), block.row_count, block.key_count, block.first_key, checksum32(block.data)))
+    return placed
+
+
+def children_of_blocks(blocks: Sequence[PlacedBlock], separators: Sequence[Key], are_exact: Sequence[bool]) -> Children:
+    """Return what the directory says of blocks."""
+    return Children(
         0,
         [block.end for block in blocks],
         [block.row_count for block in blocks],
@@ -85,14 +102,42 @@ def build_postings(columns: Sequence[PlacedColumn], sizes: Sizes = DEFAULT_SIZES
         separators,
         are_exact,
     )
+
+
+def finish_postings(
+    blob_type: str,
+    data: bytearray,
+    children: Children,
+    nulls: Buffer,
+    is_bytes: bool,
+    numbers: RowNumbers,
+    sizes: Sizes,
+    layout_forms: int = 0,
+) -> Payload:
+    """Put a payload together from its blocks.
+
+    Args:
+        blob_type: Its blob type.
+        data: The bytes of all blocks; becomes the payload.
+        children: What the directory says of them.
+        nulls: The set of the NULL rows; empty if there are none.
+        is_bytes: Whether the keys are of the bytes domain.
+        numbers: The row groups.
+        sizes: How to cut the directory.
+        layout_forms: What the form in the layout is above that of the keys.
+    """
+    form = BYTES_KEYS if is_bytes else INT_KEYS
+    nulls_from = children.ends[-1] if children.ends else 0
+    pages_from = nulls_from + len(nulls)
     pages, root = write_directory(children, form, pages_from, sizes.root_bytes, sizes.page_bytes)
     root_from = pages_from + sum(len(page) for page in pages)
-    counts = [len(ordered.rows), numbers.row_count - len(ordered.rows), numbers.checksum]
+    row_count = sum(children.row_counts)
+    counts = [row_count, numbers.row_count - row_count, numbers.checksum]
     places = [nulls_from, checksum32(nulls), pages_from, root_from, checksum32(root)]
-    layout = np.array([LAYOUT_VERSION, form, *counts, *places], np.int64)
+    layout = np.array([LAYOUT_VERSION, layout_forms + form, *counts, *places], np.int64)
     for part in (nulls, *pages, root):
         data += part
-    return Payload(POSTINGS, data, layout)
+    return Payload(blob_type, data, layout)
 
 
 def _check(columns: Sequence[PlacedColumn]) -> None:
@@ -106,8 +151,8 @@ def _check(columns: Sequence[PlacedColumn]) -> None:
         if placed.base < end:
             raise BuildError(f"a row group at base {placed.base}, where rows up to {end} are another's")
         end = placed.base + placed.column.row_count
-    if end > _MAXIMUM_ROWS:
-        raise BuildError(f"{end} rows in the row space of a segment, which has {_MAXIMUM_ROWS}")
+    if end > MAXIMUM_ROWS:
+        raise BuildError(f"{end} rows in the row space of a segment, which has {MAXIMUM_ROWS}")
 
 
 def _write_nulls(columns: Sequence[PlacedColumn]) -> bytes:
@@ -115,16 +160,26 @@ def _write_nulls(columns: Sequence[PlacedColumn]) -> bytes:
     return serialize_row_sets(rows, np.array([0, len(rows)])).data.tobytes() if len(rows) else b""
 
 
-def _separators(ordered: OrderedRows, blocks: Sequence[_Written]) -> tuple[list[Key], list[bool]]:
+def separators_of_blocks(
+    ordered: OrderedRows, blocks: Sequence[PlacedBlock], before_all: bytes | None = None
+) -> tuple[list[Key], list[bool]]:
+    """Return the separators of blocks, and whether each is the first key itself.
+
+    Args:
+        ordered: The rows that were written.
+        blocks: The blocks that were made of them.
+        before_all: The key before all of these, if there is one; only in the bytes domain.
+    """
     if ordered.dictionary is None:
         return [ordered.least + block.first_key for block in blocks], [True] * len(blocks)
     data, offsets = bytes_of_keys(ordered.dictionary)
+    first_before = np.frombuffer(before_all or b"", np.uint8)
     separators: list[Key] = []
     are_exact: list[bool] = []
     for block in blocks:
         begin, end = offsets[block.first_key : block.first_key + 2].tolist()
         key = data[begin:end]
-        before = data[offsets[block.first_key - 1] : begin] if block.first_key else data[:0]
+        before = data[offsets[block.first_key - 1] : begin] if block.first_key else first_before
         is_full = block.key_count == 1 and len(key) <= _FULL_SEPARATOR_BYTES
         length = len(key) if is_full else min(len(key), _common_prefix(before, key) + 1)
         separators.append(key[:length].tobytes())

@@ -113,6 +113,11 @@ class PostingsDirectory:
         columns = zip(starts.tolist(), ends.tolist(), checksums.tolist(), strict=True)
         return [Part(start, end - start, checksum) for start, end, checksum in columns]
 
+    def separators(self) -> Sequence[SortedKeys]:
+        """Return the separators of all blocks, in order, reading all pages."""
+        self.load(np.arange(self.block_count))
+        return [self._pages[page].separators for page in sorted(self._pages)]
+
     def _pages_of(self, blocks: Ints) -> Ints:
         root = self._opened()
         return np.unique(blocks // root.child_blocks) if root.level == PAGES else np.empty(0, np.int64)

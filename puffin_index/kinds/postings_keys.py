@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import pyarrow as pa
 import zstandard
 
+from puffin_index.columns import KeyArray
 from puffin_index.kinds.parts import corrupt
 from puffin_index.kinds.postings_bits import Ints, unpack_streams
 from puffin_index.kinds.postings_blocks import KEY_CONTENT_LIMIT_BYTES
@@ -38,6 +40,30 @@ def first_runs(
     between = begins + _runs_before(blocks, chosen, owners, ranks)
     is_end = ranks == blocks.raw.key_counts[places]
     return np.where(is_end, ends, between)
+
+
+def keys_of_blocks(raw: RawBlocks, first_keys: Ints, is_bytes: bool) -> KeyArray:
+    """Return all keys of some blocks, ascending.
+
+    Args:
+        raw: The blocks.
+        first_keys: The first key of each of them, in the int64 domain.
+        is_bytes: Whether they are of the bytes domain.
+
+    Raises:
+        CorruptFileError: If what is there are no keys.
+    """
+    blocks = range(len(raw.numbers))
+    if not is_bytes:
+        return _int_keys(raw, np.array(blocks, np.int64), first_keys)
+    return pa.concat_arrays([_arrow_of(_bytes_keys(raw, block)) for block in blocks])
+
+
+def _arrow_of(keys: BytesKeys) -> pa.LargeBinaryArray:
+    # In a block each key begins where the one before ends.
+    offsets = np.append(keys.starts, keys.ends[-1:])
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(keys.data)]
+    return pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(keys), buffers)
 
 
 def _runs_before(blocks: ParsedBlocks, chosen: Ints, owners: Ints, ranks: Ints) -> Ints:

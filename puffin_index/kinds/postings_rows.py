@@ -42,7 +42,7 @@ def rows_of_runs(blocks: ParsedBlocks, lows: Ints, highs: Ints, numbers: RowNumb
 
 
 def _rows_in(blocks: ParsedBlocks, sections: Ints, lows: Ints, highs: Ints, numbers: RowNumbers) -> BitMap:
-    starts, lengths = _decode(blocks, sections)
+    starts, lengths = decode_runs(blocks, sections)
     own_lows = _own_places(blocks, sections, lows)
     counts = _own_places(blocks, sections, highs) - own_lows
     if int(counts.sum()) < len(starts):
@@ -64,8 +64,12 @@ def _own_places(blocks: ParsedBlocks, sections: Ints, places: Ints) -> Ints:
     return np.where(owners < 0, 0, own)
 
 
-def _decode(blocks: ParsedBlocks, sections: Ints) -> tuple[Ints, Ints | None]:
-    """The number of the first row of each run, and the length of each; None if all lengths are 1."""
+def decode_runs(blocks: ParsedBlocks, sections: Ints) -> tuple[Ints, Ints | None]:
+    """Return the number of the first row of each run of some sections, and the length of each; None if all are 1.
+
+    Raises:
+        CorruptFileError: If a section has another number of runs or rows than it says.
+    """
     parsed = blocks.sections
     firsts = parsed.stream(FIRST_ROWS, sections)
     runs = parsed.runs[sections]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias, TypeVar
 
@@ -12,16 +12,15 @@ import pyarrow as pa
 
 from puffin_index.columns import Column, sort_column
 from puffin_index.key_merge import merge_keys
+from puffin_index.key_order import gather
 from puffin_index.kinds.postings_bits import Words
 from puffin_index.kinds.postings_numbers import RowNumbers
 
 Rows: TypeAlias = npt.NDArray[np.uint32]
 
 _Number = TypeVar("_Number", np.int64, np.uint32)
-_Unsigned = TypeVar("_Unsigned", np.uint32, np.uint64)
 
 _WORD_BITS = 64
-_ROWS_AT_ONCE = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,11 +54,11 @@ def order_rows(columns: Sequence[Column], numbers: RowNumbers, is_bytes: bool) -
     if is_bytes:
         merged = merge_keys([sort_column(column).keys for column in some])
         key_bits = len(merged.keys).bit_length()
-        return OrderedRows(*_order(_bytes_numbers(some, merged.ranks), rows, key_bits, row_bits), 0, merged.keys)
+        return OrderedRows(*order_packed(_bytes_numbers(some, merged.ranks), rows, key_bits, row_bits), 0, merged.keys)
     bounds = [_bounds(column) for column in some]
     least, most = min(low for low, _ in bounds), max(high for _, high in bounds)
     key_bits = (most - least).bit_length()
-    return OrderedRows(*_order(_int_numbers(some, least), rows, key_bits, row_bits), least, None)
+    return OrderedRows(*order_packed(_int_numbers(some, least), rows, key_bits, row_bits), least, None)
 
 
 def _bounds(column: Column) -> tuple[int, int]:
@@ -88,9 +87,17 @@ def _rows_of(column: Column, first: int) -> Rows:
     return np.flatnonzero(column.valid).astype(np.uint32) + np.uint32(first)
 
 
-def _order(keys: Iterator[Words], rows: Sequence[Rows], key_bits: int, row_bits: int) -> tuple[Words, Rows]:
+def order_packed(keys: Iterable[Words], rows: Sequence[Rows], key_bits: int, row_bits: int) -> tuple[Words, Rows]:
+    """Return keys and rows ordered by key, then by row.
+
+    Args:
+        keys: Arrays of keys of at most `key_bits` bits, one key a row.
+        rows: The rows that have them, of at most `row_bits` bits; for one key they ascend through all arrays.
+        key_bits: See above.
+        row_bits: See above.
+    """
     if key_bits + row_bits > _WORD_BITS:
-        return _order_wide(_joined(list(keys)), _joined(rows), key_bits)
+        return _order_wide(_joined(keys, sum(len(own) for own in rows)), np.concatenate(rows), key_bits)
     packed = np.empty(sum(len(own) for own in rows), np.uint64)
     place = 0
     for own_keys, own_rows in zip(keys, rows, strict=True):
@@ -105,8 +112,13 @@ def _order(keys: Iterator[Words], rows: Sequence[Rows], key_bits: int, row_bits:
     return packed, ordered
 
 
-def _joined(parts: Sequence[npt.NDArray[_Unsigned]]) -> npt.NDArray[_Unsigned]:
-    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+def _joined(parts: Iterable[Words], count: int) -> Words:
+    joined = np.empty(count, np.uint64)
+    place = 0
+    for part in parts:
+        joined[place : place + len(part)] = part
+        place += len(part)
+    return joined
 
 
 def _order_wide(keys: Words, rows: Rows, key_bits: int) -> tuple[Words, Rows]:
@@ -114,22 +126,19 @@ def _order_wide(keys: Words, rows: Rows, key_bits: int) -> tuple[Words, Rows]:
     place_bits = len(keys).bit_length()
     packed = keys >> np.uint64(max(0, key_bits + place_bits - _WORD_BITS))
     packed <<= np.uint64(place_bits)
-    for first in range(0, len(keys), _ROWS_AT_ONCE):
-        some = packed[first : first + _ROWS_AT_ONCE]
-        some |= np.arange(first, first + len(some), dtype=np.uint64)
+    packed |= np.arange(len(keys), dtype=np.uint32)
     packed.sort()
-    # There are at most as many rows as a row space has, so that a place fits 32 bits.
     order = packed.astype(np.uint32)
-    order &= np.uint32((1 << place_bits) - 1 & 0xFFFF_FFFF)
+    order &= np.uint32((1 << place_bits) - 1)
     packed >>= np.uint64(place_bits)
     alike = packed[1:] == packed[:-1]
     del packed
-    keys, rows = keys[order], rows[order]
-    if not bool((keys[1:] < keys[:-1]).any()):
-        return keys, rows
+    keys, rows = gather(keys, order), gather(rows, order)
     unclear = np.zeros(len(keys), np.bool_)
     unclear[1:] |= alike
     unclear[:-1] |= alike
+    if not bool((keys[1:] < keys[:-1]).any()):
+        return keys, rows
     places = np.flatnonzero(unclear)
     # Upper bits ascend with the key, so that all groups of like ones are put in order by one stable sort.
     again = places[np.argsort(keys[places], kind="stable")]

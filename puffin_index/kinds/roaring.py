@@ -16,6 +16,7 @@ A container holds runs where that is smaller than what it would be otherwise, as
 
 from __future__ import annotations
 
+from array import array
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -25,6 +26,7 @@ from pyroaring import BitMap
 
 from puffin_index.binary import Buffer, ByteCursor, check_inside
 from puffin_index.errors import CorruptFileError
+from puffin_index.kinds.byte_ranges import put_bytes
 
 BLOCK_ROWS = 65_536
 BLOCK_BYTES = BLOCK_ROWS // 8
@@ -34,6 +36,7 @@ RUN_COOKIE = 12_347
 OFFSETS_FROM = 4
 _BITSETS_AT_ONCE = 64
 _FEW_ROWS = 1000
+_SPARSE = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +53,7 @@ class SerializedSets:
 
 
 @dataclass(frozen=True, slots=True)
-class _Containers:
+class Containers:
     """What is known of all containers of all sets: arrays of one length, ordered by set and key."""
 
     sets: npt.NDArray[np.int64]
@@ -71,7 +74,7 @@ class _Containers:
 
 
 @dataclass(frozen=True, slots=True)
-class _Frame:
+class Frame:
     """Sets whose headers are written; the containers' bytes are to be filled in.
 
     Attributes:
@@ -104,13 +107,13 @@ def serialize_row_sets(rows: npt.NDArray[np.uint32], starts: npt.NDArray[np.inte
     container_starts = np.flatnonzero(first)
     # Within a container, rows differ as their lower halves do.
     first[1:] |= low[1:] - low[:-1] != 1
-    containers = _Containers(
+    containers = Containers(
         np.cumsum(set_first[container_starts]) - 1,
         blocks[container_starts],
         np.diff(container_starts, append=len(rows)),
         _runs_between(first, np.append(container_starts, len(rows))),
     )
-    frame = _frame(containers, len(starts) - 1, gap)
+    frame = lay_out_sets(containers, containers.has_runs, len(starts) - 1, gap)
     _fill_arrays(frame, containers, low)
     _fill_runs(frame, containers, low, first)
     _fill_bitsets(frame, containers, low, container_starts)
@@ -141,8 +144,8 @@ def serialize_bit_slices(slices: npt.NDArray[np.uint8]) -> SerializedSets:
     runs = np.zeros(cardinalities.shape, np.int64)
     for row_set, of_set in enumerate(words):
         runs[row_set] = _count_runs(of_set)
-    containers = _Containers(set_of, block_of.astype(np.uint16), cardinalities[used], runs[used])
-    frame = _frame(containers, len(slices), 0)
+    containers = Containers(set_of, block_of.astype(np.uint16), cardinalities[used], runs[used])
+    frame = lay_out_sets(containers, containers.has_runs, len(slices), 0)
     blocks = slices.reshape(-1, BLOCK_BYTES)[used.reshape(-1)]
     for block, start, is_bitset, has_runs in zip(
         blocks, frame.starts.tolist(), containers.is_bitset.tolist(), frame.has_runs.tolist(), strict=True
@@ -184,9 +187,8 @@ def _sparse_container(block: npt.NDArray[np.uint8], has_runs: bool) -> npt.NDArr
     return pairs.view(np.uint8)
 
 
-def _frame(containers: _Containers, set_count: int, gap: int) -> _Frame:
-    """Lay the containers out and write everything but their bytes."""
-    has_runs = containers.has_runs
+def lay_out_sets(containers: Containers, has_runs: npt.NDArray[np.bool_], set_count: int, gap: int) -> Frame:
+    """Write everything of some sets but the bytes of their containers, of which `has_runs` are written as runs."""
     sizes = np.where(
         has_runs, 2 + 4 * containers.runs, np.where(containers.is_bitset, BLOCK_BYTES, 2 * containers.cardinalities)
     )
@@ -204,12 +206,12 @@ def _frame(containers: _Containers, set_count: int, gap: int) -> _Frame:
     sets = SerializedSets(np.zeros(offsets[-1], np.uint8), offsets)
     _write_headers(sets, containers, starts, counts, with_runs)
     _write_flags(sets, containers, has_runs, counts)
-    return _Frame(sets, has_runs, starts)
+    return Frame(sets, has_runs, starts)
 
 
 def _write_headers(
     sets: SerializedSets,
-    containers: _Containers,
+    containers: Containers,
     starts: npt.NDArray[np.int64],
     counts: npt.NDArray[np.int64],
     with_runs: npt.NDArray[np.bool_],
@@ -229,7 +231,7 @@ def _write_headers(
 
 def _write_flags(
     sets: SerializedSets,
-    containers: _Containers,
+    containers: Containers,
     has_runs: npt.NDArray[np.bool_],
     counts: npt.NDArray[np.int64],
 ) -> None:
@@ -266,25 +268,17 @@ def _scatter(
         data[places + byte] = columns[:, byte]
 
 
-def _fill_arrays(frame: _Frame, containers: _Containers, low: npt.NDArray[np.uint16]) -> None:
+def _fill_arrays(frame: Frame, containers: Containers, low: npt.NDArray[np.uint16]) -> None:
     chosen = ~frame.has_runs & ~containers.is_bitset
     if not chosen.any():
         return
-    counts = containers.cardinalities[chosen]
-    # The bytes of these containers, in their order, are those of the numbers: only what lies between is skipped.
-    spans = np.empty(2 * len(counts) + 1, np.int64)
-    spans[1::2] = 2 * counts
-    ends = np.concatenate(([0], frame.starts[chosen] + 2 * counts))
-    spans[0::2] = np.append(frame.starts[chosen], len(frame.sets.data)) - ends
     values = low if chosen.all() else low[np.repeat(chosen, containers.cardinalities)]
-    data, content = frame.sets.data, np.ascontiguousarray(values).astype("<u2", copy=False).view(np.uint8)
-    if not int(np.bitwise_or.reduce(spans)) & 1:
-        data, content, spans = data.view(np.uint16), content.view(np.uint16), spans >> 1
-    data[np.repeat(np.arange(len(spans)) % 2 == 1, spans)] = content
+    content = np.ascontiguousarray(values).astype("<u2", copy=False).view(np.uint8)
+    put_bytes(frame.sets.data, frame.starts[chosen], 2 * containers.cardinalities[chosen], content)
 
 
 def _fill_runs(
-    frame: _Frame, containers: _Containers, low: npt.NDArray[np.uint16], begins: npt.NDArray[np.bool_]
+    frame: Frame, containers: Containers, low: npt.NDArray[np.uint16], begins: npt.NDArray[np.bool_]
 ) -> None:
     chosen = frame.has_runs
     if not chosen.any():
@@ -299,7 +293,7 @@ def _fill_runs(
 
 
 def _fill_bitsets(
-    frame: _Frame, containers: _Containers, low: npt.NDArray[np.uint16], container_starts: npt.NDArray[np.int64]
+    frame: Frame, containers: Containers, low: npt.NDArray[np.uint16], container_starts: npt.NDArray[np.int64]
 ) -> None:
     chosen = np.flatnonzero(containers.is_bitset & ~frame.has_runs)
     # Some at a time: a container takes 64 KiB while it is unpacked.
@@ -343,6 +337,8 @@ def row_set_of(rows: npt.NDArray[np.integer], row_count: int) -> BitMap:
     """Return rows, in any order and all below `row_count`, as a row set."""
     if len(rows) <= _FEW_ROWS:
         return BitMap(rows.tolist())
+    if _SPARSE * len(rows) < row_count:
+        return BitMap(array("I", np.sort(rows).astype(np.uint32).tobytes()))
     flags = np.zeros(row_count, np.bool_)
     flags[rows] = True
     return row_set_of_flags(flags)

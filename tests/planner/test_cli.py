@@ -246,3 +246,17 @@ def test_status_says_how_far_behind_and_what_properties_it_cannot_use(
 
     assert "2 snapshots" in result.stdout
     assert "warning: table property file-index.bitmap.columns: there is no column 'gone'" in result.stderr
+
+
+def test_count_says_how_many_rows_match_and_what_was_read(run: Runner, table: str) -> None:
+    run.json("create", table, "--bsi", "k")
+    run.json("build", table, "--engine", "local")
+
+    indexed = run.json("count", table, "k < 20")
+    read = run.json("count", table, "name = 'name-7'")
+
+    assert (indexed["rows"], indexed["row_groups"], indexed["row_groups_read"]) == (20, 8, 0)
+    assert (read["rows"], read["row_groups_read"]) == (40, 8)
+    assert run.json("count", table)["rows"] == ROWS
+    assert "20 rows; 0 of 8 row groups had to be read" in run("count", table, "k < 20").output
+    assert "'nope'" in run("count", table, "nope = 1").output

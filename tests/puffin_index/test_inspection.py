@@ -43,6 +43,7 @@ def test_every_directory_of_a_segment_is_summarized(sample: SegmentSample) -> No
     payloads = [blob for blob in sample.footer.blobs if "row-group" in blob.properties]
     for one in summaries:
         own = [b for b in payloads if (b.fields, b.properties["kind"]) == ((one.field_id,), one.kind)]
+        assert one.payloads == len(own)
         assert one.payload_bytes == sum(blob.length for blob in own)
         assert set(one.blob_types) == {blob.type for blob in own}
         assert all(blob.properties["value-type"] == one.value_type for blob in own)

@@ -53,15 +53,17 @@ def test_spilled_arrays_read_as_one() -> None:
     st.lists(st.one_of(st.none(), st.text(max_size=4)), max_size=60),
     st.integers(min_value=1, max_value=25),
     st.sampled_from([1, 100, 1 << 20]),
+    st.sampled_from([0, 100, 1 << 20]),
 )
 def test_a_gathered_string_column_sorts_like_one_read_at_once(
-    values: list[str | None], batch_rows: int, spill_bytes: int
+    values: list[str | None], batch_rows: int, spill_bytes: int, large_bytes: int
 ) -> None:
     array, value_type = pa.array(values, pa.string()), value_type_named("string")
     batches = [array[start : start + batch_rows] for start in range(0, len(array), batch_rows)]
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(arrow_keys, "SPILL_BYTES", spill_bytes)
+        patch.setattr(arrow_keys, "LARGE_COLUMN_BYTES", large_bytes)
         gathered = gather_column(batches, value_type, len(array))
     whole = column_of(array, value_type)
 
@@ -72,12 +74,21 @@ def test_a_gathered_string_column_sorts_like_one_read_at_once(
         assert np.array_equal(getattr(one, name), getattr(other, name))
 
 
-@given(st.lists(st.one_of(st.none(), st.integers(-(2**40), 2**40)), max_size=60), st.integers(1, 25))
-def test_a_gathered_integer_column_is_the_one_read_at_once(values: list[int | None], batch_rows: int) -> None:
+@given(
+    st.lists(st.one_of(st.none(), st.integers(-(2**40), 2**40)), max_size=60),
+    st.integers(1, 25),
+    st.sampled_from([0, 100, 1 << 20]),
+)
+def test_a_gathered_integer_column_is_the_one_read_at_once(
+    values: list[int | None], batch_rows: int, large_bytes: int
+) -> None:
     array, value_type = pa.array(values, pa.int64()), value_type_named("long")
     batches = [array[start : start + batch_rows] for start in range(0, len(array), batch_rows)]
 
-    gathered, whole = gather_column(batches, value_type, len(array)), column_of(array, value_type)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(arrow_keys, "LARGE_COLUMN_BYTES", large_bytes)
+        gathered = gather_column(batches, value_type, len(array))
+    whole = column_of(array, value_type)
 
     assert np.array_equal(gathered.null_rows, whole.null_rows)
     valid = array.is_valid().to_numpy(zero_copy_only=False)
@@ -86,7 +97,11 @@ def test_a_gathered_integer_column_is_the_one_read_at_once(values: list[int | No
 
 @pytest.mark.parametrize("type_name", ["long", "string"])
 @pytest.mark.parametrize("row_count", [3, 5])
-def test_rows_that_are_missing_or_too_many_are_an_error(type_name: str, row_count: int) -> None:
+@pytest.mark.parametrize("large_bytes", [0, 1 << 20])
+def test_rows_that_are_missing_or_too_many_are_an_error(
+    type_name: str, row_count: int, large_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(arrow_keys, "LARGE_COLUMN_BYTES", large_bytes)
     array = pa.nulls(4, pa.int64() if type_name == "long" else pa.string())
 
     with pytest.raises(BuildError, match=f"of a row group of {row_count}"):

@@ -32,6 +32,7 @@ SCHEMA = pa.schema(
         field("inner", pa.struct([field("a", pa.int32(), 4), field("b.c", pa.int32(), 5)]), 3),
         field("clock", pa.int64(), 6, **{"long-type": "TIME"}),
         field("tags", pa.list_(field("element", pa.int64(), 8)), 7),
+        field("notes", pa.map_(field("key", pa.string(), 10).with_nullable(False), field("value", pa.int64(), 11)), 9),
     ]
 )
 
@@ -45,6 +46,7 @@ def rows() -> pa.Table:
                 "inner": None if i % 3 == 0 else {"a": None if i % 5 == 0 else i, "b.c": i},
                 "clock": i * 1_000_000,
                 "tags": [i],
+                "notes": None if i % 7 == 0 else [("even" if i % 2 == 0 else "odd", i), ("all", None if i % 4 else i)],
             }
             for i in range(ROWS)
         ],
@@ -99,6 +101,27 @@ def test_columns_are_found_by_field_id_alone(file: DataFile) -> None:
         assert not opened.has_column(99)
 
 
+def test_the_values_of_one_key_of_a_map_are_read(file: DataFile) -> None:
+    with open_data_file(IO, file) as opened:
+        opened.check_map(9)
+        opened.check_map(99)
+        with pytest.raises(UnsupportedError, match="column 1 is no map there"):
+            opened.check_map(1)
+        evens, alls, nothing = (
+            [
+                value
+                for group in range(len(opened.row_counts))
+                for batch in opened.read_column(group, 9, key)
+                for value in batch.to_pylist()
+            ]
+            for key in ("even", "all", "none")
+        )
+
+    assert evens == [i if i % 7 and i % 2 == 0 else None for i in range(ROWS)]
+    assert alls == [i if i % 7 and i % 4 == 0 else None for i in range(ROWS)]
+    assert nothing == [None] * ROWS
+
+
 def test_times_that_orc_stores_as_numbers_are_times(tmp_path: Path) -> None:
     with open_data_file(IO, write(tmp_path / "t.orc", rows(), "ORC")) as opened:
         assert next(iter(opened.read_column(0, 6))).type == pa.time64("us")
@@ -121,6 +144,8 @@ def _plain() -> pa.Schema:
     def bare(arrow_type: pa.DataType) -> pa.DataType:
         if pa.types.is_struct(arrow_type):
             return pa.struct([pa.field(child.name, bare(child.type)) for child in arrow_type])
+        if pa.types.is_map(arrow_type):
+            return pa.map_(bare(arrow_type.key_type), bare(arrow_type.item_type))
         return pa.list_(bare(arrow_type.value_type)) if pa.types.is_list(arrow_type) else arrow_type
 
     return pa.schema([pa.field(column.name, bare(column.type)) for column in SCHEMA])

@@ -7,11 +7,11 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
-from pyiceberg.types import ListType, LongType, NestedField, StringType
+from pyiceberg.types import ListType, LongType, MapType, NestedField, StringType
 
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.errors import NotFoundError
-from puffin_index.table_properties import read_properties
+from puffin_index.table_properties import read_properties, unite
 from tests.conftest import create_table
 
 SCHEMA = Schema(
@@ -19,6 +19,7 @@ SCHEMA = Schema(
     NestedField(2, "name", StringType()),
     NestedField(3, "name.first", StringType()),
     NestedField(4, "tags", ListType(5, LongType())),
+    NestedField(6, "notes", MapType(7, StringType(), 8, StringType())),
 )
 
 
@@ -56,6 +57,23 @@ def test_each_index_type_and_option_is_read() -> None:
     assert [(c.field_id, c.name, dict(c.kinds)) for c in found.columns] == [
         (1, "id", {"bitmap": {}, "bsi": {}}),
         (2, "name", {"bitmap": {}, "bloom": {"fpp": "0.02", "items": "500"}}),
+    ]
+
+
+def test_keys_of_a_map_are_columns_of_their_own() -> None:
+    found = read_properties(
+        {
+            "file-index.bitmap.columns": "notes#k#color,notes#k#size",
+            "file-index.bloom-filter.columns": "notes#k#size",
+            "file-index.bloom-filter.notes#k#size.fpp": "0.02",
+        },
+        SCHEMA,
+    )
+
+    assert found.warnings == ()
+    assert [(c.field_id, c.map_key, dict(c.kinds)) for c in unite(found.columns[1:], found.columns)] == [
+        (6, "color", {"bitmap": {}}),
+        (6, "size", {"bitmap": {}, "bloom": {"fpp": "0.02"}}),
     ]
 
 

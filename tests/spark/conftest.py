@@ -9,7 +9,12 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import SparkSession
 
+import planner
 from ssb_bench.session import create_session, open_catalog
+from tests.spark import corpus_tables
+
+S3_SUPPORT = "org.apache.iceberg:iceberg-aws-bundle:1.12.0"
+POSTGRES_DRIVER = "org.postgresql:postgresql:42.7.8"
 
 
 @pytest.fixture(scope="session")
@@ -21,7 +26,7 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def spark(warehouse: Path) -> Iterator[SparkSession]:
     """A local session with the stock Iceberg runtime; its catalog is called `lake`."""
-    session = create_session(warehouse, memory="2g", name="tests")
+    session = create_session(warehouse, memory="2g", name="tests", packages=(S3_SUPPORT, POSTGRES_DRIVER))
     yield session
     session.stop()
 
@@ -30,3 +35,35 @@ def spark(warehouse: Path) -> Iterator[SparkSession]:
 def catalog(warehouse: Path) -> SqlCatalog:
     """The same catalog, opened by PyIceberg."""
     return open_catalog(warehouse)
+
+
+@pytest.fixture(scope="session")
+def corpus(spark: SparkSession, catalog: SqlCatalog) -> dict[str, dict[str, str]]:
+    """The tables of the query corpus; for each fact table what its statements are filled in with."""
+    spark.sql(f"CREATE NAMESPACE lake.{corpus_tables.NAMESPACE}")
+    corpus_tables.create_dimensions(spark)
+    names: dict[str, dict[str, str]] = {}
+    for name in corpus_tables.FACT_TABLES:
+        index = corpus_tables.create_fact(spark, catalog, name)
+        snapshot = index.data_table.refresh().current_snapshot()
+        assert snapshot is not None
+        time_of = "CAST(TIMESTAMP_MILLIS({}) AS STRING)"
+        row = spark.sql(f"SELECT {time_of.format(snapshot.timestamp_ms + 1)}").first()
+        assert row is not None
+        names[name] = {
+            "t": f"lake.{corpus_tables.NAMESPACE}.{name}",
+            "n": f"lake.{corpus_tables.NAMESPACE}",
+            "old": str(snapshot.snapshot_id),
+            "then": row[0],
+        }
+    corpus_tables.change(spark)
+    return names
+
+
+@pytest.fixture
+def hooked(spark: SparkSession) -> Iterator[SparkSession]:
+    """The session with the hook, failing loudly on trouble of ours."""
+    planner.enable(spark, strict=True)
+    yield spark
+    planner.disable(spark)
+    spark.conf.unset("spark.puffin-index.enabled")

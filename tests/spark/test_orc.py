@@ -26,7 +26,8 @@ def index(spark: SparkSession, catalog: SqlCatalog) -> TableIndex:
     spark.sql(f"DROP TABLE IF EXISTS {TABLE} PURGE")
     spark.sql(
         f"CREATE TABLE {TABLE} (id BIGINT, k INT, flag BOOLEAN, x DOUBLE, name STRING, raw BINARY, cents DECIMAL(9,2), "
-        "wide DECIMAL(38,4), day DATE, at TIMESTAMP, local TIMESTAMP_NTZ, s STRUCT<a: INT, t: STRUCT<u: STRING>>) "
+        "wide DECIMAL(38,4), day DATE, at TIMESTAMP, local TIMESTAMP_NTZ, s STRUCT<a: INT, t: STRUCT<u: STRING>>, "
+        "notes MAP<STRING, INT>) "
         "USING iceberg TBLPROPERTIES ('write.format.default'='orc', 'write.orc.stripe-size-bytes'='65536', "
         "'write.orc.vectorized.batch-size'='1024', 'write.distribution-mode'='none')"
     )
@@ -45,8 +46,9 @@ def index(spark: SparkSession, catalog: SqlCatalog) -> TableIndex:
         "CAST(TIMESTAMP_MICROS((id - 30000) * 10000000013) AS TIMESTAMP_NTZ) AS local",
         "IF(id % 3 = 0, NULL, NAMED_STRUCT('a', CAST(id AS INT), "
         "'t', IF(id % 5 = 0, NULL, NAMED_STRUCT('u', CAST(id AS STRING))))) AS s",
+        "IF(id % 11 = 0, NULL, MAP('k', CAST(id AS INT), 'even', IF(id % 2 = 0, 1, NULL))) AS notes",
     ).writeTo(TABLE).append()
-    columns = ["k", "name", "cents", "wide", "day", "at", "local", "s.a", "s.t.u", "x", "raw", "flag"]
+    columns = ["k", "name", "cents", "wide", "day", "at", "local", "s.a", "s.t.u", "x", "raw", "flag", "notes#k#k"]
     table_index = TableIndex.create(catalog, "ns.stripes", IndexDefinition.of(bitmap=columns, bloom=["name"]))
     report = table_index.build(spark)
     assert (report.files, report.rows, report.skipped) == (1, ROWS, ())
@@ -67,6 +69,13 @@ def test_an_entry_lists_the_stripes_of_the_manifest(index: TableIndex) -> None:
     assert [file.format for file in files] == ["ORC"]
     assert len(files[0].split_offsets) > 10
     assert index.status().indexed_row_groups == len(files[0].split_offsets)
+
+
+def test_the_index_of_an_orc_file_is_verified_against_its_data(index: TableIndex) -> None:
+    report = index.verify(None)
+
+    assert report.findings == ()
+    assert report.row_groups == index.status().row_groups
 
 
 def test_an_equality_reads_one_stripe_by_sparks_own_metrics(hook: SparkSession) -> None:
@@ -93,6 +102,7 @@ def test_an_equality_reads_one_stripe_by_sparks_own_metrics(hook: SparkSession) 
         "s.t.u = '31416'",
         "x BETWEEN 100 AND 101",
         "NOT flag AND k < 20",
+        "notes['k'] = 31415",
     ],
 )
 def test_answers_are_those_without_the_hook(hook: SparkSession, where: str) -> None:

@@ -42,7 +42,8 @@ def _tests(sample: Sample) -> list[LeafTest]:
     ]
 
 
-def _flips(data: bytes) -> Iterator[bytes]:
+def flips(data: bytes) -> Iterator[bytes]:
+    """The bytes with one bit of each changed, and with its highest."""
     for position in range(len(data)):
         for bit in (position % 7, 7):
             changed = bytearray(data)
@@ -68,7 +69,7 @@ def _answers(
 @pytest.mark.parametrize(("kind", "options"), BUILDS)
 def test_a_flipped_bit_never_gives_wrong_rows(kind: str, options: dict[str, str], sample: Sample) -> None:
     payload = KINDS[kind].build(sample.column, options)
-    for data in _flips(bytes(payload.data)):
+    for data in flips(bytes(payload.data)):
         for test, rows in _answers(kind, payload, data, payload.layout, sample):
             assert rows == rows_of(sample, test)
 
@@ -76,7 +77,7 @@ def test_a_flipped_bit_never_gives_wrong_rows(kind: str, options: dict[str, str]
 @pytest.mark.parametrize("sample", SAMPLES.values(), ids=SAMPLES)
 def test_a_flipped_bit_never_makes_a_bloom_filter_miss_a_row(sample: Sample) -> None:
     payload = KINDS["bloom"].build(sample.column, {})
-    for data in _flips(bytes(payload.data)):
+    for data in flips(bytes(payload.data)):
         for test, rows in _answers("bloom", payload, data, payload.layout, sample):
             assert rows >= rows_of(sample, test)
 
@@ -99,7 +100,7 @@ def test_a_blob_from_elsewhere_with_a_flipped_bit_never_fails_in_another_way(
     """Nothing in it is sealed, so a wrong answer cannot be seen; whoever imports it checks the container."""
     payload = KINDS[kind].build(sample.column, options)
     whole = bytes(payload.data)
-    for data in [*_flips(whole), *(whole[:length] for length in range(len(whole)))]:
+    for data in [*flips(whole), *(whole[:length] for length in range(len(whole)))]:
         for _, rows in _answers(kind, payload, data, NO_LAYOUT, sample):
             assert not rows or rows.max() < len(sample.values)
 

@@ -15,6 +15,7 @@ from pyroaring import BitMap
 from puffin_index.arrow_keys import column_of
 from puffin_index.errors import DefinitionError, UnsupportedError
 from puffin_index.kinds import KINDS, build_payloads
+from puffin_index.kinds.bloom import grid_bits
 from puffin_index.leaf import NullTest, RangeTest, SetTest
 from puffin_index.value_types import value_type_named
 from tests.puffin_index.kinds.columns import VALUES, Sample, leaf_tests, rows_of, sample_of, samples
@@ -84,6 +85,20 @@ def test_a_blob_without_its_layout_gives_the_same_answers(
     for _ in range(4):
         test = data.draw(leaf_tests(sample))
         assert index.evaluate(test).rows == rows_of(sample, test)
+
+
+@pytest.mark.parametrize("bits", [1, 64, 65, 256, 257, 320, 321, 12_464, 2**20, 2**20 + 1, 2**31 - 9])
+def test_a_filter_takes_the_next_of_four_sizes_between_powers_of_two(bits: int) -> None:
+    found = grid_bits(bits)
+    assert bits <= found <= max(64, 1.25 * bits + 64)
+    assert found % 64 == 0 or found == 2**31 - 8
+    assert grid_bits(found) == found
+    assert f"{found:b}".rstrip("0") in ("1", "11", "101", "111") or found == 2**31 - 8
+
+
+def test_row_groups_of_about_as_many_keys_have_filters_of_one_size() -> None:
+    sizes = {len(KINDS["bloom"].build(sample_of(list(range(count)), "int").column, {}).data) for count in (1000, 1100)}
+    assert len(sizes) == 1
 
 
 @settings(max_examples=50, deadline=None)

@@ -1,0 +1,125 @@
+"""Probing bloom filters: of one row group at a time, or of many at once where they are merged into a matrix."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from planner.directories import IndexTrouble, Int64Array, KindDirectory, or_trouble, positions_by_number
+from planner.gate import SURE, CostGate
+from planner.parallel import in_parallel
+from planner.predicate import Leaf
+from planner.view import IndexView, OpenMatrix
+from puffin_index.leaf import SetTest
+
+_PAGE_BYTES = 16 * 1024
+"""About what a probe of one filter reads: some pages of a large one."""
+
+Flags = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Asked:
+    """A matrix, what asking it takes, and which of the undecided positions it is asked about."""
+
+    opened: OpenMatrix
+    reads: int
+    cost: int
+    places: Int64Array
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """Probes the filters of one column for the keys of a leaf.
+
+    Attributes:
+        view: The index.
+        gate: Says what is worth reading.
+        leaf: What is looked for.
+        test: Its test.
+        directory: Of the filters.
+        row_groups: The row groups of the view that are judged; positions are places in this array.
+    """
+
+    view: IndexView
+    gate: CostGate
+    leaf: Leaf
+    test: SetTest
+    directory: KindDirectory
+    row_groups: Int64Array
+
+    def possible(self, undecided: Int64Array) -> tuple[Flags, list[IndexTrouble]]:
+        """Say which of some positions may hold a match, and what could not be read; what is not asked may."""
+        merged = self.directory.merged[self.row_groups[undecided]]
+        unlikely = self.gate.presence(self.leaf, undecided) < SURE
+        possible = np.ones(len(undecided), np.bool_)
+        troubles: list[IndexTrouble] = []
+        for here, probe in (
+            (np.flatnonzero(unlikely & merged), self._probe_matrices),
+            (np.flatnonzero(unlikely & ~merged), self._probe_filters),
+        ):
+            possible[here], missed = probe(undecided[here])
+            troubles += missed
+        return possible, troubles
+
+    def _probe_filters(self, undecided: Int64Array) -> tuple[Flags, list[IndexTrouble]]:
+        lengths = self.directory.length[self.row_groups[undecided]]
+        costs = np.minimum(lengths, _PAGE_BYTES * max(1, len(self.test.keys)))
+        asked = np.flatnonzero(self.gate.worth(self.gate.saved(undecided), costs, 1))
+        asked = asked[self.gate.afford(costs[asked])]
+
+        def may_contain(at: int) -> bool | IndexTrouble:
+            row_group = int(self.row_groups[at])
+            return or_trouble(self._segment(row_group), lambda: self._filter_may_contain(row_group))
+
+        possible = np.ones(len(undecided), np.bool_)
+        answers = in_parallel(may_contain, undecided[asked].tolist())
+        possible[asked] = [answer is not False for answer in answers]
+        return possible, [answer for answer in answers if isinstance(answer, IndexTrouble)]
+
+    def _filter_may_contain(self, row_group: int) -> bool:
+        index = self.view.open_blob(self.leaf.field_id, self.directory, row_group)
+        return bool(index.evaluate(self.test).rows)
+
+    def _probe_matrices(self, undecided: Int64Array) -> tuple[Flags, list[IndexTrouble]]:
+        saved = self.gate.saved(undecided)
+        groups = [here for _, here in positions_by_number(self.directory.blobs_of(self.row_groups[undecided]))]
+        troubles: list[IndexTrouble] = []
+        worth: list[_Asked] = []
+        for here, opened in zip(groups, in_parallel(lambda here: self._open(undecided[here]), groups), strict=True):
+            if isinstance(opened, IndexTrouble):
+                troubles.append(opened)
+            elif self.gate.worth(saved[here].sum(), opened.cost, opened.reads):
+                worth.append(replace(opened, places=here))
+        asked = [one for one, pays in zip(worth, self.gate.afford([one.cost for one in worth]), strict=True) if pays]
+        possible = np.ones(len(undecided), np.bool_)
+        answers = in_parallel(lambda one: self._ask(one, undecided), asked)
+        for one, answer in zip(asked, answers, strict=True):
+            if isinstance(answer, IndexTrouble):
+                troubles.append(answer)
+            else:
+                possible[one.places] = answer
+        return possible, troubles
+
+    def _open(self, positions: Int64Array) -> _Asked | IndexTrouble:
+        row_group = int(self.row_groups[positions[0]])
+
+        def read() -> _Asked:
+            opened = self.view.open_matrix(self.leaf.field_id, self.directory, row_group)
+            return _Asked(opened, *opened.matrix.cost(self.test), positions)
+
+        return or_trouble(self._segment(row_group), read)
+
+    def _ask(self, one: _Asked, undecided: Int64Array) -> Flags | IndexTrouble:
+        row_groups = self.row_groups[undecided[one.places]]
+
+        def read() -> Flags:
+            ordinals = self.view.ordinals(self.leaf.field_id, self.directory.kind, row_groups)
+            return one.opened.matrix.possible(self.test)[ordinals - one.opened.first]
+
+        return or_trouble(self._segment(int(row_groups[0])), read)
+
+    def _segment(self, row_group: int) -> str:
+        return self.view.segments[int(self.directory.segment[row_group])][0]

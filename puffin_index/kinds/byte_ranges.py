@@ -1,0 +1,43 @@
+"""Many ranges of some bytes at once: taken from anywhere, put anywhere."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+_Ints = npt.NDArray[np.int64]
+_Bytes = npt.NDArray[np.uint8]
+
+
+def put_bytes(data: _Bytes, starts: _Ints, sizes: _Ints, content: _Bytes) -> None:
+    """Write bytes into ascending ranges, which they fill one after the other."""
+    # The bytes of the ranges, in their order, are those of the content: only what lies between is skipped.
+    spans = np.empty(2 * len(sizes) + 1, np.int64)
+    spans[1::2] = sizes
+    spans[0::2] = np.append(starts, len(data)) - np.concatenate(([0], starts + sizes))
+    if not int(np.bitwise_or.reduce(spans)) & 1:
+        data, content, spans = data.view(np.uint16), content.view(np.uint16), spans >> 1
+    data[np.repeat(np.arange(len(spans)) % 2 == 1, spans)] = content
+
+
+def take_bytes(data: _Bytes, starts: _Ints, sizes: _Ints) -> _Bytes:
+    """Return the bytes of ranges, one after the other.
+
+    Args:
+        data: The bytes.
+        starts: Where each range begins, in any order; ranges do not overlap.
+        sizes: How long it is.
+    """
+    if not len(starts):
+        return np.empty(0, np.uint8)
+    by_place = np.argsort(starts, kind="stable")
+    # As byte strings: every range, and what lies between two. Arrow copies a string at a time.
+    offsets = np.stack((starts[by_place], (starts + sizes)[by_place]), axis=1).reshape(-1)
+    rank = np.empty(len(starts), np.int64)
+    rank[by_place] = np.arange(0, 2 * len(starts), 2)
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(data))]
+    strings = pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(offsets) - 1, buffers)
+    taken = strings.take(pa.array(rank)).buffers()[2]
+    content = np.empty(0, np.uint8) if taken is None else np.frombuffer(taken, np.uint8)
+    return content[: int(sizes.sum())]

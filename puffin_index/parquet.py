@@ -1,0 +1,46 @@
+"""Parquet files opened through a FileIO, footers kept: files of a table never change."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from cachetools import LRUCache
+from pyiceberg.io import FileIO
+
+from puffin_index.errors import CorruptFileError, NotFoundError
+
+_FOOTERS_BYTES = 64 << 20
+
+_footers: LRUCache[str, pq.FileMetaData] = LRUCache(
+    maxsize=_FOOTERS_BYTES, getsizeof=lambda footer: int(footer.serialized_size)
+)
+_footers_lock = threading.Lock()
+
+
+@contextmanager
+def open_parquet(io: FileIO, location: str) -> Iterator[pq.ParquetFile]:
+    """Open a Parquet file; its footer is read once and kept.
+
+    Raises:
+        NotFoundError: If the file is not there.
+        CorruptFileError: If it is no Parquet file.
+    """
+    with _footers_lock:
+        footer = _footers.get(location)
+    try:
+        stream = io.new_input(location).open(seekable=True)
+    except FileNotFoundError as error:
+        raise NotFoundError(f"file not found: {location}") from error
+    with stream:
+        try:
+            parquet = pq.ParquetFile(stream, metadata=footer, pre_buffer=True)
+        except pa.ArrowInvalid as error:
+            raise CorruptFileError(f"it cannot be read as Parquet: {error}", location=location) from error
+        with _footers_lock:
+            if footer is None and parquet.metadata.serialized_size < _FOOTERS_BYTES:
+                _footers[location] = parquet.metadata
+        yield parquet

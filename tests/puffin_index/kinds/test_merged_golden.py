@@ -1,0 +1,58 @@
+"""Merged blobs that an earlier release wrote (`tests/golden/README.md`) are written again and read."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from puffin_index.kinds.base import Payload
+from puffin_index.kinds.bloom_matrix import BLOOM_MATRIX
+from puffin_index.kinds.merged_bitmap import MERGED_BITMAP
+from puffin_index.leaf import LeafTest, NullTest, SetTest
+from tests.puffin_index.kinds.columns import Sample, sample_of
+from tests.puffin_index.merged_sample import Piece, expected_rows, merged, placed, segment
+
+GOLDEN = Path(__file__).parents[2] / "golden"
+KINDS_OF = {MERGED_BITMAP: "bitmap", BLOOM_MATRIX: "bloom"}
+GOLDEN_SAMPLES: dict[str, list[Sample]] = {
+    "long": [
+        sample_of([5, 5, None, -7, 2**63 - 1, -(2**63)], "long"),
+        sample_of([5] * 40 + [None, 6] + [number * 3 for number in range(30)], "long"),
+        sample_of([8], "long"),
+    ],
+    "string": [sample_of(["größe", None, "", "größer", "größe"], "string"), sample_of(["größer", "snow ☃"], "string")],
+}
+
+
+def golden_piece(blob_type: str, name: str) -> Piece:
+    """What the golden file was made of, merged."""
+    kind = KINDS_OF[blob_type]
+    return merged(kind, [segment(kind, {}, placed(GOLDEN_SAMPLES[name]))])[0]
+
+
+def golden_path(blob_type: str, name: str) -> Path:
+    """The golden file, with the suffix of its bytes."""
+    return GOLDEN / f"{blob_type.removeprefix('puffin-index-').removesuffix('-v1').replace('-', '_')}_{name}.bin"
+
+
+@pytest.mark.parametrize("name", GOLDEN_SAMPLES)
+@pytest.mark.parametrize("blob_type", KINDS_OF)
+def test_the_golden_bytes_are_written_and_read(blob_type: str, name: str) -> None:
+    path = golden_path(blob_type, name)
+    data = path.read_bytes()
+    layout = np.frombuffer(path.with_suffix(".layout").read_bytes(), "<i8").astype(np.int64)
+    piece = golden_piece(blob_type, name)
+    assert piece.payload.blob_type == blob_type
+    assert bytes(piece.payload.data) == data
+    assert piece.payload.layout.tolist() == layout.tolist()
+    stored = replace(piece, payload=Payload(blob_type, data, layout))
+    keys = {key for sample in GOLDEN_SAMPLES[name] for key in sample.keys if key is not None}
+    tests: list[LeafTest] = [NullTest(True)]
+    tests += [SetTest((key,)) for key in keys]  # type: ignore[arg-type]  # one key, so it is a tuple of one type
+    for test in tests:
+        found, expected = stored.rows(KINDS_OF[blob_type], test), expected_rows(piece.groups, test)
+        assert found == expected or blob_type == BLOOM_MATRIX
+        assert found >= expected

@@ -1,0 +1,79 @@
+"""Real services as processes of their own on free ports: PostgreSQL, and a server that speaks the S3 protocol."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+_PATIENCE_SECONDS = 60
+
+
+def free_port() -> int:
+    """A port that nobody listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+def wait_for(port: int) -> None:
+    """Wait until somebody listens on a port."""
+    end = time.monotonic() + _PATIENCE_SECONDS
+    while time.monotonic() < end:
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+            return
+        except OSError:
+            time.sleep(0.1)
+    raise TimeoutError(f"nothing listens on port {port}")
+
+
+@contextmanager
+def postgres(user: str, password: str) -> Iterator[int]:
+    """Run a PostgreSQL server with an empty database `postgres`; gives its port."""
+    found = subprocess.run(["bash", ROOT / "scripts" / "find-postgres"], check=False, capture_output=True, text=True)
+    if found.returncode:
+        pytest.skip(found.stderr.splitlines()[-1])
+    programs = Path(found.stdout.strip())
+    # PostgreSQL refuses to run as root; Debian's package brings a user for it.
+    owner = "postgres" if os.getuid() == 0 else None
+    data = Path(tempfile.mkdtemp(prefix="postgres-"))
+    secret = data / "password"
+    secret.write_text(password, encoding="utf-8")
+    if owner is not None:
+        for path in (data, secret):
+            shutil.chown(path, owner, owner)
+    port = free_port()
+    make = [programs / "initdb", "-D", data / "db", "-U", user, "-A", "scram-sha-256", "--pwfile", secret, "-E", "UTF8"]
+    subprocess.run([*make, "--locale=C", "--no-sync"], user=owner, check=True, capture_output=True, cwd=data)
+    options = f"-p {port} -k {data} -c listen_addresses=127.0.0.1 -c fsync=off"
+    control = [programs / "pg_ctl", "-D", data / "db", "-w", "-s"]
+    subprocess.run([*control, "-o", options, "-l", data / "log", "start"], user=owner, check=True, cwd=data)
+    try:
+        yield port
+    finally:
+        subprocess.run([*control, "-m", "immediate", "stop"], user=owner, check=True, cwd=data)
+        shutil.rmtree(data)
+
+
+@contextmanager
+def s3_server() -> Iterator[str]:
+    """Run a server that speaks the S3 protocol; gives its address."""
+    port = free_port()
+    command = [sys.executable, "-W", "ignore", "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        wait_for(port)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        server.terminate()
+        server.wait(30)

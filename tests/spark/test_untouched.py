@@ -1,0 +1,161 @@
+"""What the hook leaves alone, and what works on the tasks after it: streams, increments, caches, partitioned joins."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+import planner
+from tests.spark.corpus_tables import ROWS, append
+
+pytestmark = pytest.mark.spark
+
+Names = dict[str, dict[str, str]]
+
+
+def snapshots(spark: SparkSession, table: str) -> list[int]:
+    return [row[0] for row in spark.sql(f"SELECT snapshot_id FROM {table}.snapshots ORDER BY committed_at").collect()]
+
+
+def test_a_streaming_read_sees_every_row(hooked: SparkSession, corpus: Names, tmp_path: Path) -> None:
+    stream = hooked.readStream.format("iceberg").load(corpus["lineorder"]["t"]).where("orderkey >= 0")
+    query = (
+        stream.writeStream.format("memory")
+        .queryName("streamed")
+        .option("checkpointLocation", str(tmp_path))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination(60)
+
+    assert hooked.sql("SELECT COUNT(*) FROM streamed").collect() == [(ROWS,)]
+    assert planner.reports(hooked) == []
+
+
+def test_incremental_scans_are_left_alone(hooked: SparkSession, corpus: Names) -> None:
+    table = corpus["lineorder"]["t"]
+    first, second = snapshots(hooked, table)[:2]
+    frame = hooked.read.option("start-snapshot-id", first).option("end-snapshot-id", second).table(table)
+
+    assert frame.where("orderkey >= 0").count() == ROWS // 2
+    assert planner.reports(hooked) == []
+
+
+def test_changelog_scans_are_left_alone(hooked: SparkSession, corpus: Names) -> None:
+    table = corpus["parted"]["t"]
+    view = hooked.sql(f"CALL lake.system.create_changelog_view(table => '{table.removeprefix('lake.')}')").collect()
+
+    assert hooked.sql(f"SELECT COUNT(*) FROM {view[0][0]} WHERE orderkey >= 0").collect() == [(ROWS,)]
+    assert planner.reports(hooked) == []
+
+
+def test_a_cached_dataframe_answers_from_what_it_cached(hooked: SparkSession, corpus: Names) -> None:
+    table = corpus["lineorder"]["t"]
+    narrow = hooked.sql(f"SELECT * FROM {table} WHERE orderkey IN (5, 6)").cache()
+    try:
+        assert narrow.count() == 2
+        assert narrow.where("orderkey = 5").count() == 1
+        assert hooked.sql(f"SELECT COUNT(*) FROM {table} WHERE orderkey IN (5, 6, 7)").collect() == [(3,)]
+    finally:
+        narrow.unpersist()
+    whole = hooked.table(table).cache()
+    try:
+        assert whole.count() == ROWS
+        assert whole.where("orderkey = 5").count() == 1
+        assert hooked.sql(f"SELECT COUNT(*) FROM {table} WHERE orderkey = 6").collect() == [(1,)]
+    finally:
+        whole.unpersist()
+
+
+def test_one_dataframe_filtered_in_two_ways(hooked: SparkSession, corpus: Names) -> None:
+    frame = hooked.table(corpus["lineorder"]["t"])
+    first, second = frame.where("orderkey = 5"), frame.where("orderkey = 6")
+
+    assert [first.count(), second.count(), frame.count()] == [1, 1, ROWS]
+    assert first.unionByName(second).join(frame, "orderkey").count() == 2
+    assert [first.count(), second.count(), frame.count()] == [1, 1, ROWS]
+
+
+def test_a_table_loaded_by_its_location_is_read(hooked: SparkSession, tmp_path: Path) -> None:
+    hooked.conf.set("spark.sql.catalog.default_iceberg", "org.apache.iceberg.spark.SparkCatalog")
+    hooked.conf.set("spark.sql.catalog.default_iceberg.type", "hadoop")
+    hooked.conf.set("spark.sql.catalog.default_iceberg.warehouse", str(tmp_path))
+    path = str(tmp_path / "by_path")
+    jvm = hooked.sparkContext._jvm
+    assert jvm is not None
+    frame = hooked.range(100)
+    schema = jvm.org.apache.iceberg.spark.SparkSchemaUtil.convert(frame._jdf.schema())
+    jvm.org.apache.iceberg.hadoop.HadoopTables(hooked._jsparkSession.sessionState().newHadoopConf()).create(
+        schema, path
+    )
+    frame.write.format("iceberg").mode("append").save(path)
+
+    assert hooked.read.format("iceberg").load(path).where("id = 5").count() == 1
+    assert planner.reports(hooked) == []
+
+
+def plan_text(frame: DataFrame) -> str:
+    return str(frame._jdf.queryExecution().executedPlan().toString())
+
+
+def test_joins_of_buckets_need_no_shuffle_with_the_index(hooked: SparkSession, corpus: Names) -> None:
+    settings = {
+        "spark.sql.sources.v2.bucketing.enabled": "true",
+        "spark.sql.sources.v2.bucketing.pushPartValues.enabled": "true",
+        "spark.sql.iceberg.planning.preserve-data-grouping": "true",
+        "spark.sql.autoBroadcastJoinThreshold": "-1",
+        "spark.sql.requireAllClusterKeysForCoPartition": "false",
+        "spark.sql.adaptive.enabled": "false",
+    }
+    before = {key: hooked.conf.get(key, None) for key in settings}
+    for key, value in settings.items():
+        hooked.conf.set(key, value)
+    try:
+        table = corpus["bucketed"]["t"]
+        joined = hooked.sql(
+            f"SELECT a.orderkey, b.orderkey FROM {table} a JOIN {table} b ON a.custkey = b.custkey "
+            "WHERE a.orderkey = 40 AND b.orderkey BETWEEN 30 AND 900"
+        )
+        answer = sorted(joined.collect())
+        assert "Exchange hashpartitioning" not in plan_text(joined)
+        assert sum(report.dropped for report in planner.reports(hooked)) > 0
+        hooked.conf.set("spark.puffin-index.enabled", "false")
+        assert sorted(joined.where("true").collect()) == answer
+    finally:
+        for key, earlier in before.items():
+            hooked.conf.unset(key) if earlier is None else hooked.conf.set(key, earlier)
+
+
+def test_runtime_filters_work_on_what_the_index_kept(hooked: SparkSession, corpus: Names) -> None:
+    hooked.sql(f"CREATE TABLE {corpus['parted']['n']}.modes (mode STRING, kind INT) USING iceberg")
+    hooked.sql(f"INSERT INTO {corpus['parted']['n']}.modes VALUES ('AIR', 1), ('SHIP', 2), ('RAIL', 2)")
+    frame = hooked.sql(
+        f"SELECT COUNT(*) FROM {corpus['parted']['t']} l JOIN {corpus['parted']['n']}.modes m ON l.mode = m.mode "
+        "WHERE m.kind = 1 AND l.orderkey BETWEEN 2000 AND 2002"
+    )
+    count = frame.collect()
+
+    assert "dynamicpruning" in plan_text(frame).lower()
+    assert planner.reports(hooked)[-1].dropped > 0
+    hooked.conf.set("spark.puffin-index.enabled", "false")
+    assert frame.where("true").collect() == count
+    hooked.sql(f"DROP TABLE {corpus['parted']['n']}.modes")
+
+
+def test_maintenance_loses_no_row(hooked: SparkSession, corpus: Names) -> None:
+    """Compaction reads through scans of its own, which keep every row."""
+    table = f"{corpus['lineorder']['n']}.maintained"
+    hooked.sql(f"CREATE TABLE {table} USING iceberg AS SELECT * FROM {corpus['lineorder']['t']} WHERE orderkey < 100")
+    append(hooked, table, 0, 50)
+    before = hooked.sql(f"SELECT * FROM {table}").count()
+    for call in (
+        f"rewrite_data_files(table => '{table.removeprefix('lake.')}', where => 'orderkey < 90', "
+        "options => map('rewrite-all', 'true'))",
+        f"rewrite_manifests('{table.removeprefix('lake.')}')",
+        f"expire_snapshots(table => '{table.removeprefix('lake.')}', retain_last => 1)",
+    ):
+        hooked.sql(f"CALL lake.system.{call}")
+    assert hooked.sql(f"SELECT * FROM {table}").count() == before == 150
+    assert hooked.sql(f"SELECT COUNT(*) FROM {table} WHERE orderkey = 5").collect()[0][0] >= 1
