@@ -5,6 +5,8 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DATA ?= data
 SF ?= 1
+# Two processes: tests that need a JVM share one, the others have one to themselves.
+SIDE_BY_SIDE := -n 2 --dist loadgroup
 
 help: ## Show what there is to make
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -22,10 +24,10 @@ demo: $(STAMP) ## SSB data, Iceberg table, background index build, the seven que
 	@JAVA_HOME="$$(bash scripts/find-java)" $(BIN)/ssb-bench demo --sf $(SF) --data $(DATA)
 
 test: $(STAMP) ## All tests, with a real Spark
-	@JAVA_HOME="$$(bash scripts/find-java)" $(BIN)/python -m pytest
+	@JAVA_HOME="$$(bash scripts/find-java)" $(BIN)/python -m pytest $(SIDE_BY_SIDE)
 
 quick: $(STAMP) ## The tests that need no JVM
-	@$(BIN)/python -m pytest -m "not spark and not paimon"
+	@$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "not spark and not paimon"
 
 nightly: $(STAMP) ## The planner's laws on more than 100,000 pairs of a table and a predicate; about half an hour
 	@$(BIN)/python -m pytest --hypothesis-profile=nightly tests/planner/test_types_law.py

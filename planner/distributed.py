@@ -77,7 +77,7 @@ class Executors:
 
     def are_worth_it(self, row_groups: int) -> bool:
         """Whether they judge so many row groups."""
-        return self.mode == "distributed" or (self.mode == "auto" and row_groups > LOCAL_ROW_GROUPS)
+        return row_groups > (0 if self.mode == "distributed" else LOCAL_ROW_GROUPS) and self.mode != "local"
 
 
 def prune_on_executors(
@@ -98,8 +98,6 @@ def prune_on_executors(
     context = executors.context
     count = context.defaultParallelism * _TASKS_A_CORE
     places, parts = _parts(count, executors.index_table, view, predicate, row_groups, limits)
-    if not parts:
-        return Pruned(np.empty(0, np.uint8), np.empty(0, np.int64), (), ())
     described = context.getLocalProperty("spark.job.description")
     context.setJobDescription(f"puffin-index: plan {len(row_groups)} row groups")
     try:

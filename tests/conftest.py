@@ -15,6 +15,13 @@ from pyiceberg.table import Table
 settings.register_profile("nightly", max_examples=4_000)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep all tests that need a JVM in one process: with `-n 2` they run beside the others, in one Spark session."""
+    for item in items:
+        if item.get_closest_marker("spark") or item.get_closest_marker("paimon"):
+            item.add_marker(pytest.mark.xdist_group("jvm"))
+
+
 @pytest.fixture
 def local_catalog(tmp_path: Path) -> Iterator[SqlCatalog]:
     """A catalog of its own for each test, called `local`, with the namespace `ns`."""
