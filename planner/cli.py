@@ -1,4 +1,4 @@
-"""The command line `puffin-index`: the index commands, and what concerns queries."""
+"""The command line `puffin-index`: the index commands, `build`, and what concerns queries."""
 
 from __future__ import annotations
 
@@ -7,17 +7,18 @@ import json
 import click
 from rich.table import Table as RichTable
 
+from planner.build_cli import build_command
 from planner.count import count
 from planner.plan import plan
 from planner.scan_plan import ScanPlan
 from puffin_index.cli import console, error_console, format_bytes, main, open_index, table_command
-from puffin_index.errors import NotFoundError
+from puffin_index.data_table import find_snapshot
 from puffin_index.table_index import TableIndex
 from puffin_index.upkeep_cli import UPKEEP_COMMANDS
 
 _SHOWN_SPLITS = 20
 
-__all__ = ["main"]
+__all__ = ["build_command", "main"]
 
 for _command in UPKEEP_COMMANDS:
     main.add_command(_command)
@@ -48,10 +49,8 @@ def _open_at(
     index = open_index(table, properties)
     if ref is None:
         return index, snapshot_id
-    snapshot = index.data_table.snapshot_by_name(ref)
-    if snapshot is None:
-        raise NotFoundError(f"table {table} has no branch or tag {ref!r}")
-    return index, snapshot.snapshot_id
+    snapshot = find_snapshot(index.data_table, ref=ref)
+    return index, snapshot.snapshot_id if snapshot else None
 
 
 @main.command("count")

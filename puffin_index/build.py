@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from puffin_index.data_table import DataFile
 from puffin_index.definition import ResolvedColumn
+from puffin_index.row_groups import INDEXED_FORMATS
 from puffin_index.segment import ROW_SPACE_ALIGNMENT
 
 TARGET_SEGMENT_BYTES = 128 * 1024 * 1024
@@ -29,6 +30,26 @@ class FileBatch:
         """Rows of all files."""
         return sum(file.record_count for file in self.files)
 
+    @property
+    def data_bytes(self) -> int:
+        """Bytes of all files."""
+        return sum(file.file_size for file in self.files)
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """What the index table lacks.
+
+    Attributes:
+        batches: What to build, one batch a segment.
+        unsupported: Data files that cannot be indexed because of their format.
+        left: Data files that lack an index too, but are more than were asked for.
+    """
+
+    batches: tuple[FileBatch, ...]
+    unsupported: tuple[DataFile, ...]
+    left: int
+
 
 def indexed_kinds(entries: pa.Table, live: Sequence[DataFile]) -> dict[str, set[tuple[int, str]]]:
     """Say which (field id, stored kind) the index table has for each live data file.
@@ -46,13 +67,15 @@ def indexed_kinds(entries: pa.Table, live: Sequence[DataFile]) -> dict[str, set[
     return found
 
 
-def missing_batches(
+def find_missing(
     live: Sequence[DataFile],
     columns: tuple[ResolvedColumn, ...],
     entries: pa.Table,
     parallelism: int,
+    *,
+    max_files: int | None = None,
     target_bytes: int = TARGET_SEGMENT_BYTES,
-) -> list[FileBatch]:
+) -> Missing:
     """Cut what the index table lacks into batches, one a segment.
 
     Args:
@@ -60,17 +83,30 @@ def missing_batches(
         columns: The definition.
         entries: The rows of the index table.
         parallelism: How many tasks can run at a time; a large build is cut into at least as many.
+        max_files: How many data files to take at most, in the order of their locations.
         target_bytes: About how large a segment should become.
     """
     found = indexed_kinds(entries, live)
+    needs: list[tuple[DataFile, tuple[ResolvedColumn, ...]]] = []
+    unsupported: list[DataFile] = []
+    for file in sorted(live, key=lambda file: file.path):
+        need = lacking_columns(columns, found.get(file.path, set()))
+        if not need or not file.record_count:
+            continue
+        if file.format in INDEXED_FORMATS:
+            needs.append((file, need))
+        else:
+            unsupported.append(file)
     by_need: dict[tuple[ResolvedColumn, ...], list[DataFile]] = {}
-    for file in live:
-        need = tuple(
-            column for column in (_lacking(column, found.get(file.path, set())) for column in columns) if column.kinds
-        )
-        if need and file.format == "PARQUET" and file.record_count > 0:
-            by_need.setdefault(need, []).append(file)
-    return [batch for need, files in by_need.items() for batch in _cut(files, need, parallelism, target_bytes)]
+    for file, need in needs[:max_files]:
+        by_need.setdefault(need, []).append(file)
+    batches = (batch for need, files in by_need.items() for batch in _cut(files, need, parallelism, target_bytes))
+    return Missing(tuple(batches), tuple(unsupported), max(0, len(needs) - (max_files or len(needs))))
+
+
+def lacking_columns(columns: Sequence[ResolvedColumn], found: set[tuple[int, str]]) -> tuple[ResolvedColumn, ...]:
+    """The part of a definition that a data file with these (field id, kind) lacks."""
+    return tuple(column for column in (_lacking(column, found) for column in columns) if column.kinds)
 
 
 def _lacking(column: ResolvedColumn, found: set[tuple[int, str]]) -> ResolvedColumn:
@@ -93,7 +129,7 @@ def _cut(
     batches: list[FileBatch] = []
     current: list[DataFile] = []
     current_rows = current_space = 0
-    for file in sorted(files, key=lambda file: file.path):
+    for file in files:
         space = file.record_count + ROW_SPACE_ALIGNMENT * max(1, len(file.split_offsets))
         full = current_rows + file.record_count > rows_per_batch or current_space + space > _ROW_SPACE
         if current and full:

@@ -8,14 +8,13 @@ import sys
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NoReturn, TypeVar
+from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 import click
 from pyiceberg.exceptions import RESTError
 from pyiceberg.io import load_file_io
 from requests.exceptions import RequestException
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table as RichTable
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -32,7 +31,6 @@ from puffin_index.inspection import (
     segment_document,
     summarize_directories,
 )
-from puffin_index.job import BuildProgress, BuildReport
 from puffin_index.puffin import read_footer
 from puffin_index.storage import FileReader
 from puffin_index.table_index import IndexStatus, TableIndex
@@ -60,11 +58,12 @@ class _Group(click.Group):
 
 
 def _fail(error: PuffinIndexError) -> NoReturn:
-    error_console.print(f"[bold red]error:[/] {_escape(str(error))}", highlight=False, soft_wrap=True)
+    error_console.print(f"[bold red]error:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
     sys.exit(1)
 
 
-def _escape(text: str) -> str:
+def escape(text: str) -> str:
+    """Keep rich from reading brackets as its markup."""
     return text.replace("[", r"\[")
 
 
@@ -144,49 +143,12 @@ def create(
     console.print(f"build it with: puffin-index build {table}", highlight=False)
 
 
-@main.command("build")
-@table_command
-@click.option("--engine", type=click.Choice(["spark", "local"]), default="spark", show_default=True)
-@click.option("--workers", type=click.IntRange(min=1), help="Processes of the local engine.  [default: cores]")
-def build_command(
-    table: str,
-    properties: tuple[str, ...],
-    as_json: bool,
-    engine: Literal["spark", "local"],
-    workers: int | None,
-) -> None:
-    """Index the data files of TABLE that have no index yet."""
-    index = open_index(table, properties)
-    spark = _spark_session() if engine == "spark" else None
-    with _progress(as_json) as progress:
-        task = progress.add_task("indexing", total=None)
+def spark_session(name: str) -> SparkSession:
+    """Start, or get, a Spark session for a command.
 
-        def listen(now: BuildProgress) -> None:
-            progress.update(
-                task,
-                total=now.files_total,
-                completed=now.files_done,
-                description=f"indexing {now.rows_done:,} of {now.rows_total:,} rows, {format_bytes(now.index_bytes)}",
-            )
-
-        report = index.build(spark, listen, workers=workers)
-    _print_build_report(report, as_json)
-
-
-def _progress(hidden: bool) -> Progress:
-    return Progress(
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("files"),
-        TimeRemainingColumn(),
-        console=error_console,
-        disable=hidden,
-    )
-
-
-def _spark_session() -> SparkSession:
+    Raises:
+        PuffinIndexError: If PySpark is not installed or does not start.
+    """
     try:
         from pyspark.errors import PySparkRuntimeError
         from pyspark.sql import SparkSession
@@ -195,29 +157,17 @@ def _spark_session() -> SparkSession:
             "pyspark is not installed: use --engine local, or install puffin-index[spark]"
         ) from error
     try:
-        return SparkSession.builder.appName("puffin-index build").getOrCreate()
+        return SparkSession.builder.appName(f"puffin-index {name}").getOrCreate()
     except (PySparkRuntimeError, RuntimeError, OSError) as error:
         raise PuffinIndexError(f"Spark does not start ({error}): install Java 17+ or use --engine local") from error
-
-
-def _print_build_report(report: BuildReport, as_json: bool) -> None:
-    if as_json:
-        click.echo(json.dumps(asdict(report)))
-        return
-    console.print(
-        f"indexed {report.files} data files, {report.row_groups} row groups, {report.rows:,} rows in "
-        f"{report.seconds:.1f} s: {report.segments} segments, {format_bytes(report.index_bytes)}",
-        highlight=False,
-    )
-    for skipped in report.skipped:
-        error_console.print(f"not indexed: {_escape(skipped.reason)}", highlight=False, soft_wrap=True)
 
 
 @main.command("status")
 @table_command
 def status_command(table: str, properties: tuple[str, ...], as_json: bool) -> None:
     """Say how much of TABLE is indexed."""
-    status = open_index(table, properties).status()
+    index = open_index(table, properties)
+    status = index.status()
     if as_json:
         click.echo(json.dumps(_status_json(status)))
         return
@@ -227,10 +177,21 @@ def status_command(table: str, properties: tuple[str, ...], as_json: bool) -> No
     grid.add_row("segments", str(status.segments))
     share = status.index_bytes / status.data_bytes if status.data_bytes else 0.0
     grid.add_row("size", f"{format_bytes(status.index_bytes)} beside {format_bytes(status.data_bytes)} ({share:.0%})")
+    grid.add_row("behind", _describe_lag(status))
     for column in status.columns:
         kinds = ", ".join(f"{kind} {format_bytes(size)}" for kind, size in column.kinds.items())
-        grid.add_row(column.name, kinds)
+        beside = "" if column.data_bytes is None else f" beside {format_bytes(column.data_bytes)}"
+        grid.add_row(column.name, kinds + beside)
     console.print(grid)
+    for warning in index.warnings:
+        error_console.print(f"warning: {escape(warning)}", highlight=False, soft_wrap=True)
+
+
+def _describe_lag(status: IndexStatus) -> str:
+    if not status.snapshots_behind:
+        return "nothing"
+    snapshots = "1 snapshot" if status.snapshots_behind == 1 else f"{status.snapshots_behind} snapshots"
+    return f"{snapshots}, {format_bytes(status.unindexed_bytes)}"
 
 
 def _status_json(status: IndexStatus) -> dict[str, object]:
@@ -241,6 +202,8 @@ def _status_json(status: IndexStatus) -> dict[str, object]:
             "field_id": column.field_id,
             "kinds": sorted(column.kinds),
             "index_bytes": column.index_bytes,
+            "kind_bytes": column.kinds,
+            "data_bytes": column.data_bytes,
         }
         for column in status.columns
     ]

@@ -1,4 +1,4 @@
-"""Columns of keys: the values of one column in one row group as keys, from Arrow, and sorted for whoever needs it."""
+"""Columns of keys: the values of one column in one row group as keys, and sorted for whoever needs it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from puffin_index.errors import UnsupportedError
 from puffin_index.key_order import (
     changes_of,
     distinct_of_counts,
@@ -33,6 +32,7 @@ _DECIMAL_KEY_BYTES = 16
 _MOST_COUNTED = 65_536
 # In so narrow a range, searching every possible key among the sorted ones is the least work.
 _MOST_SEARCHED = 4096
+_COMPARED_AT_ONCE = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,13 +42,14 @@ class Column:
     Attributes:
         value_type: What the values are.
         row_count: The number of rows, NULLs included.
-        keys: One key a row, undefined where the row is NULL.
+        keys: One key a row, undefined where the row is NULL; in the bytes domain NULL there, and plain or coded by a
+            dictionary of distinct keys that all occur.
         valid: Which rows are not NULL; None if none is.
     """
 
     value_type: ValueType
     row_count: int
-    keys: KeyArray
+    keys: KeyArray | pa.DictionaryArray
     valid: npt.NDArray[np.bool_] | None
     _sorted: list[SortedColumn] = field(default_factory=list, init=False, repr=False)
 
@@ -60,8 +61,8 @@ class Column:
         return self.keys
 
     @property
-    def bytes_keys(self) -> pa.LargeBinaryArray:
-        """The keys of a column in the bytes domain."""
+    def bytes_keys(self) -> pa.LargeBinaryArray | pa.DictionaryArray:
+        """The keys of a column in the bytes domain, plain or dictionary-coded."""
         if isinstance(self.keys, np.ndarray):
             raise TypeError(f"the keys of {self.value_type.name} are integers")
         return self.keys
@@ -192,22 +193,33 @@ def _encode_bytes_keys(
     column: Column,
 ) -> tuple[pa.LargeBinaryArray, npt.NDArray[np.uint32], npt.NDArray[np.uint32]]:
     """The distinct keys, where the rows of each begin, the code of each row."""
-    encoded = column.bytes_keys.dictionary_encode()
-    dictionary = encoded.dictionary
-    order = pc.sort_indices(dictionary)
-    rank = np.empty(len(dictionary), np.uint32)
-    rank[order.to_numpy()] = np.arange(len(dictionary), dtype=np.uint32)
-    indices = encoded.indices
+    encoded = sort_dictionary(column.bytes_keys.dictionary_encode())
     if column.valid is None:
-        codes = rank[indices.to_numpy()]
-        counts = np.bincount(codes, minlength=len(rank))
+        codes = encoded.indices.to_numpy()
+        counts = np.bincount(codes, minlength=len(encoded.dictionary))
     else:
         codes = np.zeros(column.row_count, np.uint32)
-        codes[column.valid] = rank[indices.drop_null().to_numpy()]
-        counts = np.bincount(codes[column.valid], minlength=len(rank))
-    starts = np.zeros(len(rank) + 1, np.uint32)
+        codes[column.valid] = encoded.indices.drop_null().to_numpy()
+        counts = np.bincount(codes[column.valid], minlength=len(encoded.dictionary))
+    starts = np.zeros(len(counts) + 1, np.uint32)
     np.cumsum(counts, out=starts[1:])
-    return dictionary.take(order), starts, codes
+    return encoded.dictionary, starts, codes
+
+
+def sort_dictionary(encoded: pa.DictionaryArray) -> pa.DictionaryArray:
+    """Return the same array with its dictionary in ascending order, and uint32 indices."""
+    if pa.types.is_uint32(encoded.indices.type) and _is_ascending(encoded.dictionary):
+        return encoded
+    order = pc.sort_indices(encoded.dictionary)
+    rank = np.empty(len(order), np.uint32)
+    rank[order.to_numpy()] = np.arange(len(order), dtype=np.uint32)
+    return pa.DictionaryArray.from_arrays(pa.array(rank).take(encoded.indices), encoded.dictionary.take(order))
+
+
+def _is_ascending(keys: pa.LargeBinaryArray) -> bool:
+    # Some at a time: what is compared may be mapped from a file that is larger than memory.
+    spans = (keys[max(0, start - 1) : start + _COMPARED_AT_ONCE] for start in range(0, len(keys), _COMPARED_AT_ONCE))
+    return all(pc.all(pc.less(span[:-1], span[1:]), min_count=0).as_py() for span in spans)
 
 
 def float_keys(values: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
@@ -222,105 +234,3 @@ def float_keys(values: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
 def floats_of_keys(keys: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
     """Return the doubles that have these keys."""
     return (keys ^ ((keys >> np.int64(63)) & _LOW_63_BITS)).view(np.float64)
-
-
-def column_of(values: pa.Array | pa.ChunkedArray, value_type: ValueType) -> Column:
-    """Return the keys of an Arrow column.
-
-    Args:
-        values: The column as it was read: any Arrow type that can hold the values of `value_type`, narrower ones
-            included (a column promoted since the file was written), or only NULLs of whatever type.
-        value_type: What the values are in the table's schema.
-
-    Raises:
-        UnsupportedError: If values of this Arrow type are not values of this column, or one is out of range.
-    """
-    array = _one_array(values)
-    row_count = len(array)
-    valid = None if array.null_count == 0 else array.is_valid().to_numpy(zero_copy_only=False)
-    if array.null_count == row_count:
-        return Column(value_type, row_count, _null_keys(value_type, row_count), valid)
-    try:
-        keys = _int64_keys(array, value_type) if value_type.domain == "int64" else _bytes_keys(array, value_type)
-    except pa.ArrowException as error:
-        raise UnsupportedError(f"a {value_type.name} column cannot hold Arrow {array.type} values: {error}") from error
-    return Column(value_type, row_count, keys, valid)
-
-
-def _one_array(values: pa.Array | pa.ChunkedArray) -> pa.Array:
-    array = values
-    if isinstance(array, pa.ChunkedArray):
-        array = array.chunk(0) if array.num_chunks == 1 else array.combine_chunks()
-    if isinstance(array, pa.DictionaryArray):
-        array = array.dictionary_decode()
-    return array.storage if isinstance(array, pa.ExtensionArray) else array
-
-
-def _null_keys(value_type: ValueType, row_count: int) -> KeyArray:
-    if value_type.domain == "int64":
-        return np.zeros(row_count, np.int64)
-    return pa.nulls(row_count, pa.large_binary())
-
-
-def _int64_keys(array: pa.Array, value_type: ValueType) -> npt.NDArray[np.int64]:
-    found = array.type
-    if value_type.is_floating and pa.types.is_floating(found):
-        return float_keys(_fixed_width(array.cast(pa.float64()), np.int64).view(np.float64))
-    if value_type.is_decimal and pa.types.is_decimal(found):
-        wide = array.cast(pa.decimal128(38, value_type.decimal_scale))
-        return np.ascontiguousarray(_fixed_width(wide, np.dtype("<i8"), parts=2)[0::2])
-    match value_type.name:
-        case "boolean" if pa.types.is_boolean(found):
-            return _fixed_width(array.cast(pa.int64()), np.int64)
-        case "int" | "long" if pa.types.is_integer(found):
-            return _fixed_width(array.cast(pa.int64()), np.int64)
-        case "date" if pa.types.is_date(found):
-            return _fixed_width(array.cast(pa.date32()), np.int32).astype(np.int64)
-        case "time" if pa.types.is_time(found):
-            return _fixed_width(array.cast(pa.time64("us")), np.int64)
-        case "timestamp" | "timestamptz" | "timestamp_ns" | "timestamptz_ns" if pa.types.is_timestamp(found):
-            unit = "ns" if value_type.name.endswith("_ns") else "us"
-            return _fixed_width(array.cast(pa.timestamp(unit, found.tz)), np.int64)
-        case _:
-            raise _mismatch(found, value_type)
-
-
-def _mismatch(found: pa.DataType, value_type: ValueType) -> UnsupportedError:
-    return UnsupportedError(f"a {value_type.name} column cannot hold Arrow {found} values")
-
-
-def _fixed_width(array: pa.Array, dtype: npt.DTypeLike, parts: int = 1) -> npt.NDArray[np.int64]:
-    """The values buffer of a fixed-width array, `parts` numbers a value."""
-    width = np.dtype(dtype).itemsize * parts
-    return np.frombuffer(array.buffers()[1], dtype, count=len(array) * parts, offset=array.offset * width)
-
-
-def _bytes_keys(array: pa.Array, value_type: ValueType) -> pa.LargeBinaryArray:
-    found = array.type
-    if value_type.is_decimal:
-        if not pa.types.is_decimal(found):
-            raise _mismatch(found, value_type)
-        return _wide_decimal_keys(array.cast(pa.decimal128(38, value_type.decimal_scale)))
-    is_text = pa.types.is_string(found) or pa.types.is_large_string(found) or pa.types.is_string_view(found)
-    is_fixed = pa.types.is_fixed_size_binary(found) and not pa.types.is_decimal(found)
-    is_plain = pa.types.is_binary(found) or pa.types.is_large_binary(found) or pa.types.is_binary_view(found)
-    length = value_type.fixed_length
-    fits = is_plain or (is_fixed and length in (None, found.byte_width))
-    # A string column may have been written as plain BYTE_ARRAY; anything but a string column never holds text.
-    if not (fits or (is_text and value_type.name == "string")):
-        raise _mismatch(found, value_type)
-    return array.cast(pa.large_binary())
-
-
-def _wide_decimal_keys(array: pa.Array) -> pa.LargeBinaryArray:
-    raw = np.frombuffer(
-        array.buffers()[1], np.uint8, len(array) * _DECIMAL_KEY_BYTES, array.offset * _DECIMAL_KEY_BYTES
-    )
-    keys = np.ascontiguousarray(raw.reshape(-1, _DECIMAL_KEY_BYTES)[:, ::-1])
-    keys[:, 0] ^= 0x80
-    offsets = np.arange(0, (len(array) + 1) * _DECIMAL_KEY_BYTES, _DECIMAL_KEY_BYTES, dtype=np.int64)
-    valid = None if array.null_count == 0 else pa.array(array.is_valid().to_numpy(zero_copy_only=False))
-    flags = None if valid is None else valid.buffers()[1]
-    return pa.LargeBinaryArray.from_buffers(
-        pa.large_binary(), len(array), [flags, pa.py_buffer(offsets), pa.py_buffer(keys)]
-    )

@@ -162,7 +162,7 @@ def is_due(entries: pa.Table, target_bytes: int = TARGET_SEGMENT_BYTES, fewest: 
         fewest: How many small segments it takes.
     """
     sizes = dict(zip(entries["segment"].to_pylist(), entries["segment_size_in_bytes"].to_pylist(), strict=True))
-    return sum(size < _SMALL_SHARE * target_bytes for size in sizes.values()) >= fewest
+    return len([size for size in sizes.values() if size < _SMALL_SHARE * target_bytes]) >= fewest
 
 
 def _tell(listener: CompactListener | None, progress: CompactProgress) -> None:

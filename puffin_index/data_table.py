@@ -1,29 +1,20 @@
-"""The data table, read only: its data files, their row groups, and the columns of a row group by field id."""
+"""The data table, read only: its snapshots and the data files of each."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression
-from pyiceberg.io import FileIO
-from pyiceberg.io.pyarrow import pyarrow_to_schema
 from pyiceberg.manifest import DataFile as IcebergDataFile
-from pyiceberg.manifest import ManifestContent
-from pyiceberg.schema import Schema
-from pyiceberg.table import Table
-from pyiceberg.table.name_mapping import NameMapping
+from pyiceberg.manifest import ManifestContent, ManifestEntryStatus
+from pyiceberg.table import FileScanTask, Table
+from pyiceberg.table.snapshots import Snapshot, ancestors_of
 from pyiceberg.transforms import IdentityTransform
-from pyiceberg.types import MapType
 
-from puffin_index.errors import BuildError, NotFoundError, UnsupportedError
-from puffin_index.map_key import values_of_key
+from puffin_index.errors import NotFoundError
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +26,7 @@ class DataFile:
         file_size: In bytes.
         record_count: Rows.
         split_offsets: Start of each row group in bytes, ascending; empty if the manifest does not say.
-        format: `PARQUET`, `ORC` or `AVRO`; only Parquet files are indexed.
+        format: `PARQUET`, `ORC` or `AVRO`.
         has_deletes: Whether delete files apply to it in the snapshot that it was listed from.
     """
 
@@ -88,6 +79,29 @@ def constant_fields(table: Table) -> frozenset[int]:
     return frozenset(partitions | {field.field_id for field in fields if field.initial_default is not None})
 
 
+def find_snapshot(table: Table, snapshot_id: int | None = None, ref: str | None = None) -> Snapshot | None:
+    """Find a snapshot by its id, or the one that a branch or tag is at; by default the current one.
+
+    Returns:
+        The snapshot; None if the current one is asked for and the table is empty.
+
+    Raises:
+        NotFoundError: If the table has no such snapshot, branch or tag.
+    """
+    name = ".".join(table.name())
+    if snapshot_id is not None:
+        found = table.snapshot_by_id(snapshot_id)
+        if found is None:
+            raise NotFoundError(f"table {name} has no snapshot {snapshot_id}")
+        return found
+    if ref is not None:
+        found = table.snapshot_by_name(ref)
+        if found is None:
+            raise NotFoundError(f"table {name} has no branch or tag {ref!r}")
+        return found
+    return table.current_snapshot()
+
+
 def list_data_files(
     table: Table, snapshot_id: int | None = None, row_filter: BooleanExpression | None = None
 ) -> tuple[DataFile, ...]:
@@ -101,12 +115,77 @@ def list_data_files(
     Raises:
         NotFoundError: If the table has no such snapshot.
     """
-    if snapshot_id is None and table.current_snapshot() is None:
-        return ()
-    if snapshot_id is not None and table.snapshot_by_id(snapshot_id) is None:
-        raise NotFoundError(f"table {'.'.join(table.name())} has no snapshot {snapshot_id}")
+    tasks = _plan_files(table, snapshot_id, row_filter)
+    return tuple(_data_file(task.file, bool(task.delete_files)) for task in tasks)
+
+
+@dataclass(frozen=True, slots=True)
+class SizedFiles:
+    """The data files of a snapshot, and what some columns take in them.
+
+    Attributes:
+        files: The data files.
+        column_bytes: Bytes of each column by field id, as far as the manifests tell; columns of which they tell
+            nothing are left out.
+    """
+
+    files: tuple[DataFile, ...]
+    column_bytes: dict[int, int]
+
+
+def measure_data_files(table: Table, field_ids: Collection[int]) -> SizedFiles:
+    """List the data files of the current snapshot, and sum the bytes of some columns in them."""
+    files: list[DataFile] = []
+    sizes: dict[int, int] = {}
+    for task in _plan_files(table, None, None):
+        files.append(_data_file(task.file, bool(task.delete_files)))
+        own = task.file.column_sizes or {}
+        for field_id in own.keys() & set(field_ids):
+            sizes[field_id] = sizes.get(field_id, 0) + own[field_id]
+    return SizedFiles(tuple(files), sizes)
+
+
+def count_snapshots_behind(table: Table, head: Snapshot | None, missing: Collection[str]) -> int:
+    """Say how many snapshots back the oldest of some data files was added.
+
+    Args:
+        table: The data table.
+        head: The snapshot that has the files.
+        missing: Locations of data files, those without an index.
+
+    Returns:
+        0 if none is missing, 1 if all were added by this very snapshot; the number of all retained ancestors if the
+        snapshot that added one has expired.
+    """
+    left = set(missing)
+    behind = 0
+    for snapshot in ancestors_of(head, table.metadata) if head and left else ():
+        behind += 1
+        left -= _added_by(snapshot, table)
+        if not left:
+            break
+    return behind
+
+
+def _added_by(snapshot: Snapshot, table: Table) -> set[str]:
+    own = [
+        manifest
+        for manifest in snapshot.manifests(table.io)
+        if manifest.content == ManifestContent.DATA and manifest.added_snapshot_id == snapshot.snapshot_id
+    ]
+    return {
+        entry.data_file.file_path
+        for manifest in own
+        for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True)
+        if entry.status == ManifestEntryStatus.ADDED
+    }
+
+
+def _plan_files(table: Table, snapshot_id: int | None, row_filter: BooleanExpression | None) -> Iterator[FileScanTask]:
+    if find_snapshot(table, snapshot_id) is None:
+        return
     scan = table.scan(row_filter=row_filter or AlwaysTrue(), case_sensitive=False, snapshot_id=snapshot_id)
-    return tuple(_data_file(task.file, bool(task.delete_files)) for task in scan.plan_files())
+    yield from scan.plan_files()
 
 
 def retained_files(table: Table) -> dict[str, tuple[int, int]]:
@@ -133,98 +212,3 @@ def _data_file(file: IcebergDataFile, has_deletes: bool) -> DataFile:
         format=file.file_format.value,
         has_deletes=has_deletes,
     )
-
-
-@dataclass(frozen=True, slots=True)
-class OpenDataFile:
-    """A data file whose footer has been read.
-
-    Attributes:
-        file: The data file.
-        row_counts: Rows of each row group.
-        row_group_offsets: Start of each row group in the file, in bytes.
-    """
-
-    file: DataFile
-    row_counts: tuple[int, ...]
-    row_group_offsets: tuple[int, ...]
-    _parquet: pq.ParquetFile
-    _schema: Schema
-
-    def has_column(self, field_id: int) -> bool:
-        """Whether the file itself holds a column."""
-        return self._schema.find_column_name(field_id) is not None
-
-    def check_map(self, field_id: int) -> None:
-        """Check that a column is a map here, where the file has it.
-
-        Raises:
-            UnsupportedError: If it is something else.
-        """
-        if self.has_column(field_id) and not isinstance(self._schema.find_type(field_id), MapType):
-            raise UnsupportedError(f"data file {self.file.path}: column {field_id} is no map there")
-
-    def read_column(self, row_group: int, field_id: int, map_key: str | None = None) -> pa.Array | None:
-        """Read one column of one row group.
-
-        Args:
-            row_group: Its ordinal in the file.
-            field_id: The column; may be a leaf of structs.
-            map_key: Read the values of this key of a map (`puffin_index.map_key`).
-
-        Returns:
-            An Arrow array with a row per row, or None if the file does not have the column (added to the table later).
-        """
-        name = self._schema.find_column_name(field_id)
-        if name is None:
-            return None
-        path = name.split(".")
-        column = self._parquet.read_row_group(row_group, columns=[name], use_threads=False).column(path[0])
-        for part in path[1:]:
-            # struct_field takes the parent's NULLs along.
-            column = pc.struct_field(column, part)
-        rows = column.combine_chunks()
-        return rows if map_key is None else values_of_key(rows, map_key)
-
-
-@contextmanager
-def open_data_file(io: FileIO, file: DataFile, name_mapping: NameMapping | None = None) -> Iterator[OpenDataFile]:
-    """Read a data file's footer and check it against what the manifest says.
-
-    Raises:
-        BuildError: If the file is not there or is not what the manifest describes.
-    """
-    try:
-        stream = io.new_input(file.path).open(seekable=True)
-    except FileNotFoundError as error:
-        raise BuildError(f"data file not found: {file.path}") from error
-    with stream:
-        try:
-            parquet = pq.ParquetFile(stream, pre_buffer=False)
-        except (pa.ArrowInvalid, OSError) as error:
-            raise BuildError(f"data file {file.path} cannot be read as Parquet: {error}") from error
-        groups = [parquet.metadata.row_group(i) for i in range(parquet.metadata.num_row_groups)]
-        row_counts = tuple(group.num_rows for group in groups)
-        if sum(row_counts) != file.record_count:
-            raise BuildError(
-                f"data file {file.path} holds {sum(row_counts)} rows, its manifest entry says {file.record_count}"
-            )
-        if file.split_offsets and len(file.split_offsets) != len(row_counts):
-            raise BuildError(
-                f"data file {file.path} has {len(row_counts)} row groups, its manifest entry lists "
-                f"{len(file.split_offsets)} split offsets"
-            )
-        offsets = file.split_offsets or tuple(_row_group_offset(group) for group in groups)
-        try:
-            schema = pyarrow_to_schema(parquet.schema_arrow, name_mapping=name_mapping)
-        except (ValueError, TypeError) as error:
-            raise UnsupportedError(
-                f"data file {file.path}: its columns cannot be matched to field ids: {error}"
-            ) from error
-        yield OpenDataFile(file, row_counts, offsets, parquet, schema)
-
-
-def _row_group_offset(group: pq.RowGroupMetaData) -> int:
-    first = group.column(0)
-    dictionary: int | None = first.dictionary_page_offset
-    return min(first.data_page_offset, dictionary) if dictionary else int(first.data_page_offset)

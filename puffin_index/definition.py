@@ -17,7 +17,7 @@ from pyiceberg.types import IcebergType, ListType, MapType, NestedField, Primiti
 
 from puffin_index.errors import DefinitionError, UnsupportedError
 from puffin_index.kinds import KINDS
-from puffin_index.map_key import SEPARATOR, key_text, split_name, stored_kind
+from puffin_index.map_key import SEPARATOR, ColumnId, MapKey, key_text, split_name, stored_kind
 from puffin_index.values import ValueType, value_type_of
 
 Options = Mapping[str, str]
@@ -93,6 +93,11 @@ class ResolvedColumn:
     value_type: ValueType
     kinds: Mapping[str, Options] = field(hash=False)
     map_key: str | None = None
+
+    @property
+    def column_id(self) -> ColumnId:
+        """What the index is about."""
+        return self.field_id if self.map_key is None else MapKey(self.field_id, self.map_key)
 
     def stored_kind(self, kind: str) -> str:
         """How an index of a kind, or the statistics, are called beside the field id wherever they are stored."""

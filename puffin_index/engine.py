@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import os
 import re
+import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
-from typing import TYPE_CHECKING, Protocol
+from contextlib import suppress
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from loky import ProcessPoolExecutor
+from loky.process_executor import ShutdownExecutorError
 
 from puffin_index.errors import BuildError
 from puffin_index.segment import Segment, SegmentTask, write_segment
@@ -23,6 +27,22 @@ if TYPE_CHECKING:
 
 SCHEDULER_POOL = "puffin-index"
 """Builds run in a FAIR pool of their own, so that queries keep their share."""
+
+WriteSegment: TypeAlias = Callable[[SegmentTask], Segment]
+
+_CANCELLED = "the build was cancelled"
+_LOWEST_PRIORITY = 19
+
+
+def background_engine(spark: SparkSession, tag: str, workers: int | None) -> Engine:
+    """Choose the engine that leaves queries of the same application their speed.
+
+    A task slot that a segment takes is gone for seconds, whatever the pool. So where the executors are threads of the
+    driver (a local master), local processes of low priority do the work and take none.
+    """
+    if (spark.sparkContext.master or "").startswith("local"):
+        return LocalEngine(workers or max(1, spark.sparkContext.defaultParallelism // 2), in_background=True)
+    return SparkEngine(spark, tag, in_background=True)
 
 
 class Engine(Protocol):
@@ -36,7 +56,7 @@ class Engine(Protocol):
         """Run the tasks; yield each segment when it is finished."""
 
     def cancel(self) -> None:
-        """Stop what is running."""
+        """Stop what is running, and start nothing more; `run` raises `BuildError`."""
 
 
 class LocalEngine:
@@ -44,26 +64,34 @@ class LocalEngine:
 
     Args:
         workers: How many; the number of cores by default.
+        in_background: Take only what others leave of the processors.
     """
 
-    def __init__(self, workers: int | None = None) -> None:
+    def __init__(self, workers: int | None = None, *, in_background: bool = False) -> None:
         self.parallelism = workers or os.cpu_count() or 1
+        self._in_background = in_background
         self._pool: ProcessPoolExecutor | None = None
+        self._cancelled = threading.Event()
 
     def run(self, tasks: Sequence[SegmentTask]) -> Iterator[Segment]:
-        """Run the tasks in processes; a single one in this process."""
-        if len(tasks) == 1:
+        """Run the tasks in processes; a single one in this process, unless it is to stay in the background."""
+        _check_cancelled(self._cancelled)
+        if len(tasks) == 1 and not self._in_background:
             yield write_segment(tasks[0])
             return
         # loky's processes do not import the caller's main module, so that a script without a main guard works.
         self._pool = ProcessPoolExecutor(max_workers=min(self.parallelism, max(1, len(tasks))))
         try:
-            yield from _results(self._pool.submit, tasks)
+            _check_cancelled(self._cancelled)
+            yield from _results(self._pool.submit, tasks, self._in_background)
+        except ShutdownExecutorError as error:
+            raise BuildError(_CANCELLED) from error
         finally:
             self._pool.shutdown(wait=True, kill_workers=True)
 
     def cancel(self) -> None:
-        """Stop the processes."""
+        """Stop the processes; a build of one segment, which runs in this one, ends with it."""
+        self._cancelled.set()
         if self._pool is not None:
             self._pool.shutdown(wait=False, kill_workers=True)
 
@@ -74,33 +102,48 @@ class SparkEngine:
     Args:
         spark: The session.
         tag: Names the jobs, so that they can be cancelled.
+        in_background: Leave half of the task slots to queries. A FAIR pool shares slots when they become free, but
+            takes none away from a task that runs, and a segment takes long.
     """
 
-    def __init__(self, spark: SparkSession, tag: str) -> None:
+    def __init__(self, spark: SparkSession, tag: str, *, in_background: bool = False) -> None:
         self._context = spark.sparkContext
         self._tag = tag
-        self.parallelism = self._context.defaultParallelism
+        self._cancelled = threading.Event()
+        self._in_background = in_background
+        slots = self._context.defaultParallelism
+        self.parallelism = max(1, slots // 2) if in_background else slots
 
     def run(self, tasks: Sequence[SegmentTask]) -> Iterator[Segment]:
         """Run the tasks on executors."""
         with ThreadPoolExecutor(self.parallelism, thread_name_prefix="puffin-index-build") as threads:
-            yield from _results(lambda _, task: threads.submit(self._run_task, task), tasks)
+            yield from _results(
+                lambda write, task: threads.submit(self._run_task, write, task), tasks, self._in_background
+            )
 
-    def _run_task(self, task: SegmentTask) -> Segment:
+    def _run_task(self, write: WriteSegment, task: SegmentTask) -> Segment:
         from py4j.protocol import Py4JJavaError
 
+        _check_cancelled(self._cancelled)
         # Local properties belong to the thread, and each thread of the pool runs many tasks.
         self._context.setLocalProperty("spark.scheduler.pool", SCHEDULER_POOL)
         self._context.setJobDescription(f"puffin-index: index {len(task.files)} data files")
         self._context.addJobTag(self._tag)
         try:
-            return self._context.parallelize([task], 1).map(write_segment).collect()[0]
+            return self._context.parallelize([task], 1).map(write).collect()[0]
         except Py4JJavaError as error:
+            _check_cancelled(self._cancelled)
             raise _build_error(error) from error
 
     def cancel(self) -> None:
         """Cancel the jobs."""
+        self._cancelled.set()
         self._context.cancelJobsWithTag(self._tag)
+
+
+def _check_cancelled(cancelled: threading.Event) -> None:
+    if cancelled.is_set():
+        raise BuildError(_CANCELLED)
 
 
 def _build_error(error: Py4JJavaError) -> BuildError:
@@ -116,10 +159,27 @@ def _build_error(error: Py4JJavaError) -> BuildError:
     return BuildError(raised[-1] if raised else text.splitlines()[0])
 
 
+def write_in_background(task: SegmentTask) -> Segment:
+    """`write_segment` in a thread of the lowest priority, so that queries on the same machine go first.
+
+    A thread of its own, because a process that Spark's Python workers or others use again could not be raised again.
+    """
+    with ThreadPoolExecutor(1, initializer=_lower_priority) as thread:
+        return thread.submit(write_segment, task).result()
+
+
+def _lower_priority() -> None:
+    # Threads have priorities of their own on Linux alone.
+    if sys.platform == "linux":
+        with suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _LOWEST_PRIORITY)
+
+
 def _results(
-    submit: Callable[[Callable[[SegmentTask], Segment], SegmentTask], Future[Segment]], tasks: Sequence[SegmentTask]
+    submit: Callable[[WriteSegment, SegmentTask], Future[Segment]], tasks: Sequence[SegmentTask], in_background: bool
 ) -> Iterator[Segment]:
-    futures = [submit(write_segment, task) for task in tasks]
+    write = write_in_background if in_background else write_segment
+    futures = [submit(write, task) for task in tasks]
     try:
         for future in as_completed(futures):
             yield future.result()

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import logging
-import threading
 import time
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Snapshot
 
-from puffin_index.build import FileBatch, missing_batches
-from puffin_index.data_table import constant_fields, list_data_files
+from puffin_index.build import FileBatch, Missing, find_missing
+from puffin_index.data_table import DataFile, constant_fields
 from puffin_index.definition import ResolvedColumn
 from puffin_index.engine import Engine
 from puffin_index.entries import append_entries
-from puffin_index.errors import BuildError
+from puffin_index.errors import BuildError, NotFoundError
 from puffin_index.index_table import entries_of, is_bound_to, read_entries, segment_location
+from puffin_index.log_lines import log_line
+from puffin_index.scope import WHOLE_TABLE, BuildScope
 from puffin_index.segment import Segment, SegmentTask, SkippedFile
 
 COMMIT_INTERVAL_SECONDS = 5.0
@@ -39,6 +40,8 @@ class BuildProgress:
         rows_total: Rows of `files_total`.
         segments: Segments committed.
         index_bytes: Their bytes.
+        bytes_done: Bytes of `files_done`.
+        bytes_total: Bytes of `files_total`.
     """
 
     files_done: int
@@ -47,6 +50,8 @@ class BuildProgress:
     rows_total: int
     segments: int = 0
     index_bytes: int = 0
+    bytes_done: int = 0
+    bytes_total: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +67,8 @@ class BuildReport:
         index_bytes: Their bytes.
         skipped: Data files that could not be indexed, and why.
         seconds: Wall time.
+        files_left: Data files without an index that were more than the build was to take.
+        warnings: What of the definition could not be used, and why.
     """
 
     snapshot_id: int | None
@@ -72,6 +79,8 @@ class BuildReport:
     index_bytes: int
     skipped: tuple[SkippedFile, ...]
     seconds: float
+    files_left: int = 0
+    warnings: tuple[str, ...] = ()
 
 
 ProgressListener = Callable[[BuildProgress], None]
@@ -83,26 +92,34 @@ def build(
     columns: tuple[ResolvedColumn, ...],
     engine: Engine,
     listener: ProgressListener | None = None,
+    scope: BuildScope = WHOLE_TABLE,
 ) -> BuildReport:
-    """Index the data files of the table's current snapshot that the index table lacks.
+    """Index the data files of a snapshot that the index table lacks.
 
     Every commit counts: a build that stops half-way is continued by the next one.
 
     Raises:
         BuildError: If a segment cannot be written or the data table was replaced meanwhile.
+        NotFoundError: If there is no such snapshot, branch or tag.
     """
     started = time.monotonic()
-    snapshot = data_table.current_snapshot()
-    live = list_data_files(data_table)
-    batches = missing_batches(live, columns, read_entries(index_table), engine.parallelism)
-    committer = _Committer(data_table, index_table, batches, listener)
-    tasks = [_segment_task(batch, data_table, index_table) for batch in batches]
+    snapshot = scope.find_snapshot(data_table)
+    missing = find_missing(
+        scope.list_data_files(data_table),
+        columns,
+        read_entries(index_table),
+        engine.parallelism,
+        max_files=scope.max_files,
+    )
+    committer = _Committer(data_table, index_table, missing, listener, scope)
+    tasks = [_segment_task(batch, data_table, index_table) for batch in missing.batches]
+    _log_start(data_table, snapshot, committer.progress, len(tasks))
     try:
         for segment in engine.run(tasks) if tasks else ():
             committer.add(segment)
     finally:
         committer.flush()
-    return BuildReport(
+    report = BuildReport(
         snapshot_id=snapshot.snapshot_id if snapshot else None,
         files=committer.progress.files_done,
         row_groups=committer.row_groups,
@@ -111,7 +128,23 @@ def build(
         index_bytes=committer.progress.index_bytes,
         skipped=tuple(committer.skipped),
         seconds=time.monotonic() - started,
+        files_left=missing.left,
     )
+    _log_end(data_table, report)
+    return report
+
+
+def _log_start(data_table: Table, snapshot: Snapshot | None, progress: BuildProgress, tasks: int) -> None:
+    table, snapshot_id = ".".join(data_table.name()), snapshot.snapshot_id if snapshot else None
+    total = {"files": progress.files_total, "rows": progress.rows_total, "bytes": progress.bytes_total}
+    _log.info("%s", log_line("build started", table=table, snapshot=snapshot_id, **total, segments=tasks))
+
+
+def _log_end(data_table: Table, report: BuildReport) -> None:
+    table, done = ".".join(data_table.name()), {"files": report.files, "rows": report.rows}
+    made = {"segments": report.segments, "index_bytes": report.index_bytes}
+    open_ends = {"skipped": len(report.skipped), "files_left": report.files_left}
+    _log.info("%s", log_line("build finished", table=table, **done, **made, **open_ends, seconds=report.seconds))
 
 
 def _segment_task(batch: FileBatch, data_table: Table, index_table: Table) -> SegmentTask:
@@ -133,18 +166,25 @@ class _Committer:
         self,
         data_table: Table,
         index_table: Table,
-        batches: Sequence[FileBatch],
+        missing: Missing,
         listener: ProgressListener | None,
+        scope: BuildScope,
     ) -> None:
         self._data_table = data_table
         self._index_table = index_table
         self._listener = listener
+        self._scope = scope
         self._waiting: list[Segment] = []
         self._last_commit = time.monotonic()
-        self.skipped: list[SkippedFile] = []
+        self.skipped = [SkippedFile(file.path, _no_row_groups(file)) for file in missing.unsupported]
         self.row_groups = 0
+        batches = missing.batches
         self.progress = BuildProgress(
-            0, sum(len(batch.files) for batch in batches), 0, sum(batch.row_count for batch in batches)
+            files_done=0,
+            files_total=sum(len(batch.files) for batch in batches),
+            rows_done=0,
+            rows_total=sum(batch.row_count for batch in batches),
+            bytes_total=sum(batch.data_bytes for batch in batches),
         )
         self._tell()
 
@@ -159,10 +199,19 @@ class _Committer:
     def flush(self) -> None:
         """Commit what is waiting."""
         segments, self._waiting = self._waiting, []
+        started = time.monotonic()
         if segments:
             segments = self._still_live(segments)
             segments = self._append(segments)
         self._last_commit = time.monotonic()
+        self._count(segments)
+        if segments:
+            done = {"files": self.progress.files_done, "of": self.progress.files_total, "rows": self.progress.rows_done}
+            size, seconds = sum(segment.size for segment in segments), self._last_commit - started
+            _log.info("%s", log_line("committed", segments=len(segments), index_bytes=size, seconds=seconds, **done))
+            self._tell()
+
+    def _count(self, segments: Sequence[Segment]) -> None:
         covered = [file for segment in segments for file in segment.covered]
         self.row_groups += sum(len(file.row_counts) for file in covered)
         self.progress = replace(
@@ -171,9 +220,8 @@ class _Committer:
             rows_done=self.progress.rows_done + sum(file.file.record_count for file in covered),
             segments=self.progress.segments + len(segments),
             index_bytes=self.progress.index_bytes + sum(segment.size for segment in segments),
+            bytes_done=self.progress.bytes_done + sum(file.file.file_size for file in covered),
         )
-        if segments:
-            self._tell()
 
     def _append(self, segments: list[Segment]) -> list[Segment]:
         """Add segments to the index table but for what another builder has added; delete those with nothing left."""
@@ -187,96 +235,46 @@ class _Committer:
             if covered:
                 kept.append(replace(segment, covered=covered))
             else:
-                _log.info("another builder was first: segment %s is not needed", segment.location)
+                _log.info("%s", log_line("segment given up, another builder was first", segment=segment.location))
                 self._index_table.io.delete(segment.location)
         return kept
 
     def _still_live(self, segments: list[Segment]) -> list[Segment]:
         """Leave out files that the table has lost while they were indexed; delete segments with none left."""
-        before = self._data_table.current_snapshot()
+        before = self._scope.find_snapshot(self._data_table)
         try:
             self._data_table.refresh()
         except NoSuchTableError as error:
             raise BuildError("the data table was dropped while it was indexed") from error
         if not is_bound_to(self._index_table, str(self._data_table.metadata.table_uuid)):
             raise BuildError("the data table was dropped and created anew while it was indexed")
-        if self._data_table.current_snapshot() == before:
+        live = self._live_paths(before)
+        if live is None:
             return segments
-        live = {file.path for file in list_data_files(self._data_table)}
         kept: list[Segment] = []
         for segment in segments:
             covered = tuple(file for file in segment.covered if file.file.path in live)
             if covered:
                 kept.append(replace(segment, covered=covered))
             else:
-                _log.info("all data files of segment %s are gone meanwhile", segment.location)
+                _log.info("%s", log_line("segment given up, its data files are gone", segment=segment.location))
                 self._index_table.io.delete(segment.location)
         return kept
+
+    def _live_paths(self, before: Snapshot | None) -> set[str] | None:
+        """The data files that are still there, None if nothing has changed."""
+        try:
+            if self._scope.find_snapshot(self._data_table) == before:
+                return None
+            return {file.path for file in self._scope.list_data_files(self._data_table)}
+        except NotFoundError:
+            # The snapshot has expired, or the branch was dropped, and with it what only it had.
+            return set()
 
     def _tell(self) -> None:
         if self._listener is not None:
             self._listener(self.progress)
 
 
-BuildState = Literal["running", "done", "failed", "cancelled"]
-
-
-class BuildHandle:
-    """A build that runs in the background of a Spark application.
-
-    Args:
-        run: Does the build; called in a thread of its own.
-        cancel: Stops it.
-    """
-
-    def __init__(self, run: Callable[[ProgressListener], BuildReport], cancel: Callable[[], None]) -> None:
-        self._cancel = cancel
-        self._cancelled = False
-        self._progress = BuildProgress(0, 0, 0, 0)
-        self._report: BuildReport | None = None
-        self._error: BaseException | None = None
-        self._thread = threading.Thread(target=self._main, args=(run,), name="puffin-index-build", daemon=True)
-        self._thread.start()
-
-    def _main(self, run: Callable[[ProgressListener], BuildReport]) -> None:
-        try:
-            self._report = run(self._listen)
-        except BaseException as error:  # noqa: BLE001 - kept for the caller of `wait`
-            self._error = error
-            if not self._cancelled:
-                _log.warning("the background build failed: %s", error)
-
-    def _listen(self, progress: BuildProgress) -> None:
-        self._progress = progress
-
-    def status(self) -> BuildState:
-        """Say how the build stands."""
-        if self._thread.is_alive():
-            return "running"
-        if self._cancelled and self._report is None:
-            return "cancelled"
-        return "failed" if self._error is not None else "done"
-
-    def progress(self) -> BuildProgress:
-        """Say how far the build is."""
-        return self._progress
-
-    def wait(self, timeout_seconds: float | None = None) -> BuildReport:
-        """Wait for the end.
-
-        Raises:
-            TimeoutError: If it is still running after that time.
-            BuildError: If it failed or was cancelled; the cause is attached.
-        """
-        self._thread.join(timeout_seconds)
-        if self._thread.is_alive():
-            raise TimeoutError(f"the build is still running after {timeout_seconds} s")
-        if self._report is None:
-            reason = "was cancelled" if self._cancelled else f"failed: {self._error}"
-            raise BuildError(f"the background build {reason}") from self._error
-        return self._report
-
-    def cancel(self) -> None:
-        """Stop the build; what it has committed stays."""
-        self._cancelled = True
-        self._cancel()
+def _no_row_groups(file: DataFile) -> str:
+    return f"data file {file.path}: {file.format} files have no row groups"

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 _GATHERED_AT_ONCE = 65_536
+_COMPARED_AT_ONCE = 1 << 20
 _Number = TypeVar("_Number", np.int64, np.uint64, np.uint32)
 
 
@@ -106,6 +107,11 @@ def starts_of(changes: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint32]:
     if count == len(changes):
         return np.arange(count + 1, dtype=np.uint32)
     starts = np.empty(count + 1, np.uint32)
-    starts[:-1] = np.flatnonzero(changes)
+    place = 0
+    # Some at a time: the positions come as int64.
+    for first in range(0, len(changes), _COMPARED_AT_ONCE):
+        some = np.flatnonzero(changes[first : first + _COMPARED_AT_ONCE])
+        starts[place : place + len(some)] = some + first
+        place += len(some)
     starts[-1] = len(changes)
     return starts

@@ -60,6 +60,7 @@ _ZSTD_LEVEL = 3
 _ZSTD_BLOCK_CONTENT_BYTES = 128 * 1024
 _ZSTD_BLOCK_STORED_BYTES = 4
 _VERIFY_CHUNK_BYTES = 8 << 20
+_WRITE_CHUNK_BYTES = 8 << 20
 _INT32_MAX = 2**31 - 1
 
 
@@ -143,9 +144,8 @@ class PuffinWriter:
             OSError: If the stream took only a part.
         """
         _check_free(properties or {}, BLOB_CHECKSUM)
-        content = data if isinstance(data, bytes) else bytes(data)
         # A new compressor each time: bytes must not depend on what was compressed before.
-        stored = zstandard.ZstdCompressor(level=_ZSTD_LEVEL).compress(content) if compress else content
+        stored = memoryview(zstandard.ZstdCompressor(level=_ZSTD_LEVEL).compress(data) if compress else data).cast("B")
         blob = BlobMetadata(
             type=blob_type,
             fields=tuple(_fitting(field_id, 32) for field_id in fields),
@@ -156,7 +156,9 @@ class PuffinWriter:
             compression_codec=ZSTD if compress else None,
             properties=dict(sorted({**(properties or {}), BLOB_CHECKSUM: xxhash.xxh64_hexdigest(stored)}.items())),
         )
-        self._write(stored)
+        # Some bytes at a time: what is no `bytes` yet is not copied as a whole.
+        for start in range(0, max(len(stored), 1), _WRITE_CHUNK_BYTES):
+            self._write(bytes(stored[start : start + _WRITE_CHUNK_BYTES]))
         self._blobs.append(blob)
         return blob
 

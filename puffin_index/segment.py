@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 from pyiceberg.io import FileIO
 from pyiceberg.table.name_mapping import NameMapping
 
-from puffin_index.data_table import DataFile, OpenDataFile, open_data_file
+from puffin_index.data_table import DataFile
 from puffin_index.definition import Options, ResolvedColumn
 from puffin_index.directory import (
     DIRECTORY_BLOB,
@@ -37,8 +36,9 @@ from puffin_index.kinds.base import Payload
 from puffin_index.kinds.bitmap import layout_of
 from puffin_index.kinds.postings import PlacedColumn, build_postings, postings_pay
 from puffin_index.puffin import BLOB_CHECKSUM, PuffinWriter
+from puffin_index.row_groups import OpenDataFile, RowGroups, open_data_file, read_keys
 from puffin_index.storage import create_file
-from puffin_index.values import Column, ValueType, column_of
+from puffin_index.values import Column
 
 ROW_SPACE_ALIGNMENT = 65_536
 """Bases are multiples of a roaring container's span, so that merging bitmaps only renumbers containers."""
@@ -145,22 +145,6 @@ def align(row: _Rows) -> _Rows:
     return -(-row // ROW_SPACE_ALIGNMENT) * ROW_SPACE_ALIGNMENT
 
 
-class RowGroups(Protocol):
-    """A data file and its row groups."""
-
-    @property
-    def file(self) -> DataFile:
-        """The data file."""
-
-    @property
-    def row_counts(self) -> tuple[int, ...]:
-        """Rows of each row group."""
-
-    @property
-    def row_group_offsets(self) -> tuple[int, ...]:
-        """Start of each row group in the file, in bytes."""
-
-
 def place_files(files: Sequence[RowGroups]) -> tuple[CoveredFile, ...]:
     """Number the row groups and rows of a segment's data files."""
     covered: list[CoveredFile] = []
@@ -178,26 +162,51 @@ def write_segment(task: SegmentTask) -> Segment:
     Returns:
         The segment, or one without a file (`location` empty) if no data file of the batch could be read.
     """
+    skipped: list[SkippedFile] = []
     with ExitStack() as stack:
-        opened: list[OpenDataFile] = []
-        skipped: list[SkippedFile] = []
-        for file in task.files:
+        opened = _open_files(task, stack, skipped)
+        while opened:
             try:
-                candidate = stack.enter_context(open_data_file(task.io, file, task.name_mapping))
-                _check_columns(candidate, task)
-                opened.append(candidate)
-            except (BuildError, UnsupportedError) as error:
+                return _write_files(task, opened, skipped)
+            except _UnreadableFileError as error:
+                # One bad file must not keep the others from being indexed: the segment is begun anew without it.
                 _log.warning("not indexed: %s", error)
-                skipped.append(SkippedFile(file.path, str(error)))
-        if not opened:
-            return Segment("", 0, 0, (), (), tuple(skipped))
-        covered = place_files(opened)
-        with create_file(task.index_io, task.location) as stream:
-            writer = PuffinWriter(stream, created_by="puffin-index")
-            directories = [directory for column in task.columns for directory in _write_column(writer, column, opened)]
-            locations = write_directories(writer, directories)
-            writer.add(ROW_GROUPS_BLOB, serialize_row_groups(row_group_entries(covered)))
-            summary = writer.finish()
+                skipped.append(SkippedFile(error.path, str(error)))
+                opened = [other for other in opened if other.file.path != error.path]
+                with suppress(FileNotFoundError):
+                    task.index_io.delete(task.location)
+    return Segment("", 0, 0, (), (), tuple(skipped))
+
+
+class _UnreadableFileError(BuildError):
+    """Says which data file could not be read to its end."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        self.path = path
+        super().__init__(reason)
+
+
+def _open_files(task: SegmentTask, stack: ExitStack, skipped: list[SkippedFile]) -> list[OpenDataFile]:
+    opened: list[OpenDataFile] = []
+    for file in task.files:
+        try:
+            candidate = stack.enter_context(open_data_file(task.io, file, task.name_mapping))
+            _check_columns(candidate, task)
+            opened.append(candidate)
+        except (BuildError, UnsupportedError) as error:
+            _log.warning("not indexed: %s", error)
+            skipped.append(SkippedFile(file.path, str(error)))
+    return opened
+
+
+def _write_files(task: SegmentTask, opened: Sequence[OpenDataFile], skipped: Sequence[SkippedFile]) -> Segment:
+    covered = place_files(opened)
+    with create_file(task.index_io, task.location) as stream:
+        writer = PuffinWriter(stream, created_by="puffin-index")
+        directories = [directory for column in task.columns for directory in _write_column(writer, column, opened)]
+        locations = write_directories(writer, directories)
+        writer.add(ROW_GROUPS_BLOB, serialize_row_groups(row_group_entries(covered)))
+        summary = writer.finish()
     return Segment(task.location, summary.file_size, summary.footer_size, covered, locations, tuple(skipped))
 
 
@@ -225,16 +234,7 @@ def _write_column(
     writer: PuffinWriter, column: ResolvedColumn, files: Sequence[OpenDataFile]
 ) -> list[WrittenDirectory]:
     """Write the payloads of one column; return its directories, to be written at the end."""
-    statistics: list[ColumnStatistics] = []
-    payloads: dict[str, list[Payload]] = {kind: [] for kind in column.kinds}
-    postings = _PostingsBuilder(column)
-    for values in _read_row_groups(column, files):
-        column_statistics, built = build_payloads(values, postings.other_kinds(values))
-        statistics.append(column_statistics)
-        for kind, payload in built.items():
-            payloads[kind].append(payload)
-    if postings.chosen:
-        payloads["bitmap"] = [postings.build()]
+    statistics, payloads = _build_column(column, files)
     directories = [
         WrittenDirectory(
             column.field_id,
@@ -257,13 +257,34 @@ def _write_column(
     return directories
 
 
+def _build_column(
+    column: ResolvedColumn, files: Sequence[OpenDataFile]
+) -> tuple[list[ColumnStatistics], dict[str, list[Payload]]]:
+    """Build all of one column, holding the keys of one row group at a time, or of all where postings need them."""
+    statistics: list[ColumnStatistics] = []
+    payloads: dict[str, list[Payload]] = {kind: [] for kind in column.kinds}
+    postings = _PostingsBuilder(column)
+    for values in _read_row_groups(column, files):
+        column_statistics, built = build_payloads(values, postings.other_kinds(values))
+        statistics.append(column_statistics)
+        for kind, payload in built.items():
+            payloads[kind].append(payload)
+        # Before the next one is read, and before postings are built: with it goes all that was sorted of it.
+        del values
+    if postings.chosen:
+        payloads["bitmap"] = [postings.build()]
+    return statistics, payloads
+
+
 def _read_row_groups(column: ResolvedColumn, files: Sequence[OpenDataFile]) -> Iterator[Column]:
     for opened in files:
-        for ordinal, row_count in enumerate(opened.row_counts):
-            values = opened.read_column(ordinal, column.field_id, column.map_key)
-            if values is None:
-                values = pa.nulls(row_count, arrow_type(column.value_type))
-            yield column_of(values, column.value_type)
+        for ordinal in range(len(opened.row_counts)):
+            try:
+                yield read_keys(opened, ordinal, column.column_id, column.value_type)
+            except (UnsupportedError, BuildError) as error:
+                path = opened.file.path
+                reason = f"data file {path}, row group {ordinal}, column {column.name!r}: {error}"
+                raise _UnreadableFileError(path, reason) from error
 
 
 class _PostingsBuilder:
@@ -286,7 +307,9 @@ class _PostingsBuilder:
             self.chosen = self._choose(values)
         if not self.chosen:
             return self._kinds
-        self._placed.append(PlacedColumn(self._base, values))
+        # Integers are sorted anew, all row groups together: a copy does not keep what others sort of this column.
+        own = replace(values) if values.value_type.domain == "int64" else values
+        self._placed.append(PlacedColumn(self._base, own))
         self._base += align(values.row_count)
         return {kind: options for kind, options in self._kinds.items() if kind != "bitmap"}
 
@@ -335,8 +358,3 @@ def row_group_entries(covered: Sequence[CoveredFile]) -> list[RowGroupEntry]:
             entries.append(RowGroupEntry(file.file.path, ordinal, offset, rows, base))
             base += align(rows)
     return entries
-
-
-def arrow_type(value_type: ValueType) -> pa.DataType:
-    """The Arrow type of an all-NULL column, where a data file lacks the column."""
-    return pa.int64() if value_type.domain == "int64" else pa.large_binary()

@@ -5,79 +5,37 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-import pyarrow.compute as pc
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from puffin_index import index_table as catalogue
-from puffin_index.build import TARGET_SEGMENT_BYTES, indexed_kinds
+from puffin_index.build import TARGET_SEGMENT_BYTES
+from puffin_index.build_handle import BuildHandle
 from puffin_index.compact import FEWEST_SMALL, CompactListener, CompactReport, compact, is_due
-from puffin_index.data_table import DataFile, list_data_files, open_table, refresh_table
+from puffin_index.data_table import open_table, refresh_table
 from puffin_index.definition import IndexDefinition, ResolvedColumn, from_json, resolve, to_json
-from puffin_index.directory import STATISTICS, int64_column, read_directory
 from puffin_index.drop import DropReport, drop_index
-from puffin_index.engine import LocalEngine, SparkEngine
+from puffin_index.engine import Engine, LocalEngine, SparkEngine, background_engine
 from puffin_index.errors import NotFoundError
 from puffin_index.expire import DEFAULT_GRACE, ExpireReport, expire
 from puffin_index.fit import fit_warnings
 from puffin_index.index_table import TableName
-from puffin_index.job import BuildHandle, BuildReport, ProgressListener, build
-from puffin_index.map_key import split_kind
-from puffin_index.storage import FileReader
+from puffin_index.job import BuildReport, ProgressListener, build
+from puffin_index.scope import WHOLE_TABLE, BuildScope
+from puffin_index.status import ColumnStatus, IndexStatus, read_status
+from puffin_index.table_properties import read_properties, unite
 from puffin_index.verify import DEFAULT_SAMPLE, VerifyReport, drop_bad_entries, verify
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+__all__ = ["ColumnStatus", "IndexStatus", "TableIndex"]
+
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class ColumnStatus:
-    """One indexed column: its kinds with the bytes of each."""
-
-    name: str
-    field_id: int
-    kinds: dict[str, int]
-
-    @property
-    def index_bytes(self) -> int:
-        """Bytes of all its indexes."""
-        return sum(self.kinds.values())
-
-
-@dataclass(frozen=True, slots=True)
-class IndexStatus:
-    """How much of a table's current snapshot is indexed.
-
-    Attributes:
-        table: The data table.
-        snapshot_id: Its current snapshot, None while it is empty.
-        data_files: Its data files.
-        indexed_data_files: Those with every index of the definition.
-        row_groups: Row groups of all data files (a file whose manifest entry lists none counts as one).
-        indexed_row_groups: Row groups of the indexed files.
-        segments: Segments that cover them.
-        index_bytes: Bytes of those segments.
-        data_bytes: Bytes of all data files.
-        columns: The indexed columns.
-    """
-
-    table: str
-    snapshot_id: int | None
-    data_files: int
-    indexed_data_files: int
-    row_groups: int
-    indexed_row_groups: int
-    segments: int
-    index_bytes: int
-    data_bytes: int
-    columns: tuple[ColumnStatus, ...]
 
 
 class TableIndex:
@@ -107,23 +65,30 @@ class TableIndex:
             NotFoundError: If the table is not there.
             DefinitionError: If the definition does not fit it.
         """
-        name = TableName.parse(table)
-        data_table = open_table(catalog, name.identifier)
+        data_table = open_table(catalog, TableName.parse(table).identifier)
         columns = resolve(definition, data_table.schema())
         for warning in fit_warnings(columns):
             _log.warning("%s", warning)
-        text = to_json(columns)
-        index_name = catalogue.index_table_name(name)
-        index_table = catalogue.create_index_table(catalog, index_name, data_table, text)
-        data_table_uuid = str(data_table.metadata.table_uuid)
-        if not catalogue.is_bound_to(index_table, data_table_uuid):
-            # The data table was dropped and made anew: nothing in the old index can be of use.
-            catalog.drop_table(index_name.identifier)
-            index_table = catalogue.create_index_table(catalog, index_name, data_table, text)
-        if index_table.properties.get(catalogue.PROPERTY_DEFINITION) != text:
-            with index_table.transaction() as transaction:
-                transaction.set_properties({catalogue.PROPERTY_DEFINITION: text})
+        index_table = _create_index_table(catalog, data_table, to_json(columns))
         return cls(catalog, data_table, index_table)
+
+    @classmethod
+    def open_or_define(cls, catalog: Catalog, table: str) -> TableIndex:
+        """Open the index of a table; where it has none, but table properties that define one, make it.
+
+        Raises:
+            NotFoundError: If the table is not there, or has neither an index nor such properties.
+        """
+        try:
+            return cls.open(catalog, table)
+        except NotFoundError:
+            data_table = open_table(catalog, TableName.parse(table).identifier)
+            found = read_properties(data_table.properties, data_table.schema())
+            for warning in found.warnings:
+                _log.warning("%s", warning)
+            if not found.columns:
+                raise
+        return cls(catalog, data_table, _create_index_table(catalog, data_table, to_json(())))
 
     @classmethod
     def open(cls, catalog: Catalog, table: str) -> TableIndex:
@@ -148,8 +113,14 @@ class TableIndex:
 
     @property
     def columns(self) -> tuple[ResolvedColumn, ...]:
-        """The definition, bound to the data table's schema."""
-        return from_json(self.index_table.properties[catalogue.PROPERTY_DEFINITION], self.data_table.schema())
+        """The definition, bound to the data table's schema: what `create` was given and what table properties add."""
+        created = from_json(self.index_table.properties[catalogue.PROPERTY_DEFINITION], self.data_table.schema())
+        return unite(created, read_properties(self.data_table.properties, self.data_table.schema()).columns)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What of the table properties cannot be used, and why."""
+        return read_properties(self.data_table.properties, self.data_table.schema()).warnings
 
     def refresh(self) -> None:
         """Load the newest state of both tables.
@@ -166,28 +137,58 @@ class TableIndex:
         progress: ProgressListener | None = None,
         *,
         workers: int | None = None,
+        scope: BuildScope = WHOLE_TABLE,
     ) -> BuildReport:
-        """Index the data files of the current snapshot that have no index yet.
+        """Index the data files that have no index yet; by default those of the current snapshot.
 
         Args:
             spark: The session whose executors do the work; None for a pool of local processes.
             progress: Called after each commit.
             workers: Processes of the local pool; the number of cores by default.
+            scope: Which snapshot to index, and which data files of it.
+
+        Raises:
+            BuildError: If it cannot finish; what it has committed stays.
+            NotFoundError: If the table has no such snapshot, branch or tag.
         """
         self.refresh()
-        engine = LocalEngine(workers) if spark is None else SparkEngine(spark, f"puffin-index-{uuid.uuid4().hex}")
-        return build(self.data_table, self.index_table, self.columns, engine, progress)
+        return self._build(self._engine(spark, workers, in_background=False), progress, scope)
 
-    def build_async(self, spark: SparkSession) -> BuildHandle:
-        """Start `build` in the background of a live Spark application."""
-        self.refresh()
-        engine = SparkEngine(spark, f"puffin-index-{uuid.uuid4().hex}")
+    def build_async(
+        self,
+        spark: SparkSession | None = None,
+        *,
+        workers: int | None = None,
+        scope: BuildScope = WHOLE_TABLE,
+        beside_queries: bool = True,
+    ) -> BuildHandle:
+        """Start `build` in the background: of a live Spark application, or in local processes.
+
+        Args:
+            spark: The session whose executors do the work; None for a pool of local processes.
+            workers: Processes of the local pool; the number of cores by default.
+            scope: Which snapshot to index, and which data files of it.
+            beside_queries: Leave the application's queries their speed: half of the task slots, or all on a local
+                master, and low priority.
+        """
+        engine = self._engine(spark, workers, in_background=beside_queries)
         # The handle's thread has tables of its own: refreshing these here must not disturb it.
         other = TableIndex.open(self.catalog, ".".join(self.data_table.name()))
-        columns = self.columns
-        return BuildHandle(
-            lambda listener: build(other.data_table, other.index_table, columns, engine, listener), engine.cancel
-        )
+        return BuildHandle(lambda listener: other._build(engine, listener, scope), engine.cancel)
+
+    def _build(self, engine: Engine, listener: ProgressListener | None, scope: BuildScope) -> BuildReport:
+        warnings = self.warnings
+        for warning in warnings:
+            _log.warning("%s", warning)
+        report = build(self.data_table, self.index_table, self.columns, engine, listener, scope)
+        return replace(report, warnings=warnings)
+
+    @staticmethod
+    def _engine(spark: SparkSession | None, workers: int | None, *, in_background: bool) -> Engine:
+        if spark is None:
+            return LocalEngine(workers)
+        tag = f"puffin-index-{uuid.uuid4().hex}"
+        return background_engine(spark, tag, workers) if in_background else SparkEngine(spark, tag)
 
     def verify(self, sample: int | None = DEFAULT_SAMPLE, *, repair: bool = False) -> VerifyReport:
         """Check the index: coverage, checksums, directories, and a sample of it against the data.
@@ -256,60 +257,23 @@ class TableIndex:
     def status(self) -> IndexStatus:
         """Say how much of the current snapshot is indexed, and how large the indexes are."""
         self.refresh()
-        columns = self.columns
-        live = list_data_files(self.data_table)
-        entries = catalogue.read_entries(self.index_table)
-        wanted = _field_kinds(columns)
-        found = indexed_kinds(entries, live)
-        indexed = {file.path for file in live if wanted <= found.get(file.path, set())}
-        used = entries.filter(pc.is_in(entries["data_file"], pa.array(list(found), pa.string())))
-        segments = dict(zip(used["segment"].to_pylist(), used["segment_size_in_bytes"].to_pylist(), strict=True))
-        snapshot = self.data_table.current_snapshot()
-        return IndexStatus(
-            table=self.name,
-            snapshot_id=snapshot.snapshot_id if snapshot else None,
-            data_files=len(live),
-            indexed_data_files=len(indexed),
-            row_groups=_row_group_count(live),
-            indexed_row_groups=_row_group_count([file for file in live if file.path in indexed]),
-            segments=len(segments),
-            index_bytes=sum(segments.values()),
-            data_bytes=sum(file.file_size for file in live),
-            columns=self._column_status(columns, used),
-        )
+        return read_status(self.data_table, self.index_table, self.columns)
 
-    def _column_status(self, columns: Sequence[ResolvedColumn], entries: pa.Table) -> tuple[ColumnStatus, ...]:
-        sizes: dict[tuple[int, str], int] = {}
-        seen: set[str] = set()
-        rows = zip(
-            *(entries[name].to_pylist() for name in ("segment", "segment_size_in_bytes", "directories")), strict=True
-        )
-        for segment, size, directories in rows:
-            if segment in seen:
-                continue
-            seen.add(segment)
-            with FileReader(self.index_table.io, segment, size) as reader:
-                for directory in directories:
-                    if split_kind(directory["field_id"], directory["kind"])[1] == STATISTICS:
-                        continue
-                    batch = read_directory(
-                        reader, directory["offset"], directory["length"], directory["xxh64"], ["length"]
-                    )
-                    key = (directory["field_id"], directory["kind"])
-                    sizes[key] = sizes.get(key, 0) + int(int64_column(batch, "length").sum())
-        return tuple(
-            ColumnStatus(
-                column.name,
-                column.field_id,
-                {kind: sizes.get((column.field_id, column.stored_kind(kind)), 0) for kind in column.kinds},
-            )
-            for column in columns
-        )
+
+def _create_index_table(catalog: Catalog, data_table: Table, definition: str) -> Table:
+    """Create the index table, or give the one that is there this definition."""
+    name = TableName.parse(".".join(data_table.name()))
+    index_name = catalogue.index_table_name(name)
+    index_table = catalogue.create_index_table(catalog, index_name, data_table, definition)
+    if not catalogue.is_bound_to(index_table, str(data_table.metadata.table_uuid)):
+        # The data table was dropped and made anew: nothing in the old index can be of use.
+        catalog.drop_table(index_name.identifier)
+        index_table = catalogue.create_index_table(catalog, index_name, data_table, definition)
+    if index_table.properties.get(catalogue.PROPERTY_DEFINITION) != definition:
+        with index_table.transaction() as transaction:
+            transaction.set_properties({catalogue.PROPERTY_DEFINITION: definition})
+    return index_table
 
 
 def _field_kinds(columns: Sequence[ResolvedColumn]) -> frozenset[tuple[int, str]]:
     return frozenset((column.field_id, column.stored_kind(kind)) for column in columns for kind in column.kinds)
-
-
-def _row_group_count(files: Sequence[DataFile]) -> int:
-    return sum(max(1, len(file.split_offsets)) for file in files)

@@ -11,10 +11,11 @@ import pyarrow as pa
 from pyiceberg.table import Table
 
 from puffin_index.build import indexed_kinds
-from puffin_index.data_table import list_data_files, open_data_file, refresh_table, retained_files
+from puffin_index.data_table import list_data_files, refresh_table, retained_files
 from puffin_index.entries import FieldKind, field_kinds, live_entries, replace_entries
 from puffin_index.errors import PuffinIndexError
 from puffin_index.index_table import read_entries
+from puffin_index.row_groups import open_data_file
 from puffin_index.source_segment import IndexedFile, SourceSegment, indexed_files
 from puffin_index.storage import FileReader
 from puffin_index.verify_rows import DecodedPayloads, check_row_group

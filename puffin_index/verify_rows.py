@@ -18,7 +18,6 @@ from cachetools import LRUCache
 from pyroaring import BitMap
 
 from puffin_index.columns import Column, KeyArray, SortedColumn, sort_column
-from puffin_index.data_table import OpenDataFile
 from puffin_index.entries import FieldKind, statistics_key
 from puffin_index.errors import CorruptFileError, UnsupportedError
 from puffin_index.kinds import statistics_of
@@ -29,12 +28,12 @@ from puffin_index.kinds.bloom_matrix_build import BloomBits, filters_of_matrix
 from puffin_index.kinds.merged_bitmap import MergedBitmap
 from puffin_index.kinds.postings import Postings
 from puffin_index.leaf import LeafTest, NullTest, RangeTest, SetTest
-from puffin_index.map_key import key_of_kind
+from puffin_index.map_key import split_kind
 from puffin_index.open_payload import open_payload
 from puffin_index.ranged import RangedReader
-from puffin_index.segment import arrow_type
+from puffin_index.row_groups import OpenDataFile, read_keys
 from puffin_index.source_segment import IndexedFile, SourceSegment
-from puffin_index.values import column_of, value_type_named
+from puffin_index.values import value_type_named
 from puffin_index.verify_segment import Finding
 
 PROVEN_KEYS = 4096
@@ -91,10 +90,7 @@ def check_row_group(
     name = f"field {key[0]} {key[1]}, row group {ordinal} of {file.file.path}"
     try:
         value_type = value_type_named(source.value_type(key))
-        values = opened.read_column(ordinal, key[0], key_of_kind(key[1]))
-        if values is None:
-            values = pa.nulls(file.row_counts[ordinal], arrow_type(value_type))
-        column = column_of(values, value_type)
+        column = read_keys(opened, ordinal, split_kind(*key)[0], value_type)
         row_group = file.parts[key].first_row_group + ordinal
         wrong = [*_check_statistics(column, source, key, row_group)]
         wrong += _check_index(column, source, reader, key, row_group, decoded)
@@ -158,8 +154,11 @@ def _valid(column: Column) -> _Flags:
     return np.ones(column.row_count, np.bool_) if column.valid is None else column.valid
 
 
-def _of_rows(keys: KeyArray, valid: _Flags) -> pa.Array:
-    return (pa.array(keys) if isinstance(keys, np.ndarray) else keys).filter(pa.array(valid))
+def _of_rows(keys: KeyArray | pa.DictionaryArray, valid: _Flags) -> pa.Array:
+    values = pa.array(keys) if isinstance(keys, np.ndarray) else keys
+    # Keys of a large row group are coded by a dictionary.
+    plain = values.dictionary_decode() if isinstance(values, pa.DictionaryArray) else values
+    return plain.filter(pa.array(valid))
 
 
 def check_tests(column: Column, ask: _Ask) -> Iterator[str]:

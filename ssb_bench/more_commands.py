@@ -1,4 +1,4 @@
-"""The commands beside the main way: all, compare, hook, scale, sweep, systems."""
+"""The commands beside the main way: all, compare, hook, interference, scale, sweep, systems."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from ssb_bench.all_steps import plan_steps, run_steps
 from ssb_bench.bloom_table import make_bloom_table
 from ssb_bench.compare import DEFAULT_NOISE_BAND, compare_runs, render_comparison
 from ssb_bench.hook_cost import measure_hook, render_costs
+from ssb_bench.interference import measure_interference, render_interference
 from ssb_bench.java import require_java
 from ssb_bench.layout import Layout, write_json
 from ssb_bench.load import require_load
@@ -65,6 +66,20 @@ def hook_command(scale_factor: float, data: Path, cores: int, memory: str, files
     with spark_session(layout, cores, memory, console) as spark:
         costs = measure_hook(spark, layout.warehouse, files, repeats)
     console.print(render_costs(costs, files))
+
+
+@click.command("interference")
+@layout_options
+@spark_options
+@repeat_option
+def interference_command(scale_factor: float, data: Path, cores: int, memory: str, repeats: int) -> None:
+    """Measure what a build in the background costs the queries of the same application."""
+    layout, console = Layout.of(data, scale_factor), make_console()
+    require_load(layout)
+    queries = fit_queries(layout)
+    with spark_session(layout, cores, memory, console) as spark, step_bar(console, "interference") as move:
+        results = measure_interference(spark, layout, queries, repeats=repeats, on_step=move)
+    console.print(render_interference(results))
 
 
 @click.command("scale")
@@ -177,4 +192,12 @@ def all_command(
         sys.exit(1)
 
 
-MORE_COMMANDS = (all_command, compare_command, hook_command, scale_command, sweep_command, systems_command)
+MORE_COMMANDS = (
+    all_command,
+    compare_command,
+    hook_command,
+    interference_command,
+    scale_command,
+    sweep_command,
+    systems_command,
+)

@@ -26,7 +26,8 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
-from puffin_index.columns import Column, column_of
+from puffin_index.arrow_keys import column_of
+from puffin_index.columns import Column
 from puffin_index.data_table import DataFile
 from puffin_index.directory import (
     DIRECTORY_BLOB,

@@ -53,6 +53,7 @@ _LEAST_PAGE_BYTES = 4 * 1024
 _MOST_PAGES = 128
 _LAYOUT_NUMBERS = 4
 _KEYS_AT_ONCE = 16 * 1024
+_FLAGS_AT_ONCE = 128 * 1024 * 1024
 
 
 def key_hashes(keys: KeyArray, form: int) -> npt.NDArray[np.int64]:
@@ -233,14 +234,22 @@ def open_filter(blob: Blob, layout: npt.NDArray[np.int64], value_type: ValueType
 
 
 def _filter_bits(keys: KeyArray, form: int, bit_count: int, k: int) -> npt.NDArray[np.uint8]:
-    flags = np.zeros(bit_count, np.bool_)
-    # Some keys at a time: their hashes and positions stay in the processor's cache.
-    for start in range(0, len(keys), _KEYS_AT_ONCE):
-        hashes = key_hashes(keys[start : start + _KEYS_AT_ONCE], form)
-        for positions in bit_positions(hashes, k, bit_count):
-            # put() with wrap is the fastest scatter that numpy has; every position lies inside.
-            flags.put(positions, True, mode="wrap")
-    return np.packbits(flags, bitorder="little")
+    bits = np.empty(bit_count // 8, np.uint8)
+    # Flags take a byte each: those of a large filter are made in turns.
+    for first in range(0, bit_count, _FLAGS_AT_ONCE):
+        last = min(first + _FLAGS_AT_ONCE, bit_count)
+        flags = np.zeros(last - first, np.bool_)
+        # Some keys at a time: their hashes and positions stay in the processor's cache.
+        for start in range(0, len(keys), _KEYS_AT_ONCE):
+            hashes = key_hashes(keys[start : start + _KEYS_AT_ONCE], form)
+            for positions in bit_positions(hashes, k, bit_count):
+                own = positions
+                if bit_count > _FLAGS_AT_ONCE:
+                    own = positions[(positions >= first) & (positions < last)] - first
+                # put() with wrap is the fastest scatter that numpy has; every position lies inside.
+                flags.put(own, True, mode="wrap")
+        bits[first // 8 : last // 8] = np.packbits(flags, bitorder="little")
+    return bits
 
 
 def _page_bytes(bit_bytes: int) -> int:

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from puffin_index.columns import KeyArray
 from puffin_index.errors import BuildError, CorruptFileError
+from puffin_index.key_merge import rank_keys
 from puffin_index.kinds.base import Payload
 from puffin_index.kinds.bitmap_blob import NO_NULLS
 from puffin_index.kinds.bitmap_entries import EntryTable
@@ -23,7 +24,6 @@ from puffin_index.kinds.postings_bits import Ints
 from puffin_index.kinds.postings_build import DEFAULT_SIZES, finish_postings
 from puffin_index.kinds.postings_numbers import RowNumbers
 from puffin_index.kinds.postings_pages import Children
-from puffin_index.kinds.postings_sort import rank_keys
 from puffin_index.kinds.roaring import BLOCK_ROWS, block_count, ramps
 from puffin_index.kinds.roaring_move import (
     LooseContainers,
@@ -197,9 +197,9 @@ def build_merged_bitmap(
         [True] * len(keys),
     )
     nulls = sets.data[nulls_from:].data
-    blocks = [sets.data[:nulls_from].data]
+    data = bytearray(sets.data[:nulls_from])
     return finish_postings(
-        MERGED_BITMAP, blocks, children, nulls, domain == "bytes", numbers, DEFAULT_SIZES, LAYOUT_FORMS
+        MERGED_BITMAP, data, children, nulls, domain == "bytes", numbers, DEFAULT_SIZES, LAYOUT_FORMS
     )
 
 
@@ -227,4 +227,5 @@ def _rank(arrays: Sequence[KeyArray], domain: Domain) -> tuple[KeyArray, Ints]:
     if domain == "int64":
         distinct, ranks = np.unique(np.concatenate(arrays), return_inverse=True)
         return distinct, ranks.astype(np.int64)
-    return rank_keys(arrays)
+    keys, places = rank_keys(arrays)
+    return keys, places.astype(np.int64)

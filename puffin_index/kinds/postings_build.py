@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -42,6 +42,24 @@ class PlacedColumn:
     column: Column
 
 
+class PlacedBlock(NamedTuple):
+    """What is left of a block when its bytes are in the blob: there are hundreds of thousands.
+
+    Attributes:
+        end: Where its bytes end.
+        row_count: The rows of all its keys.
+        key_count: Its keys.
+        first_key: The first of them, as a number of `OrderedRows.keys`.
+        checksum: Of its bytes.
+    """
+
+    end: int
+    row_count: int
+    key_count: int
+    first_key: int
+    checksum: int
+
+
 def build_postings(columns: Sequence[PlacedColumn], sizes: Sizes = DEFAULT_SIZES) -> Payload:
     """Build the payload of all row groups of a segment.
 
@@ -58,22 +76,29 @@ def build_postings(columns: Sequence[PlacedColumn], sizes: Sizes = DEFAULT_SIZES
     if numbers.limit > MAXIMUM_ROWS:
         raise BuildError(f"{numbers.limit} numbers of rows in a segment, which has {MAXIMUM_ROWS}")
     ordered = order_rows([placed.column for placed in columns], numbers, form == BYTES_KEYS)
-    blocks = list(write_blocks(ordered, sizes))
+    data = bytearray()
+    blocks = append_blocks(data, write_blocks(ordered, sizes))
     children = children_of_blocks(blocks, *separators_of_blocks(ordered, blocks))
-    data = [block.data for block in blocks]
     return finish_postings(POSTINGS, data, children, _write_nulls(columns), form == BYTES_KEYS, numbers, sizes)
 
 
-def children_of_blocks(
-    blocks: Sequence[WrittenBlock], separators: Sequence[Key], are_exact: Sequence[bool]
-) -> Children:
+def append_blocks(data: bytearray, blocks: Iterable[WrittenBlock]) -> list[PlacedBlock]:
+    """Put blocks into a blob as they come, so that they are in memory only once."""
+    placed: list[PlacedBlock] = []
+    for block in blocks:
+        data += block.data
+        placed.append(PlacedBlock(len(data), block.row_count, block.key_count, block.first_key, checksum32(block.data)))
+    return placed
+
+
+def children_of_blocks(blocks: Sequence[PlacedBlock], separators: Sequence[Key], are_exact: Sequence[bool]) -> Children:
     """Return what the directory says of blocks."""
     return Children(
         0,
-        list(accumulate(len(block.data) for block in blocks)),
+        [block.end for block in blocks],
         [block.row_count for block in blocks],
         [block.key_count for block in blocks],
-        [checksum32(block.data) for block in blocks],
+        [block.checksum for block in blocks],
         separators,
         are_exact,
     )
@@ -81,7 +106,7 @@ def children_of_blocks(
 
 def finish_postings(
     blob_type: str,
-    blocks: Sequence[Buffer],
+    data: bytearray,
     children: Children,
     nulls: Buffer,
     is_bytes: bool,
@@ -93,7 +118,7 @@ def finish_postings(
 
     Args:
         blob_type: Its blob type.
-        blocks: The bytes of all blocks.
+        data: The bytes of all blocks; becomes the payload.
         children: What the directory says of them.
         nulls: The set of the NULL rows; empty if there are none.
         is_bytes: Whether the keys are of the bytes domain.
@@ -110,7 +135,9 @@ def finish_postings(
     counts = [row_count, numbers.row_count - row_count, numbers.checksum]
     places = [nulls_from, checksum32(nulls), pages_from, root_from, checksum32(root)]
     layout = np.array([LAYOUT_VERSION, layout_forms + form, *counts, *places], np.int64)
-    return Payload(blob_type, b"".join((*blocks, nulls, *pages, root)), layout)
+    for part in (nulls, *pages, root):
+        data += part
+    return Payload(blob_type, data, layout)
 
 
 def _check(columns: Sequence[PlacedColumn]) -> None:
@@ -134,7 +161,7 @@ def _write_nulls(columns: Sequence[PlacedColumn]) -> bytes:
 
 
 def separators_of_blocks(
-    ordered: OrderedRows, blocks: Sequence[WrittenBlock], before_all: bytes | None = None
+    ordered: OrderedRows, blocks: Sequence[PlacedBlock], before_all: bytes | None = None
 ) -> tuple[list[Key], list[bool]]:
     """Return the separators of blocks, and whether each is the first key itself.
 

@@ -13,16 +13,19 @@ import pyarrow.compute as pc
 
 from puffin_index.columns import KeyArray
 from puffin_index.errors import BuildError, CorruptFileError
+from puffin_index.key_merge import rank_keys
 from puffin_index.kinds.base import Payload
 from puffin_index.kinds.merged_bitmap_build import new_blocks
 from puffin_index.kinds.parts import corrupt
 from puffin_index.kinds.postings import Postings
 from puffin_index.kinds.postings_bits import Ints
-from puffin_index.kinds.postings_blocks import Sizes, WrittenBlock, write_blocks
+from puffin_index.kinds.postings_blocks import Sizes, write_blocks
 from puffin_index.kinds.postings_build import (
     DEFAULT_SIZES,
     MAXIMUM_ROWS,
     POSTINGS,
+    PlacedBlock,
+    append_blocks,
     children_of_blocks,
     finish_postings,
     separators_of_blocks,
@@ -31,7 +34,7 @@ from puffin_index.kinds.postings_keys import keys_of_blocks
 from puffin_index.kinds.postings_numbers import RowNumbers
 from puffin_index.kinds.postings_parse import ParsedBlocks
 from puffin_index.kinds.postings_rows import decode_runs
-from puffin_index.kinds.postings_sort import OrderedRows, Rows, order_packed, rank_keys
+from puffin_index.kinds.postings_sort import OrderedRows, Rows, order_packed
 from puffin_index.kinds.roaring import ramps
 from puffin_index.kinds.roaring_move import LooseContainers, assemble_sets, containers_of_sets, joined
 from puffin_index.kinds.roaring_union import BrokenSetError
@@ -107,12 +110,13 @@ def merge_postings(
         end = first + int(np.count_nonzero(part.new_bases >= 0))
         sources.append(_Source(part, value_type, numbers.firsts[first:end]))
         first = end
-    blocks: list[WrittenBlock] = []
+    data = bytearray()
+    blocks: list[PlacedBlock] = []
     separators: list[Key] = []
     are_exact: list[bool] = []
     before: bytes | None = None
     for ordered in _ranges(sources, numbers, is_bytes, rows_at_once):
-        written = list(write_blocks(ordered, sizes))
+        written = append_blocks(data, write_blocks(ordered, sizes))
         own_separators, own_exact = separators_of_blocks(ordered, written, before)
         blocks += written
         separators += own_separators
@@ -122,7 +126,7 @@ def merge_postings(
     nulls, null_count = _merge_nulls(parts, sources)
     if sum(children.row_counts) + null_count != numbers.row_count:
         raise CorruptFileError("postings that do not have every row once", location=parts[0].blob.location)
-    return finish_postings(POSTINGS, [block.data for block in blocks], children, nulls, is_bytes, numbers, sizes)
+    return finish_postings(POSTINGS, data, children, nulls, is_bytes, numbers, sizes)
 
 
 class _Source:
@@ -253,7 +257,7 @@ def _ordered(some: Sequence[_Some], row_bits: int, is_bytes: bool) -> OrderedRow
     if is_bytes:
         dictionary, ranks = rank_keys([one.keys for one in some])
         ends = np.cumsum([len(one.keys) for one in some])[:-1]
-        numbers = [own[one.owners].view(np.uint64) for one, own in zip(some, np.split(ranks, ends), strict=True)]
+        numbers = [own[one.owners].astype(np.uint64) for one, own in zip(some, np.split(ranks, ends), strict=True)]
         return OrderedRows(*order_packed(numbers, rows, len(dictionary).bit_length(), row_bits), 0, dictionary)
     arrays = [one.keys for one in some if isinstance(one.keys, np.ndarray)]
     least, most = min(int(keys[0]) for keys in arrays), max(int(keys[-1]) for keys in arrays)

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from puffin_index.columns import Column, sort_column
+from puffin_index.key_merge import merge_keys
 from puffin_index.key_order import gather
 from puffin_index.kinds.postings_bits import Words
 from puffin_index.kinds.postings_numbers import RowNumbers
 
 Rows: TypeAlias = npt.NDArray[np.uint32]
+
+_Number = TypeVar("_Number", np.int64, np.uint32)
 
 _WORD_BITS = 64
 
@@ -50,9 +52,9 @@ def order_rows(columns: Sequence[Column], numbers: RowNumbers, is_bytes: bool) -
     rows = [_rows_of(column, first) for column, first in used]
     row_bits = (numbers.limit - 1).bit_length()
     if is_bytes:
-        dictionary, ranks = rank_keys([sort_column(column).keys for column in some])
-        key_bits = len(dictionary).bit_length()
-        return OrderedRows(*order_packed(_bytes_numbers(some, ranks), rows, key_bits, row_bits), 0, dictionary)
+        merged = merge_keys([sort_column(column).keys for column in some])
+        key_bits = len(merged.keys).bit_length()
+        return OrderedRows(*order_packed(_bytes_numbers(some, merged.ranks), rows, key_bits, row_bits), 0, merged.keys)
     bounds = [_bounds(column) for column in some]
     least, most = min(low for low, _ in bounds), max(high for _, high in bounds)
     key_bits = (most - least).bit_length()
@@ -64,7 +66,7 @@ def _bounds(column: Column) -> tuple[int, int]:
     return int(keys.min()), int(keys.max())
 
 
-def _of_valid(numbers: npt.NDArray[np.int64], column: Column) -> npt.NDArray[np.int64]:
+def _of_valid(numbers: npt.NDArray[_Number], column: Column) -> npt.NDArray[_Number]:
     return numbers if column.valid is None else numbers[column.valid]
 
 
@@ -74,22 +76,9 @@ def _int_numbers(columns: Sequence[Column], least: int) -> Iterator[Words]:
         yield (_of_valid(column.int_keys, column) - np.int64(least)).view(np.uint64)
 
 
-def _bytes_numbers(columns: Sequence[Column], ranks: npt.NDArray[np.int64]) -> Iterator[Words]:
-    first = 0
-    for column in columns:
-        ordered = sort_column(column)
-        own = ranks[first : first + ordered.distinct_count]
-        first += ordered.distinct_count
-        yield _of_valid(own[ordered.codes], column).view(np.uint64)
-
-
-def rank_keys(keys: Sequence[pa.LargeBinaryArray]) -> tuple[pa.LargeBinaryArray, npt.NDArray[np.int64]]:
-    """Return the distinct keys of several arrays, ascending, and the place of each key of the arrays among them."""
-    encoded = pa.concat_arrays(keys).dictionary_encode()
-    order = pc.sort_indices(encoded.dictionary)
-    rank = np.empty(len(order), np.int64)
-    rank[order.to_numpy()] = np.arange(len(order))
-    return encoded.dictionary.take(order), rank[encoded.indices.to_numpy()]
+def _bytes_numbers(columns: Sequence[Column], ranks: Sequence[Rows]) -> Iterator[Words]:
+    for column, own in zip(columns, ranks, strict=True):
+        yield _of_valid(own[sort_column(column).codes], column).astype(np.uint64)
 
 
 def _rows_of(column: Column, first: int) -> Rows:

@@ -89,12 +89,17 @@ def test_create_build_status_explain_inspect(run: Runner, table: str, tmp_path: 
         "index_bytes",
         "data_bytes",
         "columns",
+        "unindexed_bytes",
+        "snapshots_behind",
     }
+    assert (before["snapshots_behind"], before["unindexed_bytes"]) == (2, before["data_bytes"])
+    assert (status["snapshots_behind"], status["unindexed_bytes"]) == (0, 0)
     assert (status["indexed_data_files"], status["indexed_row_groups"]) == (2, 8)
     columns = status["columns"]
     assert isinstance(columns, list)
     assert [(c["name"], c["kinds"]) for c in columns] == [("k", ["bsi"]), ("name", ["bitmap", "bloom"])]
-    assert all(column["index_bytes"] > 0 for column in columns)
+    assert all(column["index_bytes"] == sum(column["kind_bytes"].values()) > 0 for column in columns)
+    assert all(column["data_bytes"] > 0 for column in columns)
 
     explained = run.json("explain", table, "k = 3919 AND name = 'name-1'")
     assert (explained["row_groups"], explained["kept"], explained["dropped"]) == (8, 2, 6)
@@ -191,6 +196,56 @@ def test_inspect_of_a_missing_file_is_an_error(tmp_path: Path) -> None:
 
     assert result.exit_code == 1
     assert "file not found" in result.stderr
+
+
+def test_a_build_of_a_part_says_what_is_left(run: Runner, table: str) -> None:
+    run("create", table, "--bsi", "k")
+
+    part = run.json("build", table, "--engine", "local", "--max-files", "1")
+    none = run.json("build", table, "--engine", "local", "--where", "id > 100000 AND name = 'x'")
+    rest = run("build", table, "--engine", "local", "--where", "id < 10 OR id IN (1999)", "--workers", "1")
+
+    assert (part["files"], part["files_left"]) == (1, 1)
+    assert none["files"] == 0
+    assert "indexed 1 data files" in rest.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "sentence"),
+    [
+        (("--where", "nope = 1"), 1, "there is no column 'nope'"),
+        (("--where", "upper(name) = 'A'"), 1, "Iceberg cannot choose data files by this predicate"),
+        (("--where", "k = = 1"), 1, "expected"),
+        (("--ref", "nowhere"), 1, "table ns.t has no branch or tag 'nowhere'"),
+        (("--snapshot-id", "17"), 1, "table ns.t has no snapshot 17"),
+        (("--snapshot-id", "17", "--ref", "main"), 2, "--snapshot-id goes with neither --ref nor --watch"),
+        (("--snapshot-id", "17", "--watch"), 2, "--snapshot-id goes with neither --ref nor --watch"),
+        (("--watch", "--interval", "0"), 2, "--interval"),
+    ],
+)
+def test_a_scope_that_does_not_fit_is_one_clear_sentence(
+    run: Runner, table: str, arguments: tuple[str, ...], code: int, sentence: str
+) -> None:
+    run("create", table, "--bsi", "k")
+
+    result = run("build", table, "--engine", "local", *arguments)
+
+    assert result.exit_code == code
+    assert sentence in result.stderr.replace("\n", " ")
+    assert "Traceback" not in result.output
+
+
+def test_status_says_how_far_behind_and_what_properties_it_cannot_use(
+    run: Runner, table: str, local_catalog: SqlCatalog
+) -> None:
+    run("create", table, "--bsi", "k")
+    with local_catalog.load_table("ns.t").transaction() as transaction:
+        transaction.set_properties({"file-index.bitmap.columns": "gone"})
+
+    result = run("status", table)
+
+    assert "2 snapshots" in result.stdout
+    assert "warning: table property file-index.bitmap.columns: there is no column 'gone'" in result.stderr
 
 
 def test_count_says_how_many_rows_match_and_what_was_read(run: Runner, table: str) -> None:

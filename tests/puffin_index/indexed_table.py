@@ -47,10 +47,10 @@ def make_table(catalog: SqlCatalog) -> Table:
     return catalog.create_table("ns.t", rows(0).schema, properties=properties)
 
 
-def indexed(catalog: SqlCatalog, appends: int) -> TableIndex:
+def indexed(catalog: SqlCatalog, appends: int, definition: IndexDefinition = DEFINITION) -> TableIndex:
     """A table of so many data files, each with a segment of its own."""
     table = make_table(catalog)
-    index = TableIndex.create(catalog, "ns.t", DEFINITION)
+    index = TableIndex.create(catalog, "ns.t", definition)
     for seed in range(appends):
         table.append(rows(seed))
         index.build(workers=1)

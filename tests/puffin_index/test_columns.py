@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from puffin_index.columns import Column, column_of, sort_column
+from puffin_index.arrow_keys import column_of
+from puffin_index.columns import Column, sort_column
 from puffin_index.values import value_type_named
 
 LONG = value_type_named("long")

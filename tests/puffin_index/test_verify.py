@@ -12,8 +12,8 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.types import LongType
 
-from puffin_index import IndexDefinition, TableIndex
-from puffin_index.columns import column_of
+from puffin_index import IndexDefinition, TableIndex, arrow_keys
+from puffin_index.arrow_keys import column_of
 from puffin_index.entries import replace_entries
 from puffin_index.kinds import KINDS, build_payloads
 from puffin_index.kinds.base import Payload
@@ -40,6 +40,19 @@ def test_a_good_index_has_no_findings_and_a_file_without_index_is_none(local_cat
     assert report.findings == ()
     assert (report.data_files, report.indexed_data_files, report.segments, report.row_groups) == (4, 3, 3, 9)
     assert index.verify(2).row_groups == 2
+
+
+@pytest.mark.parametrize("spill_bytes", [1, 1 << 20])
+def test_an_index_of_columns_too_large_for_memory_has_no_findings(
+    local_catalog: SqlCatalog, monkeypatch: pytest.MonkeyPatch, spill_bytes: int
+) -> None:
+    monkeypatch.setattr(arrow_keys, "LARGE_COLUMN_BYTES", 0)
+    monkeypatch.setattr(arrow_keys, "SPILL_BYTES", spill_bytes)
+    index = indexed(local_catalog, 2, IndexDefinition.of(bitmap=["k", "s", "b"], bsi=["k"], bloom=["s"]))
+
+    assert index.verify(None).findings == ()
+    monkeypatch.undo()
+    assert index.verify(None).findings == ()
 
 
 def test_a_flipped_bit_is_found_wherever_it_is(local_catalog: SqlCatalog) -> None:

@@ -11,7 +11,8 @@ import pyarrow as pa
 from hypothesis import strategies as st
 from pyroaring import BitMap
 
-from puffin_index.columns import Column, column_of
+from puffin_index.arrow_keys import column_of
+from puffin_index.columns import Column
 from puffin_index.leaf import Key, LeafTest, NullTest, RangeTest, SetTest
 from puffin_index.value_types import ValueType, value_type_named
 from puffin_index.values import key_of

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyroaring import BitMap
 
-from puffin_index.columns import Column, column_of
+from puffin_index.arrow_keys import column_of
+from puffin_index.columns import Column
 from puffin_index.errors import CorruptFileError, DefinitionError, UnsupportedError
 from puffin_index.kinds import KINDS
 from puffin_index.kinds.base import BlobIndex, Payload

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyroaring import BitMap
 
-from puffin_index.columns import column_of
+from puffin_index.arrow_keys import column_of
 from puffin_index.errors import DefinitionError, UnsupportedError
 from puffin_index.kinds import KINDS, build_payloads
 from puffin_index.kinds.bloom import grid_bits

@@ -1,0 +1,163 @@
+"""Following a table: a loop that builds what each new snapshot brings, rests while nothing changes, survives errors."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    CommitStateUnknownException,
+    NoSuchNamespaceError,
+    NoSuchTableError,
+    RESTError,
+)
+from requests.exceptions import RequestException
+from sqlalchemy.exc import SQLAlchemyError
+from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_when_event_set, wait_exponential_jitter
+from tenacity.nap import sleep_using_event
+
+from puffin_index.build_handle import BuildHandle
+from puffin_index.errors import BuildError, PuffinIndexError
+from puffin_index.job import BuildReport
+from puffin_index.log_lines import log_line
+from puffin_index.scope import WHOLE_TABLE, BuildScope
+from puffin_index.status import read_lag
+from puffin_index.table_index import TableIndex
+
+PASSING_ERRORS = (
+    PuffinIndexError,
+    CommitFailedException,
+    CommitStateUnknownException,
+    NoSuchTableError,
+    NoSuchNamespaceError,
+    OSError,
+    RESTError,
+    RequestException,
+    SQLAlchemyError,
+)
+"""What a store, a catalog or a table in the middle of a change may raise; anything else is a mistake of ours."""
+
+LONGEST_REST_INTERVALS = 8
+"""While the table stays as it is, rests double up to so many intervals."""
+
+_LONGEST_DELAY_SECONDS = 300.0
+_POLL_SECONDS = 0.2
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    """What a pass depends on: while it stays the same, there is nothing to do."""
+
+    data_table_uuid: str
+    snapshot_id: int | None
+    definition: str
+
+
+class Watch:
+    """Follows one table until it is stopped.
+
+    Args:
+        open_index: Opens the index; called once a pass, so that a table that was dropped and made anew is followed.
+        start: Starts a build.
+        interval_seconds: How long to rest between two looks at the table.
+        scope: What to index of the table.
+        on_report: Called after each build.
+    """
+
+    def __init__(
+        self,
+        open_index: Callable[[], TableIndex],
+        start: Callable[[TableIndex], BuildHandle],
+        interval_seconds: float,
+        *,
+        scope: BuildScope = WHOLE_TABLE,
+        on_report: Callable[[BuildReport], None] | None = None,
+    ) -> None:
+        self._open_index = open_index
+        self._start = start
+        self._interval_seconds = interval_seconds
+        self._scope = scope
+        self._on_report = on_report
+        self._stopped = threading.Event()
+        self._done: _State | None = None
+
+    def stop(self) -> None:
+        """End the loop; a build that runs is cancelled, and what it has finished is committed. For signal handlers."""
+        self._stopped.set()
+
+    def run(self) -> None:
+        """Follow the table until `stop`."""
+        rest = self._interval_seconds
+        _log.info("%s", log_line("watch started", interval_seconds=self._interval_seconds))
+        while not self._stopped.is_set():
+            has_worked = self._pass_with_retries()
+            longest = self._interval_seconds * LONGEST_REST_INTERVALS
+            rest = self._interval_seconds if has_worked else min(2 * rest, longest)
+            self._stopped.wait(rest)
+        _log.info("%s", log_line("watch stopped"))
+
+    def _pass_with_retries(self) -> bool:
+        """Make one pass, again with growing delays as long as it fails; says whether there was anything to do."""
+        retrying = Retrying(
+            retry=retry_if_exception_type(PASSING_ERRORS),
+            wait=wait_exponential_jitter(max=_LONGEST_DELAY_SECONDS),
+            stop=stop_when_event_set(self._stopped),
+            sleep=sleep_using_event(self._stopped),
+            before_sleep=_log_retry,
+            retry_error_callback=_give_up,
+        )
+        return bool(retrying(self._pass))
+
+    def _pass(self) -> bool:
+        """Look at the table; build what is new."""
+        index = self._open_index()
+        state = self._state_of(index)
+        if state == self._done or self._stopped.is_set():
+            return False
+        lag = read_lag(index.data_table, index.index_table, index.columns, self._scope)
+        known = {"snapshots": lag.snapshots, "files": lag.files, "bytes": lag.bytes}
+        _log.info("%s", log_line("lag", table=index.name, snapshot=state.snapshot_id, **known))
+        report = self._build(index) if lag.files else None
+        if report is not None and self._on_report is not None:
+            self._on_report(report)
+        if report is None or not report.files_left:
+            self._done = state
+        return True
+
+    def _state_of(self, index: TableIndex) -> _State:
+        snapshot = self._scope.find_snapshot(index.data_table)
+        definition = "; ".join(repr(column) for column in index.columns)
+        return _State(str(index.data_table.metadata.table_uuid), snapshot.snapshot_id if snapshot else None, definition)
+
+    def _build(self, index: TableIndex) -> BuildReport | None:
+        handle = self._start(index)
+        while handle.status() == "running":
+            if self._stopped.wait(_POLL_SECONDS):
+                _log.info("%s", log_line("stopping, the build is cancelled", table=index.name))
+                handle.cancel()
+                handle.join()
+                return None
+        try:
+            return handle.wait()
+        except BuildError as error:
+            if error.__cause__ is None or isinstance(error.__cause__, PASSING_ERRORS):
+                raise
+            raise error.__cause__ from None
+
+
+def _log_retry(state: RetryCallState) -> None:
+    error = state.outcome.exception() if state.outcome else None
+    delay = state.next_action.sleep if state.next_action else 0.0
+    _log.warning("%s", log_line("pass failed", attempt=state.attempt_number, retry_in_seconds=delay, error=str(error)))
+
+
+def _give_up(state: RetryCallState) -> bool:
+    """Stopped while it failed: nothing is left to do."""
+    assert state.outcome is not None
+    _log.info("%s", log_line("stopped after an error", error=str(state.outcome.exception())))
+    return False
