@@ -49,6 +49,7 @@ from puffin_index.watch import Watch
     show_default=True,
     help="Seconds between two looks at the table.",
 )
+@click.option("--upkeep/--no-upkeep", default=True, show_default=True, help="While watching, compact and expire too.")
 @click.option("--where", metavar="TEXT", help="Index only data files that can have such rows, by partition and bounds.")
 @click.option("--max-files", type=click.IntRange(min=1), help="Index so many data files at most.")
 @click.option("--ref", help="Index this branch or tag.")
@@ -61,6 +62,7 @@ def build_command(
     workers: int | None,
     watch: bool,
     interval: float,
+    upkeep: bool,
     where: str | None,
     max_files: int | None,
     ref: str | None,
@@ -88,6 +90,7 @@ def build_command(
         interval,
         scope=scope,
         on_report=lambda report: _print_report(report, as_json),
+        upkeep=upkeep,
     )
     _follow(follower)
 

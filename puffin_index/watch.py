@@ -1,9 +1,10 @@
-"""Following a table: a loop that builds what each new snapshot brings, rests while nothing changes, survives errors."""
+"""Following a table: a loop that builds what each new snapshot brings, keeps the index small, survives errors."""
 
 from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -43,6 +44,9 @@ PASSING_ERRORS = (
 LONGEST_REST_INTERVALS = 8
 """While the table stays as it is, rests double up to so many intervals."""
 
+EXPIRE_EVERY_SECONDS = 3600.0
+"""How often at most files that nothing needs are looked for: that lists the index's directory."""
+
 _LONGEST_DELAY_SECONDS = 300.0
 _POLL_SECONDS = 0.2
 
@@ -67,6 +71,7 @@ class Watch:
         interval_seconds: How long to rest between two looks at the table.
         scope: What to index of the table.
         on_report: Called after each build.
+        upkeep: Whether to compact and expire as well, once that is due.
     """
 
     def __init__(
@@ -77,14 +82,17 @@ class Watch:
         *,
         scope: BuildScope = WHOLE_TABLE,
         on_report: Callable[[BuildReport], None] | None = None,
+        upkeep: bool = True,
     ) -> None:
         self._open_index = open_index
         self._start = start
         self._interval_seconds = interval_seconds
         self._scope = scope
         self._on_report = on_report
+        self._upkeep = upkeep
         self._stopped = threading.Event()
         self._done: _State | None = None
+        self._expired_at = time.monotonic()
 
     def stop(self) -> None:
         """End the loop; a build that runs is cancelled, and what it has finished is committed. For signal handlers."""
@@ -114,8 +122,10 @@ class Watch:
         return bool(retrying(self._pass))
 
     def _pass(self) -> bool:
-        """Look at the table; build what is new."""
+        """Look at the table; build what is new, merge what has become many, drop what has become useless."""
         index = self._open_index()
+        if self._upkeep:
+            self._expire_if_due(index)
         state = self._state_of(index)
         if state == self._done or self._stopped.is_set():
             return False
@@ -125,9 +135,18 @@ class Watch:
         report = self._build(index) if lag.files else None
         if report is not None and self._on_report is not None:
             self._on_report(report)
+        if self._upkeep and not self._stopped.is_set():
+            _compact_if_due(index)
         if report is None or not report.files_left:
             self._done = state
         return True
+
+    def _expire_if_due(self, index: TableIndex) -> None:
+        if time.monotonic() - self._expired_at < EXPIRE_EVERY_SECONDS:
+            return
+        report = index.expire()
+        self._expired_at = time.monotonic()
+        _log.info("%s", log_line("expired", table=index.name, segments=report.segments, bytes=report.bytes))
 
     def _state_of(self, index: TableIndex) -> _State:
         snapshot = self._scope.find_snapshot(index.data_table)
@@ -148,6 +167,13 @@ class Watch:
             if error.__cause__ is None or isinstance(error.__cause__, PASSING_ERRORS):
                 raise
             raise error.__cause__ from None
+
+
+def _compact_if_due(index: TableIndex) -> None:
+    report = index.compact_if_due()
+    if report is not None:
+        counts = {"segments_before": report.segments_before, "segments_after": report.segments_after}
+        _log.info("%s", log_line("compacted", table=index.name, **counts, seconds=report.seconds))
 
 
 def _log_retry(state: RetryCallState) -> None:

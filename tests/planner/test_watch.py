@@ -17,6 +17,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
 from puffin_index import IndexDefinition, TableIndex
+from puffin_index.compact import FEWEST_SMALL
 from puffin_index.errors import NotFoundError
 from puffin_index.index_table import read_entries
 from tests.conftest import create_table
@@ -186,6 +187,24 @@ def test_a_stop_in_the_middle_of_a_build_leaves_only_whole_segments(local_catalo
     assert all(Path(segment.removeprefix("file://")).exists() for segment in segments)
     index.build(workers=1)
     assert index.status().indexed_data_files == 6
+
+
+def test_many_small_segments_are_compacted_on_the_side(
+    local_catalog: SqlCatalog, table: Table, tmp_path: Path
+) -> None:
+    index = TableIndex.create(local_catalog, "ns.t", IndexDefinition.of(bsi=["k"], bitmap=["name"]))
+    for count in range(FEWEST_SMALL - 1):
+        index.build(workers=1)
+        table.append(rows(10 + count))
+    running = Service(local_catalog, tmp_path)
+    try:
+        running.wait_for_log("compacted table=ns.t")
+        assert running.stop(signal.SIGTERM) == 0
+    finally:
+        running.close()
+
+    told = next(line for line in running.log if "compacted table" in line)
+    assert f"segments_before={FEWEST_SMALL} segments_after=1" in told
 
 
 def test_watching_needs_a_table(local_catalog: SqlCatalog) -> None:
