@@ -19,6 +19,8 @@ from puffin_index.kinds.postings import Postings
 WIDE_SHARE = 0.02
 """Share of the rows from which on a leaf is left for later: narrow ones may leave few row groups to ask about."""
 
+_FEW_ROWS = 65_536
+
 Rows = npt.NDArray[np.uint32]
 
 
@@ -58,8 +60,8 @@ class LookUp:
         """Look the leaf up for some positions.
 
         Returns:
-            By payload the matching rows in the row space of its segment, of these positions only, where it was worth
-            asking; and what could not be read.
+            By payload the matching rows in the row space of its segment, of these positions at least, where it was
+            worth asking; and what could not be read.
         """
         blobs = positions_by_number(self.directory.blobs_of(self.row_groups[undecided]))
         opened: list[_Opened] = []
@@ -92,9 +94,12 @@ class LookUp:
 
     def _rows(self, one: _Opened) -> Rows | IndexTrouble:
         def read() -> Rows:
-            rows = BitMap() if one.bounds[1] == 0 else one.postings.rows(self.leaf.test)
-            # Of a wide leaf, only what is asked for takes space.
-            return np.frombuffer((rows & self._rows_of(one.positions)).to_array(), np.uint32)
+            if one.bounds[1] == 0:
+                return np.empty(0, np.uint32)
+            rows = one.postings.rows(self.leaf.test)
+            if one.bounds[1] > _FEW_ROWS:  # of a wide leaf, only what is asked for takes space
+                rows &= self._rows_of(one.positions)
+            return np.frombuffer(rows.to_array(), np.uint32)
 
         return or_trouble(self._segment(one.blob), read)
 

@@ -77,6 +77,9 @@ def _judge_set(
     if statistics.quantiles is not None:
         minimum, maximum = statistics.minimum[row_groups], statistics.maximum[row_groups]
         ordered = np.array(keys, np.int64)
+        if len(ordered) == 1:
+            touched = (minimum <= ordered[0]) & (maximum >= ordered[0])
+            return touched, touched & (minimum == maximum)
         first = np.searchsorted(ordered, minimum, "left")
         touched = first < np.searchsorted(ordered, maximum, "right")
         return touched, touched & (minimum == maximum)

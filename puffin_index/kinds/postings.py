@@ -111,6 +111,8 @@ class Postings:
         self._directory = PostingsDirectory(blob, root, self._form, nulls_from, row_count)
         self._every: BitMap | None = None
         self._nulls: BitMap | None = BitMap() if null_count == 0 else None
+        # Bounds, cost and rows of one test are asked one after the other.
+        self._last: tuple[SetTest | RangeTest, Cuts] | None = None
 
     @classmethod
     def open(
@@ -159,7 +161,7 @@ class Postings:
         row_count, null_count = self._counts
         if isinstance(test, NullTest):
             return (null_count, null_count) if test.is_null else (row_count, row_count)
-        least, most = bounds_of(cuts_of(test, self._directory, self._form == BYTES_KEYS), self._directory)
+        least, most = bounds_of(self._cuts(test), self._directory)
         return (row_count - most, row_count - least) if test.negated else (least, most)
 
     def cost(self, test: LeafTest) -> tuple[int, int]:
@@ -194,8 +196,14 @@ class Postings:
         """Read some blocks, ascending, whose pages are loaded."""
         return read_blocks(self._blob, self._directory, blocks, self._form)
 
+    def _cuts(self, test: SetTest | RangeTest) -> Cuts:
+        last = self._last
+        if last is None or last[0] is not test:
+            last = self._last = (test, cuts_of(test, self._directory, self._form == BYTES_KEYS))
+        return last[1]
+
     def _plan(self, test: SetTest | RangeTest) -> _Plan:
-        cuts = cuts_of(test, self._directory, self._form == BYTES_KEYS)
+        cuts = self._cuts(test)
         inside = self._option(cuts, test.negated)
         # All else takes at least what the inside leaves of the blocks.
         if 2 * inside.cost[1] <= self._nulls_part.offset:

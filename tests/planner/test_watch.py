@@ -189,9 +189,7 @@ def test_a_stop_in_the_middle_of_a_build_leaves_only_whole_segments(local_catalo
     assert index.status().indexed_data_files == 6
 
 
-def test_many_small_segments_are_compacted_on_the_side(
-    local_catalog: SqlCatalog, table: Table, tmp_path: Path
-) -> None:
+def test_many_small_segments_are_compacted_on_the_side(local_catalog: SqlCatalog, table: Table, tmp_path: Path) -> None:
     index = TableIndex.create(local_catalog, "ns.t", IndexDefinition.of(bsi=["k"], bitmap=["name"]))
     for count in range(FEWEST_SMALL - 1):
         index.build(workers=1)
