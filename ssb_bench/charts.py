@@ -11,7 +11,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ssb_bench.plot import WITH_COLOR, WITHOUT_COLOR
+from ssb_bench.append_results import AppendRun
+from ssb_bench.plot import INDEX_COLOR, WITH_COLOR, WITHOUT_COLOR
 from ssb_bench.results import QueryResult
 from ssb_bench.scale import TARGET_ROW_GROUPS, TARGET_SECONDS, ScalePoint
 from ssb_bench.statistics import summarize
@@ -97,6 +98,34 @@ def draw_scale(points: Sequence[ScalePoint]) -> Figure:
             axes.set_ylabel(unit)
             axes.grid(color="#e4e6ea", linewidth=0.7)
         warm.legend(frameon=False, fontsize=7)
+    return figure
+
+
+def draw_appends(run: AppendRun) -> Figure:
+    """Draw the lag of each batch, and each query's time, over the time; lines: what the queries take afterwards."""
+    with mpl.rc_context(_STYLE):
+        figure = Figure(figsize=(11, 5.2), layout="constrained")
+        lag, times = figure.subplots(2, 1, sharex=True, height_ratios=(2, 3))
+        indexed = [(batch.committed_seconds, batch.lag_seconds) for batch in run.appended if batch.lag_seconds]
+        lag.bar([at for at, _ in indexed], [seconds for _, seconds in indexed], 0.5, color=INDEX_COLOR, align="edge")
+        lag.set_ylabel("seconds from a batch's\ncommit to its index")
+        for number, query in enumerate(run.settled_with):
+            mine = [execution for execution in run.executions if execution.query == query]
+            starts, seconds = [e.started_seconds for e in mine], [e.seconds for e in mine]
+            times.plot(starts, seconds, marker="o", ms=3, lw=0.8, color=f"C{number}", label=query)
+        for color, label, settled in (
+            (WITH_COLOR, "median afterwards, with index", run.settled_with),
+            (WITHOUT_COLOR, "median afterwards, without index", run.settled_without),
+        ):
+            every = [seconds for of_query in settled.values() for seconds in of_query]
+            if every:
+                times.axhline(summarize(every).median_seconds, color=color, lw=1.2, ls="--", label=label)
+        for batch in run.appended:
+            times.axvline(batch.committed_seconds, color="#e4e6ea", lw=0.8, zorder=0)
+        times.set_ylim(bottom=0)
+        times.set_ylabel("seconds of a query")
+        times.set_xlabel("seconds from the begin; upright lines: batches are committed")
+        figure.legend(*times.get_legend_handles_labels(), frameon=False, fontsize=8, loc="outside right upper")
     return figure
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from html import escape
 from importlib.resources import files
 from pathlib import Path
@@ -14,7 +14,9 @@ from typing import Final
 
 from matplotlib.figure import Figure
 
-from ssb_bench.charts import draw_arms, draw_scale, draw_sweep, draw_systems, svg_of
+from ssb_bench.all_steps import StepTime
+from ssb_bench.append_results import AppendRun, lag_text, range_text
+from ssb_bench.charts import draw_appends, draw_arms, draw_scale, draw_sweep, draw_systems, svg_of
 from ssb_bench.report import LEAST_SHARE_OF_PERFECT, MOST_PLANNING_SHARE, grouped, title_of
 from ssb_bench.results import QueryResult, Run, Side, mean_speed_up
 from ssb_bench.scale import ScalePoint, grows_linearly, scale_failures
@@ -52,8 +54,10 @@ class Sources:
 
     run: Run | None = None
     systems: SystemsRun | None = None
+    appends: AppendRun | None = None
     scale: Sequence[ScalePoint] = ()
     sweep: Sequence[SweepPoint] = ()
+    steps: Mapping[str, StepTime] = field(default_factory=dict)
 
 
 def write_page(sources: Sources, path: Path) -> None:
@@ -69,10 +73,14 @@ def _body(sources: Sources) -> Iterable[str]:
         yield from _run_section(sources.run)
     if sources.systems is not None:
         yield from _systems_section(sources.systems)
+    if sources.appends is not None:
+        yield from _append_section(sources.appends)
     if sources.sweep:
         yield from _sweep_section(sources.sweep)
     if sources.scale:
         yield from _scale_section(sources.scale)
+    if sources.steps:
+        yield from _steps_section(sources.steps)
 
 
 def _run_section(run: Run) -> Iterable[str]:
@@ -159,6 +167,32 @@ def _system_cell(system: SystemResult, query: str, cold: bool) -> str:
     return f"<b>{summary.median_seconds * 1e3:,.1f}</b><br><small>{least:,.0f} to {most:,.0f}</small>"
 
 
+def _append_section(run: AppendRun) -> Iterable[str]:
+    yield "<section><h2>While data arrive</h2>"
+    yield f"<p>{escape(lag_text(run))}. A watch builds in the background of the application that queries.</p>"
+    yield _failures(run.failures)
+    yield _figure(draw_appends(run), "Lag of the index and times of queries while batches are appended")
+    yield "<p>Seconds of the queries: median and range.</p>"
+    rows = []
+    for query in run.settled_with:
+        sides = (run.meanwhile(query), run.settled_with[query], run.settled_without[query])
+        rows.append([query, str(len(sides[0])), *(range_text(seconds) for seconds in sides)])
+    yield _table(("query", "executions", "meanwhile", "settled, with index", "settled, without"), rows)
+    yield "</section>"
+
+
+def _steps_section(steps: Mapping[str, StepTime]) -> Iterable[str]:
+    yield "<section><h2>Time of each step</h2>"
+    together = sum(step.seconds for step in steps.values())
+    rows = [[name, f"{step.seconds:.0f}", _exit_text(step.exit_code)] for name, step in steps.items()]
+    yield _table(("step", "seconds", "ended"), [*rows, ["together", f"{together:.0f}", ""]])
+    yield "</section>"
+
+
+def _exit_text(code: int) -> str:
+    return "well" if code == 0 else f"<span class=bad>exit code {code}</span>"
+
+
 def _sweep_section(points: Sequence[SweepPoint]) -> Iterable[str]:
     yield "<section><h2>Where an index pays: row groups kept</h2>"
     yield (
@@ -190,7 +224,8 @@ def _scale_section(points: Sequence[ScalePoint]) -> Iterable[str]:
     rows = []
     for p in sorted(points, key=lambda p: (p.scenario, p.row_groups)):
         if p.probe is None:
-            rows.append([p.scenario, f"{p.row_groups:,}", f"<span class=bad>{escape(str(p.failure))}</span>"])
+            why = escape(p.left_out) if p.left_out else f"<span class=bad>{escape(str(p.failure))}</span>"
+            rows.append([p.scenario, f"{p.row_groups:,}", why])
             continue
         times = (p.probe.open_seconds, p.probe.cold_seconds, p.probe.warm_median_seconds)
         linear = {None: "", True: "yes", False: "<span class=bad>no</span>"}[grows_linearly(points, p.scenario)]
@@ -228,8 +263,18 @@ def _share(share: float | None, is_good: Callable[[float], bool]) -> str:
 
 def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     head = "".join(f"<th>{heading}</th>" for heading in headings)
-    body = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows)
+    body = "".join(f"<tr>{''.join(_cells(row, len(headings)))}</tr>" for row in rows)
     return f"<div class=wide><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+
+
+def _cells(row: Sequence[str], width: int) -> Iterable[str]:
+    """Give a row's cells; the last one of a row that is too short is a remark over the rest of the table."""
+    yield from (f"<td>{cell}</td>" for cell in row[:-1])
+    yield (
+        f"<td>{row[-1]}</td>"
+        if len(row) == width
+        else f"<td class=remark colspan={width - len(row) + 1}>{row[-1]}</td>"
+    )
 
 
 def _figure(figure: Figure, text: str) -> str:

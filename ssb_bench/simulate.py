@@ -78,11 +78,16 @@ class Simulated:
     index_bytes: int
 
 
+def segment_multiple(row_groups: int) -> int:
+    """Round up to whole segments."""
+    return -(-row_groups // SEGMENT_ROW_GROUPS) * SEGMENT_ROW_GROUPS
+
+
 def simulate(folder: Path, row_groups: int) -> Simulated:
     """Write the index of so many row groups, a multiple of 1,000 (rounded up), into a folder of its own."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    count = -(-row_groups // SEGMENT_ROW_GROUPS)
+    count = segment_multiple(row_groups) // SEGMENT_ROW_GROUPS
     written = [_write_segment(folder, number) for number in range(min(count, 1 + _WRITTEN_SEGMENTS))]
     segments = [_place(folder, written, number) for number in range(count)]
     return Simulated(entries_of(segments), count * SEGMENT_ROW_GROUPS, sum(segment.size for segment in segments))

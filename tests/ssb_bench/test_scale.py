@@ -14,7 +14,15 @@ from planner.view import IndexView
 from puffin_index.puffin import read_footer, verify
 from puffin_index.storage import FileReader
 from ssb_bench.layout import write_json
-from ssb_bench.scale import ScalePoint, grows_linearly, measure_scale, read_scale, scale_failures, scale_json
+from ssb_bench.scale import (
+    ScalePoint,
+    grows_linearly,
+    measure_scale,
+    read_scale,
+    scale_failures,
+    scale_json,
+    unfinished_points,
+)
 from ssb_bench.scale_probe import SCENARIOS, Probe, probe
 from ssb_bench.simulate import SEGMENT_ROW_GROUPS, Simulated, simulate
 
@@ -86,3 +94,35 @@ def test_a_lost_needle_and_a_failed_probe_are_failures() -> None:
     broken = replace(good, probe=None, failure="out of memory")
 
     assert len(scale_failures([good, lost, broken])) == 2
+
+
+def test_a_scenario_that_would_take_too_long_is_left_out_and_no_failure(tmp_path: Path) -> None:
+    slow = [replace(point(1_000, 1.0), scenario=name) for name in SCENARIOS]
+    slow = [replace(p, probe=replace(p.probe, cold_seconds=11.0)) for p in slow if p.probe is not None]
+
+    points = measure_scale(tmp_path / "scratch", [1_000, 2_000], known=slow)
+
+    assert points[: len(slow)] == slow
+    assert [p.left_out for p in points[len(slow) :]] == ["left out: 1,000 row groups took 11.0 s"] * len(SCENARIOS)
+    assert scale_failures(points) == []
+
+
+def test_a_measurement_that_was_stopped_goes_on(tmp_path: Path) -> None:
+    """Every point is handed over when it is there; those that are known are not measured again, failed ones are."""
+    known = [replace(point(1_000, 0.1), scenario=name) for name in SCENARIOS]
+    failed = replace(known[-1], probe=None, failure="killed")
+    handed: list[int] = []
+
+    points = measure_scale(
+        tmp_path / "s", [1_000], repeats=1, known=[*known[:-1], failed], on_points=lambda all_: handed.append(len(all_))
+    )
+
+    assert points[:-1] == known[:-1]
+    assert points[-1].probe is not None
+    assert handed == [len(SCENARIOS)]
+    path = tmp_path / "scale.json"
+    write_json(path, scale_json(known, {"cores": 2}, complete=False))
+    assert unfinished_points(path, {"cores": 2}) == known
+    assert unfinished_points(path, {"cores": 4}) == [], "another machine's points are not mixed with these"
+    write_json(path, scale_json(known, {"cores": 2}))
+    assert unfinished_points(path, {"cores": 2}) == []
