@@ -22,7 +22,7 @@ from ssb_bench.results import QueryResult, Run, Side, mean_speed_up
 from ssb_bench.scale import ScalePoint, grows_linearly, scale_failures
 from ssb_bench.statistics import summarize
 from ssb_bench.sweep import SweepPoint
-from ssb_bench.systems_report import fact_line
+from ssb_bench.systems_report import fact_line, reads_line
 from ssb_bench.systems_run import SystemResult, SystemsRun
 from ssb_bench.workload import Workload
 
@@ -150,7 +150,7 @@ def _systems_section(run: SystemsRun) -> Iterable[str]:
             [[escape(s.title), *(_system_cell(s, query, cold) for query in run.queries)] for s in ran],
         )
     yield "<h3>Data and indexes</h3>"
-    yield _list([fact_line(system) for system in ran if system.facts])
+    yield _list([line for system in ran for line in (fact_line(system), reads_line(system)) if line])
     if missing:
         yield "<h3>Not run</h3>" + _list(missing)
     yield "</section>"
