@@ -56,6 +56,7 @@ class Sizes:
         sweep_trials: Predicates of each point of the sweep.
         row_groups: Simulated row groups.
         batches: Batches that are appended while a watch builds.
+        batch_rows: Rows of each.
     """
 
     repeats: int
@@ -64,16 +65,18 @@ class Sizes:
     sweep_trials: int
     row_groups: tuple[int, ...]
     batches: int
+    batch_rows: int
 
 
-SMALL_SIZES = Sizes(3, 3, 1_000_000, 2, (1_000, 10_000, 100_000), 8)
-LARGE_SIZES = Sizes(5, 5, 4_000_000, 5, (1_000, 10_000, 100_000, 1_000_000), 20)
-_SMALL_SCALE_FACTOR = 2.0
+TINY_SIZES = Sizes(2, 2, 200_000, 1, (1_000, 10_000), 3, 5_000)
+SMALL_SIZES = Sizes(3, 3, 1_000_000, 2, (1_000, 10_000, 100_000), 8, 250_000)
+LARGE_SIZES = Sizes(5, 5, 4_000_000, 5, (1_000, 10_000, 100_000, 1_000_000), 20, 250_000)
+_SMALLEST_SCALE_FACTORS = ((2.0, LARGE_SIZES), (0.5, SMALL_SIZES))
 
 
 def sizes_for(scale_factor: float) -> Sizes:
     """Choose sizes so that small data do not wait for large simulations."""
-    return SMALL_SIZES if scale_factor <= _SMALL_SCALE_FACTOR else LARGE_SIZES
+    return next((sizes for least, sizes in _SMALLEST_SCALE_FACTORS if scale_factor > least), TINY_SIZES)
 
 
 def plan_steps(layout: Layout, *, row_group_rows: int, sizes: Sizes, cores: int, memory: str) -> list[BenchStep]:
@@ -88,7 +91,7 @@ def plan_steps(layout: Layout, *, row_group_rows: int, sizes: Sizes, cores: int,
     arguments: dict[str, tuple[str, ...]] = {
         "run": (*where, *spark, "--repeats", str(sizes.repeats), *workloads),
         "systems": (*where, *spark, "--repeats", str(sizes.system_repeats)),
-        "append": (*where, *spark, "--batches", str(sizes.batches)),
+        "append": (*where, *spark, "--batches", str(sizes.batches), "--batch-rows", str(sizes.batch_rows)),
         "sweep": (*where, *spark, "--rows", str(sizes.sweep_rows), "--trials", str(sizes.sweep_trials)),
         "scale": ("--data", str(data), "--repeats", str(sizes.repeats), *row_groups),
     }

@@ -32,7 +32,8 @@ from ssb_bench.options import (
     spark_options,
     spark_session,
 )
-from ssb_bench.page import Sources, write_page
+from ssb_bench.page import write_page
+from ssb_bench.pictures import Sources, draw_pictures, write_pictures
 from ssb_bench.plot import plot_run
 from ssb_bench.progress import build_bar, step_bar
 from ssb_bench.report import render_literals, render_run
@@ -190,8 +191,10 @@ def report_command(
         read_times(steps or times_path(layout)),
     )
     html = page or path.with_suffix(".html")
-    write_page(sources, html)
-    console.print(f"picture: {target}\npage: {html}", soft_wrap=True)
+    pictures = draw_pictures(sources)
+    write_page(sources, pictures, html)
+    folder = write_pictures(pictures, html)
+    console.print(f"picture: {target}\npage: {html}\npictures of the page: {folder}", soft_wrap=True)
 
 
 @cli.command("demo")

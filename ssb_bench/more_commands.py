@@ -239,7 +239,7 @@ def sweep_command(
 def all_command(scale_factor: float, data: Path, cores: int, memory: str, row_group_rows: int, anew: bool) -> None:
     """Do it all: data, table, index, every workload, systems, appends, sweep, scale, page.
 
-    Goes on where it was stopped. Repeats and simulations are smaller up to scale factor 2.
+    Goes on where it was stopped. Up to scale factors 2 and 0.5, repeats, appends and simulations are fewer.
     """
     layout, console = Layout.of(data, scale_factor), make_console()
     require_java()

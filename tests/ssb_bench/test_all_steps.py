@@ -9,6 +9,7 @@ import pytest
 from ssb_bench.all_steps import (
     LARGE_SIZES,
     SMALL_SIZES,
+    TINY_SIZES,
     BenchStep,
     StepTime,
     plan_steps,
@@ -99,6 +100,7 @@ def test_a_result_from_before_the_load_is_not_taken_for_one_of_a_failed_step(emp
 
 
 def test_small_data_do_not_wait_for_large_simulations() -> None:
+    assert sizes_for(0.01) == TINY_SIZES
     assert sizes_for(1) == SMALL_SIZES
     assert sizes_for(10) == LARGE_SIZES
     assert max(SMALL_SIZES.row_groups) == 100_000

@@ -11,7 +11,8 @@ import pytest
 
 from ssb_bench.all_steps import StepTime
 from ssb_bench.append_results import Appended, AppendRun, Execution
-from ssb_bench.page import Sources, write_page
+from ssb_bench.page import write_page
+from ssb_bench.pictures import Sources, draw_pictures, write_pictures
 from ssb_bench.results import Run, read_run
 from ssb_bench.scale import ScalePoint
 from ssb_bench.scale_probe import Probe
@@ -63,7 +64,7 @@ def sources(run: Run) -> Sources:
 
 
 def page_of(sources: Sources, folder: Path) -> str:
-    write_page(sources, folder / "page.html")
+    write_page(sources, draw_pictures(sources), folder / "page.html")
     return (folder / "page.html").read_text(encoding="utf-8")
 
 
@@ -76,6 +77,14 @@ def test_the_page_is_well_formed_and_needs_nothing_else(sources: Sources, tmp_pa
     assert parser.tags.count("svg") == 5
     assert not {"script", "link", "img"} & set(parser.tags)
     assert re.findall(r'(?:src|href)="http', text) == []
+
+
+def test_every_picture_is_also_a_file_of_either_kind(sources: Sources, tmp_path: Path) -> None:
+    folder = write_pictures(draw_pictures(sources), tmp_path / "report.html")
+
+    names = {"queries-count", "systems", "appends", "sweep", "scale"}
+    assert folder == tmp_path / "report-pictures"
+    assert {file.name for file in folder.iterdir()} == {f"{name}.{kind}" for name in names for kind in ("png", "svg")}
 
 
 def test_everything_that_was_measured_is_there(sources: Sources, tmp_path: Path) -> None:
