@@ -126,3 +126,11 @@ def test_a_measurement_that_was_stopped_goes_on(tmp_path: Path) -> None:
     assert unfinished_points(path, {"cores": 4}) == [], "another machine's points are not mixed with these"
     write_json(path, scale_json(known, {"cores": 2}))
     assert unfinished_points(path, {"cores": 2}) == []
+
+
+def test_a_merged_index_answers_as_the_single_ones_do_with_few_reads(simulated: Simulated) -> None:
+    single, merged = (probe(simulated.entries, name, 1, 0) for name in ("bloom, equality", "merged bloom, equality"))
+
+    assert merged.kept == single.kept
+    assert single.warm_requests == simulated.row_groups
+    assert merged.warm_requests <= 4 * (simulated.row_groups // SEGMENT_ROW_GROUPS)
