@@ -81,6 +81,9 @@ def measure_scale(
     points = [point for point in known if point.failure is None]
     for size in sorted({segment_multiple(size) for size in sizes}):
         missing = [name for name in SCENARIOS if not any(p.scenario == name and p.row_groups == size for p in points)]
+        left_out = {name: _too_slow(points, name, size) for name in missing}
+        points += [ScalePoint(name, size, 0, 0.0, None, None, why) for name, why in left_out.items() if why]
+        missing = [name for name in missing if left_out[name] is None]
         if not missing:
             continue
         with tempfile.TemporaryDirectory(dir=scratch) as folder:
@@ -93,10 +96,8 @@ def measure_scale(
                 writer.write_table(simulated.entries)
             for scenario in missing:
                 on_step(f"{size:,} row groups: {scenario}")
-                probe, failure, left_out = None, None, _too_slow(points, scenario, size)
-                if left_out is None:
-                    probe, failure = _run_probe(entries, scenario, repeats)
-                points.append(ScalePoint(scenario, size, simulated.index_bytes, seconds, probe, failure, left_out))
+                probe, failure = _run_probe(entries, scenario, repeats)
+                points.append(ScalePoint(scenario, size, simulated.index_bytes, seconds, probe, failure))
                 on_points(points)
     return points
 

@@ -65,7 +65,6 @@ NEEDLE: Final[Mapping[int, int]] = {SORTED: 500_001, SCATTERED: 1 << 23, FILTERE
 
 _KEYS: Final = 1 << 24
 _FEW_KEYS: Final = 100
-_WRITTEN_SEGMENTS: Final = 2
 _TYPE: Final = value_type_named(VALUE_TYPE)
 
 
@@ -89,12 +88,18 @@ def segment_multiple(row_groups: int) -> int:
     return -(-row_groups // SEGMENT_ROW_GROUPS) * SEGMENT_ROW_GROUPS
 
 
-def simulate(folder: Path, row_groups: int) -> Simulated:
-    """Write the index of so many row groups, a multiple of 1,000 (rounded up), into a folder of its own."""
+def simulate(folder: Path, row_groups: int, *, different: int = 2) -> Simulated:
+    """Write the index of so many row groups, a multiple of 1,000 (rounded up), into a folder of its own.
+
+    Args:
+        folder: The folder.
+        row_groups: How many.
+        different: How many different segments there are beside the one with the needle.
+    """
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     count = segment_multiple(row_groups) // SEGMENT_ROW_GROUPS
-    written = [_write_segment(folder, number) for number in range(min(count, 1 + _WRITTEN_SEGMENTS))]
+    written = [_write_segment(folder, number) for number in range(min(count, 1 + different))]
     segments = [_place(folder, written, number) for number in range(count)]
     return Simulated(entries_of(segments), count * SEGMENT_ROW_GROUPS, sum(segment.size for segment in segments))
 
