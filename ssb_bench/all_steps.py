@@ -71,6 +71,7 @@ class Sizes:
 TINY_SIZES = Sizes(2, 2, 200_000, 1, (1_000, 10_000), 3, 5_000)
 SMALL_SIZES = Sizes(2, 3, 500_000, 1, (1_000, 10_000, 100_000), 6, 250_000)
 LARGE_SIZES = Sizes(5, 5, 4_000_000, 5, (1_000, 10_000, 100_000, 1_000_000), 20, 250_000)
+PROGRAM = (sys.executable, "-c", "from ssb_bench.cli import main; main()")
 _SMALLEST_SCALE_FACTORS = ((2.0, LARGE_SIZES), (0.5, SMALL_SIZES))
 
 
@@ -124,7 +125,12 @@ def read_times(path: Path) -> dict[str, StepTime]:
 
 
 def run_steps(
-    layout: Layout, steps: Sequence[BenchStep], *, anew: bool = False, on_step: Callable[[str], None] = lambda _: None
+    layout: Layout,
+    steps: Sequence[BenchStep],
+    *,
+    anew: bool = False,
+    program: Sequence[str] = PROGRAM,
+    on_step: Callable[[str], None] = lambda _: None,
 ) -> list[str]:
     """Run the steps whose result is not there, or is of a table that has been loaded anew since.
 
@@ -132,6 +138,7 @@ def run_steps(
         layout: The data.
         steps: The steps, in order.
         anew: Measure again what was measured.
+        program: What runs a step, before its name and arguments.
         on_step: Called with what is done.
 
     Returns:
@@ -150,7 +157,7 @@ def run_steps(
                 # What a step before has left is not to be taken for what this one leaves.
                 step.result.unlink(missing_ok=True)
             on_step(f"{step.name} ...")
-            times[step.name] = _run_step(step)
+            times[step.name] = _run_step(step, program)
             write_json(times_path(layout), {name: asdict(time) for name, time in times.items()})
             on_step(_time_text(step.name, times[step.name]))
         if step.name in times and times[step.name].exit_code != 0:
@@ -170,10 +177,9 @@ def _time_text(name: str, time: StepTime) -> str:
     return f"{name}: {time.seconds:.0f} s{'' if time.exit_code == 0 else f', exit code {time.exit_code}'}"
 
 
-def _run_step(step: BenchStep) -> StepTime:
+def _run_step(step: BenchStep, program: Sequence[str]) -> StepTime:
     started = time.perf_counter()
-    command = [sys.executable, "-c", "from ssb_bench.cli import main; main()", step.name, *step.arguments]
-    code = subprocess.run(command, check=False).returncode
+    code = subprocess.run([*program, step.name, *step.arguments], check=False).returncode
     return StepTime(time.perf_counter() - started, code)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,8 @@ from ssb_bench.all_steps import (
 )
 from ssb_bench.errors import BenchError
 from ssb_bench.layout import Layout
+
+FAILING = (sys.executable, "-c", "raise SystemExit(3)")
 
 
 @pytest.fixture
@@ -72,10 +75,10 @@ def test_a_measured_step_is_left_alone_until_it_is_to_be_measured_anew(loaded: L
     said: list[str] = []
     step = BenchStep("no-such-command", (), result)
 
-    assert run_steps(loaded, [step], on_step=said.append) == []
+    assert run_steps(loaded, [step], program=FAILING, on_step=said.append) == []
     assert said == [f"no-such-command: {result} is there"]
     with pytest.raises(BenchError):
-        run_steps(loaded, [step], anew=True)
+        run_steps(loaded, [step], program=FAILING, anew=True)
 
 
 def test_a_step_may_fail_with_a_result_and_is_told_again_by_the_next_run(loaded: Layout) -> None:
@@ -83,19 +86,19 @@ def test_a_step_may_fail_with_a_result_and_is_told_again_by_the_next_run(loaded:
     result = result_of(loaded, '{"complete": false}')
     step = BenchStep("no-such-command", (), result, may_fail=True)
 
-    assert run_steps(loaded, [step]) == ["no-such-command"]
+    assert run_steps(loaded, [step], program=FAILING) == ["no-such-command"]
     result.write_text('{"complete": true}')
     said: list[str] = []
-    assert run_steps(loaded, [step], on_step=said.append) == ["no-such-command"]
+    assert run_steps(loaded, [step], program=FAILING, on_step=said.append) == ["no-such-command"]
     assert said == [f"no-such-command: {result} is there"]
-    assert read_times(times_path(loaded))["no-such-command"].exit_code != 0
+    assert read_times(times_path(loaded))["no-such-command"].exit_code == 3
 
 
 def test_a_result_from_before_the_load_is_not_taken_for_one_of_a_failed_step(empty: Layout) -> None:
     result = result_of(empty, "{}")
 
     with pytest.raises(BenchError, match="`no-such-command` failed"):
-        run_steps(empty, [BenchStep("no-such-command", (), result, may_fail=True)])
+        run_steps(empty, [BenchStep("no-such-command", (), result, may_fail=True)], program=FAILING)
     assert not result.exists()
 
 
