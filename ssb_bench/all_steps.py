@@ -6,8 +6,8 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from ssb_bench.errors import BenchError
@@ -32,30 +32,105 @@ class BenchStep:
     may_fail: bool = False
 
 
-def plan_steps(layout: Layout, *, row_group_rows: int, repeats: int, cores: int, memory: str) -> list[BenchStep]:
+@dataclass(frozen=True, slots=True)
+class StepTime:
+    """What a step took when it last ran.
+
+    Attributes:
+        seconds: Its wall time, the start of its process included.
+        exit_code: How it ended; 0 is well.
+    """
+
+    seconds: float
+    exit_code: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How much the steps do that do not follow the scale factor by themselves.
+
+    Attributes:
+        repeats: Executions of a query in Spark, at most.
+        system_repeats: Warm executions of a query in each system.
+        sweep_rows: Rows of a swept table.
+        sweep_trials: Predicates of each point of the sweep.
+        row_groups: Simulated row groups.
+        batches: Batches that are appended while a watch builds.
+        batch_rows: Rows of each.
+    """
+
+    repeats: int
+    system_repeats: int
+    sweep_rows: int
+    sweep_trials: int
+    row_groups: tuple[int, ...]
+    batches: int
+    batch_rows: int
+
+
+TINY_SIZES = Sizes(2, 2, 200_000, 1, (1_000, 10_000), 3, 5_000)
+SMALL_SIZES = Sizes(2, 3, 500_000, 1, (1_000, 10_000, 100_000), 6, 250_000)
+LARGE_SIZES = Sizes(5, 5, 4_000_000, 5, (1_000, 10_000, 100_000, 1_000_000), 20, 250_000)
+PROGRAM = (sys.executable, "-c", "from ssb_bench.cli import main; main()")
+_SMALLEST_SCALE_FACTORS = ((2.0, LARGE_SIZES), (0.5, SMALL_SIZES))
+
+
+def sizes_for(scale_factor: float) -> Sizes:
+    """Choose sizes so that small data do not wait for large simulations."""
+    return next((sizes for least, sizes in _SMALLEST_SCALE_FACTORS if scale_factor > least), TINY_SIZES)
+
+
+def plan_steps(layout: Layout, *, row_group_rows: int, sizes: Sizes, cores: int, memory: str) -> list[BenchStep]:
     """List the steps of the whole benchmark."""
     data, here = layout.root.parent, layout.root / "all"
     where = ("--data", str(data), "--sf", f"{layout.scale_factor:g}")
     spark = ("--cores", str(cores), "--memory", memory)
-    often = ("--repeats", str(repeats))
     workloads = tuple(part for name in ("count", "rows", "aggregate", "ssb") for part in ("--workload", name))
-    results = {name: here / f"{name}.json" for name in ("run", "systems", "sweep", "scale")}
-    outputs = {name: ("--output", str(path)) for name, path in results.items()}
-    sources = tuple(part for name in ("run", "systems", "sweep", "scale") for part in (f"--{name}", str(results[name])))
+    row_groups = tuple(part for size in sizes.row_groups for part in ("--row-groups", str(size)))
+    measured = ("run", "systems", "append", "sweep", "scale")
+    results = {name: here / f"{name}.json" for name in measured}
+    arguments: dict[str, tuple[str, ...]] = {
+        "run": (*where, *spark, "--repeats", str(sizes.repeats), *workloads),
+        "systems": (*where, *spark, "--repeats", str(sizes.system_repeats)),
+        "append": (*where, *spark, "--batches", str(sizes.batches), "--batch-rows", str(sizes.batch_rows)),
+        "sweep": (*where, *spark, "--rows", str(sizes.sweep_rows), "--trials", str(sizes.sweep_trials)),
+        "scale": ("--data", str(data), "--repeats", str(sizes.repeats), *row_groups),
+    }
+    sources = tuple(part for name in measured for part in (f"--{name}", str(results[name])))
     return [
         BenchStep("generate", where),
         BenchStep("load", (*where, *spark, "--row-group-rows", str(row_group_rows))),
         BenchStep("build", (*where, *spark)),
-        BenchStep("run", (*where, *spark, *often, *workloads, *outputs["run"]), results["run"], True),
-        BenchStep("systems", (*where, *spark, *often, *outputs["systems"]), results["systems"], True),
-        BenchStep("sweep", (*where, *spark, *outputs["sweep"]), results["sweep"], True),
-        BenchStep("scale", ("--data", str(data), *outputs["scale"]), results["scale"], True),
-        BenchStep("report", (*where, *sources, "--page", str(here / "report.html"))),
+        *(
+            BenchStep(name, (*arguments[name], "--output", str(results[name])), results[name], may_fail=True)
+            for name in measured
+        ),
+        BenchStep(
+            "report", (*where, *sources, "--steps", str(times_path(layout)), "--page", str(here / "report.html"))
+        ),
     ]
 
 
+def times_path(layout: Layout) -> Path:
+    """Name the file with the time of each step."""
+    return layout.root / "all" / "steps.json"
+
+
+def read_times(path: Path) -> dict[str, StepTime]:
+    """Read what each step took when it last ran; nothing if there is no such file."""
+    if not path.exists():
+        return {}
+    content: dict[str, dict[str, float]] = json.loads(path.read_text(encoding="utf-8"))
+    return {name: StepTime(time["seconds"], int(time["exit_code"])) for name, time in content.items()}
+
+
 def run_steps(
-    layout: Layout, steps: Sequence[BenchStep], *, anew: bool = False, on_step: Callable[[str], None] = lambda _: None
+    layout: Layout,
+    steps: Sequence[BenchStep],
+    *,
+    anew: bool = False,
+    program: Sequence[str] = PROGRAM,
+    on_step: Callable[[str], None] = lambda _: None,
 ) -> list[str]:
     """Run the steps whose result is not there, or is of a table that has been loaded anew since.
 
@@ -63,37 +138,62 @@ def run_steps(
         layout: The data.
         steps: The steps, in order.
         anew: Measure again what was measured.
+        program: What runs a step, before its name and arguments.
         on_step: Called with what is done.
 
     Returns:
-        The steps that ended with a failure which does not stop the others.
+        The steps that ended with a failure which does not stop the others, now or when they last ran.
 
     Raises:
         BenchError: If a step fails that the others need.
     """
-    times_file = layout.root / "all" / "steps.json"
-    times: dict[str, float] = json.loads(times_file.read_text(encoding="utf-8")) if times_file.exists() else {}
+    times = read_times(times_path(layout))
     failed: list[str] = []
     for step in steps:
         if step.result is not None and not anew and _is_current(layout, step.result):
             on_step(f"{step.name}: {step.result} is there")
-            continue
-        on_step(f"{step.name} ...")
-        started = time.perf_counter()
-        command = [sys.executable, "-c", "from ssb_bench.cli import main; main()", step.name, *step.arguments]
-        code = subprocess.run(command, check=False).returncode
-        times[step.name] = time.perf_counter() - started
-        write_json(times_file, times)
-        on_step(f"{step.name}: {times[step.name]:.0f} s{'' if code == 0 else f', exit code {code}'}")
-        if code != 0 and not (step.may_fail and step.result is not None and step.result.exists()):
-            raise BenchError(f"the step `{step.name}` failed; `ssb-bench all` goes on there when it is run again")
-        if code != 0:
+        else:
+            if step.result is not None and (anew or not _is_newer_than_table(layout, step.result)):
+                # What a step before has left is not to be taken for what this one leaves.
+                step.result.unlink(missing_ok=True)
+            on_step(f"{step.name} ...")
+            times[step.name] = _run_step(step, program)
+            write_json(times_path(layout), {name: asdict(time) for name, time in times.items()})
+            on_step(_time_text(step.name, times[step.name]))
+        if step.name in times and times[step.name].exit_code != 0:
             failed.append(step.name)
+            if not (step.may_fail and step.result is not None and step.result.exists()):
+                raise BenchError(f"the step `{step.name}` failed; `ssb-bench all` goes on there when it is run again")
     return failed
 
 
+def render_times(times: Mapping[str, StepTime]) -> str:
+    """Give a line for each step, and one for all."""
+    total = StepTime(sum(time.seconds for time in times.values()), 0)
+    return "\n".join(_time_text(name, time) for name, time in [*times.items(), ("together", total)])
+
+
+def _time_text(name: str, time: StepTime) -> str:
+    return f"{name}: {time.seconds:.0f} s{'' if time.exit_code == 0 else f', exit code {time.exit_code}'}"
+
+
+def _run_step(step: BenchStep, program: Sequence[str]) -> StepTime:
+    started = time.perf_counter()
+    code = subprocess.run([*program, step.name, *step.arguments], check=False).returncode
+    return StepTime(time.perf_counter() - started, code)
+
+
 def _is_current(layout: Layout, result: Path) -> bool:
-    """Whether a result is there and no older than the table."""
+    """Whether a result is there, finished, and no older than the table."""
+    return _is_newer_than_table(layout, result) and _is_complete(result)
+
+
+def _is_newer_than_table(layout: Layout, result: Path) -> bool:
     if not result.exists() or read_load(layout) is None:
         return False
     return result.stat().st_mtime >= layout.load_json.stat().st_mtime
+
+
+def _is_complete(result: Path) -> bool:
+    content: dict[str, object] = json.loads(result.read_text(encoding="utf-8"))
+    return content.get("complete", True) is True

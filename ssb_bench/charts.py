@@ -10,8 +10,10 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter
 
-from ssb_bench.plot import WITH_COLOR, WITHOUT_COLOR
+from ssb_bench.append_results import AppendRun
+from ssb_bench.plot import INDEX_COLOR, WITH_COLOR, WITHOUT_COLOR
 from ssb_bench.results import QueryResult
 from ssb_bench.scale import TARGET_ROW_GROUPS, TARGET_SECONDS, ScalePoint
 from ssb_bench.statistics import summarize
@@ -37,38 +39,64 @@ def svg_of(figure: Figure) -> str:
 
 
 def draw_arms(queries: Sequence[QueryResult]) -> Figure:
-    """Draw the times of queries without the index, with it, and with perfect pruning."""
+    """Draw times without the index, with it and with perfect pruning, and the row groups of those with a plan."""
+    planned = any(query.plan is not None for query in queries)
     with mpl.rc_context(_STYLE):
-        figure = Figure(figsize=(max(6.0, 1.1 * len(queries)), 3.4), layout="constrained")
-        axes = figure.subplots()
-        arms = (
-            ("without index", WITHOUT_COLOR, [q.without_index for q in queries]),
-            ("with index", WITH_COLOR, [q.with_index for q in queries]),
-            ("perfect pruning", PERFECT_COLOR, [q.perfect for q in queries]),
-        )
-        shown = [arm for arm in arms if any(side is not None for side in arm[2])]
-        width = 0.8 / len(shown)
-        for number, (label, color, sides) in enumerate(shown):
-            for place, side in enumerate(sides):
-                if side is None:
-                    continue
-                summary = summarize(side.seconds)
-                error = [
-                    [summary.median_seconds - summary.least_seconds],
-                    [summary.greatest_seconds - summary.median_seconds],
-                ]
-                at = place + (number - (len(shown) - 1) / 2) * width
-                axes.bar(
-                    at, summary.median_seconds, width, color=color, yerr=error, ecolor="#444", error_kw={"lw": 0.8}
-                )
-            axes.bar(0, 0, color=color, label=label)
-        axes.set_yscale("log")
-        axes.set_ylabel("seconds, logarithmic")
-        axes.set_xticks(range(len(queries)), [q.name for q in queries], rotation=30 if len(queries) > 8 else 0)
-        axes.legend(frameon=False, ncols=3, loc="lower center", bbox_to_anchor=(0.5, 1.0))
-        axes.grid(axis="y", color="#e4e6ea", linewidth=0.7)
-        axes.set_axisbelow(True)
+        figure = Figure(figsize=(max(7.0, 1.1 * len(queries)), 5.4 if planned else 3.4), layout="constrained")
+        panels = figure.subplots(2 if planned else 1, 1, squeeze=False)[:, 0]
+        _draw_times(panels[0], queries)
+        if planned:
+            _draw_row_groups(panels[1], queries)
+        for axes in panels:
+            axes.set_xticks(range(len(queries)), [q.name for q in queries], rotation=30 if len(queries) > 8 else 0)
+            axes.legend(frameon=False, ncols=3, loc="lower center", bbox_to_anchor=(0.5, 1.0))
+            axes.grid(axis="y", color="#e4e6ea", linewidth=0.7)
+            axes.set_axisbelow(True)
     return figure
+
+
+def _draw_times(axes: Axes, queries: Sequence[QueryResult]) -> None:
+    arms = (
+        ("without index", WITHOUT_COLOR, [q.without_index for q in queries]),
+        ("with index", WITH_COLOR, [q.with_index for q in queries]),
+        ("perfect pruning", PERFECT_COLOR, [q.perfect for q in queries]),
+    )
+    shown = [arm for arm in arms if any(side is not None for side in arm[2])]
+    for number, (label, color, sides) in enumerate(shown):
+        there = [(place, summarize(side.seconds)) for place, side in enumerate(sides) if side is not None]
+        medians = [summary.median_seconds for _, summary in there]
+        below = [summary.median_seconds - summary.least_seconds for _, summary in there]
+        above = [summary.greatest_seconds - summary.median_seconds for _, summary in there]
+        places, width = _places([place for place, _ in there], number, len(shown))
+        axes.bar(places, medians, width, color=color, label=label)
+        axes.errorbar(places, medians, yerr=[below, above], fmt="none", ecolor="#444", elinewidth=0.8)
+    axes.set_yscale("log")
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    axes.yaxis.set_minor_formatter(NullFormatter())
+    axes.set_ylabel("seconds, logarithmic")
+
+
+def _draw_row_groups(axes: Axes, queries: Sequence[QueryResult]) -> None:
+    """Draw the row groups of the scan, those that are kept, and those that hold a match, with their numbers."""
+    counts = (
+        ("of the scan", WITHOUT_COLOR, [q.plan.row_groups if q.plan else None for q in queries]),
+        ("kept with index", WITH_COLOR, [q.plan.kept if q.plan else None for q in queries]),
+        ("hold a match", PERFECT_COLOR, [q.survivors for q in queries]),
+    )
+    for number, (label, color, values) in enumerate(counts):
+        there = [(place, value) for place, value in enumerate(values) if value is not None]
+        places, width = _places([place for place, _ in there], number, len(counts))
+        bars = axes.bar(places, [value for _, value in there], width, color=color, label=label)
+        axes.bar_label(bars, fmt="{:,.0f}", fontsize=6.5, padding=1)
+    axes.margins(y=0.12)
+    axes.set_ylabel("row groups")
+
+
+def _places(queries: Sequence[int], number: int, count: int) -> tuple[list[float], float]:
+    """Give where the bars of side `number` of `count` stand, and their width."""
+    width = 0.8 / count
+    return [place + (number - (count - 1) / 2) * width for place in queries], width
 
 
 def draw_scale(points: Sequence[ScalePoint]) -> Figure:
@@ -97,6 +125,34 @@ def draw_scale(points: Sequence[ScalePoint]) -> Figure:
             axes.set_ylabel(unit)
             axes.grid(color="#e4e6ea", linewidth=0.7)
         warm.legend(frameon=False, fontsize=7)
+    return figure
+
+
+def draw_appends(run: AppendRun) -> Figure:
+    """Draw the lag of each batch, and each query's time, over the time; lines: what the queries take afterwards."""
+    with mpl.rc_context(_STYLE):
+        figure = Figure(figsize=(11, 5.2), layout="constrained")
+        lag, times = figure.subplots(2, 1, sharex=True, height_ratios=(2, 3))
+        indexed = [(batch.committed_seconds, batch.lag_seconds) for batch in run.appended if batch.lag_seconds]
+        lag.bar([at for at, _ in indexed], [seconds for _, seconds in indexed], 0.5, color=INDEX_COLOR, align="edge")
+        lag.set_ylabel("seconds from a batch's\ncommit to its index")
+        for number, query in enumerate(run.settled_with):
+            mine = [execution for execution in run.executions if execution.query == query]
+            starts, seconds = [e.started_seconds for e in mine], [e.seconds for e in mine]
+            times.plot(starts, seconds, marker="o", ms=3, lw=0.8, color=f"C{number}", label=query)
+        for color, label, settled in (
+            (WITH_COLOR, "median afterwards, with index", run.settled_with),
+            (WITHOUT_COLOR, "median afterwards, without index", run.settled_without),
+        ):
+            every = [seconds for of_query in settled.values() for seconds in of_query]
+            if every:
+                times.axhline(summarize(every).median_seconds, color=color, lw=1.2, ls="--", label=label)
+        for batch in run.appended:
+            times.axvline(batch.committed_seconds, color="#e4e6ea", lw=0.8, zorder=0)
+        times.set_ylim(bottom=0)
+        times.set_ylabel("seconds of a query")
+        times.set_xlabel("seconds from the begin; upright lines: batches are committed")
+        figure.legend(*times.get_legend_handles_labels(), frameon=False, fontsize=8, loc="outside right upper")
     return figure
 
 

@@ -9,6 +9,8 @@ import click
 from rich.console import Console
 
 from puffin_index.errors import PuffinIndexError
+from ssb_bench.all_steps import read_times, times_path
+from ssb_bench.append_results import read_appends
 from ssb_bench.dataset import require_dataset
 from ssb_bench.demo import make_dataset, publish, show
 from ssb_bench.indexing import build_index, define_index
@@ -30,7 +32,8 @@ from ssb_bench.options import (
     spark_options,
     spark_session,
 )
-from ssb_bench.page import Sources, write_page
+from ssb_bench.page import write_page
+from ssb_bench.pictures import Sources, draw_pictures, write_pictures
 from ssb_bench.plot import plot_run
 from ssb_bench.progress import build_bar, step_bar
 from ssb_bench.report import render_literals, render_run
@@ -150,8 +153,10 @@ def run_command(
 @click.option("--run", "file", type=click.Path(path_type=Path, dir_okay=False), help="A run; the newest by default.")
 @click.option("--picture", type=click.Path(path_type=Path, dir_okay=False), help="Where to draw it: PNG, SVG or PDF.")
 @click.option("--systems", type=_FILE, help="A comparison of systems; the newest by default.")
+@click.option("--append", type=_FILE, help="Queries while data arrive; append.json beside the data by default.")
 @click.option("--sweep", type=_FILE, help="A sweep; DATA/sweep.json by default.")
 @click.option("--scale", type=_FILE, help="Planning over simulated indexes; DATA/scale.json by default.")
+@click.option("--steps", type=_FILE, help="The times of the steps of `all`; of its last run by default.")
 @click.option("--page", type=_FILE, help="Where to write the HTML page; beside the run by default.")
 def report_command(
     scale_factor: float,
@@ -159,8 +164,10 @@ def report_command(
     file: Path | None,
     picture: Path | None,
     systems: Path | None,
+    append: Path | None,
     sweep: Path | None,
     scale: Path | None,
+    steps: Path | None,
     page: Path | None,
 ) -> None:
     """Print a run as a table, draw it, and make an HTML page of it and of what else was measured."""
@@ -171,18 +178,23 @@ def report_command(
     console = make_console()
     console.print(render_run(run))
     newest_systems = systems or max(layout.runs.glob("systems-*.json"), default=None)
+    appended = append or layout.root / "append.json"
     other = {
         name: chosen or layout.root.parent / f"{name}.json" for name, chosen in (("sweep", sweep), ("scale", scale))
     }
     sources = Sources(
         run,
-        None if newest_systems is None else read_systems(newest_systems),
+        None if newest_systems is None or not newest_systems.exists() else read_systems(newest_systems),
+        read_appends(appended) if appended.exists() else None,
         read_scale(other["scale"]) if other["scale"].exists() else (),
         read_sweep(other["sweep"]) if other["sweep"].exists() else (),
+        read_times(steps or times_path(layout)),
     )
     html = page or path.with_suffix(".html")
-    write_page(sources, html)
-    console.print(f"picture: {target}\npage: {html}", soft_wrap=True)
+    pictures = draw_pictures(sources)
+    write_page(sources, pictures, html)
+    folder = write_pictures(pictures, html)
+    console.print(f"picture: {target}\npage: {html}\npictures of the page: {folder}", soft_wrap=True)
 
 
 @cli.command("demo")

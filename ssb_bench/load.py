@@ -144,7 +144,7 @@ def _load(spark: SparkSession, layout: Layout, row_group_rows: int, on_step: Cal
     return loaded
 
 
-def _lineorder_properties(row_group_rows: int) -> dict[str, str]:
+def lineorder_properties(row_group_rows: int) -> dict[str, str]:
     """Give the table properties that make Iceberg's Parquet writer cut row groups by rows.
 
     The writer looks at the size of a row group only after so many records as `check-min` … `check-max` allow, and
@@ -172,7 +172,7 @@ def write_lineorder(
         row_group_rows: Rows of a row group.
         properties: More table properties.
     """
-    return _write(spark, layout, "lineorder", name, _lineorder_properties(row_group_rows) | dict(properties or {}))
+    return _write(spark, layout, "lineorder", name, lineorder_properties(row_group_rows) | dict(properties or {}))
 
 
 def _write(spark: SparkSession, layout: Layout, table: str, name: str, properties: Mapping[str, str]) -> float:

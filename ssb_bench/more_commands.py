@@ -1,4 +1,4 @@
-"""The commands beside the main way: all, compare, hook, interference, scale, sweep, systems."""
+"""The commands beside the main way: all, append, compare, hook, interference, scale, sweep, systems."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from pathlib import Path
 
 import click
 
-from ssb_bench.all_steps import plan_steps, run_steps
+from ssb_bench.all_steps import plan_steps, read_times, render_times, run_steps, sizes_for, times_path
+from ssb_bench.append import DEFAULT_BATCH_ROWS, DEFAULT_EVERY_SECONDS, measure_appends
+from ssb_bench.append_results import render_appends, write_appends
 from ssb_bench.bloom_table import make_bloom_table
 from ssb_bench.compare import DEFAULT_NOISE_BAND, compare_runs, render_comparison
 from ssb_bench.hook_cost import measure_hook, render_costs
@@ -29,7 +31,14 @@ from ssb_bench.peers import SYSTEM_NAMES, SYSTEMS
 from ssb_bench.progress import step_bar
 from ssb_bench.results import read_run
 from ssb_bench.run import fit_queries
-from ssb_bench.scale import DEFAULT_SIZES, measure_scale, render_scale, scale_failures, scale_json
+from ssb_bench.scale import (
+    DEFAULT_SIZES,
+    measure_scale,
+    render_scale,
+    scale_failures,
+    scale_json,
+    unfinished_points,
+)
 from ssb_bench.sweep import DEFAULT_ROWS, Grid, run_sweep, write_sweep
 from ssb_bench.sweep_spark import time_sweep
 from ssb_bench.systems_report import render_systems
@@ -39,7 +48,46 @@ from ssb_bench.workload import ROWS_QUERIES, VOLCANO_QUERIES
 SYSTEMS_QUERIES = (*VOLCANO_QUERIES, *ROWS_QUERIES[:-1])
 """All but the rows of Q7, which are most of the table."""
 
+APPEND_QUERIES = VOLCANO_QUERIES[:-1]
+"""All but Q7, which the index does not help."""
+
 _RUN = click.Path(path_type=Path, dir_okay=False)
+
+
+@click.command("append")
+@layout_options
+@spark_options
+@click.option("--batches", type=click.IntRange(min=1), default=20, show_default=True, help="Appends.")
+@click.option("--batch-rows", type=click.IntRange(min=1), default=DEFAULT_BATCH_ROWS, show_default=True)
+@click.option(
+    "--every", type=click.FloatRange(min=0), default=DEFAULT_EVERY_SECONDS, show_default=True, help="Seconds."
+)
+@click.option(
+    "--output", type=_RUN, help="Where to write JSON.  [default: append.json in the scale factor's directory]"
+)
+def append_command(
+    scale_factor: float,
+    data: Path,
+    cores: int,
+    memory: str,
+    batches: int,
+    batch_rows: int,
+    every: float,
+    output: Path | None,
+) -> None:
+    """Append batches while a watch indexes them and queries run: the lag of the index, the times of the queries."""
+    layout, console = Layout.of(data, scale_factor), make_console()
+    queries = fit_queries(layout, APPEND_QUERIES)
+    with spark_session(layout, cores, memory, console) as spark, step_bar(console, "append") as move:
+        run = measure_appends(
+            spark, layout, queries, batches=batches, batch_rows=batch_rows, every_seconds=every, on_step=move
+        )
+    target = output or layout.root / "append.json"
+    write_appends(run, target)
+    console.print(render_appends(run))
+    console.print(f"JSON: {target}", soft_wrap=True)
+    if run.failures:
+        sys.exit(1)
 
 
 @click.command("compare")
@@ -88,12 +136,22 @@ def interference_command(scale_factor: float, data: Path, cores: int, memory: st
 @repeat_option
 @click.option("--output", type=_RUN, help="Where to write JSON.  [default: scale.json in the data directory]")
 def scale_command(data: Path, sizes: tuple[int, ...], repeats: int, output: Path | None) -> None:
-    """Plan over simulated indexes of 10^3 to 10^6 row groups: time, reads, memory, and what dominates."""
+    """Plan over simulated indexes of 10^3 to 10^6 row groups: time, reads, memory, and what dominates.
+
+    Goes on where it was stopped.
+    """
     console, folder = make_console(), data.expanduser().absolute()
+    target, machine = output or folder / "scale.json", describe_host()
     with console.status("scale") as status:
-        points = measure_scale(folder / "scale", sizes or DEFAULT_SIZES, repeats=repeats, on_step=status.update)
-    target = output or folder / "scale.json"
-    write_json(target, scale_json(points, describe_host()))
+        points = measure_scale(
+            folder / "scale",
+            sizes or DEFAULT_SIZES,
+            repeats=repeats,
+            known=unfinished_points(target, machine),
+            on_step=status.update,
+            on_points=lambda points: write_json(target, scale_json(points, machine, complete=False)),
+        )
+    write_json(target, scale_json(points, machine))
     console.print(render_scale(points))
     console.print(f"JSON: {target}", soft_wrap=True)
     if scale_failures(points):
@@ -177,16 +235,20 @@ def sweep_command(
 @layout_options
 @spark_options
 @row_group_option
-@repeat_option
 @click.option("--anew", is_flag=True, help="Measure again what was measured; data, table and index are kept.")
-def all_command(
-    scale_factor: float, data: Path, cores: int, memory: str, row_group_rows: int, repeats: int, anew: bool
-) -> None:
-    """Do it all: data, table, index, every workload, systems, sweep, scale, page. Goes on where it was stopped."""
+def all_command(scale_factor: float, data: Path, cores: int, memory: str, row_group_rows: int, anew: bool) -> None:
+    """Do it all: data, table, index, every workload, systems, appends, sweep, scale, page.
+
+    Goes on where it was stopped. Up to scale factors 2 and 0.5, repeats, appends and simulations are fewer.
+    """
     layout, console = Layout.of(data, scale_factor), make_console()
     require_java()
-    steps = plan_steps(layout, row_group_rows=row_group_rows, repeats=repeats, cores=cores, memory=memory)
-    failed = run_steps(layout, steps, anew=anew, on_step=lambda text: console.print(text, style="bold"))
+    sizes = sizes_for(scale_factor)
+    steps = plan_steps(layout, row_group_rows=row_group_rows, sizes=sizes, cores=cores, memory=memory)
+    try:
+        failed = run_steps(layout, steps, anew=anew, on_step=lambda text: console.print(text, style="bold"))
+    finally:
+        console.print(render_times(read_times(times_path(layout))))
     if failed:
         console.print(f"with failures: {', '.join(failed)}", style="bold red")
         sys.exit(1)
@@ -194,6 +256,7 @@ def all_command(
 
 MORE_COMMANDS = (
     all_command,
+    append_command,
     compare_command,
     hook_command,
     interference_command,

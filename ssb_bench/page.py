@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
 from importlib.resources import files
 from pathlib import Path
@@ -14,22 +13,18 @@ from typing import Final
 
 from matplotlib.figure import Figure
 
-from ssb_bench.charts import draw_arms, draw_scale, draw_sweep, draw_systems, svg_of
+from ssb_bench.all_steps import StepTime
+from ssb_bench.append_results import AppendRun, lag_text, range_text
+from ssb_bench.charts import svg_of
+from ssb_bench.pictures import WORKLOADS, Sources, measured_queries
 from ssb_bench.report import LEAST_SHARE_OF_PERFECT, MOST_PLANNING_SHARE, grouped, title_of
 from ssb_bench.results import QueryResult, Run, Side, mean_speed_up
 from ssb_bench.scale import ScalePoint, grows_linearly, scale_failures
 from ssb_bench.statistics import summarize
 from ssb_bench.sweep import SweepPoint
-from ssb_bench.systems_report import fact_line
+from ssb_bench.systems_report import fact_line, reads_line
 from ssb_bench.systems_run import SystemResult, SystemsRun
-from ssb_bench.workload import Workload
 
-_HEADINGS: Final[dict[Workload, str]] = {
-    "count": "Q1-Q7, count(*)",
-    "rows": "Q1-Q7, select *",
-    "aggregate": "Q1-Q7, aggregates",
-    "ssb": "The 13 standard queries, where nothing can be skipped",
-}
 _RUN_COLUMNS: Final = (
     *(
         "query",
@@ -46,47 +41,41 @@ _RUN_COLUMNS: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Sources:
-    """What there is to report; any part may be missing."""
-
-    run: Run | None = None
-    systems: SystemsRun | None = None
-    scale: Sequence[ScalePoint] = ()
-    sweep: Sequence[SweepPoint] = ()
-
-
-def write_page(sources: Sources, path: Path) -> None:
-    """Write the page."""
+def write_page(sources: Sources, pictures: Mapping[str, Figure], path: Path) -> None:
+    """Write the page, with the pictures of the same sources."""
     template = Template(files("ssb_bench").joinpath("page.html").read_text(encoding="utf-8"))
     made = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(template.substitute(made=made, body="\n".join(_body(sources))), encoding="utf-8")
+    path.write_text(template.substitute(made=made, body="\n".join(_body(sources, pictures))), encoding="utf-8")
 
 
-def _body(sources: Sources) -> Iterable[str]:
+def _body(sources: Sources, pictures: Mapping[str, Figure]) -> Iterable[str]:
     if sources.run is not None:
-        yield from _run_section(sources.run)
+        yield from _run_section(sources.run, pictures)
     if sources.systems is not None:
-        yield from _systems_section(sources.systems)
+        yield from _systems_section(sources.systems, pictures)
+    if sources.appends is not None:
+        yield from _append_section(sources.appends, pictures)
     if sources.sweep:
-        yield from _sweep_section(sources.sweep)
+        yield from _sweep_section(sources.sweep, pictures)
     if sources.scale:
-        yield from _scale_section(sources.scale)
+        yield from _scale_section(sources.scale, pictures)
+    if sources.steps:
+        yield from _steps_section(sources.steps)
 
 
-def _run_section(run: Run) -> Iterable[str]:
+def _run_section(run: Run, pictures: Mapping[str, Figure]) -> Iterable[str]:
     yield f"<section><h2>Without the index, with it, and perfect pruning</h2><p>{escape(title_of(run))}.</p>"
     yield _failures(run.failures)
-    for workload, heading in _HEADINGS.items():
-        queries = [q for q in run.queries if q.workload == workload]
-        measured = [q for q in queries if q.with_index is not None]
+    for workload, heading in WORKLOADS.items():
+        queries = [query for query in run.queries if query.workload == workload]
+        measured = measured_queries(run, workload)
         if not measured:
             continue
         mean = mean_speed_up(measured)
         yield f"<h3>{heading}</h3>"
         yield f"<p>Geometric mean of the ratios: <b>{mean:.2f}</b>.</p>" if mean is not None else ""
-        yield _figure(draw_arms(measured), f"Times of {heading}")
+        yield _figure(pictures[f"queries-{workload}"], f"Times of {heading}")
         yield _table(
             _RUN_COLUMNS,
             [_query_row(query) for query in queries],
@@ -125,7 +114,7 @@ def _run_facts(run: Run) -> str:
     return f"<details><summary>table, index, machine</summary>{_definitions(facts)}</details></section>"
 
 
-def _systems_section(run: SystemsRun) -> Iterable[str]:
+def _systems_section(run: SystemsRun, pictures: Mapping[str, Figure]) -> Iterable[str]:
     ran = [system for system in run.systems if system.failure is None]
     missing = [f"{s.title}: {s.failure}" for s in run.systems if s.failure is not None]
     yield "<section><h2>Systems on the same rows</h2>"
@@ -134,7 +123,7 @@ def _systems_section(run: SystemsRun) -> Iterable[str]:
         f"{run.data_bytes / 1e6:.0f} MB of Parquet. Milliseconds.</p>"
     )
     yield _failures(run.failures)
-    yield _figure(draw_systems(run), "Warm medians of all systems")
+    yield _figure(pictures["systems"], "Warm medians of all systems")
     for heading, cold in (("Warm: median (least to greatest)", False), ("Cold: first execution", True)):
         yield f"<h3>{heading}</h3>"
         yield _table(
@@ -142,7 +131,7 @@ def _systems_section(run: SystemsRun) -> Iterable[str]:
             [[escape(s.title), *(_system_cell(s, query, cold) for query in run.queries)] for s in ran],
         )
     yield "<h3>Data and indexes</h3>"
-    yield _list([fact_line(system) for system in ran if system.facts])
+    yield _list([line for system in ran for line in (fact_line(system), reads_line(system)) if line])
     if missing:
         yield "<h3>Not run</h3>" + _list(missing)
     yield "</section>"
@@ -159,13 +148,39 @@ def _system_cell(system: SystemResult, query: str, cold: bool) -> str:
     return f"<b>{summary.median_seconds * 1e3:,.1f}</b><br><small>{least:,.0f} to {most:,.0f}</small>"
 
 
-def _sweep_section(points: Sequence[SweepPoint]) -> Iterable[str]:
+def _append_section(run: AppendRun, pictures: Mapping[str, Figure]) -> Iterable[str]:
+    yield "<section><h2>While data arrive</h2>"
+    yield f"<p>{escape(lag_text(run))}. A watch builds in the background of the application that queries.</p>"
+    yield _failures(run.failures)
+    yield _figure(pictures["appends"], "Lag of the index and times of queries while batches are appended")
+    yield "<p>Seconds of the queries: median and range.</p>"
+    rows = []
+    for query in run.settled_with:
+        sides = (run.meanwhile(query), run.settled_with[query], run.settled_without[query])
+        rows.append([query, str(len(sides[0])), *(range_text(seconds) for seconds in sides)])
+    yield _table(("query", "executions", "meanwhile", "settled, with index", "settled, without"), rows)
+    yield "</section>"
+
+
+def _steps_section(steps: Mapping[str, StepTime]) -> Iterable[str]:
+    yield "<section><h2>Time of each step</h2>"
+    together = sum(step.seconds for step in steps.values())
+    rows = [[name, f"{step.seconds:.0f}", _exit_text(step.exit_code)] for name, step in steps.items()]
+    yield _table(("step", "seconds", "ended"), [*rows, ["together", f"{together:.0f}", ""]])
+    yield "</section>"
+
+
+def _exit_text(code: int) -> str:
+    return "well" if code == 0 else f"<span class=bad>exit code {code}</span>"
+
+
+def _sweep_section(points: Sequence[SweepPoint], pictures: Mapping[str, Figure]) -> Iterable[str]:
     yield "<section><h2>Where an index pays: row groups kept</h2>"
     yield (
         "<p>Share of the row groups that the planner keeps, by selectivity and rows of a row group, beside the theory "
         "1 &minus; (1 &minus; s)<sup>R</sup> for rows in no order. Pale: skipped. Dark: all are read.</p>"
     )
-    yield _figure(draw_sweep(points), "Heat maps of the share of row groups kept")
+    yield _figure(pictures["sweep"], "Heat maps of the share of row groups kept")
     timed = [p for p in points if p.without_seconds is not None and p.with_seconds is not None]
     if timed:
         yield "<h3>Spark's times</h3>"
@@ -182,15 +197,16 @@ def _sweep_section(points: Sequence[SweepPoint]) -> Iterable[str]:
     yield "</section>"
 
 
-def _scale_section(points: Sequence[ScalePoint]) -> Iterable[str]:
+def _scale_section(points: Sequence[ScalePoint], pictures: Mapping[str, Figure]) -> Iterable[str]:
     yield "<section><h2>Planning over up to a million row groups</h2>"
     yield "<p>Simulated indexes: real segments, no data. A process of its own for each line.</p>"
     yield _failures(scale_failures(points))
-    yield _figure(draw_scale(points), "Planning time and memory by number of row groups")
+    yield _figure(pictures["scale"], "Planning time and memory by number of row groups")
     rows = []
     for p in sorted(points, key=lambda p: (p.scenario, p.row_groups)):
         if p.probe is None:
-            rows.append([p.scenario, f"{p.row_groups:,}", f"<span class=bad>{escape(str(p.failure))}</span>"])
+            why = escape(p.left_out) if p.left_out else f"<span class=bad>{escape(str(p.failure))}</span>"
+            rows.append([p.scenario, f"{p.row_groups:,}", why])
             continue
         times = (p.probe.open_seconds, p.probe.cold_seconds, p.probe.warm_median_seconds)
         linear = {None: "", True: "yes", False: "<span class=bad>no</span>"}[grows_linearly(points, p.scenario)]
@@ -228,8 +244,18 @@ def _share(share: float | None, is_good: Callable[[float], bool]) -> str:
 
 def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     head = "".join(f"<th>{heading}</th>" for heading in headings)
-    body = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows)
+    body = "".join(f"<tr>{''.join(_cells(row, len(headings)))}</tr>" for row in rows)
     return f"<div class=wide><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+
+
+def _cells(row: Sequence[str], width: int) -> Iterable[str]:
+    """Give a row's cells; the last one of a row that is too short is a remark over the rest of the table."""
+    yield from (f"<td>{cell}</td>" for cell in row[:-1])
+    yield (
+        f"<td>{row[-1]}</td>"
+        if len(row) == width
+        else f"<td class=remark colspan={width - len(row) + 1}>{row[-1]}</td>"
+    )
 
 
 def _figure(figure: Figure, text: str) -> str:

@@ -8,7 +8,7 @@ import re
 import subprocess
 import sys
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +16,7 @@ from threading import Thread
 from typing import Any, Final
 
 from ssb_bench.errors import BenchError
+from ssb_bench.java_archives import paimon_classpath
 
 _INSTALL_TIMEOUT_SECONDS: Final = 600
 _ERROR: Final = re.compile(r"\S*\w*(Error|Exception|Killed)\b|\S+: \S|.*: Error")
@@ -31,6 +32,7 @@ class System:
         worker: The module of `ssb_bench.systems` that runs it; systems with one worker share a process.
         packages: What its own environment needs; empty for the project's own environment.
         unavailable: Why it is not run at all; None if it is.
+        classpath: Fetches the Java archives that it needs; None if it needs none.
     """
 
     name: str
@@ -38,6 +40,7 @@ class System:
     worker: str
     packages: tuple[str, ...] = ()
     unavailable: str | None = None
+    classpath: Callable[[], list[str]] | None = None
 
 
 SYSTEMS: Final = (
@@ -51,9 +54,10 @@ SYSTEMS: Final = (
     System("lance", "Lance, its own format, BTREE indexes", "lance_worker", ("pylance==14.0.2", "pyarrow")),
     System(
         "paimon",
-        "Paimon with its file index",
-        "",
-        unavailable="not run yet: its Spark connector is not in the registry; its Java API needs a writer of its own",
+        "Paimon through its Java API, file index",
+        "paimon_worker",
+        ("jpype1==1.7.1", "pyarrow", "numpy"),
+        classpath=paimon_classpath,
     ),
     System("hudi", "Hudi", "", unavailable="runs on Spark 3.5 only: its times would also be those of another Spark"),
     System("xskipper", "Xskipper", "", unavailable="its artifacts are not in the registry"),

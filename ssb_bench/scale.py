@@ -7,10 +7,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 from rich.console import Group, RenderableType
@@ -19,7 +19,7 @@ from rich.text import Text
 
 from ssb_bench.errors import BenchError
 from ssb_bench.scale_probe import SCENARIOS, Probe
-from ssb_bench.simulate import simulate
+from ssb_bench.simulate import segment_multiple, simulate
 
 FORMAT: Final = "ssb-bench/scale/1"
 DEFAULT_SIZES: Final = (1_000, 10_000, 100_000, 1_000_000)
@@ -44,8 +44,9 @@ class ScalePoint:
         row_groups: N.
         index_bytes: Bytes of the simulated segments.
         simulate_seconds: Time to write them.
-        probe: What planning took; None after a failure.
-        failure: Why there is none.
+        probe: What planning took; None if it was not measured.
+        failure: What went wrong, or None.
+        left_out: Why it was not tried, or None: no failure.
     """
 
     scenario: str
@@ -54,6 +55,7 @@ class ScalePoint:
     simulate_seconds: float
     probe: Probe | None
     failure: str | None
+    left_out: str | None = None
 
 
 def measure_scale(
@@ -61,7 +63,9 @@ def measure_scale(
     sizes: Sequence[int] = DEFAULT_SIZES,
     *,
     repeats: int = 5,
+    known: Sequence[ScalePoint] = (),
     on_step: Callable[[str], None] = lambda _: None,
+    on_points: Callable[[Sequence[ScalePoint]], None] = lambda _: None,
 ) -> list[ScalePoint]:
     """Measure every scenario over simulated indexes of these sizes.
 
@@ -69,12 +73,19 @@ def measure_scale(
         scratch: A directory on the disk to measure on; what is put there is deleted again.
         sizes: Numbers of row groups, ascending.
         repeats: Warm plans of each.
+        known: Points that were measured before; they are not measured again.
         on_step: Called with what comes next.
+        on_points: Called after each point, with all so far.
     """
     scratch.mkdir(parents=True, exist_ok=True)
-    points: list[ScalePoint] = []
-    too_slow: dict[str, str] = {}
-    for size in sizes:
+    points = [point for point in known if point.failure is None]
+    for size in sorted({segment_multiple(size) for size in sizes}):
+        missing = [name for name in SCENARIOS if not any(p.scenario == name and p.row_groups == size for p in points)]
+        left_out = {name: _too_slow(points, name, size) for name in missing}
+        points += [ScalePoint(name, size, 0, 0.0, None, None, why) for name, why in left_out.items() if why]
+        missing = [name for name in missing if left_out[name] is None]
+        if not missing:
+            continue
         with tempfile.TemporaryDirectory(dir=scratch) as folder:
             on_step(f"{size:,} row groups: writing segments")
             started = time.perf_counter()
@@ -83,17 +94,22 @@ def measure_scale(
             entries = Path(folder) / "entries.arrow"
             with pa.OSFile(str(entries), "wb") as sink, pa.ipc.new_file(sink, simulated.entries.schema) as writer:
                 writer.write_table(simulated.entries)
-            for scenario in SCENARIOS:
+            for scenario in missing:
                 on_step(f"{size:,} row groups: {scenario}")
-                probe, failure = None, too_slow.get(scenario)
-                if failure is None:
-                    probe, failure = _run_probe(entries, scenario, repeats)
-                if probe is not None and probe.cold_seconds > _MOST_SECONDS:
-                    too_slow[scenario] = f"left out: {size:,} row groups took {probe.cold_seconds:.1f} s"
-                points.append(
-                    ScalePoint(scenario, simulated.row_groups, simulated.index_bytes, seconds, probe, failure)
-                )
+                probe, failure = _run_probe(entries, scenario, repeats)
+                points.append(ScalePoint(scenario, size, simulated.index_bytes, seconds, probe, failure))
+                on_points(points)
     return points
+
+
+def _too_slow(points: Sequence[ScalePoint], scenario: str, row_groups: int) -> str | None:
+    """Say which smaller index took too long, if one did."""
+    for point in points:
+        if point.scenario != scenario or point.row_groups >= row_groups or point.probe is None:
+            continue
+        if point.probe.cold_seconds > _MOST_SECONDS:
+            return f"left out: {point.row_groups:,} row groups took {point.probe.cold_seconds:.1f} s"
+    return None
 
 
 def _run_probe(entries: Path, scenario: str, repeats: int) -> tuple[Probe | None, str | None]:
@@ -104,8 +120,7 @@ def _run_probe(entries: Path, scenario: str, repeats: int) -> tuple[Probe | None
         return None, f"took longer than {_PROBE_TIMEOUT_SECONDS} s"
     if done.returncode:
         return None, (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
-    content = json.loads(done.stdout)
-    return Probe(**{**content, "warm_seconds": tuple(content["warm_seconds"])}), None
+    return _probe_of(json.loads(done.stdout)), None
 
 
 def grows_linearly(points: Sequence[ScalePoint], scenario: str) -> bool | None:
@@ -127,9 +142,20 @@ def scale_failures(points: Sequence[ScalePoint]) -> list[str]:
     return failures + [f"{p.scenario}, {p.row_groups:,} row groups: the matching row group was dropped" for p in lost]
 
 
-def scale_json(points: Sequence[ScalePoint], machine: dict[str, str | int]) -> dict[str, object]:
-    """Give the points as JSON."""
-    return {"format": FORMAT, "machine": machine, "points": [asdict(point) for point in points]}
+def scale_json(
+    points: Sequence[ScalePoint], machine: dict[str, str | int], *, complete: bool = True
+) -> dict[str, object]:
+    """Give the points as JSON; `complete` is false as long as more are to come."""
+    return {"format": FORMAT, "complete": complete, "machine": machine, "points": [asdict(point) for point in points]}
+
+
+def unfinished_points(path: Path, machine: dict[str, str | int]) -> list[ScalePoint]:
+    """Give the points of a measurement on this machine that was stopped; none if there is no such file."""
+    if not path.exists():
+        return []
+    points = read_scale(path)
+    content = json.loads(path.read_text(encoding="utf-8"))
+    return points if not content.get("complete", True) and content["machine"] == machine else []
 
 
 def read_scale(path: Path) -> list[ScalePoint]:
@@ -142,9 +168,14 @@ def read_scale(path: Path) -> list[ScalePoint]:
     if content.get("format") != FORMAT:
         raise BenchError(f"{path} is not of format {FORMAT}")
     return [
-        ScalePoint(**{**point, "probe": None if point["probe"] is None else Probe(**point["probe"])})
+        ScalePoint(**{**point, "probe": None if point["probe"] is None else _probe_of(point["probe"])})
         for point in content["points"]
     ]
+
+
+# Any: what json.loads gives has no narrower type.
+def _probe_of(content: Mapping[str, Any]) -> Probe:
+    return Probe(**{**content, "warm_seconds": tuple(content["warm_seconds"])})
 
 
 def render_scale(points: Sequence[ScalePoint]) -> RenderableType:
@@ -157,7 +188,7 @@ def render_scale(points: Sequence[ScalePoint]) -> RenderableType:
     for point in sorted(points, key=lambda point: (point.scenario, point.row_groups)):
         probe = point.probe
         if probe is None:
-            table.add_row(point.scenario, f"{point.row_groups:,}", Text(str(point.failure), style="bold red"))
+            table.add_row(point.scenario, f"{point.row_groups:,}", "null", style="" if point.left_out else "bold red")
             continue
         table.add_row(
             point.scenario,
@@ -168,7 +199,8 @@ def render_scale(points: Sequence[ScalePoint]) -> RenderableType:
             f"{probe.peak_bytes / 1e6:.0f}",
         )
     failures = [Text(f"FAILED  {failure}", style="bold red") for failure in scale_failures(points)]
-    return Group(table, *_dominating(points), *failures)
+    left_out = [Text(f"{p.scenario}, {p.row_groups:,} row groups: {p.left_out}") for p in points if p.left_out]
+    return Group(table, *left_out, *_dominating(points), *failures)
 
 
 def _dominating(points: Sequence[ScalePoint]) -> list[Text]:

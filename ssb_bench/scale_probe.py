@@ -26,7 +26,7 @@ from planner.predicate import Leaf
 from planner.prune import Pruned
 from planner.view import IndexView
 from puffin_index.leaf import RangeTest, SetTest
-from ssb_bench.simulate import FILTERED, NEEDLE, SCATTERED, SORTED, VALUE_TYPE
+from ssb_bench.simulate import FEW, FILTERED, MATRIX, NEEDLE, SCATTERED, SORTED, VALUE_TYPE
 
 SCENARIOS: Final[dict[str, Leaf]] = {
     "sorted, equality": Leaf(SORTED, SetTest((NEEDLE[SORTED],)), VALUE_TYPE),
@@ -34,6 +34,8 @@ SCENARIOS: Final[dict[str, Leaf]] = {
     "postings, equality": Leaf(SCATTERED, SetTest((NEEDLE[SCATTERED],)), VALUE_TYPE),
     "postings, range": Leaf(SCATTERED, RangeTest(NEEDLE[SCATTERED], NEEDLE[SCATTERED] + 1), VALUE_TYPE),
     "bloom, equality": Leaf(FILTERED, SetTest((NEEDLE[FILTERED],)), VALUE_TYPE),
+    "merged bloom, equality": Leaf(MATRIX, SetTest((NEEDLE[MATRIX],)), VALUE_TYPE),
+    "merged bitmaps, equality": Leaf(FEW, SetTest((NEEDLE[FEW],)), VALUE_TYPE),
 }
 _PROFILED_FUNCTIONS: Final = 6
 _WARM_SECONDS: Final = 20.0

@@ -1,12 +1,14 @@
 """Simulated indexes of up to a million row groups, without data: real segments by the project's own writers.
 
-A segment covers 1,000 row groups of 1,000 rows in 50 data files that do not exist. Its three columns are numbers:
+A segment covers 1,000 row groups of 1,000 rows in 50 data files that do not exist. Its columns are numbers:
 
 | field | column | kinds |
 | --- | --- | --- |
 | 1 | `sorted`: in the order of the row groups, within a segment | bloom |
 | 2 | `scattered`: drawn from 2^24 | bitmap, as sorted postings |
 | 3 | `filtered`: drawn from 2^24 | bloom |
+| 4 | the same as `filtered` | bloom, merged as compaction does: one matrix |
+| 5 | `few`: drawn from 100 | bitmap, merged as compaction does: one blob |
 
 Some segments are written; all others are hard links to them, so that a million row groups take seconds and little disk.
 The needle, one key of each column, lies in one row group of one segment that is linked nowhere.
@@ -16,7 +18,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -44,22 +46,25 @@ from puffin_index.index_table import entries_of
 from puffin_index.kinds import build_payloads
 from puffin_index.kinds.base import Payload
 from puffin_index.kinds.postings import PlacedColumn, build_postings
+from puffin_index.merge import SourcePayload, merge_payloads
 from puffin_index.puffin import BLOB_CHECKSUM, PuffinWriter
+from puffin_index.ranged import Blob, BytesReader
 from puffin_index.segment import ROW_SPACE_ALIGNMENT, CoveredFile, DirectoryLocation, Segment
 from puffin_index.storage import create_file
 from puffin_index.value_types import value_type_named
+from ssb_bench.errors import BenchError
 
 SEGMENT_ROW_GROUPS: Final = 1000
 ROW_GROUP_ROWS: Final = 1000
 FILE_ROW_GROUPS: Final = 20
 ROW_GROUP_BYTES: Final = 8 << 20
 VALUE_TYPE: Final = "long"
-SORTED, SCATTERED, FILTERED = 1, 2, 3
-NEEDLE: Final[Mapping[int, int]] = {SORTED: 500_001, SCATTERED: 1 << 23, FILTERED: 1 << 23}
+SORTED, SCATTERED, FILTERED, MATRIX, FEW = 1, 2, 3, 4, 5
+NEEDLE: Final[Mapping[int, int]] = {SORTED: 500_001, SCATTERED: 1 << 23, FILTERED: 1 << 23, MATRIX: 1 << 23, FEW: 50}
 """The key of each column that one row group of the first segment has."""
 
 _KEYS: Final = 1 << 24
-_WRITTEN_SEGMENTS: Final = 2
+_FEW_KEYS: Final = 100
 _TYPE: Final = value_type_named(VALUE_TYPE)
 
 
@@ -78,12 +83,23 @@ class Simulated:
     index_bytes: int
 
 
-def simulate(folder: Path, row_groups: int) -> Simulated:
-    """Write the index of so many row groups, a multiple of 1,000 (rounded up), into a folder of its own."""
+def segment_multiple(row_groups: int) -> int:
+    """Round up to whole segments."""
+    return -(-row_groups // SEGMENT_ROW_GROUPS) * SEGMENT_ROW_GROUPS
+
+
+def simulate(folder: Path, row_groups: int, *, different: int = 2) -> Simulated:
+    """Write the index of so many row groups, a multiple of 1,000 (rounded up), into a folder of its own.
+
+    Args:
+        folder: The folder.
+        row_groups: How many.
+        different: How many different segments there are beside the one with the needle.
+    """
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    count = -(-row_groups // SEGMENT_ROW_GROUPS)
-    written = [_write_segment(folder, number) for number in range(min(count, 1 + _WRITTEN_SEGMENTS))]
+    count = segment_multiple(row_groups) // SEGMENT_ROW_GROUPS
+    written = [_write_segment(folder, number) for number in range(min(count, 1 + different))]
     segments = [_place(folder, written, number) for number in range(count)]
     return Simulated(entries_of(segments), count * SEGMENT_ROW_GROUPS, sum(segment.size for segment in segments))
 
@@ -127,10 +143,12 @@ def _columns(number: int) -> dict[int, npt.NDArray[np.int64]]:
         values[values == NEEDLE[SCATTERED]] += 1
     # Even keys only: the needle is odd.
     ordered = np.arange(SEGMENT_ROW_GROUPS * ROW_GROUP_ROWS, dtype=np.int64).reshape(shape) * 2
-    columns = {SORTED: ordered, SCATTERED: scattered[0], FILTERED: scattered[1]}
+    few = random.integers(0, _FEW_KEYS, shape, dtype=np.int64)
+    few[few == NEEDLE[FEW]] += 1
+    columns = {SORTED: ordered, SCATTERED: scattered[0], FILTERED: scattered[1], MATRIX: scattered[1], FEW: few}
     if number == 0:
         ordered[NEEDLE[SORTED] // (2 * ROW_GROUP_ROWS), NEEDLE[SORTED] // 2 % ROW_GROUP_ROWS] += 1
-        for field in (SCATTERED, FILTERED):
+        for field in (SCATTERED, FILTERED, FEW):
             columns[field][SEGMENT_ROW_GROUPS // 2, 7] = NEEDLE[field]
     return columns
 
@@ -140,11 +158,14 @@ def _write_column(
 ) -> list[tuple[int, str, str, bytes]]:
     """Write the payloads of a column; return field, kind, blob type and bytes of its directories."""
     columns: list[Column] = [column_of(pa.array(row), _TYPE) for row in values]
-    kind = "bitmap" if field == SCATTERED else "bloom"
-    built = [build_payloads(column, {} if kind == "bitmap" else {kind: {}}) for column in columns]
+    kind = "bitmap" if field in (SCATTERED, FEW) else "bloom"
+    options = {"bitmap": {"layout": "bitmaps"}} if field == FEW else {"bloom": {}}
+    built = [build_payloads(column, {} if field == SCATTERED else options) for column in columns]
     payloads: list[Payload] = [payload for _, made in built for payload in made.values()]
-    if kind == "bitmap":
+    if field == SCATTERED:
         payloads = [build_postings([PlacedColumn(int(b), c) for b, c in zip(bases, columns, strict=True)])]
+    elif field in (MATRIX, FEW):
+        payloads = [_merge(kind, payloads, bases)]
     covered = SEGMENT_ROW_GROUPS // len(payloads)
     placed = [
         PlacedPayload(
@@ -160,6 +181,28 @@ def _write_column(
         (field, STATISTICS, STATISTICS_BLOB, statistics),
         (field, kind, DIRECTORY_BLOB, serialize_directory(placed, kind, _TYPE)),
     ]
+
+
+def _merge(kind: str, payloads: Sequence[Payload], bases: npt.NDArray[np.int64]) -> Payload:
+    """Give the payload that compaction makes of those of all row groups.
+
+    Raises:
+        BenchError: If it makes several.
+    """
+    rows = np.array([ROW_GROUP_ROWS], np.int64)
+    parts = [
+        # In the row space of its own row group, a payload begins at 0.
+        SourcePayload(_blob(payload.data), payload.blob_type, payload.layout, np.zeros(1, np.int64), rows, base)
+        for payload, base in zip(payloads, bases.reshape(-1, 1), strict=True)
+    ]
+    merged = list(merge_payloads(kind, _TYPE, parts) or ())
+    if len(merged) != 1:
+        raise BenchError(f"{len(payloads)} payloads of kind {kind} were merged into {len(merged)}, not into one")
+    return merged[0].payload
+
+
+def _blob(data: bytes | bytearray | memoryview) -> Blob:
+    return Blob(BytesReader.of(data), 0, len(data))
 
 
 def _add_directory(writer: PuffinWriter, field: int, kind: str, blob_type: str, data: bytes) -> DirectoryLocation:

@@ -18,6 +18,7 @@ def render_systems(run: SystemsRun) -> RenderableType:
         _times(run, ran, "warm, median milliseconds", cold=False),
         _times(run, ran, "cold, milliseconds", cold=True),
         *(Text(fact_line(system), style="dim") for system in ran if system.facts),
+        *(Text(reads_line(system), style="dim") for system in ran if system.reads),
         *missing,
         *failures,
     )
@@ -32,7 +33,17 @@ def fact_line(system: SystemResult) -> str:
     return ", ".join(parts)
 
 
-_SECONDS = {"write_seconds": "written in", "build_seconds": "index built in"}
+def reads_line(system: SystemResult) -> str:
+    """Say in one line what the reader of a system gave, by query; nothing where it is not counted."""
+    reads = (f"{query} {read['rows']:,.0f} in {read['files']:,.0f} files" for query, read in system.reads.items())
+    return f"{system.title}, rows that its reader gives: {', '.join(reads)}" if system.reads else ""
+
+
+_SECONDS = {
+    "write_seconds": "written in",
+    "build_seconds": "index built in",
+    "write_and_build_seconds": "written with its index in",
+}
 _BYTES = {"data_bytes": "data", "index_bytes": "index"}
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import datetime
 import json
 import os
+import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -45,6 +46,7 @@ class SystemResult:
         cold: Seconds of the first execution, by query; None after a failure.
         warm: Seconds of the later ones, by query.
         failures: What went wrong, by query.
+        reads: What the last execution read, by query, of a system that counts it: files and rows.
     """
 
     name: str
@@ -54,6 +56,7 @@ class SystemResult:
     cold: dict[str, float | None] = field(default_factory=dict)
     warm: dict[str, list[float]] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
+    reads: dict[str, dict[str, float]] = field(default_factory=dict)
 
     def median(self, query: str) -> float | None:
         """Median of a query's warm times; None after a failure."""
@@ -124,6 +127,8 @@ class _Running:
         if reply["answer"] != query.due:
             self.result.failures[query.name] = f"answers {reply['answer']}, {query.due} is due"
             return None
+        if "read" in reply:
+            self.result.reads[query.name] = dict(reply["read"])
         return float(reply["seconds"])
 
 
@@ -241,12 +246,21 @@ def _open(
         if system.worker not in processes:
             own.mkdir(parents=True, exist_ok=True)
             python = environment_python(system, layout.root.parent / "environments")
+            if system.classpath is not None:
+                config = config | {"classpath": _classpath(system.classpath)}
             process = WorkerProcess(python, system.worker, own / f"{system.worker}.log")
             processes[system.worker] = process
             result.facts = dict(process.ask({"open": config | {"folder": str(own / system.name)}})["facts"])
         running.append(_Running(system, processes[system.worker], result))
     except PeerError as error:
         result.failure = str(error)
+
+
+def _classpath(fetch: Callable[[], list[str]]) -> list[str]:
+    try:
+        return fetch()
+    except (OSError, subprocess.SubprocessError) as error:
+        raise PeerError(f"cannot be fetched: {error}") from error
 
 
 def _due(layout: Layout, query: FittedQuery) -> _Query:

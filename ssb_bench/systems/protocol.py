@@ -9,7 +9,7 @@ Runs in any environment: nothing but the standard library is imported here.
 | any of them, in trouble | `{"error": sentence}` |
 
 The answer to `count` is a number; the answer to `rows` (all columns of the matching rows, in batches that are thrown
-away) is the number of rows and the sum of lo_revenue.
+away) is the number of rows and the sum of lo_revenue. A reply may have a `read`: what the worker counts of its reads.
 """
 
 from __future__ import annotations
@@ -80,7 +80,9 @@ def _answer(worker: Worker, query: Json) -> dict[str, object]:
     worker.prepare(query)
     started = time.perf_counter()
     answer: object = worker.count(query) if query["kind"] == "count" else worker.rows(query)
-    return {"seconds": time.perf_counter() - started, "answer": answer}
+    reply = {"seconds": time.perf_counter() - started, "answer": answer}
+    read: Callable[[], dict[str, float]] | None = getattr(worker, "read", None)
+    return reply if read is None else reply | {"read": read()}
 
 
 def sum_batches(batches: Iterable[Any]) -> tuple[int, int]:

@@ -6,46 +6,24 @@ the user's cache directory.
 
 from __future__ import annotations
 
-import os
-import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import jpype
-import pyspark
 from pyroaring import BitMap
 
 from puffin_index.container import write_container
 from puffin_index.leaf import LeafTest, NullTest, RangeTest, SetTest
 from puffin_index.value_types import value_type_named
 from puffin_index.values import value_of
+from ssb_bench.java_archives import paimon_classpath
 
-VERSION = "1.4.2"
 INDEX_NAMES = {"bitmap": "bitmap", "bsi": "bsi", "bloom": "bloom-filter"}
 _COLUMN = "c"
 
 # Java's objects and classes have no types in Python.
 Java: TypeAlias = Any
-
-
-def _jar() -> Path:
-    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "puffin-index"
-    jar = cache / f"paimon-bundle-{VERSION}.jar"
-    if not jar.exists():
-        cache.mkdir(parents=True, exist_ok=True)
-        ivy = ["java", "-cp", str(_spark_jars() / "*"), "org.apache.ivy.Main", "-cache", str(cache / "ivy")]
-        module = ["-dependency", "org.apache.paimon", "paimon-bundle", VERSION, "-confs", "default", "-notransitive"]
-        # Ivy copies within its cache first: a jar in its place is a whole one.
-        subprocess.run(
-            [*ivy, *module, "-retrieve", str(cache / "[artifact]-[revision].[ext]")], check=True, timeout=500
-        )
-    return jar
-
-
-def _spark_jars() -> Path:
-    return Path(next(iter(pyspark.__path__))) / "jars"
 
 
 @dataclass(frozen=True)
@@ -115,8 +93,7 @@ class Paimon:
 def start_paimon() -> Paimon:
     """Start the JVM with Paimon's bundle, unless it runs already."""
     if not jpype.isJVMStarted():
-        logging = [str(path) for path in _spark_jars().glob("slf4j-api-*.jar")]
-        jpype.startJVM("-Xmx1g", classpath=[str(_jar()), *logging], convertStrings=False)
+        jpype.startJVM("-Xmx1g", classpath=paimon_classpath(), convertStrings=False)
     types = jpype.JClass("org.apache.paimon.types.DataTypes")
     strings = jpype.JClass("org.apache.paimon.data.BinaryString")
     decimals = jpype.JClass("org.apache.paimon.data.Decimal")

@@ -15,6 +15,8 @@ from rich.console import Console
 
 from puffin_index import BuildProgress
 from ssb_bench.answers import answer_due, same_answer, spark_answer
+from ssb_bench.append import measure_appends
+from ssb_bench.append_results import read_appends, write_appends
 from ssb_bench.bloom_table import make_bloom_table
 from ssb_bench.dataset import Step, generate, open_duckdb
 from ssb_bench.demo import show
@@ -277,3 +279,26 @@ def test_systems_answer_alike_each_in_its_process(
     for system in compared.systems[:-1]:
         assert all(system.median(name) is not None for name in compared.queries), system.name
     assert make_bloom_table(spark, layout) == bloom, "it is there already"
+
+
+def test_batches_are_indexed_while_queries_run_and_answer_for_what_is_there(
+    spark: SparkSession, layout: Layout, loaded: Load, tmp_path: Path
+) -> None:
+    assert loaded.rows == ROWS
+    run = measure_appends(
+        *(spark, layout, fit_queries(layout, ["q1", "q5"])),
+        batches=2,
+        batch_rows=2_000,
+        every_seconds=0.5,
+        row_group_rows=500,
+        settled_rounds=1,
+    )
+    write_appends(run, tmp_path / "append.json")
+
+    assert run.failures == ()
+    assert [batch.rows for batch in run.appended] == [2_000, 2_000]
+    assert all(batch.lag_seconds is not None and batch.lag_seconds > 0 for batch in run.appended)
+    assert run.executions
+    assert {query: len(seconds) for query, seconds in run.settled_with.items()} == {"q1": 1, "q5": 1}
+    assert read_appends(tmp_path / "append.json") == run
+    assert not (layout.root / "appends").exists(), "the batches are deleted again"

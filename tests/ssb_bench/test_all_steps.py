@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
 
-from ssb_bench.all_steps import BenchStep, plan_steps, run_steps
+from ssb_bench.all_steps import (
+    LARGE_SIZES,
+    SMALL_SIZES,
+    TINY_SIZES,
+    BenchStep,
+    StepTime,
+    plan_steps,
+    read_times,
+    render_times,
+    run_steps,
+    sizes_for,
+    times_path,
+)
 from ssb_bench.errors import BenchError
 from ssb_bench.layout import Layout
+
+FAILING = (sys.executable, "-c", "raise SystemExit(3)")
 
 
 @pytest.fixture
@@ -17,9 +32,11 @@ def empty(tmp_path: Path) -> Layout:
 
 
 def test_every_measuring_step_leaves_a_result_that_the_report_reads(empty: Layout) -> None:
-    steps = plan_steps(empty, row_group_rows=1000, repeats=3, cores=2, memory="2g")
+    steps = plan_steps(empty, row_group_rows=1000, sizes=SMALL_SIZES, cores=2, memory="2g")
 
-    assert [step.name for step in steps] == ["generate", "load", "build", "run", "systems", "sweep", "scale", "report"]
+    assert [step.name for step in steps] == [
+        *("generate", "load", "build", "run", "systems", "append", "sweep", "scale", "report"),
+    ]
     for step in steps:
         if step.result is not None:
             assert str(step.result) in step.arguments
@@ -35,28 +52,64 @@ def test_a_step_that_the_others_need_stops_them(empty: Layout) -> None:
     assert not any(text.startswith("report") for text in said)
 
 
-def test_a_measured_step_is_left_alone_until_the_table_is_loaded_anew(empty: Layout) -> None:
-    result = empty.root / "all" / "run.json"
+@pytest.fixture
+def loaded(empty: Layout) -> Layout:
     empty.load_json.parent.mkdir(parents=True)
     empty.load_json.write_text(
         '{"scale_factor": 0.01, "row_group_rows": 1, "rows": 1, "data_files": 1, "row_groups": 1, '
         '"smallest_row_group_rows": 1, "median_row_group_rows": 1, "largest_row_group_rows": 1, "data_bytes": 1, '
         '"write_seconds": 1.0, "snapshot_id": 1}'
     )
+    return empty
+
+
+def result_of(layout: Layout, text: str) -> Path:
+    result = layout.root / "all" / "run.json"
     result.parent.mkdir(parents=True)
-    result.write_text("{}")
+    result.write_text(text)
+    return result
+
+
+def test_a_measured_step_is_left_alone_until_it_is_to_be_measured_anew(loaded: Layout) -> None:
+    result = result_of(loaded, "{}")
     said: list[str] = []
     step = BenchStep("no-such-command", (), result)
 
-    assert run_steps(empty, [step], on_step=said.append) == []
+    assert run_steps(loaded, [step], program=FAILING, on_step=said.append) == []
     assert said == [f"no-such-command: {result} is there"]
     with pytest.raises(BenchError):
-        run_steps(empty, [step], anew=True)
+        run_steps(loaded, [step], program=FAILING, anew=True)
 
 
-def test_a_step_may_fail_with_a_result(empty: Layout) -> None:
-    result = empty.root / "all" / "run.json"
-    result.parent.mkdir(parents=True)
-    result.write_text("{}")
+def test_a_step_may_fail_with_a_result_and_is_told_again_by_the_next_run(loaded: Layout) -> None:
+    """The step goes on with what is there and fails; then what is there is finished."""
+    result = result_of(loaded, '{"complete": false}')
+    step = BenchStep("no-such-command", (), result, may_fail=True)
 
-    assert run_steps(empty, [BenchStep("no-such-command", (), result, True)]) == ["no-such-command"]
+    assert run_steps(loaded, [step], program=FAILING) == ["no-such-command"]
+    result.write_text('{"complete": true}')
+    said: list[str] = []
+    assert run_steps(loaded, [step], program=FAILING, on_step=said.append) == ["no-such-command"]
+    assert said == [f"no-such-command: {result} is there"]
+    assert read_times(times_path(loaded))["no-such-command"].exit_code == 3
+
+
+def test_a_result_from_before_the_load_is_not_taken_for_one_of_a_failed_step(empty: Layout) -> None:
+    result = result_of(empty, "{}")
+
+    with pytest.raises(BenchError, match="`no-such-command` failed"):
+        run_steps(empty, [BenchStep("no-such-command", (), result, may_fail=True)], program=FAILING)
+    assert not result.exists()
+
+
+def test_small_data_do_not_wait_for_large_simulations() -> None:
+    assert sizes_for(0.01) == TINY_SIZES
+    assert sizes_for(1) == SMALL_SIZES
+    assert sizes_for(10) == LARGE_SIZES
+    assert max(SMALL_SIZES.row_groups) == 100_000
+
+
+def test_times_are_told_step_by_step_and_together() -> None:
+    text = render_times({"load": StepTime(12.4, 0), "run": StepTime(30.0, 1)})
+
+    assert text == "load: 12 s\nrun: 30 s, exit code 1\ntogether: 42 s"

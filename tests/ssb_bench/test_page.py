@@ -9,7 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from ssb_bench.page import Sources, write_page
+from ssb_bench.all_steps import StepTime
+from ssb_bench.append_results import Appended, AppendRun, Execution
+from ssb_bench.page import write_page
+from ssb_bench.pictures import Sources, draw_pictures, write_pictures
 from ssb_bench.results import Run, read_run
 from ssb_bench.scale import ScalePoint
 from ssb_bench.scale_probe import Probe
@@ -53,11 +56,15 @@ def sources(run: Run) -> Sources:
     probe = Probe(0.1, 0.1, (0.2,), 1, 1, 1, 1, 1, True, 1_000_000, 1, {}, {})
     scale = [ScalePoint("bloom, equality", size, 1, 0.1, probe, None) for size in (1000, 10_000)]
     sweep = [SweepPoint("random", 50_000, 1, s, 20, s, s, s, 10, 0.1, 1.0, 0.5) for s in (1e-3, 1e-2)]
-    return Sources(run, systems, scale, sweep)
+    appended = (Appended(1000, 0.5, 1.0, 2.0), Appended(1000, 0.4, 5.0, None))
+    executions = (Execution("q1", 0.5, 0.3, None, None, None), Execution("q1", 4.0, 0.2, 4, 1, 0))
+    settled = {"q1": [0.1, 0.2]}
+    appends = AppendRun(1.0, 4.0, 100, {}, appended, executions, settled, settled, ("batch 1 was never indexed",))
+    return Sources(run, systems, appends, scale, sweep, {"load": StepTime(12.0, 0), "run": StepTime(30.0, 1)})
 
 
 def page_of(sources: Sources, folder: Path) -> str:
-    write_page(sources, folder / "page.html")
+    write_page(sources, draw_pictures(sources), folder / "page.html")
     return (folder / "page.html").read_text(encoding="utf-8")
 
 
@@ -67,9 +74,17 @@ def test_the_page_is_well_formed_and_needs_nothing_else(sources: Sources, tmp_pa
     parser.feed(text)
 
     assert parser.open == []
-    assert parser.tags.count("svg") == 4
+    assert parser.tags.count("svg") == 5
     assert not {"script", "link", "img"} & set(parser.tags)
     assert re.findall(r'(?:src|href)="http', text) == []
+
+
+def test_every_picture_is_also_a_file_of_either_kind(sources: Sources, tmp_path: Path) -> None:
+    folder = write_pictures(draw_pictures(sources), tmp_path / "report.html")
+
+    names = {"queries-count", "systems", "appends", "sweep", "scale"}
+    assert folder == tmp_path / "report-pictures"
+    assert {file.name for file in folder.iterdir()} == {f"{name}.{kind}" for name in names for kind in ("png", "svg")}
 
 
 def test_everything_that_was_measured_is_there(sources: Sources, tmp_path: Path) -> None:
@@ -81,6 +96,8 @@ def test_everything_that_was_measured_is_there(sources: Sources, tmp_path: Path)
     assert "Lance &amp; co" in text
     assert "Hudi: not to be had" in text
     assert "answers 3, 4 is due" in text
+    assert "batch 1 was never indexed" in text
+    assert "<td>together</td><td>42</td>" in text
     assert "Limitations" in text
 
 

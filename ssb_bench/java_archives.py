@@ -1,0 +1,51 @@
+"""Java archives from Maven Central, fetched by the Ivy that PySpark bundles, so that nothing but a Java is needed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+from typing import Final
+
+import pyspark
+
+PAIMON: Final = ("org.apache.paimon", "paimon-bundle", "1.4.2")
+_TIMEOUT_SECONDS: Final = 500
+
+
+def paimon_classpath() -> list[str]:
+    """Give Paimon's bundle, and what it needs that PySpark has.
+
+    Raises:
+        subprocess.SubprocessError: If it cannot be fetched.
+        OSError: If there is no Java, or no room.
+    """
+    parts = [path for name in ("slf4j-api-*.jar", "hadoop-client-*.jar") for path in spark_jars().glob(name)]
+    return [str(fetch_jar(*PAIMON)), *map(str, sorted(parts))]
+
+
+def fetch_jar(group: str, artifact: str, version: str) -> Path:
+    """Give an archive from the user's cache directory, where it is put at first use.
+
+    Raises:
+        subprocess.SubprocessError: If it cannot be fetched.
+        OSError: If there is no Java, or no room.
+    """
+    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "puffin-index"
+    jar = cache / f"{artifact}-{version}.jar"
+    if not jar.exists():
+        cache.mkdir(parents=True, exist_ok=True)
+        ivy = ["java", "-cp", str(spark_jars() / "*"), "org.apache.ivy.Main", "-cache", str(cache / "ivy")]
+        module = ["-dependency", group, artifact, version, "-confs", "default", "-notransitive"]
+        # Ivy copies within its cache first: a jar in its place is a whole one.
+        subprocess.run(
+            [*ivy, *module, "-retrieve", str(cache / "[artifact]-[revision].[ext]")],
+            check=True,
+            timeout=_TIMEOUT_SECONDS,
+        )
+    return jar
+
+
+def spark_jars() -> Path:
+    """Give the directory of the archives that PySpark brings."""
+    return Path(next(iter(pyspark.__path__))) / "jars"

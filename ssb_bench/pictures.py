@@ -1,0 +1,74 @@
+"""What a report is made of, and its pictures: in the page as SVG, and beside it as SVG and PNG files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from matplotlib.figure import Figure
+
+from ssb_bench.all_steps import StepTime
+from ssb_bench.append_results import AppendRun
+from ssb_bench.charts import draw_appends, draw_arms, draw_scale, draw_sweep, draw_systems
+from ssb_bench.results import QueryResult, Run
+from ssb_bench.scale import ScalePoint
+from ssb_bench.sweep import SweepPoint
+from ssb_bench.systems_run import SystemsRun
+from ssb_bench.workload import Workload
+
+WORKLOADS: Final[dict[Workload, str]] = {
+    "count": "Q1-Q7, count(*)",
+    "rows": "Q1-Q7, select *",
+    "aggregate": "Q1-Q7, aggregates",
+    "ssb": "The 13 standard queries, where nothing can be skipped",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """What there is to report; any part may be missing."""
+
+    run: Run | None = None
+    systems: SystemsRun | None = None
+    appends: AppendRun | None = None
+    scale: Sequence[ScalePoint] = ()
+    sweep: Sequence[SweepPoint] = ()
+    steps: Mapping[str, StepTime] = field(default_factory=dict)
+
+
+def measured_queries(run: Run, workload: Workload) -> list[QueryResult]:
+    """Give the queries of a workload that ran with the index."""
+    return [query for query in run.queries if query.workload == workload and query.with_index is not None]
+
+
+def draw_pictures(sources: Sources) -> dict[str, Figure]:
+    """Draw what there is, by name: `queries-<workload>`, `systems`, `appends`, `sweep`, `scale`."""
+    return dict(_pictures(sources))
+
+
+def _pictures(sources: Sources) -> Iterator[tuple[str, Figure]]:
+    if sources.run is not None:
+        for workload in WORKLOADS:
+            measured = measured_queries(sources.run, workload)
+            if measured:
+                yield f"queries-{workload}", draw_arms(measured)
+    if sources.systems is not None:
+        yield "systems", draw_systems(sources.systems)
+    if sources.appends is not None:
+        yield "appends", draw_appends(sources.appends)
+    if sources.sweep:
+        yield "sweep", draw_sweep(sources.sweep)
+    if sources.scale:
+        yield "scale", draw_scale(sources.scale)
+
+
+def write_pictures(pictures: Mapping[str, Figure], page: Path) -> Path:
+    """Write each picture as SVG and PNG into `<page>-pictures` beside the page; give that directory."""
+    folder = page.with_name(f"{page.stem}-pictures")
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, figure in pictures.items():
+        figure.savefig(folder / f"{name}.svg")
+        figure.savefig(folder / f"{name}.png", dpi=130)
+    return folder
