@@ -26,6 +26,7 @@ Int64Array: TypeAlias = npt.NDArray[np.int64]
 BoolArray: TypeAlias = npt.NDArray[np.bool_]
 Result = TypeVar("Result")
 KeyArray: TypeAlias = Int64Array | pa.LargeBinaryArray
+Selection: TypeAlias = Int64Array | slice
 
 STATISTICS_COLUMNS = ("row_count", "null_count", "distinct_count", "minimum", "maximum", "quantiles")
 DIRECTORY_COLUMNS = ("first_row_group", "row_groups", "offset", "length", "blob_type", "layout")
@@ -167,6 +168,14 @@ def positions_by_number(numbers: Int64Array) -> list[tuple[int, Int64Array]]:
     bounds = np.flatnonzero(np.diff(ordered, prepend=-1)) if len(ordered) else np.empty(0, np.int64)
     bounds = bounds[ordered[bounds] >= 0]
     return list(zip(ordered[bounds].tolist(), np.split(order, bounds)[1:], strict=True))
+
+
+def selection_of(row_groups: Int64Array) -> Selection:
+    """Row groups as an index into arrays: where they follow one another, a slice, which copies nothing."""
+    count = len(row_groups)
+    if count and row_groups[-1] - row_groups[0] == count - 1 and bool((np.diff(row_groups) == 1).all()):
+        return slice(int(row_groups[0]), int(row_groups[-1]) + 1)
+    return row_groups
 
 
 def value_type_of(batch: pa.RecordBatch) -> ValueType:

@@ -12,13 +12,16 @@ from typing import assert_never
 import numpy as np
 import numpy.typing as npt
 
-from planner.directories import LAST_STEP, FieldStatistics, steps_of
+from planner.directories import LAST_STEP, FieldStatistics, Selection, selection_of, steps_of
 from puffin_index.leaf import LeafTest, NullTest, RangeTest, SetTest
 
 FloatArray = npt.NDArray[np.float64]
 
 _INT64_LIMITS = np.iinfo(np.int64)
 _UNKNOWN_SELECTIVITY = 0.1
+
+_BLOCK_ROW_GROUPS = 8_192
+"""So many at a time stay in the processor's cache, with all that is computed of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,17 +39,29 @@ class Estimate:
 
 def estimate_leaf(test: LeafTest, statistics: FieldStatistics, row_groups: npt.NDArray[np.int64]) -> Estimate:
     """Estimate a leaf test; row groups without statistics get a guess."""
-    rows = np.maximum(statistics.row_count[row_groups], 1).astype(np.float64)
-    values = statistics.value_count[row_groups] / rows
+    blocks = [
+        _estimate_block(test, statistics, selection_of(row_groups[at : at + _BLOCK_ROW_GROUPS]))
+        for at in range(0, max(len(row_groups), 1), _BLOCK_ROW_GROUPS)
+    ]
+    if len(blocks) == 1:
+        return blocks[0]
+    return Estimate(
+        np.concatenate([block.selectivity for block in blocks]), np.concatenate([block.presence for block in blocks])
+    )
+
+
+def _estimate_block(test: LeafTest, statistics: FieldStatistics, chosen: Selection) -> Estimate:
+    rows = statistics.row_count[chosen]
+    values = (rows - statistics.null_count[chosen]) / np.maximum(rows, 1)
     match test:
         case NullTest(is_null):
             share = 1 - values if is_null else values
             return Estimate(share, (share > 0).astype(np.float64))
         case SetTest(_, negated):
-            inside, presence = _estimate_set(test, statistics, row_groups)
+            inside, presence = _estimate_set(test, statistics, chosen)
         case RangeTest():
             negated = test.negated
-            inside, presence = _estimate_range(test, statistics, row_groups)
+            inside, presence = _estimate_range(test, statistics, chosen)
         case _:
             assert_never(test)
     if negated:
@@ -54,40 +69,38 @@ def estimate_leaf(test: LeafTest, statistics: FieldStatistics, row_groups: npt.N
     return Estimate(inside * values, presence)
 
 
-def _estimate_set(
-    test: SetTest, statistics: FieldStatistics, row_groups: npt.NDArray[np.int64]
-) -> tuple[FloatArray, FloatArray]:
-    distinct = np.maximum(statistics.distinct_count[row_groups], 1).astype(np.float64)
+def _estimate_set(test: SetTest, statistics: FieldStatistics, chosen: Selection) -> tuple[FloatArray, FloatArray]:
+    distinct = np.maximum(statistics.distinct_count[chosen], 1).astype(np.float64)
     count = float(len(test.keys))
     if statistics.quantiles is None or not isinstance(statistics.minimum, np.ndarray):
-        presence = np.full(len(row_groups), 0.5)
+        presence = np.full(len(distinct), 0.5)
     else:
         assert isinstance(statistics.maximum, np.ndarray)
-        width = statistics.maximum[row_groups].astype(np.float64) - statistics.minimum[row_groups] + 1
+        width = statistics.maximum[chosen].astype(np.float64) - statistics.minimum[chosen] + 1
         # How much of its own range a row group fills: the chance that a key in the range is one of its values.
         fill = np.clip(distinct / np.maximum(width, 1), 0, 1)
         presence = fill if count == 1 else 1 - (1 - fill) ** count
     return np.clip(presence * np.maximum(count / distinct, 0), 0, 1), presence
 
 
-def _estimate_range(
-    test: RangeTest, statistics: FieldStatistics, row_groups: npt.NDArray[np.int64]
-) -> tuple[FloatArray, FloatArray]:
+def _estimate_range(test: RangeTest, statistics: FieldStatistics, chosen: Selection) -> tuple[FloatArray, FloatArray]:
+    distinct = np.maximum(statistics.distinct_count[chosen], 1)
     if statistics.quantiles is None or len(statistics.quantiles) == 0:
-        guess = np.full(len(row_groups), _UNKNOWN_SELECTIVITY)
-        return guess, np.full(len(row_groups), 0.5)
+        guess = np.full(len(distinct), _UNKNOWN_SELECTIVITY)
+        return guess, np.full(len(distinct), 0.5)
     assert isinstance(statistics.minimum, np.ndarray)
     assert isinstance(statistics.maximum, np.ndarray)
     low, high = closed_bounds(test)
     if low > high:
-        nothing = np.zeros(len(row_groups))
+        nothing = np.zeros(len(distinct))
         return nothing, nothing
-    quantiles = statistics.quantiles.take(row_groups, axis=1)
-    minimum, maximum = statistics.minimum[row_groups], statistics.maximum[row_groups]
+    quantiles = statistics.quantiles
+    # For many row groups `take` is several times as fast as indexing.
+    quantiles = quantiles[:, chosen] if isinstance(chosen, slice) else quantiles.take(chosen, axis=1)
+    minimum, maximum = statistics.minimum[chosen], statistics.maximum[chosen]
     share, has_quantile = _share_of_quantiles(quantiles, minimum, maximum, (low, high))
     # The least and the greatest value are values, too: with one of them inside, there is one inside.
     ends = ((low <= minimum) & (minimum <= high)) | ((low <= maximum) & (maximum <= high))
-    distinct = np.maximum(statistics.distinct_count[row_groups], 1)
     presence = np.where(ends | has_quantile, 1.0, 1 - np.exp(-share * distinct))
     outside = (high < minimum) | (low > maximum)
     return np.where(outside, 0.0, share), np.where(outside, 0.0, presence)
@@ -111,8 +124,8 @@ def _share_of_quantiles(
     up_to = _count(quantiles, last, np.less_equal)
     start = (low.astype(np.float64) - minimum - 1) * scale
     end = (high.astype(np.float64) - minimum) * scale
-    upper = np.where(high >= maximum, 1.0, _rank(quantiles, up_to, end))
-    lower = np.where(low <= minimum, 0.0, _rank(quantiles, below, start))
+    upper = _rank(quantiles, up_to, end, high < maximum, 1.0)
+    lower = _rank(quantiles, below, start, low > minimum, 0.0)
     # A range within one step of a quantile: as if values were spread evenly.
     share = np.where(upper > lower, upper - lower, (end - start) / np.maximum(width * scale, 1))
     return np.clip(share, 0, 1), (up_to > below) & (last >= first)
@@ -139,22 +152,33 @@ def _count(
     return count.astype(np.int64)
 
 
-def _rank(quantiles: npt.NDArray[np.uint16], before: npt.NDArray[np.int64], places: FloatArray) -> FloatArray:
+def _rank(
+    quantiles: npt.NDArray[np.uint16],
+    before: npt.NDArray[np.int64],
+    places: FloatArray,
+    asked: npt.NDArray[np.bool_],
+    otherwise: float,
+) -> FloatArray:
     """Share of the values up to a place, in steps, interpolated between quantiles; shape (n,).
 
     Args:
         quantiles: Shape (Q, n).
         before: How many quantiles of each row group lie before the place.
         places: Shape (n,).
+        asked: Which row groups are asked about, shape (n,); half of them are not where a range has one bound.
+        otherwise: What the others get.
     """
+    ranks = np.full(len(before), otherwise)
+    at = np.flatnonzero(asked)
     last = len(quantiles) - 1
     if last == 0:
-        return np.asarray(before > 0, np.float64)
-    at = np.arange(len(before))
-    left, right = np.clip(before - 1, 0, last), np.clip(before, 0, last)
-    start, end = quantiles[left, at].astype(np.float64), quantiles[right, at].astype(np.float64)
-    part = np.clip((places - start) / np.maximum(end - start, 1), 0, 1)
-    return np.asarray((left + np.where(end > start, part, 0.0)) / last, np.float64)
+        ranks[at] = before[at] > 0
+    elif len(at):
+        left, right = np.clip(before[at] - 1, 0, last), np.clip(before[at], 0, last)
+        start, end = quantiles[left, at].astype(np.float64), quantiles[right, at].astype(np.float64)
+        part = np.clip((places[at] - start) / np.maximum(end - start, 1), 0, 1)
+        ranks[at] = (left + np.where(end > start, part, 0.0)) / last
+    return ranks
 
 
 def both(estimates: list[Estimate], rows: FloatArray) -> Estimate:

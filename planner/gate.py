@@ -105,7 +105,7 @@ class CostGate:
 
     def _bytes_without(self, at: Int64Array) -> FloatArray:
         """About how many bytes a query reads of each row group, requests counted as bytes."""
-        read = self._view.row_group_bytes(self._row_groups[at]) * _READ_SHARE + _ROW_GROUP_OVERHEAD_BYTES
+        read = self._view.row_group_bytes[self._row_groups[at]] * _READ_SHARE + _ROW_GROUP_OVERHEAD_BYTES
         return np.asarray(read, np.float64)
 
     def _estimate(self, predicate: Predicate, at: Int64Array, known: Mapping[Leaf, Estimate]) -> Estimate:

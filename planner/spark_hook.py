@@ -39,6 +39,7 @@ from planner.view import IndexView
 from planner.wire import serialize_kept, serialize_view
 from puffin_index.errors import NotFoundError, PuffinIndexError, WhereSyntaxError
 from puffin_index.index_table import TableName, index_table_name, is_bound_to, load_index_table
+from puffin_index.kinds.roaring import row_set_of
 
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaObject
@@ -119,7 +120,7 @@ class _PlannerCallback:
         plan = replace(plan, planning_seconds=time.perf_counter() - started)
         self._report(plan, request["thread"])
         note = f"puffin-index: {plan.kept} of {plan.row_groups} row groups of {plan.table}"
-        kept = BitMap(numbers[plan.kept_mask].astype(np.uint32))
+        kept = row_set_of(numbers[plan.kept_mask], view.row_group_count)
         return bytearray(b"K" + serialize_kept(kept, note if settings.job_description else ""))
 
     def _report(self, plan: ScanPlan, thread: object) -> None:
@@ -189,7 +190,7 @@ def _scan_plan(
         where=" AND ".join(str(text) for text in [*_texts(request, "filters"), *_texts(request, "conditions")]),
         data_files=view.paths,
         file_of=view.file_of[numbers],
-        ordinals=numbers - view.first_row_groups[view.file_of[numbers]],
+        ordinals=view.ordinals_in_file[numbers],
         row_counts=view.row_counts[numbers],
         reasons=pruned.reasons,
         # Delete files stay with the scan's tasks; their rows are not subtracted here.

@@ -51,6 +51,8 @@ class SourceOptions(BaseModel):
             a query needs.
         where: SQL WHERE text that rows must satisfy; Spark pushes no OR into a Python source.
         snapshot_id: The snapshot to read, None for the current one.
+        push_filters: Whether Spark's filters are used. Spark 4.1 keeps what was pushed last with the loaded DataFrame,
+            not with each scan of it, so that one which is scanned twice (a view, a self-join) would lack rows.
         strict: Whether trouble with the index fails the query.
         byte_budget: How many bytes of index a scan may read, directories not counted.
         catalog: Properties of the catalog, besides PyIceberg's configuration.
@@ -62,6 +64,7 @@ class SourceOptions(BaseModel):
     columns: str = ""
     where: str | None = None
     snapshot_id: int | None = None
+    push_filters: bool = False
     strict: bool = False
     byte_budget: int = Field(default=DEFAULT_BYTE_BUDGET, ge=0)
     catalog: dict[str, str] = Field(default={}, repr=False)
@@ -131,7 +134,9 @@ class PuffinIndexSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Plan and read a scan."""
-        return _Reader(read_options(self.options), tuple(schema.fieldNames()))
+        options = read_options(self.options)
+        reader = _PushingReader if options.push_filters else _Reader
+        return reader(options, tuple(schema.fieldNames()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,17 +171,12 @@ class _Partition(InputPartition):
 
 
 class _Reader(DataSourceReader):
-    """Spark pickles it after `pushFilters` and calls `partitions` on the driver, `read` on executors."""
+    """Spark calls `partitions` on the driver and pickles it; executors call `read`."""
 
     def __init__(self, options: SourceOptions, columns: tuple[str, ...]) -> None:
         self._options = options
         self._columns = columns
         self._pushed: list[Filter] = []
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
-        """Remember filters; Spark tests the rows that come with all of them again."""
-        self._pushed = list(filters)
-        return filters
 
     def partitions(self) -> Sequence[InputPartition]:
         """Plan the scan; surviving row groups become partitions."""
@@ -206,6 +206,15 @@ class _Reader(DataSourceReader):
         if not isinstance(partition, _Partition):
             return iter(())
         return _read(partition.scan, partition.tasks)
+
+
+class _PushingReader(_Reader):
+    """Uses Spark's filters."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
+        """Remember filters; Spark tests the rows that come with all of them again."""
+        self._pushed = list(filters)
+        return filters
 
 
 def _runs(tasks: Iterable[RowGroupTask]) -> Iterator[list[RowGroupTask]]:

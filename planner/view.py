@@ -165,11 +165,16 @@ class IndexView:
             return None
         return range(first, first + count)
 
-    def row_group_bytes(self, row_groups: Int64Array) -> Int64Array:
-        """About how many bytes each of some row groups has in its data file."""
-        files = self.file_of[row_groups]
-        share = self.row_counts[row_groups] / np.maximum(self.record_counts[files], 1)
-        return np.asarray(share * self.file_sizes[files], np.int64)
+    @cached_property
+    def row_group_bytes(self) -> Int64Array:
+        """About how many bytes each row group has in its data file."""
+        share = self.row_counts / np.maximum(self.record_counts[self.file_of], 1)
+        return np.asarray(share * self.file_sizes[self.file_of], np.int64)
+
+    @cached_property
+    def ordinals_in_file(self) -> Int64Array:
+        """For each row group its ordinal in the data file."""
+        return np.asarray(np.arange(self.row_group_count) - self.first_row_groups[self.file_of], np.int64)
 
     @cached_property
     def _placements(self) -> dict[tuple[ColumnId, str], Placement]:
@@ -198,9 +203,8 @@ class IndexView:
             entry_of_file = np.full(len(self.paths), -1, np.int64)
             entry_of_file[self._file_of_entry[entry[rows]]] = entry[rows]
             of_row_group = entry_of_file[self.file_of]
-            ordinal = np.arange(self.row_group_count) - self.first_row_groups[self.file_of]
             segment = np.where(of_row_group >= 0, segment_of_entry[of_row_group], -1).astype(np.int32)
-            row_group = (first_in_segment[of_row_group] + ordinal).astype(np.int32)
+            row_group = (first_in_segment[of_row_group] + self.ordinals_in_file).astype(np.int32)
             last_row_groups = np.zeros(len(self.segments), np.int32)
             np.maximum.at(last_row_groups, segment[segment >= 0], row_group[segment >= 0])
             placements[key] = Placement(

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from planner.directories import BoolArray, FieldStatistics, KeyArray
+from planner.directories import BoolArray, FieldStatistics, KeyArray, Selection, selection_of
 from puffin_index.leaf import Key, LeafTest, NullTest, RangeTest, SetTest
 
 _MAX_COMPARED_KEYS = 64
@@ -46,23 +46,24 @@ def judge_by_zone_map(test: LeafTest, statistics: FieldStatistics, row_groups: n
     Returns:
         Verdicts in the order of `row_groups`; nothing is known where there are no statistics.
     """
-    rows = statistics.row_count[row_groups]
-    nulls = statistics.null_count[row_groups]
+    chosen = selection_of(row_groups)
+    rows = statistics.row_count[chosen]
+    nulls = statistics.null_count[chosen]
     has_values, no_nulls = nulls < rows, nulls == 0
     match test:
         case NullTest(is_null):
             possible, certain = (nulls > 0, nulls == rows) if is_null else (has_values, no_nulls)
         case SetTest(keys, negated):
-            touched, all_one = _judge_set(keys, statistics, row_groups)
+            touched, all_one = _judge_set(keys, statistics, chosen)
             possible, certain = _with_negation(touched, all_one, negated)
         case RangeTest():
-            touched, inside = _judge_range(test, statistics, row_groups)
+            touched, inside = _judge_range(test, statistics, chosen)
             possible, certain = _with_negation(touched, inside, test.negated)
         case _:
             assert_never(test)
     if not isinstance(test, NullTest):
         possible, certain = possible & has_values, certain & no_nulls & has_values
-    known = statistics.known[row_groups]
+    known = statistics.known[chosen]
     return Verdicts(possible | ~known, certain & known)
 
 
@@ -71,11 +72,9 @@ def _with_negation(touched: BoolArray, all_match: BoolArray, negated: bool) -> t
     return (~all_match, ~touched) if negated else (touched, all_match)
 
 
-def _judge_set(
-    keys: tuple[Key, ...], statistics: FieldStatistics, row_groups: npt.NDArray[np.int64]
-) -> tuple[BoolArray, BoolArray]:
-    if statistics.quantiles is not None:
-        minimum, maximum = statistics.minimum[row_groups], statistics.maximum[row_groups]
+def _judge_set(keys: tuple[Key, ...], statistics: FieldStatistics, chosen: Selection) -> tuple[BoolArray, BoolArray]:
+    minimum, maximum = _take(statistics.minimum, chosen), _take(statistics.maximum, chosen)
+    if isinstance(minimum, np.ndarray) and isinstance(maximum, np.ndarray):
         ordered = np.array(keys, np.int64)
         if len(ordered) == 1:
             touched = (minimum <= ordered[0]) & (maximum >= ordered[0])
@@ -83,13 +82,12 @@ def _judge_set(
         first = np.searchsorted(ordered, minimum, "left")
         touched = first < np.searchsorted(ordered, maximum, "right")
         return touched, touched & (minimum == maximum)
-    none = np.zeros(len(row_groups), np.bool_)
+    none = np.zeros(len(minimum), np.bool_)
     if not keys:
         return none, none
     if len(keys) > _MAX_COMPARED_KEYS:
-        touched, _ = _judge_range(RangeTest(keys[0], keys[-1]), statistics, row_groups)
+        touched, _ = _judge_range(RangeTest(keys[0], keys[-1]), statistics, chosen)
         return touched, none
-    minimum, maximum = _take(statistics.minimum, row_groups), _take(statistics.maximum, row_groups)
     touched = none
     for key in keys:
         touched = touched | (_compare("less_equal", minimum, key) & _compare("greater_equal", maximum, key))
@@ -97,13 +95,11 @@ def _judge_set(
     return touched, touched & single
 
 
-def _judge_range(
-    test: RangeTest, statistics: FieldStatistics, row_groups: npt.NDArray[np.int64]
-) -> tuple[BoolArray, BoolArray]:
+def _judge_range(test: RangeTest, statistics: FieldStatistics, chosen: Selection) -> tuple[BoolArray, BoolArray]:
     """Say whether the range overlaps [min, max], and whether it contains it."""
-    minimum, maximum = _take(statistics.minimum, row_groups), _take(statistics.maximum, row_groups)
-    touched = np.ones(len(row_groups), np.bool_)
-    inside = np.ones(len(row_groups), np.bool_)
+    minimum, maximum = _take(statistics.minimum, chosen), _take(statistics.maximum, chosen)
+    touched = np.ones(len(minimum), np.bool_)
+    inside = np.ones(len(minimum), np.bool_)
     if test.low is not None:
         above = "greater_equal" if test.low_inclusive else "greater"
         touched &= _compare(above, maximum, test.low)
@@ -115,8 +111,10 @@ def _judge_range(
     return touched, inside
 
 
-def _take(keys: KeyArray, row_groups: npt.NDArray[np.int64]) -> KeyArray:
-    return keys[row_groups] if isinstance(keys, np.ndarray) else keys.take(pa.array(row_groups))
+def _take(keys: KeyArray, chosen: Selection) -> KeyArray:
+    if isinstance(keys, np.ndarray) or isinstance(chosen, slice):
+        return keys[chosen]
+    return keys.take(pa.array(chosen))
 
 
 def _compare(function: str, keys: KeyArray, key: Key) -> BoolArray:
