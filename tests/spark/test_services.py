@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import timedelta
 
 import pyarrow.fs
 import pytest
@@ -92,6 +93,21 @@ def test_a_table_on_s3_is_built_appended_to_and_queried(store: Store, index: Tab
     assert (measured.answer.text, measured.read.rows) == ("1", 500)
     assert planner.plan(index, "price = 5432").kept == 1
     assert index.index_table.location().startswith("s3://lakehouse/")
+
+
+def test_an_index_on_s3_follows_a_merge_and_is_compacted_and_expired(store: Store, index: TableIndex) -> None:
+    planner.enable(store.spark, strict=True)
+    store.spark.sql(
+        "MERGE INTO store.ns.items a USING (SELECT id FROM store.ns.items WHERE id < 10) b ON a.id = b.id "
+        "WHEN MATCHED THEN UPDATE SET price = 77777"
+    )
+    assert index.build().row_groups > 0
+    index.compact()
+    assert index.expire(timedelta(0)).segments > 0
+    assert index.verify(None).findings == ()
+    measured = measure(store.spark, "SELECT COUNT(*) FROM store.ns.items WHERE price = 77777")
+    assert measured.answer is not None
+    assert (measured.answer.text, measured.read.rows <= 1_000) == ("10", True)
 
 
 def test_no_secret_is_written_to_segments_tables_plans_or_logs(
