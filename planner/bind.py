@@ -267,13 +267,25 @@ def _place(literal: AnyLiteral, column: _Column) -> Place | None:
         case DateType() | TimeType() | TimestampType() | TimestamptzType():
             return _place_time(literal, column.type, column.value_type)
         case BinaryType() | FixedType() | UUIDType():
-            if not isinstance(literal, BinaryLiteral | FixedLiteral | UUIDLiteral):
-                return None
+            return _place_bytes(literal, column)
         case _:
             return None
     try:
         return Place(key_of(value, column.value_type), exact=True)
     except UnsupportedError:
+        return None
+
+
+def _place_bytes(literal: AnyLiteral, column: _Column) -> Place | None:
+    value: object = literal.value
+    try:
+        if isinstance(literal, StringLiteral) and column.dialect == "iceberg" and not isinstance(column.type, UUIDType):
+            # Iceberg's JSON says bytes in hexadecimal digits.
+            value = bytes.fromhex(literal.value)
+        elif not isinstance(literal, BinaryLiteral | FixedLiteral | UUIDLiteral):
+            return None
+        return Place(key_of(value, column.value_type), exact=True)
+    except (ValueError, UnsupportedError):
         return None
 
 

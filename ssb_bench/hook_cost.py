@@ -33,7 +33,7 @@ import org.apache.iceberg.*;
 
 public class AddFiles {
   public static void add(Table table, int count) throws Exception {
-    DataFile one = ((FileScanTask) table.newScan().planFiles().iterator().next()).file();
+    DataFile one = (DataFile) ((FileScanTask) table.newScan().planFiles().iterator().next()).file();
     AppendFiles append = table.newFastAppend();
     for (int i = 0; i < count; i++) {
       append.appendFile(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from datetime import date
 from decimal import Decimal
+from typing import Literal
 
 import pytest
 from pyiceberg.expressions import (
@@ -26,6 +27,7 @@ from pyiceberg.expressions import (
 from pyiceberg.expressions.literals import literal
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
+    BinaryType,
     DateType,
     DecimalType,
     DoubleType,
@@ -181,3 +183,14 @@ def test_deep_trees_bind() -> None:
 def test_an_unknown_column_is_named_with_those_that_are_there() -> None:
     with pytest.raises(NotFoundError, match="there is no column 'x'; the table has: i, l, s"):
         bind(EqualTo("x", 1), SCHEMA)
+
+
+@pytest.mark.parametrize(
+    ("dialect", "text", "known"), [("iceberg", "00fF", True), ("iceberg", "0g", False), ("sql", "00fF", False)]
+)
+def test_only_icebergs_json_says_bytes_in_hexadecimal(
+    dialect: Literal["iceberg", "sql"], text: str, known: bool
+) -> None:
+    schema = Schema(NestedField(1, "raw", BinaryType()))
+    bound = bind(EqualTo("raw", text), schema, dialect)
+    assert bound == (Leaf(1, SetTest((b"\x00\xff",)), "binary") if known else UNKNOWN)
