@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 import planner
 from ssb_bench.session import SPARK_RELEASE, create_session, open_catalog
-from tests.spark import corpus_tables
+from tests.spark import corpus_tables, every_type
 
 S3_SUPPORT = "org.apache.iceberg:iceberg-aws-bundle:1.12.0"
 POSTGRES_DRIVER = "org.postgresql:postgresql:42.7.8"
@@ -48,8 +48,11 @@ def corpus(spark: SparkSession, catalog: SqlCatalog) -> dict[str, dict[str, str]
     spark.sql(f"CREATE NAMESPACE lake.{corpus_tables.NAMESPACE}")
     corpus_tables.create_dimensions(spark)
     names: dict[str, dict[str, str]] = {}
-    for name in corpus_tables.FACT_TABLES:
-        index = corpus_tables.create_fact(spark, catalog, name)
+    for name in (*corpus_tables.FACT_TABLES, "types"):
+        if name == "types":
+            index = every_type.create(catalog, f"{corpus_tables.NAMESPACE}.{name}")
+        else:
+            index = corpus_tables.create_fact(spark, catalog, name)
         snapshot = index.data_table.refresh().current_snapshot()
         assert snapshot is not None
         time_of = "CAST(TIMESTAMP_MILLIS({}) AS STRING)"

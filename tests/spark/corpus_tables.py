@@ -51,7 +51,7 @@ _MERGE_ON_READ = ", ".join(f"'write.{verb}.mode'='merge-on-read'" for verb in ("
 
 PLAIN_TABLES = frozenset({"lineorder", "v2", "v3"})
 FACT_TABLES = {
-    "lineorder": (f"'format-version'='2', {_PLAIN}", ""),
+    "lineorder": (f"'format-version'='2', {_PLAIN}, 'write.parquet.compression-codec'='zstd'", ""),
     "v1": ("'format-version'='1', 'write.parquet.compression-codec'='gzip'", ""),
     "v2": (f"'format-version'='2', {_PLAIN}, 'write.parquet.compression-codec'='snappy', {_MERGE_ON_READ}", ""),
     "v3": (f"'format-version'='3', {_PLAIN}, {_MERGE_ON_READ}", ""),

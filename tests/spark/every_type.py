@@ -1,0 +1,113 @@
+"""A table with every type that Spark reads, written by PyIceberg: values of each that are rare, edges, NaN and NULL."""
+
+from __future__ import annotations
+
+import uuid
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+
+import pyarrow as pa
+from pyiceberg.catalog import Catalog
+from pyiceberg.schema import Schema
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FixedType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    ListType,
+    LongType,
+    MapType,
+    NestedField,
+    StringType,
+    StructType,
+    TimestampType,
+    TimestamptzType,
+    UUIDType,
+)
+
+from puffin_index import IndexDefinition, TableIndex
+
+ROWS = 3_000
+ROW_GROUP_ROWS = 250
+_NOON = datetime(1970, 1, 1, 12)
+_LONG_EDGES = {1: 2**63 - 1, 2: -(2**63)}
+_FLOAT_EDGES = {1: float("nan"), 2: -0.0, 3: 0.0, 4: float("inf"), 5: float("-inf")}
+_BYTES = ("word", "bytes", "code", "key")
+_WORDS = {1: "", 2: "ÄÖ\U0001f600", 3: "it's"}
+
+_TYPES: dict[str, IcebergType] = {
+    "k": LongType(),
+    "flag": BooleanType(),
+    "small": IntegerType(),
+    "large": LongType(),
+    "single": FloatType(),
+    "double": DoubleType(),
+    "money": DecimalType(9, 2),
+    "middle": DecimalType(18, 4),
+    "wide": DecimalType(38, 5),
+    "day": DateType(),
+    "local": TimestampType(),
+    "moment": TimestamptzType(),
+    "word": StringType(),
+    "bytes": BinaryType(),
+    "code": FixedType(4),
+    "key": UUIDType(),
+    "inner": StructType(
+        NestedField(101, "leaf", IntegerType()),
+        NestedField(102, "deep", StructType(NestedField(103, "word", StringType()))),
+    ),
+    "items": ListType(104, IntegerType(), element_required=False),
+    "tags": MapType(105, StringType(), 106, StringType(), value_required=False),
+}
+
+
+def _row(i: int) -> dict[str, object]:
+    """A row; every seventh value of a column is NULL, those of two columns in different rows."""
+    spread = (i * 7_919) % ROWS
+    moment = _NOON + timedelta(seconds=spread * 3_607, microseconds=spread)
+    values: dict[str, object] = {
+        "flag": i % 3 == 0,
+        "small": spread % 1_000 - 500,
+        "large": _LONG_EDGES.get(i % 500, spread * 31),
+        "single": _FLOAT_EDGES.get(i % 300, spread / 8),
+        "double": _FLOAT_EDGES.get(i % 400, spread / 7),
+        "money": Decimal(spread * 7) / 100,
+        "middle": Decimal(spread * 104_729) / 10_000,
+        "wide": Decimal(spread) * 10**20,
+        "day": date(1969, 1, 1) + timedelta(days=spread),
+        "local": moment,
+        "moment": moment.replace(tzinfo=UTC),
+        "word": _WORDS.get(i % 600, f"{spread * 2_654_435_761 % 2**32:08x}"),
+        "bytes": spread.to_bytes(3, "big"),
+        "code": (spread + 2**24).to_bytes(4, "big"),
+        "key": uuid.UUID(int=spread * 2**90).bytes,
+        "inner": {"leaf": spread % 900, "deep": {"word": f"deep-{spread}"}},
+        "items": [spread, None, i],
+        "tags": [("color", f"c{spread % 700}"), ("size", None)],
+    }
+    nulled = {name: None if (i + at) % 7 == 0 else value for at, (name, value) in enumerate(values.items())}
+    return {"k": spread, **nulled}
+
+
+def create(catalog: Catalog, name: str) -> TableIndex:
+    """Create the table in two files of six row groups each, and an index of every column that can have one."""
+    schema = Schema(*(NestedField(at, column, kind) for at, (column, kind) in enumerate(_TYPES.items(), 1)))
+    table = catalog.create_table(name, schema, properties={"write.parquet.row-group-limit": str(ROW_GROUP_ROWS)})
+    for start in (0, ROWS // 2):
+        rows = [_row(i) for i in range(start, start + ROWS // 2)]
+        table.append(pa.Table.from_pylist(rows, schema=table.schema().as_arrow()))
+    scalars = [column for column, kind in _TYPES.items() if kind.is_primitive and column != "k"]
+    nested = ["inner.leaf", "inner.deep.word", "tags#k#color"]
+    definition = IndexDefinition.of(
+        bitmap=["flag", "small", "day", "code", *nested],
+        bsi=["k", "inner.leaf", *(column for column in scalars if column not in ("flag", *_BYTES))],
+        bloom=[*_BYTES, "large", "wide", "moment"],
+    )
+    index = TableIndex.create(catalog, name, definition)
+    index.build()
+    return index
