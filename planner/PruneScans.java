@@ -12,6 +12,7 @@ import java.lang.reflect.Method;
 import java.lang.reflect.Proxy;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.BitSet;
 import java.util.HashMap;
 import java.util.HashSet;
 import java.util.Iterator;
@@ -43,6 +44,7 @@ import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.catalyst.trees.TreeNode;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2ScanRelation;
 import org.apache.spark.sql.internal.SQLConf;
+import org.roaringbitmap.PeekableIntIterator;
 import org.roaringbitmap.RoaringBitmap;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
@@ -190,7 +192,7 @@ public class PruneScans extends Rule {
         in.readFully(note);
         RoaringBitmap kept = new RoaringBitmap();
         kept.deserialize(in);
-        reset(scan, tasks, entries, kept);
+        reset(scan, tasks, entries, candidates, kept);
         if (note.length > 0) {
           notes.add(new String(note, "UTF-8"));
         }
@@ -268,9 +270,19 @@ public class PruneScans extends Rule {
     return request;
   }
 
-  private static void reset(Object scan, List tasks, View.FileEntry[] entries, RoaringBitmap kept) throws Exception {
-    PrunedTasks pruned = new PrunedTasks();
-    boolean dropped = false;
+  private static void reset(
+      Object scan, List tasks, View.FileEntry[] entries, RoaringBitmap candidates, RoaringBitmap survivingRowGroups)
+      throws Exception {
+    if (survivingRowGroups.equals(candidates)) {
+      // Nothing changes: the groups that Iceberg has made of these tasks stay.
+      markTasks(scan, new PrunedTasks(tasks));
+      return;
+    }
+    BitSet kept = new BitSet();
+    for (PeekableIntIterator it = survivingRowGroups.getIntIterator(); it.hasNext(); ) {
+      kept.set(it.next());
+    }
+    PrunedTasks pruned = new PrunedTasks(new ArrayList());
     for (int i = 0; i < entries.length; i++) {
       FileScanTask task = (FileScanTask) tasks.get(i);
       View.FileEntry entry = entries[i];
@@ -278,20 +290,17 @@ public class PruneScans extends Rule {
         pruned.add(task);
         continue;
       }
-      int survivors = (int) kept.rangeCardinality((long) entry.first, (long) entry.first + entry.count);
-      dropped |= survivors < entry.count;
+      int survivors = 0;
+      for (int rowGroup = entry.first; rowGroup < entry.first + entry.count; rowGroup++) {
+        survivors += kept.get(rowGroup) ? 1 : 0;
+      }
       if (survivors == entry.count) {
         pruned.add(task);
       } else if (survivors > 0) {
         pruned.add(narrow(task, entry, kept));
       }
     }
-    if (dropped) {
-      method(scan.getClass(), "resetTasks").invoke(scan, new Object[] {pruned});
-    } else {
-      // Nothing changes: the groups that Iceberg has made of these tasks stay.
-      markTasks(scan, pruned);
-    }
+    method(scan.getClass(), "resetTasks").invoke(scan, new Object[] {pruned});
   }
 
   private static void markTasks(Object scan, PrunedTasks tasks) throws Exception {
@@ -311,7 +320,7 @@ public class PruneScans extends Rule {
    * A task that splits into its surviving row groups only. It lives on the driver: Iceberg splits it before tasks are sent
    * to executors, so they see Iceberg's own classes, with residuals and deletes attached.
    */
-  private static FileScanTask narrow(final FileScanTask task, View.FileEntry entry, RoaringBitmap kept) {
+  private static FileScanTask narrow(final FileScanTask task, View.FileEntry entry, BitSet kept) {
     List offsets = task.file().splitOffsets();
     if (offsets == null || offsets.size() != entry.count || Proxy.isProxyClass(task.getClass())) {
       return task;
@@ -323,7 +332,7 @@ public class PruneScans extends Rule {
     int ordinal = 0;
     for (Iterator it = task.split(1L).iterator(); it.hasNext(); ordinal++) {
       FileScanTask part = (FileScanTask) it.next();
-      if (kept.contains(entry.first + ordinal)) {
+      if (kept.get(entry.first + ordinal)) {
         survivors.add(part);
         bytes += part.length();
         sizeBytes += part.sizeBytes();
@@ -445,5 +454,9 @@ public class PruneScans extends Rule {
   }
 
   /** Marks the tasks of a scan that has been pruned. */
-  private static class PrunedTasks extends ArrayList {}
+  private static class PrunedTasks extends ArrayList {
+    PrunedTasks(List tasks) {
+      super(tasks);
+    }
+  }
 }

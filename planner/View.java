@@ -1,18 +1,31 @@
 package io.puffinindex.spark;
 
 import java.io.DataInputStream;
+import java.util.Arrays;
 import java.util.BitSet;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.zip.InflaterInputStream;
+import org.apache.iceberg.DataFile;
 import org.apache.iceberg.FileScanTask;
 import org.roaringbitmap.RoaringBitmap;
 
-/** The numbering of row groups in one version of an index table. */
+/**
+ * The numbering of row groups in one version of an index table.
+ *
+ * <p>Data files are looked up by path once. A manifest never changes, so from then on a file is known by its manifest and
+ * its position in it: paths of very many files take longer to hash than all the rest.
+ */
 public class View {
+  private static final FileEntry UNKNOWN = new FileEntry(0, 0, 0L, 0L);
+  private static final int LEAST_REMEMBERED = 10000;
+
   public final String version;
   private final Map files;
+  /** By manifest, the entry of each position; of positions not seen yet null. */
+  private final Map manifests = new HashMap();
+  private int remembered;
 
   private View(String version, Map files) {
     this.version = version;
@@ -20,14 +33,31 @@ public class View {
   }
 
   /** Find the entry of each task's data file, and their row groups; return how many row groups have none. */
-  public int find(List tasks, FileEntry[] entries, RoaringBitmap candidates) {
+  public synchronized int find(List tasks, FileEntry[] entries, RoaringBitmap candidates) {
     int unindexed = 0;
     BitSet known = new BitSet();
+    String manifest = null;
+    FileEntry[] inManifest = null;
     for (int i = 0; i < entries.length; i++) {
-      FileScanTask task = (FileScanTask) tasks.get(i);
-      entries[i] = entryOf(task);
+      DataFile file = (DataFile) ((FileScanTask) tasks.get(i)).file();
+      Long position = file.pos();
+      String location = file.manifestLocation();
+      if (position == null || location == null || position.longValue() > Integer.MAX_VALUE / 2) {
+        entries[i] = entryOf(file);
+      } else {
+        int at = position.intValue();
+        if (!location.equals(manifest) || at >= inManifest.length) {
+          inManifest = entriesOf(location, at);
+          manifest = location;
+        }
+        if (inManifest[at] == null) {
+          FileEntry found = entryOf(file);
+          inManifest[at] = found == null ? UNKNOWN : found;
+        }
+        entries[i] = inManifest[at] == UNKNOWN ? null : inManifest[at];
+      }
       if (entries[i] == null) {
-        List offsets = task.file().splitOffsets();
+        List offsets = file.splitOffsets();
         unindexed += offsets == null ? 1 : offsets.size();
       } else {
         known.set(entries[i].first, entries[i].first + entries[i].count);
@@ -41,14 +71,31 @@ public class View {
     return unindexed;
   }
 
-  private FileEntry entryOf(FileScanTask task) {
-    FileEntry entry = (FileEntry) files.get(task.file().location());
-    if (entry == null
-        || entry.size != task.file().fileSizeInBytes()
-        || entry.records != task.file().recordCount()) {
+  /** The entries by position of a manifest, with room for one position at least. */
+  private FileEntry[] entriesOf(String manifest, int position) {
+    FileEntry[] known = (FileEntry[]) manifests.get(manifest);
+    if (known != null && position < known.length) {
+      return known;
+    }
+    int length = Math.max(16, position + position / 2 + 1);
+    remembered += length - (known == null ? 0 : known.length);
+    if (remembered > 4 * files.size() + LEAST_REMEMBERED) {
+      // Manifests that tables have left behind would stay as long as the index does not change.
+      manifests.clear();
+      known = null;
+      remembered = length;
+    }
+    FileEntry[] entries = known == null ? new FileEntry[length] : (FileEntry[]) Arrays.copyOf(known, length);
+    manifests.put(manifest, entries);
+    return entries;
+  }
+
+  private FileEntry entryOf(DataFile file) {
+    FileEntry entry = (FileEntry) files.get(file.location());
+    if (entry == null || entry.size != file.fileSizeInBytes() || entry.records != file.recordCount()) {
       return null;
     }
-    List offsets = task.file().splitOffsets();
+    List offsets = file.splitOffsets();
     return offsets != null && offsets.size() != entry.count ? null : entry;
   }
 

@@ -27,7 +27,8 @@ class DataFile:
         record_count: Rows.
         split_offsets: Start of each row group in bytes, ascending; empty if the manifest does not say.
         format: `PARQUET`, `ORC` or `AVRO`.
-        has_deletes: Whether delete files apply to it in the snapshot that it was listed from.
+        has_deletes: Whether delete files apply to it in the snapshot that it was listed from; False if it was listed
+            from none.
     """
 
     path: str
@@ -188,8 +189,8 @@ def _plan_files(table: Table, snapshot_id: int | None, row_filter: BooleanExpres
     yield from scan.plan_files()
 
 
-def retained_files(table: Table) -> dict[str, tuple[int, int]]:
-    """Size in bytes and rows of the data files that any snapshot of the table holds, of whatever branch or tag."""
+def retained_files(table: Table) -> dict[str, DataFile]:
+    """The data files that any snapshot of the table holds, of whatever branch or tag, by location."""
     manifests = {
         manifest.manifest_path: manifest
         for snapshot in table.snapshots()
@@ -197,7 +198,7 @@ def retained_files(table: Table) -> dict[str, tuple[int, int]]:
         if manifest.content == ManifestContent.DATA
     }
     return {
-        entry.data_file.file_path: (entry.data_file.file_size_in_bytes, entry.data_file.record_count)
+        entry.data_file.file_path: _data_file(entry.data_file, has_deletes=False)
         for manifest in manifests.values()
         for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True)
     }

@@ -15,16 +15,13 @@ from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.table import Table
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
-from puffin_index.data_table import refresh_table, retained_files
+from puffin_index.data_table import DataFile, refresh_table, retained_files
 from puffin_index.directory import STATISTICS, is_statistics
 from puffin_index.errors import NotFoundError
 from puffin_index.index_table import is_bound_to, read_entries
 from puffin_index.map_key import kind_beside
 
 FieldKind = tuple[int, str]
-FileSize = tuple[int, int]
-"""Size in bytes and rows of a data file."""
-
 _MOST_ATTEMPTS = 50
 _LONGEST_WAIT_SECONDS = 5.0
 
@@ -48,7 +45,7 @@ def field_kinds(entries: pa.Table) -> list[set[FieldKind]]:
     ]
 
 
-def live_entries(entries: pa.Table, retained: Mapping[str, FileSize], wanted: Collection[FieldKind]) -> pa.Table:
+def live_entries(entries: pa.Table, retained: Mapping[str, DataFile], wanted: Collection[FieldKind]) -> pa.Table:
     """Leave out entries and directories that nothing needs.
 
     Args:
@@ -61,8 +58,9 @@ def live_entries(entries: pa.Table, retained: Mapping[str, FileSize], wanted: Co
     taken: dict[str, set[FieldKind]] = {}
     kept: list[set[FieldKind]] = []
     for (path, size, records), own in zip(files, field_kinds(entries), strict=True):
-        here = taken.setdefault(path, set())
-        kept.append({kind for kind in own if kind in wanted} - here if retained.get(path) == (size, records) else set())
+        here, file = taken.setdefault(path, set()), retained.get(path)
+        is_same = file is not None and (file.file_size, file.record_count) == (size, records)
+        kept.append({kind for kind in own if kind in wanted} - here if is_same else set())
         here |= kept[-1]
     return with_kinds(entries, kept)
 

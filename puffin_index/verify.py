@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyiceberg.table import Table
 
 from puffin_index.build import indexed_kinds
-from puffin_index.data_table import list_data_files, refresh_table, retained_files
+from puffin_index.data_table import DataFile, list_data_files, refresh_table, retained_files
 from puffin_index.entries import FieldKind, field_kinds, live_entries, replace_entries
 from puffin_index.errors import PuffinIndexError
 from puffin_index.index_table import read_entries
@@ -80,7 +80,7 @@ def verify(
             sources[location] = source
     files = indexed_files(live_entries(entries, retained, wanted))
     row_groups = _chosen([file for file in files if file.origins <= sources.keys()], sample)
-    findings += _check_data(data_table, index_table, row_groups, sources)
+    findings += _check_data(data_table, index_table, row_groups, sources, retained)
     indexed = indexed_kinds(entries, live)
     return VerifyReport(
         table=".".join(data_table.name()),
@@ -111,15 +111,17 @@ def drop_bad_entries(index_table: Table, findings: Sequence[Finding]) -> int:
     return len(dropped)
 
 
-def _check_entries(entries: pa.Table, retained: Mapping[str, tuple[int, int]]) -> Iterator[Finding]:
+def _check_entries(entries: pa.Table, retained: Mapping[str, DataFile]) -> Iterator[Finding]:
     taken: dict[str, set[FieldKind]] = {}
     names = ("data_file", "file_size_in_bytes", "record_count", "row_counts", "split_offsets")
     columns = (entries[name].to_pylist() for name in names)
     for (path, size, records, counts, offsets), own in zip(
         zip(*columns, strict=True), field_kinds(entries), strict=True
     ):
-        if path in retained and retained[path] != (size, records):
-            yield Finding(path, "", 0, f"indexed as a file of {size} bytes and {records} rows: {retained[path]}")
+        found = retained.get(path)
+        if found is not None and (found.file_size, found.record_count) != (size, records):
+            told = f"it has {found.file_size} and {found.record_count}"
+            yield Finding(path, "", 0, f"indexed as a file of {size} bytes and {records} rows, {told}")
         if sum(counts) != records or len(offsets) != len(counts):
             yield Finding(path, "", 0, f"row groups of {sum(counts)} rows, a file of {records}")
         twice = sorted(own & taken.setdefault(path, set()))
@@ -141,6 +143,7 @@ def _check_data(
     index_table: Table,
     row_groups: Sequence[tuple[IndexedFile, int]],
     sources: Mapping[str, SourceSegment],
+    retained: Mapping[str, DataFile],
 ) -> Iterator[Finding]:
     by_file: dict[str, tuple[IndexedFile, list[int]]] = {}
     for file, ordinal in row_groups:
@@ -148,7 +151,7 @@ def _check_data(
     decoded = DecodedPayloads()
     for path, (file, ordinals) in by_file.items():
         try:
-            with open_data_file(data_table.io, file.file, data_table.name_mapping()) as opened:
+            with open_data_file(data_table.io, retained[path], data_table.name_mapping()) as opened:
                 if opened.row_counts != file.row_counts:
                     yield Finding(path, "", 0, f"row groups of {opened.row_counts} rows, indexed as {file.row_counts}")
                     continue
