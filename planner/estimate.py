@@ -118,14 +118,20 @@ def _share_of_quantiles(
     scale = np.where(width <= LAST_STEP, 1.0, LAST_STEP / np.maximum(width, 1))
     # On a step of several keys, a quantile may lie on either side of a bound.
     unsure = width > LAST_STEP
-    first = steps_of(low, minimum, maximum).astype(np.int32) + unsure
-    last = steps_of(high, minimum, maximum).astype(np.int32) - unsure
-    below = _count(quantiles, first, np.less)
-    up_to = _count(quantiles, last, np.less_equal)
     start = (low.astype(np.float64) - minimum - 1) * scale
     end = (high.astype(np.float64) - minimum) * scale
-    upper = _rank(quantiles, up_to, end, high < maximum, 1.0)
-    lower = _rank(quantiles, below, start, low > minimum, 0.0)
+    above_least, below_greatest = low > minimum, high < maximum
+    count = len(minimum)
+    first, below, lower = np.zeros(count, np.int32), np.zeros(count, np.int64), np.zeros(count)
+    if above_least.any():  # else all quantiles are above: a range of one bound takes half the work
+        first = steps_of(low, minimum, maximum).astype(np.int32) + unsure
+        below = _count(quantiles, first, np.less)
+        lower = _rank(quantiles, below, start, above_least, 0.0)
+    last, up_to, upper = np.full(count, LAST_STEP, np.int32), np.full(count, len(quantiles)), np.ones(count)
+    if below_greatest.any():
+        last = steps_of(high, minimum, maximum).astype(np.int32) - unsure
+        up_to = _count(quantiles, last, np.less_equal)
+        upper = _rank(quantiles, up_to, end, below_greatest, 1.0)
     # A range within one step of a quantile: as if values were spread evenly.
     share = np.where(upper > lower, upper - lower, (end - start) / np.maximum(width * scale, 1))
     return np.clip(share, 0, 1), (up_to > below) & (last >= first)
