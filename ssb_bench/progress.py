@@ -1,4 +1,4 @@
-"""Progress bars for the steps of the benchmark."""
+"""Progress bars for the steps of the benchmark; lines where there is no terminal."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from ssb_bench.dataset import Step
 
 @contextmanager
 def step_bar(console: Console, name: str) -> Iterator[Callable[[Step], None]]:
-    """Show a bar for a job of steps; gives the function that moves it."""
+    """Show a bar for a job of steps, in a log a line for each; gives the function that moves it."""
+    if not console.is_terminal:
+        yield lambda step: console.print(f"{name}: {step.done}/{step.total} {step.text}", highlight=False, markup=False)
+        return
     with _bar(console) as progress:
         task = progress.add_task(name, total=None)
 
