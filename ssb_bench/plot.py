@@ -22,18 +22,26 @@ WITH_COLOR: Final = "#0b6fb8"
 INDEX_COLOR: Final = "#f0a202"
 INDEX_LABEL: Final = "index, read by the planner"
 _BAR_WIDTH: Final = 0.38
+_ROOMY: Final = 8
+"""So many queries have room for their numbers and names side by side."""
 _MEGABYTE: Final = 1e6
 
 
 def plot_run(run: Run, path: Path) -> None:
-    """Draw a run into a PNG file (or SVG or PDF, by the name of the file)."""
+    """Draw a run into a PNG file (or SVG or PDF, by the name of the file): a row of panels for each workload."""
+    queries = [query for query in run.queries if query.without_index is not None and query.with_index is not None]
+    workloads = list(dict.fromkeys(query.workload for query in queries)) or ["count"]
     with mpl.rc_context({"font.size": 10, "axes.spines.top": False, "axes.spines.right": False}):
-        figure = Figure(figsize=(15, 5.4), layout="constrained")
-        times, groups, read = figure.subplots(1, 3)
-        queries = [query for query in run.queries if query.without_index is not None and query.with_index is not None]
-        _draw_times(times, queries)
-        _draw_row_groups(groups, queries)
-        _draw_bytes(read, queries)
+        figure = Figure(figsize=(15, 5.4 * len(workloads)), layout="constrained")
+        for workload, (times, groups, read) in zip(
+            workloads, figure.subplots(len(workloads), 3, squeeze=False), strict=True
+        ):
+            own = [query for query in queries if query.workload == workload]
+            _draw_times(times, own)
+            _draw_row_groups(groups, own)
+            _draw_bytes(read, own)
+            if len(workloads) > 1:
+                times.set_title(f"{workload}: {times.get_title()}")
         figure.suptitle(title_of(run), fontsize=14, fontweight="bold")
         handles, labels = read.get_legend_handles_labels()
         order = [labels.index(label) for label in ("without index", "with index", INDEX_LABEL)]
@@ -114,7 +122,14 @@ def _bars(
         axes.bar(places, heights, _BAR_WIDTH, color=color, label=label)
         for place, top in zip(places, labelled, strict=True):
             axes.annotate(
-                text(top), (place, top), (0, 2), textcoords="offset points", ha="center", va="bottom", fontsize=7
+                text(top),
+                (place, top),
+                (0, 2),
+                textcoords="offset points",
+                ha="center",
+                va="bottom",
+                fontsize=7,
+                rotation=0 if len(heights) <= _ROOMY else 90,
             )
     axes.set_ylim(top=max([*without, *tops, 1.0]) * 1.12)
 
@@ -123,7 +138,8 @@ def _label(axes: Axes, queries: Sequence[QueryResult], title: str, unit: str) ->
     axes.set_title(title)
     axes.set_ylabel(unit)
     axes.set_xticks(range(len(queries)), [query.name.upper() for query in queries])
-    axes.tick_params(axis="x", length=0)
+    is_narrow = len(queries) > _ROOMY or any(len(query.name) > 4 for query in queries)
+    axes.tick_params(axis="x", length=0, labelrotation=40 if is_narrow else 0)
     axes.grid(axis="y", color="#e4e6ea", linewidth=0.8)
     axes.set_axisbelow(True)
 
