@@ -115,7 +115,9 @@ def _sql(properties: Mapping[str, str]) -> dict[str, str]:
     if not uri.startswith("jdbc:") or scheme not in _DIALECTS:
         raise ValueError(f"a JDBC catalog on {scheme!r} is not supported")
     if scheme == "sqlite":
-        return {"uri": URL.create("sqlite", database=uri.removeprefix("jdbc:sqlite:")).render_as_string()}
+        # What comes after the path are settings of the JDBC driver, such as `?journal_mode=WAL`.
+        path = uri.removeprefix("jdbc:sqlite:").partition("?")[0]
+        return {"uri": URL.create("sqlite", database=path).render_as_string()}
     url = make_url(uri.removeprefix("jdbc:"))
     user, password = (properties.get(f"jdbc.{key}") or url.normalized_query.get(key, (None,))[0] for key in _LOGIN)
     url = url.set(

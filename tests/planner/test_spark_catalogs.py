@@ -29,6 +29,14 @@ def test_a_sqlite_catalog_keeps_whatever_its_path_holds(tmp_path: Path) -> None:
     catalog.close()
 
 
+def test_settings_of_the_jdbc_driver_are_no_part_of_the_path(tmp_path: Path) -> None:
+    path = tmp_path / "catalog.db"
+    catalog = open_spark_catalog(conf_of("lake", type="jdbc", uri=f"jdbc:sqlite:{path}?journal_mode=WAL"), "lake")
+    assert isinstance(catalog, SqlCatalog)
+    assert path.exists()
+    catalog.close()
+
+
 @pytest.mark.parametrize("password", ["plain", "a:b/c@d?e#f%20 ä"])
 @pytest.mark.parametrize("in_uri", [False, True])
 def test_a_postgres_catalog_gets_user_and_password_as_they_are(password: str, in_uri: bool) -> None:

@@ -66,7 +66,7 @@ def test_executors_plan_for_queries_of_several_threads(distributed: SparkSession
 def test_executors_plan_for_a_query_on_a_thread_of_sparks(distributed: SparkSession) -> None:
     """A thread with local properties of its own, planning while this one waits."""
     found: list[int] = []
-    thread = InheritableThread(lambda: found.append(distributed.sql(QUERIES[0]).count()), session=distributed)
+    thread = InheritableThread(lambda: found.append(distributed.sql(QUERIES[0]).count()))
     thread.start()
     thread.join(120)
     assert found == [1]
