@@ -61,7 +61,8 @@ def to_stored(keys: npt.NDArray[np.int64], form: int) -> npt.NDArray[np.generic]
     """Return keys as the numbers that are stored. Narrow forms hold the keys of their own types only."""
     if form not in (FLOAT32, FLOAT64):
         return keys
-    with np.errstate(over="ignore"):
+    # What no float holds becomes an infinity or a NaN; those who ask compare what comes back.
+    with np.errstate(over="ignore", invalid="ignore"):
         return floats_of_keys(keys).astype(_DTYPES[form].newbyteorder("="))
 
 

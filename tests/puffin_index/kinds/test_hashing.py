@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import xxhash
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from puffin_index.kinds.bloom import hashes_of_keys
 from puffin_index.kinds.hashing import wang_hashes, xxh64_many
+from puffin_index.kinds.stored_form import FLOAT32
 
 
 def hashes_of(values: list[bytes]) -> list[int]:
@@ -50,3 +53,9 @@ def java_wang(key: int) -> int:
 @given(st.lists(st.integers(-(2**63), 2**63 - 1)))
 def test_wangs_hash_of_an_array_is_javas_of_each(numbers: list[int]) -> None:
     assert wang_hashes(np.array(numbers, np.int64)).tolist() == [java_wang(number) for number in numbers]
+
+
+@pytest.mark.parametrize("key", [9_218_868_437_227_405_313, 4_611_686_018_427_387_905, 9_214_364_837_600_034_815])
+def test_a_key_that_no_float_has_is_in_no_filter_of_floats(key: int) -> None:
+    """A signalling NaN, a number between two floats, one beyond all of them."""
+    assert len(hashes_of_keys((key,), FLOAT32)) == 0
