@@ -38,7 +38,7 @@ matrix: $(STAMP) ## The hook's tests on the other releases of Spark, each in an 
 	@JAVA_HOME="$$(bash scripts/find-java)" bash scripts/spark-matrix $(BIN)/uv $(RELEASES)
 
 services: $(STAMP) ## The tests on a REST catalog (Nessie, fetched into .services: 245 MB and a Java 21)
-	@bash scripts/make-services $(BIN)/uv
+	@JAVA_HOME="$$(bash scripts/find-java)" bash scripts/make-services $(BIN)
 	@JAVA_HOME="$$(bash scripts/find-java)" $(BIN)/python -m pytest -m services
 
 lint: $(STAMP) ## Formatting, lint, types and import directions

@@ -176,7 +176,12 @@ class _Region(Terminal):
     def _generateDefaultName(self) -> str:  # noqa: N802 # pyparsing's hook
         return self.opening.pattern
 
-    def parseImpl(self, instring: str, loc: int, do_actions: bool = True) -> tuple[int, list[Token]]:  # noqa: N802, ARG002
+    def parseImpl(  # noqa: N802 # pyparsing's hook
+        self,
+        instring: str,
+        loc: int,
+        do_actions: bool = True,  # noqa: ARG002 # pyparsing's signature
+    ) -> tuple[int, list[Token]]:
         """Match at an offset: pyparsing's hook for terminals."""
         opening = self.opening.match(instring, loc)
         if opening is None:

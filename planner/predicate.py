@@ -110,13 +110,12 @@ def _merge_leaves(children: list[Predicate]) -> list[Predicate]:
 def _intersect(first: LeafTest, second: RangeTest) -> RangeTest:
     assert isinstance(first, RangeTest)
     low, low_inclusive = first.low, first.low_inclusive
-    # Keys of one column are of one type.
-    if low is None or (second.low is not None and second.low > low):  # type: ignore[operator]
+    if low is None or (second.low is not None and second.low > low):  # type: ignore[operator] # one column: one key type
         low, low_inclusive = second.low, second.low_inclusive
     elif second.low == low:
         low_inclusive = low_inclusive and second.low_inclusive
     high, high_inclusive = first.high, first.high_inclusive
-    if high is None or (second.high is not None and second.high < high):  # type: ignore[operator]
+    if high is None or (second.high is not None and second.high < high):  # type: ignore[operator] # one column: one key type
         high, high_inclusive = second.high, second.high_inclusive
     elif second.high == high:
         high_inclusive = high_inclusive and second.high_inclusive

@@ -78,8 +78,7 @@ class _PlannerCallback:
             settings = read_settings(request["settings"], strict=strict)
             strict = settings.strict
             return self._answer(request, settings, BitMap.deserialize(candidates))
-        except Exception as error:
-            # The one place where everything is caught: no trouble of ours may stop a query.
+        except Exception as error:  # the one place where everything is caught: no trouble of ours may stop a query
             if strict:
                 raise
             if isinstance(error, PuffinIndexError):

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pyarrow.fs
 import pytest
 
 ROOT = Path(__file__).parents[2]
@@ -112,3 +113,28 @@ def nessie(s3_endpoint: str, bucket: str, key: str, secret: str) -> Iterator[str
     finally:
         server.terminate()
         server.wait(30)
+
+
+def make_bucket(endpoint: str, bucket: str, key: str, secret: str) -> pyarrow.fs.S3FileSystem:
+    """Make a bucket; gives what looks into it."""
+    files = pyarrow.fs.S3FileSystem(
+        access_key=key,
+        secret_key=secret,
+        endpoint_override=endpoint,
+        region="us-east-1",
+        allow_bucket_creation=True,
+    )
+    files.create_dir(bucket)
+    return files
+
+
+def s3_settings(endpoint: str, key: str, secret: str) -> dict[str, str]:
+    """What a Spark catalog is told of a store, without the catalog's name."""
+    return {
+        ".io-impl": "org.apache.iceberg.aws.s3.S3FileIO",
+        ".s3.endpoint": endpoint,
+        ".s3.access-key-id": key,
+        ".s3.secret-access-key": secret,
+        ".s3.path-style-access": "true",
+        ".client.region": "us-east-1",
+    }

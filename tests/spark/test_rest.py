@@ -17,7 +17,7 @@ from planner.spark_catalogs import open_spark_catalog
 from planner.spark_hook import session_conf
 from puffin_index import IndexDefinition, TableIndex
 from ssb_bench.measure import measure
-from tests.spark.services import nessie, s3_server
+from tests.spark.services import make_bucket, nessie, s3_server, s3_settings
 
 pytestmark = [pytest.mark.spark, pytest.mark.services]
 
@@ -62,14 +62,7 @@ class House:
 def house(spark: SparkSession) -> Iterator[House]:
     session = spark.newSession()
     with s3_server() as endpoint, nessie(endpoint, "lakehouse", KEY, SECRET) as uri:
-        files = pyarrow.fs.S3FileSystem(
-            access_key=KEY,
-            secret_key=SECRET,
-            endpoint_override=endpoint,
-            region="us-east-1",
-            allow_bucket_creation=True,
-        )
-        files.create_dir("lakehouse")
+        files = make_bucket(endpoint, "lakehouse", KEY, SECRET)
         for key, value in {
             "": "org.apache.iceberg.spark.SparkCatalog",
             ".type": "rest",
@@ -77,12 +70,7 @@ def house(spark: SparkSession) -> Iterator[House]:
             ".warehouse": "wh",
             # Nessie lets everybody in; what matters here is where the token turns up.
             ".token": TOKEN,
-            ".io-impl": "org.apache.iceberg.aws.s3.S3FileIO",
-            ".s3.endpoint": endpoint,
-            ".s3.access-key-id": KEY,
-            ".s3.secret-access-key": SECRET,
-            ".s3.path-style-access": "true",
-            ".client.region": "us-east-1",
+            **s3_settings(endpoint, KEY, SECRET),
         }.items():
             session.conf.set(f"spark.sql.catalog.house{key}", value)
         catalog = open_spark_catalog(session_conf(session), "house")

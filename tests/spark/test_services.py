@@ -17,7 +17,7 @@ from planner.spark_catalogs import open_spark_catalog
 from planner.spark_hook import session_conf
 from puffin_index import IndexDefinition, TableIndex
 from ssb_bench.measure import measure
-from tests.spark.services import postgres, s3_server
+from tests.spark.services import make_bucket, postgres, s3_server, s3_settings
 
 pytestmark = pytest.mark.spark
 
@@ -39,14 +39,7 @@ class Store:
 def store(spark: SparkSession) -> Iterator[Store]:
     session = spark.newSession()
     with postgres("lake", PASSWORD) as port, s3_server() as endpoint:
-        files = pyarrow.fs.S3FileSystem(
-            access_key=KEY,
-            secret_key=SECRET,
-            endpoint_override=endpoint,
-            region="us-east-1",
-            allow_bucket_creation=True,
-        )
-        files.create_dir("lakehouse")
+        files = make_bucket(endpoint, "lakehouse", KEY, SECRET)
         for key, value in {
             "": "org.apache.iceberg.spark.SparkCatalog",
             ".type": "jdbc",
@@ -55,12 +48,7 @@ def store(spark: SparkSession) -> Iterator[Store]:
             ".jdbc.password": PASSWORD,
             ".jdbc.schema-version": "V1",
             ".warehouse": "s3://lakehouse/tables",
-            ".io-impl": "org.apache.iceberg.aws.s3.S3FileIO",
-            ".s3.endpoint": endpoint,
-            ".s3.access-key-id": KEY,
-            ".s3.secret-access-key": SECRET,
-            ".s3.path-style-access": "true",
-            ".client.region": "us-east-1",
+            **s3_settings(endpoint, KEY, SECRET),
         }.items():
             session.conf.set(f"spark.sql.catalog.store{key}", value)
         catalog = open_spark_catalog(session_conf(session), "store")
