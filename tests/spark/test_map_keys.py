@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 import planner
 from puffin_index import IndexDefinition, TableIndex
+from tests.spark.agreement import check_exact_rows, count_and_sum
 
 pytestmark = pytest.mark.spark
 
@@ -98,9 +99,7 @@ def append_duplicates(catalog: SqlCatalog) -> None:
 
 
 def answer(spark: SparkSession, where: str) -> tuple[int, int | None]:
-    row = spark.sql(f"SELECT COUNT(*), SUM(id) FROM lake.ns.maps WHERE {where}").first()
-    assert row is not None
-    return row[0], row[1]
+    return count_and_sum(spark, "lake.ns.maps", where)
 
 
 @pytest.fixture(scope="module")
@@ -117,12 +116,7 @@ def test_answers_are_equal(
 ) -> None:
     assert answer(spark, where) == plain[where]
 
-    scan_plan = planner.plan(index, where, strict=True)
-    exact = [split.rows for split in scan_plan.splits]
-    if all(rows is not None for rows in exact):
-        assert sum(rows or 0 for rows in exact) == plain[where][0]
-    else:
-        assert plain[where][0] <= scan_plan.kept_rows
+    check_exact_rows(index, where, plain[where][0])
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,25 @@
+"""What tests of the hook over many predicates share: an answer, and how the planner's own rows agree with it."""
+
+from __future__ import annotations
+
+from pyspark.sql import SparkSession
+
+import planner
+from puffin_index import TableIndex
+
+
+def count_and_sum(spark: SparkSession, table: str, where: str) -> tuple[int, int | None]:
+    """How many rows match, and the sum of their `id`."""
+    row = spark.sql(f"SELECT COUNT(*), SUM(id) FROM {table} WHERE {where}").first()
+    assert row is not None
+    return row[0], row[1]
+
+
+def check_exact_rows(index: TableIndex, where: str, count: int) -> None:
+    """Where the planner knows all matching rows, they are as many as Spark counts; else they fit into what it keeps."""
+    scan_plan = planner.plan(index, where, strict=True)
+    exact = [split.rows for split in scan_plan.splits]
+    if all(rows is not None for rows in exact):
+        assert sum(rows or 0 for rows in exact) == count
+    else:
+        assert count <= scan_plan.kept_rows
