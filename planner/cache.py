@@ -32,14 +32,6 @@ class BoundedCache(Generic[Key, Value]):
         """The bytes of what is kept."""
         return int(self._values.currsize)
 
-    def resize(self, limit: int) -> None:
-        """Change the bound; what no longer fits is dropped."""
-        with self._lock:
-            kept, self._values = self._values, LRUCache(limit, getsizeof=self._size_of)
-            for key, value in kept.items():
-                if self._size_of(value) <= limit:
-                    self._values[key] = value
-
     def get(self, key: Key) -> Value | None:
         """The value of a key, None if it is not kept."""
         with self._lock:

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from planner.directories import IndexReads, IndexTrouble, Int64Array
 from planner.estimate import Estimate, estimate_leaf
-from planner.evaluate import RowEvaluator, exact_directories, index_cost_bytes, keys_agree
+from planner.evaluate import RowEvaluator, exact_directories, has_exact_index, index_cost_bytes, keys_agree
 from planner.found_rows import FoundRows
 from planner.gate import DEFAULT_LIMITS, CostGate, Limits
 from planner.key_types import comparable
@@ -343,15 +343,19 @@ class Pruner:
     def _worth_reading(self, alive: Int64Array) -> Int64Array:
         """Which row groups to evaluate row by row: what an index read saves is compared with what it costs."""
         row_groups = self._row_groups[alive]
+        saved = self._gate.saved(alive)
         cost = np.zeros(len(alive), np.int64)
         found = np.zeros(len(alive), np.bool_)
         for leaf in self._leaves:
             if leaf in self._found:
                 found |= self._found[leaf].counts(row_groups) >= 0
+            needed = self._verdicts[leaf].possible[alive] & ~self._verdicts[leaf].certain[alive]
+            if not (saved > 0).any():  # not even a directory is worth its bytes
+                self._reasons[alive[needed & has_exact_index(self._view, leaf, row_groups)]] = Reason.NOT_WORTH_READING
+                continue
             for directory in exact_directories(self._view, leaf, self._reads)[:1]:
-                needed = self._verdicts[leaf].possible[alive] & ~self._verdicts[leaf].certain[alive]
                 cost += np.where(needed, index_cost_bytes(leaf.test, directory, row_groups), 0)
-        worth = self._gate.worth(self._gate.saved(alive), cost, 0)
+        worth = self._gate.worth(saved, cost, 0)
         self._reasons[alive[~worth & (cost > 0)]] = Reason.NOT_WORTH_READING
         read = np.flatnonzero(worth & (cost > 0))
         affordable = self._gate.afford(cost[read])

@@ -24,6 +24,7 @@ from planner.cache import DEFAULT_BYTES, BoundedCache
 from planner.directories import (
     DIRECTORY_COLUMNS,
     STATISTICS_COLUMNS,
+    BoolArray,
     FieldStatistics,
     IndexReads,
     IndexTrouble,
@@ -261,6 +262,11 @@ class IndexView:
         if directory is not None and len(reads.troubles) == troubles:
             self._cache.put(key, directory)
         return directory
+
+    def has(self, field_id: ColumnId, kind: str, row_groups: Int64Array) -> BoolArray:
+        """Which row groups have an index of a kind; nothing is read."""
+        placement = self._placements.get((field_id, kind))
+        return np.zeros(len(row_groups), np.bool_) if placement is None else placement.segment[row_groups] >= 0
 
     def open_blob(self, field_id: ColumnId, directory: KindDirectory, row_group: int) -> BlobIndex:
         """Open the payload of one row group; nothing is read yet but the directory, if it is no longer in memory.

@@ -11,8 +11,10 @@ from hypothesis import settings
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
-# `make nightly`: the laws on so many more examples.
-settings.register_profile("nightly", max_examples=4_000)
+# The same examples on every run, so that a change is what makes a test fail; `make nightly` looks for new ones.
+settings.register_profile("repeatable", derandomize=True, deadline=None)
+settings.register_profile("nightly", max_examples=4_000, deadline=None)
+settings.load_profile("repeatable")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -34,16 +34,6 @@ def test_a_value_larger_than_the_bound_is_not_kept_and_drops_nothing() -> None:
     assert (cache.get("a"), cache.get("b")) == (b"1234", None)
 
 
-def test_a_smaller_bound_drops_what_no_longer_fits() -> None:
-    cache: BoundedCache[str, bytes] = BoundedCache(10, len)
-    cache.put("a", b"1234")
-    cache.put("b", b"1234")
-    cache.resize(5)
-    assert cache.used_bytes <= 5
-    cache.resize(3)
-    assert cache.used_bytes == 0
-
-
 def _indexed(catalog: SqlCatalog) -> TableIndex:
     values = np.random.default_rng(5).permutation(2_000)
     create_table(catalog, "t", pa.table({"k": pa.array(values, pa.int64())}), 100)
