@@ -137,7 +137,10 @@ def exact_directories(view: IndexView, leaf: Leaf, reads: IndexReads) -> list[Ki
 
 def has_exact_index(view: IndexView, leaf: Leaf, row_groups: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
     """Whether row groups have an index that answers a leaf exactly, as far as is known without reading anything."""
-    return np.logical_or.reduce([view.has(leaf.field_id, kind, row_groups) for kind in _exact_kinds(leaf.test)])
+    there = np.zeros(len(row_groups), np.bool_)
+    for kind in _exact_kinds(leaf.test):
+        there |= view.has(leaf.field_id, kind, row_groups)
+    return there
 
 
 def _exact_kinds(test: LeafTest) -> tuple[str, ...]:
