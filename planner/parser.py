@@ -38,24 +38,25 @@ from planner.truth import matching_rows, negate
 from puffin_index.errors import WhereSyntaxError
 
 _FLAGS = re.IGNORECASE | re.DOTALL
+# What never gives back is an atomic group: Python before 3.11.5 takes possessive quantifiers of groups wrongly.
 _RAW = r"""(?<!\w)r(?:'[^']*'|"[^"]*")"""
-_STRING = rf"""(?:{_RAW}|'(?:[^'\\]|\\.|'')*+'|"(?:[^"\\]|\\.|"")*+")"""
+_STRING = rf"""(?:{_RAW}|'(?>(?:[^'\\]|\\.|'')*)'|"(?>(?:[^"\\]|\\.|"")*)")"""
 _BACKTICKS = r"`(?:[^`]|``)+`"
 _PART = rf"(?:{_BACKTICKS}|(?![0-9]+(?!\w))\w+)"
 # Spark reserves no word at all; with these for names a mistake would hardly be seen as one.
 _RESERVED = r"(?:AND|OR|NOT|IN|IS|LIKE|BETWEEN|NULL|TRUE|FALSE|SELECT|WHERE)\b"
-_NAME = rf"(?:(?!{_RESERVED}){_PART}(?:\s*\.\s*{_PART})*+)"
+_NAME = rf"(?:(?!{_RESERVED}){_PART}(?>(?:\s*\.\s*{_PART})*))"
 # A letter or digit right behind it makes it a name (1a) or nonsense (1.5L).
 _NUMBER = r"(?>[0-9]+[lsy](?!\w)|(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:e[+-]?[0-9]+)?(?:bd|[df])?)(?!\w)"
 _CONSTANT = (
     rf"(?P<number>(?:[-+]\s*)?{_NUMBER})|(?P<word>TRUE|FALSE|NULL)\b"
     rf"|(?P<type>DATE|TIMESTAMP_NTZ|TIMESTAMP_LTZ|TIMESTAMP|TIME|INTERVAL|X)\s*(?P<quoted>{_STRING})"
-    rf"|(?P<text>{_STRING}(?:\s*{_STRING})*+)"
+    rf"|(?P<text>{_STRING}(?>(?:\s*{_STRING})*))"
 )
 _MEMBER = "(?:" + re.sub(r"\?P<\w+>", "?:", _CONSTANT) + ")"
 _KEY = rf"\s*\[\s*(?P<key>{_MEMBER})\s*\]"
 _UNIT = r"(?:(?:NANO|MICRO|MILLI)?SECOND|MINUTE|HOUR|DAY|WEEK|MONTH|YEAR)S?\b"
-_INTERVAL = rf"INTERVAL(?:\s*[-+]?\s*(?:{_STRING}|{_NUMBER})\s*{_UNIT}(?:\s+TO\s+{_UNIT})?)++"
+_INTERVAL = rf"INTERVAL(?>(?:\s*[-+]?\s*(?:{_STRING}|{_NUMBER})\s*{_UNIT}(?:\s+TO\s+{_UNIT})?)+)"
 _CASE = r"CASE\b(?=\s*(?!(?:IN|IS|NOT|LIKE|BETWEEN|AND|OR)\b)[\w'\"`(])"
 _CLOCK = r"(?:CURRENT_(?:DATE|TIMESTAMP|TIME)|LOCALTIMESTAMP)"
 _TYPE_NAME = r"\w+(?:\s*\([0-9,\s]*\))?"
@@ -132,7 +133,7 @@ def _grammar() -> ParserElement:
     )
     behind = (
         _tokens(rf"(?P<CLOSE>\))|(?P<ACCESS>::\s*{_TYPE_NAME}|COLLATE\s+\w+|\.\s*{_PART})")
-        | _lexeme(rf"(?P<not>NOT\s+)?IN\s*\((?P<members>\s*{_MEMBER}(?:\s*,\s*{_MEMBER})*+)\s*\)", _literal_list)
+        | _lexeme(rf"(?P<not>NOT\s+)?IN\s*\((?P<members>\s*{_MEMBER}(?>(?:\s*,\s*{_MEMBER})*))\s*\)", _literal_list)
         | _tokens(r"IS\s+(?P<not>NOT\s+)?(?P<IS>NULL|NAN|TRUE|FALSE|UNKNOWN)\b")
         | _lexeme(rf"ESCAPE\s*(?P<text>{_STRING})", _escape)
         | _Region(r"\[", Kind.ACCESS)
@@ -152,7 +153,7 @@ def _grammar() -> ParserElement:
 
 
 def _value() -> ParserElement:
-    text = rf"(?P<text>{_STRING}(?:\s*{_STRING})*+)"
+    text = rf"(?P<text>{_STRING}(?>(?:\s*{_STRING})*))"
     return (
         _lexeme(rf"(?P<computed>{_INTERVAL}|{_CLOCK}\b(?!\s*\())|{_CONSTANT}", _literal)
         | _lexeme(rf"(?!{_CASE})(?P<name>(?>{_NAME}))(?!\s*\()(?:{_KEY})?", _column_value)
