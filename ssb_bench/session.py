@@ -22,9 +22,6 @@ SPARK_RELEASE = ".".join(pyspark.__version__.split(".")[:2])
 ICEBERG_RUNTIME = _ICEBERG_RUNTIMES[SPARK_RELEASE]
 """The newest one for the Spark that is installed."""
 
-# The catalog of Iceberg 1.10 leaves reading transactions open; only with a write-ahead log can others write meanwhile.
-_SQLITE_OPTIONS = "?journal_mode=WAL" if SPARK_RELEASE == "4.0" else ""
-
 SQLITE_DRIVER = "org.xerial:sqlite-jdbc:3.51.0.0"
 
 
@@ -66,7 +63,7 @@ def create_session(
         .config("spark.sql.extensions", "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions")
         .config(f"spark.sql.catalog.{CATALOG}", "org.apache.iceberg.spark.SparkCatalog")
         .config(f"spark.sql.catalog.{CATALOG}.type", "jdbc")
-        .config(f"spark.sql.catalog.{CATALOG}.uri", f"jdbc:sqlite:{warehouse / 'catalog.db'}{_SQLITE_OPTIONS}")
+        .config(f"spark.sql.catalog.{CATALOG}.uri", f"jdbc:sqlite:{warehouse / 'catalog.db'}")
         .config(f"spark.sql.catalog.{CATALOG}.jdbc.schema-version", "V1")
         .config(f"spark.sql.catalog.{CATALOG}.warehouse", warehouse.as_uri())
     )

@@ -8,7 +8,6 @@ import warnings
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
-from typing import TypeAlias
 
 import pyarrow as pa
 from hypothesis import HealthCheck, settings
@@ -23,8 +22,9 @@ from planner.count import count
 from planner.plan import plan
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.errors import NotFoundError
-from tests.oracle import Among, And, Compare, IsNull, Not, Or, Predicate, evaluate
+from tests.oracle import evaluate
 from tests.puffin_index.indexed_table import named_segments, segment_files
+from tests.questions import Ask, Rows, batches, predicates
 
 HISTORIES = max(8, settings().max_examples // 20)
 """In `make test`; with the profile `nightly` 200."""
@@ -33,45 +33,7 @@ ROW_GROUP_ROWS = 4
 SCHEMA = pa.schema([("n", pa.int64()), ("k", pa.int32()), ("s", pa.string())])
 DEFINITION = IndexDefinition.of(bitmap=["k", "s"], bsi=["k", "n"], bloom=["s"], options={"s.layout": "postings"})
 
-Rows: TypeAlias = list[tuple[int | None, str | None]]
-Ask: TypeAlias = Callable[[str, str], tuple[str, Predicate]]
-"""From the names of the columns k and s to a predicate about them, as text and as a tree."""
-
-numbers = st.one_of(st.none(), st.integers(-2, 4))
-texts = st.one_of(st.none(), st.sampled_from(["", "a", "b", "ab", "ü"]))
-batches = st.lists(st.tuples(numbers, texts), min_size=1, max_size=10)
 places = st.integers(0, 2**16)
-
-
-@st.composite
-def leaves(draw: st.DrawFn) -> Ask:
-    """A leaf."""
-    number, text = draw(st.integers(-2, 4)), draw(st.sampled_from(["", "a", "b", "c"]))
-    operator = draw(st.sampled_from(["=", "<>", "<", ">="]))
-    make: list[Ask] = [
-        lambda k, _: (f"{k} {operator} {number}", Compare(k, operator, number)),
-        lambda _, s: (f"{s} {operator} '{text}'", Compare(s, operator, text)),
-        lambda k, _: (f"{k} IN ({number}, 3)", Among(k, (number, 3))),
-        lambda _, s: (f"{s} IS NULL", IsNull(s)),
-    ]
-    return draw(st.sampled_from(make))
-
-
-@st.composite
-def predicates(draw: st.DrawFn) -> Ask:
-    """Two leaves, put together."""
-    one, other, how = draw(leaves()), draw(leaves()), draw(st.sampled_from(["AND", "OR", "AND NOT"]))
-
-    def written(k: str, s: str) -> tuple[str, Predicate]:
-        (left, left_tree), (right, right_tree) = one(k, s), other(k, s)
-        trees: dict[str, Predicate] = {
-            "AND": And((left_tree, right_tree)),
-            "OR": Or((left_tree, right_tree)),
-            "AND NOT": And((left_tree, Not(right_tree))),
-        }
-        return f"{left} {how} ({right})", trees[how]
-
-    return written
 
 
 class History(RuleBasedStateMachine):

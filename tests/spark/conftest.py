@@ -10,14 +10,18 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import SparkSession
 
 import planner
-from ssb_bench.session import SPARK_RELEASE, create_session, open_catalog
+from planner.spark_catalogs import open_spark_catalog
+from ssb_bench.session import SPARK_RELEASE, create_session
 from tests.spark import corpus_tables, every_type
+from tests.spark.services import postgres
 
 S3_SUPPORT = "org.apache.iceberg:iceberg-aws-bundle:1.12.0"
 POSTGRES_DRIVER = "org.postgresql:postgresql:42.7.8"
 
 _AT_ONCE = {"spark.puffin-index.refresh-seconds": "0"}
 """Tests build an index and query right after."""
+
+_LOGIN = {"jdbc.user": "lake", "jdbc.password": "lake"}
 
 
 @pytest.fixture(scope="session")
@@ -27,19 +31,33 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def spark(warehouse: Path) -> Iterator[SparkSession]:
+def catalog_conf() -> Iterator[dict[str, str]]:
+    """What makes the catalog `lake` another one than the embedded."""
+    if SPARK_RELEASE != "4.0":
+        yield {}
+        return
+    # The catalog of Iceberg 1.10 leaves transactions open, between which SQLite lets nobody else write.
+    with postgres("lake", "lake") as port:
+        uri = f"jdbc:postgresql://127.0.0.1:{port}/postgres"
+        yield {f"spark.sql.catalog.lake.{key}": value for key, value in {"uri": uri, **_LOGIN}.items()}
+
+
+@pytest.fixture(scope="session")
+def spark(warehouse: Path, catalog_conf: dict[str, str]) -> Iterator[SparkSession]:
     """A local session with the stock Iceberg runtime; its catalog is called `lake`."""
     # Other releases (`make matrix`) are not tried on services.
-    packages = (S3_SUPPORT, POSTGRES_DRIVER) if SPARK_RELEASE == "4.1" else ()
-    session = create_session(warehouse, memory="2g", name="tests", packages=packages, conf=_AT_ONCE)
+    packages = {"4.1": (S3_SUPPORT, POSTGRES_DRIVER), "4.0": (POSTGRES_DRIVER,)}.get(SPARK_RELEASE, ())
+    session = create_session(warehouse, memory="2g", name="tests", packages=packages, conf=_AT_ONCE | catalog_conf)
     yield session
     session.stop()
 
 
 @pytest.fixture(scope="session")
-def catalog(warehouse: Path) -> SqlCatalog:
+def catalog(spark: SparkSession) -> SqlCatalog:
     """The same catalog, opened by PyIceberg."""
-    return open_catalog(warehouse)
+    opened = open_spark_catalog(dict(spark.sparkContext.getConf().getAll()), "lake")
+    assert isinstance(opened, SqlCatalog)
+    return opened
 
 
 @pytest.fixture(scope="session")
