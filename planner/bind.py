@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import Any, TypeAlias
 from typing import Literal as TypingLiteral
+from uuid import UUID
 
 import numpy as np
 from pyiceberg.expressions import (
@@ -279,7 +280,12 @@ def _place(literal: AnyLiteral, column: _Column) -> Place | None:
 def _place_bytes(literal: AnyLiteral, column: _Column) -> Place | None:
     value: object = literal.value
     try:
-        if isinstance(literal, StringLiteral) and column.dialect == "iceberg" and not isinstance(column.type, UUIDType):
+        if isinstance(literal, StringLiteral) and isinstance(column.type, UUIDType):
+            # To Spark a uuid is its text in lower case, whose order is that of the bytes; other texts equal none.
+            value = UUID(literal.value).bytes
+            if str(UUID(bytes=value)) != literal.value:
+                return None
+        elif isinstance(literal, StringLiteral) and column.dialect == "iceberg":
             # Iceberg's JSON says bytes in hexadecimal digits.
             value = bytes.fromhex(literal.value)
         elif not isinstance(literal, BinaryLiteral | FixedLiteral | UUIDLiteral):

@@ -38,6 +38,7 @@ from pyiceberg.types import (
     StringType,
     StructType,
     TimestampType,
+    UUIDType,
 )
 
 from planner.bind import bind
@@ -57,6 +58,7 @@ SCHEMA = Schema(
     NestedField(8, "day", DateType()),
     NestedField(9, "at", TimestampType()),
     NestedField(10, "st", StructType(NestedField(11, "leaf", IntegerType()))),
+    NestedField(12, "u", UUIDType()),
 )
 DOUBLE = value_type_named("double")
 
@@ -194,3 +196,16 @@ def test_only_icebergs_json_says_bytes_in_hexadecimal(
     schema = Schema(NestedField(1, "raw", BinaryType()))
     bound = bind(EqualTo("raw", text), schema, dialect)
     assert bound == (Leaf(1, SetTest((b"\x00\xff",)), "binary") if known else UNKNOWN)
+
+
+@pytest.mark.parametrize("dialect", ["sql", "iceberg"])
+def test_a_uuid_is_its_text_in_lower_case(dialect: Literal["sql", "iceberg"]) -> None:
+    text = "00000002-ac00-0000-0000-00000000000f"
+    key = bytes.fromhex(text.replace("-", ""))
+    assert bind(EqualTo("u", text), SCHEMA, dialect=dialect) == Leaf(12, SetTest((key,)), "uuid")
+    assert bind(LessThan("u", text), SCHEMA, dialect=dialect) == Leaf(
+        12, RangeTest(None, key, high_inclusive=False), "uuid"
+    )
+    for other in (text.upper(), text.replace("-", ""), "{" + text + "}", "00000002-a", ""):
+        assert bind(EqualTo("u", other), SCHEMA, dialect=dialect) == UNKNOWN
+        assert bind(NotEqualTo("u", other), SCHEMA, dialect=dialect) == UNKNOWN
