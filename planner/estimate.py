@@ -37,10 +37,20 @@ class Estimate:
     presence: FloatArray
 
 
-def estimate_leaf(test: LeafTest, statistics: FieldStatistics, row_groups: npt.NDArray[np.int64]) -> Estimate:
-    """Estimate a leaf test; row groups without statistics get a guess."""
+def estimate_leaf(
+    test: LeafTest, statistics: FieldStatistics, row_groups: npt.NDArray[np.int64], *, is_alone: bool = False
+) -> Estimate:
+    """Estimate a leaf test; row groups without statistics get a guess.
+
+    Args:
+        test: The test.
+        statistics: Of its column.
+        row_groups: Which row groups of the view to estimate.
+        is_alone: The test is all that is asked and its rows are of no use, so that where a match is certain its
+            selectivity does not matter: it may be given as 1.
+    """
     blocks = [
-        _estimate_block(test, statistics, selection_of(row_groups[at : at + _BLOCK_ROW_GROUPS]))
+        _estimate_block(test, statistics, selection_of(row_groups[at : at + _BLOCK_ROW_GROUPS]), is_alone)
         for at in range(0, max(len(row_groups), 1), _BLOCK_ROW_GROUPS)
     ]
     if len(blocks) == 1:
@@ -50,7 +60,7 @@ def estimate_leaf(test: LeafTest, statistics: FieldStatistics, row_groups: npt.N
     )
 
 
-def _estimate_block(test: LeafTest, statistics: FieldStatistics, chosen: Selection) -> Estimate:
+def _estimate_block(test: LeafTest, statistics: FieldStatistics, chosen: Selection, is_alone: bool) -> Estimate:
     rows = statistics.row_count[chosen]
     values = (rows - statistics.null_count[chosen]) / np.maximum(rows, 1)
     match test:
@@ -61,7 +71,7 @@ def _estimate_block(test: LeafTest, statistics: FieldStatistics, chosen: Selecti
             inside, presence = _estimate_set(test, statistics, chosen)
         case RangeTest():
             negated = test.negated
-            inside, presence = _estimate_range(test, statistics, chosen)
+            inside, presence = _estimate_range(test, statistics, chosen, is_alone and not negated)
         case _:
             assert_never(test)
     if negated:
@@ -83,7 +93,9 @@ def _estimate_set(test: SetTest, statistics: FieldStatistics, chosen: Selection)
     return np.clip(presence * np.maximum(count / distinct, 0), 0, 1), presence
 
 
-def _estimate_range(test: RangeTest, statistics: FieldStatistics, chosen: Selection) -> tuple[FloatArray, FloatArray]:
+def _estimate_range(
+    test: RangeTest, statistics: FieldStatistics, chosen: Selection, presence_only: bool
+) -> tuple[FloatArray, FloatArray]:
     distinct = np.maximum(statistics.distinct_count[chosen], 1)
     if statistics.quantiles is None or len(statistics.quantiles) == 0:
         guess = np.full(len(distinct), _UNKNOWN_SELECTIVITY)
@@ -95,12 +107,14 @@ def _estimate_range(test: RangeTest, statistics: FieldStatistics, chosen: Select
         nothing = np.zeros(len(distinct))
         return nothing, nothing
     quantiles = statistics.quantiles
-    # For many row groups `take` is several times as fast as indexing.
-    quantiles = quantiles[:, chosen] if isinstance(chosen, slice) else quantiles.take(chosen, axis=1)
     minimum, maximum = statistics.minimum[chosen], statistics.maximum[chosen]
-    share, has_quantile = _share_of_quantiles(quantiles, minimum, maximum, (low, high))
     # The least and the greatest value are values, too: with one of them inside, there is one inside.
     ends = ((low <= minimum) & (minimum <= high)) | ((low <= maximum) & (maximum <= high))
+    if presence_only and ends.all():
+        return np.ones(len(ends)), np.ones(len(ends))
+    # For many row groups `take` is several times as fast as indexing.
+    quantiles = quantiles[:, chosen] if isinstance(chosen, slice) else quantiles.take(chosen, axis=1)
+    share, has_quantile = _share_of_quantiles(quantiles, minimum, maximum, (low, high))
     presence = np.where(ends | has_quantile, 1.0, 1 - np.exp(-share * distinct))
     outside = (high < minimum) | (low > maximum)
     return np.where(outside, 0.0, share), np.where(outside, 0.0, presence)

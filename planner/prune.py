@@ -132,6 +132,7 @@ class Pruner:
         self._predicate = predicate
         self._row_groups = row_groups
         self._strict = limits.strict
+        self._rows_wanted = limits.rows_wanted
         self._reads = IndexReads()
         self._stages: list[Stage] = []
         self._leaves = tuple(dict.fromkeys(leaves(predicate)))
@@ -196,7 +197,8 @@ class Pruner:
         alive = self._settle(alive, Reason.ZONE_MAP)
         for leaf, statistics in known.items():
             row_groups = self._row_groups[alive]
-            estimate = estimate_leaf(leaf.test, statistics, row_groups)
+            is_alone = leaf == self._predicate and not self._rows_wanted
+            estimate = estimate_leaf(leaf.test, statistics, row_groups, is_alone=is_alone)
             whole = Estimate(np.ones(len(self._row_groups)), np.ones(len(self._row_groups)))
             # Without statistics a row group may well hold a match.
             there = statistics.known[row_groups]

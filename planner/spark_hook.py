@@ -26,6 +26,7 @@ from pyiceberg.table import Table
 from pyroaring import BitMap
 
 from planner.bind import bind
+from planner.directories import selection_of
 from planner.distributed import Executors
 from planner.gate import Limits
 from planner.parser import parse_where
@@ -183,14 +184,15 @@ def _scan_plan(
 ) -> ScanPlan:
     snapshot, unindexed = request["snapshot"], request["unindexed"]
     assert isinstance(unindexed, int)
+    chosen = selection_of(numbers)
     return ScanPlan(
         table=str(request["table"]),
         snapshot_id=snapshot if isinstance(snapshot, int) else None,
         where=" AND ".join(str(text) for text in [*_texts(request, "filters"), *_texts(request, "conditions")]),
         data_files=view.paths,
-        file_of=view.file_of[numbers],
-        ordinals=view.ordinals_in_file[numbers],
-        row_counts=view.row_counts[numbers],
+        file_of=view.file_of[chosen],
+        ordinals=view.ordinals_in_file[chosen],
+        row_counts=view.row_counts[chosen],
         reasons=pruned.reasons,
         # Delete files stay with the scan's tasks; their rows are not subtracted here.
         matches=np.where(pruned.matches > 0, -1, pruned.matches),

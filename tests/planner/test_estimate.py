@@ -78,3 +78,11 @@ def test_a_range_outside_of_all_values_is_nowhere() -> None:
     estimate, _ = estimated(np.random.default_rng(3).integers(-(2**62), 2**62, (20, ROWS)), 2**62 + 1, None)
     assert (estimate.presence == 0).all()
     assert (estimate.selectivity == 0).all()
+
+
+@pytest.mark.parametrize(("low", "high"), [(None, 900), (500, None), (0, 2_000), (3, 40), (None, None), (2_001, None)])
+def test_asked_alone_a_range_is_as_likely_to_be_there(low: int | None, high: int | None) -> None:
+    values = np.random.default_rng(4).integers(0, 2_001, (30, 50)) + np.arange(30)[:, None]
+    statistics, row_groups = statistics_of(values), np.arange(len(values))
+    alone = estimate_leaf(RangeTest(low, high), statistics, row_groups, is_alone=True)
+    assert alone.presence.tolist() == estimate_leaf(RangeTest(low, high), statistics, row_groups).presence.tolist()
