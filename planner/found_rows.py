@@ -9,6 +9,7 @@ import numpy.typing as npt
 from pyroaring import BitMap
 
 from planner.directories import Int64Array, KindDirectory, positions_by_number
+from puffin_index.kinds.roaring import row_set_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +31,9 @@ class FoundRows:
         rows = self.rows.get(self.directory.blob_of(row_group))
         if rows is None:
             return None
-        base = int(self.directory.base[row_group])
-        first, end = np.searchsorted(rows, [base, base + int(self.row_counts[row_group])])
-        return BitMap(rows[first:end] - np.uint32(base))
+        base, row_count = self.directory.base[row_group], int(self.row_counts[row_group])
+        first, end = _places(rows, np.array([base, base + row_count]))
+        return row_set_of(rows[first:end] - np.uint32(base), row_count)
 
     def counts(self, row_groups: Int64Array) -> Int64Array:
         """How many rows match in each row group; -1 where its payload was not asked."""
@@ -44,5 +45,10 @@ class FoundRows:
             if rows is not None:
                 bases = self.directory.base[row_groups[here]]
                 ends = bases + self.row_counts[row_groups[here]]
-                counts[here] = np.searchsorted(rows, ends) - np.searchsorted(rows, bases)
+                counts[here] = _places(rows, ends) - _places(rows, bases)
         return counts
+
+
+def _places(rows: npt.NDArray[np.uint32], bounds: Int64Array) -> Int64Array:
+    """Where row numbers stand among ascending rows. Bounds of another type would have numpy convert all rows first."""
+    return np.searchsorted(rows, bounds.astype(np.uint32))

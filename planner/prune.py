@@ -349,9 +349,11 @@ class Pruner:
         cost = np.zeros(len(alive), np.int64)
         found = np.zeros(len(alive), np.bool_)
         for leaf in self._leaves:
-            if leaf in self._found:
-                found |= self._found[leaf].counts(row_groups) >= 0
             needed = self._verdicts[leaf].possible[alive] & ~self._verdicts[leaf].certain[alive]
+            if leaf in self._found:
+                answered = self._found[leaf].counts(row_groups) >= 0
+                found |= answered
+                needed &= ~answered
             if not (saved > 0).any():  # not even a directory is worth its bytes
                 self._reasons[alive[needed & has_exact_index(self._view, leaf, row_groups)]] = Reason.NOT_WORTH_READING
                 continue

@@ -35,6 +35,7 @@ from planner.directories import (
     gather_statistics,
     int64_chunks,
     or_trouble,
+    positions_by_number,
     rows_of_row_groups,
     segment_statistics,
 )
@@ -186,20 +187,23 @@ class IndexView:
             np.asarray(pc.list_value_length(self._entries["directories"]).to_numpy(), np.int64),
         )
         fields, kinds, offsets, lengths, checksums = (
-            pc.struct_field(directories, name).to_pylist() for name in ("field_id", "kind", "offset", "length", "xxh64")
+            pc.struct_field(directories, name) for name in ("field_id", "kind", "offset", "length", "xxh64")
         )
-        rows_of: dict[tuple[ColumnId, str], list[int]] = {}
-        for row, (field_id, kind) in enumerate(zip(fields, kinds, strict=True)):
-            rows_of.setdefault(split_kind(field_id, kind), []).append(row)
+        kinds = kinds.dictionary_encode()
+        field_ids, kind_codes = fields.to_numpy(), kinds.indices.to_numpy()
         numbers = {location: number for number, (location, _) in enumerate(self.segments)}
-        segment_of_entry = np.array([numbers[s] for s in self._entries["segment"].to_pylist()], np.int32)
+        in_order = self._entries["segment"].combine_chunks().dictionary_encode()
+        number_of_code = np.array([numbers[location] for location in in_order.dictionary.to_pylist()], np.int32)
+        segment_of_entry = number_of_code[in_order.indices.to_numpy()]
         first_in_segment = int64_chunks(self._entries, "first_row_group")
         first_base = int64_chunks(self._entries, "first_base")
         # Rows of a segment's row space that the row groups before it in the same data file take up.
         space = np.concatenate(([0], np.cumsum(align(self.row_counts)))).astype(np.int64)
         rows_before = space[:-1] - space[self.first_row_groups][self.file_of]
         placements: dict[tuple[ColumnId, str], Placement] = {}
-        for key, rows in rows_of.items():
+        groups = positions_by_number(field_ids.astype(np.int64) * max(len(kinds.dictionary), 1) + kind_codes)
+        for _, rows in groups:
+            key = split_kind(int(field_ids[rows[0]]), kinds.dictionary[int(kind_codes[rows[0]])].as_py())
             # Files have one entry a build; where two builders raced, either is right: the last one wins.
             entry_of_file = np.full(len(self.paths), -1, np.int64)
             entry_of_file[self._file_of_entry[entry[rows]]] = entry[rows]
@@ -208,14 +212,15 @@ class IndexView:
             row_group = (first_in_segment[of_row_group] + self.ordinals_in_file).astype(np.int32)
             last_row_groups = np.zeros(len(self.segments), np.int32)
             np.maximum.at(last_row_groups, segment[segment >= 0], row_group[segment >= 0])
+            used, first = np.unique(segment_of_entry[entry[rows]], return_index=True)
+            placed = pa.array(rows[first])
+            where = (column.take(placed).to_pylist() for column in (offsets, lengths, checksums))
             placements[key] = Placement(
                 segment=segment,
                 row_group=row_group,
                 base=first_base[of_row_group] + rows_before,
                 last_row_groups=last_row_groups,
-                locations={
-                    int(segment_of_entry[entry[row]]): (offsets[row], lengths[row], checksums[row]) for row in rows
-                },
+                locations=dict(zip(used.tolist(), zip(*where, strict=True), strict=True)),
             )
         return placements
 

@@ -147,8 +147,11 @@ def _by_path(paths: pa.DictionaryArray, positions: npt.NDArray[np.int64]) -> Pos
     codes = np.asarray(paths.indices.to_numpy(zero_copy_only=False), np.int64)
     order = np.argsort(codes, kind="stable")
     ends = np.cumsum(np.bincount(codes, minlength=len(paths.dictionary)))
-    parts = np.split(positions[order].astype(np.uint32), ends[:-1]) if len(ends) else []
-    return {path: BitMap(part) for path, part in zip(paths.dictionary.to_pylist(), parts, strict=True)}
+    parts = np.split(positions[order], ends[:-1]) if len(ends) else []
+    most = int(positions.max(initial=0)) + 1
+    return {
+        path: roaring.row_set_of(part, most) for path, part in zip(paths.dictionary.to_pylist(), parts, strict=True)
+    }
 
 
 def read_deletion_vectors(reader: RangedReader) -> Positions:

@@ -8,7 +8,9 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.types import LongType
 
-from planner.plan import plan
+from planner.gate import DEFAULT_BYTE_BUDGET, Limits
+from planner.plan import plan, plan_scan
+from planner.scan_plan import ScanPlan
 from puffin_index import IndexDefinition, TableIndex
 from tests.conftest import create_table
 
@@ -70,3 +72,21 @@ def test_indexes_from_before_a_promotion_still_answer(index: TableIndex, local_c
     # Only with statistics of both types can all rows be known to match.
     assert plan(index, "few >= 0").reason_counts() == {"all-rows-match": 21}
     assert plan(index, "few = 4 AND k = 70007").kept <= 1
+
+
+@pytest.mark.parametrize("index", ["bsi"], indirect=True)
+def test_what_postings_answered_takes_nothing_more_of_the_budget(index: TableIndex, local_catalog: SqlCatalog) -> None:
+    both = IndexDefinition.of(bitmap=["k"], bsi=["k", "few"], options={"k.layout": "postings"})
+    index = TableIndex.create(local_catalog, "ns.t", both)
+    index.build(workers=1)
+
+    def counted(byte_budget: int) -> ScanPlan:
+        limits = Limits(rows_wanted=True, byte_budget=byte_budget)
+        return plan_scan(index, "k BETWEEN 7000 AND 70000 AND few < 3", None, limits).plan
+
+    free = counted(DEFAULT_BYTE_BUDGET)
+    assert free.reason_counts() == {"rows-match": 20}
+    assert free.funnel[1].bytes_read > 0
+    bounded = counted(sum(stage.bytes_read for stage in free.funnel) + 16_384)
+    assert bounded.reason_counts() == {"rows-match": 20}
+    assert (bounded.matches == free.matches).all()
