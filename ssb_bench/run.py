@@ -34,7 +34,7 @@ from ssb_bench.workload import VOLCANO_QUERIES, DuckValues, FittedQuery, fit, lo
 
 __all__ = ["fit_queries", "newest_report", "run_path", "run_queries"]
 
-ROUNDS_SECONDS: Final = 30.0
+ROUNDS_SECONDS: Final = 15.0
 LEAST_ROUNDS: Final = 2
 
 
