@@ -1,8 +1,6 @@
-"""The index view: the row groups that one version of an index table knows, numbered and laid out as arrays.
+"""The index view: one version of an index table, read for planning.
 
-Row groups are numbered 0 … N-1, data file by data file. Every array here has one element per row group, so that a
-stage of the planner is a few array operations however many row groups there are. Directories are read on first use,
-per column and kind, and kept: segments are immutable.
+Directories are read on first use, per column and kind, and kept: segments are immutable.
 """
 
 from __future__ import annotations
@@ -16,11 +14,11 @@ from typing import TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 from cachetools import LRUCache
 from pyiceberg.io import FileIO
 
 from planner.cache import DEFAULT_BYTES, BoundedCache
+from planner.covered_row_groups import CoveredRowGroups
 from planner.directories import (
     DIRECTORY_COLUMNS,
     STATISTICS_COLUMNS,
@@ -33,14 +31,11 @@ from planner.directories import (
     Placement,
     gather_directory,
     gather_statistics,
-    int64_chunks,
     or_trouble,
-    positions_by_number,
     rows_of_row_groups,
     segment_statistics,
 )
 from planner.parallel import in_parallel
-from puffin_index.data_table import DataFile
 from puffin_index.directory import STATISTICS, read_directory
 from puffin_index.errors import CorruptFileError, UnsupportedError
 from puffin_index.kinds import KINDS
@@ -48,7 +43,7 @@ from puffin_index.kinds.base import BlobIndex
 from puffin_index.kinds.bloom_matrix import BLOOM_MATRIX, BloomMatrix
 from puffin_index.kinds.merged import open_merged
 from puffin_index.kinds.postings import Postings
-from puffin_index.map_key import ColumnId, split_kind
+from puffin_index.map_key import ColumnId
 from puffin_index.ranged import Blob
 from puffin_index.segment import align
 from puffin_index.storage import CountingReader, FileReader
@@ -87,7 +82,7 @@ class OpenMatrix:
     first: int
 
 
-class IndexView:
+class IndexView(CoveredRowGroups):
     """One version of an index table, read for planning. Safe to share between threads.
 
     Args:
@@ -98,9 +93,9 @@ class IndexView:
     """
 
     def __init__(self, version: str, entries: pa.Table, io: FileIO, cache: IndexCache = CACHE) -> None:
+        super().__init__(entries)
         self.version = version
         self.io = io
-        self._entries = entries
         self._cache = cache
         # Tells this view's arrays in the cache from those of others.
         self._identity = object()
@@ -108,121 +103,6 @@ class IndexView:
         self._readers: LRUCache[int, FileReader] = LRUCache(_OPEN_FILES)
         self._postings: LRUCache[tuple[ColumnId, int], Postings] = LRUCache(_OPEN_PAYLOADS)
         self._matrices: LRUCache[tuple[ColumnId, int], OpenMatrix] = LRUCache(_OPEN_PAYLOADS)
-        self._number_row_groups()
-
-    def _number_row_groups(self) -> None:
-        """Number row groups by data file. A file that was indexed in parts has several entries but one number range."""
-        paths = self._entries["data_file"].to_pylist()
-        first_entry: dict[str, int] = {}
-        for entry, path in enumerate(paths):
-            first_entry.setdefault(path, entry)
-        self.paths: tuple[str, ...] = tuple(first_entry)
-        entry_of_file = np.fromiter(first_entry.values(), np.int64, len(first_entry))
-        file_number = {path: number for number, path in enumerate(first_entry)}
-        self._file_of_entry = np.fromiter((file_number[path] for path in paths), np.int64, len(paths))
-        own = self._entries.take(pa.array(entry_of_file))
-        self.file_sizes: Int64Array = int64_chunks(own, "file_size_in_bytes")
-        self.record_counts: Int64Array = int64_chunks(own, "record_count")
-        counts = np.asarray(pc.list_value_length(own["row_counts"]).to_numpy(), np.int64)
-        self.row_group_counts: Int64Array = counts
-        self.first_row_groups: Int64Array = np.concatenate(([0], np.cumsum(counts)[:-1])).astype(np.int64)[
-            : len(counts)
-        ]
-        self.row_counts: Int64Array = np.asarray(pc.list_flatten(own["row_counts"]).to_numpy(), np.int64)
-        self.file_of: Int64Array = np.repeat(np.arange(len(counts)), counts)
-
-    @cached_property
-    def file_numbers(self) -> dict[str, int]:
-        """The number of each data file, by location."""
-        return {path: number for number, path in enumerate(self.paths)}
-
-    @cached_property
-    def first_rows(self) -> Int64Array:
-        """For each row group the position of its first row in its data file."""
-        before = np.concatenate(([0], np.cumsum(self.row_counts)[:-1])).astype(np.int64)[: self.row_group_count]
-        return np.asarray(before - before[self.first_row_groups[self.file_of]], np.int64)
-
-    @cached_property
-    def segments(self) -> tuple[tuple[str, int], ...]:
-        """Location and size of every segment."""
-        rows = zip(
-            self._entries["segment"].to_pylist(), self._entries["segment_size_in_bytes"].to_pylist(), strict=True
-        )
-        return tuple(dict.fromkeys(rows))
-
-    @property
-    def row_group_count(self) -> int:
-        """N."""
-        return len(self.row_counts)
-
-    def row_groups_of(self, file: DataFile) -> range | None:
-        """The row groups of a data file; None if it is not indexed or is not the file that was indexed."""
-        number = self.file_numbers.get(file.path)
-        if number is None:
-            return None
-        if (file.file_size, file.record_count) != (self.file_sizes[number], self.record_counts[number]):
-            return None
-        first, count = int(self.first_row_groups[number]), int(self.row_group_counts[number])
-        if file.split_offsets and len(file.split_offsets) != count:
-            return None
-        return range(first, first + count)
-
-    @cached_property
-    def row_group_bytes(self) -> Int64Array:
-        """About how many bytes each row group has in its data file."""
-        share = self.row_counts / np.maximum(self.record_counts[self.file_of], 1)
-        return np.asarray(share * self.file_sizes[self.file_of], np.int64)
-
-    @cached_property
-    def ordinals_in_file(self) -> Int64Array:
-        """For each row group its ordinal in the data file."""
-        return np.asarray(np.arange(self.row_group_count) - self.first_row_groups[self.file_of], np.int64)
-
-    @cached_property
-    def _placements(self) -> dict[tuple[ColumnId, str], Placement]:
-        """For each (field, kind), the segment and directory entry of every row group."""
-        directories = pc.list_flatten(self._entries["directories"]).combine_chunks()
-        entry = np.repeat(
-            np.arange(len(self._entries)),
-            np.asarray(pc.list_value_length(self._entries["directories"]).to_numpy(), np.int64),
-        )
-        fields, kinds, offsets, lengths, checksums = (
-            pc.struct_field(directories, name) for name in ("field_id", "kind", "offset", "length", "xxh64")
-        )
-        kinds = kinds.dictionary_encode()
-        field_ids, kind_codes = fields.to_numpy(), kinds.indices.to_numpy()
-        numbers = {location: number for number, (location, _) in enumerate(self.segments)}
-        in_order = self._entries["segment"].combine_chunks().dictionary_encode()
-        number_of_code = np.array([numbers[location] for location in in_order.dictionary.to_pylist()], np.int32)
-        segment_of_entry = number_of_code[in_order.indices.to_numpy()]
-        first_in_segment = int64_chunks(self._entries, "first_row_group")
-        first_base = int64_chunks(self._entries, "first_base")
-        # Rows of a segment's row space that the row groups before it in the same data file take up.
-        space = np.concatenate(([0], np.cumsum(align(self.row_counts)))).astype(np.int64)
-        rows_before = space[:-1] - space[self.first_row_groups][self.file_of]
-        placements: dict[tuple[ColumnId, str], Placement] = {}
-        groups = positions_by_number(field_ids.astype(np.int64) * max(len(kinds.dictionary), 1) + kind_codes)
-        for _, rows in groups:
-            key = split_kind(int(field_ids[rows[0]]), kinds.dictionary[int(kind_codes[rows[0]])].as_py())
-            # Files have one entry a build; where two builders raced, either is right: the last one wins.
-            entry_of_file = np.full(len(self.paths), -1, np.int64)
-            entry_of_file[self._file_of_entry[entry[rows]]] = entry[rows]
-            of_row_group = entry_of_file[self.file_of]
-            segment = np.where(of_row_group >= 0, segment_of_entry[of_row_group], -1).astype(np.int32)
-            row_group = (first_in_segment[of_row_group] + self.ordinals_in_file).astype(np.int32)
-            last_row_groups = np.zeros(len(self.segments), np.int32)
-            np.maximum.at(last_row_groups, segment[segment >= 0], row_group[segment >= 0])
-            used, first = np.unique(segment_of_entry[entry[rows]], return_index=True)
-            placed = pa.array(rows[first])
-            where = (column.take(placed).to_pylist() for column in (offsets, lengths, checksums))
-            placements[key] = Placement(
-                segment=segment,
-                row_group=row_group,
-                base=first_base[of_row_group] + rows_before,
-                last_row_groups=last_row_groups,
-                locations=dict(zip(used.tolist(), zip(*where, strict=True), strict=True)),
-            )
-        return placements
 
     def each(self, read: Callable[[Item], Part], items: Sequence[Item]) -> list[Part]:
         """Return the results of reading something for each of some items, in their order.
@@ -237,7 +117,7 @@ class IndexView:
 
     def statistics(self, field_id: ColumnId, reads: IndexReads) -> FieldStatistics | None:
         """The statistics of a column; None if no row group has any."""
-        placement = self._placements.get((field_id, STATISTICS))
+        placement = self.placements.get((field_id, STATISTICS))
         if placement is None:
             return None
         key = (self._identity, field_id, STATISTICS)
@@ -254,7 +134,7 @@ class IndexView:
 
     def directory(self, field_id: ColumnId, kind: str, reads: IndexReads) -> KindDirectory | None:
         """Where the payloads of a column and kind lie; None if there are none."""
-        placement = self._placements.get((field_id, kind))
+        placement = self.placements.get((field_id, kind))
         if placement is None:
             return None
         key = (self._identity, field_id, kind)
@@ -270,7 +150,7 @@ class IndexView:
 
     def has(self, field_id: ColumnId, kind: str, row_groups: Int64Array) -> BoolArray:
         """Which row groups have an index of a kind; nothing is read."""
-        placement = self._placements.get((field_id, kind))
+        placement = self.placements.get((field_id, kind))
         return np.zeros(len(row_groups), np.bool_) if placement is None else placement.segment[row_groups] >= 0
 
     def open_blob(self, field_id: ColumnId, directory: KindDirectory, row_group: int) -> BlobIndex:
@@ -319,7 +199,7 @@ class IndexView:
 
     def ordinals(self, field_id: ColumnId, kind: str, row_groups: Int64Array) -> npt.NDArray[np.int32]:
         """Which row groups of their segments some row groups are."""
-        return self._placements[field_id, kind].row_group[row_groups]
+        return self.placements[field_id, kind].row_group[row_groups]
 
     def _kept(
         self,
@@ -340,7 +220,7 @@ class IndexView:
     ) -> tuple[Blob, str, Int64Array, slice]:
         """A payload, its blob type, its layout and the row groups of the segment that it covers."""
         segment, entry = int(directory.segment[row_group]), int(directory.entry[row_group])
-        batch = self._segment_directory(self._placements[field_id, directory.kind], segment)
+        batch = self._segment_directory(self.placements[field_id, directory.kind], segment)
         first, count, offset, length = (
             batch.column(name)[entry].as_py() for name in ("first_row_group", "row_groups", "offset", "length")
         )
@@ -350,7 +230,7 @@ class IndexView:
 
     def _spans(self, field_id: ColumnId, segment: int) -> Int64Array:
         """Base and row count of every row group of a segment, also of those whose data files the table has lost."""
-        rows = self._segment_statistics(self._placements[field_id, STATISTICS], segment).row_count
+        rows = self._segment_statistics(self.placements[field_id, STATISTICS], segment).row_count
         ends = np.cumsum(align(rows))
         return np.column_stack((ends - align(rows), rows))
 
