@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DATA ?= data
 SF ?= 1
-# Two processes: tests that need a JVM share one, the others have one to themselves.
+# Two processes: tests that share a Spark session are in one, all others in the other.
 SIDE_BY_SIDE := -n 2 --dist loadgroup
 RELEASES ?= 4.0 3.5
 

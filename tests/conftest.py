@@ -18,10 +18,20 @@ settings.load_profile("repeatable")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep all tests that need a JVM in one process: with `-n 2` they run beside the others, in one Spark session."""
+    """With `-n 2`, give the tests that share a Spark session to one process, which begins with them: they take longest.
+
+    Those that start a JVM of their own stay together as well, beside all that need none.
+    """
     for item in items:
-        if item.get_closest_marker("spark") or item.get_closest_marker("paimon"):
+        if _shares_session(item):
+            item.add_marker(pytest.mark.xdist_group("session"))
+        elif item.get_closest_marker("spark") or item.get_closest_marker("paimon"):
             item.add_marker(pytest.mark.xdist_group("jvm"))
+    items.sort(key=lambda item: not _shares_session(item))
+
+
+def _shares_session(item: pytest.Item) -> bool:
+    return isinstance(item, pytest.Function) and "spark" in item.fixturenames
 
 
 @pytest.fixture
