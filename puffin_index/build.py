@@ -12,8 +12,8 @@ from puffin_index.definition import ResolvedColumn
 from puffin_index.row_groups import INDEXED_FORMATS
 from puffin_index.segment import ROW_SPACE_ALIGNMENT
 
-TARGET_SEGMENT_BYTES = 128 * 1024 * 1024
-_ESTIMATED_BYTES_PER_ROW = {"bitmap": 6, "bsi": 4, "bloom": 2}
+TARGET_SEGMENT_BYTES = 256 * 1024 * 1024
+_ESTIMATED_BYTES_PER_ROW = {"bitmap": 4, "bsi": 3, "bloom": 2}
 _ROW_SPACE = 2**32
 """Rows of a segment are numbered in 32 bits, the gaps between row groups included."""
 

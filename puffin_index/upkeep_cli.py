@@ -31,7 +31,7 @@ def _duration(text: str) -> timedelta:
 def _size(text: str) -> int:
     parts = _SIZE.fullmatch(text.strip().lower())
     if parts is None or int(parts[1]) == 0:
-        raise click.BadParameter(f"{text!r} is not a size such as 128MiB")
+        raise click.BadParameter(f"{text!r} is not a size such as 256MiB")
     return int(parts[1]) << {"": 0, "k": 10, "m": 20, "g": 30}[parts[2]]
 
 
@@ -74,7 +74,7 @@ def verify_command(
 
 @click.command("compact")
 @table_command
-@click.option("--target-size", type=_size, default="128MiB", show_default=True, help="About how large segments become.")
+@click.option("--target-size", type=_size, default="256MiB", show_default=True, help="About how large segments become.")
 def compact_command(table: str, properties: tuple[str, ...], as_json: bool, target_size: int) -> None:
     """Merge the small segments of TABLE's index into large ones, so that queries read it with few requests."""
 

@@ -31,7 +31,7 @@ _SHORTEST_SECONDS: Final = 0.01
 """Shorter plans are taken as this long: their times are noise."""
 
 _PROBE_TIMEOUT_SECONDS: Final = 600
-_MOST_SECONDS: Final = 10.0
+_MOST_SECONDS: Final = 5.0
 """A scenario whose plan takes longer is not tried with more row groups."""
 
 

@@ -113,6 +113,7 @@ class Postings:
         self._nulls: BitMap | None = BitMap() if null_count == 0 else None
         # Bounds, cost and rows of one test are asked one after the other.
         self._last: tuple[SetTest | RangeTest, Cuts] | None = None
+        self._planned: tuple[SetTest | RangeTest, _Plan] | None = None
 
     @classmethod
     def open(
@@ -144,7 +145,8 @@ class Postings:
         """
         if isinstance(test, NullTest):
             return self._null_rows().copy() if test.is_null else self._existing()
-        plan = self._plan(test)
+        planned = self._planned
+        plan = planned[1] if planned is not None and planned[0] is test else self._plan(test)
         self._directory.load(plan.blocks)
         found = BitMap()
         for first in range(0, len(plan.blocks), BLOCKS_AT_ONCE):
@@ -166,7 +168,10 @@ class Postings:
 
     def cost(self, test: LeafTest) -> tuple[int, int]:
         """Return the requests and bytes that `rows` would take, besides what this reads of the directory itself."""
-        return self._nulls_cost() if isinstance(test, NullTest) else self._plan(test).cost
+        if isinstance(test, NullTest):
+            return self._nulls_cost()
+        planned = self._planned = (test, self._plan(test))
+        return planned[1].cost
 
     def columns(self) -> list[Column]:
         """Return the column of each row group, decoded from all blocks.

@@ -123,9 +123,10 @@ def bounds_of(cuts: Cuts, directory: PostingsDirectory) -> tuple[int, int]:
     least = table.rows[highs] - table.rows[lows + in_lows]
     most = table.rows[highs + in_highs] - table.rows[lows]
     within = in_highs & (lows == highs)
-    blocks, owners = np.unique(highs[within], return_inverse=True)
-    asked = np.zeros(len(blocks), np.int64)
-    np.add.at(asked, owners, cuts.key_limits[within])
+    blocks, asked = highs[within], cuts.key_limits[within]
+    if len(blocks) > 1:
+        blocks, owners = np.unique(blocks, return_inverse=True)
+        asked = np.bincount(owners, asked).astype(np.int64)
     # A block's keys that are not asked for have a row each at least.
     most_within = table.rows[blocks + 1] - table.rows[blocks] - np.maximum(table.keys[blocks] - asked, 0)
     total = int(most[~within].sum()) + int(most_within.sum())
@@ -142,6 +143,8 @@ def cost_of_blocks(blocks: Ints, directory: PostingsDirectory) -> tuple[int, int
     if not len(blocks):
         return 0, 0
     offsets = directory.table.offsets
+    if len(blocks) == 1:
+        return 1, int(offsets[blocks[0] + 1] - offsets[blocks[0]])
     breaks = np.flatnonzero(np.diff(blocks) > 1) + 1
     gaps = offsets[blocks[breaks]] - offsets[blocks[breaks - 1] + 1]
     apart = (gaps > COALESCE_BYTES) | (breaks % BLOCKS_AT_ONCE == 0)

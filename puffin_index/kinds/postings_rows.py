@@ -34,7 +34,9 @@ def rows_of_runs(blocks: ParsedBlocks, lows: Ints, highs: Ints, numbers: RowNumb
     lows, highs = lows[some], highs[some]
     firsts = np.searchsorted(blocks.section_runs, lows, "right") - 1
     ends = np.searchsorted(blocks.section_runs, highs, "left")
-    sections = np.unique(ramps(firsts, ends - firsts))
+    sections = ramps(firsts, ends - firsts)
+    if len(lows) > 1:
+        sections = np.unique(sections)
     found = BitMap()
     for place in range(0, len(sections), _SECTIONS_AT_ONCE):
         found |= _rows_in(blocks, sections[place : place + _SECTIONS_AT_ONCE], lows, highs, numbers)
