@@ -213,6 +213,12 @@ def _nan_test(column: _Column, *, negated: bool) -> LeafTest | None:
 def _set_test(literals: list[AnyLiteral], column: _Column, *, negated: bool) -> LeafTest | None:
     keys: set[Key] = set()
     for literal in literals:
+        if (
+            isinstance(literal, StringLiteral)
+            and isinstance(column.type, UUIDType)
+            and not _is_uuid_text(literal.value)
+        ):
+            continue  # it equals no uuid
         place = _place(literal, column)
         if place is None:
             return None
@@ -281,10 +287,9 @@ def _place_bytes(literal: AnyLiteral, column: _Column) -> Place | None:
     value: object = literal.value
     try:
         if isinstance(literal, StringLiteral) and isinstance(column.type, UUIDType):
-            # To Spark a uuid is its text in lower case, whose order is that of the bytes; other texts equal none.
-            value = UUID(literal.value).bytes
-            if str(UUID(bytes=value)) != literal.value:
+            if not _is_uuid_text(literal.value):
                 return None
+            value = UUID(literal.value).bytes
         elif isinstance(literal, StringLiteral) and column.dialect == "iceberg":
             # Iceberg's JSON says bytes in hexadecimal digits.
             value = bytes.fromhex(literal.value)
@@ -293,6 +298,14 @@ def _place_bytes(literal: AnyLiteral, column: _Column) -> Place | None:
         return Place(key_of(value, column.value_type), exact=True)
     except (ValueError, UnsupportedError):
         return None
+
+
+def _is_uuid_text(text: str) -> bool:
+    """Whether a text is what Spark makes of a uuid: in lower case. The order of such texts is that of the bytes."""
+    try:
+        return str(UUID(text)) == text
+    except ValueError:
+        return False
 
 
 def _place_floating(literal: AnyLiteral, column: _Column) -> Place | None:

@@ -207,5 +207,8 @@ def test_a_uuid_is_its_text_in_lower_case(dialect: Literal["sql", "iceberg"]) ->
         12, RangeTest(None, key, high_inclusive=False), "uuid"
     )
     for other in (text.upper(), text.replace("-", ""), "{" + text + "}", "00000002-a", ""):
-        assert bind(EqualTo("u", other), SCHEMA, dialect=dialect) == UNKNOWN
-        assert bind(NotEqualTo("u", other), SCHEMA, dialect=dialect) == UNKNOWN
+        assert bind(EqualTo("u", other), SCHEMA, dialect=dialect) == Leaf(12, SetTest(()), "uuid")
+        assert bind(In("u", {other, text}), SCHEMA, dialect=dialect) == Leaf(12, SetTest((key,)), "uuid")
+        assert bind(LessThan("u", other), SCHEMA, dialect=dialect) == UNKNOWN
+    # As a leaf it holds for all rows but NULL; from Iceberg it holds for those, too.
+    assert bind(NotEqualTo("u", text.upper()), SCHEMA) == Leaf(12, SetTest((), negated=True), "uuid")
