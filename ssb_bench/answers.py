@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from ssb_bench.dataset import open_duckdb
 from ssb_bench.layout import Layout
-from ssb_bench.measure import Answer, answer_of
+from ssb_bench.measure import Answer, answer_of, rows_text
 from ssb_bench.workload import FittedQuery
 
 MOST_ROWS_COMPARED: Final = 20_000
@@ -43,7 +43,7 @@ def answer_due(layout: Layout, query: FittedQuery) -> tuple[str, Answer]:
             rows = 0 if counted is None else int(counted[0])
             sql = _digest_sql(query.sql) if rows > MOST_ROWS_COMPARED else sql
         answer = answer_of(connection.execute(sql).fetchall())
-    return sql, answer if sql == query.sql else replace(answer, text=f"{rows:,} rows")
+    return sql, answer if sql == query.sql else replace(answer, text=rows_text(rows))
 
 
 def same_answer(one: Answer, other: Answer) -> bool:

@@ -81,7 +81,12 @@ def answer_of(rows: Iterable[Sequence[object]]) -> Answer:
     lines = sorted(repr(tuple(row)) for row in rows)
     checksum = hashlib.sha256("\n".join(lines).encode()).hexdigest()
     single = len(lines) == 1 and lines[0].endswith(",)")
-    return Answer(lines[0][1:-2] if single else f"{len(lines):,} rows", checksum)
+    return Answer(lines[0][1:-2] if single else rows_text(len(lines)), checksum)
+
+
+def rows_text(count: int) -> str:
+    """Say how many rows there are."""
+    return f"{count:,} row{'s' * (count != 1)}"
 
 
 def measure(spark: SparkSession, sql: str, *, fetch: bool = True) -> Measurement:

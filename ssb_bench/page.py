@@ -126,10 +126,15 @@ def _systems_section(run: SystemsRun, pictures: Mapping[str, Figure]) -> Iterabl
     yield _figure(pictures["systems"], "Warm medians of all systems")
     for heading, cold in (("Warm: median (least to greatest)", False), ("Cold: first execution", True)):
         yield f"<h3>{heading}</h3>"
-        yield _table(
-            ("system", *run.queries),
-            [[escape(s.title), *(_system_cell(s, query, cold) for query in run.queries)] for s in ran],
-        )
+        # One table for each workload: all queries side by side are wider than a page.
+        by_workload: dict[str, list[str]] = {}
+        for query in run.queries:
+            by_workload.setdefault(query.partition("-")[2], []).append(query)
+        for queries in by_workload.values():
+            yield _table(
+                ("system", *queries),
+                [[escape(s.title), *(_system_cell(s, query, cold) for query in queries)] for s in ran],
+            )
     yield "<h3>Data and indexes</h3>"
     yield _list([line for system in ran for line in (fact_line(system), reads_line(system)) if line])
     if missing:

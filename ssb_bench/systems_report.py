@@ -27,10 +27,10 @@ def render_systems(run: SystemsRun) -> RenderableType:
 def fact_line(system: SystemResult) -> str:
     """Say in one line what a system is and what making its data and index took."""
     facts = system.facts
-    parts = [f"{system.title}: {facts.get('version', '')}"]
+    parts = [str(facts["version"])] if "version" in facts else []
     parts += [f"{what} {float(facts[key]):.1f} s" for key, what in _SECONDS.items() if key in facts]
     parts += [f"{what} {float(facts[key]) / 1e6:.1f} MB" for key, what in _BYTES.items() if key in facts]
-    return ", ".join(parts)
+    return f"{system.title}: {', '.join(parts)}"
 
 
 def reads_line(system: SystemResult) -> str:
