@@ -102,7 +102,7 @@ def _places(queries: Sequence[int], number: int, count: int) -> tuple[list[float
 def draw_scale(points: Sequence[ScalePoint]) -> Figure:
     """Draw warm and cold planning times over the number of row groups, both logarithmic."""
     with mpl.rc_context(_STYLE):
-        figure = Figure(figsize=(11, 3.8), layout="constrained")
+        figure = Figure(figsize=(11, 4.2), layout="constrained")
         cold, warm, memory = figure.subplots(1, 3)
         for scenario in dict.fromkeys(point.scenario for point in points):
             mine = sorted((p.row_groups, p.probe) for p in points if p.scenario == scenario and p.probe is not None)
@@ -124,7 +124,7 @@ def draw_scale(points: Sequence[ScalePoint]) -> Figure:
             axes.set_xlabel("row groups")
             axes.set_ylabel(unit)
             axes.grid(color="#e4e6ea", linewidth=0.7)
-        warm.legend(frameon=False, fontsize=7)
+        figure.legend(*warm.get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False, fontsize=8)
     return figure
 
 
