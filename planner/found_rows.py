@@ -11,6 +11,8 @@ from pyroaring import BitMap
 from planner.directories import Int64Array, KindDirectory, positions_by_number
 from puffin_index.kinds.roaring import row_set_of
 
+_LAST_ROW = 2**32 - 1
+
 
 @dataclass(frozen=True, slots=True)
 class FoundRows:
@@ -51,4 +53,6 @@ class FoundRows:
 
 def _places(rows: npt.NDArray[np.uint32], bounds: Int64Array) -> Int64Array:
     """Where row numbers stand among ascending rows. Bounds of another type would have numpy convert all rows first."""
-    return np.searchsorted(rows, bounds.astype(np.uint32))
+    # A row space of 32 bits may end one behind the greatest of them.
+    within = np.minimum(bounds, _LAST_ROW).astype(np.uint32)
+    return np.where(bounds > _LAST_ROW, len(rows), np.searchsorted(rows, within))
