@@ -289,7 +289,6 @@ def _place_bytes(literal: AnyLiteral, column: _Column) -> Place | None:
         if isinstance(literal, StringLiteral) and isinstance(column.type, UUIDType):
             if not _is_uuid_text(literal.value):
                 return None
-            value = UUID(literal.value).bytes
         elif isinstance(literal, StringLiteral) and column.dialect == "iceberg":
             # Iceberg's JSON says bytes in hexadecimal digits.
             value = bytes.fromhex(literal.value)

@@ -346,6 +346,7 @@ class Pruner:
         """Which row groups to evaluate row by row: what an index read saves is compared with what it costs."""
         row_groups = self._row_groups[alive]
         saved = self._gate.saved(alive)
+        is_hopeless = not (saved > 0).any()
         cost = np.zeros(len(alive), np.int64)
         found = np.zeros(len(alive), np.bool_)
         for leaf in self._leaves:
@@ -354,7 +355,7 @@ class Pruner:
                 answered = self._found[leaf].counts(row_groups) >= 0
                 found |= answered
                 needed &= ~answered
-            if not (saved > 0).any():  # not even a directory is worth its bytes
+            if is_hopeless:  # not even a directory is worth its bytes
                 self._reasons[alive[needed & has_exact_index(self._view, leaf, row_groups)]] = Reason.NOT_WORTH_READING
                 continue
             for directory in exact_directories(self._view, leaf, self._reads)[:1]:

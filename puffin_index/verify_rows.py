@@ -8,7 +8,6 @@ asked for like this, the rest by ranges.
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -27,6 +26,7 @@ from puffin_index.kinds.bloom_matrix import BloomMatrix
 from puffin_index.kinds.bloom_matrix_build import BloomBits, filters_of_matrix
 from puffin_index.kinds.merged_bitmap import MergedBitmap
 from puffin_index.kinds.postings import Postings
+from puffin_index.kinds.roaring import row_set_of_ascending
 from puffin_index.leaf import LeafTest, NullTest, RangeTest, SetTest
 from puffin_index.map_key import split_kind
 from puffin_index.open_payload import open_payload
@@ -199,9 +199,7 @@ def _flags(count: int, places: npt.NDArray[np.int64]) -> _Flags:
 
 
 def _row_set(flags: _Flags) -> BitMap:
-    numbers = array("I")
-    numbers.frombytes(np.flatnonzero(flags).astype(np.uint32).tobytes())
-    return BitMap(numbers)
+    return row_set_of_ascending(np.flatnonzero(flags))
 
 
 def _compare(test: LeafTest, answer: RowSet, truth: BitMap) -> Iterator[str]:

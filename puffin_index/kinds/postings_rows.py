@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from array import array
-
 import numpy as np
 from pyroaring import BitMap
 
@@ -11,7 +9,7 @@ from puffin_index.kinds.parts import corrupt
 from puffin_index.kinds.postings_bits import Ints
 from puffin_index.kinds.postings_numbers import RowNumbers
 from puffin_index.kinds.postings_parse import FIRST_ROWS, GAPS, LENGTHS, ParsedBlocks
-from puffin_index.kinds.roaring import ramps
+from puffin_index.kinds.roaring import ramps, row_set_of_ascending
 
 _SECTIONS_AT_ONCE = 64
 _LONG_RUN_ROWS = 64
@@ -116,17 +114,10 @@ def _row_set(starts: Ints, lengths: Ints | None, numbers: RowNumbers) -> BitMap 
     if rows is None:
         return None
     if lengths is None:
-        return _of_ascending(rows)
+        return row_set_of_ascending(rows)
     if int(counts.sum()) <= _LONG_RUN_ROWS * len(counts):
-        return _of_ascending(ramps(rows, counts))
+        return row_set_of_ascending(ramps(rows, counts))
     found = BitMap()
     for row, count in zip(rows.tolist(), counts.tolist(), strict=True):
         found.add_range(row, row + count)
     return found
-
-
-def _of_ascending(rows: Ints) -> BitMap:
-    """Ascending rows as a row set; from an `array` it is built without an object a row."""
-    numbers = array("I")
-    numbers.frombytes(rows.astype(np.uint32).data.cast("B"))
-    return BitMap(numbers)

@@ -338,10 +338,17 @@ def row_set_of(rows: npt.NDArray[np.integer], row_count: int) -> BitMap:
     if len(rows) <= _FEW_ROWS:
         return BitMap(rows.tolist())
     if _SPARSE * len(rows) < row_count:
-        return BitMap(array("I", np.sort(rows).astype(np.uint32).tobytes()))
+        return row_set_of_ascending(np.sort(rows))
     flags = np.zeros(row_count, np.bool_)
     flags[rows] = True
     return row_set_of_flags(flags)
+
+
+def row_set_of_ascending(rows: npt.NDArray[np.integer]) -> BitMap:
+    """Return ascending rows as a row set; from an `array` it is built without an object a row."""
+    numbers = array("I")
+    numbers.frombytes(rows.astype(np.uint32).data.cast("B"))
+    return BitMap(numbers)
 
 
 def row_set_of_flags(flags: npt.NDArray[np.bool_]) -> BitMap:
