@@ -2,9 +2,7 @@ package io.puffinindex.spark;
 
 import com.fasterxml.jackson.databind.ObjectMapper;
 import java.io.ByteArrayInputStream;
-import java.io.ByteArrayOutputStream;
 import java.io.DataInputStream;
-import java.io.DataOutputStream;
 import java.lang.reflect.Field;
 import java.lang.reflect.InvocationHandler;
 import java.lang.reflect.InvocationTargetException;
@@ -26,6 +24,8 @@ import org.apache.iceberg.BaseMetadataTable;
 import org.apache.iceberg.FileScanTask;
 import org.apache.iceberg.Schema;
 import org.apache.iceberg.SchemaParser;
+import org.apache.iceberg.Snapshot;
+import org.apache.iceberg.SnapshotSummary;
 import org.apache.iceberg.Table;
 import org.apache.iceberg.expressions.Binder;
 import org.apache.iceberg.expressions.Expression;
@@ -165,20 +165,13 @@ public class PruneScans extends Rule {
     Map request = request(scan, table, filters, conditions);
     request.put("settings", settings);
     request.put("thread", Long.valueOf(Thread.currentThread().getId()));
+    Long whole = wholeSnapshot(table, (Long) request.get("snapshot"), tasks.size());
     for (int attempt = 0; attempt < ATTEMPTS; attempt++) {
-      View view = (View) views.get(uuid);
-      View.FileEntry[] entries = new View.FileEntry[tasks.size()];
-      RoaringBitmap candidates = new RoaringBitmap();
-      if (view == null) {
-        // There is nothing to ask about before the row groups are numbered.
-        request.put("version", "");
-        request.put("unindexed", Integer.valueOf(0));
-      } else {
-        request.put("version", view.version);
-        request.put("unindexed", Integer.valueOf(view.find(tasks, entries, candidates)));
-      }
-      byte[] answer =
-          (byte[]) planner.apply(json.writeValueAsString(request), serialize(candidates));
+      View view = (View) views.getOrDefault(uuid, View.NONE);
+      View.Candidates candidates = view.candidates(tasks, whole);
+      request.put("version", view.version);
+      request.put("unindexed", Integer.valueOf(candidates.unindexed));
+      byte[] answer = (byte[]) planner.apply(json.writeValueAsString(request), candidates.serialized);
       if (answer == null || answer.length == 0) {
         return;
       }
@@ -192,7 +185,7 @@ public class PruneScans extends Rule {
         in.readFully(note);
         RoaringBitmap kept = new RoaringBitmap();
         kept.deserialize(in);
-        reset(scan, tasks, entries, candidates, kept);
+        reset(scan, tasks, view, RoaringBitmap.andNot(candidates.rowGroups, kept));
         if (note.length > 0) {
           notes.add(new String(note, "UTF-8"));
         }
@@ -270,18 +263,27 @@ public class PruneScans extends Rule {
     return request;
   }
 
-  private static void reset(
-      Object scan, List tasks, View.FileEntry[] entries, RoaringBitmap candidates, RoaringBitmap survivingRowGroups)
-      throws Exception {
-    if (survivingRowGroups.equals(candidates)) {
+  /** The snapshot of a scan if all its data files are scanned, else null; some releases do not say the snapshot. */
+  private static Long wholeSnapshot(Table table, Long id, int dataFiles) {
+    Snapshot snapshot = id == null ? null : table.snapshot(id.longValue());
+    Map summary = snapshot == null ? null : snapshot.summary();
+    return summary != null && String.valueOf(dataFiles).equals(summary.get(SnapshotSummary.TOTAL_DATA_FILES_PROP))
+        ? id
+        : null;
+  }
+
+  /** Take row groups out of a scan; one that was not asked about stays, whatever the summary of its snapshot says. */
+  private static void reset(Object scan, List tasks, View view, RoaringBitmap dropped) throws Exception {
+    if (dropped.isEmpty()) {
       // Nothing changes: the groups that Iceberg has made of these tasks stay.
       markTasks(scan, new PrunedTasks(tasks));
       return;
     }
-    BitSet kept = new BitSet();
-    for (PeekableIntIterator it = survivingRowGroups.getIntIterator(); it.hasNext(); ) {
-      kept.set(it.next());
+    BitSet gone = new BitSet();
+    for (PeekableIntIterator it = dropped.getIntIterator(); it.hasNext(); ) {
+      gone.set(it.next());
     }
+    View.FileEntry[] entries = view.entries(tasks);
     PrunedTasks pruned = new PrunedTasks(new ArrayList());
     for (int i = 0; i < entries.length; i++) {
       FileScanTask task = (FileScanTask) tasks.get(i);
@@ -292,12 +294,12 @@ public class PruneScans extends Rule {
       }
       int survivors = 0;
       for (int rowGroup = entry.first; rowGroup < entry.first + entry.count; rowGroup++) {
-        survivors += kept.get(rowGroup) ? 1 : 0;
+        survivors += gone.get(rowGroup) ? 0 : 1;
       }
       if (survivors == entry.count) {
         pruned.add(task);
       } else if (survivors > 0) {
-        pruned.add(narrow(task, entry, kept));
+        pruned.add(narrow(task, entry, gone));
       }
     }
     method(scan.getClass(), "resetTasks").invoke(scan, new Object[] {pruned});
@@ -320,7 +322,7 @@ public class PruneScans extends Rule {
    * A task that splits into its surviving row groups only. It lives on the driver: Iceberg splits it before tasks are sent
    * to executors, so they see Iceberg's own classes, with residuals and deletes attached.
    */
-  private static FileScanTask narrow(final FileScanTask task, View.FileEntry entry, BitSet kept) {
+  private static FileScanTask narrow(final FileScanTask task, View.FileEntry entry, BitSet gone) {
     List offsets = task.file().splitOffsets();
     if (offsets == null || offsets.size() != entry.count || Proxy.isProxyClass(task.getClass())) {
       return task;
@@ -332,7 +334,7 @@ public class PruneScans extends Rule {
     int ordinal = 0;
     for (Iterator it = task.split(1L).iterator(); it.hasNext(); ordinal++) {
       FileScanTask part = (FileScanTask) it.next();
-      if (kept.get(entry.first + ordinal)) {
+      if (!gone.get(entry.first + ordinal)) {
         survivors.add(part);
         bytes += part.length();
         sizeBytes += part.sizeBytes();
@@ -369,13 +371,6 @@ public class PruneScans extends Rule {
         };
     return (FileScanTask)
         Proxy.newProxyInstance(FileScanTask.class.getClassLoader(), new Class[] {FileScanTask.class}, handler);
-  }
-
-  private static byte[] serialize(RoaringBitmap bitmap) throws Exception {
-    ByteArrayOutputStream bytes = new ByteArrayOutputStream();
-    bitmap.runOptimize();
-    bitmap.serialize(new DataOutputStream(bytes));
-    return bytes.toByteArray();
   }
 
   private static Object call(Object target, String name) throws Exception {

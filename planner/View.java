@@ -1,9 +1,12 @@
 package io.puffinindex.spark;
 
+import java.io.ByteArrayOutputStream;
 import java.io.DataInputStream;
+import java.io.DataOutputStream;
 import java.util.Arrays;
 import java.util.BitSet;
 import java.util.HashMap;
+import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.zip.InflaterInputStream;
@@ -18,24 +21,52 @@ import org.roaringbitmap.RoaringBitmap;
  * its position in it: paths of very many files take longer to hash than all the rest.
  */
 public class View {
+  /** What there is before row groups are numbered: nothing to ask about. */
+  public static final View NONE = new View("", new HashMap());
+
   private static final FileEntry UNKNOWN = new FileEntry(0, 0, 0L, 0L);
   private static final int LEAST_REMEMBERED = 10000;
+  private static final int SNAPSHOTS_REMEMBERED = 16;
 
   public final String version;
   private final Map files;
   /** By manifest, the entry of each position; of positions not seen yet null. */
   private final Map manifests = new HashMap();
   private int remembered;
+  /** The candidates of snapshots that were scanned whole, by snapshot ID. */
+  private final Map snapshots = new LinkedHashMap();
 
   private View(String version, Map files) {
     this.version = version;
     this.files = files;
   }
 
-  /** Find the entry of each task's data file, and their row groups; return how many row groups have none. */
-  public synchronized int find(List tasks, FileEntry[] entries, RoaringBitmap candidates) {
-    int unindexed = 0;
-    BitSet known = new BitSet();
+  /**
+   * The row groups of a scan.
+   *
+   * @param snapshot the snapshot if all its data files are scanned, else null; such a scan has the same row groups again
+   */
+  public synchronized Candidates candidates(List tasks, Long snapshot) throws Exception {
+    if (this == NONE) {
+      return new Candidates(new FileEntry[0], tasks);
+    }
+    Candidates known = snapshot == null ? null : (Candidates) snapshots.get(snapshot);
+    if (known != null) {
+      return known;
+    }
+    Candidates found = new Candidates(entries(tasks), tasks);
+    if (snapshot != null) {
+      if (snapshots.size() >= SNAPSHOTS_REMEMBERED) {
+        snapshots.remove(snapshots.keySet().iterator().next());
+      }
+      snapshots.put(snapshot, found);
+    }
+    return found;
+  }
+
+  /** The entry of each task's data file; null where there is none that fits. */
+  public synchronized FileEntry[] entries(List tasks) {
+    FileEntry[] entries = new FileEntry[tasks.size()];
     String manifest = null;
     FileEntry[] inManifest = null;
     for (int i = 0; i < entries.length; i++) {
@@ -56,19 +87,8 @@ public class View {
         }
         entries[i] = inManifest[at] == UNKNOWN ? null : inManifest[at];
       }
-      if (entries[i] == null) {
-        List offsets = file.splitOffsets();
-        unindexed += offsets == null ? 1 : offsets.size();
-      } else {
-        known.set(entries[i].first, entries[i].first + entries[i].count);
-      }
     }
-    for (int from = known.nextSetBit(0); from >= 0; ) {
-      int to = known.nextClearBit(from);
-      candidates.add((long) from, (long) to);
-      from = known.nextSetBit(to);
-    }
-    return unindexed;
+    return entries;
   }
 
   /** The entries by position of a manifest, with room for one position at least. */
@@ -115,6 +135,36 @@ public class View {
       first += rowGroups;
     }
     return new View(version, files);
+  }
+
+  /** The row groups of a scan, and how many others it has that the index does not know. */
+  public static class Candidates {
+    public final RoaringBitmap rowGroups = new RoaringBitmap();
+    public final byte[] serialized;
+    public final int unindexed;
+
+    Candidates(FileEntry[] entries, List tasks) throws Exception {
+      int unknown = 0;
+      BitSet known = new BitSet();
+      for (int i = 0; i < entries.length; i++) {
+        if (entries[i] == null) {
+          List offsets = ((DataFile) ((FileScanTask) tasks.get(i)).file()).splitOffsets();
+          unknown += offsets == null ? 1 : offsets.size();
+        } else {
+          known.set(entries[i].first, entries[i].first + entries[i].count);
+        }
+      }
+      for (int from = known.nextSetBit(0); from >= 0; ) {
+        int to = known.nextClearBit(from);
+        rowGroups.add((long) from, (long) to);
+        from = known.nextSetBit(to);
+      }
+      rowGroups.runOptimize();
+      ByteArrayOutputStream bytes = new ByteArrayOutputStream();
+      rowGroups.serialize(new DataOutputStream(bytes));
+      serialized = bytes.toByteArray();
+      unindexed = unknown;
+    }
   }
 
   /** What the index knows of one data file. */

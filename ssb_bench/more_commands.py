@@ -107,7 +107,7 @@ def compare_command(old: Path, new: Path, noise: float, relative: bool) -> None:
 @layout_options
 @spark_options
 @click.option("--files", type=click.IntRange(min=1), default=20_000, show_default=True, help="Data files of the table.")
-@click.option("--repeats", type=click.IntRange(min=1), default=15, show_default=True, help="Plans of each query.")
+@click.option("--repeats", type=click.IntRange(min=2), default=15, show_default=True, help="Plans of each query.")
 def hook_command(scale_factor: float, data: Path, cores: int, memory: str, files: int, repeats: int) -> None:
     """Measure what the hook adds to the planning of a query over a table of many data files."""
     layout, console = Layout.of(data, scale_factor), make_console()

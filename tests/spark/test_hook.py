@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import random
 from collections.abc import Iterator
@@ -313,6 +314,33 @@ def test_time_travel_uses_the_index_for_the_files_of_that_snapshot(spark: SparkS
         assert measure(spark, sql).answer.text == "1"
         assert planner.reports(spark)[-1].kept == 1
         assert measure(spark, "SELECT COUNT(*) FROM lake.ns.travel WHERE k = 4711").answer.text == "0"
+    finally:
+        planner.disable(spark)
+
+
+def test_a_snapshot_that_counts_its_files_wrongly_changes_no_answer(
+    spark: SparkSession, catalog: SqlCatalog, tmp_path: Path
+) -> None:
+    """Scans of all files of a snapshot are recognised by its summary; here every scan of one partition looks so."""
+    spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.ns")
+    spark.sql("DROP TABLE IF EXISTS lake.ns.miscounted PURGE")
+    spark.sql("CREATE TABLE lake.ns.miscounted (part INT, k INT) USING iceberg PARTITIONED BY (part)")
+    spark.sql("INSERT INTO lake.ns.miscounted SELECT CAST(id % 2 AS INT), CAST(id AS INT) FROM range(0, 1000, 1, 1)")
+    table = catalog.load_table("ns.miscounted")
+    metadata = json.loads(table.metadata.model_dump_json())
+    assert metadata["snapshots"][-1]["summary"]["total-data-files"] == "2"
+    metadata["snapshots"][-1]["summary"]["total-data-files"] = "1"
+    path = tmp_path / "miscounted.metadata.json"
+    path.write_text(json.dumps(metadata))
+    catalog.drop_table("ns.miscounted")
+    catalog.register_table("ns.miscounted", path.as_uri())
+    spark.sql("REFRESH TABLE lake.ns.miscounted")
+    TableIndex.create(catalog, "ns.miscounted", IndexDefinition.of(bsi=["k"])).build()
+    planner.enable(spark, strict=True)
+    try:
+        for part, k, due in ((0, 500, 1), (1, 501, 1), (0, 501, 0), (1, 500, 0), (0, 2_000, 0), (1, 2_000, 0)):
+            rows = spark.sql(f"SELECT k FROM lake.ns.miscounted WHERE part = {part} AND k = {k}").collect()
+            assert rows == [(k,)] * due
     finally:
         planner.disable(spark)
 
