@@ -178,6 +178,11 @@ def selection_of(row_groups: Int64Array) -> Selection:
     return row_groups
 
 
+def selection_among(positions: Int64Array, count: int) -> Selection:
+    """Ascending positions among `count` as an index into arrays: all of them as a slice, which copies nothing."""
+    return slice(None) if len(positions) == count else positions
+
+
 def value_type_of(batch: pa.RecordBatch) -> ValueType:
     """The value type of a directory."""
     return value_type_named(batch.schema.metadata[b"value-type"].decode())

@@ -14,7 +14,7 @@ from typing import Final, assert_never
 import numpy as np
 import numpy.typing as npt
 
-from planner.directories import Int64Array
+from planner.directories import Int64Array, selection_among
 from planner.estimate import Estimate, FloatArray, both, either
 from planner.predicate import Conjunction, Disjunction, Everything, Leaf, Nothing, Predicate
 from planner.view import IndexView
@@ -83,13 +83,16 @@ class CostGate:
         """The bytes that dropping row groups is expected to save, for each of some positions.
 
         Args:
-            at: The positions.
+            at: The positions, ascending.
             known: Better estimates of some leaves, at these positions.
         """
         if self._rows_wanted:
             return self._bytes_without(at)
         presence = self._estimate(self._predicate, at, known).presence
-        return np.where(presence < SURE, (1 - presence) * self._bytes_without(at), 0.0)
+        unsure = presence < SURE
+        if not unsure.any():
+            return np.zeros(len(at))
+        return np.where(unsure, (1 - presence) * self._bytes_without(at), 0.0)
 
     def worth(self, saved: FloatArray | float, cost: Int64Array | int, reads: int) -> npt.NDArray[np.bool_]:
         """Whether bytes that are saved outweigh index bytes and requests."""
@@ -105,7 +108,10 @@ class CostGate:
 
     def _bytes_without(self, at: Int64Array) -> FloatArray:
         """About how many bytes a query reads of each row group, requests counted as bytes."""
-        read = self._view.row_group_bytes[self._row_groups[at]] * _READ_SHARE + _ROW_GROUP_OVERHEAD_BYTES
+        read = (
+            self._view.row_group_bytes[self._row_groups[selection_among(at, len(self._row_groups))]] * _READ_SHARE
+            + _ROW_GROUP_OVERHEAD_BYTES
+        )
         return np.asarray(read, np.float64)
 
     def _estimate(self, predicate: Predicate, at: Int64Array, known: Mapping[Leaf, Estimate]) -> Estimate:
@@ -116,13 +122,16 @@ class CostGate:
                 estimate = self.estimates.get(predicate)
                 if estimate is None:
                     return Estimate(np.ones(len(at)), np.ones(len(at)))
-                return Estimate(estimate.selectivity[at], estimate.presence[at])
+                here = selection_among(at, len(self._row_groups))
+                return Estimate(estimate.selectivity[here], estimate.presence[here])
             case Everything():
                 return Estimate(np.ones(len(at)), np.ones(len(at)))
             case Nothing():
                 return Estimate(np.zeros(len(at)), np.zeros(len(at)))
             case Conjunction(children):
-                rows = self._view.row_counts[self._row_groups[at]].astype(np.float64)
+                rows = self._view.row_counts[self._row_groups[selection_among(at, len(self._row_groups))]].astype(
+                    np.float64
+                )
                 return both([self._estimate(child, at, known) for child in children], rows)
             case Disjunction(children):
                 return either([self._estimate(child, at, known) for child in children])

@@ -17,7 +17,7 @@ from typing import assert_never
 import numpy as np
 import numpy.typing as npt
 
-from planner.directories import IndexReads, IndexTrouble, Int64Array
+from planner.directories import IndexReads, IndexTrouble, Int64Array, selection_among, selection_of
 from planner.estimate import Estimate, estimate_leaf
 from planner.evaluate import RowEvaluator, exact_directories, has_exact_index, index_cost_bytes, keys_agree
 from planner.found_rows import FoundRows
@@ -165,7 +165,7 @@ class Pruner:
         started, reads, bytes_read = time.perf_counter(), self._reads.count.requests, self._reads.count.bytes
         troubles = len(self._reads.troubles)
         remaining = judge(alive) if len(alive) else alive
-        dropped = int((self._reasons[alive] == reason).sum())
+        dropped = int(np.count_nonzero(self._reasons[selection_among(alive, len(self._row_groups))] == reason))
         self._stages.append(
             Stage(
                 name,
@@ -195,22 +195,27 @@ class Pruner:
                 known[leaf] = statistics
                 self._verdicts[leaf] = judge_by_zone_map(leaf.test, statistics, self._row_groups)
         alive = self._settle(alive, Reason.ZONE_MAP)
+        here = selection_among(alive, len(self._row_groups))
+        row_groups = self._row_groups[here]
         for leaf, statistics in known.items():
-            row_groups = self._row_groups[alive]
             is_alone = leaf == self._predicate and not self._rows_wanted
             estimate = estimate_leaf(leaf.test, statistics, row_groups, is_alone=is_alone)
             whole = Estimate(np.ones(len(self._row_groups)), np.ones(len(self._row_groups)))
             # Without statistics a row group may well hold a match.
-            there = statistics.known[row_groups]
-            whole.selectivity[alive] = np.where(there, estimate.selectivity, 1.0)
-            whole.presence[alive] = np.where(there, estimate.presence, 1.0)
+            there = statistics.known[selection_of(row_groups)]
+            np.copyto(estimate.selectivity, 1.0, where=~there)
+            np.copyto(estimate.presence, 1.0, where=~there)
+            whole.selectivity[here], whole.presence[here] = estimate.selectivity, estimate.presence
             self._gate.estimates[leaf] = whole
         return alive
 
     def _settle(self, alive: Int64Array, reason: Reason) -> Int64Array:
         """Write down what the leaves' verdicts settle; return the positions that stay open."""
         verdicts = self._combine(self._predicate)
-        impossible, certain = ~verdicts.possible[alive], verdicts.certain[alive]
+        here = selection_among(alive, len(self._row_groups))
+        impossible, certain = ~verdicts.possible[here], verdicts.certain[here]
+        if not impossible.any() and not certain.any():
+            return alive
         self._reasons[alive[impossible]] = reason
         self._matches[alive[impossible]] = 0
         self._reasons[alive[certain]] = Reason.ALL_ROWS_MATCH
@@ -243,8 +248,8 @@ class Pruner:
 
     def _undecided(self, leaf: Leaf, alive: Int64Array) -> Int64Array:
         """Where a leaf is neither certain nor impossible."""
-        verdicts = self._verdicts[leaf]
-        return alive[verdicts.possible[alive] & ~verdicts.certain[alive]]
+        verdicts, here = self._verdicts[leaf], selection_among(alive, len(self._row_groups))
+        return alive[verdicts.possible[here] & ~verdicts.certain[here]]
 
     def _by_postings(self, alive: Int64Array) -> Int64Array:
         """Look leaves up in sorted postings, the most selective first: one search answers a whole segment.
@@ -265,7 +270,9 @@ class Pruner:
 
     def _mean_selectivity(self, leaf: Leaf, alive: Int64Array) -> float:
         estimate = self._gate.estimates.get(leaf)
-        return 1.0 if estimate is None or not len(alive) else float(estimate.selectivity[alive].mean())
+        if estimate is None or not len(alive):
+            return 1.0
+        return float(estimate.selectivity[selection_among(alive, len(self._row_groups))].mean())
 
     def _look_up(self, look_up: LookUp, undecided: Int64Array) -> None:
         rows, troubles = look_up.find(undecided)
@@ -294,7 +301,8 @@ class Pruner:
 
     def _by_bloom(self, alive: Int64Array) -> Int64Array:
         # What the look-ups answered has its verdict.
-        alive = alive[self._reasons[alive] != Reason.ROWS_MATCH]
+        if self._found:
+            alive = alive[self._reasons[alive] != Reason.ROWS_MATCH]
         for leaf in self._leaves:
             if isinstance(leaf.test, SetTest) and not leaf.test.negated and len(alive):
                 self._probe_bloom(leaf, leaf.test, alive)
@@ -344,13 +352,14 @@ class Pruner:
 
     def _worth_reading(self, alive: Int64Array) -> Int64Array:
         """Which row groups to evaluate row by row: what an index read saves is compared with what it costs."""
-        row_groups = self._row_groups[alive]
+        here = selection_among(alive, len(self._row_groups))
+        row_groups = self._row_groups[here]
         saved = self._gate.saved(alive)
         is_hopeless = not (saved > 0).any()
         cost = np.zeros(len(alive), np.int64)
         found = np.zeros(len(alive), np.bool_)
         for leaf in self._leaves:
-            needed = self._verdicts[leaf].possible[alive] & ~self._verdicts[leaf].certain[alive]
+            needed = self._verdicts[leaf].possible[here] & ~self._verdicts[leaf].certain[here]
             if leaf in self._found:
                 answered = self._found[leaf].counts(row_groups) >= 0
                 found |= answered
