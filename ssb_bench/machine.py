@@ -21,6 +21,7 @@ def describe_machine(spark: SparkSession) -> dict[str, str | int]:
         "java": _java_version(spark),
         "spark_master": spark.sparkContext.master or "",
         "spark_driver_memory": spark.conf.get("spark.driver.memory") or "",
+        "spark_broadcast_threshold": spark.conf.get("spark.sql.autoBroadcastJoinThreshold") or "",
         "iceberg_runtime": ICEBERG_RUNTIME,
     }
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import datetime
 import statistics
 from collections.abc import Callable, Sequence
+from functools import cache, partial
 from pathlib import Path
 from typing import Final
 
@@ -29,7 +30,7 @@ from ssb_bench.load import require_load
 from ssb_bench.machine import describe_machine
 from ssb_bench.measure import Answer, Measurement
 from ssb_bench.results import Plan, QueryResult, Run, Side, TableFacts
-from ssb_bench.survivors import count_survivors, data_file_locations, find_survivors
+from ssb_bench.survivors import Survivors, count_survivors, data_file_locations, find_survivors
 from ssb_bench.workload import VOLCANO_QUERIES, DuckValues, FittedQuery, fit, load_query
 
 __all__ = ["fit_queries", "newest_report", "run_path", "run_queries"]
@@ -76,7 +77,9 @@ def run_queries(
     steps = 2 * len(queries) + 1
     on_step(Step(0, steps, "perfect pruning and answers, by DuckDB"))
     locations = data_file_locations(layout)
-    tasks = [_task_of(layout, locations, query) for query in queries]
+    # The queries of a workload ask for the same rows as those of the others.
+    survivors = cache(partial(find_survivors, locations))
+    tasks = [_task_of(layout, survivors, query) for query in queries]
     collected = [Executions(error=task.refusal) for task in tasks]
     with open_sessions(spark) as sessions:
         for number, (task, executions) in enumerate(zip(tasks, collected, strict=True)):
@@ -117,10 +120,9 @@ def run_path(layout: Layout, run: Run) -> Path:
     return layout.runs / f"run-{stamp}.json"
 
 
-def _task_of(layout: Layout, locations: Sequence[str], query: FittedQuery) -> Task:
+def _task_of(layout: Layout, survivors: Callable[[str], Survivors], query: FittedQuery) -> Task:
     try:
-        survivors = None if query.where is None else find_survivors(locations, query.where)
-        return Task(query, *answer_due(layout, query), survivors)
+        return Task(query, *answer_due(layout, query), None if query.where is None else survivors(query.where))
     except duckdb.Error as error:
         return Task(query, query.sql, Answer("", ""), None, refusal=str(error).splitlines()[0])
 
