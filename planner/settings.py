@@ -40,7 +40,8 @@ class Settings(BaseModel):
         job_description: Whether a query's jobs say in their description what was kept.
         byte_budget: How many bytes of index a scan may read, directories not counted.
         planning_mode: Whether the driver plans, the executors do, or what suits the number of row groups.
-        refresh_seconds: How long a query may use the version of the index that an earlier query has seen.
+        refresh_seconds: How old the version of the index may be that a query uses without the catalog being asked anew;
+            0: each query asks, and waits for the answer.
         absence_seconds: How long it is remembered that a table has no index.
     """
 

@@ -9,7 +9,7 @@ import time
 from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib.resources import files
 from typing import TYPE_CHECKING, ClassVar
@@ -39,7 +39,7 @@ from planner.spark_catalogs import SparkCatalogs
 from planner.view import IndexView
 from planner.wire import serialize_kept, serialize_view
 from puffin_index.errors import NotFoundError, PuffinIndexError, WhereSyntaxError
-from puffin_index.index_table import TableName, index_table_name, is_bound_to, load_index_table
+from puffin_index.index_table import TableName, count_commits, index_table_name, is_bound_to, load_index_table
 from puffin_index.kinds.roaring import row_set_of
 
 if TYPE_CHECKING:
@@ -54,9 +54,27 @@ _SOURCES = ("JobNotes.java", "View.java", "PruneScans.java")
 
 _KEPT_REPORTS = 100
 _KEPT_INDEX_TABLES = 1_000
+_LONGEST_WITHOUT_WAITING_SECONDS = 60.0
+"""A version of an index table that was seen longer ago is not used before the catalog has been asked."""
+_REFRESH_DELAY_SECONDS = 0.05
 _LEAVE_AS_IT_WAS = bytearray()
 _ABSENT = bytearray(b"A")
 """There is no index; the rule remembers that for a while."""
+
+
+@dataclass(frozen=True, slots=True)
+class _KnownIndexTable:
+    """An index table as it was.
+
+    Attributes:
+        table: The table.
+        seen: When it was, by the monotonic clock.
+        commits: How many commits this process had made to it.
+    """
+
+    table: Table
+    seen: float
+    commits: int
 
 
 class _PlannerCallback:
@@ -67,7 +85,8 @@ class _PlannerCallback:
         self._catalogs = SparkCatalogs(catalogs, partial(session_conf, self._spark))
         self._strict = strict
         self._lock = threading.Lock()
-        self._index_tables: LRUCache[str, tuple[Table, float]] = LRUCache(_KEPT_INDEX_TABLES)
+        self._index_tables: LRUCache[str, _KnownIndexTable] = LRUCache(_KEPT_INDEX_TABLES)
+        self._being_refreshed: set[str] = set()
         self._recordings: dict[int, list[ScanPlan]] = {}
         self.reports: deque[ScanPlan] = deque(maxlen=_KEPT_REPORTS)
 
@@ -138,16 +157,48 @@ class _PlannerCallback:
         )
 
     def _index_table(self, table: str, uuid: str, refresh_seconds: float) -> Table | None:
-        """The index table of a data table, looked up anew after some seconds; None if it has none."""
+        """The index table of a data table; None if it has none. One that was seen lately does for this query."""
         with self._lock:
             known = self._index_tables.get(uuid)
-        if known is not None and time.monotonic() - known[1] < refresh_seconds:
-            return known[0]
+        age = time.monotonic() - known.seen if known is not None else 0.0
+        if known is None or count_commits(uuid) != known.commits:
+            return self._refresh(table, uuid)
+        if age < refresh_seconds:
+            return known.table
+        if refresh_seconds == 0 or age >= _LONGEST_WITHOUT_WAITING_SECONDS:
+            return self._refresh(table, uuid)
+        self._refresh_later(table, uuid)
+        return known.table
+
+    def _refresh(self, table: str, uuid: str) -> Table | None:
+        commits, seen = count_commits(uuid), time.monotonic()
         found = self._load_index_table(table, uuid)
-        if found is not None:
-            with self._lock:
-                self._index_tables[uuid] = found, time.monotonic()
+        with self._lock:
+            if found is not None:
+                self._index_tables[uuid] = _KnownIndexTable(found, seen, commits)
+            else:
+                self._index_tables.pop(uuid, None)
         return found
+
+    def _refresh_later(self, table: str, uuid: str) -> None:
+        """Ask the catalog once this query is planned, so that the next one finds what is new and none has waited."""
+        with self._lock:
+            if uuid in self._being_refreshed:
+                return
+            self._being_refreshed.add(uuid)
+
+        def refresh() -> None:
+            try:
+                self._refresh(table, uuid)
+            except Exception as error:  # noqa: BLE001 - nobody waits for it, and the next query tries again
+                _log.warning("the index of %s was not looked up anew: %s", table, error)
+            finally:
+                with self._lock:
+                    self._being_refreshed.discard(uuid)
+
+        timer = threading.Timer(_REFRESH_DELAY_SECONDS, refresh)
+        timer.daemon = True
+        timer.start()
 
     def _load_index_table(self, table: str, uuid: str) -> Table | None:
         catalog_name, _, name = table.partition(".")

@@ -18,7 +18,7 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait
 from puffin_index.data_table import DataFile, refresh_table, retained_files
 from puffin_index.directory import STATISTICS, is_statistics
 from puffin_index.errors import NotFoundError
-from puffin_index.index_table import is_bound_to, read_entries
+from puffin_index.index_table import is_bound_to, note_commit, read_entries
 from puffin_index.map_key import kind_beside
 
 FieldKind = tuple[int, str]
@@ -155,5 +155,7 @@ def _retried(index_table: Table, attempt: Callable[[], _Outcome]) -> _Outcome:
     ):
         with one:
             index_table.refresh()
-            return attempt()
+            outcome = attempt()
+            note_commit(index_table)
+            return outcome
     raise AssertionError("the last attempt returns or raises")

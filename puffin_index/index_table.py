@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ SEGMENTS_FOLDER = "_segments"
 """Begins with an underscore, so that Iceberg's `remove_orphan_files` leaves it alone."""
 
 FORMAT_VERSION = "1"
+_commits: Counter[str] = Counter()
 PROPERTY_VERSION = "puffin-index.version"
 PROPERTY_DEFINITION = "puffin-index.definition"
 PROPERTY_DATA_TABLE = "puffin-index.data-table"
@@ -167,6 +169,16 @@ def load_index_table(catalog: Catalog, name: TableName) -> Table:
 def is_bound_to(index_table: Table, data_table_uuid: str) -> bool:
     """Whether the index table belongs to this very data table, and not to a dropped one of the same name."""
     return index_table.properties.get(PROPERTY_DATA_TABLE_UUID) == data_table_uuid
+
+
+def note_commit(index_table: Table) -> None:
+    """Count a commit of this process to an index table, so that whoever keeps an earlier version of it can tell."""
+    _commits[index_table.properties.get(PROPERTY_DATA_TABLE_UUID, "")] += 1
+
+
+def count_commits(data_table_uuid: str) -> int:
+    """How many commits this process has made to the index table of a data table."""
+    return _commits[data_table_uuid]
 
 
 def segment_location(index_table: Table, segment_id: str) -> str:

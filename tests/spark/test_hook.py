@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import logging
 import random
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -214,6 +217,52 @@ def test_appended_files_are_read_and_then_indexed(spark: SparkSession, catalog: 
         assert index.build(spark).files == 0
     finally:
         planner.disable(spark)
+
+
+_BUILD_ELSEWHERE = """
+import json, sys
+from pyiceberg.catalog.sql import SqlCatalog
+from puffin_index import TableIndex
+TableIndex.open(SqlCatalog("lake", **json.loads(sys.argv[1])), sys.argv[2]).build()
+"""
+
+
+def test_no_query_waits_for_the_catalog_and_builds_are_seen_all_the_same(
+    spark: SparkSession, catalog: SqlCatalog
+) -> None:
+    """A build of this process is seen at once, one of another process by the second query after it."""
+    spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.ns")
+    create_items(spark, "watched", files=1)
+    index = TableIndex.create(catalog, "ns.watched", IndexDefinition.of(bsi=["k"]))
+    index.build()
+    spark.conf.set("spark.puffin-index.refresh-seconds", "0.01")
+    planner.enable(spark, strict=True)
+
+    def unindexed() -> int:
+        assert spark.sql("SELECT COUNT(*) FROM lake.ns.watched WHERE k = 4711").collect()[0][0] == copies
+        return planner.reports(spark)[-1].unindexed
+
+    try:
+        copies = 1
+        assert unindexed() == 0
+        append_items(spark, "watched", 0, ROWS)
+        copies = 2
+        assert unindexed() == 20
+        index.build()
+        assert unindexed() == 0
+
+        append_items(spark, "watched", 0, ROWS)
+        copies = 3
+        arguments = [json.dumps(dict(catalog.properties)), "ns.watched"]
+        subprocess.run([sys.executable, "-c", _BUILD_ELSEWHERE, *arguments], check=True)
+        assert unindexed() == 20
+        deadline = time.monotonic() + 30
+        while unindexed():
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+    finally:
+        planner.disable(spark)
+        spark.conf.set("spark.puffin-index.refresh-seconds", "0")
 
 
 def test_a_background_build_can_be_waited_for_and_queries_run_meanwhile(
