@@ -14,12 +14,16 @@ from planner.estimate import Estimate
 from planner.gate import CostGate
 from planner.predicate import Leaf
 from planner.view import IndexView
+from puffin_index.errors import CorruptFileError, PuffinIndexError
 from puffin_index.kinds.postings import Postings
+from puffin_index.kinds.postings_asked import AskedBlocks, rows_of_asked
 
 WIDE_SHARE = 0.02
 """Share of the rows from which on a leaf is left for later: narrow ones may leave few row groups to ask about."""
 
 _FEW_ROWS = 65_536
+_LITTLE_BYTES = 256 * 1024
+_BLOBS_AT_ONCE = 128
 
 Rows = npt.NDArray[np.uint32]
 
@@ -74,7 +78,7 @@ class LookUp:
         affordable = self.gate.afford([one.cost for one in opened])
         asked = [one for one, pays in zip(opened, affordable, strict=True) if pays]
         found: dict[int, Rows] = {}
-        for one, rows in zip(asked, self.view.each(self._rows, asked), strict=True):
+        for one, rows in zip(asked, self._rows_of_all(asked), strict=True):
             if isinstance(rows, IndexTrouble):
                 troubles.append(rows)
             else:
@@ -91,6 +95,32 @@ class LookUp:
             return _Opened(blob, positions, postings, bounds, reads, cost)
 
         return or_trouble(self._segment(blob), read)
+
+    def _rows_of_all(self, asked: list[_Opened]) -> list[Rows | IndexTrouble]:
+        """The rows of each payload: those of little to decode are decoded by the same array operations."""
+        found: dict[int, Rows | IndexTrouble] = {}
+        several = asked if len(asked) > 1 else []
+        for first in range(0, len(several), _BLOBS_AT_ONCE):
+            some = several[first : first + _BLOBS_AT_ONCE]
+            read = zip(some, self.view.each(self._blocks, some), strict=True)
+            little = [(one.blob, blocks) for one, blocks in read if blocks is not None]
+            try:
+                rows = rows_of_asked([blocks for _, blocks in little]) if little else []
+            except CorruptFileError:
+                continue  # asked one by one, the payload that it is will say so
+            arrays = [np.frombuffer(own.to_array(), np.uint32) for own in rows]
+            found |= dict(zip([blob for blob, _ in little], arrays, strict=True))
+        others = [one for one in asked if one.blob not in found]
+        found |= {one.blob: rows for one, rows in zip(others, self.view.each(self._rows, others), strict=True)}
+        return [found[one.blob] for one in asked]
+
+    def _blocks(self, one: _Opened) -> AskedBlocks | None:
+        if not 0 < one.bounds[1] <= _FEW_ROWS:
+            return None
+        try:
+            return one.postings.read_asked(self.leaf.test, _LITTLE_BYTES)
+        except (PuffinIndexError, OSError):
+            return None
 
     def _rows(self, one: _Opened) -> Rows | IndexTrouble:
         def read() -> Rows:

@@ -34,14 +34,14 @@ from pyroaring import BitMap
 from puffin_index.columns import Column
 from puffin_index.errors import UnsupportedError
 from puffin_index.kinds.parts import Part, check_layout, corrupt, read_parts
+from puffin_index.kinds.postings_asked import AskedBlocks, rows_of_asked
 from puffin_index.kinds.postings_bits import Ints
 from puffin_index.kinds.postings_build import POSTINGS, PlacedColumn, build_postings, postings_pay
 from puffin_index.kinds.postings_columns import KeyRows, columns_of, key_rows
 from puffin_index.kinds.postings_directory import PostingsDirectory
-from puffin_index.kinds.postings_keys import first_runs
 from puffin_index.kinds.postings_numbers import RowNumbers
 from puffin_index.kinds.postings_pages import BYTES_KEYS, INT_KEYS
-from puffin_index.kinds.postings_parse import ParsedBlocks, read_blocks
+from puffin_index.kinds.postings_parse import ParsedBlocks, parse_blocks, read_blocks
 from puffin_index.kinds.postings_plan import (
     BLOCKS_AT_ONCE,
     Cuts,
@@ -50,7 +50,6 @@ from puffin_index.kinds.postings_plan import (
     cost_of_pages,
     cuts_of,
 )
-from puffin_index.kinds.postings_rows import rows_of_runs
 from puffin_index.kinds.roaring import deserialize
 from puffin_index.leaf import LeafTest, NullTest, RangeTest, SetTest
 from puffin_index.ranged import Blob
@@ -155,8 +154,20 @@ class Postings:
 
     def _found(self, blocks: Ints, cuts: Cuts) -> BitMap:
         """The rows between the cuts that some blocks have, whose pages are loaded."""
-        parsed = self.scan(blocks)
-        return rows_of_runs(parsed, *self._runs(parsed, cuts), self._numbers)
+        stored = read_blocks(self._blob, self._directory, blocks)
+        return rows_of_asked([AskedBlocks(stored, cuts, self._numbers, self._form)])[0]
+
+    def read_asked(self, test: LeafTest, most_bytes: int) -> AskedBlocks | None:
+        """Read the blocks that a test needs, to be searched with those of other blobs; None if it needs too much."""
+        if isinstance(test, NullTest):
+            return None
+        planned = self._planned
+        plan = planned[1] if planned is not None and planned[0] is test else self._plan(test)
+        if plan.subtract or not len(plan.blocks) or plan.cost[1] > most_bytes:
+            return None
+        self._directory.load(plan.blocks)
+        stored = read_blocks(self._blob, self._directory, plan.blocks)
+        return AskedBlocks(stored, plan.cuts, self._numbers, self._form)
 
     def count_bounds(self, test: LeafTest) -> tuple[int, int]:
         """Return the least and the greatest number of rows that may satisfy a test, reading only the directory."""
@@ -184,7 +195,7 @@ class Postings:
         parts: list[KeyRows] = []
         for first in range(0, len(every), BLOCKS_AT_ONCE):
             blocks = every[first : first + BLOCKS_AT_ONCE]
-            parsed = read_blocks(self._blob, self._directory, blocks, self._form)
+            parsed = self.scan(blocks)
             parts.append(key_rows(parsed, self._directory.table.first_keys[blocks], self._form == BYTES_KEYS))
         return columns_of(self._blob, parts, self._numbers, self._value_type)
 
@@ -199,7 +210,7 @@ class Postings:
 
     def scan(self, blocks: Ints) -> ParsedBlocks:
         """Read some blocks, ascending, whose pages are loaded."""
-        return read_blocks(self._blob, self._directory, blocks, self._form)
+        return parse_blocks([read_blocks(self._blob, self._directory, blocks)], self._form)
 
     def _cuts(self, test: SetTest | RangeTest) -> Cuts:
         last = self._last
@@ -224,18 +235,6 @@ class Postings:
 
     def _nulls_cost(self) -> tuple[int, int]:
         return (1, self._nulls_part.length) if self._nulls is None else (0, 0)
-
-    def _runs(self, parsed: ParsedBlocks, cuts: Cuts) -> tuple[Ints, Ints]:
-        """Where the runs of each interval begin and end in some blocks."""
-        numbers = parsed.raw.numbers
-        places = np.searchsorted(numbers, cuts.blocks)
-        runs = parsed.section_runs[parsed.block_sections[places]]
-        here = np.flatnonzero(cuts.inside & (numbers[np.minimum(places, len(numbers) - 1)] == cuts.blocks))
-        if len(here):
-            asked = [cuts.keys[cut] for cut in here.tolist()] if isinstance(cuts.keys, tuple) else cuts.keys[here]
-            first_keys = self._directory.table.first_keys[numbers]
-            runs[here] = first_runs(parsed, places[here], asked, cuts.right[here], first_keys)
-        return runs[0::2], runs[1::2]
 
     def _every_row(self) -> BitMap:
         if self._every is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,13 +21,37 @@ _MAXIMUM_ROW_WIDTH = 32
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class RawBlocks:
-    """Blocks in memory, their headers parsed.
+class StoredBlocks:
+    """Blocks as they are stored, and what the directory says of them.
 
     Attributes:
         blob: The blob that they are from.
         numbers: Their numbers, ascending.
         offsets: Where each begins in the blob.
+        views: The bytes of each.
+        key_counts: The keys of each.
+        row_counts: The rows of each.
+        first_keys: The first key of each, in the int64 domain.
+    """
+
+    blob: Blob
+    numbers: Ints
+    offsets: Ints
+    views: list[memoryview]
+    key_counts: Ints
+    row_counts: Ints
+    first_keys: Ints
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RawBlocks:
+    """Blocks in memory, their headers parsed.
+
+    Attributes:
+        blob: The blob that they are from, the first if there are several.
+        owners: Which of several blobs each is from.
+        numbers: Their numbers in their blob, ascending.
+        offsets: Where each begins in its blob.
         raw: Their bytes, one block after the other, and slack.
         starts: Where each begins in `raw`, and in the end where the last ends.
         key_counts: The keys of each.
@@ -39,6 +64,7 @@ class RawBlocks:
     """
 
     blob: Blob
+    owners: Ints
     numbers: Ints
     offsets: Ints
     raw: memoryview
@@ -124,19 +150,40 @@ class ParsedBlocks:
         return counts
 
 
-def read_blocks(blob: Blob, directory: PostingsDirectory, numbers: Ints, form: int) -> ParsedBlocks:
-    """Read and parse blocks, neighbours with one request.
+def read_blocks(blob: Blob, directory: PostingsDirectory, numbers: Ints) -> StoredBlocks:
+    """Read blocks, neighbours with one request.
 
     Args:
         blob: The blob.
         directory: Its directory, the pages of these blocks loaded.
         numbers: The blocks, ascending; not none.
+
+    Raises:
+        CorruptFileError: If a block does not have its checksum.
+    """
+    table = directory.table
+    return StoredBlocks(
+        blob,
+        numbers,
+        table.offsets[numbers],
+        read_parts(blob, directory.parts(numbers)),
+        table.keys[numbers],
+        table.rows[numbers + 1] - table.rows[numbers],
+        table.first_keys[numbers],
+    )
+
+
+def parse_blocks(stored: Sequence[StoredBlocks], form: int) -> ParsedBlocks:
+    """Parse blocks, of several blobs at once.
+
+    Args:
+        stored: The blocks of each blob; not none.
         form: The form of the keys.
 
     Raises:
-        CorruptFileError: If a block is not what the directory says.
+        CorruptFileError: If a block is not what the directory says; it names the first blob, whichever it is of.
     """
-    raw = _parse_headers(blob, directory, numbers, form)
+    raw = _parse_headers(stored, form)
     sections = _parse_sections(raw)
     return ParsedBlocks(raw, sections, _before(sections.runs), _before(raw.section_counts))
 
@@ -154,24 +201,28 @@ def _records(data: npt.NDArray[np.uint8], places: Ints, dtype: np.dtype[np.void]
     return np.ascontiguousarray(found).view(dtype).reshape(-1)
 
 
-def _parse_headers(blob: Blob, directory: PostingsDirectory, numbers: Ints, form: int) -> RawBlocks:
-    parts = directory.parts(numbers)
-    views = read_parts(blob, parts)
+def _joined(arrays: Sequence[Ints]) -> Ints:
+    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
+
+
+def _parse_headers(stored: Sequence[StoredBlocks], form: int) -> RawBlocks:
+    views = [view for blocks in stored for view in blocks.views]
     joined = b"".join((*views, bytes(SLACK_BYTES)))
     starts = _before(np.array([len(view) for view in views], np.int64))
     header = _records(np.frombuffer(joined, np.uint8), starts[:-1], BLOCK_HEADER)
-    keys = directory.table.keys[numbers]
+    keys = _joined([blocks.key_counts for blocks in stored])
     words, sections = header["key_word"].astype(np.int64), header["sections"].astype(np.int64)
     key_bytes = packed_bytes(keys - 1, words) if form == INT_KEYS else words
     key_starts = starts[:-1] + BLOCK_HEADER.itemsize + 4 * sections
     raw = RawBlocks(
-        blob,
-        numbers,
-        directory.table.offsets[numbers],
+        stored[0].blob,
+        np.repeat(np.arange(len(stored)), [len(blocks.numbers) for blocks in stored]),
+        _joined([blocks.numbers for blocks in stored]),
+        _joined([blocks.offsets for blocks in stored]),
         memoryview(joined),
         starts,
         keys,
-        directory.table.rows[numbers + 1] - directory.table.rows[numbers],
+        _joined([blocks.row_counts for blocks in stored]),
         words,
         header["key_number"].astype(np.uint64),
         key_starts,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from pyroaring import BitMap
 
@@ -16,32 +18,44 @@ _LONG_RUN_ROWS = 64
 _LOW_HALF = np.uint64(0xFFFF_FFFF)
 
 
-def rows_of_runs(blocks: ParsedBlocks, lows: Ints, highs: Ints, numbers: RowNumbers) -> BitMap:
-    """Return the rows of some runs.
+def rows_of_runs(
+    blocks: ParsedBlocks, lows: Ints, highs: Ints, owners: Ints, numbers: Sequence[RowNumbers]
+) -> list[BitMap]:
+    """Return the rows of some runs of each of some blobs.
 
     Args:
         blocks: The blocks.
         lows: Where some runs begin, ascending.
         highs: Where they end: none before its low, none after the next low.
-        numbers: What rows their numbers are.
+        owners: Which blob the runs between each low and high are of, ascending.
+        numbers: For each blob, what rows their numbers are.
 
     Raises:
         CorruptFileError: If a number is none of a row.
     """
     some = lows < highs
-    lows, highs = lows[some], highs[some]
+    lows, highs, owners = lows[some], highs[some], owners[some]
     firsts = np.searchsorted(blocks.section_runs, lows, "right") - 1
     ends = np.searchsorted(blocks.section_runs, highs, "left")
     sections = ramps(firsts, ends - firsts)
     if len(lows) > 1:
         sections = np.unique(sections)
-    found = BitMap()
+    found = [BitMap() for _ in numbers]
     for place in range(0, len(sections), _SECTIONS_AT_ONCE):
-        found |= _rows_in(blocks, sections[place : place + _SECTIONS_AT_ONCE], lows, highs, numbers)
+        starts, lengths, counts = _runs_in(blocks, sections[place : place + _SECTIONS_AT_ONCE], lows, highs)
+        own_counts = np.bincount(owners, counts).astype(np.int64)
+        own_ends = np.cumsum(own_counts)
+        for owner in np.flatnonzero(own_counts).tolist():
+            own = slice(own_ends[owner] - own_counts[owner], own_ends[owner])
+            rows = _row_set(starts[own], None if lengths is None else lengths[own], numbers[owner])
+            if rows is None:
+                raise corrupt(blocks.raw.blob, "rows that no row group has", int(blocks.raw.offsets[0]))
+            found[owner] |= rows
     return found
 
 
-def _rows_in(blocks: ParsedBlocks, sections: Ints, lows: Ints, highs: Ints, numbers: RowNumbers) -> BitMap:
+def _runs_in(blocks: ParsedBlocks, sections: Ints, lows: Ints, highs: Ints) -> tuple[Ints, Ints | None, Ints]:
+    """The first numbers and the lengths of the runs in some sections, and how many there are from each low."""
     starts, lengths = decode_runs(blocks, sections)
     own_lows = _own_places(blocks, sections, lows)
     counts = _own_places(blocks, sections, highs) - own_lows
@@ -49,10 +63,7 @@ def _rows_in(blocks: ParsedBlocks, sections: Ints, lows: Ints, highs: Ints, numb
         chosen = ramps(own_lows, counts)
         starts = starts[chosen]
         lengths = None if lengths is None else lengths[chosen]
-    found = _row_set(starts, lengths, numbers)
-    if found is None:
-        raise corrupt(blocks.raw.blob, "rows that no row group has", int(blocks.raw.offsets[0]))
-    return found
+    return starts, lengths, counts
 
 
 def _own_places(blocks: ParsedBlocks, sections: Ints, places: Ints) -> Ints:

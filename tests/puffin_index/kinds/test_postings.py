@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeAlias
 
@@ -19,6 +19,7 @@ from puffin_index.errors import BuildError, CorruptFileError, UnsupportedError
 from puffin_index.kinds.base import Payload
 from puffin_index.kinds.parts import checksum32
 from puffin_index.kinds.postings import POSTINGS, PlacedColumn, Postings, build_postings, postings_pay
+from puffin_index.kinds.postings_asked import rows_of_asked
 from puffin_index.kinds.postings_blocks import Sizes
 from puffin_index.leaf import Key, LeafTest, NullTest, RangeTest, SetTest
 from puffin_index.ranged import Blob, BytesReader
@@ -205,6 +206,48 @@ def test_many_blocks_and_sections_are_found_as_an_oracle_finds_them(seed: int, d
     tests: list[LeafTest] = [set_test(keys), set_test(keys[:1]), set_test(keys[:1], negated=True)]
     tests += [RangeTest(keys[3], keys[16]), RangeTest(keys[3], keys[16], negated=True), RangeTest(None, None)]
     check_law(row_groups, LONG, tests, TINY)
+
+
+def check_together(segments_of: Sequence[Sequence[RowGroup]], value_type: ValueType, test: LeafTest) -> None:
+    """Blocks of several blobs, searched by the same operations, give what each blob gives alone."""
+    asked, expected = [], []
+    for row_groups in segments_of:
+        postings, _ = opened(built(row_groups, value_type), spans_of(row_groups), value_type)
+        blocks = postings.read_asked(test, 2**20)
+        if blocks is not None:
+            asked.append(blocks)
+            expected.append(expected_rows(row_groups, test))
+        assert postings.rows(test) == expected_rows(row_groups, test)
+    if asked:
+        assert rows_of_asked(asked) == expected
+
+
+@given(st.lists(segments(INTS), min_size=1, max_size=5), leaf_tests(INTS))
+@settings(max_examples=200, deadline=None)
+def test_ints_of_several_segments_are_found_together(segments_of: list[list[RowGroup]], test: LeafTest) -> None:
+    check_together(segments_of, LONG, test)
+    for value in sorted({v for row_groups in segments_of for _, group in row_groups for v in group if v is not None}):
+        check_together(segments_of, LONG, SetTest((value,)))
+
+
+@given(st.lists(segments(TEXTS), min_size=1, max_size=5), leaf_tests(TEXTS.map(str.encode)))
+@settings(max_examples=100, deadline=None)
+def test_strings_of_several_segments_are_found_together(segments_of: list[list[RowGroup]], test: LeafTest) -> None:
+    check_together(segments_of, STRING, test)
+
+
+def test_a_bad_block_among_those_of_several_segments_is_an_error() -> None:
+    """Its checksum is good, so that only parsing tells."""
+    asked = []
+    for number in range(3):
+        row_groups = [(0, list(range(100 * number, 100 * number + 50)))]
+        postings, _ = opened(built(row_groups, LONG, Sizes()), spans_of(row_groups), LONG)
+        blocks = postings.read_asked(RangeTest(None, 10**6), 2**20)
+        assert blocks is not None
+        asked.append(blocks)
+    bad = replace(asked[1].stored, views=[memoryview(bytes(len(view))) for view in asked[1].stored.views])
+    with pytest.raises(CorruptFileError):
+        rows_of_asked([asked[0], replace(asked[1], stored=bad), asked[2]])
 
 
 def test_decimals_of_38_digits_are_found() -> None:

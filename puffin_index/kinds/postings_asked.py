@@ -1,0 +1,84 @@
+"""Blocks of postings that were read for a test, of one segment or of many: searched by the same array operations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from pyroaring import BitMap
+
+from puffin_index.kinds.postings_bits import Ints
+from puffin_index.kinds.postings_keys import first_runs
+from puffin_index.kinds.postings_numbers import RowNumbers
+from puffin_index.kinds.postings_pages import Flags
+from puffin_index.kinds.postings_parse import ParsedBlocks, StoredBlocks, parse_blocks
+from puffin_index.kinds.postings_plan import Cuts
+from puffin_index.kinds.postings_rows import rows_of_runs
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AskedBlocks:
+    """Blocks of one blob, and the keys in them that are asked for.
+
+    Attributes:
+        stored: The blocks.
+        cuts: Around the keys.
+        numbers: What rows the blob's row numbers are.
+        form: The form of the keys.
+    """
+
+    stored: StoredBlocks
+    cuts: Cuts
+    numbers: RowNumbers
+    form: int
+
+
+def rows_of_asked(asked: Sequence[AskedBlocks]) -> list[BitMap]:
+    """Return the rows of each blob that have the keys asked for.
+
+    Args:
+        asked: Blocks of some blobs, with keys of one form; not none.
+
+    Raises:
+        CorruptFileError: If a block is not what was written; where there are several blobs, it may name another.
+    """
+    parsed = parse_blocks([one.stored for one in asked], asked[0].form)
+    runs = _runs(parsed, asked)
+    owners = np.repeat(np.arange(len(asked)), [len(one.cuts.blocks) // 2 for one in asked])
+    return rows_of_runs(parsed, runs[0::2], runs[1::2], owners, [one.numbers for one in asked])
+
+
+def _runs(parsed: ParsedBlocks, asked: Sequence[AskedBlocks]) -> Ints:
+    """Where the runs of each interval begin and end, in turns."""
+    places, is_here = _places(asked)
+    runs = parsed.section_runs[parsed.block_sections[places]]
+    here = np.flatnonzero(is_here)
+    if len(here):
+        first_keys = np.concatenate([one.stored.first_keys for one in asked])
+        right = np.concatenate([one.cuts.right for one in asked])
+        runs[here] = first_runs(parsed, places[here], _keys(asked, here), right[here], first_keys)
+    return runs
+
+
+def _places(asked: Sequence[AskedBlocks]) -> tuple[Ints, Flags]:
+    """The place among all blocks that each cut is in or before, and whether it is inside of that block."""
+    places, is_here, before = [], [], 0
+    for one in asked:
+        numbers, blocks = one.stored.numbers, one.cuts.blocks
+        own = numbers.searchsorted(blocks)
+        is_here.append(one.cuts.inside & (numbers[np.minimum(own, len(numbers) - 1)] == blocks))
+        places.append(own + before)
+        before += len(numbers)
+    return np.concatenate(places), np.concatenate(is_here)
+
+
+def _keys(asked: Sequence[AskedBlocks], chosen: Ints) -> Ints | list[bytes]:
+    keys: list[bytes] = []
+    numbers: list[Ints] = []
+    for one in asked:
+        if isinstance(one.cuts.keys, tuple):
+            keys += one.cuts.keys
+        else:
+            numbers.append(one.cuts.keys)
+    return np.concatenate(numbers)[chosen] if numbers else [keys[at] for at in chosen.tolist()]
