@@ -58,8 +58,9 @@ def scan(
     planned = plan_scan(index, where, snapshot_id)
     projection = project(planned.schema, columns)
     table = index.data_table
-    reader = RowGroupReader(table, planned.schema, residual_of(planned))
-    tasks = tasks_of(planned, table, np.flatnonzero(planned.plan.kept_mask))
+    kept = np.flatnonzero(planned.plan.kept_mask)
+    reader = RowGroupReader(table, planned.schema, residual_of(planned), side_by_side=len(kept) < _THREADS)
+    tasks = tasks_of(planned, table, kept)
     batches = in_order(lambda task: reader.read(task, projection), tasks)
     target = schema_to_pyarrow(projection, include_field_ids=False)
     return pa.RecordBatchReader.from_batches(target, (batch for read in batches for batch in read))

@@ -101,11 +101,14 @@ class RowGroupReader:
         table: The data table.
         schema: The schema of the scan.
         residual: The predicate, None for all rows.
+        side_by_side: Whether the columns of a row group are decoded side by side: for a few row groups only, others
+            keep all cores busy by themselves.
     """
 
     table: Table
     schema: Schema
     residual: Residual | None
+    side_by_side: bool = False
 
     def read(self, task: RowGroupTask, projection: Schema) -> list[pa.RecordBatch]:
         """Read the matching rows of a row group in the shape of a projection of the schema."""
@@ -117,7 +120,7 @@ class RowGroupReader:
                 return []
             wanted = columns.names(field.field_id for field in projection.fields)
             missing = [name for name in wanted if name not in tested.column_names]
-            table = _read(parquet, task, missing) if missing else tested
+            table = self._read(parquet, task, missing) if missing else tested
             for name in wanted:
                 if name not in missing:
                     table = table if table is tested else table.append_column(name, tested.column(name))
@@ -152,7 +155,7 @@ class RowGroupReader:
             flags[np.frombuffer(task.rows.rows.to_array(), np.uint32)] = True
         if self.residual is not None and (task.rows is None or not task.rows.exact):
             names = columns.names(self.residual.field_ids)
-            tested = _read(parquet, task, names) if names else tested
+            tested = self._read(parquet, task, names) if names else tested
             matching = self.residual.matching(lambda field_id: columns.values(tested, field_id), row_count)
             flags = matching if flags is None else flags & matching
         deleted = self._deleted(parquet, task, row_count)
@@ -172,9 +175,8 @@ class RowGroupReader:
         flags[np.frombuffer(here.to_array(), np.uint32) - np.uint32(first)] = True
         return flags
 
-
-def _read(parquet: pq.ParquetFile, task: RowGroupTask, names: list[str]) -> pa.Table:
-    try:
-        return parquet.read_row_group(task.ordinal, columns=names, use_threads=False)
-    except pa.ArrowInvalid as error:
-        raise CorruptFileError(f"row group {task.ordinal}: {error}", location=task.file.file.path) from error
+    def _read(self, parquet: pq.ParquetFile, task: RowGroupTask, names: list[str]) -> pa.Table:
+        try:
+            return parquet.read_row_group(task.ordinal, columns=names, use_threads=self.side_by_side)
+        except pa.ArrowInvalid as error:
+            raise CorruptFileError(f"row group {task.ordinal}: {error}", location=task.file.file.path) from error
