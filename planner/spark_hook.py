@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import logging
-import threading
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from importlib.resources import files
 from typing import TYPE_CHECKING, ClassVar
@@ -17,18 +16,17 @@ from weakref import WeakKeyDictionary, proxy
 
 import numpy as np
 import numpy.typing as npt
-from cachetools import LRUCache
 from pydantic import ValidationError
 from pyiceberg.catalog import Catalog
 from pyiceberg.expressions import BooleanExpression
 from pyiceberg.schema import Schema
-from pyiceberg.table import Table
 from pyroaring import BitMap
 
 from planner.bind import bind
 from planner.directories import selection_of
 from planner.distributed import Executors
 from planner.gate import Limits
+from planner.known_index_tables import KnownIndexTables
 from planner.parser import parse_where
 from planner.plan import prune_row_groups, view_of
 from planner.predicate import UNKNOWN, Predicate, conjunction
@@ -39,7 +37,6 @@ from planner.spark_catalogs import SparkCatalogs
 from planner.view import IndexView
 from planner.wire import serialize_kept, serialize_view
 from puffin_index.errors import NotFoundError, PuffinIndexError, WhereSyntaxError
-from puffin_index.index_table import TableName, count_commits, index_table_name, is_bound_to, load_index_table
 from puffin_index.kinds.roaring import row_set_of
 
 if TYPE_CHECKING:
@@ -53,28 +50,9 @@ _SOURCES = ("JobNotes.java", "View.java", "PruneScans.java")
 """Each sees the ones before it."""
 
 _KEPT_REPORTS = 100
-_KEPT_INDEX_TABLES = 1_000
-_LONGEST_WITHOUT_WAITING_SECONDS = 60.0
-"""A version of an index table that was seen longer ago is not used before the catalog has been asked."""
-_REFRESH_DELAY_SECONDS = 0.05
 _LEAVE_AS_IT_WAS = bytearray()
 _ABSENT = bytearray(b"A")
 """There is no index; the rule remembers that for a while."""
-
-
-@dataclass(frozen=True, slots=True)
-class _KnownIndexTable:
-    """An index table as it was.
-
-    Attributes:
-        table: The table.
-        seen: When it was, by the monotonic clock.
-        commits: How many commits this process had made to it.
-    """
-
-    table: Table
-    seen: float
-    commits: int
 
 
 class _PlannerCallback:
@@ -82,11 +60,8 @@ class _PlannerCallback:
 
     def __init__(self, catalogs: Mapping[str, Catalog], spark: SparkSession, *, strict: bool) -> None:
         self._spark = proxy(spark)
-        self._catalogs = SparkCatalogs(catalogs, partial(session_conf, self._spark))
+        self._index_tables = KnownIndexTables(SparkCatalogs(catalogs, partial(session_conf, self._spark)))
         self._strict = strict
-        self._lock = threading.Lock()
-        self._index_tables: LRUCache[str, _KnownIndexTable] = LRUCache(_KEPT_INDEX_TABLES)
-        self._being_refreshed: set[str] = set()
         self._recordings: dict[int, list[ScanPlan]] = {}
         self.reports: deque[ScanPlan] = deque(maxlen=_KEPT_REPORTS)
 
@@ -120,7 +95,7 @@ class _PlannerCallback:
         started = time.perf_counter()
         if not settings.enabled:
             return _LEAVE_AS_IT_WAS
-        index_table = self._index_table(str(request["table"]), str(request["uuid"]), settings.refresh_seconds)
+        index_table = self._index_tables.find(str(request["table"]), str(request["uuid"]), settings.refresh_seconds)
         if index_table is None:
             return _ABSENT
         view = view_of(index_table)
@@ -155,61 +130,6 @@ class _PlannerCallback:
             plan.index_bytes_read,
             plan.planning_seconds * 1000,
         )
-
-    def _index_table(self, table: str, uuid: str, refresh_seconds: float) -> Table | None:
-        """The index table of a data table; None if it has none. One that was seen lately does for this query."""
-        with self._lock:
-            known = self._index_tables.get(uuid)
-        age = time.monotonic() - known.seen if known is not None else 0.0
-        if known is None or count_commits(uuid) != known.commits:
-            return self._refresh(table, uuid)
-        if age < refresh_seconds:
-            return known.table
-        if refresh_seconds == 0 or age >= _LONGEST_WITHOUT_WAITING_SECONDS:
-            return self._refresh(table, uuid)
-        self._refresh_later(table, uuid)
-        return known.table
-
-    def _refresh(self, table: str, uuid: str) -> Table | None:
-        commits, seen = count_commits(uuid), time.monotonic()
-        found = self._load_index_table(table, uuid)
-        with self._lock:
-            if found is not None:
-                self._index_tables[uuid] = _KnownIndexTable(found, seen, commits)
-            else:
-                self._index_tables.pop(uuid, None)
-        return found
-
-    def _refresh_later(self, table: str, uuid: str) -> None:
-        """Ask the catalog once this query is planned, so that the next one finds what is new and none has waited."""
-        with self._lock:
-            if uuid in self._being_refreshed:
-                return
-            self._being_refreshed.add(uuid)
-
-        def refresh() -> None:
-            try:
-                self._refresh(table, uuid)
-            except Exception as error:  # noqa: BLE001 - nobody waits for it, and the next query tries again
-                _log.warning("the index of %s was not looked up anew: %s", table, error)
-            finally:
-                with self._lock:
-                    self._being_refreshed.discard(uuid)
-
-        timer = threading.Timer(_REFRESH_DELAY_SECONDS, refresh)
-        timer.daemon = True
-        timer.start()
-
-    def _load_index_table(self, table: str, uuid: str) -> Table | None:
-        catalog_name, _, name = table.partition(".")
-        catalog = self._catalogs.find(catalog_name) if "." in name else None
-        if catalog is None:
-            return None
-        try:
-            index_table = load_index_table(catalog, index_table_name(TableName.parse(name)))
-        except NotFoundError:
-            return None
-        return index_table if is_bound_to(index_table, uuid) else None
 
     def toString(self) -> str:  # noqa: N802 - Java's name
         """Java's `toString`."""
