@@ -144,8 +144,7 @@ class Postings:
         """
         if isinstance(test, NullTest):
             return self._null_rows().copy() if test.is_null else self._existing()
-        planned = self._planned
-        plan = planned[1] if planned is not None and planned[0] is test else self._plan(test)
+        plan = self._plan_of(test)
         self._directory.load(plan.blocks)
         found = BitMap()
         for first in range(0, len(plan.blocks), BLOCKS_AT_ONCE):
@@ -161,8 +160,7 @@ class Postings:
         """Read the blocks that a test needs, to be searched with those of other blobs; None if it needs too much."""
         if isinstance(test, NullTest):
             return None
-        planned = self._planned
-        plan = planned[1] if planned is not None and planned[0] is test else self._plan(test)
+        plan = self._plan_of(test)
         if plan.subtract or not len(plan.blocks) or plan.cost[1] > most_bytes:
             return None
         self._directory.load(plan.blocks)
@@ -217,6 +215,11 @@ class Postings:
         if last is None or last[0] is not test:
             last = self._last = (test, cuts_of(test, self._directory, self._form == BYTES_KEYS))
         return last[1]
+
+    def _plan_of(self, test: SetTest | RangeTest) -> _Plan:
+        """The plan of a test, which may have been made to tell its cost."""
+        planned = self._planned
+        return planned[1] if planned is not None and planned[0] is test else self._plan(test)
 
     def _plan(self, test: SetTest | RangeTest) -> _Plan:
         cuts = self._cuts(test)
