@@ -99,7 +99,7 @@ def plan_steps(layout: Layout, *, row_group_rows: int, sizes: Sizes, cores: int,
     sources = tuple(part for name in measured for part in (f"--{name}", str(results[name])))
     return [
         BenchStep("generate", where),
-        BenchStep("load", (*where, *spark, "--row-group-rows", str(row_group_rows))),
+        BenchStep("load", (*where, *spark, "--row-group-rows", str(row_group_rows), "--bloom-filters")),
         BenchStep("build", (*where, *spark)),
         *(
             BenchStep(name, (*arguments[name], "--output", str(results[name])), results[name], may_fail=True)

@@ -42,7 +42,7 @@ from ssb_bench.workload import FittedQuery
 
 DEFAULT_BATCH_ROWS: Final = 250_000
 DEFAULT_EVERY_SECONDS: Final = 4.0
-SETTLED_ROUNDS: Final = 5
+SETTLED_ROUNDS: Final = 3
 _TABLE: Final = f"{NAMESPACE}.lineorder_appended"
 _SPARK_TABLE: Final = f"{CATALOG}.{_TABLE}"
 _WATCH_INTERVAL_SECONDS: Final = 0.5

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final
 
 import matplotlib as mpl
@@ -31,11 +33,18 @@ _STYLE: Final[dict[Any, Any]] = {
 _LINE_STYLES: Final = ("-", "--", "-.", ":", (0, (1, 1)))
 
 
-def svg_of(figure: Figure) -> str:
-    """Give a figure as the text of an `svg` element."""
-    text = io.StringIO()
-    figure.savefig(text, format="svg")
-    return text.getvalue()[text.getvalue().index("<svg") :]
+@dataclass(frozen=True)
+class Picture:
+    """A figure, drawn once for each form that it is wanted in."""
+
+    figure: Figure
+
+    @cached_property
+    def svg(self) -> str:
+        """It as the text of an `svg` element."""
+        text = io.StringIO()
+        self.figure.savefig(text, format="svg")
+        return text.getvalue()[text.getvalue().index("<svg") :]
 
 
 def draw_arms(queries: Sequence[QueryResult]) -> Figure:

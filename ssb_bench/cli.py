@@ -11,6 +11,7 @@ from rich.console import Console
 from puffin_index.errors import PuffinIndexError
 from ssb_bench.all_steps import read_times, times_path
 from ssb_bench.append_results import read_appends
+from ssb_bench.bloom_table import make_bloom_table
 from ssb_bench.dataset import require_dataset
 from ssb_bench.demo import make_dataset, publish, show
 from ssb_bench.indexing import build_index, define_index
@@ -75,12 +76,19 @@ def generate_command(scale_factor: float, data: Path, keep_tpch: bool, threads: 
 @layout_options
 @spark_options
 @row_group_option
-def load_command(scale_factor: float, data: Path, cores: int, memory: str, row_group_rows: int) -> None:
+@click.option("--bloom-filters", is_flag=True, help="Also write lineorder with Parquet bloom filters, for `systems`.")
+def load_command(
+    scale_factor: float, data: Path, cores: int, memory: str, row_group_rows: int, bloom_filters: bool
+) -> None:
     """Write the SSB tables into Iceberg through Spark, and prove that all rows arrived."""
     layout, console = Layout.of(data, scale_factor), make_console()
     require_dataset(layout)
-    with spark_session(layout, cores, memory, console) as spark, step_bar(console, "load") as move:
-        loaded = load(spark, layout, row_group_rows=row_group_rows, on_step=move)
+    with spark_session(layout, cores, memory, console) as spark:
+        with step_bar(console, "load") as move:
+            loaded = load(spark, layout, row_group_rows=row_group_rows, on_step=move)
+        if bloom_filters:
+            with console.status("writing bloom filters"):
+                make_bloom_table(spark, layout)
     console.print(
         f"lineorder: {loaded.rows:,} rows, {loaded.row_groups} row groups of {loaded.smallest_row_group_rows:,} to "
         f"{loaded.largest_row_group_rows:,} rows, {loaded.data_files} files, {loaded.data_bytes / 1e6:.0f} MB, "

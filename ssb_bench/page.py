@@ -11,11 +11,9 @@ from pathlib import Path
 from string import Template
 from typing import Final
 
-from matplotlib.figure import Figure
-
 from ssb_bench.all_steps import StepTime
 from ssb_bench.append_results import AppendRun, lag_text, range_text
-from ssb_bench.charts import svg_of
+from ssb_bench.charts import Picture
 from ssb_bench.pictures import WORKLOADS, Sources, measured_queries
 from ssb_bench.report import LEAST_SHARE_OF_PERFECT, MOST_PLANNING_SHARE, grouped, title_of
 from ssb_bench.results import QueryResult, Run, Side, mean_speed_up
@@ -41,7 +39,7 @@ _RUN_COLUMNS: Final = (
 )
 
 
-def write_page(sources: Sources, pictures: Mapping[str, Figure], path: Path) -> None:
+def write_page(sources: Sources, pictures: Mapping[str, Picture], path: Path) -> None:
     """Write the page, with the pictures of the same sources."""
     template = Template(files("ssb_bench").joinpath("page.html").read_text(encoding="utf-8"))
     made = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
@@ -49,7 +47,7 @@ def write_page(sources: Sources, pictures: Mapping[str, Figure], path: Path) -> 
     path.write_text(template.substitute(made=made, body="\n".join(_body(sources, pictures))), encoding="utf-8")
 
 
-def _body(sources: Sources, pictures: Mapping[str, Figure]) -> Iterable[str]:
+def _body(sources: Sources, pictures: Mapping[str, Picture]) -> Iterable[str]:
     if sources.run is not None:
         yield from _run_section(sources.run, pictures)
     if sources.systems is not None:
@@ -64,7 +62,7 @@ def _body(sources: Sources, pictures: Mapping[str, Figure]) -> Iterable[str]:
         yield from _steps_section(sources.steps)
 
 
-def _run_section(run: Run, pictures: Mapping[str, Figure]) -> Iterable[str]:
+def _run_section(run: Run, pictures: Mapping[str, Picture]) -> Iterable[str]:
     yield f"<section><h2>Without the index, with it, and perfect pruning</h2><p>{escape(title_of(run))}.</p>"
     yield _failures(run.failures)
     for workload, heading in WORKLOADS.items():
@@ -114,7 +112,7 @@ def _run_facts(run: Run) -> str:
     return f"<details><summary>table, index, machine</summary>{_definitions(facts)}</details></section>"
 
 
-def _systems_section(run: SystemsRun, pictures: Mapping[str, Figure]) -> Iterable[str]:
+def _systems_section(run: SystemsRun, pictures: Mapping[str, Picture]) -> Iterable[str]:
     ran = [system for system in run.systems if system.failure is None]
     missing = [f"{s.title}: {s.failure}" for s in run.systems if s.failure is not None]
     yield "<section><h2>Systems on the same rows</h2>"
@@ -153,7 +151,7 @@ def _system_cell(system: SystemResult, query: str, cold: bool) -> str:
     return f"<b>{summary.median_seconds * 1e3:,.1f}</b><br><small>{least:,.0f} to {most:,.0f}</small>"
 
 
-def _append_section(run: AppendRun, pictures: Mapping[str, Figure]) -> Iterable[str]:
+def _append_section(run: AppendRun, pictures: Mapping[str, Picture]) -> Iterable[str]:
     yield "<section><h2>While data arrive</h2>"
     yield f"<p>{escape(lag_text(run))}. A watch builds in the background of the application that queries.</p>"
     yield _failures(run.failures)
@@ -179,7 +177,7 @@ def _exit_text(code: int) -> str:
     return "well" if code == 0 else f"<span class=bad>exit code {code}</span>"
 
 
-def _sweep_section(points: Sequence[SweepPoint], pictures: Mapping[str, Figure]) -> Iterable[str]:
+def _sweep_section(points: Sequence[SweepPoint], pictures: Mapping[str, Picture]) -> Iterable[str]:
     yield "<section><h2>Where an index pays: row groups kept</h2>"
     yield (
         "<p>Share of the row groups that the planner keeps, by selectivity and rows of a row group, beside the theory "
@@ -202,7 +200,7 @@ def _sweep_section(points: Sequence[SweepPoint], pictures: Mapping[str, Figure])
     yield "</section>"
 
 
-def _scale_section(points: Sequence[ScalePoint], pictures: Mapping[str, Figure]) -> Iterable[str]:
+def _scale_section(points: Sequence[ScalePoint], pictures: Mapping[str, Picture]) -> Iterable[str]:
     yield "<section><h2>Planning over up to a million row groups</h2>"
     yield "<p>Simulated indexes: real segments, no data. A process of its own for each line.</p>"
     yield _failures(scale_failures(points))
@@ -263,9 +261,9 @@ def _cells(row: Sequence[str], width: int) -> Iterable[str]:
     )
 
 
-def _figure(figure: Figure, text: str) -> str:
+def _figure(picture: Picture, text: str) -> str:
     # The text says what the picture is to those who do not see it.
-    svg = re.sub(r"<svg ", f'<svg role="img" aria-label="{escape(text)}" ', svg_of(figure), count=1)
+    svg = re.sub(r"<svg ", f'<svg role="img" aria-label="{escape(text)}" ', picture.svg, count=1)
     return f"<figure>{svg}</figure>"
 
 

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from ssb_bench.all_steps import StepTime
 from ssb_bench.append_results import AppendRun
-from ssb_bench.charts import draw_appends, draw_arms, draw_scale, draw_sweep, draw_systems
+from ssb_bench.charts import Picture, draw_appends, draw_arms, draw_scale, draw_sweep, draw_systems
 from ssb_bench.results import QueryResult, Run
 from ssb_bench.scale import ScalePoint
 from ssb_bench.sweep import SweepPoint
@@ -43,12 +43,12 @@ def measured_queries(run: Run, workload: Workload) -> list[QueryResult]:
     return [query for query in run.queries if query.workload == workload and query.with_index is not None]
 
 
-def draw_pictures(sources: Sources) -> dict[str, Figure]:
+def draw_pictures(sources: Sources) -> dict[str, Picture]:
     """Draw what there is, by name: `queries-<workload>`, `systems`, `appends`, `sweep`, `scale`."""
-    return dict(_pictures(sources))
+    return {name: Picture(figure) for name, figure in _figures(sources)}
 
 
-def _pictures(sources: Sources) -> Iterator[tuple[str, Figure]]:
+def _figures(sources: Sources) -> Iterator[tuple[str, Figure]]:
     if sources.run is not None:
         for workload in WORKLOADS:
             measured = measured_queries(sources.run, workload)
@@ -64,11 +64,11 @@ def _pictures(sources: Sources) -> Iterator[tuple[str, Figure]]:
         yield "scale", draw_scale(sources.scale)
 
 
-def write_pictures(pictures: Mapping[str, Figure], page: Path) -> Path:
+def write_pictures(pictures: Mapping[str, Picture], page: Path) -> Path:
     """Write each picture as SVG and PNG into `<page>-pictures` beside the page; give that directory."""
     folder = page.with_name(f"{page.stem}-pictures")
     folder.mkdir(parents=True, exist_ok=True)
-    for name, figure in pictures.items():
-        figure.savefig(folder / f"{name}.svg")
-        figure.savefig(folder / f"{name}.png", dpi=130)
+    for name, picture in pictures.items():
+        (folder / f"{name}.svg").write_text(picture.svg, encoding="utf-8")
+        picture.figure.savefig(folder / f"{name}.png", dpi=130)
     return folder
