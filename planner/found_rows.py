@@ -37,6 +37,17 @@ class FoundRows:
         first, end = _places(rows, np.array([base, base + row_count]))
         return row_set_of(rows[first:end] - np.uint32(base), row_count)
 
+    def of_segment(self, segment: int) -> npt.NDArray[np.uint32]:
+        """The matching rows in one segment's row space, ascending, of the payloads that were asked."""
+        own = [rows for blob, rows in self.rows.items() if blob >> 32 == segment]
+        if len(own) == 1:
+            return own[0]
+        return np.sort(np.concatenate((np.empty(0, np.uint32), *own)))
+
+    def are_known(self, row_groups: Int64Array) -> npt.NDArray[np.bool_]:
+        """Which row groups have a payload that was asked."""
+        return np.isin(self.directory.blobs_of(row_groups), list(self.rows))
+
     def counts(self, row_groups: Int64Array) -> Int64Array:
         """How many rows match in each row group; -1 where its payload was not asked."""
         counts = np.full(len(row_groups), -1, np.int64)

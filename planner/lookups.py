@@ -11,12 +11,14 @@ from pyroaring import BitMap
 
 from planner.directories import IndexTrouble, Int64Array, KindDirectory, or_trouble, positions_by_number
 from planner.estimate import Estimate
+from planner.found_rows import FoundRows
 from planner.gate import CostGate
 from planner.predicate import Leaf
 from planner.view import IndexView
 from puffin_index.errors import CorruptFileError, PuffinIndexError
 from puffin_index.kinds.postings import Postings
 from puffin_index.kinds.postings_asked import AskedBlocks, rows_of_asked
+from puffin_index.kinds.roaring import row_set_of_ascending
 
 WIDE_SHARE = 0.02
 """Share of the rows from which on a leaf is left for later: narrow ones may leave few row groups to ask about."""
@@ -51,6 +53,7 @@ class LookUp:
         directory: Of the payloads.
         row_groups: The row groups of the view that are judged; positions are places in this array.
         widest_share: Share of the rows from which on the leaf is not looked up.
+        candidates: What may still match, where it is known: of a wide leaf, no other rows are looked for.
     """
 
     view: IndexView
@@ -59,13 +62,14 @@ class LookUp:
     directory: KindDirectory
     row_groups: Int64Array
     widest_share: float = 1.0
+    candidates: FoundRows | None = None
 
     def find(self, undecided: Int64Array) -> tuple[dict[int, Rows], list[IndexTrouble]]:
         """Look the leaf up for some positions.
 
         Returns:
-            By payload the matching rows in the row space of its segment, of these positions at least, where it was
-            worth asking; and what could not be read.
+            By payload the matching rows in the row space of its segment, of these positions and among the candidates
+            at least, where it was worth asking; and what could not be read.
         """
         blobs = positions_by_number(self.directory.blobs_of(self.row_groups[undecided]))
         opened: list[_Opened] = []
@@ -126,16 +130,17 @@ class LookUp:
         def read() -> Rows:
             if one.bounds[1] == 0:
                 return np.empty(0, np.uint32)
-            rows = one.postings.rows(self.leaf.test)
-            if one.bounds[1] > _FEW_ROWS:  # of a wide leaf, only what is asked for takes space
-                rows &= self._rows_of(one.positions)
-            return np.frombuffer(rows.to_array(), np.uint32)
+            # Of a wide leaf, only what is asked for takes space.
+            candidates = self._candidates(one) if one.bounds[1] > _FEW_ROWS else None
+            return np.frombuffer(one.postings.rows(self.leaf.test, candidates).to_array(), np.uint32)
 
         return or_trouble(self._segment(one.blob), read)
 
-    def _rows_of(self, positions: Int64Array) -> BitMap:
-        """All rows of some row groups, in the row space of their segment."""
-        row_groups = self.row_groups[positions]
+    def _candidates(self, one: _Opened) -> BitMap:
+        """The rows of some row groups that may match, in the row space of their segment."""
+        row_groups = self.row_groups[one.positions]
+        if self.candidates is not None and self.candidates.are_known(row_groups).all():
+            return row_set_of_ascending(self.candidates.of_segment(one.blob >> 32))
         bases = self.directory.base[row_groups]
         every = BitMap()
         for first, end in zip(bases.tolist(), (bases + self.view.row_counts[row_groups]).tolist(), strict=True):

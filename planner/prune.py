@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import assert_never
@@ -22,6 +22,7 @@ from planner.estimate import Estimate, estimate_leaf
 from planner.evaluate import RowEvaluator, exact_directories, has_exact_index, index_cost_bytes, keys_agree
 from planner.found_rows import FoundRows
 from planner.gate import DEFAULT_LIMITS, CostGate, Limits
+from planner.joint_rows import joint_rows
 from planner.key_types import comparable
 from planner.lookups import WIDE_SHARE, LookUp
 from planner.predicate import Conjunction, Disjunction, Everything, Leaf, Nothing, Predicate, leaves
@@ -139,6 +140,9 @@ class Pruner:
         self._verdicts: dict[Leaf, Verdicts] = {}
         self._gate = CostGate(view, predicate, row_groups, limits)
         self._found: dict[Leaf, FoundRows] = {}
+        # Which positions were looked up, by leaf: what statistics had settled before was not.
+        self._answered: dict[Leaf, npt.NDArray[np.bool_]] = {}
+        self._joint: FoundRows | None = None
         self._kept_sets = RowSetKeeper()
         self._reasons = np.full(len(row_groups), Reason.MAY_MATCH, np.uint8)
         self._matches = np.full(len(row_groups), -1, np.int64)
@@ -156,7 +160,7 @@ class Pruner:
         alive = self._stage("postings", Reason.ROWS_EMPTY, alive, self._by_postings)
         alive = self._stage("bloom", Reason.BLOOM, alive, self._by_bloom)
         self._stage("rows", Reason.ROWS_EMPTY, alive, self._by_rows)
-        found = self._found.get(self._predicate) if isinstance(self._predicate, Leaf) else None
+        found = self._found.get(self._predicate) if isinstance(self._predicate, Leaf) else self._joint
         row_sets = RowSets(self._kept_sets.kept, found)
         return Pruned(self._reasons, self._matches, tuple(self._stages), tuple(self._reads.troubles), row_sets)
 
@@ -263,10 +267,27 @@ class Pruner:
                     continue
                 undecided = self._undecided(leaf, alive)
                 undecided = undecided[directory.merged[self._row_groups[undecided]]]
-                look_up = LookUp(self._view, self._gate, leaf, directory, self._row_groups, widest_share)
+                # Narrow leaves are read whole in any case.
+                candidates = None if widest_share == WIDE_SHARE else self._candidates(undecided)
+                look_up = LookUp(self._view, self._gate, leaf, directory, self._row_groups, widest_share, candidates)
                 self._look_up(look_up, undecided)
                 alive = self._settle(alive, Reason.ROWS_EMPTY)
         return alive
+
+    def _candidates(self, positions: Int64Array) -> FoundRows | None:
+        """The rows that satisfy those leaves of a conjunction that were looked up, for some positions at most."""
+        if not isinstance(self._predicate, Conjunction):
+            return None
+        children = tuple(child for child in self._predicate.children if child in self._found)
+        return joint_rows(Conjunction(children), self._found, self._row_groups[self._looked_up(children, positions)])
+
+    def _looked_up(self, parts: Iterable[Predicate], positions: Int64Array) -> Int64Array:
+        """Those of some positions for which all leaves of some predicates were looked up."""
+        for leaf in {leaf for part in parts for leaf in leaves(part)}:
+            if leaf not in self._answered:
+                return positions[:0]
+            positions = positions[self._answered[leaf][positions]]
+        return positions
 
     def _mean_selectivity(self, leaf: Leaf, alive: Int64Array) -> float:
         estimate = self._gate.estimates.get(leaf)
@@ -285,6 +306,7 @@ class Pruner:
         counts = np.full(len(self._row_groups), -1, np.int64)
         counts[undecided] = found.counts(self._row_groups[undecided])
         verdicts, asked = self._verdicts[leaf], counts >= 0
+        self._answered[leaf] = asked
         self._verdicts[leaf] = Verdicts(
             np.where(asked, counts > 0, verdicts.possible),
             np.where(asked, counts == row_counts[self._row_groups], verdicts.certain),
@@ -327,6 +349,7 @@ class Pruner:
         self._verdicts[leaf] = Verdicts(possible, self._verdicts[leaf].certain)
 
     def _by_rows(self, alive: Int64Array) -> Int64Array:
+        alive = self._by_joint_rows(alive)
         worth = self._worth_reading(alive)
         evaluator = RowEvaluator(
             self._view,
@@ -349,6 +372,21 @@ class Pruner:
             elif int(self._row_groups[at]) in evaluator.troubled:
                 self._reasons[at] = Reason.INDEX_UNREADABLE
         return worth
+
+    def _by_joint_rows(self, alive: Int64Array) -> Int64Array:
+        """Settle the positions whose leaves were all looked up; return the others."""
+        if isinstance(self._predicate, Leaf) or not self._found:
+            return alive
+        self._joint = joint_rows(
+            self._predicate, self._found, self._row_groups[self._looked_up((self._predicate,), alive)]
+        )
+        if self._joint is None:
+            return alive
+        counts = self._joint.counts(self._row_groups[alive])
+        settled = alive[counts >= 0]
+        self._matches[settled] = counts[counts >= 0]
+        self._reasons[settled] = np.where(self._matches[settled] > 0, Reason.ROWS_MATCH, Reason.ROWS_EMPTY)
+        return alive[counts < 0]
 
     def _worth_reading(self, alive: Int64Array) -> Int64Array:
         """Which row groups to evaluate row by row: what an index read saves is compared with what it costs."""

@@ -69,7 +69,7 @@ class Sizes:
 
 
 TINY_SIZES = Sizes(2, 2, 200_000, 1, (1_000, 10_000), 3, 5_000)
-SMALL_SIZES = Sizes(2, 2, 300_000, 1, (1_000, 10_000), 4, 250_000)
+SMALL_SIZES = Sizes(2, 2, 300_000, 1, (1_000, 4_000), 4, 250_000)
 LARGE_SIZES = Sizes(3, 2, 2_000_000, 3, (1_000, 10_000, 100_000, 1_000_000), 12, 250_000)
 PROGRAM = (sys.executable, "-c", "from ssb_bench.cli import main; main()")
 _SMALLEST_SCALE_FACTORS = ((2.0, LARGE_SIZES), (0.5, SMALL_SIZES))

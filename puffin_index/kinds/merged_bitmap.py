@@ -31,6 +31,7 @@ from puffin_index.kinds.parts import Part, corrupt, read_parts
 from puffin_index.kinds.postings import Postings
 from puffin_index.kinds.postings_bits import Ints
 from puffin_index.kinds.postings_plan import Cuts
+from puffin_index.kinds.postings_rows import Near
 from puffin_index.kinds.roaring import deserialize
 from puffin_index.kinds.roaring_union import union_of_sets
 from puffin_index.kinds.sorted_keys import BytesKeys, IntKeys
@@ -50,9 +51,9 @@ class MergedBitmap(Postings):
 
     _FIRST_FORM = LAYOUT_FORMS
 
-    def _found(self, blocks: Ints, cuts: Cuts) -> BitMap:
+    def _found(self, blocks: Ints, cuts: Cuts, near: Near | None) -> BitMap:
         """The rows of some keys: cuts between keys that are all known lie around them."""
-        del cuts
+        del cuts, near
         table = self._directory.table
         if bool((table.keys[blocks] != 1).any()):
             raise corrupt(self._blob, "a row set that is not of one key", int(table.offsets[blocks[0]]))

@@ -50,6 +50,7 @@ from puffin_index.kinds.postings_plan import (
     cost_of_pages,
     cuts_of,
 )
+from puffin_index.kinds.postings_rows import Near
 from puffin_index.kinds.roaring import deserialize
 from puffin_index.leaf import LeafTest, NullTest, RangeTest, SetTest
 from puffin_index.ranged import Blob
@@ -58,6 +59,7 @@ from puffin_index.value_types import ValueType
 __all__ = ["POSTINGS", "PlacedColumn", "Postings", "build_postings", "postings_pay"]
 
 _LAYOUT_NUMBERS = 10
+_SPARSE = 64
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -136,25 +138,31 @@ class Postings:
         """
         return cls(blob, layout, value_type, RowNumbers.of(spans))
 
-    def rows(self, test: LeafTest) -> BitMap:
-        """Return exactly the rows that satisfy a test.
+    def rows(self, test: LeafTest, candidates: BitMap | None = None) -> BitMap:
+        """Return exactly the rows that satisfy a test, among the candidates if there are any given.
 
         Raises:
             CorruptFileError: If what is read is not what was written.
         """
         if isinstance(test, NullTest):
-            return self._null_rows().copy() if test.is_null else self._existing()
-        plan = self._plan_of(test)
-        self._directory.load(plan.blocks)
-        found = BitMap()
-        for first in range(0, len(plan.blocks), BLOCKS_AT_ONCE):
-            found |= self._found(plan.blocks[first : first + BLOCKS_AT_ONCE], plan.cuts)
-        return self._existing() - found if plan.subtract else found
+            found = self._null_rows().copy() if test.is_null else self._existing()
+        else:
+            plan = self._plan_of(test)
+            self._directory.load(plan.blocks)
+            # Many candidates are near to nearly all runs.
+            are_few = candidates is not None and _SPARSE * len(candidates) < self._numbers.row_count
+            near = Near(candidates, self._numbers) if candidates is not None and are_few else None
+            found = BitMap()
+            for first in range(0, len(plan.blocks), BLOCKS_AT_ONCE):
+                found |= self._found(plan.blocks[first : first + BLOCKS_AT_ONCE], plan.cuts, near)
+            if plan.subtract:
+                found = self._existing() - found
+        return found if candidates is None else found & candidates
 
-    def _found(self, blocks: Ints, cuts: Cuts) -> BitMap:
-        """The rows between the cuts that some blocks have, whose pages are loaded."""
+    def _found(self, blocks: Ints, cuts: Cuts, near: Near | None) -> BitMap:
+        """The rows between the cuts that some blocks have, whose pages are loaded; those that are near at least."""
         stored = read_blocks(self._blob, self._directory, blocks)
-        return rows_of_asked([AskedBlocks(stored, cuts, self._numbers, self._form)])[0]
+        return rows_of_asked([AskedBlocks(stored, cuts, self._numbers, self._form)], near)[0]
 
     def read_asked(self, test: LeafTest, most_bytes: int) -> AskedBlocks | None:
         """Read the blocks that a test needs, to be searched with those of other blobs; None if it needs too much."""

@@ -14,7 +14,7 @@ from puffin_index.kinds.postings_numbers import RowNumbers
 from puffin_index.kinds.postings_pages import Flags
 from puffin_index.kinds.postings_parse import ParsedBlocks, StoredBlocks, parse_blocks
 from puffin_index.kinds.postings_plan import Cuts
-from puffin_index.kinds.postings_rows import rows_of_runs
+from puffin_index.kinds.postings_rows import Near, rows_of_runs
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,11 +34,12 @@ class AskedBlocks:
     form: int
 
 
-def rows_of_asked(asked: Sequence[AskedBlocks]) -> list[BitMap]:
+def rows_of_asked(asked: Sequence[AskedBlocks], near: Near | None = None) -> list[BitMap]:
     """Return the rows of each blob that have the keys asked for.
 
     Args:
         asked: Blocks of some blobs, with keys of one form; not none.
+        near: Of the only blob, the runs that are wanted: rows of others may be left out.
 
     Raises:
         CorruptFileError: If a block is not what was written; where there are several blobs, it may name another.
@@ -46,7 +47,7 @@ def rows_of_asked(asked: Sequence[AskedBlocks]) -> list[BitMap]:
     parsed = parse_blocks([one.stored for one in asked], asked[0].form)
     runs = _runs(parsed, asked)
     owners = np.repeat(np.arange(len(asked)), [len(one.cuts.blocks) // 2 for one in asked])
-    return rows_of_runs(parsed, runs[0::2], runs[1::2], owners, [one.numbers for one in asked])
+    return rows_of_runs(parsed, runs[0::2], runs[1::2], owners, [one.numbers for one in asked], near)
 
 
 def _runs(parsed: ParsedBlocks, asked: Sequence[AskedBlocks]) -> Ints:

@@ -71,3 +71,9 @@ class RowNumbers:
             return None
         rows: Ints = starts + np.repeat(self.bases - self.firsts, counts)
         return rows
+
+    def to_numbers(self, rows: npt.NDArray[np.uint32]) -> Ints:
+        """Return the numbers of rows of the row space, each of one of the row groups."""
+        owners = np.searchsorted(self.bases, rows, "right") - 1
+        numbers: Ints = rows + (self.firsts - self.bases)[owners]
+        return numbers

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 from pyroaring import BitMap
 
 from puffin_index.kinds.parts import corrupt
@@ -14,12 +15,40 @@ from puffin_index.kinds.postings_parse import FIRST_ROWS, GAPS, LENGTHS, ParsedB
 from puffin_index.kinds.roaring import ramps, row_set_of_ascending
 
 _SECTIONS_AT_ONCE = 64
+_SPAN_BITS = 6
 _LONG_RUN_ROWS = 64
 _LOW_HALF = np.uint64(0xFFFF_FFFF)
 
 
+class Near:
+    """Tells runs that may have rows of a set from those that surely have none, by spans of 64 numbers.
+
+    Args:
+        rows: The set, in the row space of a blob.
+        numbers: What rows the blob's numbers are.
+    """
+
+    def __init__(self, rows: BitMap, numbers: RowNumbers) -> None:
+        self._spans = np.zeros((numbers.limit >> _SPAN_BITS) + 1, np.bool_)
+        self._spans[numbers.to_numbers(np.frombuffer(rows.to_array(), np.uint32)) >> _SPAN_BITS] = True
+
+    def chosen(self, starts: Ints, lengths: Ints | None) -> npt.NDArray[np.bool_]:
+        """Say which runs may have rows of the set; all numbers are below the limit."""
+        near: npt.NDArray[np.bool_] = self._spans[starts >> _SPAN_BITS]
+        if lengths is not None:
+            # One that is no longer than a span lies in those of its ends.
+            near |= self._spans[(starts + lengths - 1) >> _SPAN_BITS]
+            near |= lengths > 1 << _SPAN_BITS
+        return near
+
+
 def rows_of_runs(
-    blocks: ParsedBlocks, lows: Ints, highs: Ints, owners: Ints, numbers: Sequence[RowNumbers]
+    blocks: ParsedBlocks,
+    lows: Ints,
+    highs: Ints,
+    owners: Ints,
+    numbers: Sequence[RowNumbers],
+    near: Near | None = None,
 ) -> list[BitMap]:
     """Return the rows of some runs of each of some blobs.
 
@@ -29,6 +58,7 @@ def rows_of_runs(
         highs: Where they end: none before its low, none after the next low.
         owners: Which blob the runs between each low and high are of, ascending.
         numbers: For each blob, what rows their numbers are.
+        near: The runs that are wanted, of the only blob; others may be left out. All are, if it is None.
 
     Raises:
         CorruptFileError: If a number is none of a row.
@@ -47,7 +77,7 @@ def rows_of_runs(
         own_ends = np.cumsum(own_counts)
         for owner in np.flatnonzero(own_counts).tolist():
             own = slice(own_ends[owner] - own_counts[owner], own_ends[owner])
-            rows = _row_set(starts[own], None if lengths is None else lengths[own], numbers[owner])
+            rows = _row_set(starts[own], None if lengths is None else lengths[own], numbers[owner], near)
             if rows is None:
                 raise corrupt(blocks.raw.blob, "rows that no row group has", int(blocks.raw.offsets[0]))
             found[owner] |= rows
@@ -111,10 +141,13 @@ def _check_row_counts(blocks: ParsedBlocks, sections: Ints, lengths: Ints) -> No
         raise corrupt(blocks.raw.blob, "a section of another number of rows", int(blocks.raw.offsets[0]))
 
 
-def _row_set(starts: Ints, lengths: Ints | None, numbers: RowNumbers) -> BitMap | None:
+def _row_set(starts: Ints, lengths: Ints | None, numbers: RowNumbers, near: Near | None) -> BitMap | None:
     """The rows of disjoint runs of numbers, in any order; None if one is not of one row group."""
-    if int(starts.max(initial=0)) >= numbers.limit:
+    if int((starts if lengths is None else starts + lengths - 1).max(initial=0)) >= numbers.limit:
         return None
+    if near is not None:
+        chosen = near.chosen(starts, lengths)
+        starts, lengths = starts[chosen], None if lengths is None else lengths[chosen]
     # In ascending order, so that the set is built container by container.
     if lengths is None:
         ordered, counts = np.sort(starts.astype(np.uint32)).astype(np.int64), np.ones(len(starts), np.int64)

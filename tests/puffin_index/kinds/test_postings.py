@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeAlias
+from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +22,8 @@ from puffin_index.kinds.parts import checksum32
 from puffin_index.kinds.postings import POSTINGS, PlacedColumn, Postings, build_postings, postings_pay
 from puffin_index.kinds.postings_asked import rows_of_asked
 from puffin_index.kinds.postings_blocks import Sizes
+from puffin_index.kinds.postings_numbers import RowNumbers
+from puffin_index.kinds.postings_rows import Near
 from puffin_index.leaf import Key, LeafTest, NullTest, RangeTest, SetTest
 from puffin_index.ranged import Blob, BytesReader
 from puffin_index.value_types import ValueType, value_type_named
@@ -170,6 +173,11 @@ def check_law(row_groups: Sequence[RowGroup], value_type: ValueType, tests: Sequ
         assert reader.taken() == cost
         assert least <= len(expected) <= most
         assert postings.rows(test) == expected
+        every = [base + row for base, values in row_groups for row in range(len(values))]
+        for candidates in (BitMap(), BitMap(every[::3]), BitMap(every[len(every) // 2 :]), BitMap(every[:1])):
+            for sparse in (0, 64):
+                with patch("puffin_index.kinds.postings._SPARSE", sparse):
+                    assert postings.rows(test, candidates) == expected & candidates
 
 
 @given(segments(INTS), st.lists(leaf_tests(INTS), max_size=6), st.sampled_from([TINY, Sizes()]))
@@ -281,6 +289,26 @@ def test_a_run_over_several_blocks_of_65536_rows_and_row_groups_is_found() -> No
     assert postings.rows(SetTest((7,))) == everything - BitMap([100])
     assert postings.rows(SetTest((7, 8))) == everything
     assert len(payload.data) < 250
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 999), st.integers(1, 400)), min_size=1, max_size=8),
+    st.sets(st.integers(0, 1398), min_size=1, max_size=3),
+    st.booleans(),
+)
+def test_runs_with_candidates_are_chosen(runs: list[tuple[int, int]], candidates: set[int], are_single: bool) -> None:
+    numbers = RowNumbers.of([(BLOCK_ROWS, 1400)])
+    near = Near(BitMap(BLOCK_ROWS + candidate for candidate in candidates), numbers)
+    starts, lengths = np.array(runs).T
+    if are_single:
+        lengths = np.ones(len(runs), np.int64)
+
+    chosen = near.chosen(starts, None if are_single else lengths)
+
+    for start, length, is_chosen in zip(starts.tolist(), lengths.tolist(), chosen.tolist(), strict=True):
+        assert is_chosen or candidates.isdisjoint(range(start, start + length))
+        nearest = min(min(abs(c - start), abs(c - start - length + 1)) for c in candidates)
+        assert not is_chosen or length > 64 or nearest < 64
 
 
 def test_the_last_row_of_the_row_space_is_found() -> None:
