@@ -34,6 +34,8 @@ def scan(
     where: str | None = None,
     columns: Sequence[str] | None = None,
     snapshot_id: int | None = None,
+    *,
+    refresh: bool = True,
 ) -> pa.RecordBatchReader:
     """Read the rows of a table that satisfy a predicate, from the row groups that the planner keeps.
 
@@ -41,10 +43,12 @@ def scan(
     the order of data files and row groups. What cannot be read raises from the reader.
 
     Args:
-        index: The table's index; its newest version is used.
+        index: The table's index.
         where: SQL WHERE text; None for all rows.
         columns: Names of columns, nested ones dotted; None for all.
         snapshot_id: The snapshot to scan, None for the current one.
+        refresh: Ask the catalog for the newest versions of table and index first; otherwise those that `index` knows
+            are used.
 
     Returns:
         A reader whose schema is the table's Arrow schema of these columns, in their order.
@@ -55,7 +59,7 @@ def scan(
         UnsupportedError: If a part of the text has a meaning that only Spark knows for certain (a literal of another
             type than its column, an expression), or no column is chosen.
     """
-    planned = plan_scan(index, where, snapshot_id)
+    planned = plan_scan(index, where, snapshot_id, refresh=refresh)
     projection = project(planned.schema, columns)
     table = index.data_table
     kept = np.flatnonzero(planned.plan.kept_mask)

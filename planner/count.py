@@ -52,13 +52,17 @@ class RowCount:
         }
 
 
-def count(index: TableIndex, where: str | None = None, snapshot_id: int | None = None) -> RowCount:
+def count(
+    index: TableIndex, where: str | None = None, snapshot_id: int | None = None, *, refresh: bool = True
+) -> RowCount:
     """Count the rows of a table that satisfy a predicate.
 
     Args:
-        index: The table's index; its newest version is used.
+        index: The table's index.
         where: SQL WHERE text; None for all rows.
         snapshot_id: The snapshot to count in, None for the current one.
+        refresh: Ask the catalog for the newest versions of table and index first; otherwise those that `index` knows
+            are used.
 
     Raises:
         WhereSyntaxError: If the text does not parse.
@@ -67,7 +71,7 @@ def count(index: TableIndex, where: str | None = None, snapshot_id: int | None =
             beyond what can be read here.
     """
     started = time.perf_counter()
-    planned = plan_scan(index, where, snapshot_id, Limits(rows_wanted=True))
+    planned = plan_scan(index, where, snapshot_id, Limits(rows_wanted=True), refresh=refresh)
     known, unknown = _count_known(planned)
     read = 0
     if len(unknown):

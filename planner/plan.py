@@ -64,24 +64,27 @@ def plan(
     byte_budget: int = DEFAULT_BYTE_BUDGET,
     spark: SparkSession | None = None,
     planning_mode: PlanningMode = "auto",
+    refresh: bool = True,
 ) -> ScanPlan:
     """Plan a scan of a table.
 
     Args:
-        index: The table's index; its newest version is used.
+        index: The table's index.
         where: SQL WHERE text; None for everything.
         snapshot_id: The snapshot to scan, None for the current one.
         strict: Raise on index trouble instead of keeping the row groups.
         byte_budget: How many index bytes may be read, directories not counted; what they do not suffice for is kept.
         spark: A session whose executors may plan.
         planning_mode: `local`, `distributed`, or `auto` for what suits the number of row groups.
+        refresh: Ask the catalog for the newest versions of table and index; otherwise those that `index` knows are
+            used, as several queries on one state of the table want it.
 
     Raises:
         WhereSyntaxError: If the text does not parse.
         NotFoundError: If it names a column that the table lacks, or there is no such snapshot.
     """
     limits = Limits(strict, byte_budget)
-    return plan_scan(index, where, snapshot_id, limits, spark=spark, planning_mode=planning_mode).plan
+    return plan_scan(index, where, snapshot_id, limits, spark=spark, planning_mode=planning_mode, refresh=refresh).plan
 
 
 def snapshot_of(table: Table, snapshot_id: int | None) -> tuple[Snapshot | None, Schema]:
@@ -106,23 +109,26 @@ def plan_scan(
     *,
     spark: SparkSession | None = None,
     planning_mode: PlanningMode = "auto",
+    refresh: bool = True,
 ) -> PlannedScan:
     """Plan a scan of a table and keep what its reader needs.
 
     Args:
-        index: The table's index; its newest version is used.
+        index: The table's index.
         where: SQL WHERE text, or an expression of the SQL dialect without NOT; None for everything.
         snapshot_id: The snapshot to scan, None for the current one.
         limits: Bounds.
         spark: A session whose executors may plan.
         planning_mode: `local`, `distributed`, or `auto` for what suits the number of row groups.
+        refresh: Ask the catalog for the newest versions of table and index first.
 
     Raises:
         WhereSyntaxError: If the text does not parse.
         NotFoundError: If it names a column that the table lacks, or there is no such snapshot.
     """
     started = time.perf_counter()
-    index.refresh()
+    if refresh:
+        index.refresh()
     table = index.data_table
     expression = parse_where(where) if isinstance(where, str) else where or AlwaysTrue()
     snapshot, schema = snapshot_of(table, snapshot_id)

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from importlib.resources import files
 from typing import TYPE_CHECKING, ClassVar
 from weakref import WeakKeyDictionary, proxy
@@ -178,7 +178,7 @@ def _scan_plan(
 
 def bind_filters(request: Mapping[str, object]) -> Predicate:
     """Bind the filters of a request, and the conditions above its scan; one that cannot be read keeps all rows."""
-    schema = Schema.model_validate_json(str(request["schema"]))
+    schema = _schema_of(str(request["schema"]))
     children: list[Predicate] = []
     for text in _texts(request, "filters"):
         try:
@@ -193,6 +193,12 @@ def bind_filters(request: Mapping[str, object]) -> Predicate:
             _log.debug("condition not understood, all its rows are kept: %s (%s)", text, error)
             children.append(UNKNOWN)
     return conjunction(children)
+
+
+@lru_cache(maxsize=256)
+def _schema_of(text: str) -> Schema:
+    """The schema that a text is; scans of a table's same columns have the same."""
+    return Schema.model_validate_json(text)
 
 
 def session_conf(spark: SparkSession) -> dict[str, str]:

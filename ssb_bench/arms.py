@@ -23,6 +23,8 @@ from ssb_bench.workload import FittedQuery
 
 Arm = Literal["without", "with", "perfect"]
 ARMS: Final[tuple[Arm, ...]] = ("without", "with", "perfect")
+MOST_PAIRS: Final = 5
+"""Executions with the index and with perfect pruning beside one without, at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +80,17 @@ class Executions:
         """Time of the last round."""
         return sum(runs[-1].seconds for runs in self.measurements.values() if runs)
 
+    @property
+    def pairs(self) -> int:
+        """How many executions with the index and with perfect pruning fit into the time of one without.
+
+        Their difference is a few milliseconds where either skips nearly all: it takes more of them to tell it.
+        """
+        last = {arm: runs[-1].seconds for arm, runs in self.measurements.items() if runs}
+        if len(last) < len(ARMS):
+            return 1
+        return min(MOST_PAIRS, max(1, int(last["without"] / (last["with"] + last["perfect"]))))
+
 
 @contextmanager
 def open_sessions(spark: SparkSession, namespace: str = NAMESPACE) -> Iterator[Sessions]:
@@ -98,7 +111,7 @@ def execute_rounds(sessions: Sessions, task: Task, rounds: int, executions: Exec
     if executions.error is not None:
         return
     try:
-        for arm in _order(task.arms, rounds):
+        for arm in _order(task.arms, rounds, executions.pairs):
             _execute(sessions, task, arm, executions)
     except (PySparkException, Py4JError) as error:
         executions.error = (str(error).strip().splitlines() or [type(error).__name__])[0]
@@ -110,10 +123,11 @@ def newest_report(spark: SparkSession) -> ScanPlan | None:
     return reports[-1] if reports else None
 
 
-def _order(arms: Sequence[Arm], rounds: int) -> Iterator[Arm]:
-    """Give the arms in turn, forwards and backwards: without, with, perfect, perfect, with, without, ..."""
+def _order(arms: Sequence[Arm], rounds: int, pairs: int) -> Iterator[Arm]:
+    """Give the arms in turn, forwards and backwards: without, with, perfect, ..., ..., perfect, with, without, ..."""
+    turn = [arms[0], *[*arms[1:]] * pairs]
     for number in range(rounds):
-        yield from arms if number % 2 == 0 else reversed(arms)
+        yield from turn if number % 2 == 0 else reversed(turn)
 
 
 def _execute(sessions: Sessions, task: Task, arm: Arm, executions: Executions) -> None:

@@ -3,8 +3,9 @@
 Rules: all arms in one application, on one table, each in a session of its own (the hook is installed in one of them
 and stays there, as in real use); first all queries once on each arm to warm up (those times are kept as
 `first_seconds`); then each query in turn without, with, perfect, perfect, with, without, ... so that a drift of the
-machine hits all arms; answers compared by value with each other and with DuckDB on the source files; a failure is a
-row with a reason. A query that takes long is executed less often: as many rounds as fit `ROUNDS_SECONDS`, two at least.
+machine hits all arms, with and perfect several times a round where they are that much faster; answers compared by value
+with each other and with DuckDB on the source files; a failure is a row with a reason. A query that takes long is
+executed less often: as many rounds as fit `ROUNDS_SECONDS`, two at least.
 """
 
 from __future__ import annotations

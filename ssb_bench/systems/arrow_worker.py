@@ -1,4 +1,4 @@
-"""The index without a JVM: `planner.count` and `planner.scan`."""
+"""The index without a JVM: `planner.count` and `planner.scan`, on one version of the table, as Lance's dataset is."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ class ArrowWorker:
 
     def count(self, query: Json) -> int:
         """Count the matching rows."""
-        return int(self._count(self._index, query["where"]).rows)
+        return int(self._count(self._index, query["where"], refresh=False).rows)
 
     def rows(self, query: Json) -> tuple[int, int]:
         """Read the matching rows."""
-        return sum_batches(self._scan(self._index, query["where"]))
+        return sum_batches(self._scan(self._index, query["where"], refresh=False))
 
 
 if __name__ == "__main__":

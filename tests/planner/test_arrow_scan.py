@@ -331,4 +331,10 @@ def test_a_count_reads_only_what_no_index_answers(index: TableIndex) -> None:
     assert counted.rows == 2 * 10 + sum(100 <= (i * 7919) % 500 < 110 for i in range(500))
     assert (counted.row_groups, counted.row_groups_read) == (9, 1)
     assert planner.count(index).rows == 4500
+    late = TableIndex.open(index.catalog, index.name)
+    index.data_table.append(items(7))
+    assert planner.count(late, refresh=False).rows == 4500
+    assert planner.scan(late, columns=["id"], refresh=False).read_all().num_rows == 4500
+    assert len(planner.plan(late, refresh=False).data_files) == 3
+    assert planner.count(late).rows == 4507
     assert planner.count(index).row_groups_read == 0
