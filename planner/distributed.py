@@ -19,7 +19,8 @@ from pyiceberg.table import StaticTable, Table
 from planner.directories import IndexTrouble, Int64Array
 from planner.gate import Limits
 from planner.predicate import Predicate
-from planner.prune import Pruned, Pruner, Stage
+from planner.prune import Pruner
+from planner.pruned import Pruned, Stage
 from planner.row_sets import RowSets
 from planner.view import IndexView
 from puffin_index.errors import PuffinIndexError

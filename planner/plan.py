@@ -24,7 +24,8 @@ from planner.gate import DEFAULT_BYTE_BUDGET, DEFAULT_LIMITS, Limits
 from planner.parser import parse_where
 from planner.planned_scan import PlannedScan
 from planner.predicate import Everything, Predicate
-from planner.prune import Pruned, Pruner, Reason
+from planner.prune import Pruner
+from planner.pruned import Pruned, Reason
 from planner.row_sets import RowSets
 from planner.scan_plan import ScanPlan
 from planner.snapshot_files import list_scan_files

@@ -10,8 +10,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
-from enum import IntEnum
 from typing import assert_never
 
 import numpy as np
@@ -27,6 +25,7 @@ from planner.key_types import comparable
 from planner.lookups import WIDE_SHARE, LookUp
 from planner.predicate import Conjunction, Disjunction, Everything, Leaf, Nothing, Predicate, leaves
 from planner.probes import Probe
+from planner.pruned import Pruned, Reason, Stage
 from planner.row_sets import RowSetKeeper, RowSets
 from planner.view import IndexView
 from planner.zone_map import Verdicts, judge_by_zone_map, nothing_known
@@ -36,81 +35,6 @@ from puffin_index.leaf import SetTest
 from puffin_index.storage import READ_COUNT
 
 _log = logging.getLogger(__name__)
-
-
-class Reason(IntEnum):
-    """Why a row group is kept or dropped."""
-
-    ROWS_MATCH = 0
-    ALL_ROWS_MATCH = 1
-    MAY_MATCH = 2
-    NOT_WORTH_READING = 3
-    INDEX_UNREADABLE = 4
-    UNINDEXED = 5
-    NO_PREDICATE = 6
-    ZONE_MAP = 7
-    BLOOM = 8
-    ROWS_EMPTY = 9
-    OVER_BUDGET = 10
-    ALL_DELETED = 11
-
-    @property
-    def code(self) -> str:
-        """The reason as users see it."""
-        return self.name.lower().replace("_", "-")
-
-    @property
-    def drops(self) -> bool:
-        """Whether a row group is dropped for this reason."""
-        return self in _DROPPING
-
-
-_DROPPING = frozenset({Reason.ZONE_MAP, Reason.BLOOM, Reason.ROWS_EMPTY, Reason.ALL_DELETED})
-
-
-@dataclass(frozen=True, slots=True)
-class Stage:
-    """One stage of the funnel.
-
-    Attributes:
-        name: `zone-map`, `postings`, `bloom`, `rows` or `deletes`.
-        entered: Row groups that it saw.
-        dropped: Row groups that it dropped.
-        reads: Index reads that it made.
-        bytes_read: Index bytes that it read.
-        seconds: Its time.
-    """
-
-    name: str
-    entered: int
-    dropped: int
-    reads: int
-    bytes_read: int
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class Pruned:
-    """The verdict on each row group asked about, in that order.
-
-    Attributes:
-        reasons: `Reason` values (uint8).
-        matches: Matching rows where they are known exactly, else -1.
-        stages: The funnel.
-        troubles: What could not be read, and why.
-        row_sets: The rows behind the verdicts, where an index gave them.
-    """
-
-    reasons: npt.NDArray[np.uint8]
-    matches: npt.NDArray[np.int64]
-    stages: tuple[Stage, ...]
-    troubles: tuple[IndexTrouble, ...]
-    row_sets: RowSets = field(default_factory=RowSets)
-
-    @property
-    def kept(self) -> npt.NDArray[np.bool_]:
-        """Which row groups survive."""
-        return ~np.isin(self.reasons, [int(reason) for reason in _DROPPING])
 
 
 _Judge = Callable[[Int64Array], Int64Array]

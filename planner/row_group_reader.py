@@ -16,7 +16,7 @@ from pyroaring import BitMap
 
 from planner.file_columns import FileColumns, constants_of
 from planner.planned_scan import PlannedScan
-from planner.prune import Reason
+from planner.pruned import Reason
 from planner.residual import Residual
 from planner.snapshot_files import ScanFile
 from puffin_index.deletes import deleted_positions

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from planner.prune import Reason, Stage
+from planner.pruned import Reason, Stage
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,7 @@ class Split:
         data_file: Location of its data file.
         row_group: Its ordinal in the file.
         verdict: `kept` or `dropped`.
-        reason: Why, see `planner.prune.Reason`.
+        reason: Why, see `planner.pruned.Reason`.
         rows: Matching rows where they are known exactly, else None.
     """
 

@@ -30,7 +30,7 @@ from planner.known_index_tables import KnownIndexTables
 from planner.parser import parse_where
 from planner.plan import prune_row_groups, view_of
 from planner.predicate import UNKNOWN, Predicate, conjunction
-from planner.prune import Pruned
+from planner.pruned import Pruned
 from planner.scan_plan import ScanPlan
 from planner.settings import PREFIX, Settings, read_settings
 from planner.spark_catalogs import SparkCatalogs

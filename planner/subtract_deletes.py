@@ -17,7 +17,7 @@ from pyiceberg.io import FileIO
 from pyroaring import BitMap
 
 from planner.planned_scan import PlannedScan
-from planner.prune import Reason, Stage
+from planner.pruned import Reason, Stage
 from planner.scan_plan import ScanPlan
 from puffin_index.deletes import DeleteFile, deleted_positions, is_kept
 from puffin_index.errors import CorruptFileError, NotFoundError, UnsupportedError

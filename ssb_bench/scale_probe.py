@@ -23,7 +23,7 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from planner.gate import Limits
 from planner.plan import prune_row_groups
 from planner.predicate import Leaf
-from planner.prune import Pruned
+from planner.pruned import Pruned
 from planner.view import IndexView
 from puffin_index.leaf import RangeTest, SetTest
 from ssb_bench.simulate import FEW, FILTERED, MATRIX, NEEDLE, SCATTERED, SORTED, VALUE_TYPE
