@@ -57,6 +57,9 @@ def create_session(
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
+        # What a query read is asked of Spark's status store, which forgets stages beyond a thousand.
+        .config("spark.ui.retainedStages", "100000")
+        .config("spark.ui.retainedJobs", "100000")
         .config("spark.scheduler.mode", "FAIR")
         .config("spark.sql.shuffle.partitions", str(cores))
         .config("spark.jars.packages", ",".join((ICEBERG_RUNTIME, SQLITE_DRIVER, *packages)))

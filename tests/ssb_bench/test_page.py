@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import io
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from ssb_bench.all_steps import StepTime
 from ssb_bench.append_results import Appended, AppendRun, Execution
+from ssb_bench.compare import compare_runs
 from ssb_bench.page import write_page
 from ssb_bench.pictures import Sources, draw_pictures, write_pictures
+from ssb_bench.plot import plot_run
+from ssb_bench.report import render_run
 from ssb_bench.results import Run, read_run
 from ssb_bench.scale import ScalePoint
 from ssb_bench.scale_probe import Probe
@@ -99,6 +104,18 @@ def test_everything_that_was_measured_is_there(sources: Sources, tmp_path: Path)
     assert "batch 1 was never indexed" in text
     assert "<td>together</td><td>42</td>" in text
     assert "Limitations" in text
+
+
+def test_arms_may_have_run_differently_often(run: Run, tmp_path: Path) -> None:
+    first = run.queries[0]
+    assert first.with_index is not None
+    often = replace(first, with_index=replace(first.with_index, seconds=first.with_index.seconds * 5))
+    more = replace(run, queries=(often, *run.queries[1:]))
+
+    page_of(Sources(more), tmp_path)
+    plot_run(more, tmp_path / "run.png")
+    Console(file=io.StringIO()).print(render_run(more))
+    assert not any(query.is_regression for query in compare_runs(run, more))
 
 
 def test_a_failed_query_is_null_and_listed(run: Run, tmp_path: Path) -> None:

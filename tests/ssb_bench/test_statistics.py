@@ -34,9 +34,10 @@ def test_equal_sides_have_ratio_one(seconds: list[float]) -> None:
     assert ratio(seconds, seconds) == 1.0
 
 
-def test_timings_that_are_not_pairs_are_refused() -> None:
-    with pytest.raises(ValueError, match="2 timings without are not paired with 1 with"):
-        ratio([1.0, 2.0], [1.0])
+def test_one_side_may_have_run_more_often() -> None:
+    assert ratio([2.0], [1.0, 1.0, 4.0]) == 2.0
+    with pytest.raises(ValueError, match="no timings"):
+        ratio([2.0], [])
 
 
 @pytest.mark.parametrize("bad", BAD_TIMINGS)
