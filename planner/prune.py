@@ -322,8 +322,8 @@ class Pruner:
         found = np.zeros(len(alive), np.bool_)
         for leaf in self._leaves:
             needed = self._verdicts[leaf].possible[here] & ~self._verdicts[leaf].certain[here]
-            if leaf in self._found:
-                answered = self._found[leaf].counts(row_groups) >= 0
+            if leaf in self._answered:
+                answered = self._answered[leaf][here]
                 found |= answered
                 needed &= ~answered
             if is_hopeless:  # not even a directory is worth its bytes
