@@ -44,9 +44,10 @@ class FoundRows:
             return own[0]
         return np.sort(np.concatenate((np.empty(0, np.uint32), *own)))
 
-    def are_known(self, row_groups: Int64Array) -> npt.NDArray[np.bool_]:
-        """Which row groups have a payload that was asked."""
-        return np.isin(self.directory.blobs_of(row_groups), list(self.rows))
+    def are_known(self, row_groups: Int64Array, segment: int) -> bool:
+        """Whether some row groups lie in this segment, too, and in payloads that were asked."""
+        blobs = self.directory.blobs_of(row_groups)
+        return bool((blobs >> 32 == segment).all() and np.isin(blobs, list(self.rows)).all())
 
     def counts(self, row_groups: Int64Array) -> Int64Array:
         """How many rows match in each row group; -1 where its payload was not asked."""

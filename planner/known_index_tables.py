@@ -60,9 +60,9 @@ class KnownIndexTables:
         """
         with self._lock:
             known = self._known.get(uuid)
-        age = time.monotonic() - known.seen if known is not None else 0.0
         if known is None or count_commits(uuid) != known.commits:
             return self._refresh(table, uuid)
+        age = time.monotonic() - known.seen
         if age < refresh_seconds:
             return known.table
         if refresh_seconds == 0 or age >= _LONGEST_WITHOUT_WAITING_SECONDS:

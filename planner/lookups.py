@@ -137,15 +137,15 @@ class LookUp:
         return or_trouble(self._segment(one.blob), read)
 
     def _candidates(self, one: _Opened) -> BitMap:
-        """The rows of some row groups that may match, in the row space of their segment."""
-        row_groups = self.row_groups[one.positions]
-        if self.candidates is not None and self.candidates.are_known(row_groups).all():
-            return row_set_of_ascending(self.candidates.of_segment(one.blob >> 32))
+        """The rows of the positions that may match, in the row space of their segment; a payload may have others."""
+        row_groups, segment = self.row_groups[one.positions], one.blob >> 32
         bases = self.directory.base[row_groups]
-        every = BitMap()
+        rows = BitMap()
         for first, end in zip(bases.tolist(), (bases + self.view.row_counts[row_groups]).tolist(), strict=True):
-            every.add_range(first, end)
-        return every
+            rows.add_range(first, end)
+        if self.candidates is not None and self.candidates.are_known(row_groups, segment):
+            rows &= row_set_of_ascending(self.candidates.of_segment(segment))
+        return rows
 
     def _segment(self, blob: int) -> str:
         return self.view.segments[blob >> 32][0]

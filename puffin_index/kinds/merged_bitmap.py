@@ -50,6 +50,7 @@ class MergedBitmap(Postings):
     """
 
     _FIRST_FORM = LAYOUT_FORMS
+    _HAS_RUNS = False
 
     def _found(self, blocks: Ints, cuts: Cuts, near: Near | None) -> BitMap:
         """The rows of some keys: cuts between keys that are all known lie around them."""

@@ -90,6 +90,7 @@ class Postings:
     """
 
     _FIRST_FORM = 0
+    _HAS_RUNS = True
 
     def __init__(
         self, blob: Blob, layout: npt.NDArray[np.int64], value_type: ValueType, row_numbers: RowNumbers
@@ -139,7 +140,7 @@ class Postings:
         return cls(blob, layout, value_type, RowNumbers.of(spans))
 
     def rows(self, test: LeafTest, candidates: BitMap | None = None) -> BitMap:
-        """Return exactly the rows that satisfy a test, among the candidates if there are any given.
+        """Return exactly the rows that satisfy a test, among the candidates, rows of the blob, if there are any given.
 
         Raises:
             CorruptFileError: If what is read is not what was written.
@@ -149,15 +150,18 @@ class Postings:
         else:
             plan = self._plan_of(test)
             self._directory.load(plan.blocks)
-            # Many candidates are near to nearly all runs.
-            are_few = candidates is not None and _SPARSE * len(candidates) < self._numbers.row_count
-            near = Near(candidates, self._numbers) if candidates is not None and are_few else None
+            near = None if candidates is None else self._near(candidates)
             found = BitMap()
             for first in range(0, len(plan.blocks), BLOCKS_AT_ONCE):
                 found |= self._found(plan.blocks[first : first + BLOCKS_AT_ONCE], plan.cuts, near)
             if plan.subtract:
                 found = self._existing() - found
         return found if candidates is None else found & candidates
+
+    def _near(self, candidates: BitMap) -> Near | None:
+        """What leaves out runs without a candidate; None where many candidates are near to nearly all runs."""
+        are_few = _SPARSE * len(candidates) < self._numbers.row_count
+        return Near(candidates, self._numbers) if self._HAS_RUNS and are_few else None
 
     def _found(self, blocks: Ints, cuts: Cuts, near: Near | None) -> BitMap:
         """The rows between the cuts that some blocks have, whose pages are loaded; those that are near at least."""

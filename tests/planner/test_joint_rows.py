@@ -84,7 +84,9 @@ def test_joint_rows_are_those_that_sets_give(
         found[leaf] = FoundRows(directory_of(segments), counts, arrays)
     wanted = leaves_of(predicate)
     answered = [
-        group for group in range(len(places)) if all(found[leaf].are_known(np.array([group]))[0] for leaf in wanted)
+        group
+        for group, of_leaves in enumerate(places)
+        if all(found[leaf].are_known(np.array([group]), of_leaves[LEAVES.index(leaf)][0]) for leaf in wanted)
     ]
 
     with patch("planner.joint_rows._DENSE", dense):

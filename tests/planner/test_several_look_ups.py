@@ -5,12 +5,14 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from unittest.mock import patch
 
 import duckdb
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -19,7 +21,9 @@ from pyiceberg.catalog.sql import SqlCatalog
 import planner
 from planner.found_rows import FoundRows
 from planner.lookups import LookUp
-from puffin_index import IndexDefinition, TableIndex
+from puffin_index import IndexDefinition, TableIndex, rewrite
+from puffin_index.merge import RunLimits, merge_payloads
+from tests.conftest import create_table
 
 APPENDS, APPEND_ROWS, ROW_GROUP_ROWS, KEYS = 3, 3000, 500, 1000
 """`a` and `b` are in no order, `up` ascends over all appends with nine rows a key; a tenth of `b` is NULL."""
@@ -68,18 +72,20 @@ def rows_of(number: int) -> pa.Table:
 
 @pytest.fixture(scope="module")
 def index() -> Iterator[TableIndex]:
-    """Two builds, so that there are two segments; of the last one, `b` has bitmaps of its row groups."""
+    """Three builds: of what was there at the first, `b` is in the segment of the second; bitmaps of its row groups are
+    in the third."""
     folder = Path(tempfile.mkdtemp())
     catalog = SqlCatalog("local", uri=f"sqlite:///{folder / 'catalog.db'}", warehouse=folder.as_uri())
     catalog.create_namespace("ns")
     properties = {"write.parquet.row-group-limit": str(ROW_GROUP_ROWS)}
     table = catalog.create_table("ns.t", rows_of(0).schema, properties=properties)
     layouts = {f"{column}.layout": "postings" for column in ("a", "b", "up")}
-    for number in range(APPENDS):
+    for number, columns in enumerate((["a", "up"], ["a", "b", "up"], ["a", "b", "up"])):
         table.append(rows_of(number))
         if number == APPENDS - 1:
             layouts["b.layout"] = "bitmaps"
-        definition = IndexDefinition.of(bitmap=["a", "b", "up"], options=layouts)
+        own_layouts = {option: layout for option, layout in layouts.items() if option.split(".")[0] in columns}
+        definition = IndexDefinition.of(bitmap=columns, options=own_layouts)
         index = TableIndex.create(catalog, "ns.t", definition)
         index.build(workers=1)
     yield index
@@ -127,5 +133,26 @@ def test_a_wide_leaf_is_looked_for_among_the_rows_of_a_narrow_one(
 
     assert counted.rows == len(due(rows, where)) > 0
     assert counted.row_groups_read == 0
+    # Those of the first append lie in another segment than `b` does.
     narrow = len(due(rows.slice(0, 2 * APPEND_ROWS), "a BETWEEN 40 AND 44"))
     assert [sum(map(len, one.rows.values())) for one in seen if one is not None] == [narrow]
+
+
+def test_candidates_lie_in_payloads_that_cover_a_part_of_a_segment(
+    local_catalog: SqlCatalog, rows: pa.Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Merged bitmaps may be several of a segment: the rows that are left in one are none of the others."""
+    few = rows.append_column("few", pc.bit_wise_and(rows["a"], 7))
+    table = create_table(local_catalog, "merged", few.slice(0, 4500), ROW_GROUP_ROWS)
+    layouts = {"a.layout": "postings", "few.layout": "bitmaps"}
+    index = TableIndex.create(local_catalog, "ns.merged", IndexDefinition.of(bitmap=["a", "few"], options=layouts))
+    index.build(workers=1)
+    table.append(few.slice(4500))
+    index.build(workers=1)
+    monkeypatch.setattr(rewrite, "merge_payloads", partial(merge_payloads, limits=RunLimits(bytes=8_000)))
+    assert index.compact().segments == 1
+    monkeypatch.setattr("planner.lookups._FEW_ROWS", 0)
+
+    for where in ("a BETWEEN 40 AND 44 AND few <= 4", "a BETWEEN 40 AND 60 AND few <> 3", "a < 9 AND few IN (1, 2, 3)"):
+        counted = planner.count(index, where)
+        assert (counted.rows, counted.row_groups_read) == (len(due(few, where)), 0), where

@@ -106,7 +106,7 @@ def test_small_data_do_not_wait_for_large_simulations() -> None:
     assert sizes_for(0.01) == TINY_SIZES
     assert sizes_for(1) == SMALL_SIZES
     assert sizes_for(10) == LARGE_SIZES
-    assert max(SMALL_SIZES.row_groups) < 10_000
+    assert max(SMALL_SIZES.row_groups) == 4_000
 
 
 def test_times_are_told_step_by_step_and_together() -> None:
