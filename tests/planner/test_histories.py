@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
+from unittest.mock import patch
 
 import pyarrow as pa
 from hypothesis import HealthCheck, settings
@@ -21,6 +22,7 @@ from planner.arrow_scan import scan
 from planner.count import count
 from planner.plan import plan
 from puffin_index import IndexDefinition, TableIndex
+from puffin_index.data_table import open_table
 from puffin_index.errors import NotFoundError
 from tests.oracle import evaluate
 from tests.puffin_index.indexed_table import named_segments, segment_files
@@ -31,9 +33,11 @@ HISTORIES = max(8, settings().max_examples // 20)
 STEPS = 12
 ROW_GROUP_ROWS = 4
 SCHEMA = pa.schema([("n", pa.int64()), ("k", pa.int32()), ("s", pa.string())])
-DEFINITION = IndexDefinition.of(bitmap=["k", "s"], bsi=["k", "n"], bloom=["s"], options={"s.layout": "postings"})
+LAYOUTS = ["auto", "bitmaps", "postings"]
 
 places = st.integers(0, 2**16)
+columns = st.sets(st.sampled_from([1, 2, 3]), min_size=1)
+kinds = st.fixed_dictionaries({"bitmap": columns, "bsi": columns, "bloom": columns})
 
 
 class History(RuleBasedStateMachine):
@@ -60,7 +64,7 @@ class History(RuleBasedStateMachine):
     def create(self, rows: Rows) -> None:
         properties = {"write.parquet.row-group-limit": str(ROW_GROUP_ROWS)}
         self.catalog.create_table("ns.t", SCHEMA, properties=properties)
-        self.index = TableIndex.create(self.catalog, "ns.t", DEFINITION)
+        self.define({"bitmap": {2, 3}, "bsi": {1, 2}, "bloom": {3}}, "postings")
         self.is_partitioned = False
         self.append(rows, "main")
 
@@ -177,6 +181,13 @@ class History(RuleBasedStateMachine):
         else:
             raise AssertionError("the index of a dropped table was opened")
 
+    @rule(kinds=kinds, layout=st.sampled_from(LAYOUTS))
+    def define(self, kinds: dict[str, set[int]], layout: str) -> None:
+        schema = open_table(self.catalog, ("ns", "t")).schema()
+        names = {kind: [schema.find_column_name(field_id) for field_id in sorted(ids)] for kind, ids in kinds.items()}
+        layouts = {f"{name}.layout": layout for name in names["bitmap"]}
+        self.index = TableIndex.create(self.catalog, "ns.t", IndexDefinition.of(**names, options=layouts))
+
     @rule()
     def build(self) -> None:
         self.index.build(workers=1)
@@ -209,6 +220,8 @@ class History(RuleBasedStateMachine):
         self.compare(ask, None)
         self.compare(ask, references[self.step % len(references)])
 
+    # Wide tests are looked up among the rows of others, as where their rows are many.
+    @patch("planner.lookups._FEW_ROWS", 0)
     def compare(self, ask: Ask, snapshot_id: int | None) -> None:
         table = self.table
         where, tree = ask(self.name_of(2, table, snapshot_id), self.name_of(3, table, snapshot_id))
