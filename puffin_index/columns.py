@@ -16,6 +16,7 @@ from puffin_index.key_order import (
     distinct_of_counts,
     distinct_of_sorted,
     gather,
+    offsets_from,
     order_by_key,
     settle,
     starts_of,
@@ -121,6 +122,14 @@ class SortedColumn:
         minimum, maximum = int(keys.min()), int(keys.max())
         if maximum - minimum < _MOST_COUNTED:
             return distinct_of_counts(np.bincount(keys - np.int64(minimum)), minimum)
+        if maximum - minimum < 1 << 32:
+            # Half the bytes sort in half the time.
+            ordered = offsets_from(minimum, keys)
+            ordered.sort()
+            offsets, starts = distinct_of_sorted(ordered)
+            distinct = offsets.astype(np.int64)
+            distinct += minimum
+            return distinct, starts
         return distinct_of_sorted(np.sort(keys))
 
     @cached_property

@@ -7,8 +7,8 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-_GATHERED_AT_ONCE = 65_536
-_COMPARED_AT_ONCE = 1 << 20
+# What numpy makes 64-bit numbers of on the way stays in the processor's cache.
+_AT_ONCE = 65_536
 _Number = TypeVar("_Number", np.int64, np.uint64, np.uint32)
 
 
@@ -41,9 +41,7 @@ def order_by_key(
     key_bits = (maximum - minimum).bit_length()
     packed: npt.NDArray[np.uint64] | npt.NDArray[np.uint32]
     if key_bits + row_bits <= 32:
-        # Modulo 2 ** 32, which the difference fits.
-        packed = keys.astype(np.uint32)
-        packed -= np.uint32(minimum & 0xFFFF_FFFF)
+        packed = offsets_from(minimum, keys)
     else:
         offsets = keys - keys.dtype.type(minimum)
         packed = offsets.view(np.uint64) if offsets.dtype == np.int64 else offsets.astype(np.uint64)
@@ -59,11 +57,19 @@ def order_by_key(
     return ordered, packed, row_bits
 
 
+def offsets_from(minimum: int, keys: npt.NDArray[np.int64] | npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
+    """Return by how much keys exceed the least of them; none does by more than 32 bits hold."""
+    offsets = keys.astype(np.uint32)
+    # Modulo 2 ** 32, which the difference fits.
+    offsets -= np.uint32(minimum & 0xFFFF_FFFF)
+    return offsets
+
+
 def gather(values: npt.NDArray[_Number], places: npt.NDArray[np.uint32]) -> npt.NDArray[_Number]:
     """Return the values at some places, some at a time: numpy makes 64-bit numbers of the places before it looks."""
     found = np.empty(len(places), values.dtype)
-    for start in range(0, len(places), _GATHERED_AT_ONCE):
-        some = slice(start, start + _GATHERED_AT_ONCE)
+    for start in range(0, len(places), _AT_ONCE):
+        some = slice(start, start + _AT_ONCE)
         # All places are there; unlike "raise", "clip" writes to `out` directly.
         np.take(values, places[some], out=found[some], mode="clip")
     return found
@@ -84,9 +90,7 @@ def settle(
     ordered[places], rows[places] = ordered[places[order]], rows[places[order]]
 
 
-def distinct_of_sorted(
-    ordered: npt.NDArray[np.int64],
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint32]]:
+def distinct_of_sorted(ordered: npt.NDArray[_Number]) -> tuple[npt.NDArray[_Number], npt.NDArray[np.uint32]]:
     """The distinct keys, and where each begins; the smaller arrays are made first."""
     changes = changes_of(ordered)
     starts = starts_of(changes)
@@ -108,9 +112,8 @@ def starts_of(changes: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint32]:
         return np.arange(count + 1, dtype=np.uint32)
     starts = np.empty(count + 1, np.uint32)
     place = 0
-    # Some at a time: the positions come as int64.
-    for first in range(0, len(changes), _COMPARED_AT_ONCE):
-        some = np.flatnonzero(changes[first : first + _COMPARED_AT_ONCE])
+    for first in range(0, len(changes), _AT_ONCE):
+        some = np.flatnonzero(changes[first : first + _AT_ONCE])
         starts[place : place + len(some)] = some + first
         place += len(some)
     starts[-1] = len(changes)

@@ -22,7 +22,9 @@ INT64 = np.iinfo(np.int64)
 @st.composite
 def columns(draw: st.DrawFn) -> Column:
     """Ranges on both sides of where keys are searched, counted and sorted, at both ends of the domain."""
-    width = draw(st.sampled_from([1, 2, 100, 4095, 4096, 4097, 65_535, 65_536, 65_537, 2**40, 2**64 - 1]))
+    width = draw(
+        st.sampled_from([1, 2, 100, 4095, 4096, 4097, 65_535, 65_536, 65_537, 2**32 - 1, 2**32, 2**40, 2**64 - 1])
+    )
     least = draw(st.sampled_from([int(INT64.min), -width // 2, 0, int(INT64.max) - width]))
     least = max(int(INT64.min), min(least, int(INT64.max) - width))
     key = st.integers(least, least + width) | st.sampled_from([least, least + width])
