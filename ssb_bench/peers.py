@@ -8,7 +8,8 @@ import re
 import subprocess
 import sys
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -73,13 +74,11 @@ class PeerError(BenchError):
 
 
 def environment_python(system: System, environments: Path) -> Path:
-    """Give the interpreter that has what a system needs, installing it on first use with the project's own pip.
+    """Give the interpreter of a system's own environment, made on first use with the project's own pip.
 
     Raises:
         PeerError: If it cannot be installed.
     """
-    if not system.packages:
-        return Path(sys.executable)
     folder = environments / system.name
     python, marker = folder / "bin" / "python", folder / "installed.json"
     if marker.exists() and json.loads(marker.read_text(encoding="utf-8")) == list(system.packages):
@@ -99,6 +98,45 @@ def environment_python(system: System, environments: Path) -> Path:
             raise PeerError(f"cannot be installed: {last}")
     marker.write_text(json.dumps(list(system.packages)), encoding="utf-8")
     return python
+
+
+class Environments:
+    """The interpreters of systems, whose packages are installed beside whatever goes on.
+
+    Args:
+        systems: Those that will be opened.
+        folder: Where the environments are.
+    """
+
+    def __init__(self, systems: Sequence[System], folder: Path) -> None:
+        self._folder = folder
+        executor = ThreadPoolExecutor(1)
+        self._installed = executor.submit(self._install, [system for system in systems if system.packages])
+        executor.shutdown(wait=False)
+
+    def python(self, system: System) -> Path:
+        """Give the interpreter of a system; one with packages of its own only once all are installed.
+
+        So nothing that such a system times runs beside an installation.
+
+        Raises:
+            PeerError: If it cannot be installed.
+        """
+        if not system.packages:
+            return Path(sys.executable)
+        python = self._installed.result()[system.name]
+        if isinstance(python, PeerError):
+            raise python
+        return python
+
+    def _install(self, systems: Sequence[System]) -> dict[str, Path | PeerError]:
+        installed: dict[str, Path | PeerError] = {}
+        for system in systems:
+            try:
+                installed[system.name] = environment_python(system, self._folder)
+            except PeerError as error:
+                installed[system.name] = error
+        return installed
 
 
 class WorkerProcess:

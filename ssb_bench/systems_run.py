@@ -24,7 +24,7 @@ from ssb_bench.indexing import IndexColumns, describe_index, open_index
 from ssb_bench.layout import Layout, write_json
 from ssb_bench.load import Load, require_load
 from ssb_bench.machine import describe_host
-from ssb_bench.peers import PeerError, System, WorkerProcess, environment_python
+from ssb_bench.peers import Environments, PeerError, System, WorkerProcess
 from ssb_bench.statistics import summarize
 from ssb_bench.survivors import data_file_locations, find_survivors, local_path
 from ssb_bench.workload import FittedQuery
@@ -160,6 +160,10 @@ def run_systems(
     """
     loaded = require_load(layout)
     files = link_files(layout)
+    # While answers are computed and Spark starts: none of it is timed.
+    environments = Environments(
+        [one for one in systems if one.unavailable is None], layout.root.parent / "environments"
+    )
     asked = [_due(layout, query) for query in queries]
     steps = len(systems) + len(asked) * (1 + repeats) + 1
     config = {
@@ -177,7 +181,7 @@ def run_systems(
         for number, (system, result) in enumerate(zip(systems, results, strict=True)):
             on_step(Step(number, steps, f"opening {system.title}"))
             if result.failure is None:
-                _open(layout, system, result, config, processes, running)
+                running += _open(layout, environments, system, result, config, processes)
         done = len(systems)
         for place, query in enumerate(asked):
             on_step(Step(done + place, steps, f"{query.name}, cold"))
@@ -234,26 +238,27 @@ def _execute_warm(one: _Running, query: _Query, number: int) -> None:
 
 def _open(
     layout: Layout,
+    environments: Environments,
     system: System,
     result: SystemResult,
     config: dict[str, object],
     processes: dict[str, WorkerProcess],
-    running: list[_Running],
-) -> None:
+) -> list[_Running]:
     """Start the worker of a system, unless another one has, and let it open; what fails is the system's result."""
     own = layout.root / "systems"
     try:
         if system.worker not in processes:
             own.mkdir(parents=True, exist_ok=True)
-            python = environment_python(system, layout.root.parent / "environments")
+            python = environments.python(system)
             if system.classpath is not None:
                 config = config | {"classpath": _classpath(system.classpath)}
             process = WorkerProcess(python, system.worker, own / f"{system.worker}.log")
             processes[system.worker] = process
             result.facts = dict(process.ask({"open": config | {"folder": str(own / system.name)}})["facts"])
-        running.append(_Running(system, processes[system.worker], result))
+        return [_Running(system, processes[system.worker], result)]
     except PeerError as error:
         result.failure = str(error)
+        return []
 
 
 def _classpath(fetch: Callable[[], list[str]]) -> list[str]:

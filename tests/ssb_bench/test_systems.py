@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 
 from ssb_bench.layout import Layout
-from ssb_bench.peers import SYSTEMS, PeerError, System, WorkerProcess, environment_python
+from ssb_bench.peers import SYSTEMS, Environments, PeerError, System, WorkerProcess
 from ssb_bench.systems_report import fact_line
 from ssb_bench.systems_run import SystemResult, SystemsRun, drop_caches, read_systems, write_systems
 
@@ -49,10 +51,28 @@ def test_a_worker_that_cannot_start_says_why(tmp_path: Path) -> None:
 
 def test_a_system_that_cannot_be_installed_says_why(tmp_path: Path) -> None:
     missing = System("x", "x", "x", packages=(str(tmp_path / "no-such-package"),))
+    environments = Environments([missing, SYSTEMS[0]], tmp_path / "environments")
 
+    assert environments.python(SYSTEMS[0]) == Path(sys.executable)
     with pytest.raises(PeerError, match=r"cannot be installed: .*no-such-package"):
-        environment_python(missing, tmp_path / "environments")
-    assert environment_python(SYSTEMS[0], tmp_path) == Path(sys.executable)
+        environments.python(missing)
+
+
+def test_an_environment_is_made_once_and_has_what_is_asked_for(tmp_path: Path) -> None:
+    wheel, facts = tmp_path / "thing-1.2-py3-none-any.whl", "thing-1.2.dist-info"
+    with ZipFile(wheel, "w") as content:
+        content.writestr("thing.py", "")
+        content.writestr(f"{facts}/METADATA", "Metadata-Version: 2.1\nName: thing\nVersion: 1.2\n")
+        content.writestr(f"{facts}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        content.writestr(f"{facts}/RECORD", "")
+    system = System("own", "own", "x", packages=(str(wheel),))
+
+    python = Environments([system], tmp_path / "environments").python(system)
+
+    code = "import importlib.metadata, thing; print(importlib.metadata.version('thing'))"
+    assert subprocess.check_output([python, "-c", code], text=True) == "1.2\n"
+    wheel.unlink()
+    assert Environments([system], tmp_path / "environments").python(system) == python
 
 
 def test_every_system_has_a_worker_or_a_reason() -> None:
