@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
+import multiprocessing
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -71,7 +70,6 @@ class Sizes:
 TINY_SIZES = Sizes(2, 2, 200_000, 1, (1_000, 10_000), 3, 5_000)
 SMALL_SIZES = Sizes(2, 2, 300_000, 1, (1_000, 4_000), 4, 250_000)
 LARGE_SIZES = Sizes(3, 2, 2_000_000, 3, (1_000, 10_000, 100_000, 1_000_000), 12, 250_000)
-PROGRAM = (sys.executable, "-c", "from ssb_bench.cli import main; main()")
 _SMALLEST_SCALE_FACTORS = ((2.0, LARGE_SIZES), (0.5, SMALL_SIZES))
 
 
@@ -124,12 +122,32 @@ def read_times(path: Path) -> dict[str, StepTime]:
     return {name: StepTime(time["seconds"], int(time["exit_code"])) for name, time in content.items()}
 
 
+def run_command(arguments: Sequence[str]) -> int:
+    """Run a command of `ssb-bench` in a process of its own and give its exit code.
+
+    The process is forked off one that has all modules imported: of nine steps each would take seconds to do so.
+    """
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["ssb_bench.cli"])
+    process = context.Process(target=_call, args=(list(arguments),))
+    process.start()
+    process.join()
+    assert process.exitcode is not None
+    return process.exitcode
+
+
+def _call(arguments: list[str]) -> None:
+    from ssb_bench.cli import main
+
+    main(arguments)
+
+
 def run_steps(
     layout: Layout,
     steps: Sequence[BenchStep],
     *,
     anew: bool = False,
-    program: Sequence[str] = PROGRAM,
+    run: Callable[[Sequence[str]], int] = run_command,
     on_step: Callable[[str], None] = lambda _: None,
 ) -> list[str]:
     """Run the steps whose result is not there, or is of a table that has been loaded anew since.
@@ -138,7 +156,7 @@ def run_steps(
         layout: The data.
         steps: The steps, in order.
         anew: Measure again what was measured.
-        program: What runs a step, before its name and arguments.
+        run: Runs a command, given as name and arguments, and gives its exit code.
         on_step: Called with what is done.
 
     Returns:
@@ -157,7 +175,9 @@ def run_steps(
                 # What a step before has left is not to be taken for what this one leaves.
                 step.result.unlink(missing_ok=True)
             on_step(f"{step.name} ...")
-            times[step.name] = _run_step(step, program)
+            started = time.perf_counter()
+            code = run((step.name, *step.arguments))
+            times[step.name] = StepTime(time.perf_counter() - started, code)
             write_json(times_path(layout), {name: asdict(time) for name, time in times.items()})
             on_step(_time_text(step.name, times[step.name]))
         if step.name in times and times[step.name].exit_code != 0:
@@ -175,12 +195,6 @@ def render_times(times: Mapping[str, StepTime]) -> str:
 
 def _time_text(name: str, time: StepTime) -> str:
     return f"{name}: {time.seconds:.0f} s{'' if time.exit_code == 0 else f', exit code {time.exit_code}'}"
-
-
-def _run_step(step: BenchStep, program: Sequence[str]) -> StepTime:
-    started = time.perf_counter()
-    code = subprocess.run([*program, step.name, *step.arguments], check=False).returncode
-    return StepTime(time.perf_counter() - started, code)
 
 
 def _is_current(layout: Layout, result: Path) -> bool:

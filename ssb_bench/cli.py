@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -271,10 +272,10 @@ for _command in MORE_COMMANDS:
     cli.add_command(_command)
 
 
-def main() -> None:
-    """Run the command; print an error of ours as one sentence and exit 1."""
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command, that of the command line unless told; print an error of ours as one sentence and exit 1."""
     try:
-        cli()
+        cli(arguments, prog_name="ssb-bench")
     except PuffinIndexError as error:
         Console(stderr=True).print(f"[bold red]error:[/] {error}", soft_wrap=True)
         sys.exit(1)

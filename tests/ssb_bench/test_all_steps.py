@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -16,6 +16,7 @@ from ssb_bench.all_steps import (
     plan_steps,
     read_times,
     render_times,
+    run_command,
     run_steps,
     sizes_for,
     times_path,
@@ -23,7 +24,11 @@ from ssb_bench.all_steps import (
 from ssb_bench.errors import BenchError
 from ssb_bench.layout import Layout
 
-FAILING = (sys.executable, "-c", "raise SystemExit(3)")
+
+def fail(command: Sequence[str]) -> int:
+    """A command that fails."""
+    assert command
+    return 3
 
 
 @pytest.fixture
@@ -52,6 +57,12 @@ def test_a_step_that_the_others_need_stops_them(empty: Layout) -> None:
     assert not any(text.startswith("report") for text in said)
 
 
+def test_a_command_runs_in_a_process_of_its_own_and_says_how_it_ended(empty: Layout) -> None:
+    assert run_command(["--version"]) == 0
+    assert run_command(["no-such-command"]) == 2
+    assert run_command(["report", "--data", str(empty.root.parent), "--sf", "0.01"]) == 1
+
+
 @pytest.fixture
 def loaded(empty: Layout) -> Layout:
     empty.load_json.parent.mkdir(parents=True)
@@ -75,10 +86,10 @@ def test_a_measured_step_is_left_alone_until_it_is_to_be_measured_anew(loaded: L
     said: list[str] = []
     step = BenchStep("no-such-command", (), result)
 
-    assert run_steps(loaded, [step], program=FAILING, on_step=said.append) == []
+    assert run_steps(loaded, [step], run=fail, on_step=said.append) == []
     assert said == [f"no-such-command: {result} is there"]
     with pytest.raises(BenchError):
-        run_steps(loaded, [step], program=FAILING, anew=True)
+        run_steps(loaded, [step], run=fail, anew=True)
 
 
 def test_a_step_may_fail_with_a_result_and_is_told_again_by_the_next_run(loaded: Layout) -> None:
@@ -86,10 +97,10 @@ def test_a_step_may_fail_with_a_result_and_is_told_again_by_the_next_run(loaded:
     result = result_of(loaded, '{"complete": false}')
     step = BenchStep("no-such-command", (), result, may_fail=True)
 
-    assert run_steps(loaded, [step], program=FAILING) == ["no-such-command"]
+    assert run_steps(loaded, [step], run=fail) == ["no-such-command"]
     result.write_text('{"complete": true}')
     said: list[str] = []
-    assert run_steps(loaded, [step], program=FAILING, on_step=said.append) == ["no-such-command"]
+    assert run_steps(loaded, [step], run=fail, on_step=said.append) == ["no-such-command"]
     assert said == [f"no-such-command: {result} is there"]
     assert read_times(times_path(loaded))["no-such-command"].exit_code == 3
 
@@ -98,7 +109,7 @@ def test_a_result_from_before_the_load_is_not_taken_for_one_of_a_failed_step(emp
     result = result_of(empty, "{}")
 
     with pytest.raises(BenchError, match="`no-such-command` failed"):
-        run_steps(empty, [BenchStep("no-such-command", (), result, may_fail=True)], program=FAILING)
+        run_steps(empty, [BenchStep("no-such-command", (), result, may_fail=True)], run=fail)
     assert not result.exists()
 
 
