@@ -11,8 +11,10 @@ import java.lang.reflect.Proxy;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.BitSet;
+import java.util.Collections;
 import java.util.HashMap;
 import java.util.HashSet;
+import java.util.IdentityHashMap;
 import java.util.Iterator;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -37,7 +39,10 @@ import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.AttributeReference;
 import org.apache.spark.sql.catalyst.expressions.ElementAt;
 import org.apache.spark.sql.catalyst.expressions.GetMapValue;
+import org.apache.spark.sql.catalyst.optimizer.PropagateEmptyRelation;
+import org.apache.spark.sql.catalyst.plans.logical.Command;
 import org.apache.spark.sql.catalyst.plans.logical.Filter;
+import org.apache.spark.sql.catalyst.plans.logical.LocalRelation$;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.Subquery;
 import org.apache.spark.sql.catalyst.rules.Rule;
@@ -90,20 +95,34 @@ public class PruneScans extends Rule {
     } catch (RuntimeException e) {
       LOG.warn("job description not restored", e);
     }
+    EmptyScans empty = new EmptyScans();
     // Scalar subqueries come here one by one, and Spark may merge them afterwards: two that differ in what stands above
     // their scans alone then share a scan.
-    visit((LogicalPlan) plan, !(plan instanceof Subquery), new Conditions());
-    return plan;
+    visit((LogicalPlan) plan, !(plan instanceof Subquery), new Conditions(), empty);
+    // A command may want the scan that it has planned its writing with.
+    return empty.scans.isEmpty() || plan instanceof Command ? plan : withoutScans((LogicalPlan) plan, empty);
   }
 
-  private void visit(LogicalPlan plan, boolean useConditions, Conditions above) {
+  /** The plan without those scans that nothing is left of, and without what then has no rows either. */
+  private static LogicalPlan withoutScans(LogicalPlan plan, EmptyScans empty) {
+    try {
+      return PropagateEmptyRelation.apply((LogicalPlan) plan.transform(empty));
+    } catch (RuntimeException e) {
+      LOG.warn("empty scans not left out of the plan", e);
+      return plan;
+    }
+  }
+
+  private void visit(LogicalPlan plan, boolean useConditions, Conditions above, EmptyScans empty) {
     if (plan instanceof DataSourceV2ScanRelation) {
       DataSourceV2ScanRelation relation = (DataSourceV2ScanRelation) plan;
       Object scan = relation.scan();
       if (scan.getClass().getName().equals(SCAN)) {
         Map settings = settings();
         try {
-          prune(scan, settings, above);
+          if (prune(scan, settings, above)) {
+            empty.scans.add(scan);
+          }
         } catch (Throwable e) {
           if (isOn(settings, "strict", strict)) {
             throw new IllegalStateException("puffin-index: " + e.getMessage(), e);
@@ -119,7 +138,7 @@ public class PruneScans extends Rule {
     }
     scala.collection.Iterator children = plan.children().iterator();
     while (children.hasNext()) {
-      visit((LogicalPlan) children.next(), useConditions, conditions);
+      visit((LogicalPlan) children.next(), useConditions, conditions, empty);
     }
   }
 
@@ -145,22 +164,26 @@ public class PruneScans extends Rule {
     return value == null ? otherwise : value.trim().equalsIgnoreCase("true");
   }
 
-  private void prune(Object scan, Map settings, Conditions conditions) throws Exception {
+  /** Take row groups out of a scan; say whether nothing is left of it. */
+  private boolean prune(Object scan, Map settings, Conditions conditions) throws Exception {
     List filters = (List) call(scan, "filters", "filterExpressions");
     Table table = (Table) call(scan, "table");
     // Metadata tables are scanned by the same class, but what they read are no data files.
     boolean nothingAsked = filters.isEmpty() && conditions.texts.isEmpty();
     if (nothingAsked || table instanceof BaseMetadataTable || isIncremental(scan)) {
-      return;
+      return false;
     }
     Object uuid = table.uuid();
     if (isOff(settings) || isKnownToBeAbsent(uuid, settings)) {
-      return;
+      return false;
     }
     List tasks = (List) call(scan, "tasks");
     // The optimizer comes by more than once.
-    if (tasks instanceof PrunedTasks || tasks.isEmpty() || !(tasks.get(0) instanceof FileScanTask)) {
-      return;
+    if (tasks instanceof PrunedTasks) {
+      return tasks.isEmpty();
+    }
+    if (tasks.isEmpty() || !(tasks.get(0) instanceof FileScanTask)) {
+      return false;
     }
     Map request = request(scan, table, filters, conditions);
     request.put("settings", settings);
@@ -173,28 +196,29 @@ public class PruneScans extends Rule {
       request.put("unindexed", Integer.valueOf(candidates.unindexed));
       byte[] answer = (byte[]) planner.apply(json.writeValueAsString(request), candidates.serialized);
       if (answer == null || answer.length == 0) {
-        return;
+        return false;
       }
       DataInputStream in = new DataInputStream(new ByteArrayInputStream(answer, 1, answer.length - 1));
       if (answer[0] == 'A') {
         absent.put(uuid, Long.valueOf(System.nanoTime()));
-        return;
+        return false;
       }
       if (answer[0] == 'K') {
         byte[] note = new byte[in.readUnsignedShort()];
         in.readFully(note);
         RoaringBitmap kept = new RoaringBitmap();
         kept.deserialize(in);
-        reset(scan, tasks, view, RoaringBitmap.andNot(candidates.rowGroups, kept));
+        boolean isEmpty = reset(scan, tasks, view, RoaringBitmap.andNot(candidates.rowGroups, kept));
         if (note.length > 0) {
           notes.add(new String(note, "UTF-8"));
         }
-        return;
+        return isEmpty;
       }
       // The index table has a newer version: take its numbering and ask again.
       views.put(uuid, View.read(in));
     }
     LOG.warn("index not used: the index of {} changes too fast", table.name());
+    return false;
   }
 
   private static boolean isOff(Map settings) {
@@ -272,12 +296,16 @@ public class PruneScans extends Rule {
         : null;
   }
 
-  /** Take row groups out of a scan; one that was not asked about stays, whatever the summary of its snapshot says. */
-  private static void reset(Object scan, List tasks, View view, RoaringBitmap dropped) throws Exception {
+  /**
+   * Take row groups out of a scan; one that was not asked about stays, whatever the summary of its snapshot says.
+   *
+   * @return whether nothing is left
+   */
+  private static boolean reset(Object scan, List tasks, View view, RoaringBitmap dropped) throws Exception {
     if (dropped.isEmpty()) {
       // Nothing changes: the groups that Iceberg has made of these tasks stay.
       markTasks(scan, new PrunedTasks(tasks));
-      return;
+      return false;
     }
     BitSet gone = new BitSet();
     for (PeekableIntIterator it = dropped.getIntIterator(); it.hasNext(); ) {
@@ -303,6 +331,7 @@ public class PruneScans extends Rule {
       }
     }
     method(scan.getClass(), "resetTasks").invoke(scan, new Object[] {pruned});
+    return pruned.isEmpty();
   }
 
   private static void markTasks(Object scan, PrunedTasks tasks) throws Exception {
@@ -445,6 +474,21 @@ public class PruneScans extends Rule {
 
     public Object applyOrElse(Object node, Function1 otherwise) {
       return isDefinedAt(node) ? ((AttributeReference) node).withQualifier(Nil$.MODULE$) : otherwise.apply(node);
+    }
+  }
+
+  /** Puts a relation without rows in the place of scans that nothing is left of. */
+  private static class EmptyScans extends AbstractPartialFunction {
+    final Set scans = Collections.newSetFromMap(new IdentityHashMap());
+
+    public boolean isDefinedAt(Object node) {
+      return node instanceof DataSourceV2ScanRelation && scans.contains(((DataSourceV2ScanRelation) node).scan());
+    }
+
+    public Object applyOrElse(Object node, Function1 otherwise) {
+      return isDefinedAt(node)
+          ? LocalRelation$.MODULE$.apply(((DataSourceV2ScanRelation) node).output())
+          : otherwise.apply(node);
     }
   }
 

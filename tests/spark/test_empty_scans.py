@@ -1,0 +1,134 @@
+"""A scan that nothing is left of is left out of the plan, with all that has no rows without it; answers stay."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from pyspark.sql import DataFrame, SparkSession
+
+import planner
+from puffin_index import IndexDefinition, TableIndex
+
+pytestmark = pytest.mark.spark
+
+NONE = "f.a = 500 AND f.b = 501"
+"""Both values are in every row group, but in no row together: `b` is `a`."""
+
+
+@pytest.fixture(scope="module")
+def facts(spark: SparkSession, catalog: SqlCatalog) -> TableIndex:
+    spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.empty")
+    spark.sql(
+        "CREATE TABLE lake.empty.f (id BIGINT, a INT, b INT, name STRING NOT NULL) USING iceberg TBLPROPERTIES ("
+        "'write.parquet.row-group-size-bytes'='1', 'write.parquet.row-group-check-min-record-count'='2000', "
+        "'write.parquet.row-group-check-max-record-count'='2000', 'write.distribution-mode'='none', "
+        "'write.delete.mode'='merge-on-read', 'write.update.mode'='merge-on-read', 'write.merge.mode'='merge-on-read')"
+    )
+    rows = "id", "CAST(id % 1000 AS INT) a", "CAST(id % 1000 AS INT) b", "CONCAT('n', id % 7) name"
+    spark.range(0, 10_000, 1, 1).selectExpr(*rows).writeTo("lake.empty.f").append()
+    spark.range(6).selectExpr("id AS a", "CONCAT('d', id) AS text").writeTo("lake.empty.d").using("iceberg").create()
+    index = TableIndex.create(catalog, "empty.f", IndexDefinition.of(bitmap=["a"], bsi=["b"]))
+    index.build(spark)
+    return index
+
+
+@pytest.fixture
+def hook(hooked: SparkSession, facts: TableIndex) -> Iterator[SparkSession]:
+    assert facts.name == "empty.f"
+    yield hooked
+    hooked.conf.set("spark.puffin-index.enabled", "true")
+
+
+def executed(frame: DataFrame) -> str:
+    plan: str = frame._jdf.queryExecution().executedPlan().toString()
+    return plan
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT * FROM {f} WHERE {none}",
+        "SELECT COUNT(*), SUM(a), MAX(name), COLLECT_LIST(b) FROM {f} WHERE {none}",
+        "SELECT name, COUNT(*) FROM {f} WHERE {none} GROUP BY name",
+        "SELECT name, COUNT(*) FROM {f} WHERE {none} GROUP BY ROLLUP(name)",
+        "SELECT name, a, GROUPING_ID() FROM {f} WHERE {none} GROUP BY GROUPING SETS ((), (name, a))",
+        "SELECT f.id, d.text FROM {f} JOIN {d} ON f.a = d.a WHERE {none}",
+        "SELECT d.a, f.id, f.name FROM {d} LEFT JOIN (SELECT * FROM {f} WHERE {none}) f USING (a)",
+        "SELECT * FROM {d} FULL JOIN (SELECT * FROM {f} WHERE {none}) f USING (a)",
+        "SELECT d.text FROM {d} WHERE d.a NOT IN (SELECT a FROM {f} WHERE {none})",
+        "SELECT d.text FROM {d} WHERE EXISTS (SELECT 1 FROM {f} WHERE {none} AND f.a = d.a)",
+        "SELECT d.text FROM {d} WHERE d.a = (SELECT MAX(a) FROM {f} WHERE {none})",
+        "SELECT d.text, (SELECT COUNT(*) FROM {f} WHERE {none} AND f.a = d.a) FROM {d}",
+        "SELECT id FROM {f} WHERE {none} UNION ALL SELECT a FROM {d}",
+        "SELECT id, name FROM {f} WHERE {none} UNION SELECT a, text FROM {d}",
+        "SELECT a FROM {d} EXCEPT SELECT a FROM {f} WHERE {none}",
+        "SELECT id, ROW_NUMBER() OVER (PARTITION BY name ORDER BY id) FROM {f} WHERE {none} ORDER BY id",
+        "SELECT DISTINCT name FROM {f} WHERE {none} LIMIT 3",
+        "WITH c AS (SELECT * FROM {f} WHERE {none}) SELECT x.id FROM c x JOIN c y ON x.id = y.a",
+        "SELECT _file, _pos, id FROM {f} WHERE {none}",
+        "SELECT EXPLODE(SEQUENCE(1, a)) FROM {f} WHERE {none}",
+    ],
+)
+def test_answers_and_columns_are_those_of_a_plain_scan(hook: SparkSession, sql: str) -> None:
+    sql = sql.format(f="lake.empty.f f", d="lake.empty.d d", none=NONE)
+    with_index = hook.sql(sql)
+    plan, rows = executed(with_index), with_index.collect()
+    assert planner.reports(hook)[-1].kept == 0
+    hook.conf.set("spark.puffin-index.enabled", "false")
+    without = hook.sql(sql)
+
+    assert "BatchScan lake.empty.f" not in plan
+    assert "BatchScan lake.empty.f" in executed(without)
+    assert sorted(map(str, rows)) == sorted(map(str, without.collect()))
+    assert with_index.schema == without.schema
+
+
+def test_what_is_joined_with_nothing_is_not_scanned_either(hook: SparkSession) -> None:
+    frame = hook.sql(f"SELECT f.id, d.text FROM lake.empty.f f JOIN lake.empty.d d ON f.a = d.a WHERE {NONE}")
+
+    assert "BatchScan" not in executed(frame)
+    assert frame.collect() == []
+
+
+def test_one_frame_answers_again_and_from_the_cache(hook: SparkSession) -> None:
+    frame = hook.sql(f"SELECT id FROM lake.empty.f f WHERE {NONE}")
+
+    assert frame.collect() == frame.collect() == []
+    assert (frame.count(), frame.union(hook.range(2)).count()) == (0, 2)
+    frame.cache()
+    try:
+        assert frame.count() == 0
+    finally:
+        frame.unpersist()
+
+
+def test_rows_that_are_not_indexed_are_scanned_and_writes_keep_their_scans(
+    hook: SparkSession, facts: TableIndex
+) -> None:
+    """Merge-on-read: what a command reads is what it validates its commit with."""
+    table, none = "lake.empty.f", NONE.replace("f.", "")
+
+    def count(where: str) -> int:
+        row = hook.sql(f"SELECT COUNT(*) FROM {table} WHERE {where}").first()
+        assert row is not None
+        return int(row[0])
+
+    before = count("true")
+    hook.sql(f"DELETE FROM {table} WHERE {none}")
+    hook.sql(f"UPDATE {table} SET name = 'x' WHERE {none}")
+    hook.sql(f"INSERT INTO {table} SELECT * FROM {table} WHERE {none}")
+    merge = f"MERGE INTO {table} t USING (SELECT 500 a, 501 b) s ON t.a = s.a AND t.b = s.b AND t.a = 500 AND t.b = 501"
+    hook.sql(
+        f"{merge} WHEN MATCHED THEN DELETE WHEN NOT MATCHED THEN INSERT (id, a, b, name) VALUES (-1, s.a, s.b, 'm')"
+    )
+
+    assert (count("true"), count("name = 'x'"), count(none)) == (before + 1, 0, 1)
+    found = hook.sql(f"SELECT * FROM {table} WHERE {none}")
+    assert executed(found).count("BatchScan") == 1
+    assert [tuple(row) for row in found.collect()] == [(-1, 500, 501, "m")]
+    hook.sql(f"UPDATE {table} SET name = 'y' WHERE {none}")
+    assert [row.name for row in hook.sql(f"SELECT * FROM {table} WHERE {none}").collect()] == ["y"]
+    facts.build(hook)
+    assert [row.name for row in hook.sql(f"SELECT * FROM {table} WHERE {none}").collect()] == ["y"]
