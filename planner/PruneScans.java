@@ -40,10 +40,10 @@ import org.apache.spark.sql.catalyst.expressions.AttributeReference;
 import org.apache.spark.sql.catalyst.expressions.ElementAt;
 import org.apache.spark.sql.catalyst.expressions.GetMapValue;
 import org.apache.spark.sql.catalyst.optimizer.PropagateEmptyRelation;
-import org.apache.spark.sql.catalyst.plans.logical.Command;
 import org.apache.spark.sql.catalyst.plans.logical.Filter;
 import org.apache.spark.sql.catalyst.plans.logical.LocalRelation$;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.RowLevelWrite;
 import org.apache.spark.sql.catalyst.plans.logical.Subquery;
 import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.catalyst.trees.TreeNode;
@@ -99,8 +99,7 @@ public class PruneScans extends Rule {
     // Scalar subqueries come here one by one, and Spark may merge them afterwards: two that differ in what stands above
     // their scans alone then share a scan.
     visit((LogicalPlan) plan, !(plan instanceof Subquery), new Conditions(), empty);
-    // A command may want the scan that it has planned its writing with.
-    return empty.scans.isEmpty() || plan instanceof Command ? plan : withoutScans((LogicalPlan) plan, empty);
+    return empty.scans.isEmpty() ? plan : withoutScans((LogicalPlan) plan, empty);
   }
 
   /** The plan without those scans that nothing is left of, and without what then has no rows either. */
@@ -136,9 +135,11 @@ public class PruneScans extends Rule {
     if (useConditions && plan instanceof Filter) {
       conditions.add(((Filter) plan).condition());
     }
+    // What changes rows may want the scan that it has planned its writing with.
+    EmptyScans leftOut = plan instanceof RowLevelWrite ? new EmptyScans() : empty;
     scala.collection.Iterator children = plan.children().iterator();
     while (children.hasNext()) {
-      visit((LogicalPlan) children.next(), useConditions, conditions, empty);
+      visit((LogicalPlan) children.next(), useConditions, conditions, leftOut);
     }
   }
 

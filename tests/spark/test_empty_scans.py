@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
@@ -102,6 +103,22 @@ def test_one_frame_answers_again_and_from_the_cache(hook: SparkSession) -> None:
         assert frame.count() == 0
     finally:
         frame.unpersist()
+
+
+def test_what_is_written_may_be_nothing(hook: SparkSession, tmp_path: Path) -> None:
+    nothing = f"SELECT id, name FROM lake.empty.f f WHERE {NONE}"
+    hook.sql("CREATE TABLE lake.empty.kept (id BIGINT, name STRING) USING iceberg")
+    hook.sql("INSERT INTO lake.empty.kept VALUES (1, 'a')")
+
+    hook.sql(f"INSERT INTO lake.empty.kept {nothing}")
+    assert hook.table("lake.empty.kept").count() == 1
+    hook.sql(f"INSERT OVERWRITE lake.empty.kept {nothing}")
+    assert hook.table("lake.empty.kept").count() == 0
+    hook.sql(f"CREATE TABLE lake.empty.made USING iceberg AS {nothing}")
+    assert (hook.table("lake.empty.made").columns, hook.table("lake.empty.made").count()) == (["id", "name"], 0)
+    hook.sql(nothing).write.format("noop").mode("overwrite").save()
+    hook.sql(nothing).write.parquet(str(tmp_path / "parquet"))
+    assert hook.read.parquet(str(tmp_path / "parquet")).columns == ["id", "name"]
 
 
 def test_rows_that_are_not_indexed_are_scanned_and_writes_keep_their_scans(
