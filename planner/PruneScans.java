@@ -99,7 +99,8 @@ public class PruneScans extends Rule {
     // Scalar subqueries come here one by one, and Spark may merge them afterwards: two that differ in what stands above
     // their scans alone then share a scan.
     visit((LogicalPlan) plan, !(plan instanceof Subquery), new Conditions(), empty);
-    return empty.scans.isEmpty() ? plan : withoutScans((LogicalPlan) plan, empty);
+    // Spark still has to rewrite correlated ones, and must see their aggregates: a count of no rows is 0, not NULL.
+    return empty.scans.isEmpty() || plan instanceof Subquery ? plan : withoutScans((LogicalPlan) plan, empty);
   }
 
   /** The plan without those scans that nothing is left of, and without what then has no rows either. */
