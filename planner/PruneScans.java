@@ -104,10 +104,13 @@ public class PruneScans extends Rule {
   }
 
   /** The plan without those scans that nothing is left of, and without what then has no rows either. */
-  private static LogicalPlan withoutScans(LogicalPlan plan, EmptyScans empty) {
+  private LogicalPlan withoutScans(LogicalPlan plan, EmptyScans empty) {
     try {
       return PropagateEmptyRelation.apply((LogicalPlan) plan.transform(empty));
     } catch (RuntimeException e) {
+      if (isOn(settings(), "strict", strict)) {
+        throw e;
+      }
       LOG.warn("empty scans not left out of the plan", e);
       return plan;
     }
