@@ -56,7 +56,9 @@ class FoundRows:
             return counts
         for blob, here in positions_by_number(self.directory.blobs_of(row_groups)):
             rows = self.rows.get(blob)
-            if rows is not None:
+            if rows is not None and not len(rows):
+                counts[here] = 0
+            elif rows is not None:
                 bases = self.directory.base[row_groups[here]]
                 ends = bases + self.row_counts[row_groups[here]]
                 counts[here] = _places(rows, ends) - _places(rows, bases)

@@ -25,7 +25,7 @@ WIDE_SHARE = 0.02
 
 _FEW_ROWS = 65_536
 _LITTLE_BYTES = 256 * 1024
-_BLOBS_AT_ONCE = 128
+_BLOBS_AT_ONCE = 32
 
 Rows = npt.NDArray[np.uint32]
 

@@ -11,6 +11,7 @@ from planner.directories import IndexTrouble, Int64Array, KindDirectory, or_trou
 from planner.gate import SURE, CostGate
 from planner.predicate import Leaf
 from planner.view import IndexView, OpenMatrix
+from puffin_index.kinds.bloom_matrix import AskedKeys
 from puffin_index.leaf import SetTest
 
 _PAGE_BYTES = 16 * 1024
@@ -83,18 +84,19 @@ class Probe:
         return bool(index.evaluate(self.test).rows)
 
     def _probe_matrices(self, undecided: Int64Array) -> tuple[Flags, list[IndexTrouble]]:
-        saved = self.gate.saved(undecided)
+        saved, keys = self.gate.saved(undecided), AskedKeys(self.test.keys)
         groups = [here for _, here in positions_by_number(self.directory.blobs_of(self.row_groups[undecided]))]
         troubles: list[IndexTrouble] = []
         worth: list[_Asked] = []
-        for here, opened in zip(groups, self.view.each(lambda here: self._open(undecided[here]), groups), strict=True):
+        matrices = self.view.each(lambda here: self._open(keys, undecided[here]), groups)
+        for here, opened in zip(groups, matrices, strict=True):
             if isinstance(opened, IndexTrouble):
                 troubles.append(opened)
             elif self.gate.worth(saved[here].sum(), opened.cost, opened.reads):
                 worth.append(replace(opened, places=here))
         asked = [one for one, pays in zip(worth, self.gate.afford([one.cost for one in worth]), strict=True) if pays]
         possible = np.ones(len(undecided), np.bool_)
-        answers = self.view.each(lambda one: self._ask(one, undecided), asked)
+        answers = self.view.each(lambda one: self._ask(one, keys, undecided), asked)
         for one, answer in zip(asked, answers, strict=True):
             if isinstance(answer, IndexTrouble):
                 troubles.append(answer)
@@ -102,21 +104,21 @@ class Probe:
                 possible[one.places] = answer
         return possible, troubles
 
-    def _open(self, positions: Int64Array) -> _Asked | IndexTrouble:
+    def _open(self, keys: AskedKeys, positions: Int64Array) -> _Asked | IndexTrouble:
         row_group = int(self.row_groups[positions[0]])
 
         def read() -> _Asked:
             opened = self.view.open_matrix(self.leaf.field_id, self.directory, row_group)
-            return _Asked(opened, *opened.matrix.cost(self.test), positions)
+            return _Asked(opened, *opened.matrix.cost(keys), positions)
 
         return or_trouble(self._segment(row_group), read)
 
-    def _ask(self, one: _Asked, undecided: Int64Array) -> Flags | IndexTrouble:
+    def _ask(self, one: _Asked, keys: AskedKeys, undecided: Int64Array) -> Flags | IndexTrouble:
         row_groups = self.row_groups[undecided[one.places]]
 
         def read() -> Flags:
             ordinals = self.view.ordinals(self.leaf.field_id, self.directory.kind, row_groups)
-            return one.opened.matrix.possible(self.test)[ordinals - one.opened.first]
+            return one.opened.matrix.possible(keys)[ordinals - one.opened.first]
 
         return or_trouble(self._segment(int(row_groups[0])), read)
 

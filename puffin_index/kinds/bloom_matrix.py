@@ -34,9 +34,16 @@ import numpy.typing as npt
 from puffin_index.errors import UnsupportedError
 from puffin_index.kinds.bloom import MAXIMUM_BITS, MAXIMUM_BITS_A_KEY, bit_positions, hashes_of_keys
 from puffin_index.kinds.hashing import xxh64_many
-from puffin_index.kinds.parts import CHECKSUM_BYTES, COALESCE_BYTES, Part, check_layout, corrupt, read_parts
+from puffin_index.kinds.parts import (
+    CHECKSUM_BYTES,
+    COALESCE_BYTES,
+    Part,
+    check_layout,
+    checksum32,
+    corrupt,
+    read_parts,
+)
 from puffin_index.kinds.stored_form import is_form_of
-from puffin_index.leaf import LeafTest, SetTest
 from puffin_index.ranged import Blob
 from puffin_index.value_types import ValueType
 
@@ -46,6 +53,7 @@ DIRECTORY_HEADER = np.dtype([("version", "<u4"), ("matrices", "<u4")])
 MATRIX_ENTRY = np.dtype([("k", "<u4"), ("filters", "<u4"), ("bits", "<u8"), ("page_rows", "<u4"), ("zero", "<u4")])
 _LAYOUT_NUMBERS = 5
 _BYTES_AT_ONCE = 16 * 1024 * 1024
+_MOST_SHAPES = 8
 
 _Flags = npt.NDArray[np.bool_]
 _Ints = npt.NDArray[np.int64]
@@ -103,6 +111,30 @@ class MatrixDirectory:
         return np.flatnonzero(self.matrix_of == matrix)
 
 
+class AskedKeys:
+    """The keys of a set test, and which rows of matrices have their bits: told once for all matrices of a shape.
+
+    Args:
+        keys: The keys.
+    """
+
+    def __init__(self, keys: tuple[int, ...] | tuple[bytes, ...]) -> None:
+        self._keys = keys
+        self._rows: dict[tuple[int, int, int], _Ints] = {}
+
+    def rows(self, matrix: Matrix, form: int) -> _Ints:
+        """Return the rows of a matrix that have the bits of each key: shape (k, keys)."""
+        shape = (matrix.k, matrix.bits, form)
+        rows = self._rows.get(shape)
+        if rows is None:
+            hashes = hashes_of_keys(self._keys, form)
+            rows = np.stack(list(bit_positions(hashes, matrix.k, matrix.bits))).astype(np.int64, copy=False)
+            if len(self._rows) == _MOST_SHAPES:
+                self._rows.clear()
+            self._rows[shape] = rows
+        return rows
+
+
 class BloomMatrix:
     """Tell which row groups may have a key. The directory is kept once read, pages are not.
 
@@ -138,54 +170,45 @@ class BloomMatrix:
             self._directory = _parse_directory(self._blob, data, self._directory_part.offset, self._row_groups)
         return self._directory
 
-    def possible(self, test: LeafTest) -> _Flags:
-        """Return for each row group that the blob covers whether rows of it may satisfy a test.
-
-        Only set tests that are not negated are of use; any other is possible everywhere.
+    def possible(self, keys: AskedKeys) -> _Flags:
+        """Return for each row group that the blob covers whether rows of it may have one of some keys.
 
         Raises:
             CorruptFileError: If what is read is not what was written.
         """
-        if not isinstance(test, SetTest) or test.negated:
-            return np.ones(self._row_groups, np.bool_)
-        hashes = hashes_of_keys(test.keys, self.form)
         found = np.zeros(self._row_groups, np.bool_)
         for number, matrix in enumerate(self.directory.matrices):
-            found[self.directory.row_groups(number)] = self._ask(matrix, hashes)
+            found[self.directory.row_groups(number)] = self._ask(matrix, keys.rows(matrix, self.form))
         return found
 
-    def cost(self, test: LeafTest) -> tuple[int, int]:
+    def cost(self, keys: AskedKeys) -> tuple[int, int]:
         """Return the requests and bytes that `possible` would take, besides what this reads of the directory itself."""
-        if not isinstance(test, SetTest) or test.negated:
-            return 0, 0
-        hashes = hashes_of_keys(test.keys, self.form)
         requests = length = 0
         for matrix in self.directory.matrices:
             end = -1 - COALESCE_BYTES
-            for part in map(matrix.page, np.unique(_places(matrix, hashes) // matrix.page_rows).tolist()):
+            for part in map(matrix.page, np.unique(keys.rows(matrix, self.form) // matrix.page_rows).tolist()):
                 near = part.offset <= end + COALESCE_BYTES
                 requests += not near
                 length += part.offset + part.length - end if near else part.length
                 end = part.offset + part.length
         return requests, length
 
-    def _ask(self, matrix: Matrix, hashes: _Ints) -> _Flags:
-        """Which filters of a matrix may have one of some keys."""
+    def _ask(self, matrix: Matrix, places: _Ints) -> _Flags:
+        """Which filters of a matrix may have a key, whose bits are the rows at some places: shape (k, keys)."""
         found = np.zeros(matrix.row_bytes, np.uint8)
         step = max(1, _BYTES_AT_ONCE // (matrix.k * (matrix.page_rows * matrix.row_bytes + 1)))
-        for first in range(0, len(hashes), step):
-            places = _places(matrix, hashes[first : first + step])
-            rows = self._rows(matrix, places.reshape(-1)).reshape(*places.shape, matrix.row_bytes)
+        for first in range(0, places.shape[1], step):
+            some = places[:, first : first + step]
+            rows = self._rows(matrix, some.reshape(-1)).reshape(*some.shape, matrix.row_bytes)
             found |= np.bitwise_or.reduce(np.bitwise_and.reduce(rows, axis=0), axis=0)
-        return np.unpackbits(found, count=matrix.filters, bitorder="little").astype(np.bool_)
+        return np.unpackbits(found, count=matrix.filters, bitorder="little").view(np.bool_)
 
     def _rows(self, matrix: Matrix, places: _Ints) -> npt.NDArray[np.uint8]:
         """Rows of a matrix, of neighbouring pages with one request."""
         numbers, owners = np.unique(places // matrix.page_rows, return_inverse=True)
         parts = [matrix.page(number) for number in numbers.tolist()]
         pages = [
-            check_pages(self._blob, part, data, len(data) - CHECKSUM_BYTES)[0]
-            for part, data in zip(parts, read_parts(self._blob, parts), strict=True)
+            _check_page(self._blob, part, data) for part, data in zip(parts, read_parts(self._blob, parts), strict=True)
         ]
         # Only the last page of a matrix may be shorter: every one before begins at a multiple.
         chosen = owners * matrix.page_rows + places % matrix.page_rows
@@ -222,9 +245,12 @@ def check_pages(blob: Blob, part: Part, data: memoryview, page_bytes: int) -> li
     return [raw[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
 
 
-def _places(matrix: Matrix, hashes: _Ints) -> _Ints:
-    """The bits of each key: shape (k, keys)."""
-    return np.stack(list(bit_positions(hashes, matrix.k, matrix.bits))).astype(np.int64)
+def _check_page(blob: Blob, part: Part, data: memoryview) -> npt.NDArray[np.uint8]:
+    """Return the rows of one page, once its seal is known to be good."""
+    rows, seal = data[:-CHECKSUM_BYTES], data[-CHECKSUM_BYTES:]
+    if checksum32(rows) != int.from_bytes(seal, "little"):
+        raise corrupt(blob, "the bytes do not have their checksum", part.offset)
+    return np.frombuffer(rows, np.uint8)
 
 
 def _parse_directory(blob: Blob, data: memoryview, offset: int, row_groups: int) -> MatrixDirectory:

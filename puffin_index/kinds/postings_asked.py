@@ -9,7 +9,7 @@ import numpy as np
 from pyroaring import BitMap
 
 from puffin_index.kinds.postings_bits import Ints
-from puffin_index.kinds.postings_keys import first_runs
+from puffin_index.kinds.postings_keys import first_runs, key_ranks
 from puffin_index.kinds.postings_numbers import RowNumbers
 from puffin_index.kinds.postings_pages import Flags
 from puffin_index.kinds.postings_parse import ParsedBlocks, StoredBlocks, parse_blocks
@@ -55,10 +55,17 @@ def _runs(parsed: ParsedBlocks, asked: Sequence[AskedBlocks]) -> Ints:
     places, is_here = _places(asked)
     runs = parsed.section_runs[parsed.block_sections[places]]
     here = np.flatnonzero(is_here)
-    if len(here):
-        first_keys = np.concatenate([one.stored.first_keys for one in asked])
-        right = np.concatenate([one.cuts.right for one in asked])
-        runs[here] = first_runs(parsed, places[here], _keys(asked, here), right[here], first_keys)
+    if not len(here):
+        return runs
+    first_keys = np.concatenate([one.stored.first_keys for one in asked])
+    right = np.concatenate([one.cuts.right for one in asked])
+    ranks = np.zeros(len(places), np.int64)
+    ranks[here] = key_ranks(parsed.raw, places[here], _keys(asked, here), right[here], first_keys)
+    # Of most blocks that are read for one key, the key is none: where runs begin need not be known there.
+    empty = is_here[0::2] & is_here[1::2] & (places[0::2] == places[1::2]) & (ranks[0::2] == ranks[1::2])
+    there = here[~np.repeat(empty, 2)[here]]
+    if len(there):
+        runs[there] = first_runs(parsed, places[there], ranks[there])
     return runs
 
 

@@ -17,14 +17,12 @@ from puffin_index.kinds.postings_parse import ParsedBlocks, RawBlocks
 from puffin_index.kinds.sorted_keys import BytesKeys
 
 
-def first_runs(
-    blocks: ParsedBlocks, places: Ints, keys: Ints | Sequence[bytes], right: Flags, first_keys: Ints
-) -> Ints:
-    """Return the first run of the keys that are not less than each key of some; greater, where `right`.
+def key_ranks(raw: RawBlocks, places: Ints, keys: Ints | Sequence[bytes], right: Flags, first_keys: Ints) -> Ints:
+    """Return how many keys of its block are less than each key of some; not greater, where `right`.
 
     Args:
-        blocks: The blocks.
-        places: The place of the block among them in which each key's place is.
+        raw: The blocks.
+        places: The place of the block among them in which each key's place is, ascending.
         keys: The keys.
         right: One flag a key.
         first_keys: The first key of each block, in the int64 domain.
@@ -32,12 +30,24 @@ def first_runs(
     Raises:
         CorruptFileError: If what is there are no keys.
     """
-    chosen, owners = _distinct(places)
-    ranks = _ranks(blocks.raw, chosen, owners, keys, right, first_keys)
+    return _ranks(raw, *_distinct(places), keys, right, first_keys)
+
+
+def first_runs(blocks: ParsedBlocks, places: Ints, ranks: Ints) -> Ints:
+    """Return the first run of the keys from a rank on.
+
+    Args:
+        blocks: The blocks.
+        places: The place of a block among them, one for each rank, ascending.
+        ranks: How many keys of the block are before.
+
+    Raises:
+        CorruptFileError: If keys have another number of runs than there are.
+    """
     begins = blocks.section_runs[blocks.block_sections[places]]
     ends = blocks.section_runs[blocks.block_sections[places + 1]]
     # A block of several sections has one key: nothing is between its ends.
-    between = begins + _runs_before(blocks, chosen, owners, ranks)
+    between = begins + _runs_before(blocks, *_distinct(places), ranks)
     is_end = ranks == blocks.raw.key_counts[places]
     return np.where(is_end, ends, between)
 

@@ -11,11 +11,11 @@ from pyroaring import BitMap
 
 from puffin_index.kinds import KINDS
 from puffin_index.kinds.base import Payload
-from puffin_index.kinds.bloom_matrix import BLOOM_MATRIX, BloomMatrix
+from puffin_index.kinds.bloom_matrix import BLOOM_MATRIX, AskedKeys, BloomMatrix
 from puffin_index.kinds.merged import open_merged
 from puffin_index.kinds.merged_bitmap import MERGED_BITMAP
 from puffin_index.kinds.postings import POSTINGS, PlacedColumn, Postings, build_postings
-from puffin_index.leaf import LeafTest
+from puffin_index.leaf import LeafTest, SetTest
 from puffin_index.merge import DROPPED, MergedPayload, SourcePayload, merge_payloads
 from puffin_index.ranged import Blob
 from tests.puffin_index.kinds.columns import VALUES, Sample, rows_of, samples
@@ -72,7 +72,9 @@ class Piece:
         """The rows of the row space that may satisfy a test."""
         index, blob, _ = self.opened(data)
         if isinstance(index, BloomMatrix):
-            possible = zip(self.groups, index.possible(test).tolist(), strict=True)
+            if not isinstance(test, SetTest) or test.negated:
+                return BitMap.union(BitMap(), *(group.every_row for group in self.groups))
+            possible = zip(self.groups, index.possible(AskedKeys(test.keys)).tolist(), strict=True)
             return BitMap.union(BitMap(), *(group.every_row for group, is_possible in possible if is_possible))
         if index is not None:
             least, most = index.count_bounds(test)

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from pyroaring import BitMap
 
-from puffin_index.kinds.bloom_matrix import BloomMatrix
+from puffin_index.kinds.bloom_matrix import AskedKeys, BloomMatrix
 from puffin_index.kinds.merged_bitmap import MergedBitmap
 from puffin_index.leaf import LeafTest, NullTest, RangeTest, SetTest
 from puffin_index.values import column_of, value_type_named
@@ -102,9 +102,9 @@ def test_equality_in_a_bloom_matrix_of_1000_row_groups_takes_4_requests_instead_
     assert _requests_before("bloom", before, SetTest((key,))) == ROW_GROUPS
     index, _, reader = after.opened()
     assert isinstance(index, BloomMatrix)
-    requests, length = index.cost(SetTest((key,)))
+    requests, length = index.cost(AskedKeys((key,)))
     told = (reader.requests, reader.bytes_read)
-    possible = index.possible(SetTest((key,)))
+    possible = index.possible(AskedKeys((key,)))
     assert (reader.requests - told[0], reader.bytes_read - told[1]) == (requests, length)
     has_key = np.array([key in group.sample.values for group in after.groups])
     assert possible[has_key].all()
@@ -122,7 +122,7 @@ def test_filters_of_other_sizes_cost_few_requests_more() -> None:
     (after,) = merged("bloom", [before])
     index, _, reader = after.opened()
     assert isinstance(index, BloomMatrix)
-    possible = index.possible(SetTest((samples[3].values[0],)))
+    possible = index.possible(AskedKeys((samples[3].values[0],)))
     assert possible[3]
     assert reader.requests <= AT_MOST
     assert len(after.payload.data) <= 1.4 * sum(len(piece.payload.data) for piece in before)
