@@ -12,12 +12,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from puffin_index.key_order import (
+    bounds_of,
     changes_of,
     distinct_of_counts,
     distinct_of_sorted,
     gather,
     offsets_from,
     order_by_key,
+    order_few,
     settle,
     starts_of,
 )
@@ -31,8 +33,8 @@ _LOW_63_BITS = np.int64(0x7FFF_FFFF_FFFF_FFFF)
 _DECIMAL_KEY_BYTES = 16
 # The counters of so narrow a range of keys stay in the processor's cache.
 _MOST_COUNTED = 65_536
-# In so narrow a range, searching every possible key among the sorted ones is the least work.
-_MOST_SEARCHED = 4096
+# So narrow a range has counters for all keys in the processor's cache while rows are put in order by them.
+_FEW = 4096
 _COMPARED_AT_ONCE = 1 << 20
 
 
@@ -119,12 +121,12 @@ class SortedColumn:
         keys = _valid_keys(self._column)
         if not len(keys):
             return np.empty(0, np.int64), np.zeros(1, np.uint32)
-        minimum, maximum = int(keys.min()), int(keys.max())
+        minimum, maximum = bounds_of(keys)
         if maximum - minimum < _MOST_COUNTED:
             return distinct_of_counts(np.bincount(keys - np.int64(minimum)), minimum)
         if maximum - minimum < 1 << 32:
             # Half the bytes sort in half the time.
-            ordered = offsets_from(minimum, keys)
+            ordered = offsets_from(minimum, keys, np.dtype(np.uint32))
             ordered.sort()
             offsets, starts = distinct_of_sorted(ordered)
             distinct = offsets.astype(np.int64)
@@ -178,12 +180,11 @@ def _sort_int_keys(
     keys = _valid_keys(column)
     if not len(keys):
         return np.empty(0, np.int64), np.zeros(1, np.uint32), np.empty(0, np.uint32)
-    minimum, maximum = int(keys.min()), int(keys.max())
+    minimum, maximum = bounds_of(keys)
+    if maximum - minimum < _FEW:
+        order, counts = order_few(keys, minimum, maximum)
+        return *distinct_of_counts(counts, minimum), order if column.valid is None else _valid_rows(column)[order]
     rows, packed, row_bits = order_by_key(keys, minimum, maximum, _valid_rows(column), column.row_count)
-    if maximum - minimum < _MOST_SEARCHED:
-        firsts = (np.arange(maximum - minimum + 1, dtype=np.uint64) << np.uint64(row_bits)).astype(packed.dtype)
-        counts = np.diff(np.searchsorted(packed, firsts), append=len(rows))
-        return *distinct_of_counts(counts, minimum), rows
     if (maximum - minimum).bit_length() + row_bits <= 64:
         packed >>= packed.dtype.type(row_bits)
         changes = changes_of(packed)

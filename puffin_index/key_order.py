@@ -6,10 +6,13 @@ from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 
 # What numpy makes 64-bit numbers of on the way stays in the processor's cache.
 _AT_ONCE = 65_536
 _Number = TypeVar("_Number", np.int64, np.uint64, np.uint32)
+_Offset = TypeVar("_Offset", np.uint8, np.uint16, np.uint32)
 
 
 def distinct_of_counts(
@@ -41,7 +44,7 @@ def order_by_key(
     key_bits = (maximum - minimum).bit_length()
     packed: npt.NDArray[np.uint64] | npt.NDArray[np.uint32]
     if key_bits + row_bits <= 32:
-        packed = offsets_from(minimum, keys)
+        packed = offsets_from(minimum, keys, np.dtype(np.uint32))
     else:
         offsets = keys - keys.dtype.type(minimum)
         packed = offsets.view(np.uint64) if offsets.dtype == np.int64 else offsets.astype(np.uint64)
@@ -57,11 +60,35 @@ def order_by_key(
     return ordered, packed, row_bits
 
 
-def offsets_from(minimum: int, keys: npt.NDArray[np.int64] | npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
-    """Return by how much keys exceed the least of them; none does by more than 32 bits hold."""
-    offsets = keys.astype(np.uint32)
-    # Modulo 2 ** 32, which the difference fits.
-    offsets -= np.uint32(minimum & 0xFFFF_FFFF)
+def bounds_of(keys: npt.NDArray[np.int64]) -> tuple[int, int]:
+    """Return the least and the greatest of some keys, there being any; Arrow finds both at once."""
+    bounds = pc.min_max(pa.array(keys))
+    return bounds["min"].as_py(), bounds["max"].as_py()
+
+
+def order_few(
+    keys: npt.NDArray[np.int64], minimum: int, maximum: int
+) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64]]:
+    """Order positions by key, then by position, where few keys are possible: Arrow counts them instead of comparing.
+
+    Returns:
+        The positions, and how many there are of each key from the least to the greatest.
+    """
+    width = maximum - minimum + 1
+    narrow, wide = np.dtype(np.uint8), np.dtype(np.uint16)
+    offsets = offsets_from(minimum, keys, narrow) if width <= 256 else offsets_from(minimum, keys, wide)
+    order = pc.sort_indices(pa.array(offsets)).to_numpy()
+    ends = np.searchsorted(offsets, np.arange(width, dtype=offsets.dtype), "right", sorter=order.view(np.int64))
+    return order.astype(np.uint32), np.diff(ends, prepend=0)
+
+
+def offsets_from(
+    minimum: int, keys: npt.NDArray[np.int64] | npt.NDArray[np.uint32], dtype: np.dtype[_Offset]
+) -> npt.NDArray[_Offset]:
+    """Return by how much keys exceed the least of them; none does by more than the type of the offsets holds."""
+    offsets = keys.astype(dtype)
+    # Modulo 2 to the bits of the type, which the difference fits.
+    offsets -= dtype.type(minimum & (1 << 8 * dtype.itemsize) - 1)
     return offsets
 
 

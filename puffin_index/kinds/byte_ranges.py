@@ -8,14 +8,26 @@ import pyarrow as pa
 
 _Ints = npt.NDArray[np.int64]
 _Bytes = npt.NDArray[np.uint8]
+# Ranges of so many bytes in the mean are copied one by one.
+_LONG_BYTES = 512
 
 
 def put_bytes(data: _Bytes, starts: _Ints, sizes: _Ints, content: _Bytes) -> None:
     """Write bytes into ascending ranges, which they fill one after the other."""
+    if not len(starts):
+        return
     # The bytes of the ranges, in their order, are those of the content: only what lies between is skipped.
+    gaps = np.append(starts, len(data)) - np.concatenate(([0], starts + sizes))
+    apart = np.flatnonzero(gaps[1:-1]) + 1
+    if len(apart) * _LONG_BYTES <= len(content):
+        ends = np.append(np.cumsum(sizes)[apart - 1], len(content)).tolist()
+        begin = 0
+        for start, end in zip([int(starts[0]), *starts[apart].tolist()], ends, strict=True):
+            data[start : start + end - begin] = content[begin:end]
+            begin = end
+        return
     spans = np.empty(2 * len(sizes) + 1, np.int64)
-    spans[1::2] = sizes
-    spans[0::2] = np.append(starts, len(data)) - np.concatenate(([0], starts + sizes))
+    spans[0::2], spans[1::2] = gaps, sizes
     if not int(np.bitwise_or.reduce(spans)) & 1:
         data, content, spans = data.view(np.uint16), content.view(np.uint16), spans >> 1
     data[np.repeat(np.arange(len(spans)) % 2 == 1, spans)] = content

@@ -35,6 +35,8 @@ COOKIE = 12_346
 RUN_COOKIE = 12_347
 OFFSETS_FROM = 4
 _BITSETS_AT_ONCE = 64
+# What is compared at once stays in the processor's cache.
+_AT_ONCE = 65_536
 _FEW_ROWS = 1000
 _SPARSE = 64
 
@@ -98,18 +100,21 @@ def serialize_row_sets(rows: npt.NDArray[np.uint32], starts: npt.NDArray[np.inte
     """
     if not len(rows):
         return SerializedSets(np.empty(0, np.uint8), np.zeros(len(starts), np.int64))
-    halves = rows.astype("<u4", copy=False).view("<u2")
-    low, blocks = np.ascontiguousarray(halves[0::2]), halves[1::2]
+    low = rows.astype("<u2")
     first = np.zeros(len(rows), np.bool_)
     first[starts[:-1]] = True
     set_first = first.copy()
-    first[1:] |= (rows[1:] ^ rows[:-1]) >= BLOCK_ROWS
+    for start in range(1, len(rows), _AT_ONCE):
+        end = min(start + _AT_ONCE, len(rows))
+        first[start:end] |= (rows[start:end] ^ rows[start - 1 : end - 1]) >= BLOCK_ROWS
     container_starts = np.flatnonzero(first)
     # Within a container, rows differ as their lower halves do.
-    first[1:] |= low[1:] - low[:-1] != 1
+    for start in range(1, len(rows), _AT_ONCE):
+        end = min(start + _AT_ONCE, len(rows))
+        first[start:end] |= low[start:end] - low[start - 1 : end - 1] != 1
     containers = Containers(
         np.cumsum(set_first[container_starts]) - 1,
-        blocks[container_starts],
+        (rows[container_starts] >> 16).astype("<u2"),
         np.diff(container_starts, append=len(rows)),
         _runs_between(first, np.append(container_starts, len(rows))),
     )

@@ -23,7 +23,9 @@ INT64 = np.iinfo(np.int64)
 def columns(draw: st.DrawFn) -> Column:
     """Ranges on both sides of where keys are searched, counted and sorted, at both ends of the domain."""
     width = draw(
-        st.sampled_from([1, 2, 100, 4095, 4096, 4097, 65_535, 65_536, 65_537, 2**32 - 1, 2**32, 2**40, 2**64 - 1])
+        st.sampled_from(
+            [1, 2, 100, 255, 256, 4095, 4096, 4097, 65_535, 65_536, 65_537, 2**32 - 1, 2**32, 2**40, 2**64 - 1]
+        )
     )
     least = draw(st.sampled_from([int(INT64.min), -width // 2, 0, int(INT64.max) - width]))
     least = max(int(INT64.min), min(least, int(INT64.max) - width))
@@ -46,6 +48,20 @@ def test_keys_first_or_rows_first_give_what_a_plain_sort_gives(column: Column) -
         assert np.repeat(found_keys, np.diff(found_starts)).tolist() == [key for key, _ in expected]
         assert found_keys.dtype == np.int64
         assert found_starts.dtype == np.uint32
+
+
+@pytest.mark.parametrize("width", [1, 2, 255, 256, 257, 4096, 65_536, 2**33])
+@pytest.mark.parametrize("null_share", [0.0, 0.2])
+def test_rows_of_many_values_are_in_the_order_of_their_keys_and_then_their_own(width: int, null_share: float) -> None:
+    """Long columns are sorted by other means than short ones, the narrower the range the more so."""
+    generator = np.random.default_rng(width)
+    keys = generator.integers(-(width // 2), width - width // 2, 20_000)
+    valid = generator.random(len(keys)) >= null_share
+    ordered = sort_column(column_of(pa.array(keys, mask=~valid), LONG))
+    rows = np.flatnonzero(valid)
+    expected = rows[np.lexsort((rows, keys[rows]))]
+    assert np.array_equal(ordered.rows, expected)
+    assert np.array_equal(np.repeat(np.asarray(ordered.keys), ordered.counts), keys[expected])
 
 
 @pytest.mark.parametrize("values", [pa.array([3, 1, 2]), pa.array(["b", "a"])])

@@ -80,3 +80,21 @@ def test_ranges_are_taken_from_anywhere_and_put_anywhere() -> None:
     put_bytes(target, np.array([1, 8]), np.array([4, 2]), content)
     assert target.tolist() == [99, 9, 10, 11, 0, 99, 99, 99, 1, 4]
     assert take_bytes(data, starts[:0], sizes[:0]).tolist() == []
+
+
+@given(st.lists(st.tuples(st.sampled_from((0, 1, 2, 7)), st.sampled_from((1, 2, 510, 512, 2_000))), max_size=6))
+def test_bytes_are_put_where_they_belong_whether_ranges_are_short_or_long(pieces: list[tuple[int, int]]) -> None:
+    """Gaps before the ranges and their lengths: adjoining ones, few long ones and many short ones go other ways."""
+    gaps = np.array([gap for gap, _ in pieces], np.int64)
+    sizes = np.array([size for _, size in pieces], np.int64)
+    starts = np.cumsum(gaps + sizes) - sizes
+    content = np.random.default_rng(5).integers(1, 256, int(sizes.sum()), dtype=np.uint8)
+    target = np.zeros(int((gaps + sizes).sum()) + 3, np.uint8)
+    put_bytes(target, starts, sizes, content)
+    places = [
+        place
+        for start, size in zip(starts.tolist(), sizes.tolist(), strict=True)
+        for place in range(start, start + size)
+    ]
+    assert target[places].tolist() == content.tolist()
+    assert np.count_nonzero(target) == len(content)
