@@ -36,6 +36,7 @@ from planner.directories import (
     segment_statistics,
 )
 from planner.parallel import in_parallel
+from planner.segment_files import SegmentFiles
 from puffin_index.directory import STATISTICS, read_directory
 from puffin_index.errors import CorruptFileError, UnsupportedError
 from puffin_index.kinds import KINDS
@@ -46,13 +47,12 @@ from puffin_index.kinds.postings import Postings
 from puffin_index.map_key import ColumnId
 from puffin_index.ranged import Blob
 from puffin_index.segment import align
-from puffin_index.storage import CountingReader, FileReader
+from puffin_index.storage import CountingReader
 
 Part = TypeVar("Part")
 Opened = TypeVar("Opened")
 Item = TypeVar("Item")
 
-_OPEN_FILES = 256
 _LOCAL = ("file:", "/")
 _OPEN_PAYLOADS = 4096
 
@@ -100,7 +100,7 @@ class IndexView(CoveredRowGroups):
         # Tells this view's arrays in the cache from those of others.
         self._identity = object()
         self._lock = threading.Lock()
-        self._readers: LRUCache[int, FileReader] = LRUCache(_OPEN_FILES)
+        self._files = SegmentFiles(io, self.segments)
         self._postings: LRUCache[tuple[ColumnId, int], Postings] = LRUCache(_OPEN_PAYLOADS)
         self._matrices: LRUCache[tuple[ColumnId, int], OpenMatrix] = LRUCache(_OPEN_PAYLOADS)
 
@@ -224,7 +224,7 @@ class IndexView(CoveredRowGroups):
         first, count, offset, length = (
             batch.column(name)[entry].as_py() for name in ("first_row_group", "row_groups", "offset", "length")
         )
-        blob = Blob(CountingReader(self._reader(segment)), offset, length)
+        blob = Blob(CountingReader(self._files.reader(segment)), offset, length)
         layout = np.asarray(batch.column("layout")[entry].values.to_numpy(), np.int64)
         return blob, batch.column("blob_type")[entry].as_py(), layout, slice(first, first + count)
 
@@ -233,16 +233,6 @@ class IndexView(CoveredRowGroups):
         rows = self._segment_statistics(self.placements[field_id, STATISTICS], segment).row_count
         ends = np.cumsum(align(rows))
         return np.column_stack((ends - align(rows), rows))
-
-    def _reader(self, segment: int) -> FileReader:
-        with self._lock:
-            reader = self._readers.get(segment)
-        if reader is None:
-            reader = FileReader(self.io, *self.segments[segment])
-            with self._lock:
-                # What falls out is closed when its last user lets go of it.
-                self._readers[segment] = reader
-        return reader
 
     def _segment_statistics(self, placement: Placement, segment: int) -> FieldStatistics:
         key = (self.segments[segment][0], placement.locations[segment])
@@ -264,7 +254,7 @@ class IndexView(CoveredRowGroups):
 
     def _read_batch(self, placement: Placement, segment: int, columns: Sequence[str]) -> pa.RecordBatch:
         offset, length, checksum = placement.locations[segment]
-        batch = read_directory(CountingReader(self._reader(segment)), offset, length, checksum, columns)
+        batch = read_directory(CountingReader(self._files.reader(segment)), offset, length, checksum, columns)
         if int(placement.last_row_groups[segment]) >= len(rows_of_row_groups(batch)):
             raise CorruptFileError("directory with too few entries", location=self.segments[segment][0], offset=offset)
         return batch

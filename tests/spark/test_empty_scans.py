@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -36,10 +35,9 @@ def facts(spark: SparkSession, catalog: SqlCatalog) -> TableIndex:
 
 
 @pytest.fixture
-def hook(hooked: SparkSession, facts: TableIndex) -> Iterator[SparkSession]:
+def hook(hooked: SparkSession, facts: TableIndex) -> SparkSession:
     assert facts.name == "empty.f"
-    yield hooked
-    hooked.conf.set("spark.puffin-index.enabled", "true")
+    return hooked
 
 
 def executed(frame: DataFrame) -> str:
