@@ -38,7 +38,14 @@ class BoundedCache(Generic[Key, Value]):
             return self._values.get(key)
 
     def put(self, key: Key, value: Value) -> None:
-        """Keep a value, unless it alone is larger than all that may be kept."""
+        """Keep a value, or take down its new size, unless it alone is larger than all that may be kept."""
         with self._lock:
             if self._size_of(value) <= self._values.maxsize:
                 self._values[key] = value
+            else:
+                self._values.pop(key, None)
+
+    def resize(self, limit: int) -> None:
+        """Set another limit; what was kept is forgotten."""
+        with self._lock:
+            self._values = LRUCache(limit, getsizeof=self._size_of)

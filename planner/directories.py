@@ -27,6 +27,7 @@ BoolArray: TypeAlias = npt.NDArray[np.bool_]
 Result = TypeVar("Result")
 KeyArray: TypeAlias = Int64Array | pa.LargeBinaryArray
 Selection: TypeAlias = Int64Array | slice
+Groups: TypeAlias = list[tuple[int, Int64Array]]
 
 STATISTICS_COLUMNS = ("row_count", "null_count", "distinct_count", "minimum", "maximum", "quantiles")
 DIRECTORY_COLUMNS = ("first_row_group", "row_groups", "offset", "length", "blob_type", "layout")
@@ -112,6 +113,7 @@ class KindDirectory:
         entry: Row of the segment's directory that tells of the payload.
         length: The payload's bytes.
         merged: Whether it covers several row groups (sorted postings and the like), not just this one.
+        blob: A number for the payload, the same for row groups that share one; -1 where there is none.
     """
 
     kind: str
@@ -121,25 +123,23 @@ class KindDirectory:
     entry: npt.NDArray[np.int32]
     length: Int64Array
     merged: BoolArray
+    blob: Int64Array = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Number the payloads: by segment, then by entry."""
+        blob = self.segment.astype(np.int64) << 32 | self.entry
+        blob[self.segment < 0] = -1
+        object.__setattr__(self, "blob", blob)
 
     @property
     def known(self) -> BoolArray:
         """Whether there is a payload for the row group."""
         return self.segment >= 0
 
-    def blobs_of(self, row_groups: Int64Array) -> Int64Array:
-        """A number for each row group's payload, the same for row groups that share one; -1 where there is none."""
-        segments = self.segment[row_groups].astype(np.int64)
-        return np.where(segments >= 0, segments << 32 | self.entry[row_groups], -1)
-
-    def blob_of(self, row_group: int) -> int:
-        """The number of one row group's payload."""
-        return int(self.blobs_of(np.array([row_group]))[0])
-
     @property
     def nbytes(self) -> int:
         """The memory that it takes."""
-        return sum(a.nbytes for a in (self.segment, self.base, self.entry, self.length, self.merged))
+        return sum(a.nbytes for a in (self.segment, self.base, self.entry, self.length, self.merged, self.blob))
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +161,7 @@ class Placement:
     last_row_groups: npt.NDArray[np.int32]
 
 
-def positions_by_number(numbers: Int64Array) -> list[tuple[int, Int64Array]]:
+def positions_by_number(numbers: Int64Array) -> Groups:
     """For each distinct number that is not negative, ascending, where it stands."""
     order = np.argsort(numbers, kind="stable")
     ordered = numbers[order]

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from pyroaring import BitMap
 
-from planner.directories import Int64Array, KindDirectory, positions_by_number
+from planner.directories import Groups, Int64Array, KindDirectory, positions_by_number
 from puffin_index.kinds.roaring import row_set_of
 
 _LAST_ROW = 2**32 - 1
@@ -30,7 +30,7 @@ class FoundRows:
 
     def of(self, row_group: int) -> BitMap | None:
         """The matching rows of one row group, numbered from 0 in it; None if its payload was not asked."""
-        rows = self.rows.get(self.directory.blob_of(row_group))
+        rows = self.rows.get(int(self.directory.blob[row_group]))
         if rows is None:
             return None
         base, row_count = self.directory.base[row_group], int(self.row_counts[row_group])
@@ -46,15 +46,20 @@ class FoundRows:
 
     def are_known(self, row_groups: Int64Array, segment: int) -> bool:
         """Whether some row groups lie in this segment, too, and in payloads that were asked."""
-        blobs = self.directory.blobs_of(row_groups)
+        blobs = self.directory.blob[row_groups]
         return bool((blobs >> 32 == segment).all() and np.isin(blobs, list(self.rows)).all())
 
-    def counts(self, row_groups: Int64Array) -> Int64Array:
-        """How many rows match in each row group; -1 where its payload was not asked."""
+    def counts(self, row_groups: Int64Array, groups: Groups | None = None) -> Int64Array:
+        """How many rows match in each row group; -1 where its payload was not asked.
+
+        Args:
+            row_groups: The row groups.
+            groups: Where those of each payload stand among them, if that is known.
+        """
         counts = np.full(len(row_groups), -1, np.int64)
         if not self.rows:
             return counts
-        for blob, here in positions_by_number(self.directory.blobs_of(row_groups)):
+        for blob, here in positions_by_number(self.directory.blob[row_groups]) if groups is None else groups:
             rows = self.rows.get(blob)
             if rows is not None and not len(rows):
                 counts[here] = 0

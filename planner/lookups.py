@@ -16,9 +16,11 @@ from planner.gate import CostGate
 from planner.predicate import Leaf
 from planner.view import IndexView
 from puffin_index.errors import CorruptFileError, PuffinIndexError
-from puffin_index.kinds.postings import Postings
+from puffin_index.kinds.postings import PreparedTest, asked_test
 from puffin_index.kinds.postings_asked import AskedBlocks, rows_of_asked
+from puffin_index.kinds.postings_plan import AskedTest
 from puffin_index.kinds.roaring import row_set_of_ascending
+from puffin_index.leaf import NullTest
 
 WIDE_SHARE = 0.02
 """Share of the rows from which on a leaf is left for later: narrow ones may leave few row groups to ask about."""
@@ -32,14 +34,18 @@ Rows = npt.NDArray[np.uint32]
 
 @dataclass(frozen=True, slots=True)
 class _Opened:
-    """A payload, the positions that it is asked about, what the leaf may match in it and what asking it takes."""
+    """A payload, the positions that it is asked about, what the leaf may match in it and what asking it takes.
+
+    `nbytes` is the memory that the payload took before it was asked.
+    """
 
     blob: int
     positions: Int64Array
-    postings: Postings
+    test: PreparedTest
     bounds: tuple[int, int]
     reads: int
     cost: int
+    nbytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,39 +70,46 @@ class LookUp:
     widest_share: float = 1.0
     candidates: FoundRows | None = None
 
-    def find(self, undecided: Int64Array) -> tuple[dict[int, Rows], list[IndexTrouble]]:
+    def find(self, undecided: Int64Array) -> tuple[FoundRows, Int64Array, list[IndexTrouble]]:
         """Look the leaf up for some positions.
 
         Returns:
-            By payload the matching rows in the row space of its segment, of these positions and among the candidates
-            at least, where it was worth asking; and what could not be read.
+            The matching rows of these positions and among the candidates at least, where it was worth asking; how many
+            there are at each position, -1 where it was not; and what could not be read.
         """
-        blobs = positions_by_number(self.directory.blobs_of(self.row_groups[undecided]))
+        row_groups = self.row_groups[undecided]
+        blobs = positions_by_number(self.directory.blob[row_groups])
         opened: list[_Opened] = []
         troubles: list[IndexTrouble] = []
-        for result in self.view.each(self._open, [(blob, undecided[here]) for blob, here in blobs]):
+        test = asked_test(self.leaf.test)
+        for result in self.view.each(self._open, [(blob, undecided[here], test) for blob, here in blobs]):
             if isinstance(result, IndexTrouble):
                 troubles.append(result)
             elif self._worth_asking(result):
                 opened.append(result)
         affordable = self.gate.afford([one.cost for one in opened])
         asked = [one for one, pays in zip(opened, affordable, strict=True) if pays]
-        found: dict[int, Rows] = {}
+        found = FoundRows(self.directory, self.view.row_counts)
         for one, rows in zip(asked, self._rows_of_all(asked), strict=True):
             if isinstance(rows, IndexTrouble):
                 troubles.append(rows)
             else:
-                found[one.blob] = rows
-        return found, troubles
+                found.rows[one.blob] = rows
+        for one in asked:
+            if one.test.postings.nbytes != one.nbytes:
+                self.view.weigh(self.leaf.field_id, self.directory, int(self.row_groups[one.positions[0]]))
+        return found, found.counts(row_groups, blobs), troubles
 
-    def _open(self, work: tuple[int, Int64Array]) -> _Opened | IndexTrouble:
-        blob, positions = work
+    def _open(self, work: tuple[int, Int64Array, AskedTest | NullTest]) -> _Opened | IndexTrouble:
+        blob, positions, asked = work
 
         def read() -> _Opened:
             postings = self.view.open_merged(self.leaf.field_id, self.directory, int(self.row_groups[positions[0]]))
-            bounds = postings.count_bounds(self.leaf.test)
-            reads, cost = (0, 0) if bounds[1] == 0 else postings.cost(self.leaf.test)
-            return _Opened(blob, positions, postings, bounds, reads, cost)
+            nbytes = postings.nbytes
+            test = postings.prepare(asked)
+            bounds = test.count_bounds()
+            reads, cost = (0, 0) if bounds[1] == 0 else test.cost()
+            return _Opened(blob, positions, test, bounds, reads, cost, nbytes)
 
         return or_trouble(self._segment(blob), read)
 
@@ -122,7 +135,7 @@ class LookUp:
         if not 0 < one.bounds[1] <= _FEW_ROWS:
             return None
         try:
-            return one.postings.read_asked(self.leaf.test, _LITTLE_BYTES)
+            return one.test.read(_LITTLE_BYTES)
         except (PuffinIndexError, OSError):
             return None
 
@@ -132,7 +145,7 @@ class LookUp:
                 return np.empty(0, np.uint32)
             # Of a wide leaf, only what is asked for takes space.
             candidates = self._candidates(one) if one.bounds[1] > _FEW_ROWS else None
-            return np.frombuffer(one.postings.rows(self.leaf.test, candidates).to_array(), np.uint32)
+            return np.frombuffer(one.test.rows(candidates).to_array(), np.uint32)
 
         return or_trouble(self._segment(one.blob), read)
 
@@ -166,5 +179,5 @@ class LookUp:
         # Matches spread over the payload's row groups: an estimate of how many of those have one.
         count = len(undecided)
         presence = 1 - math.exp(-matches / count)
-        known = Estimate(np.full(count, min(1.0, matches / rows)), np.full(count, presence))
+        known = Estimate(np.broadcast_to(min(1.0, matches / rows), count), np.broadcast_to(presence, count))
         return bool(self.gate.worth(self.gate.saved(undecided, {self.leaf: known}).sum(), one.cost, one.reads))

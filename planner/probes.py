@@ -10,8 +10,8 @@ import numpy.typing as npt
 from planner.directories import IndexTrouble, Int64Array, KindDirectory, or_trouble, positions_by_number
 from planner.gate import SURE, CostGate
 from planner.predicate import Leaf
-from planner.view import IndexView, OpenMatrix
-from puffin_index.kinds.bloom_matrix import AskedKeys
+from planner.view import IndexView
+from puffin_index.kinds.bloom_matrix import AskedKeys, BloomMatrix
 from puffin_index.leaf import SetTest
 
 _PAGE_BYTES = 16 * 1024
@@ -22,9 +22,10 @@ Flags = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Asked:
-    """A matrix, what asking it takes, and which of the undecided positions it is asked about."""
+    """A matrix, the row group of its segment that it begins with, what asking it takes, and about which positions."""
 
-    opened: OpenMatrix
+    matrix: BloomMatrix
+    first: int
     reads: int
     cost: int
     places: Int64Array
@@ -85,7 +86,7 @@ class Probe:
 
     def _probe_matrices(self, undecided: Int64Array) -> tuple[Flags, list[IndexTrouble]]:
         saved, keys = self.gate.saved(undecided), AskedKeys(self.test.keys)
-        groups = [here for _, here in positions_by_number(self.directory.blobs_of(self.row_groups[undecided]))]
+        groups = [here for _, here in positions_by_number(self.directory.blob[self.row_groups[undecided]])]
         troubles: list[IndexTrouble] = []
         worth: list[_Asked] = []
         matrices = self.view.each(lambda here: self._open(keys, undecided[here]), groups)
@@ -108,8 +109,12 @@ class Probe:
         row_group = int(self.row_groups[positions[0]])
 
         def read() -> _Asked:
-            opened = self.view.open_matrix(self.leaf.field_id, self.directory, row_group)
-            return _Asked(opened, *opened.matrix.cost(keys), positions)
+            matrix, first = self.view.open_matrix(self.leaf.field_id, self.directory, row_group)
+            nbytes = matrix.nbytes
+            reads, cost = matrix.cost(keys)
+            if matrix.nbytes != nbytes:
+                self.view.weigh(self.leaf.field_id, self.directory, row_group)
+            return _Asked(matrix, first, reads, cost, positions)
 
         return or_trouble(self._segment(row_group), read)
 
@@ -118,7 +123,7 @@ class Probe:
 
         def read() -> Flags:
             ordinals = self.view.ordinals(self.leaf.field_id, self.directory.kind, row_groups)
-            return one.opened.matrix.possible(keys)[ordinals - one.opened.first]
+            return one.matrix.possible(keys)[ordinals - one.first]
 
         return or_trouble(self._segment(int(row_groups[0])), read)
 

@@ -220,15 +220,14 @@ class Pruner:
         return float(estimate.selectivity[selection_among(alive, len(self._row_groups))].mean())
 
     def _look_up(self, look_up: LookUp, undecided: Int64Array) -> None:
-        rows, troubles = look_up.find(undecided)
+        found, found_counts, troubles = look_up.find(undecided)
         self._reads.troubles += troubles
-        if not rows:
+        if not found.rows:
             return
         leaf, row_counts = look_up.leaf, self._view.row_counts
-        found = FoundRows(look_up.directory, row_counts, rows)
         self._found[leaf] = found
         counts = np.full(len(self._row_groups), -1, np.int64)
-        counts[undecided] = found.counts(self._row_groups[undecided])
+        counts[undecided] = found_counts
         verdicts, asked = self._verdicts[leaf], counts >= 0
         self._answered[leaf] = asked
         self._verdicts[leaf] = Verdicts(

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Sequence
-from dataclasses import dataclass
 
 from cachetools import LRUCache
 from pyiceberg.io import FileIO
 
-from puffin_index.ranged import RangedReader
 from puffin_index.storage import FileReader
 
 _MOST_OPEN = 4096
@@ -32,37 +29,58 @@ class SegmentFiles:
 
     Args:
         io: The FileIO of the index table.
-        segments: Location and size of each.
     """
 
-    def __init__(self, io: FileIO, segments: Sequence[tuple[str, int]]) -> None:
+    def __init__(self, io: FileIO) -> None:
         self._io = io
-        self._segments = segments
         self._lock = threading.Lock()
-        self._opened: LRUCache[int, FileReader] = LRUCache(most_open_files())
+        self._opened: LRUCache[str, FileReader] = LRUCache(most_open_files())
 
-    def reader(self, segment: int) -> RangedReader:
-        """Return what reads a segment. It holds no file open, so it may be kept."""
-        return _SegmentReader(self, segment, *self._segments[segment])
-
-    def read(self, segment: int, offset: int, length: int) -> memoryview:
-        """Return exactly `length` bytes of a segment from `offset`."""
+    def read(self, location: str, size: int, offset: int, length: int) -> memoryview:
+        """Return exactly `length` bytes from `offset` of the segment at a location, which has `size` bytes."""
         with self._lock:
-            opened = self._opened.get(segment)
+            opened = self._opened.get(location)
         if opened is None:
-            opened = FileReader(self._io, *self._segments[segment])
+            opened = FileReader(self._io, location, size)
             with self._lock:
                 # What falls out is closed when the last thread that reads it lets go of it.
-                self._opened[segment] = opened
+                self._opened[location] = opened
         return opened.read(offset, length)
 
+    def close(self) -> None:
+        """Let go of all files; what is read after this is opened again."""
+        with self._lock:
+            self._opened.clear()
 
-@dataclass(frozen=True, slots=True)
-class _SegmentReader:
-    files: SegmentFiles
-    segment: int
-    location: str
-    size: int
+
+class SegmentReader:
+    """A `RangedReader` of one segment that holds no file open itself, so that it may be kept for long.
+
+    Args:
+        files: What it reads through.
+        location: Where the segment is.
+        size: Its size in bytes.
+    """
+
+    def __init__(self, files: SegmentFiles, location: str, size: int) -> None:
+        self._files = files
+        self._location = location
+        self._size = size
+
+    @property
+    def location(self) -> str:
+        """The segment's location."""
+        return self._location
+
+    @property
+    def size(self) -> int:
+        """The segment's size in bytes."""
+        return self._size
 
     def read(self, offset: int, length: int) -> memoryview:
-        return self.files.read(self.segment, offset, length)
+        """Return exactly `length` bytes from `offset`."""
+        return self._files.read(self._location, self._size, offset, length)
+
+    def read_through(self, files: SegmentFiles) -> None:
+        """From now on, read through the files of a later view: they may have newer credentials."""
+        self._files = files

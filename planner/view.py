@@ -5,8 +5,8 @@ Directories are read on first use, per column and kind, and kept: segments are i
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, MutableMapping, Sequence
+import weakref
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias, TypeVar
@@ -14,7 +14,6 @@ from typing import TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from cachetools import LRUCache
 from pyiceberg.io import FileIO
 
 from planner.cache import DEFAULT_BYTES, BoundedCache
@@ -36,7 +35,7 @@ from planner.directories import (
     segment_statistics,
 )
 from planner.parallel import in_parallel
-from planner.segment_files import SegmentFiles
+from planner.segment_files import SegmentFiles, SegmentReader
 from puffin_index.directory import STATISTICS, read_directory
 from puffin_index.errors import CorruptFileError, UnsupportedError
 from puffin_index.kinds import KINDS
@@ -50,36 +49,42 @@ from puffin_index.segment import align
 from puffin_index.storage import CountingReader
 
 Part = TypeVar("Part")
-Opened = TypeVar("Opened")
 Item = TypeVar("Item")
 
 _LOCAL = ("file:", "/")
-_OPEN_PAYLOADS = 4096
 
-Cached: TypeAlias = FieldStatistics | KindDirectory | pa.RecordBatch
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OpenPayload:
+    """An opened payload that covers several row groups, with what was read of its directory.
+
+    Attributes:
+        reader: What reads its segment.
+        payload: The payload.
+        first: The row group of the segment that it begins with.
+    """
+
+    reader: SegmentReader
+    payload: Postings | BloomMatrix
+    first: int
+
+    @property
+    def nbytes(self) -> int:
+        """The memory that it takes, about."""
+        return self.payload.nbytes
+
+
+Cached: TypeAlias = FieldStatistics | KindDirectory | pa.RecordBatch | OpenPayload
 IndexCache: TypeAlias = BoundedCache[object, Cached]
 
 
 def new_cache(limit: int = DEFAULT_BYTES) -> IndexCache:
-    """Make a cache for directories of views, of so many bytes."""
+    """Make a cache for directories and opened payloads of views, of so many bytes."""
     return BoundedCache(limit, lambda value: int(value.nbytes))
 
 
 CACHE = new_cache()
 """What all views of this process share, unless they are given a cache of their own."""
-
-
-@dataclass(frozen=True, slots=True)
-class OpenMatrix:
-    """A matrix of bloom filters.
-
-    Attributes:
-        matrix: The matrix.
-        first: The row group of the segment that it begins with.
-    """
-
-    matrix: BloomMatrix
-    first: int
 
 
 class IndexView(CoveredRowGroups):
@@ -89,7 +94,7 @@ class IndexView(CoveredRowGroups):
         version: Names the version (the index table's snapshot id).
         entries: The rows of the index table, oldest first.
         io: The FileIO of the index table.
-        cache: Where directories are kept.
+        cache: Where directories and opened payloads are kept.
     """
 
     def __init__(self, version: str, entries: pa.Table, io: FileIO, cache: IndexCache = CACHE) -> None:
@@ -99,10 +104,9 @@ class IndexView(CoveredRowGroups):
         self._cache = cache
         # Tells this view's arrays in the cache from those of others.
         self._identity = object()
-        self._lock = threading.Lock()
-        self._files = SegmentFiles(io, self.segments)
-        self._postings: LRUCache[tuple[ColumnId, int], Postings] = LRUCache(_OPEN_PAYLOADS)
-        self._matrices: LRUCache[tuple[ColumnId, int], OpenMatrix] = LRUCache(_OPEN_PAYLOADS)
+        self._files = SegmentFiles(io)
+        # Opened payloads outlive the view, its open files do not.
+        weakref.finalize(self, self._files.close)
 
     def each(self, read: Callable[[Item], Part], items: Sequence[Item]) -> list[Part]:
         """Return the results of reading something for each of some items, in their order.
@@ -160,79 +164,87 @@ class IndexView(CoveredRowGroups):
             CorruptFileError: If the directory is not what was written.
             UnsupportedError: If this release does not read such a payload.
         """
-        blob, blob_type, layout, _ = self._locate(field_id, directory, row_group)
+        blob, blob_type, layout, *_ = self._locate(field_id, directory, row_group)
         return KINDS[directory.kind].open(
             blob, blob_type, layout, directory.value_type, int(self.row_counts[row_group])
         )
 
     def open_merged(self, field_id: ColumnId, directory: KindDirectory, row_group: int) -> Postings:
-        """Open the postings or merged bitmaps that cover a row group; what is read of their directory stays here.
+        """Open the postings or merged bitmaps that cover a row group; what is read of their directory is kept.
 
         Raises:
             CorruptFileError: If the directory is not what was written.
             UnsupportedError: If this release does not read such a payload.
         """
+        kept = self._cache.get(self._payload_key(field_id, directory, row_group))
+        if isinstance(kept, OpenPayload) and isinstance(kept.payload, Postings):
+            kept.reader.read_through(self._files)
+            return kept.payload
+        blob, blob_type, layout, covered, reader = self._locate(field_id, directory, row_group)
+        spans = self._spans(field_id, int(directory.segment[row_group]))[covered]
+        postings = open_merged(blob, blob_type, layout, directory.value_type, spans)
+        self._cache.put(self._payload_key(field_id, directory, row_group), OpenPayload(reader, postings, covered.start))
+        return postings
 
-        def open_it() -> Postings:
-            blob, blob_type, layout, covered = self._locate(field_id, directory, row_group)
-            spans = self._spans(field_id, int(directory.segment[row_group]))[covered]
-            return open_merged(blob, blob_type, layout, directory.value_type, spans)
+    def open_matrix(self, field_id: ColumnId, directory: KindDirectory, row_group: int) -> tuple[BloomMatrix, int]:
+        """Open the matrix of bloom filters that covers a row group; what is read of its directory is kept.
 
-        return self._kept(self._postings, (field_id, directory.blob_of(row_group)), open_it)
-
-    def open_matrix(self, field_id: ColumnId, directory: KindDirectory, row_group: int) -> OpenMatrix:
-        """Open the matrix of bloom filters that covers a row group; what is read of its directory stays here.
+        Returns:
+            The matrix, and the row group of the segment that it begins with.
 
         Raises:
             CorruptFileError: If the directory is not what was written.
             UnsupportedError: If this release does not read such a payload.
         """
+        kept = self._cache.get(self._payload_key(field_id, directory, row_group))
+        if isinstance(kept, OpenPayload) and isinstance(kept.payload, BloomMatrix):
+            kept.reader.read_through(self._files)
+            return kept.payload, kept.first
+        blob, blob_type, layout, covered, reader = self._locate(field_id, directory, row_group)
+        if blob_type != BLOOM_MATRIX:
+            raise UnsupportedError(f"{blob.location}: kind bloom reads no blob {blob_type}")
+        matrix = BloomMatrix(blob, layout, directory.value_type, covered.stop - covered.start)
+        self._cache.put(self._payload_key(field_id, directory, row_group), OpenPayload(reader, matrix, covered.start))
+        return matrix, covered.start
 
-        def open_it() -> OpenMatrix:
-            blob, blob_type, layout, covered = self._locate(field_id, directory, row_group)
-            if blob_type != BLOOM_MATRIX:
-                raise UnsupportedError(f"{blob.location}: kind bloom reads no blob {blob_type}")
-            count = covered.stop - covered.start
-            return OpenMatrix(BloomMatrix(blob, layout, directory.value_type, count), covered.start)
+    def weigh(self, field_id: ColumnId, directory: KindDirectory, row_group: int) -> None:
+        """Tell the cache how large the opened payload of a row group has become by being read."""
+        key = self._payload_key(field_id, directory, row_group)
+        kept = self._cache.get(key)
+        if kept is not None:
+            self._cache.put(key, kept)
 
-        return self._kept(self._matrices, (field_id, directory.blob_of(row_group)), open_it)
+    def _payload_key(self, field_id: ColumnId, directory: KindDirectory, row_group: int) -> object:
+        """Names a payload for all views: segments are immutable."""
+        location = self.segments[int(directory.segment[row_group])][0]
+        return location, field_id, directory.kind, int(directory.entry[row_group]), directory.value_type.name
 
     def ordinals(self, field_id: ColumnId, kind: str, row_groups: Int64Array) -> npt.NDArray[np.int32]:
         """Which row groups of their segments some row groups are."""
         return self.placements[field_id, kind].row_group[row_groups]
 
-    def _kept(
-        self,
-        kept: MutableMapping[tuple[ColumnId, int], Opened],
-        key: tuple[ColumnId, int],
-        open_it: Callable[[], Opened],
-    ) -> Opened:
-        with self._lock:
-            opened = kept.get(key)
-        if opened is None:
-            opened = open_it()
-            with self._lock:
-                kept[key] = opened
-        return opened
-
     def _locate(
         self, field_id: ColumnId, directory: KindDirectory, row_group: int
-    ) -> tuple[Blob, str, Int64Array, slice]:
-        """A payload, its blob type, its layout and the row groups of the segment that it covers."""
+    ) -> tuple[Blob, str, Int64Array, slice, SegmentReader]:
+        """A payload, its blob type, its layout, the row groups of the segment that it covers, and what reads it."""
         segment, entry = int(directory.segment[row_group]), int(directory.entry[row_group])
         batch = self._segment_directory(self.placements[field_id, directory.kind], segment)
         first, count, offset, length = (
             batch.column(name)[entry].as_py() for name in ("first_row_group", "row_groups", "offset", "length")
         )
-        blob = Blob(CountingReader(self._files.reader(segment)), offset, length)
+        reader = self._reader(segment)
+        blob = Blob(CountingReader(reader), offset, length)
         layout = np.asarray(batch.column("layout")[entry].values.to_numpy(), np.int64)
-        return blob, batch.column("blob_type")[entry].as_py(), layout, slice(first, first + count)
+        return blob, batch.column("blob_type")[entry].as_py(), layout, slice(first, first + count), reader
 
     def _spans(self, field_id: ColumnId, segment: int) -> Int64Array:
         """Base and row count of every row group of a segment, also of those whose data files the table has lost."""
         rows = self._segment_statistics(self.placements[field_id, STATISTICS], segment).row_count
         ends = np.cumsum(align(rows))
         return np.column_stack((ends - align(rows), rows))
+
+    def _reader(self, segment: int) -> SegmentReader:
+        return SegmentReader(self._files, *self.segments[segment])
 
     def _segment_statistics(self, placement: Placement, segment: int) -> FieldStatistics:
         key = (self.segments[segment][0], placement.locations[segment])
@@ -254,7 +266,7 @@ class IndexView(CoveredRowGroups):
 
     def _read_batch(self, placement: Placement, segment: int, columns: Sequence[str]) -> pa.RecordBatch:
         offset, length, checksum = placement.locations[segment]
-        batch = read_directory(CountingReader(self._files.reader(segment)), offset, length, checksum, columns)
+        batch = read_directory(CountingReader(self._reader(segment)), offset, length, checksum, columns)
         if int(placement.last_row_groups[segment]) >= len(rows_of_row_groups(batch)):
             raise CorruptFileError("directory with too few entries", location=self.segments[segment][0], offset=offset)
         return batch

@@ -54,6 +54,7 @@ MATRIX_ENTRY = np.dtype([("k", "<u4"), ("filters", "<u4"), ("bits", "<u8"), ("pa
 _LAYOUT_NUMBERS = 5
 _BYTES_AT_ONCE = 16 * 1024 * 1024
 _MOST_SHAPES = 8
+_OBJECT_BYTES = 200
 
 _Flags = npt.NDArray[np.bool_]
 _Ints = npt.NDArray[np.int64]
@@ -169,6 +170,12 @@ class BloomMatrix:
             data = read_parts(self._blob, [self._directory_part])[0]
             self._directory = _parse_directory(self._blob, data, self._directory_part.offset, self._row_groups)
         return self._directory
+
+    @property
+    def nbytes(self) -> int:
+        """The memory that it takes with what was read of its directory, about."""
+        known = self._directory
+        return _OBJECT_BYTES + (0 if known is None else known.matrix_of.nbytes + _OBJECT_BYTES * len(known.matrices))
 
     def possible(self, keys: AskedKeys) -> _Flags:
         """Return for each row group that the blob covers whether rows of it may have one of some keys.

@@ -25,6 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Self
 
 import numpy as np
@@ -44,19 +45,19 @@ from puffin_index.kinds.postings_pages import BYTES_KEYS, INT_KEYS
 from puffin_index.kinds.postings_parse import ParsedBlocks, parse_blocks, read_blocks
 from puffin_index.kinds.postings_plan import (
     BLOCKS_AT_ONCE,
+    AskedTest,
     Cuts,
     bounds_of,
     cost_of_blocks,
     cost_of_pages,
-    cuts_of,
 )
 from puffin_index.kinds.postings_rows import Near
 from puffin_index.kinds.roaring import deserialize
-from puffin_index.leaf import LeafTest, NullTest, RangeTest, SetTest
+from puffin_index.leaf import LeafTest, NullTest
 from puffin_index.ranged import Blob
 from puffin_index.value_types import ValueType
 
-__all__ = ["POSTINGS", "PlacedColumn", "Postings", "build_postings", "postings_pay"]
+__all__ = ["POSTINGS", "PlacedColumn", "Postings", "PreparedTest", "asked_test", "build_postings", "postings_pay"]
 
 _LAYOUT_NUMBERS = 10
 _SPARSE = 64
@@ -113,9 +114,6 @@ class Postings:
         self._directory = PostingsDirectory(blob, root, self._form, nulls_from, row_count)
         self._every: BitMap | None = None
         self._nulls: BitMap | None = BitMap() if null_count == 0 else None
-        # Bounds, cost and rows of one test are asked one after the other.
-        self._last: tuple[SetTest | RangeTest, Cuts] | None = None
-        self._planned: tuple[SetTest | RangeTest, _Plan] | None = None
 
     @classmethod
     def open(
@@ -139,24 +137,27 @@ class Postings:
         """
         return cls(blob, layout, value_type, RowNumbers.of(spans))
 
-    def rows(self, test: LeafTest, candidates: BitMap | None = None) -> BitMap:
-        """Return exactly the rows that satisfy a test, among the candidates, rows of the blob, if there are any given.
+    @property
+    def nbytes(self) -> int:
+        """The memory that it takes with what was read of its directory, about."""
+        nulls = 0 if self._nulls is None else self._nulls_part.length
+        return self._directory.nbytes + self._numbers.nbytes + nulls
 
-        Raises:
-            CorruptFileError: If what is read is not what was written.
-        """
-        if isinstance(test, NullTest):
-            found = self._null_rows().copy() if test.is_null else self._existing()
-        else:
-            plan = self._plan_of(test)
-            self._directory.load(plan.blocks)
-            near = None if candidates is None else self._near(candidates)
-            found = BitMap()
-            for first in range(0, len(plan.blocks), BLOCKS_AT_ONCE):
-                found |= self._found(plan.blocks[first : first + BLOCKS_AT_ONCE], plan.cuts, near)
-            if plan.subtract:
-                found = self._existing() - found
-        return found if candidates is None else found & candidates
+    def prepare(self, test: AskedTest | NullTest) -> PreparedTest:
+        """Find the keys of a test in the directory, for all that is to be known of it."""
+        return PreparedTest(self, test)
+
+    def rows(self, test: LeafTest, candidates: BitMap | None = None) -> BitMap:
+        """Return what `PreparedTest.rows` of a test does."""
+        return self.prepare(asked_test(test)).rows(candidates)
+
+    def count_bounds(self, test: LeafTest) -> tuple[int, int]:
+        """Return what `PreparedTest.count_bounds` of a test does."""
+        return self.prepare(asked_test(test)).count_bounds()
+
+    def cost(self, test: LeafTest) -> tuple[int, int]:
+        """Return what `PreparedTest.cost` of a test does."""
+        return self.prepare(asked_test(test)).cost()
 
     def _near(self, candidates: BitMap) -> Near | None:
         """What leaves out runs without a candidate; None where many candidates are near to nearly all runs."""
@@ -168,31 +169,10 @@ class Postings:
         stored = read_blocks(self._blob, self._directory, blocks)
         return rows_of_asked([AskedBlocks(stored, cuts, self._numbers, self._form)], near)[0]
 
-    def read_asked(self, test: LeafTest, most_bytes: int) -> AskedBlocks | None:
-        """Read the blocks that a test needs, to be searched with those of other blobs; None if it needs too much."""
-        if isinstance(test, NullTest):
-            return None
-        plan = self._plan_of(test)
-        if plan.subtract or not len(plan.blocks) or plan.cost[1] > most_bytes:
-            return None
+    def _read_asked(self, plan: _Plan) -> AskedBlocks:
         self._directory.load(plan.blocks)
         stored = read_blocks(self._blob, self._directory, plan.blocks)
         return AskedBlocks(stored, plan.cuts, self._numbers, self._form)
-
-    def count_bounds(self, test: LeafTest) -> tuple[int, int]:
-        """Return the least and the greatest number of rows that may satisfy a test, reading only the directory."""
-        row_count, null_count = self._counts
-        if isinstance(test, NullTest):
-            return (null_count, null_count) if test.is_null else (row_count, row_count)
-        least, most = bounds_of(self._cuts(test), self._directory)
-        return (row_count - most, row_count - least) if test.negated else (least, most)
-
-    def cost(self, test: LeafTest) -> tuple[int, int]:
-        """Return the requests and bytes that `rows` would take, besides what this reads of the directory itself."""
-        if isinstance(test, NullTest):
-            return self._nulls_cost()
-        planned = self._planned = (test, self._plan(test))
-        return planned[1].cost
 
     def columns(self) -> list[Column]:
         """Return the column of each row group, decoded from all blocks.
@@ -222,24 +202,12 @@ class Postings:
         """Read some blocks, ascending, whose pages are loaded."""
         return parse_blocks([read_blocks(self._blob, self._directory, blocks)], self._form)
 
-    def _cuts(self, test: SetTest | RangeTest) -> Cuts:
-        last = self._last
-        if last is None or last[0] is not test:
-            last = self._last = (test, cuts_of(test, self._directory, self._form == BYTES_KEYS))
-        return last[1]
-
-    def _plan_of(self, test: SetTest | RangeTest) -> _Plan:
-        """The plan of a test, which may have been made to tell its cost."""
-        planned = self._planned
-        return planned[1] if planned is not None and planned[0] is test else self._plan(test)
-
-    def _plan(self, test: SetTest | RangeTest) -> _Plan:
-        cuts = self._cuts(test)
-        inside = self._option(cuts, test.negated)
+    def _plan(self, cuts: Cuts, negated: bool) -> _Plan:
+        inside = self._option(cuts, negated)
         # All else takes at least what the inside leaves of the blocks.
         if 2 * inside.cost[1] <= self._nulls_part.offset:
             return inside
-        outside = self._option(cuts.complement(self._directory.block_count), not test.negated)
+        outside = self._option(cuts.complement(self._directory.block_count), not negated)
         return min(inside, outside, key=lambda option: option.cost[1])
 
     def _option(self, cuts: Cuts, subtract: bool) -> _Plan:
@@ -271,3 +239,76 @@ class Postings:
 
     def _existing(self) -> BitMap:
         return self._every_row() - self._null_rows()
+
+
+def asked_test(test: LeafTest) -> AskedTest | NullTest:
+    """Return a test as postings are asked it: made once for all that are."""
+    return test if isinstance(test, NullTest) else AskedTest(test)
+
+
+class PreparedTest:
+    """A test of postings: how many rows it may match, what reading them takes, and which they are.
+
+    What one of these finds out is known to the others, and goes with this object: of a list of very many keys it is
+    much, and postings are kept for long.
+    """
+
+    def __init__(self, postings: Postings, test: AskedTest | NullTest) -> None:
+        self._postings = postings
+        self._test = test
+
+    @property
+    def postings(self) -> Postings:
+        """What is tested."""
+        return self._postings
+
+    @cached_property
+    def _cuts(self) -> Cuts:
+        assert not isinstance(self._test, NullTest)
+        return self._test.cuts(self._postings.directory, self._postings._form == BYTES_KEYS)
+
+    @cached_property
+    def _plan(self) -> _Plan:
+        assert not isinstance(self._test, NullTest)
+        return self._postings._plan(self._cuts, self._test.negated)
+
+    def count_bounds(self) -> tuple[int, int]:
+        """Return the least and the greatest number of rows that may satisfy the test, reading only the directory."""
+        row_count, null_count = self._postings._counts
+        if isinstance(self._test, NullTest):
+            return (null_count, null_count) if self._test.is_null else (row_count, row_count)
+        least, most = bounds_of(self._cuts, self._postings.directory)
+        return (row_count - most, row_count - least) if self._test.negated else (least, most)
+
+    def cost(self) -> tuple[int, int]:
+        """Return the requests and bytes that `rows` would take, besides what this reads of the directory itself."""
+        return self._postings._nulls_cost() if isinstance(self._test, NullTest) else self._plan.cost
+
+    def rows(self, candidates: BitMap | None = None) -> BitMap:
+        """Return exactly the rows that satisfy the test, among the candidates, rows of the blob, if any are given.
+
+        Raises:
+            CorruptFileError: If what is read is not what was written.
+        """
+        postings = self._postings
+        if isinstance(self._test, NullTest):
+            found = postings._null_rows().copy() if self._test.is_null else postings._existing()
+        else:
+            plan = self._plan
+            postings.directory.load(plan.blocks)
+            near = None if candidates is None else postings._near(candidates)
+            found = BitMap()
+            for first in range(0, len(plan.blocks), BLOCKS_AT_ONCE):
+                found |= postings._found(plan.blocks[first : first + BLOCKS_AT_ONCE], plan.cuts, near)
+            if plan.subtract:
+                found = postings._existing() - found
+        return found if candidates is None else found & candidates
+
+    def read(self, most_bytes: int) -> AskedBlocks | None:
+        """Read the blocks that the test needs, to be searched with those of other blobs; None if it needs too much."""
+        if isinstance(self._test, NullTest):
+            return None
+        plan = self._plan
+        if plan.subtract or not len(plan.blocks) or plan.cost[1] > most_bytes:
+            return None
+        return self._postings._read_asked(plan)

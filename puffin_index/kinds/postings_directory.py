@@ -10,8 +10,12 @@ import numpy as np
 from puffin_index.kinds.parts import Part, corrupt, read_parts
 from puffin_index.kinds.postings_bits import Ints
 from puffin_index.kinds.postings_pages import BLOCKS, PAGES, Flags, Page, parse_page
-from puffin_index.kinds.sorted_keys import IntKeys, SortedKeys
+from puffin_index.kinds.sorted_keys import BytesKeys, IntKeys, SortedKeys
 from puffin_index.ranged import Blob
+
+# Of a child of a page: five numbers in the table or six in the root, and its separator's flag.
+_CHILD_BYTES = 50
+_EMPTY_BYTES = 4096
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,6 +50,21 @@ class BlockTable:
             self.first_keys[first:end] = page.separators.keys
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _KnownBlocks:
+    """What a search needs of the blocks of a page.
+
+    Attributes:
+        keys: The keys of each.
+        are_exact: Whether its separator is its first key itself.
+        separators: Of each.
+    """
+
+    keys: Ints
+    are_exact: Flags
+    separators: SortedKeys
+
+
 class PostingsDirectory:
     """Find the blocks of keys, reading the root once and each page that is needed once.
 
@@ -64,7 +83,13 @@ class PostingsDirectory:
         self._ends = (blocks_end, row_count)
         self._root: Page | None = None
         self._table: BlockTable | None = None
-        self._pages: dict[int, Page] = {}
+        self._pages: dict[int, _KnownBlocks] = {}
+        self._nbytes = _EMPTY_BYTES
+
+    @property
+    def nbytes(self) -> int:
+        """The memory that what was read of it takes, about."""
+        return self._nbytes
 
     @property
     def table(self) -> BlockTable:
@@ -81,6 +106,10 @@ class PostingsDirectory:
     def locate(self, keys: Ints | Sequence[bytes], right: Flags) -> tuple[Ints, Flags]:
         """Find the place of each key, before equal keys or (`right`) after them, as far as the directory tells.
 
+        Args:
+            keys: Some keys, ascending.
+            right: One flag a key.
+
         Returns:
             A block, and whether the place is inside of it, where only its keys tell; else it is before the block.
         """
@@ -90,6 +119,11 @@ class PostingsDirectory:
         pages = np.zeros(len(keys), np.int64)
         if root.level == PAGES:
             pages = np.maximum(_last_not_above(root.separators, keys), 0)
+        if pages[0] == pages[-1]:  # they ascend
+            page = int(pages[0])
+            self._read_pages(pages[:1])
+            blocks, inside = _locate_in(self._pages[page], keys, right)
+            return blocks + page * root.child_blocks if page else blocks, inside
         self._read_pages(np.unique(pages))
         blocks, inside = np.zeros(len(keys), np.int64), np.zeros(len(keys), np.bool_)
         for page in np.unique(pages).tolist():
@@ -131,8 +165,8 @@ class PostingsDirectory:
             self._table = BlockTable.empty(root.block_count)
             self._table.offsets[-1], self._table.rows[-1] = self._ends
             if root.level == BLOCKS:
-                self._table.fill(0, root)
-                self._pages[0] = root
+                self._pages[0] = self._take(self._table, 0, root)
+            self._nbytes += _CHILD_BYTES * len(root)
             self._root = root
         return self._root
 
@@ -147,7 +181,7 @@ class PostingsDirectory:
         for page, part, data in zip(missing, parts, read_parts(self._blob, parts), strict=True):
             self._pages[page] = self._parse_child(page, part, data)
 
-    def _parse_child(self, page: int, part: Part, data: memoryview) -> Page:
+    def _parse_child(self, page: int, part: Part, data: memoryview) -> _KnownBlocks:
         root = self._opened()
         parsed = parse_page(self._blob, data, part.offset, self._form)
         first = page * root.child_blocks
@@ -156,8 +190,17 @@ class PostingsDirectory:
         if parsed.level != BLOCKS or len(parsed) != count or int(parsed.rows[-1]) != rows:
             raise corrupt(self._blob, "a directory page that does not fit the root", part.offset)
         self.table.rows[first] = root.rows[page]
-        self.table.fill(first, parsed)
-        return parsed
+        return self._take(self.table, first, parsed)
+
+    def _take(self, table: BlockTable, first: int, page: Page) -> _KnownBlocks:
+        """Take down what a page says of its blocks, once: what the table has is not kept beside it."""
+        table.fill(first, page)
+        end = first + len(page)
+        separators = page.separators
+        self._nbytes += _CHILD_BYTES * len(page) + (len(separators.data) if isinstance(separators, BytesKeys) else 0)
+        if isinstance(separators, IntKeys):
+            separators = IntKeys(table.first_keys[first:end])
+        return _KnownBlocks(table.keys[first:end], page.are_exact, separators)
 
 
 def _chosen(keys: Ints | Sequence[bytes], places: Ints) -> Ints | Sequence[bytes]:
@@ -172,7 +215,7 @@ def _last_not_above(separators: SortedKeys, keys: Ints | Sequence[bytes]) -> Int
     return np.array([separators.rank(key, True) - 1 for key in keys], np.int64)
 
 
-def _locate_in(page: Page, keys: Ints | Sequence[bytes], right: Flags) -> tuple[Ints, Flags]:
+def _locate_in(page: _KnownBlocks, keys: Ints | Sequence[bytes], right: Flags) -> tuple[Ints, Flags]:
     """Find places among the blocks of a page of level 0."""
     blocks = _last_not_above(page.separators, keys)
     at = np.maximum(blocks, 0)

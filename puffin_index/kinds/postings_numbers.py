@@ -39,6 +39,11 @@ class RowNumbers:
         return cls(bases, counts, np.cumsum(counts + 1) - (counts + 1))
 
     @property
+    def nbytes(self) -> int:
+        """The memory that it takes."""
+        return self.bases.nbytes + self.row_counts.nbytes + self.firsts.nbytes
+
+    @property
     def row_count(self) -> int:
         """The rows of all row groups."""
         return int(self.row_counts.sum())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -65,35 +66,59 @@ class Cuts:
         )
 
 
-def cuts_of(test: SetTest | RangeTest, directory: PostingsDirectory, is_bytes: bool) -> Cuts:
-    """Return the places around the keys that a test asks for, its negation left out."""
-    plain = replace(test, negated=False)
-    return _bytes_cuts(plain, directory) if is_bytes else _int_cuts(plain, directory)
+@dataclass(frozen=True, slots=True, eq=False)
+class _Places:
+    """Places between keys, ascending, two around each interval.
+
+    Attributes:
+        keys: The key of each; of a place before or after everything anything.
+        right: Whether the place is after keys that are equal, instead of before them.
+        is_end: Whether it is before everything; after everything, where `right`.
+        key_limits: How many keys each interval may have.
+    """
+
+    keys: Ints | tuple[bytes, ...]
+    right: Flags
+    is_end: Flags
+    key_limits: Ints
 
 
-def _int_cuts(test: SetTest | RangeTest, directory: PostingsDirectory) -> Cuts:
-    bounds = np.array(intervals_of(test), np.int64).reshape(-1, 2)
-    keys = bounds.reshape(-1)
-    right = np.tile([False, True], len(bounds))
-    is_end = (keys == np.where(right, INT64_MAXIMUM, INT64_MINIMUM)).astype(np.bool_)
-    widths = (bounds[:, 1] - bounds[:, 0]).view(np.uint64)
-    return _located(directory, keys, right, is_end, np.minimum(widths, np.uint64(_MANY)).astype(np.int64) + 1)
+class AskedTest:
+    """A test and the places around the keys that it asks for, its negation left out: the same in all postings."""
 
+    def __init__(self, test: SetTest | RangeTest) -> None:
+        self.negated = test.negated
+        self._plain = replace(test, negated=False)
 
-def _bytes_cuts(test: SetTest | RangeTest, directory: PostingsDirectory) -> Cuts:
-    match test:
-        case SetTest():
-            keys = tuple(_bytes(key) for key in test.keys for _ in range(2))
-            right = np.tile([False, True], len(test.keys))
-            return _located(directory, keys, right, np.zeros(len(keys), np.bool_), np.ones(len(test.keys), np.int64))
-        case RangeTest():
-            low, high = (b"" if key is None else _bytes(key) for key in (test.low, test.high))
-            is_end = np.array([test.low is None, test.high is None])
-            right = np.array([not test.low_inclusive and not is_end[0], test.high_inclusive or is_end[1]])
-            if not is_end.any() and (low, right[0]) >= (high, right[1]):
-                return _located(directory, (), right[:0], is_end[:0], np.empty(0, np.int64))
-            key_limit = 1 if low == high and not is_end.any() else _MANY
-            return _located(directory, (low, high), right, is_end, np.full(1, key_limit))
+    def cuts(self, directory: PostingsDirectory, is_bytes: bool) -> Cuts:
+        """Return where the places are among the blocks of some postings."""
+        places = self._bytes_places if is_bytes else self._int_places
+        return _located(directory, places)
+
+    @cached_property
+    def _int_places(self) -> _Places:
+        bounds = np.array(intervals_of(self._plain), np.int64).reshape(-1, 2)
+        keys = bounds.reshape(-1)
+        right = np.tile([False, True], len(bounds))
+        is_end = (keys == np.where(right, INT64_MAXIMUM, INT64_MINIMUM)).astype(np.bool_)
+        widths = (bounds[:, 1] - bounds[:, 0]).view(np.uint64)
+        return _Places(keys, right, is_end, np.minimum(widths, np.uint64(_MANY)).astype(np.int64) + 1)
+
+    @cached_property
+    def _bytes_places(self) -> _Places:
+        match self._plain:
+            case SetTest():
+                keys = tuple(_bytes(key) for key in self._plain.keys for _ in range(2))
+                right = np.tile([False, True], len(self._plain.keys))
+                return _Places(keys, right, np.zeros(len(keys), np.bool_), np.ones(len(keys) // 2, np.int64))
+            case RangeTest() as test:
+                low, high = (b"" if key is None else _bytes(key) for key in (test.low, test.high))
+                is_end = np.array([test.low is None, test.high is None])
+                right = np.array([not test.low_inclusive and not is_end[0], test.high_inclusive or is_end[1]])
+                if not is_end.any() and (low, right[0]) >= (high, right[1]):
+                    return _Places((), right[:0], is_end[:0], np.empty(0, np.int64))
+                key_limit = 1 if low == high and not is_end.any() else _MANY
+                return _Places((low, high), right, is_end, np.full(1, key_limit))
 
 
 def _bytes(key: int | bytes) -> bytes:
@@ -102,18 +127,19 @@ def _bytes(key: int | bytes) -> bytes:
     return key
 
 
-def _located(
-    directory: PostingsDirectory, keys: Ints | tuple[bytes, ...], right: Flags, is_end: Flags, key_limits: Ints
-) -> Cuts:
+def _located(directory: PostingsDirectory, places: _Places) -> Cuts:
     """Locate places; those before everything and (`right`) after everything are known."""
+    keys, right = places.keys, places.right
+    if len(right) and not places.is_end.any():
+        return Cuts(*directory.locate(keys, right), keys, right, places.key_limits)
     blocks = np.where(right, directory.block_count, 0)
     inside = np.zeros(len(right), np.bool_)
-    asked = np.flatnonzero(~is_end)
+    asked = np.flatnonzero(~places.is_end)
     some: Ints | Sequence[bytes]
     some = [keys[place] for place in asked.tolist()] if isinstance(keys, tuple) else keys[asked]
     if len(asked):
         blocks[asked], inside[asked] = directory.locate(some, right[asked])
-    return Cuts(blocks, inside, keys, right, key_limits)
+    return Cuts(blocks, inside, keys, right, places.key_limits)
 
 
 def bounds_of(cuts: Cuts, directory: PostingsDirectory) -> tuple[int, int]:

@@ -14,7 +14,7 @@ def test_row_groups_get_their_rows_up_to_the_end_of_the_row_space() -> None:
     here = np.zeros(3, np.int32)
     directory = KindDirectory("bitmap", value_type_named("long"), here, bases, here, bases, np.ones(3, np.bool_))
     rows = np.array([65_536, 65_545, 2**32 - 65_536, 2**32 - 2, 2**32 - 1], np.uint32)
-    found = FoundRows(directory, row_counts, {directory.blob_of(0): rows})
+    found = FoundRows(directory, row_counts, {int(directory.blob[0]): rows})
 
     assert found.counts(np.arange(3)).tolist() == [0, 2, 3]
     assert [list(found.of(row_group) or ()) for row_group in range(3)] == [[], [0, 9], [0, 65_534, 65_535]]

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
-from planner.segment_files import SegmentFiles
+from planner.segment_files import SegmentFiles, SegmentReader
 from puffin_index.errors import CorruptFileError, NotFoundError
 from ssb_bench.simulate import simulate
 
@@ -52,18 +52,21 @@ def test_an_index_of_many_segments_leaves_files_to_its_process(tmp_path: Path) -
     assert all(line.startswith("80 ") and line.endswith(" True") for line in lines)
 
 
-def test_a_file_is_opened_again_when_it_fell_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_is_opened_again_when_it_fell_out_or_all_were_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     segments = [(str(tmp_path / f"{number}.puffin"), 100) for number in range(3)]
     for number, (location, size) in enumerate(segments[:2]):
         Path(location).write_bytes(bytes([number]) * size)
     monkeypatch.setattr("planner.segment_files.most_open_files", lambda: 1)
-    files = SegmentFiles(PyArrowFileIO(), segments)
-    readers = [files.reader(number) for number in range(3)]
+    files = SegmentFiles(PyArrowFileIO())
+    readers = [SegmentReader(files, *segment) for segment in segments]
 
     for _ in range(2):
         for number in range(2):
             assert bytes(readers[number].read(10, 5)) == bytes([number]) * 5
             assert (readers[number].location, readers[number].size) == segments[number]
+        files.close()
     with pytest.raises(CorruptFileError, match=r"1\.puffin.*100 bytes"):
         readers[1].read(90, 20)
     with pytest.raises(NotFoundError, match=r"2\.puffin"):

@@ -19,7 +19,7 @@ from puffin_index.columns import Column
 from puffin_index.errors import BuildError, CorruptFileError, UnsupportedError
 from puffin_index.kinds.base import Payload
 from puffin_index.kinds.parts import checksum32
-from puffin_index.kinds.postings import POSTINGS, PlacedColumn, Postings, build_postings, postings_pay
+from puffin_index.kinds.postings import POSTINGS, PlacedColumn, Postings, asked_test, build_postings, postings_pay
 from puffin_index.kinds.postings_asked import rows_of_asked
 from puffin_index.kinds.postings_blocks import Sizes
 from puffin_index.kinds.postings_numbers import RowNumbers
@@ -221,7 +221,7 @@ def check_together(segments_of: Sequence[Sequence[RowGroup]], value_type: ValueT
     asked, expected = [], []
     for row_groups in segments_of:
         postings, _ = opened(built(row_groups, value_type), spans_of(row_groups), value_type)
-        blocks = postings.read_asked(test, 2**20)
+        blocks = postings.prepare(asked_test(test)).read(2**20)
         if blocks is not None:
             asked.append(blocks)
             expected.append(expected_rows(row_groups, test))
@@ -250,7 +250,7 @@ def test_a_bad_block_among_those_of_several_segments_is_an_error() -> None:
     for number in range(3):
         row_groups = [(0, list(range(100 * number, 100 * number + 50)))]
         postings, _ = opened(built(row_groups, LONG, Sizes()), spans_of(row_groups), LONG)
-        blocks = postings.read_asked(RangeTest(None, 10**6), 2**20)
+        blocks = postings.prepare(asked_test(RangeTest(None, 10**6))).read(2**20)
         assert blocks is not None
         asked.append(blocks)
     bad = replace(asked[1].stored, views=[memoryview(bytes(len(view))) for view in asked[1].stored.views])
