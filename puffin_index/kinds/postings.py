@@ -25,7 +25,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Self
 
 import numpy as np
@@ -82,6 +81,8 @@ class _Plan:
 
 class Postings:
     """Answer any test with rows of the segment's row space. The directory is kept once read, blocks are not.
+
+    Safe to share between threads.
 
     Args:
         blob: The blob.
@@ -221,10 +222,12 @@ class Postings:
 
     def _every_row(self) -> BitMap:
         if self._every is None:
-            self._every = BitMap()
+            every = BitMap()
             spans = zip(self._numbers.bases.tolist(), self._numbers.row_counts.tolist(), strict=True)
             for base, row_count in spans:
-                self._every.add_range(base, base + row_count)
+                every.add_range(base, base + row_count)
+            # Only now: other threads may ask as well.
+            self._every = every
         return self._every
 
     def _null_rows(self) -> BitMap:
@@ -256,21 +259,28 @@ class PreparedTest:
     def __init__(self, postings: Postings, test: AskedTest | NullTest) -> None:
         self._postings = postings
         self._test = test
+        self._known_cuts: Cuts | None = None
+        self._known_plan: _Plan | None = None
 
     @property
     def postings(self) -> Postings:
         """What is tested."""
         return self._postings
 
-    @cached_property
+    # Not `cached_property`: before Python 3.12 threads would wait for each other, whatever postings they read.
+    @property
     def _cuts(self) -> Cuts:
-        assert not isinstance(self._test, NullTest)
-        return self._test.cuts(self._postings.directory, self._postings._form == BYTES_KEYS)
+        if self._known_cuts is None:
+            assert not isinstance(self._test, NullTest)
+            self._known_cuts = self._test.cuts(self._postings.directory, self._postings._form == BYTES_KEYS)
+        return self._known_cuts
 
-    @cached_property
+    @property
     def _plan(self) -> _Plan:
-        assert not isinstance(self._test, NullTest)
-        return self._postings._plan(self._cuts, self._test.negated)
+        if self._known_plan is None:
+            assert not isinstance(self._test, NullTest)
+            self._known_plan = self._postings._plan(self._cuts, self._test.negated)
+        return self._known_plan
 
     def count_bounds(self) -> tuple[int, int]:
         """Return the least and the greatest number of rows that may satisfy the test, reading only the directory."""

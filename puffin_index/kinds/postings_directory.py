@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -66,7 +67,7 @@ class _KnownBlocks:
 
 
 class PostingsDirectory:
-    """Find the blocks of keys, reading the root once and each page that is needed once.
+    """Find the blocks of keys, reading the root once and each page that is needed once. Safe to share between threads.
 
     Args:
         blob: The blob.
@@ -85,6 +86,7 @@ class PostingsDirectory:
         self._table: BlockTable | None = None
         self._pages: dict[int, _KnownBlocks] = {}
         self._nbytes = _EMPTY_BYTES
+        self._lock = threading.Lock()
 
     @property
     def nbytes(self) -> int:
@@ -158,17 +160,24 @@ class PostingsDirectory:
 
     def _opened(self) -> Page:
         if self._root is None:
-            data = read_parts(self._blob, [self._root_part])[0]
-            root = parse_page(self._blob, data, self._root_part.offset, self._form)
-            if int(root.rows[-1]) != self._ends[1]:
-                raise corrupt(self._blob, f"{root.rows[-1]} rows, not {self._ends[1]}", self._root_part.offset)
-            self._table = BlockTable.empty(root.block_count)
-            self._table.offsets[-1], self._table.rows[-1] = self._ends
-            if root.level == BLOCKS:
-                self._pages[0] = self._take(self._table, 0, root)
-            self._nbytes += _CHILD_BYTES * len(root)
-            self._root = root
+            with self._lock:
+                if self._root is None:
+                    self._open()
+        assert self._root is not None
         return self._root
+
+    def _open(self) -> None:
+        data = read_parts(self._blob, [self._root_part])[0]
+        root = parse_page(self._blob, data, self._root_part.offset, self._form)
+        if int(root.rows[-1]) != self._ends[1]:
+            raise corrupt(self._blob, f"{root.rows[-1]} rows, not {self._ends[1]}", self._root_part.offset)
+        self._table = BlockTable.empty(root.block_count)
+        self._table.offsets[-1], self._table.rows[-1] = self._ends
+        if root.level == BLOCKS:
+            self._pages[0] = self._take(self._table, 0, root)
+        self._nbytes += _CHILD_BYTES * len(root)
+        # Last: who sees the root sees all.
+        self._root = root
 
     def _page_part(self, page: int) -> Part:
         root = self._opened()
@@ -176,10 +185,13 @@ class PostingsDirectory:
         return Part(start, int(root.offsets[page + 1]) - start, int(root.checksums[page]))
 
     def _read_pages(self, pages: Ints) -> None:
-        missing = [page for page in pages.tolist() if page not in self._pages]
-        parts = [self._page_part(page) for page in missing]
-        for page, part, data in zip(missing, parts, read_parts(self._blob, parts), strict=True):
-            self._pages[page] = self._parse_child(page, part, data)
+        if all(page in self._pages for page in pages.tolist()):
+            return
+        with self._lock:
+            missing = [page for page in pages.tolist() if page not in self._pages]
+            parts = [self._page_part(page) for page in missing]
+            for page, part, data in zip(missing, parts, read_parts(self._blob, parts), strict=True):
+                self._pages[page] = self._parse_child(page, part, data)
 
     def _parse_child(self, page: int, part: Part, data: memoryview) -> _KnownBlocks:
         root = self._opened()

@@ -4,6 +4,7 @@ import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from threading import Event, Thread
 from typing import TypeAlias
 from unittest.mock import patch
 
@@ -598,3 +599,37 @@ def test_row_groups_that_do_not_make_a_segment_are_refused() -> None:
         build_postings([PlacedColumn(BLOCK_ROWS, column([1], LONG)), PlacedColumn(0, column([1], LONG))])
     with pytest.raises(BuildError, match="row space"):
         build_postings([PlacedColumn(2**32 - 1, column([1, 2], LONG))])
+
+
+@dataclass
+class StoppedReader(CountingReader):
+    """A reader whose first read comes back late: after the other thread is done, unless that waits for it."""
+
+    is_stopped: Event = field(default_factory=Event)
+    go_on: Event = field(default_factory=Event)
+
+    def read(self, offset: int, length: int) -> memoryview:
+        if not self.is_stopped.is_set():
+            self.is_stopped.set()
+            self.go_on.wait(timeout=0.3)
+        return super().read(offset, length)
+
+
+@pytest.mark.parametrize("negated", [False, True])
+def test_threads_that_open_postings_together_do_not_forget_what_the_other_has_read(negated: bool) -> None:
+    row_groups: list[RowGroup] = [(0, [*range(40), None]), (BLOCK_ROWS, list(range(20, 60)))]
+    payload, test = built(row_groups, LONG), set_test((5, 30, 59), negated)
+    reader = StoppedReader(payload.data)
+    postings = Postings.open(Blob(reader, 0, reader.size), payload.layout, LONG, spans_of(row_groups))
+    answers: list[BitMap] = []
+    late = Thread(target=lambda: answers.append(postings.rows(test)))
+    late.start()
+    reader.is_stopped.wait()
+    answers.append(postings.rows(test))
+    reader.go_on.set()
+    late.join()
+
+    assert answers == [expected_rows(row_groups, test)] * 2
+    assert postings.rows(test) == answers[0]
+    least, most = postings.count_bounds(test)
+    assert least <= len(answers[0]) <= most
