@@ -163,17 +163,24 @@ class Placement:
 
 def positions_by_number(numbers: Int64Array) -> Groups:
     """For each distinct number that is not negative, ascending, where it stands."""
-    order = np.argsort(numbers, kind="stable")
-    ordered = numbers[order]
-    bounds = np.flatnonzero(np.diff(ordered, prepend=-1)) if len(ordered) else np.empty(0, np.int64)
-    bounds = bounds[ordered[bounds] >= 0]
-    return list(zip(ordered[bounds].tolist(), np.split(order, bounds)[1:], strict=True))
+    if not len(numbers):
+        return []
+    # Row groups are numbered file by file, so that those of a payload mostly follow one another.
+    if bool((numbers[1:] >= numbers[:-1]).all()):
+        order, ordered = np.arange(len(numbers)), numbers
+    else:
+        order = np.argsort(numbers, kind="stable")
+        ordered = numbers[order]
+    bounds = np.concatenate(([0], np.flatnonzero(ordered[1:] != ordered[:-1]) + 1))
+    groups = np.split(order, bounds[1:])
+    firsts = ordered[bounds].tolist()
+    return [(first, here) for first, here in zip(firsts, groups, strict=True) if first >= 0]
 
 
 def selection_of(row_groups: Int64Array) -> Selection:
     """Row groups as an index into arrays: where they follow one another, a slice, which copies nothing."""
     count = len(row_groups)
-    if count and row_groups[-1] - row_groups[0] == count - 1 and bool((np.diff(row_groups) == 1).all()):
+    if count and row_groups[-1] - row_groups[0] == count - 1 and bool((row_groups[1:] > row_groups[:-1]).all()):
         return slice(int(row_groups[0]), int(row_groups[-1]) + 1)
     return row_groups
 

@@ -179,5 +179,5 @@ class LookUp:
         # Matches spread over the payload's row groups: an estimate of how many of those have one.
         count = len(undecided)
         presence = 1 - math.exp(-matches / count)
-        known = Estimate(np.broadcast_to(min(1.0, matches / rows), count), np.broadcast_to(presence, count))
+        known = Estimate(np.full(count, min(1.0, matches / rows)), np.full(count, presence))
         return bool(self.gate.worth(self.gate.saved(undecided, {self.leaf: known}).sum(), one.cost, one.reads))

@@ -224,22 +224,22 @@ class Pruner:
         self._reads.troubles += troubles
         if not found.rows:
             return
-        leaf, row_counts = look_up.leaf, self._view.row_counts
+        leaf, row_counts = look_up.leaf, self._view.row_counts[self._row_groups]
         self._found[leaf] = found
         counts = np.full(len(self._row_groups), -1, np.int64)
-        counts[undecided] = found_counts
+        counts[selection_among(undecided, len(counts))] = found_counts
         verdicts, asked = self._verdicts[leaf], counts >= 0
         self._answered[leaf] = asked
         self._verdicts[leaf] = Verdicts(
-            np.where(asked, counts > 0, verdicts.possible),
-            np.where(asked, counts == row_counts[self._row_groups], verdicts.certain),
+            np.where(asked, counts > 0, verdicts.possible), np.where(asked, counts == row_counts, verdicts.certain)
         )
         estimate = self._gate.estimates.get(leaf)
         if estimate is not None:
-            shares = counts / np.maximum(row_counts[self._row_groups], 1)
-            self._gate.estimates[leaf] = Estimate(
-                np.where(asked, shares, estimate.selectivity), np.where(asked, shares > 0, estimate.presence)
-            )
+            shares = counts / np.maximum(row_counts, 1)
+            np.copyto(shares, estimate.selectivity, where=~asked)
+            presence = (counts > 0).astype(np.float64)
+            np.copyto(presence, estimate.presence, where=~asked)
+            self._gate.estimates[leaf] = Estimate(shares, presence)
         if self._predicate == leaf:
             matching = undecided[counts[undecided] > 0]
             self._reasons[matching], self._matches[matching] = Reason.ROWS_MATCH, counts[matching]
