@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from typing import Final, Generic, TypeVar
 
 from cachetools import LRUCache
@@ -43,6 +43,12 @@ class BoundedCache(Generic[Key, Value]):
             if self._size_of(value) <= self._values.maxsize:
                 self._values[key] = value
             else:
+                self._values.pop(key, None)
+
+    def forget(self, keys: Iterable[Key]) -> None:
+        """Let go of some values, those of them that are kept."""
+        with self._lock:
+            for key in keys:
                 self._values.pop(key, None)
 
     def resize(self, limit: int) -> None:

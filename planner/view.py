@@ -52,6 +52,8 @@ Part = TypeVar("Part")
 Item = TypeVar("Item")
 
 _LOCAL = ("file:", "/")
+_OBJECT_BYTES = 4096
+"""What objects take beside the content of their arrays: of small tables, nearly all."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,7 +82,7 @@ IndexCache: TypeAlias = BoundedCache[object, Cached]
 
 def new_cache(limit: int = DEFAULT_BYTES) -> IndexCache:
     """Make a cache for directories and opened payloads of views, of so many bytes."""
-    return BoundedCache(limit, lambda value: int(value.nbytes))
+    return BoundedCache(limit, lambda value: _OBJECT_BYTES + int(value.nbytes))
 
 
 CACHE = new_cache()
@@ -105,8 +107,9 @@ class IndexView(CoveredRowGroups):
         # Tells this view's arrays in the cache from those of others.
         self._identity = object()
         self._files = SegmentFiles(io)
-        # Opened payloads outlive the view, its open files do not.
-        weakref.finalize(self, self._files.close)
+        self._own_keys: set[object] = set()
+        # What is of segments outlives the view; what is numbered as in the view does not, nor do open files.
+        weakref.finalize(self, _let_go, self._files, cache, self._own_keys)
 
     def each(self, read: Callable[[Item], Part], items: Sequence[Item]) -> list[Part]:
         """Return the results of reading something for each of some items, in their order.
@@ -133,7 +136,7 @@ class IndexView(CoveredRowGroups):
         statistics = gather_statistics(placement, parts)
         # What could not be read today may be readable in a minute.
         if statistics is not None and len(reads.troubles) == troubles:
-            self._cache.put(key, statistics)
+            self._keep(key, statistics)
         return statistics
 
     def directory(self, field_id: ColumnId, kind: str, reads: IndexReads) -> KindDirectory | None:
@@ -149,8 +152,13 @@ class IndexView(CoveredRowGroups):
         parts = self._of_segments(placement, reads, self._segment_directory)
         directory = gather_directory(kind, placement, parts)
         if directory is not None and len(reads.troubles) == troubles:
-            self._cache.put(key, directory)
+            self._keep(key, directory)
         return directory
+
+    def _keep(self, key: object, value: Cached) -> None:
+        """Keep what is of use as long as the view is."""
+        self._own_keys.add(key)
+        self._cache.put(key, value)
 
     def has(self, field_id: ColumnId, kind: str, row_groups: Int64Array) -> BoolArray:
         """Which row groups have an index of a kind; nothing is read."""
@@ -287,3 +295,8 @@ class IndexView(CoveredRowGroups):
             else:
                 parts[segment] = result
         return parts
+
+
+def _let_go(files: SegmentFiles, cache: IndexCache, keys: set[object]) -> None:
+    files.close()
+    cache.forget(keys)

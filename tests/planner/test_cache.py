@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import weakref
+
 import numpy as np
 import pyarrow as pa
 from pyiceberg.catalog.sql import SqlCatalog
@@ -134,3 +136,23 @@ def test_opened_payloads_take_no_more_memory_than_there_is_for_all(local_catalog
     for limit in (0, 1_000, 5_000, used - 1):
         assert used_and_kept(limit)[0] <= limit
         assert used_and_kept(limit)[1] == kept
+
+
+def test_what_is_of_one_view_goes_with_it_and_what_is_of_segments_stays(local_catalog: SqlCatalog) -> None:
+    """A long-lived process sees many versions of an index, and each had arrays of its own."""
+    index = _indexed(local_catalog, IndexDefinition.of(bsi=["k"]))
+    predicate = bind(parse_where("k BETWEEN 500 AND 503"), index.data_table.schema())
+    cache = new_cache()
+
+    def used_while_and_after() -> tuple[int, int]:
+        view = IndexView("v", read_entries(index.index_table), index.index_table.io, cache)
+        assert plan_files(view, predicate, list_data_files(index.data_table)).kept
+        used = cache.used_bytes
+        alive = weakref.ref(view)
+        del view
+        assert alive() is None
+        return used, cache.used_bytes
+
+    first = used_while_and_after()
+    assert first[0] > first[1] > 0
+    assert [used_while_and_after() for _ in range(3)] == [first] * 3
