@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable, Hashable, Iterable
 from typing import Final, Generic, TypeVar
 
@@ -26,11 +27,14 @@ class BoundedCache(Generic[Key, Value]):
         self._size_of = size_of
         self._lock = threading.Lock()
         self._values: LRUCache[Key, Value] = LRUCache(limit, getsizeof=size_of)
+        self._leaving: deque[Key] = deque()
 
     @property
     def used_bytes(self) -> int:
         """The bytes of what is kept."""
-        return int(self._values.currsize)
+        with self._lock:
+            self._drop_leaving()
+            return int(self._values.currsize)
 
     def get(self, key: Key) -> Value | None:
         """The value of a key, None if it is not kept."""
@@ -40,16 +44,22 @@ class BoundedCache(Generic[Key, Value]):
     def put(self, key: Key, value: Value) -> None:
         """Keep a value, or take down its new size, unless it alone is larger than all that may be kept."""
         with self._lock:
+            self._drop_leaving()
             if self._size_of(value) <= self._values.maxsize:
                 self._values[key] = value
             else:
                 self._values.pop(key, None)
 
     def forget(self, keys: Iterable[Key]) -> None:
-        """Let go of some values, those of them that are kept."""
-        with self._lock:
-            for key in keys:
-                self._values.pop(key, None)
+        """Let go of some values before anything else is kept.
+
+        Waits for nobody: the garbage collector may call it in a thread that is in the midst of another method.
+        """
+        self._leaving.extend(keys)
+
+    def _drop_leaving(self) -> None:
+        while self._leaving:
+            self._values.pop(self._leaving.popleft(), None)
 
     def resize(self, limit: int) -> None:
         """Set another limit; what was kept is forgotten."""

@@ -48,9 +48,11 @@ class SegmentFiles:
         return opened.read(offset, length)
 
     def close(self) -> None:
-        """Let go of all files; what is read after this is opened again."""
-        with self._lock:
-            self._opened.clear()
+        """Let go of all files; what is read after this is opened again.
+
+        Waits for nobody: the garbage collector may call it in a thread that is in the midst of reading.
+        """
+        self._opened = LRUCache(most_open_files())
 
 
 class SegmentReader:

@@ -109,7 +109,7 @@ class IndexView(CoveredRowGroups):
         self._files = SegmentFiles(io)
         self._own_keys: set[object] = set()
         # What is of segments outlives the view; what is numbered as in the view does not, nor do open files.
-        weakref.finalize(self, _let_go, self._files, cache, self._own_keys)
+        weakref.finalize(self, _let_go, self._files, cache, self._own_keys).atexit = False
 
     def each(self, read: Callable[[Item], Part], items: Sequence[Item]) -> list[Part]:
         """Return the results of reading something for each of some items, in their order.

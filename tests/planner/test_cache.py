@@ -49,6 +49,21 @@ def test_a_value_that_has_grown_makes_room_for_itself_or_goes() -> None:
     assert (cache.get("b"), cache.used_bytes) == (None, 0)
 
 
+def test_values_may_be_forgotten_in_the_midst_of_keeping_one() -> None:
+    """As by the garbage collector, which may run whenever something is made."""
+
+    def size_of(value: str) -> int:
+        if value == "b":
+            cache.forget(["a", "b", "none"])
+        return 4
+
+    cache: BoundedCache[str, str] = BoundedCache(10, size_of)
+    cache.put("a", "a")
+    cache.put("b", "b")
+    cache.put("c", "c")
+    assert (cache.get("a"), cache.get("b"), cache.get("c"), cache.used_bytes) == (None, None, "c", 4)
+
+
 def test_another_limit_holds_from_then_on() -> None:
     cache: BoundedCache[str, bytes] = BoundedCache(10, len)
     cache.put("a", b"1234")
