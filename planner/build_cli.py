@@ -11,6 +11,8 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
+from queue import SimpleQueue
+from threading import Thread
 from types import FrameType
 from typing import Literal
 
@@ -105,13 +107,21 @@ def _row_filter(where: str | None, index: TableIndex) -> BooleanExpression | Non
 
 
 def _follow(follower: Watch) -> None:
+    signals: SimpleQueue[int] = SimpleQueue()
+
     def stop(number: int, _: FrameType | None) -> None:
         # A second signal ends the process at once.
         signal.signal(number, signal.SIG_DFL)
+        # This may run in the midst of anything that the main thread does, so it must not wait for what that holds.
+        signals.put(number)
+
+    def stop_when_told() -> None:
+        signals.get()
         follower.stop()
 
     # What a service does is told line by line, also without --verbose.
     logging.getLogger("puffin_index").setLevel(logging.INFO)
+    Thread(target=stop_when_told, name="puffin-index-stop", daemon=True).start()
     previous = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         follower.run()

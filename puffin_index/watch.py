@@ -95,7 +95,10 @@ class Watch:
         self._expired_at = time.monotonic()
 
     def stop(self) -> None:
-        """End the loop; a build that runs is cancelled, and what it has finished is committed. For signal handlers."""
+        """End the loop; a build that runs is cancelled, and what it has finished is committed.
+
+        Not for signal handlers: it waits for a lock that the thread they interrupt may hold.
+        """
         self._stopped.set()
 
     def run(self) -> None:

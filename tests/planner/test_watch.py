@@ -208,3 +208,32 @@ def test_many_small_segments_are_compacted_on_the_side(local_catalog: SqlCatalog
 def test_watching_needs_a_table(local_catalog: SqlCatalog) -> None:
     with pytest.raises(NotFoundError):
         TableIndex.open_or_define(local_catalog, "ns.none")
+
+
+_SIGNAL_WHILE_LOCKED = """
+import os, signal
+from planner.build_cli import _follow
+from puffin_index.watch import Watch
+
+class Interrupted(Watch):
+    def run(self):
+        with self._stopped._cond:
+            os.kill(os.getpid(), signal.SIGTERM)
+            for _ in range(1000):
+                pass
+        print("stopped", self._stopped.wait(20))
+
+_follow(Interrupted(None, None, 1.0))
+"""
+
+
+def test_a_signal_that_comes_while_the_service_begins_to_rest_ends_it() -> None:
+    """The handler runs in the thread that waits: it must not wait for a lock which that thread holds."""
+    done = subprocess.run(
+        [sys.executable, "-c", _SIGNAL_WHILE_LOCKED],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=DEADLINE_SECONDS,
+    )
+    assert done.stdout == "stopped True\n"
