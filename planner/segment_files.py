@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+from dataclasses import dataclass
 
 from cachetools import LRUCache
 from pyiceberg.io import FileIO
@@ -55,34 +56,20 @@ class SegmentFiles:
         self._opened = LRUCache(most_open_files())
 
 
+@dataclass(slots=True, eq=False)
 class SegmentReader:
     """A `RangedReader` of one segment that holds no file open itself, so that it may be kept for long.
 
-    Args:
-        files: What it reads through.
+    Attributes:
+        files: What it reads through; a later view puts its own here, which may have newer credentials.
         location: Where the segment is.
         size: Its size in bytes.
     """
 
-    def __init__(self, files: SegmentFiles, location: str, size: int) -> None:
-        self._files = files
-        self._location = location
-        self._size = size
-
-    @property
-    def location(self) -> str:
-        """The segment's location."""
-        return self._location
-
-    @property
-    def size(self) -> int:
-        """The segment's size in bytes."""
-        return self._size
+    files: SegmentFiles
+    location: str
+    size: int
 
     def read(self, offset: int, length: int) -> memoryview:
         """Return exactly `length` bytes from `offset`."""
-        return self._files.read(self._location, self._size, offset, length)
-
-    def read_through(self, files: SegmentFiles) -> None:
-        """From now on, read through the files of a later view: they may have newer credentials."""
-        self._files = files
+        return self.files.read(self.location, self.size, offset, length)

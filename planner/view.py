@@ -184,15 +184,14 @@ class IndexView(CoveredRowGroups):
             CorruptFileError: If the directory is not what was written.
             UnsupportedError: If this release does not read such a payload.
         """
-        kept = self._cache.get(self._payload_key(field_id, directory, row_group))
-        if isinstance(kept, OpenPayload) and isinstance(kept.payload, Postings):
-            kept.reader.read_through(self._files)
-            return kept.payload
-        blob, blob_type, layout, covered, reader = self._locate(field_id, directory, row_group)
-        spans = self._spans(field_id, int(directory.segment[row_group]))[covered]
-        postings = open_merged(blob, blob_type, layout, directory.value_type, spans)
-        self._cache.put(self._payload_key(field_id, directory, row_group), OpenPayload(reader, postings, covered.start))
-        return postings
+
+        def open_it(blob: Blob, blob_type: str, layout: Int64Array, covered: slice) -> Postings:
+            spans = self._spans(field_id, int(directory.segment[row_group]))[covered]
+            return open_merged(blob, blob_type, layout, directory.value_type, spans)
+
+        payload = self._opened(field_id, directory, row_group, open_it).payload
+        assert isinstance(payload, Postings)
+        return payload
 
     def open_matrix(self, field_id: ColumnId, directory: KindDirectory, row_group: int) -> tuple[BloomMatrix, int]:
         """Open the matrix of bloom filters that covers a row group; what is read of its directory is kept.
@@ -204,16 +203,33 @@ class IndexView(CoveredRowGroups):
             CorruptFileError: If the directory is not what was written.
             UnsupportedError: If this release does not read such a payload.
         """
-        kept = self._cache.get(self._payload_key(field_id, directory, row_group))
-        if isinstance(kept, OpenPayload) and isinstance(kept.payload, BloomMatrix):
-            kept.reader.read_through(self._files)
-            return kept.payload, kept.first
+
+        def open_it(blob: Blob, blob_type: str, layout: Int64Array, covered: slice) -> BloomMatrix:
+            if blob_type != BLOOM_MATRIX:
+                raise UnsupportedError(f"{blob.location}: kind bloom reads no blob {blob_type}")
+            return BloomMatrix(blob, layout, directory.value_type, covered.stop - covered.start)
+
+        opened = self._opened(field_id, directory, row_group, open_it)
+        assert isinstance(opened.payload, BloomMatrix)
+        return opened.payload, opened.first
+
+    def _opened(
+        self,
+        field_id: ColumnId,
+        directory: KindDirectory,
+        row_group: int,
+        open_it: Callable[[Blob, str, Int64Array, slice], Postings | BloomMatrix],
+    ) -> OpenPayload:
+        """The payload that covers a row group, opened by whichever view asked for it first."""
+        key = self._payload_key(field_id, directory, row_group)
+        kept = self._cache.get(key)
+        if isinstance(kept, OpenPayload):
+            kept.reader.files = self._files
+            return kept
         blob, blob_type, layout, covered, reader = self._locate(field_id, directory, row_group)
-        if blob_type != BLOOM_MATRIX:
-            raise UnsupportedError(f"{blob.location}: kind bloom reads no blob {blob_type}")
-        matrix = BloomMatrix(blob, layout, directory.value_type, covered.stop - covered.start)
-        self._cache.put(self._payload_key(field_id, directory, row_group), OpenPayload(reader, matrix, covered.start))
-        return matrix, covered.start
+        opened = OpenPayload(reader, open_it(blob, blob_type, layout, covered), covered.start)
+        self._cache.put(key, opened)
+        return opened
 
     def weigh(self, field_id: ColumnId, directory: KindDirectory, row_group: int) -> None:
         """Tell the cache how large the opened payload of a row group has become by being read."""
