@@ -191,7 +191,7 @@ def leaf_mask(test: LeafTest, column: Column) -> Mask:
     return inside if column.valid is None else inside & column.valid
 
 
-def _int_mask(test: SetTest | RangeTest, keys: npt.NDArray[np.int64]) -> Mask:
+def _int_mask(test: SetTest | RangeTest, keys: npt.NDArray[np.signedinteger]) -> Mask:
     if isinstance(test, SetTest):
         if len(test.keys) == 1:
             return np.asarray(keys == test.keys[0])

@@ -5,18 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from puffin_index.columns import Column, KeyArray, float_keys, sort_dictionary
+from puffin_index.columns import Column, IntColumnKeys, float_keys, key_dtype, sort_dictionary
 from puffin_index.errors import BuildError, UnsupportedError
 from puffin_index.key_merge import SPILL_BYTES, merge_keys, spill
 from puffin_index.value_types import ValueType
 
 LARGE_COLUMN_BYTES = 96 * 1024 * 1024
 """Up to so many bytes, a column of a row group is taken as a whole, which is faster."""
+
+_Number = TypeVar("_Number", bound=np.generic)
 
 _DECIMAL_KEY_BYTES = 16
 
@@ -104,15 +107,15 @@ def _gather_large(batches: Iterable[pa.Array], value_type: ValueType, row_count:
             raise BuildError(f"{end} rows of a row group of {row_count} were read")
 
     if value_type.domain == "int64":
-        return Column(value_type, row_count, _gather_integers(parts(), row_count), valid)
+        return Column(value_type, row_count, _gather_integers(parts(), value_type, row_count), valid)
     keys = _gather_bytes(part for _, part in parts())
     nulls = None if valid is None else ~valid
     indices = pa.array(keys.codes, mask=nulls)
     return Column(value_type, row_count, pa.DictionaryArray.from_arrays(indices, keys.dictionary), valid)
 
 
-def _gather_integers(parts: Iterable[tuple[slice, Column]], row_count: int) -> npt.NDArray[np.int64]:
-    keys = np.empty(row_count, np.int64)
+def _gather_integers(parts: Iterable[tuple[slice, Column]], value_type: ValueType, row_count: int) -> IntColumnKeys:
+    keys: IntColumnKeys = np.empty(row_count, key_dtype(value_type))
     for place, part in parts:
         keys[place] = part.int_keys
     return keys
@@ -157,31 +160,37 @@ def _one_array(values: pa.Array | pa.ChunkedArray) -> pa.Array:
     return array.storage if isinstance(array, pa.ExtensionArray) else array
 
 
-def _null_keys(value_type: ValueType, row_count: int) -> KeyArray:
+def _null_keys(value_type: ValueType, row_count: int) -> IntColumnKeys | pa.LargeBinaryArray:
     if value_type.domain == "int64":
-        return np.zeros(row_count, np.int64)
+        return np.zeros(row_count, key_dtype(value_type))
     return pa.nulls(row_count, pa.large_binary())
 
 
-def _int64_keys(array: pa.Array, value_type: ValueType) -> npt.NDArray[np.int64]:
+def _int64_keys(array: pa.Array, value_type: ValueType) -> IntColumnKeys:
     found = array.type
     if value_type.is_floating and pa.types.is_floating(found):
-        return float_keys(_fixed_width(array.cast(pa.float64()), np.int64).view(np.float64))
+        return float_keys(_fixed_width(array.cast(pa.float64()), np.dtype(np.float64)))
     if value_type.is_decimal and pa.types.is_decimal(found):
         wide = array.cast(pa.decimal128(38, value_type.decimal_scale))
         return np.ascontiguousarray(_fixed_width(wide, np.dtype("<i8"), parts=2)[0::2])
+    return _fixed_width(array.cast(_cast_type(found, value_type)), key_dtype(value_type))
+
+
+def _cast_type(found: pa.DataType, value_type: ValueType) -> pa.DataType:
+    """The Arrow type whose values are the keys."""
     match value_type.name:
         case "boolean" if pa.types.is_boolean(found):
-            return _fixed_width(array.cast(pa.int64()), np.int64)
-        case "int" | "long" if pa.types.is_integer(found):
-            return _fixed_width(array.cast(pa.int64()), np.int64)
+            return pa.int8()
+        case "int" if pa.types.is_integer(found):
+            return pa.int32()
+        case "long" if pa.types.is_integer(found):
+            return pa.int64()
         case "date" if pa.types.is_date(found):
-            return _fixed_width(array.cast(pa.date32()), np.int32).astype(np.int64)
+            return pa.date32()
         case "time" if pa.types.is_time(found):
-            return _fixed_width(array.cast(pa.time64("us")), np.int64)
+            return pa.time64("us")
         case "timestamp" | "timestamptz" | "timestamp_ns" | "timestamptz_ns" if pa.types.is_timestamp(found):
-            unit = "ns" if value_type.name.endswith("_ns") else "us"
-            return _fixed_width(array.cast(pa.timestamp(unit, found.tz)), np.int64)
+            return pa.timestamp("ns" if value_type.name.endswith("_ns") else "us", found.tz)
         case _:
             raise _mismatch(found, value_type)
 
@@ -190,9 +199,9 @@ def _mismatch(found: pa.DataType, value_type: ValueType) -> UnsupportedError:
     return UnsupportedError(f"a {value_type.name} column cannot hold Arrow {found} values")
 
 
-def _fixed_width(array: pa.Array, dtype: npt.DTypeLike, parts: int = 1) -> npt.NDArray[np.int64]:
+def _fixed_width(array: pa.Array, dtype: np.dtype[_Number], parts: int = 1) -> npt.NDArray[_Number]:
     """The values buffer of a fixed-width array, `parts` numbers a value."""
-    width = np.dtype(dtype).itemsize * parts
+    width = dtype.itemsize * parts
     return np.frombuffer(array.buffers()[1], dtype, count=len(array) * parts, offset=array.offset * width)
 
 

@@ -11,21 +11,28 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from puffin_index.byte_order import order_bytes, sort_keys
 from puffin_index.key_order import (
     bounds_of,
-    changes_of,
+    count_keys,
     distinct_of_counts,
     distinct_of_sorted,
     gather,
     offsets_from,
     order_by_key,
     order_few,
+    positions_of,
     settle,
     starts_of,
 )
 from puffin_index.value_types import ValueType
 
 KeyArray: TypeAlias = npt.NDArray[np.int64] | pa.LargeBinaryArray
+"""Distinct keys."""
+
+IntColumnKeys: TypeAlias = npt.NDArray[np.signedinteger]
+"""Keys of rows in the int64 domain, no wider than the values are."""
+
 
 _NAN_BITS = 0x7FF8_0000_0000_0000
 NAN_KEY = _NAN_BITS
@@ -36,6 +43,9 @@ _MOST_COUNTED = 65_536
 # So narrow a range has counters for all keys in the processor's cache while rows are put in order by them.
 _FEW = 4096
 _COMPARED_AT_ONCE = 1 << 20
+_SAMPLED_ROWS = 4096
+# What is computed at once stays in the processor's cache.
+_AT_ONCE = 65_536
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,19 +55,19 @@ class Column:
     Attributes:
         value_type: What the values are.
         row_count: The number of rows, NULLs included.
-        keys: One key a row, undefined where the row is NULL; in the bytes domain NULL there, and plain or coded by a
-            dictionary of distinct keys that all occur.
+        keys: One key a row, undefined where the row is NULL. In the int64 domain as narrow as `key_dtype` has them; in
+            the bytes domain NULL where the row is, and plain or coded by a dictionary of distinct keys that all occur.
         valid: Which rows are not NULL; None if none is.
     """
 
     value_type: ValueType
     row_count: int
-    keys: KeyArray | pa.DictionaryArray
+    keys: IntColumnKeys | pa.LargeBinaryArray | pa.DictionaryArray
     valid: npt.NDArray[np.bool_] | None
     _sorted: list[SortedColumn] = field(default_factory=list, init=False, repr=False)
 
     @property
-    def int_keys(self) -> npt.NDArray[np.int64]:
+    def int_keys(self) -> IntColumnKeys:
         """The keys of a column in the int64 domain."""
         if not isinstance(self.keys, np.ndarray):
             raise TypeError(f"the keys of {self.value_type.name} are bytes")
@@ -80,7 +90,7 @@ class Column:
         """The NULL rows, ascending."""
         if self.valid is None:
             return np.empty(0, np.uint32)
-        return np.flatnonzero(~self.valid).astype(np.uint32)
+        return positions_of(~self.valid)
 
 
 class SortedColumn:
@@ -92,8 +102,9 @@ class SortedColumn:
     def __init__(self, column: Column) -> None:
         # A copy that knows no sorted form: a cycle would keep all arrays until the garbage collector finds it.
         self._column = replace(column)
+        self._codes: npt.NDArray[np.uint32] | None = None
         if column.value_type.domain == "bytes":
-            keys, starts, self.codes = _encode_bytes_keys(column)
+            keys, starts, self._codes = _encode_bytes_keys(column)
             self._distinct = keys, starts
 
     @property
@@ -123,37 +134,38 @@ class SortedColumn:
             return np.empty(0, np.int64), np.zeros(1, np.uint32)
         minimum, maximum = bounds_of(keys)
         if maximum - minimum < _MOST_COUNTED:
-            return distinct_of_counts(np.bincount(keys - np.int64(minimum)), minimum)
+            return distinct_of_counts(count_keys(keys, minimum, maximum), minimum)
         if maximum - minimum < 1 << 32:
             # Half the bytes sort in half the time.
             ordered = offsets_from(minimum, keys, np.dtype(np.uint32))
+            del keys
             ordered.sort()
-            offsets, starts = distinct_of_sorted(ordered)
-            distinct = offsets.astype(np.int64)
-            distinct += minimum
-            return distinct, starts
-        return distinct_of_sorted(np.sort(keys))
+            ordered, starts = distinct_of_sorted(ordered)
+            return np.add(ordered, np.int64(minimum), dtype=np.int64), starts
+        return distinct_of_sorted(np.sort(keys.astype(np.int64, copy=False)))
 
     @cached_property
     def rows(self) -> npt.NDArray[np.uint32]:
         """The non-NULL rows ordered by key, then by row."""
+        return self._sort_rows()
+
+    @property
+    def codes(self) -> npt.NDArray[np.uint32]:
+        """The rank of each row's key among the distinct keys; 0 where the row is NULL. Integer keys' are made anew."""
+        if self._codes is not None:
+            return self._codes
+        # Rows that are not kept yet are not wanted: those who want them as well ask for them first.
+        rows = self.rows if "rows" in vars(self) else self._sort_rows()
+        return _codes_of(rows, self.starts, self._column.row_count)
+
+    def _sort_rows(self) -> npt.NDArray[np.uint32]:
         column = self._column
-        if column.value_type.domain == "int64":
+        if self._codes is None:
             keys, starts, rows = _sort_int_keys(column)
             self._distinct = keys, starts
             return rows
-        codes = self.codes if column.valid is None else self.codes[column.valid]
-        rows = _valid_rows(column)
-        return order_by_key(codes, 0, self.distinct_count, rows, column.row_count)[0]
-
-    @cached_property
-    def codes(self) -> npt.NDArray[np.uint32]:
-        """The rank of each row's key among the distinct keys; 0 where the row is NULL."""
-        codes = np.zeros(self._column.row_count, np.uint32)
-        rows = self.rows
-        ascending = np.arange(self.distinct_count, dtype=np.uint32)
-        codes[rows] = ascending if self.distinct_count == len(rows) else np.repeat(ascending, self.counts)
-        return codes
+        codes = self._codes if column.valid is None else self._codes[column.valid]
+        return order_by_key(codes, 0, self.distinct_count, _valid_rows(column), column.row_count).rows()
 
 
 def sort_column(column: Column) -> SortedColumn:
@@ -163,13 +175,12 @@ def sort_column(column: Column) -> SortedColumn:
     return column._sorted[0]
 
 
-def _valid_rows(column: Column) -> npt.NDArray[np.uint32]:
-    if column.valid is None:
-        return np.arange(column.row_count, dtype=np.uint32)
-    return np.flatnonzero(column.valid).astype(np.uint32)
+def _valid_rows(column: Column) -> npt.NDArray[np.uint32] | None:
+    """The rows that are not NULL; None if all are."""
+    return None if column.valid is None else positions_of(column.valid)
 
 
-def _valid_keys(column: Column) -> npt.NDArray[np.int64]:
+def _valid_keys(column: Column) -> IntColumnKeys:
     return column.int_keys if column.valid is None else column.int_keys[column.valid]
 
 
@@ -181,29 +192,34 @@ def _sort_int_keys(
     if not len(keys):
         return np.empty(0, np.int64), np.zeros(1, np.uint32), np.empty(0, np.uint32)
     minimum, maximum = bounds_of(keys)
+    valid_rows = _valid_rows(column)
     if maximum - minimum < _FEW:
         order, counts = order_few(keys, minimum, maximum)
-        return *distinct_of_counts(counts, minimum), order if column.valid is None else _valid_rows(column)[order]
-    rows, packed, row_bits = order_by_key(keys, minimum, maximum, _valid_rows(column), column.row_count)
-    if (maximum - minimum).bit_length() + row_bits <= 64:
-        packed >>= packed.dtype.type(row_bits)
-        changes = changes_of(packed)
-        chosen = packed if changes.all() else packed[changes]
-        distinct = chosen.astype(np.uint64, copy=False).view(np.int64)
-        distinct += np.int64(minimum)
-        return distinct, starts_of(changes), rows
-    packed >>= packed.dtype.type(row_bits)
-    ordered = gather(column.int_keys, rows)
-    settle(packed, ordered, rows)
-    del packed
-    return *distinct_of_sorted(ordered), rows
+        return *distinct_of_counts(counts, minimum), order if valid_rows is None else valid_rows[order]
+    ordered = order_by_key(keys, minimum, maximum, valid_rows, column.row_count)
+    del keys, valid_rows
+    if ordered.dropped_bits:
+        rows = ordered.rows()
+        in_order = gather(column.int_keys.astype(np.int64, copy=False), rows)
+        settle(ordered.prefixes(), in_order, rows)
+        del ordered
+        return *distinct_of_sorted(in_order), rows
+    changes = ordered.changes()
+    distinct = ordered.chosen_keys(changes, minimum)
+    rows = ordered.rows()
+    return distinct, starts_of(changes), rows
 
 
 def _encode_bytes_keys(
     column: Column,
 ) -> tuple[pa.LargeBinaryArray, npt.NDArray[np.uint32], npt.NDArray[np.uint32]]:
     """The distinct keys, where the rows of each begin, the code of each row."""
-    encoded = sort_dictionary(column.bytes_keys.dictionary_encode())
+    keys = column.bytes_keys
+    if not isinstance(keys, pa.DictionaryArray):
+        known = keys if column.valid is None else keys.drop_null()
+        if _seem_distinct(known):
+            return _sort_bytes_keys(known, column)
+    encoded = sort_dictionary(keys.dictionary_encode())
     if column.valid is None:
         codes = encoded.indices.to_numpy()
         counts = np.bincount(codes, minlength=len(encoded.dictionary))
@@ -216,14 +232,45 @@ def _encode_bytes_keys(
     return encoded.dictionary, starts, codes
 
 
+def _seem_distinct(keys: pa.LargeBinaryArray) -> bool:
+    """Whether no key of some rows occurs twice among them: then hardly any does at all."""
+    if len(keys) < 2 * _SAMPLED_ROWS:
+        return False
+    rows = np.unique(np.random.default_rng(0).integers(0, len(keys), _SAMPLED_ROWS))
+    return bool(pc.count_distinct(keys.take(pa.array(rows))).as_py() == len(rows))
+
+
+def _sort_bytes_keys(
+    keys: pa.LargeBinaryArray, column: Column
+) -> tuple[pa.LargeBinaryArray, npt.NDArray[np.uint32], npt.NDArray[np.uint32]]:
+    """The same of keys that hardly ever occur twice: sorted as they are, without a dictionary first."""
+    order = order_bytes(keys)
+    ordered = keys.take(pa.array(order))
+    changes = np.ones(len(ordered), np.bool_)
+    changes[1:] = pc.not_equal(ordered[1:], ordered[:-1]).to_numpy(zero_copy_only=False)
+    starts = starts_of(changes)
+    rows = order if column.valid is None else gather(positions_of(column.valid), order)
+    codes = _codes_of(rows, starts, column.row_count)
+    return ordered if len(starts) > len(ordered) else ordered.filter(pa.array(changes)), starts, codes
+
+
+def _codes_of(rows: npt.NDArray[np.uint32], starts: npt.NDArray[np.uint32], row_count: int) -> npt.NDArray[np.uint32]:
+    """The rank of each row's key, from the rows in the order of their keys and where those of each key begin."""
+    codes = np.zeros(row_count, np.uint32)
+    ranks = np.arange(len(starts) - 1, dtype=np.uint32)
+    if len(ranks) < len(rows):
+        ranks = np.repeat(ranks, np.diff(starts))
+    for start in range(0, len(rows), _AT_ONCE):  # numpy makes 64-bit numbers of the rows
+        codes[rows[start : start + _AT_ONCE]] = ranks[start : start + _AT_ONCE]
+    return codes
+
+
 def sort_dictionary(encoded: pa.DictionaryArray) -> pa.DictionaryArray:
     """Return the same array with its dictionary in ascending order, and uint32 indices."""
     if pa.types.is_uint32(encoded.indices.type) and _is_ascending(encoded.dictionary):
         return encoded
-    order = pc.sort_indices(encoded.dictionary)
-    rank = np.empty(len(order), np.uint32)
-    rank[order.to_numpy()] = np.arange(len(order), dtype=np.uint32)
-    return pa.DictionaryArray.from_arrays(pa.array(rank).take(encoded.indices), encoded.dictionary.take(order))
+    keys, rank = sort_keys(encoded.dictionary)
+    return pa.DictionaryArray.from_arrays(pa.array(rank).take(encoded.indices), keys)
 
 
 def _is_ascending(keys: pa.LargeBinaryArray) -> bool:
@@ -232,13 +279,27 @@ def _is_ascending(keys: pa.LargeBinaryArray) -> bool:
     return all(pc.all(pc.less(span[:-1], span[1:]), min_count=0).as_py() for span in spans)
 
 
+def key_dtype(value_type: ValueType) -> np.dtype[np.signedinteger]:
+    """Return the narrowest type that holds the keys of all values of a type in the int64 domain."""
+    match value_type.name:
+        case "boolean":
+            return np.dtype(np.int8)
+        case "int" | "date":
+            return np.dtype(np.int32)
+        case _:
+            return np.dtype(np.int64)
+
+
 def float_keys(values: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
     """Return the keys of doubles: their bits, in the order of Spark's comparison."""
-    with np.errstate(invalid="ignore"):  # what lies under a NULL may be a signalling NaN
-        bits = (values + 0.0).view(np.int64)  # -0.0 + 0.0 is 0.0
-    bits[np.isnan(values)] = _NAN_BITS
-    bits ^= (bits >> np.int64(63)) & _LOW_63_BITS
-    return bits
+    keys = np.empty(len(values), np.int64)
+    for start in range(0, len(values), _AT_ONCE):
+        some, bits = values[start : start + _AT_ONCE], keys[start : start + _AT_ONCE]
+        with np.errstate(invalid="ignore"):  # what lies under a NULL may be a signalling NaN
+            np.add(some, 0.0, out=bits.view(np.float64))  # -0.0 + 0.0 is 0.0
+        bits[np.isnan(some)] = _NAN_BITS
+        bits ^= (bits >> np.int64(63)) & _LOW_63_BITS
+    return keys
 
 
 def floats_of_keys(keys: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:

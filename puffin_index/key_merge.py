@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from puffin_index.byte_order import sort_keys
 from puffin_index.kinds.sorted_keys import bytes_of_keys
 
 SPILL_BYTES = 64 * 1024 * 1024
@@ -88,10 +89,8 @@ def spill(parts: Iterable[pa.LargeBinaryArray]) -> pa.LargeBinaryArray:
 def rank_keys(arrays: Sequence[pa.LargeBinaryArray]) -> tuple[pa.LargeBinaryArray, npt.NDArray[np.uint32]]:
     """Return the distinct keys of several arrays, ascending, and the place of each key of the arrays among them."""
     encoded = pa.concat_arrays(arrays).dictionary_encode()
-    order = pc.sort_indices(encoded.dictionary)
-    rank = np.empty(len(order), np.uint32)
-    rank[order.to_numpy()] = np.arange(len(order), dtype=np.uint32)
-    return encoded.dictionary.take(order), rank[encoded.indices.to_numpy()]
+    keys, rank = sort_keys(encoded.dictionary)
+    return keys, rank[encoded.indices.to_numpy()]
 
 
 def _key_bytes(array: pa.LargeBinaryArray) -> int:

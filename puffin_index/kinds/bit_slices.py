@@ -88,7 +88,7 @@ class Halves:
 
 
 def serialize_numbers(
-    numbers: npt.NDArray[np.int64] | npt.NDArray[np.uint32], valid: npt.NDArray[np.bool_] | None
+    numbers: npt.NDArray[np.integer], valid: npt.NDArray[np.bool_] | None
 ) -> tuple[bytearray, npt.NDArray[np.int64]]:
     """Return the blob of some numbers, one a row, and its layout.
 
@@ -110,7 +110,7 @@ def serialize_numbers(
 
 
 def _signs(
-    numbers: npt.NDArray[np.int64] | npt.NDArray[np.uint32], valid: npt.NDArray[np.bool_] | None
+    numbers: npt.NDArray[np.integer], valid: npt.NDArray[np.bool_] | None
 ) -> tuple[npt.NDArray[np.bool_] | None, npt.NDArray[np.bool_] | None]:
     """The rows that have a number >= 0 (None for all rows), and those with one < 0 (None for none)."""
     if not len(numbers) or int(numbers.min()) >= 0:
@@ -124,7 +124,7 @@ def _signs(
 
 def _append_half(
     data: bytearray,
-    numbers: npt.NDArray[np.int64] | npt.NDArray[np.uint32],
+    numbers: npt.NDArray[np.integer],
     chosen: npt.NDArray[np.bool_] | None,
     sign: int,
 ) -> Half | None:
@@ -146,6 +146,7 @@ def _append_half(
     if chosen is not None:
         bits &= existence
     slices = serialize_bit_slices(bits)
+    del bits
     data += write_uint8(VERSION) + write_int64_be(minimum) + write_int64_be(maximum)
     start = len(data)
     data += _serialize_existence(existence, chosen, len(numbers))
@@ -179,7 +180,7 @@ def _part(data: bytearray, start: int, end: int) -> Part:
 
 
 def slice_bits(
-    numbers: npt.NDArray[np.int64] | npt.NDArray[np.uint32], slice_count: int, minimum: int = 0, sign: int = 1
+    numbers: npt.NDArray[np.integer], slice_count: int, minimum: int = 0, sign: int = 1
 ) -> npt.NDArray[np.uint8]:
     """Transpose magnitudes, less the least one, to bits.
 

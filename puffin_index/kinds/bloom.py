@@ -52,8 +52,7 @@ _WHOLE_BYTES = 64 * 1024
 _LEAST_PAGE_BYTES = 4 * 1024
 _MOST_PAGES = 128
 _LAYOUT_NUMBERS = 4
-_KEYS_AT_ONCE = 16 * 1024
-_FLAGS_AT_ONCE = 128 * 1024 * 1024
+_KEYS_AT_ONCE = 32 * 1024
 
 
 def key_hashes(keys: KeyArray, form: int) -> npt.NDArray[np.int64]:
@@ -93,7 +92,7 @@ def grid_bits(bits: int) -> int:
     return min(-(-bits // unit) * unit, MAXIMUM_BITS)
 
 
-def bit_positions(hashes: npt.NDArray[np.int64], k: int, bits: int) -> Iterator[npt.NDArray[np.intp]]:
+def bit_positions(hashes: npt.NDArray[np.int64], k: int, bits: int) -> Iterator[npt.NDArray[np.uint32]]:
     """Yield k times the bit that each hash sets next."""
     combined, step = hashes.astype(np.int32), (hashes >> np.int64(32)).astype(np.int32)
     count = np.uint32(bits)
@@ -101,7 +100,7 @@ def bit_positions(hashes: npt.NDArray[np.int64], k: int, bits: int) -> Iterator[
         combined += step
         positions = (combined ^ (combined >> np.int32(31))).view(np.uint32)
         positions -= (positions // count) * count  # numpy divides by one number fast, but takes no remainder so
-        yield positions.astype(np.intp)
+        yield positions
 
 
 class BloomIndex:
@@ -147,7 +146,7 @@ class BloomIndex:
         data = read_parts(self._blob, self._pages)
         return self._k, np.frombuffer(b"".join(data), np.uint8)
 
-    def _bits_at(self, positions: npt.NDArray[np.intp]) -> npt.NDArray[np.bool_]:
+    def _bits_at(self, positions: npt.NDArray[np.uint32]) -> npt.NDArray[np.bool_]:
         page_bytes = self._pages[0].length
         places = positions >> 3
         pages = places // page_bytes
@@ -195,7 +194,7 @@ class BloomKind:
         data = bytearray(BITS_OFFSET + bit_count // 8)
         data[:BITS_OFFSET] = write_int32_be(k)
         bits = np.frombuffer(memoryview(data)[BITS_OFFSET:], np.uint8)
-        bits[:] = _filter_bits(keys, form, bit_count, k)
+        _set_bits(bits, keys, form, k)
         page_bytes = _page_bytes(len(bits))
         checksums = [checksum32(bits[start : start + page_bytes].data) for start in range(0, len(bits), page_bytes)]
         layout = [LAYOUT_VERSION, form, k, page_bytes, *_pack_pairs(checksums)]
@@ -233,23 +232,24 @@ def open_filter(blob: Blob, layout: npt.NDArray[np.int64], value_type: ValueType
     return BloomIndex(blob, form, 8 * bit_bytes, k, pages, row_count)
 
 
-def _filter_bits(keys: KeyArray, form: int, bit_count: int, k: int) -> npt.NDArray[np.uint8]:
-    bits = np.empty(bit_count // 8, np.uint8)
-    # Flags take a byte each: those of a large filter are made in turns.
-    for first in range(0, bit_count, _FLAGS_AT_ONCE):
-        last = min(first + _FLAGS_AT_ONCE, bit_count)
-        flags = np.zeros(last - first, np.bool_)
-        # Some keys at a time: their hashes and positions stay in the processor's cache.
-        for start in range(0, len(keys), _KEYS_AT_ONCE):
-            hashes = key_hashes(keys[start : start + _KEYS_AT_ONCE], form)
-            for positions in bit_positions(hashes, k, bit_count):
-                own = positions
-                if bit_count > _FLAGS_AT_ONCE:
-                    own = positions[(positions >= first) & (positions < last)] - first
-                # put() with wrap is the fastest scatter that numpy has; every position lies inside.
-                flags.put(own, True, mode="wrap")
-        bits[first // 8 : last // 8] = np.packbits(flags, bitorder="little")
-    return bits
+def _set_bits(bits: npt.NDArray[np.uint8], keys: KeyArray, form: int, k: int) -> None:
+    """Set the bits of all keys in a filter."""
+    # Some keys at a time: their hashes and positions stay in the processor's cache.
+    for start in range(0, len(keys), _KEYS_AT_ONCE):
+        hashes = key_hashes(keys[start : start + _KEYS_AT_ONCE], form)
+        for positions in bit_positions(hashes, k, 8 * len(bits)):
+            masks = positions.astype(np.uint8)
+            masks &= np.uint8(7)
+            np.left_shift(np.uint8(1), masks, out=masks)
+            places = (positions >> np.uint32(3)).astype(np.intp)
+            changed = bits[places]
+            changed |= masks
+            bits[places] = changed
+            # Of several positions in one byte only the last has been set: of few, a filter has more bytes than keys.
+            changed = bits[places]
+            changed &= masks
+            lost = np.flatnonzero(changed == 0)
+            np.bitwise_or.at(bits, places[lost], masks[lost])
 
 
 def _page_bytes(bit_bytes: int) -> int:

@@ -33,13 +33,13 @@ _LAYOUT_NUMBERS = 4
 def build_dictionary_coded(column: Column) -> Payload:
     """Build the payload of one row group."""
     ordered = sort_column(column)
-    # Codes first: they take the rows, with which the keys come for nothing.
-    codes = ordered.codes
-    dictionary, directory_end = serialize_dictionary(ordered.keys)
-    slices, slices_layout = serialize_numbers(codes, column.valid)
-    with memoryview(dictionary) as view:
-        head = [LAYOUT_VERSION, directory_end, checksum32(view[:directory_end]), len(dictionary)]
-    return Payload(DICTIONARY_BSI, dictionary + slices, np.concatenate((np.array(head, np.int64), slices_layout)))
+    # Slices first: the codes are gone before there is a dictionary, and with them the keys came for nothing.
+    slices, slices_layout = serialize_numbers(ordered.codes, column.valid)
+    data, directory_end = serialize_dictionary(ordered.keys)
+    with memoryview(data) as view:
+        head = [LAYOUT_VERSION, directory_end, checksum32(view[:directory_end]), len(data)]
+    data += slices
+    return Payload(DICTIONARY_BSI, data, np.concatenate((np.array(head, np.int64), slices_layout)))
 
 
 class CodeIndex(Protocol):

@@ -32,7 +32,7 @@ keys.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -52,19 +52,14 @@ from puffin_index.value_types import Domain
 VERSION = 1
 INT_KEYS, BYTES_KEYS = 0, 1
 HEADER_BYTES = 20
+_DIRECTORY_COLUMNS = 4
 _INT_BLOCK_KEYS = 2048
 _BLOCK_LIMIT_BYTES = 32 * 1024
 _MAXIMUM_BYTES = 2**31 - 1
 _LEVEL = 3
 
 
-@dataclass(frozen=True, slots=True)
-class _Block:
-    stored: bytes
-    content_length: int
-
-
-def serialize_dictionary(keys: KeyArray) -> tuple[bytes, int]:
+def serialize_dictionary(keys: KeyArray) -> tuple[bytearray, int]:
     """Return a dictionary and the length of its header and directory.
 
     Args:
@@ -72,48 +67,43 @@ def serialize_dictionary(keys: KeyArray) -> tuple[bytes, int]:
     """
     if isinstance(keys, np.ndarray):
         starts = np.append(np.arange(0, len(keys), _INT_BLOCK_KEYS), len(keys))
-        blocks, separators = _int_blocks(keys, starts), keys[starts[:-1]].astype(">i8").tobytes()
+        contents, separators = _int_contents(keys, starts), keys[starts[:-1]].astype(">i8").tobytes()
     else:
         data, offsets = bytes_of_keys(keys)
         starts = cut_blocks(offsets[1:] + 4 * np.arange(1, len(keys) + 1), _BLOCK_LIMIT_BYTES)
-        blocks, separators = _bytes_blocks(data, offsets, starts), _separators(data, offsets, starts[:-1].tolist())
-    ends = np.cumsum([len(block.stored) for block in blocks], dtype=np.int64)
-    if len(blocks) and ends[-1] > _MAXIMUM_BYTES:
-        raise BuildError(f"the dictionary of {len(keys)} keys takes {ends[-1]} bytes")
-    lengths = np.array([block.content_length for block in blocks], ">u4")
-    checksums = np.array([checksum32(block.stored) for block in blocks], ">u4")
-    columns = (starts[:-1].astype(">u4"), ends.astype(">u4"), lengths, checksums)
-    directory = b"".join(column.tobytes() for column in columns) + separators
+        contents, separators = _bytes_contents(data, offsets, starts), _separators(data, offsets, starts[:-1].tolist())
+    block_count = len(starts) - 1
+    directory = np.zeros((_DIRECTORY_COLUMNS, block_count), ">u4")
+    directory_bytes = directory.nbytes + len(separators)
+    blocks_from = HEADER_BYTES + directory_bytes
+    dictionary = bytearray(blocks_from)
+    compressor = zstandard.ZstdCompressor(level=_LEVEL)
+    for block, content in enumerate(contents):
+        frame = content if starts[block + 1] - starts[block] == 1 else compressor.compress(content)
+        stored = frame if len(frame) < len(content) else content
+        dictionary += stored
+        blocks_bytes = len(dictionary) - blocks_from
+        if blocks_bytes > _MAXIMUM_BYTES:
+            raise BuildError(f"the dictionary of {len(keys)} keys takes more than {_MAXIMUM_BYTES} bytes")
+        directory[:, block] = starts[block], blocks_bytes, len(content), checksum32(stored)
     form = INT_KEYS if isinstance(keys, np.ndarray) else BYTES_KEYS
-    header = write_uint8(VERSION) + write_uint8(form) + bytes(2) + write_int32_be(len(keys))
-    header += (
-        write_int32_be(len(blocks)) + write_int32_be(len(directory)) + write_int32_be(int(ends[-1]) if len(ends) else 0)
-    )
-    return b"".join((header, directory, *(block.stored for block in blocks))), HEADER_BYTES + len(directory)
+    head = write_uint8(VERSION) + write_uint8(form) + bytes(2) + write_int32_be(len(keys)) + write_int32_be(block_count)
+    head += write_int32_be(directory_bytes) + write_int32_be(len(dictionary) - blocks_from)
+    dictionary[:blocks_from] = head + directory.tobytes() + separators
+    return dictionary, blocks_from
 
 
-def _int_blocks(keys: npt.NDArray[np.int64], starts: npt.NDArray[np.int64]) -> list[_Block]:
-    compressor = zstandard.ZstdCompressor(level=_LEVEL)
-    return [
-        _store(compressor, keys[low:high].astype(">i8").view(np.uint8).reshape(-1, 8).T.tobytes(), high - low)
-        for low, high in pairwise(starts.tolist())
-    ]
+def _int_contents(keys: npt.NDArray[np.int64], starts: npt.NDArray[np.int64]) -> Iterator[bytes]:
+    for low, high in pairwise(starts.tolist()):
+        yield keys[low:high].astype(">i8").view(np.uint8).reshape(-1, 8).T.tobytes()
 
 
-def _bytes_blocks(
+def _bytes_contents(
     data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64], starts: npt.NDArray[np.int64]
-) -> list[_Block]:
-    lengths = np.diff(offsets).astype(">u4")
-    compressor = zstandard.ZstdCompressor(level=_LEVEL)
-    return [
-        _store(compressor, lengths[low:high].tobytes() + data[offsets[low] : offsets[high]].tobytes(), high - low)
-        for low, high in pairwise(starts.tolist())
-    ]
-
-
-def _store(compressor: zstandard.ZstdCompressor, content: bytes, key_count: int) -> _Block:
-    frame = content if key_count == 1 else compressor.compress(content)
-    return _Block(frame if len(frame) < len(content) else content, len(content))
+) -> Iterator[bytes]:
+    for low, high in pairwise(starts.tolist()):
+        ends = offsets[low : high + 1]
+        yield np.diff(ends).astype(">u4").tobytes() + data[ends[0] : ends[-1]].tobytes()
 
 
 def _separators(data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64], starts: Sequence[int]) -> bytes:

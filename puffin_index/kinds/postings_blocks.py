@@ -81,7 +81,7 @@ class Sizes:
     key_content_bytes: int = KEY_CONTENT_LIMIT_BYTES
     root_bytes: int = 24 * 1024
     page_bytes: int = 8 * 1024
-    rows_at_once: int = 1 << 17
+    rows_at_once: int = 3 << 14
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class WrittenBlock:
         data: Its bytes.
         row_count: The rows of all its keys.
         key_count: Its keys.
-        first_key: The first of them, as a number of `OrderedRows.keys`.
+        first_key: The first of them, as a key of `OrderedRows.span`.
     """
 
     data: bytes
@@ -140,10 +140,9 @@ def write_blocks(ordered: OrderedRows, sizes: Sizes) -> Iterator[WrittenBlock]:
     dictionary = ordered.dictionary
     writer: _KeyWriter = _IntKeyWriter(sizes) if dictionary is None else _BytesKeyWriter(dictionary, sizes)
     first = 0
-    while first < len(ordered.keys):
-        last = min(first + sizes.rows_at_once, len(ordered.keys)) - 1
-        end = int(np.searchsorted(ordered.keys, ordered.keys[last], "right"))
-        yield from _write_some(_runs(ordered.keys[first:end], ordered.rows[first:end]), writer, sizes.block_runs)
+    while first < len(ordered):
+        end = ordered.end_of_key(min(first + sizes.rows_at_once, len(ordered)) - 1)
+        yield from _write_some(_runs(*ordered.span(first, end)), writer, sizes.block_runs)
         first = end
 
 
@@ -195,24 +194,26 @@ def _write_sections(runs: _Runs, section_runs: Ints) -> list[bytes]:
     is_first[section_runs[:-1]] = True
     first_runs = np.flatnonzero(is_first)
     section_groups = np.searchsorted(first_runs, section_runs)
-    later = np.flatnonzero(~is_first)
-    gaps = runs.starts[later] - (runs.starts[later - 1] + runs.lengths[later - 1])
-    streams = (
-        (np.diff(first_runs, append=len(runs.starts)), section_groups),
-        (runs.starts[first_runs], section_groups),
-        (gaps, section_runs - section_groups),
-        (runs.lengths, section_runs),
-    )
     headers = np.zeros(len(section_runs) - 1, SECTION_HEADER)
     headers["runs"], headers["groups"] = np.diff(section_runs) - 1, np.diff(section_groups) - 1
     headers["rows"] = np.add.reduceat(runs.lengths, section_runs[:-1])
+    ends = (section_groups, section_groups, section_runs - section_groups, section_runs)
     packed: list[list[memoryview]] = []
-    for stream, (numbers, ends) in enumerate(streams):
-        unsigned = numbers.view(np.uint64)
-        least, widths, above = _above_least(unsigned, ends)
+    # One stream at a time: what each takes on the way is gone before the next.
+    for stream, numbers in enumerate(_streams(runs, first_runs, ~is_first)):
+        least, widths, above = _above_least(numbers.view(np.uint64), ends[stream])
         headers["widths"][:, stream], headers["least"][:, stream] = widths, least
-        packed.append(pack_streams(above, ends, widths))
+        packed.append(pack_streams(above, ends[stream], widths))
     return [b"".join(parts) for parts in zip(_each(headers), *packed, strict=True)]
+
+
+def _streams(runs: _Runs, first_runs: Ints, is_later: npt.NDArray[np.bool_]) -> Iterator[Ints]:
+    """What the streams of all sections hold: counts, first rows, gaps, run lengths."""
+    yield np.diff(first_runs, append=len(runs.starts))
+    yield runs.starts[first_runs]
+    later = np.flatnonzero(is_later)
+    yield runs.starts[later] - (runs.starts[later - 1] + runs.lengths[later - 1])
+    yield runs.lengths
 
 
 def _above_least(numbers: Words, ends: Ints) -> tuple[Words, Ints, Words]:

@@ -49,7 +49,7 @@ class PlacedBlock(NamedTuple):
         end: Where its bytes end.
         row_count: The rows of all its keys.
         key_count: Its keys.
-        first_key: The first of them, as a number of `OrderedRows.keys`.
+        first_key: The first of them, as a key of `OrderedRows.span`.
         checksum: Of its bytes.
     """
 

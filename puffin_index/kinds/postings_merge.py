@@ -34,7 +34,7 @@ from puffin_index.kinds.postings_keys import keys_of_blocks
 from puffin_index.kinds.postings_numbers import RowNumbers
 from puffin_index.kinds.postings_parse import ParsedBlocks
 from puffin_index.kinds.postings_rows import decode_runs
-from puffin_index.kinds.postings_sort import OrderedRows, Rows, order_packed
+from puffin_index.kinds.postings_sort import KeyedRows, OrderedRows, Rows, order_keyed
 from puffin_index.kinds.roaring import ramps
 from puffin_index.kinds.roaring_move import LooseContainers, assemble_sets, containers_of_sets, joined
 from puffin_index.kinds.roaring_union import BrokenSetError
@@ -253,17 +253,14 @@ def _limits(sources: Sequence[_Source], is_bytes: bool, rows_at_once: int) -> li
 
 
 def _ordered(some: Sequence[_Some], row_bits: int, is_bytes: bool) -> OrderedRows:
-    rows = [one.rows for one in some]
     if is_bytes:
         dictionary, ranks = rank_keys([one.keys for one in some])
         ends = np.cumsum([len(one.keys) for one in some])[:-1]
-        numbers = [own[one.owners].astype(np.uint64) for one, own in zip(some, np.split(ranks, ends), strict=True)]
-        return OrderedRows(*order_packed(numbers, rows, len(dictionary).bit_length(), row_bits), 0, dictionary)
+        coded = [KeyedRows(own[one.owners], one.rows) for one, own in zip(some, np.split(ranks, ends), strict=True)]
+        return order_keyed(coded, 0, len(dictionary), row_bits, dictionary)
     arrays = [one.keys for one in some if isinstance(one.keys, np.ndarray)]
-    least, most = min(int(keys[0]) for keys in arrays), max(int(keys[-1]) for keys in arrays)
-    # Modulo 2 ** 64, the difference of any two keys fits.
-    above = [(keys - np.int64(least)).view(np.uint64)[one.owners] for keys, one in zip(arrays, some, strict=True)]
-    return OrderedRows(*order_packed(above, rows, (most - least).bit_length(), row_bits), least, None)
+    keyed = [KeyedRows(keys[one.owners], one.rows) for keys, one in zip(arrays, some, strict=True)]
+    return order_keyed(keyed, min(int(keys[0]) for keys in arrays), max(int(keys[-1]) for keys in arrays), row_bits)
 
 
 def _merge_nulls(parts: Sequence[PostingsPart], sources: Sequence[_Source]) -> tuple[bytes, int]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias, TypeVar
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -12,15 +12,36 @@ import pyarrow as pa
 
 from puffin_index.columns import Column, sort_column
 from puffin_index.key_merge import merge_keys
-from puffin_index.key_order import gather
+from puffin_index.key_order import PackedRows, bounds_of, gather, pack_rows, positions_of
 from puffin_index.kinds.postings_bits import Words
 from puffin_index.kinds.postings_numbers import RowNumbers
 
 Rows: TypeAlias = npt.NDArray[np.uint32]
 
-_Number = TypeVar("_Number", np.int64, np.uint32)
-
 _WORD_BITS = 64
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KeyedRows:
+    """Some rows and their keys.
+
+    Attributes:
+        keys: One key a row.
+        rows: The rows, less `first`; None if they are 0, 1, 2, ...
+        first: What to add to each row.
+    """
+
+    keys: npt.NDArray[np.integer]
+    rows: Rows | None
+    first: int = 0
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def all_rows(self) -> Rows:
+        """Return the rows."""
+        own = np.arange(len(self.keys), dtype=np.uint32) if self.rows is None else self.rows
+        return own + np.uint32(self.first)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -28,16 +49,37 @@ class OrderedRows:
     """All non-NULL rows, ordered by key, then by row.
 
     Attributes:
-        keys: For each row its key, less the least one; in the bytes domain its place in `dictionary`.
-        rows: The numbers of the rows (`puffin_index.kinds.postings_numbers`).
+        words: For each row its key, less the least one, above its row; the key alone where `rows` has the rows. In the
+            bytes domain the key is its place in `dictionary`.
+        row_bits: How many bits of each word, the lowest, are the row.
+        rows: The numbers of the rows (`puffin_index.kinds.postings_numbers`), where words have no room for them.
         least: The least key; 0 in the bytes domain.
         dictionary: The distinct keys, ascending; None in the int64 domain.
     """
 
-    keys: Words
-    rows: Rows
+    words: Words
+    row_bits: int
+    rows: Rows | None
     least: int
     dictionary: pa.LargeBinaryArray | None
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    def end_of_key(self, place: int) -> int:
+        """Return the place after the last row that has the key of the row at a place."""
+        last = self.words[place] | self._row_mask
+        return int(np.searchsorted(self.words, last, "right"))
+
+    def span(self, first: int, end: int) -> tuple[Words, Rows]:
+        """Return the keys and the rows at some places."""
+        words = self.words[first:end]
+        rows = (words & self._row_mask).astype(np.uint32) if self.rows is None else self.rows[first:end]
+        return words >> np.uint64(self.row_bits), rows
+
+    @property
+    def _row_mask(self) -> np.uint64:
+        return np.uint64((1 << self.row_bits) - 1)
 
 
 def order_rows(columns: Sequence[Column], numbers: RowNumbers, is_bytes: bool) -> OrderedRows:
@@ -47,100 +89,78 @@ def order_rows(columns: Sequence[Column], numbers: RowNumbers, is_bytes: bool) -
     ]
     if not used:
         nothing = pa.array([], pa.large_binary()) if is_bytes else None
-        return OrderedRows(np.empty(0, np.uint64), np.empty(0, np.uint32), 0, nothing)
-    some = [column for column, _ in used]
-    rows = [_rows_of(column, first) for column, first in used]
+        return OrderedRows(np.empty(0, np.uint64), 0, np.empty(0, np.uint32), 0, nothing)
     row_bits = (numbers.limit - 1).bit_length()
     if is_bytes:
-        merged = merge_keys([sort_column(column).keys for column in some])
-        key_bits = len(merged.keys).bit_length()
-        return OrderedRows(*order_packed(_bytes_numbers(some, merged.ranks), rows, key_bits, row_bits), 0, merged.keys)
-    bounds = [_bounds(column) for column in some]
-    least, most = min(low for low, _ in bounds), max(high for _, high in bounds)
-    key_bits = (most - least).bit_length()
-    return OrderedRows(*order_packed(_int_numbers(some, least), rows, key_bits, row_bits), least, None)
+        merged = merge_keys([sort_column(column).keys for column, _ in used])
+        parts = [
+            _keyed(own[sort_column(column).codes], column, first)
+            for (column, first), own in zip(used, merged.ranks, strict=True)
+        ]
+        return order_keyed(parts, 0, len(merged.keys), row_bits, merged.keys)
+    parts = [_keyed(column.int_keys, column, first) for column, first in used]
+    bounds = [bounds_of(part.keys) for part in parts]
+    return order_keyed(parts, min(low for low, _ in bounds), max(high for _, high in bounds), row_bits)
 
 
-def _bounds(column: Column) -> tuple[int, int]:
-    keys = _of_valid(column.int_keys, column)
-    return int(keys.min()), int(keys.max())
-
-
-def _of_valid(numbers: npt.NDArray[_Number], column: Column) -> npt.NDArray[_Number]:
-    return numbers if column.valid is None else numbers[column.valid]
-
-
-def _int_numbers(columns: Sequence[Column], least: int) -> Iterator[Words]:
-    for column in columns:
-        # Modulo 2 ** 64, the difference of any two keys fits.
-        yield (_of_valid(column.int_keys, column) - np.int64(least)).view(np.uint64)
-
-
-def _bytes_numbers(columns: Sequence[Column], ranks: Sequence[Rows]) -> Iterator[Words]:
-    for column, own in zip(columns, ranks, strict=True):
-        yield _of_valid(own[sort_column(column).codes], column).astype(np.uint64)
-
-
-def _rows_of(column: Column, first: int) -> Rows:
+def _keyed(keys: npt.NDArray[np.integer], column: Column, first: int) -> KeyedRows:
     if column.valid is None:
-        return np.arange(column.row_count, dtype=np.uint32) + np.uint32(first)
-    return np.flatnonzero(column.valid).astype(np.uint32) + np.uint32(first)
+        return KeyedRows(keys, None, first)
+    return KeyedRows(keys[column.valid], positions_of(column.valid), first)
 
 
-def order_packed(keys: Iterable[Words], rows: Sequence[Rows], key_bits: int, row_bits: int) -> tuple[Words, Rows]:
-    """Return keys and rows ordered by key, then by row.
+def order_keyed(
+    parts: Sequence[KeyedRows], least: int, most: int, row_bits: int, dictionary: pa.LargeBinaryArray | None = None
+) -> OrderedRows:
+    """Return rows ordered by key, then by row.
 
     Args:
-        keys: Arrays of keys of at most `key_bits` bits, one key a row.
-        rows: The rows that have them, of at most `row_bits` bits; for one key they ascend through all arrays.
-        key_bits: See above.
-        row_bits: See above.
+        parts: The rows; for one key they ascend through all parts.
+        least: No key is less.
+        most: No key is greater.
+        row_bits: No row has more bits.
+        dictionary: What the keys are places in.
     """
+    key_bits = (most - least).bit_length()
     if key_bits + row_bits > _WORD_BITS:
-        return _order_wide(_joined(keys, sum(len(own) for own in rows)), np.concatenate(rows), key_bits)
-    packed = np.empty(sum(len(own) for own in rows), np.uint64)
-    place = 0
-    for own_keys, own_rows in zip(keys, rows, strict=True):
-        some = packed[place : place + len(own_rows)]
-        np.left_shift(own_keys, np.uint64(row_bits), out=some)
-        some |= own_rows
-        place += len(own_rows)
-    packed.sort()
-    ordered = packed.astype(np.uint32)
-    ordered &= np.uint32((1 << row_bits) - 1)
-    packed >>= np.uint64(row_bits)
-    return packed, ordered
+        return OrderedRows(*_order_wide(parts, least, key_bits), least, dictionary)
+    words = np.empty(sum(map(len, parts)), np.uint64)
+    for place, part in _placed(parts):
+        pack_rows(words[place : place + len(part)], part.keys, least, part.rows, row_bits, 0, part.first)
+    words.sort()
+    return OrderedRows(words, row_bits, None, least, dictionary)
 
 
-def _joined(parts: Iterable[Words], count: int) -> Words:
-    joined = np.empty(count, np.uint64)
+def _placed(parts: Sequence[KeyedRows]) -> Iterator[tuple[int, KeyedRows]]:
     place = 0
     for part in parts:
-        joined[place : place + len(part)] = part
+        yield place, part
         place += len(part)
-    return joined
 
 
-def _order_wide(keys: Words, rows: Rows, key_bits: int) -> tuple[Words, Rows]:
+def _order_wide(parts: Sequence[KeyedRows], least: int, key_bits: int) -> tuple[Words, int, Rows]:
     """Order keys that leave no room for the row: by their upper bits, then the few that these do not tell apart."""
-    place_bits = len(keys).bit_length()
-    packed = keys >> np.uint64(max(0, key_bits + place_bits - _WORD_BITS))
-    packed <<= np.uint64(place_bits)
-    packed |= np.arange(len(keys), dtype=np.uint32)
+    count = sum(map(len, parts))
+    place_bits = count.bit_length()
+    dropped_bits = max(0, key_bits + place_bits - _WORD_BITS)
+    packed = np.empty(count, np.uint64)
+    for place, part in _placed(parts):
+        pack_rows(packed[place : place + len(part)], part.keys, least, None, place_bits, dropped_bits, place)
     packed.sort()
-    order = packed.astype(np.uint32)
-    order &= np.uint32((1 << place_bits) - 1)
-    packed >>= np.uint64(place_bits)
-    alike = packed[1:] == packed[:-1]
-    del packed
-    keys, rows = gather(keys, order), gather(rows, order)
-    unclear = np.zeros(len(keys), np.bool_)
-    unclear[1:] |= alike
-    unclear[:-1] |= alike
-    if not bool((keys[1:] < keys[:-1]).any()):
-        return keys, rows
-    places = np.flatnonzero(unclear)
+    by_prefix = PackedRows(packed, place_bits, dropped_bits)
+    alike, order = ~by_prefix.changes(), by_prefix.rows()
+    del packed, by_prefix
+    keys = gather(parts[0].keys if len(parts) == 1 else np.concatenate([part.keys for part in parts]), order)
+    # Modulo 2 ** 64, the difference of any two keys fits.
+    keys = keys.astype(np.int64, copy=False)
+    keys -= np.int64(least)
+    words: Words = keys.view(np.uint64)
+    rows = gather(parts[0].all_rows() if len(parts) == 1 else np.concatenate([p.all_rows() for p in parts]), order)
+    if not bool((words[1:] < words[:-1]).any()):
+        return words, 0, rows
+    alike[:-1] |= alike[1:]
+    places = np.flatnonzero(alike)
     # Upper bits ascend with the key, so that all groups of like ones are put in order by one stable sort.
-    again = places[np.argsort(keys[places], kind="stable")]
-    keys[places], rows[places] = keys[again], rows[again]
-    return keys, rows
+    again = places[np.argsort(words[places], kind="stable")]
+    words[places], rows[places] = words[again], rows[again]
+    return words, 0, rows

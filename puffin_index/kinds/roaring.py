@@ -151,10 +151,12 @@ def serialize_bit_slices(slices: npt.NDArray[np.uint8]) -> SerializedSets:
         runs[row_set] = _count_runs(of_set)
     containers = Containers(set_of, block_of.astype(np.uint16), cardinalities[used], runs[used])
     frame = lay_out_sets(containers, containers.has_runs, len(slices), 0)
-    blocks = slices.reshape(-1, BLOCK_BYTES)[used.reshape(-1)]
-    for block, start, is_bitset, has_runs in zip(
-        blocks, frame.starts.tolist(), containers.is_bitset.tolist(), frame.has_runs.tolist(), strict=True
+    blocks = slices.reshape(-1, BLOCK_BYTES)
+    places = np.flatnonzero(used.reshape(-1)).tolist()
+    for place, start, is_bitset, has_runs in zip(
+        places, frame.starts.tolist(), containers.is_bitset.tolist(), frame.has_runs.tolist(), strict=True
     ):
+        block = blocks[place]
         content = block if is_bitset and not has_runs else _sparse_container(block, has_runs)
         frame.sets.data[start : start + len(content)] = content
     return frame.sets

@@ -1,0 +1,129 @@
+"""Byte strings in order: some bytes of each as one integer, which sorts ten times as fast as strings are compared."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from puffin_index.key_order import order_by_key
+from puffin_index.kinds.sorted_keys import bytes_of_keys
+
+# So few are compared by Arrow, which takes no longer.
+_FEW = 4096
+_WINDOW_BYTES = 8
+_WINDOW_BITS = 8 * _WINDOW_BYTES
+_LEAST_BITS = 16
+_AT_ONCE = 65_536
+# The bits of a window that are a string's own, by how many of its bytes are.
+_OWN_BITS = np.array([((1 << 8 * own) - 1) << _WINDOW_BITS - 8 * own for own in range(_WINDOW_BYTES + 1)], np.uint64)
+# Rows take no more bits, and what is taken away from a window must have none of the bits that they push out.
+_ROUNDED = ~((1 << 32) - 1)
+
+_Rows = npt.NDArray[np.uint32]
+
+
+def order_bytes(keys: pa.LargeBinaryArray, few: int = _FEW) -> _Rows:
+    """Return the places of byte strings in ascending order, those of equal strings ascending.
+
+    All are sorted by their first bytes behind what they have in common, in one integer with their place. Those that
+    these do not tell apart are sorted by the next bytes, and so on, as long as that leaves half of them at most.
+
+    Args:
+        keys: Fewer than 2**32, without NULLs.
+        few: How many are compared instead.
+    """
+    data, offsets = bytes_of_keys(keys)
+    if len(keys) <= few or len(data) < _WINDOW_BYTES:
+        compared: _Rows = pc.sort_indices(keys).to_numpy().astype(np.uint32)
+        return compared
+    at = _common_prefix(keys)
+    order, changes, told_bits = _order_windows(_windows(data, offsets, np.arange(len(keys), dtype=np.uint32), at), None)
+    # Where in the order strings are that are not told apart, those of one group next to each other.
+    tied = _tied(changes)
+    places, changes = np.flatnonzero(tied), changes[tied]
+    before = len(keys)
+    while len(places):
+        at += told_bits // 8
+        rows, groups = order[places], np.cumsum(changes, dtype=np.uint32) - np.uint32(1)
+        if len(rows) <= few or 2 * len(rows) > before or _room(groups) < _LEAST_BITS:
+            order[places] = rows[_compared(keys, rows, groups)]
+            break
+        before = len(rows)
+        within, changes, told_bits = _order_windows(_windows(data, offsets, rows, at), groups)
+        order[places] = rows[within]
+        tied = _tied(changes)
+        places, changes = places[tied], changes[tied]
+    return order
+
+
+def sort_keys(keys: pa.LargeBinaryArray) -> tuple[pa.LargeBinaryArray, _Rows]:
+    """Return distinct keys in ascending order, and the rank of each that was given."""
+    order = order_bytes(keys)
+    rank = np.empty(len(order), np.uint32)
+    rank[order] = np.arange(len(order), dtype=np.uint32)
+    return keys.take(pa.array(order)), rank
+
+
+def _common_prefix(keys: pa.LargeBinaryArray) -> int:
+    bounds = pc.min_max(keys)
+    least, greatest = bounds["min"].as_py(), bounds["max"].as_py()
+    length = min(len(least), len(greatest))
+    differ = np.flatnonzero(np.frombuffer(least[:length], np.uint8) != np.frombuffer(greatest[:length], np.uint8))
+    return int(differ[0]) if len(differ) else length
+
+
+def _windows(
+    data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64], rows: _Rows, at: int
+) -> npt.NDArray[np.uint64]:
+    """The 8 bytes of each string from one of its bytes on, as a big-endian number; behind its end there are zeros."""
+    every = np.ndarray((len(data) - _WINDOW_BYTES + 1,), "<u8", data, strides=(1,))
+    windows = np.empty(len(rows), np.uint64)
+    for first in range(0, len(rows), _AT_ONCE):
+        some = rows[first : first + _AT_ONCE]
+        starts = offsets[some] + at
+        own = np.clip(offsets[1:][some] - starts, 0, _WINDOW_BYTES)
+        inside = np.minimum(starts, len(every) - 1)
+        found = every[inside].byteswap()
+        # What begins too near the end of the data has been read from before; nothing of a string is shifted out.
+        beyond = np.minimum(starts - inside, _WINDOW_BYTES - 1)
+        found <<= (8 * beyond).astype(np.uint64)
+        found &= _OWN_BITS[own]
+        windows[first : first + _AT_ONCE] = found
+    return windows
+
+
+def _room(groups: _Rows) -> int:
+    """How many bits of a window there is room for beside group and place."""
+    return _WINDOW_BITS - int(groups[-1]).bit_length() - len(groups).bit_length()
+
+
+def _order_windows(windows: npt.NDArray[np.uint64], groups: _Rows | None) -> tuple[_Rows, npt.NDArray[np.bool_], int]:
+    """Order windows by group, then by as many of their upper bits as there is room for, then by place.
+
+    Returns:
+        The places; where in their order a window is told apart from the one before; how many of its bits tell.
+    """
+    group_bits = 0 if groups is None else int(groups[-1]).bit_length()
+    if groups is not None and group_bits:
+        windows >>= np.uint64(group_bits)
+        windows |= groups.astype(np.uint64) << np.uint64(_WINDOW_BITS - group_bits)
+    ordered = order_by_key(windows, int(windows.min()) & _ROUNDED, int(windows.max()), None, len(windows))
+    return ordered.rows(), ordered.changes(), _WINDOW_BITS - group_bits - ordered.dropped_bits
+
+
+def _tied(changes: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    """Which strings are not told apart from the one before or the one after."""
+    tied = ~changes
+    tied[:-1] |= tied[1:]
+    return tied
+
+
+def _compared(keys: pa.LargeBinaryArray, rows: _Rows, groups: _Rows) -> npt.NDArray[np.uint64]:
+    """The places of some strings ordered by group, then by the strings themselves."""
+    table = pa.table({"group": pa.array(groups), "key": keys.take(pa.array(rows))})
+    order: npt.NDArray[np.uint64] = pc.sort_indices(
+        table, sort_keys=[("group", "ascending"), ("key", "ascending")]
+    ).to_numpy()
+    return order
