@@ -21,8 +21,6 @@ LARGE_COLUMN_BYTES = 96 * 1024 * 1024
 
 _Number = TypeVar("_Number", bound=np.generic)
 
-_DECIMAL_KEY_BYTES = 16
-
 
 def column_of(values: pa.Array | pa.ChunkedArray, value_type: ValueType) -> Column:
     """Return the keys of an Arrow column.
@@ -41,7 +39,7 @@ def column_of(values: pa.Array | pa.ChunkedArray, value_type: ValueType) -> Colu
     if array.null_count == row_count:
         return Column(value_type, row_count, _null_keys(value_type, row_count), valid)
     try:
-        keys = _int64_keys(array, value_type) if value_type.domain == "int64" else _bytes_keys(array, value_type)
+        keys = _int64_keys(array, value_type) if value_type.domain == "int64" else _bytes_values(array, value_type)
     except pa.ArrowException as error:
         raise UnsupportedError(f"a {value_type.name} column cannot hold Arrow {array.type} values: {error}") from error
     return Column(value_type, row_count, keys, valid)
@@ -205,12 +203,13 @@ def _fixed_width(array: pa.Array, dtype: np.dtype[_Number], parts: int = 1) -> n
     return np.frombuffer(array.buffers()[1], dtype, count=len(array) * parts, offset=array.offset * width)
 
 
-def _bytes_keys(array: pa.Array, value_type: ValueType) -> pa.LargeBinaryArray:
+def _bytes_values(array: pa.Array, value_type: ValueType) -> pa.Array:
     found = array.type
     if value_type.is_decimal:
         if not pa.types.is_decimal(found):
             raise _mismatch(found, value_type)
-        return _wide_decimal_keys(array.cast(pa.decimal128(38, value_type.decimal_scale)))
+        is_wide = pa.types.is_decimal128(found) and found.scale == value_type.decimal_scale
+        return array if is_wide else array.cast(pa.decimal128(38, value_type.decimal_scale))
     is_text = pa.types.is_string(found) or pa.types.is_large_string(found) or pa.types.is_string_view(found)
     is_fixed = pa.types.is_fixed_size_binary(found) and not pa.types.is_decimal(found)
     is_plain = pa.types.is_binary(found) or pa.types.is_large_binary(found) or pa.types.is_binary_view(found)
@@ -219,18 +218,4 @@ def _bytes_keys(array: pa.Array, value_type: ValueType) -> pa.LargeBinaryArray:
     # A string column may have been written as plain BYTE_ARRAY; anything but a string column never holds text.
     if not (fits or (is_text and value_type.name == "string")):
         raise _mismatch(found, value_type)
-    return array.cast(pa.large_binary())
-
-
-def _wide_decimal_keys(array: pa.Array) -> pa.LargeBinaryArray:
-    raw = np.frombuffer(
-        array.buffers()[1], np.uint8, len(array) * _DECIMAL_KEY_BYTES, array.offset * _DECIMAL_KEY_BYTES
-    )
-    keys = np.ascontiguousarray(raw.reshape(-1, _DECIMAL_KEY_BYTES)[:, ::-1])
-    keys[:, 0] ^= 0x80
-    offsets = np.arange(0, (len(array) + 1) * _DECIMAL_KEY_BYTES, _DECIMAL_KEY_BYTES, dtype=np.int64)
-    valid = None if array.null_count == 0 else pa.array(array.is_valid().to_numpy(zero_copy_only=False))
-    flags = None if valid is None else valid.buffers()[1]
-    return pa.LargeBinaryArray.from_buffers(
-        pa.large_binary(), len(array), [flags, pa.py_buffer(offsets), pa.py_buffer(keys)]
-    )
+    return array

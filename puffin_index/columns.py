@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from puffin_index.byte_order import order_bytes, sort_keys
+from puffin_index.byte_order import order_bytes, sort_keys, take_keys
 from puffin_index.key_order import (
     bounds_of,
     count_keys,
@@ -55,14 +55,15 @@ class Column:
     Attributes:
         value_type: What the values are.
         row_count: The number of rows, NULLs included.
-        keys: One key a row, undefined where the row is NULL. In the int64 domain as narrow as `key_dtype` has them; in
-            the bytes domain NULL where the row is, and plain or coded by a dictionary of distinct keys that all occur.
+        keys: One key a row. In the int64 domain as narrow as `key_dtype` has them, undefined where the row is NULL. In
+            the bytes domain NULL where the row is: the values, of which `bytes_keys` makes keys, or keys coded by a
+            dictionary of distinct ones that all occur.
         valid: Which rows are not NULL; None if none is.
     """
 
     value_type: ValueType
     row_count: int
-    keys: IntColumnKeys | pa.LargeBinaryArray | pa.DictionaryArray
+    keys: IntColumnKeys | pa.Array
     valid: npt.NDArray[np.bool_] | None
     _sorted: list[SortedColumn] = field(default_factory=list, init=False, repr=False)
 
@@ -75,10 +76,12 @@ class Column:
 
     @property
     def bytes_keys(self) -> pa.LargeBinaryArray | pa.DictionaryArray:
-        """The keys of a column in the bytes domain, plain or dictionary-coded."""
+        """The keys of a column in the bytes domain: coded by a dictionary, or made of the values anew."""
         if isinstance(self.keys, np.ndarray):
             raise TypeError(f"the keys of {self.value_type.name} are integers")
-        return self.keys
+        if isinstance(self.keys, pa.Decimal128Array):
+            return wide_decimal_keys(self.keys)
+        return self.keys if isinstance(self.keys, pa.DictionaryArray) else self.keys.cast(pa.large_binary())
 
     @property
     def valid_count(self) -> int:
@@ -245,7 +248,7 @@ def _sort_bytes_keys(
 ) -> tuple[pa.LargeBinaryArray, npt.NDArray[np.uint32], npt.NDArray[np.uint32]]:
     """The same of keys that hardly ever occur twice: sorted as they are, without a dictionary first."""
     order = order_bytes(keys)
-    ordered = keys.take(pa.array(order))
+    ordered = take_keys(keys, order)
     changes = np.ones(len(ordered), np.bool_)
     changes[1:] = pc.not_equal(ordered[1:], ordered[:-1]).to_numpy(zero_copy_only=False)
     starts = starts_of(changes)
@@ -257,11 +260,16 @@ def _sort_bytes_keys(
 def _codes_of(rows: npt.NDArray[np.uint32], starts: npt.NDArray[np.uint32], row_count: int) -> npt.NDArray[np.uint32]:
     """The rank of each row's key, from the rows in the order of their keys and where those of each key begin."""
     codes = np.zeros(row_count, np.uint32)
-    ranks = np.arange(len(starts) - 1, dtype=np.uint32)
-    if len(ranks) < len(rows):
-        ranks = np.repeat(ranks, np.diff(starts))
-    for start in range(0, len(rows), _AT_ONCE):  # numpy makes 64-bit numbers of the rows
-        codes[rows[start : start + _AT_ONCE]] = ranks[start : start + _AT_ONCE]
+    are_distinct = len(starts) > len(rows)
+    # Some at a time: numpy makes 64-bit numbers of the rows.
+    for begin in range(0, len(rows), _AT_ONCE):
+        end = min(begin + _AT_ONCE, len(rows))
+        if are_distinct:
+            codes[rows[begin:end]] = np.arange(begin, end, dtype=np.uint32)
+            continue
+        first, last = np.searchsorted(starts, (begin, end - 1), "right") - 1
+        ends = np.clip(starts[first : last + 2], begin, end).astype(np.int64)
+        codes[rows[begin:end]] = np.repeat(np.arange(first, last + 1, dtype=np.uint32), ends[1:] - ends[:-1])
     return codes
 
 
@@ -305,3 +313,18 @@ def float_keys(values: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
 def floats_of_keys(keys: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
     """Return the doubles that have these keys."""
     return (keys ^ ((keys >> np.int64(63)) & _LOW_63_BITS)).view(np.float64)
+
+
+def wide_decimal_keys(array: pa.Decimal128Array) -> pa.LargeBinaryArray:
+    """Return the keys of decimals of more than 18 digits: their 16 bytes, big-endian, the sign bit flipped."""
+    raw = np.frombuffer(
+        array.buffers()[1], np.uint8, len(array) * _DECIMAL_KEY_BYTES, array.offset * _DECIMAL_KEY_BYTES
+    )
+    keys = np.ascontiguousarray(raw.reshape(-1, _DECIMAL_KEY_BYTES)[:, ::-1])
+    keys[:, 0] ^= 0x80
+    offsets = np.arange(0, (len(array) + 1) * _DECIMAL_KEY_BYTES, _DECIMAL_KEY_BYTES, dtype=np.int64)
+    valid = None if array.null_count == 0 else pa.array(array.is_valid().to_numpy(zero_copy_only=False))
+    flags = None if valid is None else valid.buffers()[1]
+    return pa.LargeBinaryArray.from_buffers(
+        pa.large_binary(), len(array), [flags, pa.py_buffer(offsets), pa.py_buffer(keys)]
+    )

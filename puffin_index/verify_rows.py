@@ -146,7 +146,7 @@ def _compare_columns(stored: Column, column: Column) -> Iterator[str]:
     valid, stored_valid = _valid(column), _valid(stored)
     if not np.array_equal(valid, stored_valid):
         yield f"{np.count_nonzero(valid != stored_valid)} rows are NULL in the data or in the postings, not in both"
-    elif not _of_rows(stored.keys, valid).equals(_of_rows(column.keys, valid)):
+    elif not _of_rows(stored, valid).equals(_of_rows(column, valid)):
         yield "postings of other keys than the data has"
 
 
@@ -154,10 +154,13 @@ def _valid(column: Column) -> _Flags:
     return np.ones(column.row_count, np.bool_) if column.valid is None else column.valid
 
 
-def _of_rows(keys: KeyArray | pa.DictionaryArray, valid: _Flags) -> pa.Array:
-    values = pa.array(keys) if isinstance(keys, np.ndarray) else keys
+def _of_rows(column: Column, valid: _Flags) -> pa.Array:
+    """The keys of the rows that are not NULL, in the widest form that a column may have them in."""
+    if isinstance(column.keys, np.ndarray):
+        return pa.array(column.keys.astype(np.int64, copy=False)).filter(pa.array(valid))
+    keys = column.bytes_keys
     # Keys of a large row group are coded by a dictionary.
-    plain = values.dictionary_decode() if isinstance(values, pa.DictionaryArray) else values
+    plain = keys.dictionary_decode() if isinstance(keys, pa.DictionaryArray) else keys
     return plain.filter(pa.array(valid))
 
 

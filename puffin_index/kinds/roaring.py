@@ -34,7 +34,6 @@ ARRAY_LIMIT = 4096
 COOKIE = 12_346
 RUN_COOKIE = 12_347
 OFFSETS_FROM = 4
-_BITSETS_AT_ONCE = 64
 # What is compared at once stays in the processor's cache.
 _AT_ONCE = 65_536
 _FEW_ROWS = 1000
@@ -303,14 +302,12 @@ def _fill_bitsets(
     frame: Frame, containers: Containers, low: npt.NDArray[np.uint16], container_starts: npt.NDArray[np.int64]
 ) -> None:
     chosen = np.flatnonzero(containers.is_bitset & ~frame.has_runs)
-    # Some at a time: a container takes 64 KiB while it is unpacked.
-    for begin in range(0, len(chosen), _BITSETS_AT_ONCE):
-        some = chosen[begin : begin + _BITSETS_AT_ONCE]
-        counts = containers.cardinalities[some]
-        bits = np.zeros((len(some), BLOCK_ROWS), np.bool_)
-        bits[np.repeat(np.arange(len(some)), counts), low[ramps(container_starts[some], counts)]] = True
-        places = frame.starts[some][:, None] + np.arange(BLOCK_BYTES)
-        frame.sets.data[places] = np.packbits(bits, axis=1, bitorder="little")
+    ends = container_starts + containers.cardinalities
+    places = zip(frame.starts[chosen].tolist(), container_starts[chosen].tolist(), ends[chosen].tolist(), strict=True)
+    for place, start, end in places:
+        bits = np.zeros(BLOCK_ROWS, np.bool_)
+        bits[low[start:end]] = True
+        frame.sets.data[place : place + BLOCK_BYTES] = np.packbits(bits, bitorder="little")
 
 
 def deserialize(

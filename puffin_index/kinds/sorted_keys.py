@@ -62,7 +62,7 @@ def bytes_of_keys(keys: pa.LargeBinaryArray) -> tuple[npt.NDArray[np.uint8], npt
     offsets = np.frombuffer(keys.buffers()[1], np.int64, count=len(keys) + 1, offset=8 * keys.offset)
     content = keys.buffers()[2]
     data = np.empty(0, np.uint8) if content is None else np.frombuffer(content, np.uint8)
-    return data[offsets[0] : offsets[-1]], offsets - offsets[0]
+    return data[offsets[0] : offsets[-1]], offsets - offsets[0] if offsets[0] else offsets
 
 
 def cut_blocks(ends: npt.NDArray[np.int64], limit_bytes: int) -> npt.NDArray[np.int64]:

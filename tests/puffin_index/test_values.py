@@ -45,7 +45,7 @@ STRING, LONG, DOUBLE, FLOAT = (value_type_named(name) for name in ("string", "lo
 
 def keys_of(column: Column) -> list[Key | None]:
     """The keys of a column, None for NULL."""
-    keys = column.keys.tolist() if isinstance(column.keys, np.ndarray) else column.keys.to_pylist()
+    keys = column.keys.tolist() if isinstance(column.keys, np.ndarray) else column.bytes_keys.to_pylist()
     valid = [True] * column.row_count if column.valid is None else column.valid.tolist()
     return [key if is_valid else None for key, is_valid in zip(keys, valid, strict=True)]
 

@@ -22,6 +22,7 @@ from puffin_index.ranged import Blob, BytesReader
 from puffin_index.value_types import value_type_named
 from puffin_index.verify_rows import check_tests
 from tests.puffin_index.indexed_table import check_entries, check_queries, indexed, named_segments, rows
+from tests.puffin_index.kinds.columns import ARROW_TYPES, arrow_of, decimal_of
 
 
 def damage(location: str, position: int) -> None:
@@ -53,6 +54,53 @@ def test_an_index_of_columns_too_large_for_memory_has_no_findings(
     assert index.verify(None).findings == ()
     monkeypatch.undo()
     assert index.verify(None).findings == ()
+
+
+@pytest.mark.parametrize("layout", ["postings", "bitmaps"])
+def test_indexes_of_every_type_have_no_findings_before_and_after_they_are_merged(
+    local_catalog: SqlCatalog, layout: str
+) -> None:
+    types = {f"c{number}": name for number, name in enumerate(ARROW_TYPES) if not name.endswith("_ns")}
+    properties = {"write.parquet.row-group-limit": "40"}
+    parts = [pa.table({column: _some_values(name, seed) for column, name in types.items()}) for seed in range(3)]
+    table = local_catalog.create_table("ns.t", parts[0].schema, properties=properties)
+    options = {f"{column}.layout": layout for column in types}
+    index = TableIndex.create(
+        local_catalog, "ns.t", IndexDefinition.of(bitmap=types, bsi=types, bloom=types, options=options)
+    )
+    for part in parts:
+        table.append(part)
+        index.build(workers=1)
+
+    assert index.verify(None).findings == ()
+    assert index.verify(None).row_groups == 9
+    index.compact()
+    assert index.verify(None).findings == ()
+
+
+def _some_values(type_name: str, seed: int) -> pa.Array:
+    """100 values of a type, each of some twice on average, and NULLs."""
+    known = [values for values in (_drawn(type_name, seed * 100 + number) for number in range(50)) for _ in range(2)]
+    return arrow_of([None if number % 9 == seed else value for number, value in enumerate(known)], type_name)
+
+
+def _drawn(type_name: str, seed: int) -> object:
+    chooser = random.Random(seed)
+    match type_name:
+        case "boolean":
+            return chooser.random() < 0.5
+        case "float" | "double":
+            return float(np.float32(chooser.uniform(-5, 5)))
+        case "string":
+            return f"value {chooser.randrange(1000)}"
+        case "uuid" | "fixed[5]" | "binary":
+            return chooser.randbytes({"uuid": 16, "fixed[5]": 5}.get(type_name, seed % 9))
+        case _ if type_name.startswith("decimal"):
+            return decimal_of(chooser.randrange(-(10**8), 10**8), ARROW_TYPES[type_name].scale)
+        case "time":
+            return chooser.randrange(86_400_000_000)
+        case _:
+            return chooser.randrange(-(2**19), 2**19)
 
 
 def test_a_flipped_bit_is_found_wherever_it_is(local_catalog: SqlCatalog) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pyarrow as pa
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -33,7 +33,7 @@ from tests.puffin_index.kinds.test_postings import (
 
 def values_of(column: Column) -> list[Value]:
     valid = column.valid if column.valid is not None else [True] * column.row_count
-    keys = column.keys.to_pylist() if isinstance(column.keys, pa.Array) else column.keys.tolist()
+    keys = column.keys.tolist() if isinstance(column.keys, np.ndarray) else column.bytes_keys.to_pylist()
     texts = [key.decode() if isinstance(key, bytes) else key for key in keys]
     return [text if is_valid else None for text, is_valid in zip(texts, valid, strict=True)]
 
