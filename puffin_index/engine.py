@@ -19,6 +19,7 @@ from loky import ProcessPoolExecutor
 from loky.process_executor import ShutdownExecutorError
 
 from puffin_index.errors import BuildError
+from puffin_index.processor import environment_of_workers
 from puffin_index.segment import Segment, SegmentTask, write_segment
 
 if TYPE_CHECKING:
@@ -80,7 +81,8 @@ class LocalEngine:
             yield write_segment(tasks[0])
             return
         # loky's processes do not import the caller's main module, so that a script without a main guard works.
-        self._pool = ProcessPoolExecutor(max_workers=min(self.parallelism, max(1, len(tasks))))
+        workers = min(self.parallelism, max(1, len(tasks)))
+        self._pool = ProcessPoolExecutor(max_workers=workers, env=environment_of_workers())
         try:
             _check_cancelled(self._cancelled)
             yield from _results(self._pool.submit, tasks, self._in_background)
