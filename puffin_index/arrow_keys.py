@@ -11,8 +11,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from puffin_index.columns import Column, IntColumnKeys, float_keys, key_dtype, sort_dictionary
+from puffin_index.columns import Column, sort_dictionary
 from puffin_index.errors import BuildError, UnsupportedError
+from puffin_index.key_forms import IntColumnKeys, float_keys, key_dtype
 from puffin_index.key_merge import SPILL_BYTES, merge_keys, spill
 from puffin_index.value_types import ValueType
 

@@ -24,8 +24,9 @@ from uuid import UUID
 import numpy as np
 
 from puffin_index.arrow_keys import column_of, gather_column
-from puffin_index.columns import Column, SortedColumn, float_keys, floats_of_keys, sort_column
+from puffin_index.columns import Column, SortedColumn, sort_column
 from puffin_index.errors import UnsupportedError
+from puffin_index.key_forms import float_keys, floats_of_keys
 from puffin_index.leaf import Key
 from puffin_index.value_types import Domain, ValueType, value_type_named, value_type_of
 

@@ -17,6 +17,7 @@ from ssb_bench.dataset import require_dataset
 from ssb_bench.demo import make_dataset, publish, show
 from ssb_bench.indexing import build_index, define_index
 from ssb_bench.java import require_java
+from ssb_bench.kernel_memory import measure_memory
 from ssb_bench.kernel_report import kernels_json, render_kernels
 from ssb_bench.kernel_sizes import measure_sizes
 from ssb_bench.kernels import DEFAULT_VALUES, kernel_cases, measure_kernels
@@ -255,16 +256,17 @@ def demo_command(
     help="Where to write JSON.  [default: kernels.json in the scale factor's directory]",
 )
 def kernels_command(scale_factor: float, data: Path, value_count: int, repeats: int, output: Path | None) -> None:
-    """Measure how fast indexes are built and how large they are, without Spark; sizes need generated data."""
+    """Measure how fast indexes are built, in what memory, and how large they are; sizes need generated data."""
     layout, console = Layout.of(data, scale_factor), make_console()
     with console.status("kernels") as status:
         results = measure_kernels(kernel_cases(value_count), repeats=repeats, on_step=status.update)
+        memory = measure_memory(value_count, status.update)
         sizes = measure_sizes(layout.files("lineorder"), status.update) if layout.dataset_json.exists() else []
-    console.print(render_kernels(results, sizes))
+    console.print(render_kernels(results, memory, sizes))
     if not sizes:
         console.print("sizes of lineorder's columns: run `ssb-bench generate` first")
     target = output or layout.root / "kernels.json"
-    write_json(target, kernels_json(results, sizes, describe_host()))
+    write_json(target, kernels_json(results, memory, sizes, describe_host()))
     console.print(f"JSON: {target}", soft_wrap=True)
 
 

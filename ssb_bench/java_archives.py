@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final
 
 import pyspark
@@ -35,14 +36,13 @@ def fetch_jar(group: str, artifact: str, version: str) -> Path:
     jar = cache / f"{artifact}-{version}.jar"
     if not jar.exists():
         cache.mkdir(parents=True, exist_ok=True)
-        ivy = ["java", "-cp", str(spark_jars() / "*"), "org.apache.ivy.Main", "-cache", str(cache / "ivy")]
-        module = ["-dependency", group, artifact, version, "-confs", "default", "-notransitive"]
-        # Ivy copies within its cache first: a jar in its place is a whole one.
-        subprocess.run(
-            [*ivy, *module, "-retrieve", str(cache / "[artifact]-[revision].[ext]")],
-            check=True,
-            timeout=_TIMEOUT_SECONDS,
-        )
+        # In a directory of its own: another process may fetch it at the same time, and sees it when it is whole.
+        with TemporaryDirectory(dir=cache) as fetched:
+            ivy = ["java", "-cp", str(spark_jars() / "*"), "org.apache.ivy.Main", "-cache", f"{fetched}/ivy"]
+            module = ["-dependency", group, artifact, version, "-confs", "default", "-notransitive"]
+            retrieve = ["-retrieve", f"{fetched}/[artifact]-[revision].[ext]"]
+            subprocess.run([*ivy, *module, *retrieve], check=True, timeout=_TIMEOUT_SECONDS)
+            (Path(fetched) / jar.name).replace(jar)
     return jar
 
 

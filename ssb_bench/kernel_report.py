@@ -10,26 +10,36 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from ssb_bench.kernel_memory import MEMORY_LIMIT, MemoryResult
 from ssb_bench.kernel_sizes import ColumnSizes
 from ssb_bench.kernels import KernelResult
 from ssb_bench.statistics import summarize
 
-FORMAT: Final = "ssb-bench/kernels/1"
+FORMAT: Final = "ssb-bench/kernels/2"
 
 
-def render_kernels(results: Sequence[KernelResult], sizes: Sequence[ColumnSizes]) -> RenderableType:
+def render_kernels(
+    results: Sequence[KernelResult], memory: Sequence[MemoryResult], sizes: Sequence[ColumnSizes]
+) -> RenderableType:
     """Draw the tables; what is over its limit is red, what `layout=auto` chooses has a star."""
-    return Group(_speed_table(results), *([_size_table(sizes)] if sizes else []))
+    tables = [_speed_table(results)]
+    tables += [_memory_table(memory)] if memory else []
+    tables += [_size_table(sizes)] if sizes else []
+    return Group(*tables)
 
 
 def kernels_json(
-    results: Sequence[KernelResult], sizes: Sequence[ColumnSizes], machine: dict[str, str | int]
+    results: Sequence[KernelResult],
+    memory: Sequence[MemoryResult],
+    sizes: Sequence[ColumnSizes],
+    machine: dict[str, str | int],
 ) -> dict[str, object]:
     """Put all that was measured into plain data."""
     return {
         "format": FORMAT,
         "machine": machine,
         "kernels": [_result_json(result) for result in results],
+        "memory": [asdict(result) for result in memory],
         "sizes": [asdict(column) for column in sizes],
     }
 
@@ -41,8 +51,7 @@ def _result_json(result: KernelResult) -> dict[str, object]:
         "least_ratio": least,
         "greatest_ratio": greatest,
         "shared_ratio": result.shared_ratio,
-        "memory_limit": result.memory_limit,
-        "within_limits": not result.is_slow and not result.is_large,
+        "within_limits": not result.is_slow,
     }
     return asdict(result) | derived
 
@@ -51,12 +60,11 @@ def _speed_table(results: Sequence[KernelResult]) -> Table:
     table = Table(
         title="building an index of one row group, on one core",
         caption="ms: medians; ratio: build to what it is against; limit: of it; sorted: the ratio for a column "
-        "that is sorted already; memory: the most that building takes, in sizes of the Arrow column (limit 4); "
-        "bytes: of a value; *: what layout=auto chooses",
+        "that is sorted already; bytes: of a value; *: what layout=auto chooses",
     )
     for header in ("column", "index", "against"):
         table.add_column(header, no_wrap=header != "against")
-    for header in ("ms", "build", "ratio", "range", "limit", "sorted", "memory", "bytes"):
+    for header in ("ms", "build", "ratio", "range", "limit", "sorted", "bytes"):
         table.add_column(header, justify="right", no_wrap=True)
     for result in results:
         least, greatest = result.ratio_range
@@ -70,9 +78,24 @@ def _speed_table(results: Sequence[KernelResult]) -> Table:
             f"{least:.1f}..{greatest:.1f}",
             "" if result.limit is None else f"{result.limit:g}",
             f"{result.shared_ratio:.2f}",
-            _marked(f"{result.memory_ratio:.1f}", result.is_large and result.chosen),
             f"{result.bytes_per_value:.2f}",
         )
+    return table
+
+
+def _memory_table(memory: Sequence[MemoryResult]) -> Table:
+    table = Table(
+        title="memory that building takes, in sizes of the Arrow column",
+        caption=f"the peak of the process above what it had before; limit {MEMORY_LIMIT:g}",
+    )
+    table.add_column("column", no_wrap=True)
+    kinds = list(memory[0].peak_bytes)
+    for header in ("MB", *kinds):
+        table.add_column(header, justify="right", no_wrap=True)
+    for result in memory:
+        ratios = [result.ratio(kind) for kind in kinds]
+        marked = [_marked(f"{ratio:.1f}", ratio > MEMORY_LIMIT) for ratio in ratios]
+        table.add_row(result.column, f"{result.arrow_bytes / 1e6:.1f}", *marked)
     return table
 
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-import tracemalloc
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -14,19 +12,18 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from loky import ProcessPoolExecutor
 
 from puffin_index.kinds import KINDS, statistics_of
 from puffin_index.kinds.base import Payload
 from puffin_index.kinds.postings import PlacedColumn, build_postings, postings_pay
+from puffin_index.processor import environment_of_workers
 from puffin_index.values import Column, column_of, sort_column, value_type_named
 from ssb_bench.statistics import summarize
 
 DEFAULT_VALUES: Final = 1_000_000
 _SEED: Final = 20_260_101
-_MEMORY_LIMIT: Final = 4.0
 _BITMAPS: Final = ("bitmaps", "postings")
-# Arrow gives memory back to the pool that it took it from, however late: the pools must stay.
-_POOLS: Final[list[pa.MemoryPool]] = []
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,7 +62,6 @@ class KernelResult:
         shared_seconds: Each run of the build of a column that the statistics have sorted already.
         limit: How many times the reference it may take; None where nothing was promised.
         bytes_per_value: The size of the index.
-        memory_ratio: The most memory that building takes, over the size of the Arrow column.
     """
 
     column: str
@@ -78,7 +74,6 @@ class KernelResult:
     shared_seconds: tuple[float, ...]
     limit: float | None
     bytes_per_value: float
-    memory_ratio: float
 
     @property
     def ratio(self) -> float:
@@ -97,19 +92,9 @@ class KernelResult:
         return min(ratios), max(ratios)
 
     @property
-    def memory_limit(self) -> float:
-        """How many times the size of the Arrow column building may take."""
-        return _MEMORY_LIMIT
-
-    @property
     def is_slow(self) -> bool:
         """Whether it takes longer than promised."""
         return self.limit is not None and self.ratio > self.limit
-
-    @property
-    def is_large(self) -> bool:
-        """Whether it takes more memory than promised."""
-        return self.memory_ratio > self.memory_limit
 
 
 def _medians(one: Sequence[float], other: Sequence[float]) -> float:
@@ -147,7 +132,7 @@ def _sorted_case(column: str, numbers: npt.NDArray[np.int64], limits: Mapping[st
 def measure_kernels(
     cases: Sequence[KernelCase], *, repeats: int, on_step: Callable[[str], None] = lambda _: None
 ) -> list[KernelResult]:
-    """Build the indexes of all columns, on one core.
+    """Build the indexes of all columns, in a process like those that builds run in, on one core.
 
     Args:
         cases: The columns.
@@ -155,13 +140,19 @@ def measure_kernels(
         on_step: Called with what is measured next.
     """
     results: list[KernelResult] = []
-    with _one_core():
+    with ProcessPoolExecutor(max_workers=1, env=environment_of_workers()) as pool:
         for case in cases:
             for kind, limit in case.limits.items():
                 for layout in _BITMAPS if kind == "bitmap" else ("",):
                     on_step(f"{case.column}: {kind} {layout}".rstrip())
-                    results.append(_measure(case, kind, layout, limit, repeats))
+                    results.append(pool.submit(_measure, case, kind, layout, limit, repeats).result())
     return results
+
+
+def chosen_layout(values: pa.Array, type_name: str) -> str:
+    """Return the layout that the kind bitmap chooses for a column."""
+    statistics = statistics_of(column_of(values, value_type_named(type_name)))
+    return "postings" if postings_pay([statistics.distinct_count], [statistics.row_count]) else "bitmaps"
 
 
 def build_kind(column: Column, kind: str, layout: str) -> Payload:
@@ -170,6 +161,7 @@ def build_kind(column: Column, kind: str, layout: str) -> Payload:
 
 
 def _measure(case: KernelCase, kind: str, layout: str, limit: float | None, repeats: int) -> KernelResult:
+    _stay_on_one_core()
     value_type = value_type_named(case.value_type)
     reference: list[float] = []
     builds: list[float] = []
@@ -180,10 +172,7 @@ def _measure(case: KernelCase, kind: str, layout: str, limit: float | None, repe
         column = column_of(case.values, value_type)
         _ = sort_column(column).rows
         shared.append(_seconds(partial(build_kind, column, kind, layout)))
-    statistics = statistics_of(column_of(case.values, value_type))
-    auto = "postings" if postings_pay([statistics.distinct_count], [statistics.row_count]) else "bitmaps"
-    chosen = layout in ("", auto)
-    size, memory = _peak_bytes(case, kind, layout)
+    chosen = layout in ("", chosen_layout(case.values, case.value_type))
     return KernelResult(
         case.column,
         kind,
@@ -194,8 +183,7 @@ def _measure(case: KernelCase, kind: str, layout: str, limit: float | None, repe
         tuple(builds[1:]),
         tuple(shared[1:]),
         limit if chosen else None,
-        size / len(case.values),
-        memory / case.values.nbytes,
+        len(build_kind(column, kind, layout).data) / len(case.values),
     )
 
 
@@ -205,32 +193,8 @@ def _seconds(action: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-def _peak_bytes(case: KernelCase, kind: str, layout: str) -> tuple[int, int]:
-    """The size of the index, and the most that Python and numpy and the most that Arrow allocate to build it."""
-    former = pa.default_memory_pool()
-    pool = pa.proxy_memory_pool(former)
-    _POOLS.append(pool)
-    pa.set_memory_pool(pool)
-    tracemalloc.start()
-    try:
-        size = len(build_kind(column_of(case.values, value_type_named(case.value_type)), kind, layout).data)
-        return size, tracemalloc.get_traced_memory()[1] + (pool.max_memory() or 0)
-    finally:
-        tracemalloc.stop()
-        pa.set_memory_pool(former)
-
-
-@contextmanager
-def _one_core() -> Iterator[None]:
+def _stay_on_one_core() -> None:
     """Keep this process on one core, where the system can; Arrow's threads too."""
-    threads = pa.cpu_count()
     pa.set_cpu_count(1)
-    cores = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
-    if cores:
-        os.sched_setaffinity(0, {max(cores)})
-    try:
-        yield
-    finally:
-        pa.set_cpu_count(threads)
-        if cores:
-            os.sched_setaffinity(0, cores)
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})

@@ -17,6 +17,7 @@ settings.register_profile("nightly", max_examples=4_000, deadline=None)
 settings.load_profile("repeatable")
 
 
+@pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the groups in its own hook
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """With `-n 2`, give the tests that share a Spark session to one process, which begins with them: they take longest.
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from puffin_index.columns import float_keys, floats_of_keys
+from puffin_index.key_forms import float_keys, floats_of_keys
 from puffin_index.value_types import ValueType
 
 BYTES, BOOLEAN, INT32, INT64, FLOAT32, FLOAT64 = 0, 1, 4, 8, -4, -8
