@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import time
-import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -20,9 +19,9 @@ from pyiceberg.table import Table
 from puffin_index.build import TARGET_SEGMENT_BYTES
 from puffin_index.entries import FieldKind, needed_entries, replace_entries
 from puffin_index.errors import CorruptFileError, NotFoundError, PuffinIndexError, UnsupportedError
-from puffin_index.index_table import entries_of, read_entries, segment_location
+from puffin_index.index_table import entries_of, read_entries, segments_folder
 from puffin_index.rewrite import MergeJob, write_merged
-from puffin_index.segment import ROW_SPACE_ALIGNMENT, Segment
+from puffin_index.segment import ROW_SPACE_ALIGNMENT, Segment, new_segment_location
 from puffin_index.source_segment import IndexedFile, SourceSegment, indexed_files, read_source
 
 LEAST_LIVE_SHARE = 0.5
@@ -274,7 +273,7 @@ def _write(
 ) -> Segment | None:
     """Write one segment, without the files of sources that turn out to be damaged; None if no file is left."""
     while files:
-        location = segment_location(index_table, uuid.uuid4().hex)
+        location = new_segment_location(segments_folder(index_table))
         try:
             return write_merged(MergeJob(files, sources, index_table.io), location)
         except (CorruptFileError, UnsupportedError, NotFoundError) as error:

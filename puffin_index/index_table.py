@@ -181,9 +181,9 @@ def count_commits(data_table_uuid: str) -> int:
     return _commits[data_table_uuid]
 
 
-def segment_location(index_table: Table, segment_id: str) -> str:
-    """Where a segment of this index table is written."""
-    return f"{index_table.location().rstrip('/')}/{SEGMENTS_FOLDER}/{segment_id}.puffin"
+def segments_folder(index_table: Table) -> str:
+    """Where the segments of this index table are written."""
+    return f"{index_table.location().rstrip('/')}/{SEGMENTS_FOLDER}"
 
 
 def read_entries(index_table: Table) -> pa.Table:

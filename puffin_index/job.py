@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import time
-import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -18,7 +17,7 @@ from puffin_index.definition import ResolvedColumn
 from puffin_index.engine import Engine
 from puffin_index.entries import append_entries
 from puffin_index.errors import BuildError, NotFoundError
-from puffin_index.index_table import entries_of, is_bound_to, read_entries, segment_location
+from puffin_index.index_table import entries_of, is_bound_to, read_entries, segments_folder
 from puffin_index.log_lines import log_line
 from puffin_index.scope import WHOLE_TABLE, BuildScope
 from puffin_index.segment import Segment, SegmentTask, SkippedFile
@@ -153,7 +152,7 @@ def _segment_task(batch: FileBatch, data_table: Table, index_table: Table) -> Se
         columns=batch.columns,
         io=data_table.io,
         index_io=index_table.io,
-        location=segment_location(index_table, uuid.uuid4().hex),
+        folder=segments_folder(index_table),
         name_mapping=data_table.name_mapping(),
         constant_fields=constant_fields(data_table),
     )

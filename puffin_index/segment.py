@@ -7,6 +7,7 @@ other and to the footer, so that a planner gets all of them with one read; then 
 from __future__ import annotations
 
 import logging
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
@@ -122,7 +123,8 @@ class SegmentTask:
         columns: The columns and kinds to build.
         io: The FileIO of the data table (it pickles with its properties).
         index_io: The FileIO of the index table.
-        location: Where to write.
+        folder: Where to write. The file gets a name when it is begun: Spark runs a task again whose executor was lost,
+            or a slow one twice at a time, and what the first run wrote may still be there.
         name_mapping: The table's name mapping, for data files without field ids.
         constant_fields: Columns that a reader fills with a value other than NULL where a data file lacks them (identity
             partitions of imported files, defaults); such files are not indexed.
@@ -132,12 +134,17 @@ class SegmentTask:
     columns: tuple[ResolvedColumn, ...]
     io: FileIO
     index_io: FileIO
-    location: str
+    folder: str
     name_mapping: NameMapping | None = None
     constant_fields: frozenset[int] = frozenset()
 
 
 _Rows = TypeVar("_Rows", int, npt.NDArray[np.int64])
+
+
+def new_segment_location(folder: str) -> str:
+    """Return where a new segment is written."""
+    return f"{folder}/{uuid.uuid4().hex}.puffin"
 
 
 def align(row: _Rows) -> _Rows:
@@ -166,15 +173,16 @@ def write_segment(task: SegmentTask) -> Segment:
     with ExitStack() as stack:
         opened = _open_files(task, stack, skipped)
         while opened:
+            location = new_segment_location(task.folder)
             try:
-                return _write_files(task, opened, skipped)
+                return _write_files(task, location, opened, skipped)
             except _UnreadableFileError as error:
                 # One bad file must not keep the others from being indexed: the segment is begun anew without it.
                 _log.warning("not indexed: %s", error)
                 skipped.append(SkippedFile(error.path, str(error)))
                 opened = [other for other in opened if other.file.path != error.path]
                 with suppress(FileNotFoundError):
-                    task.index_io.delete(task.location)
+                    task.index_io.delete(location)
     return Segment("", 0, 0, (), (), tuple(skipped))
 
 
@@ -199,15 +207,17 @@ def _open_files(task: SegmentTask, stack: ExitStack, skipped: list[SkippedFile])
     return opened
 
 
-def _write_files(task: SegmentTask, opened: Sequence[OpenDataFile], skipped: Sequence[SkippedFile]) -> Segment:
+def _write_files(
+    task: SegmentTask, location: str, opened: Sequence[OpenDataFile], skipped: Sequence[SkippedFile]
+) -> Segment:
     covered = place_files(opened)
-    with create_file(task.index_io, task.location) as stream:
+    with create_file(task.index_io, location) as stream:
         writer = PuffinWriter(stream, created_by="puffin-index")
         directories = [directory for column in task.columns for directory in _write_column(writer, column, opened)]
         locations = write_directories(writer, directories)
         writer.add(ROW_GROUPS_BLOB, serialize_row_groups(row_group_entries(covered)))
         summary = writer.finish()
-    return Segment(task.location, summary.file_size, summary.footer_size, covered, locations, tuple(skipped))
+    return Segment(location, summary.file_size, summary.footer_size, covered, locations, tuple(skipped))
 
 
 def _check_columns(opened: OpenDataFile, task: SegmentTask) -> None:

@@ -78,9 +78,9 @@ def write_sample(catalog: SqlCatalog, folder: Path) -> SegmentSample:
     tables = [pa.table({name: pa.array(part[name], kind) for name, kind in arrow.items()}) for part in parts]
     table = create_table(catalog, "sample", tables[0], ROW_GROUP_ROWS)
     table.append(tables[1])
-    path = folder / "sample.puffin"
-    files = list_data_files(table)
-    segment = write_segment(SegmentTask(files, resolve(DEFINITION, table.schema()), table.io, table.io, path.as_uri()))
+    files, columns = list_data_files(table), resolve(DEFINITION, table.schema())
+    segment = write_segment(SegmentTask(files, columns, table.io, table.io, folder.as_uri()))
+    path = Path(segment.location.removeprefix("file://"))
     reader = BytesReader.of(path.read_bytes(), str(path))
     # Which file comes first is Iceberg's choice: the values are told apart by what is in the file.
     seeds = [0 if _first_id(covered.file.path) == parts[0]["id"][0] else 1 for covered in segment.covered]

@@ -14,9 +14,9 @@ from puffin_index.build import find_missing
 from puffin_index.data_table import list_data_files
 from puffin_index.engine import LocalEngine, write_in_background
 from puffin_index.errors import BuildError
-from puffin_index.index_table import read_entries, segment_location
+from puffin_index.index_table import read_entries, segments_folder
 from puffin_index.job import ProgressListener, build
-from puffin_index.segment import SegmentTask
+from puffin_index.segment import SegmentTask, write_segment
 from puffin_index.status import read_lag
 from tests.conftest import create_table
 
@@ -74,14 +74,29 @@ def test_low_priority_changes_neither_the_segment_nor_the_process(index: TableIn
     before = os.getpriority(os.PRIO_PROCESS, 0)
     missing = find_missing(list_data_files(index.data_table), index.columns, read_entries(index.index_table), 1)
     batch = missing.batches[0]
-    location = segment_location(index.index_table, "background")
-    task = SegmentTask(batch.files, batch.columns, index.data_table.io, index.index_table.io, location)
+    folder = segments_folder(index.index_table)
+    task = SegmentTask(batch.files, batch.columns, index.data_table.io, index.index_table.io, folder)
 
     segment = write_in_background(task)
 
     assert os.getpriority(os.PRIO_PROCESS, 0) == before
     assert [covered.file for covered in segment.covered] == list(batch.files)
-    assert Path(location.removeprefix("file://")).stat().st_size == segment.size
+    assert Path(segment.location.removeprefix("file://")).stat().st_size == segment.size
+
+
+def test_a_task_that_is_run_again_writes_a_segment_of_its_own(index: TableIndex) -> None:
+    """Spark does so when an executor is lost, whose half-written file stays, and with a slow task while it runs."""
+    missing = find_missing(list_data_files(index.data_table), index.columns, read_entries(index.index_table), 1)
+    batch = missing.batches[0]
+    folder = segments_folder(index.index_table)
+    task = SegmentTask(batch.files, batch.columns, index.data_table.io, index.index_table.io, folder)
+
+    first, second = write_segment(task), write_segment(task)
+
+    assert first.location != second.location
+    contents = [Path(one.location.removeprefix("file://")).read_bytes() for one in (first, second)]
+    assert contents[0] == contents[1]
+    assert len(contents[0]) == first.size
 
 
 def test_a_build_that_stays_in_the_background_finishes(index: TableIndex) -> None:

@@ -20,7 +20,7 @@ from planner.view import IndexView, new_cache
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.data_table import list_data_files
 from puffin_index.entries import append_entries
-from puffin_index.index_table import entries_of, read_entries, segment_location
+from puffin_index.index_table import entries_of, read_entries, segments_folder
 from puffin_index.inspection import read_payload_places
 from puffin_index.kinds.bloom_matrix import BLOOM_MATRIX
 from puffin_index.kinds.merged_bitmap import MERGED_BITMAP
@@ -74,10 +74,8 @@ def make_index(catalog: SqlCatalog) -> TableIndex:
     index = TableIndex.create(catalog, "ns.t", DEFINITION)
     io = index.index_table.io
     segments = [
-        write_segment(
-            SegmentTask((file,), index.columns, table.io, io, segment_location(index.index_table, f"segment-{number}"))
-        )
-        for number, file in enumerate(list_data_files(table))
+        write_segment(SegmentTask((file,), index.columns, table.io, io, segments_folder(index.index_table)))
+        for file in list_data_files(table)
     ]
     append_entries(index.index_table, entries_of(segments))
     index.refresh()

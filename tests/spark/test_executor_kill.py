@@ -1,4 +1,4 @@
-"""An executor is killed while it builds: Spark runs its tasks again elsewhere, and nothing is lost, doubled or left."""
+"""An executor is killed while it writes: Spark runs its tasks again elsewhere, and nothing is lost, doubled or left."""
 
 from __future__ import annotations
 
@@ -41,12 +41,27 @@ def known(tracker, stages):
     return [info for info in map(tracker.getStageInfo, stages) if info is not None]
 
 
+def writers():
+    for descriptor in Path("/proc").glob("[0-9]*/fd/*"):
+        try:
+            if str(warehouse) in (opened := os.readlink(descriptor)) and opened.endswith(".puffin"):
+                yield int(descriptor.parts[2])
+        except OSError:
+            continue
+
+
+def parent(process):
+    return int(Path(f"/proc/{{process}}/stat").read_text().rpartition(")")[2].split()[1])
+
+
 def kill_one(spark):
-    tracker = spark.sparkContext.statusTracker()
-    while not any(info.numActiveTasks for info in known(tracker, tracker.getActiveStageIds())):
+    # One that has begun to write a segment, whose file it leaves behind.
+    application = spark.sparkContext.applicationId.encode()
+    while not (found := next(writers(), None)):
         time.sleep(0.01)
-    time.sleep(1)
-    os.kill(next(executors(spark.sparkContext.applicationId.encode())), signal.SIGKILL)
+    while found not in executors(application):
+        found = parent(found)
+    os.kill(found, signal.SIGKILL)
 
 
 warehouse = Path(sys.argv[1])
