@@ -9,7 +9,7 @@ import numpy.typing as npt
 from pyroaring import BitMap
 
 from planner.directories import Groups, Int64Array, KindDirectory, positions_by_number
-from puffin_index.kinds.roaring import row_set_of
+from puffin_index.kinds.roaring_read import row_set_of
 
 _LAST_ROW = 2**32 - 1
 

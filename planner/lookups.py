@@ -19,7 +19,7 @@ from puffin_index.errors import CorruptFileError, PuffinIndexError
 from puffin_index.kinds.postings import PreparedTest, asked_test
 from puffin_index.kinds.postings_asked import AskedBlocks, rows_of_asked
 from puffin_index.kinds.postings_plan import AskedTest
-from puffin_index.kinds.roaring import row_set_of_ascending
+from puffin_index.kinds.roaring_read import row_set_of_ascending
 from puffin_index.leaf import NullTest
 
 WIDE_SHARE = 0.02

@@ -37,7 +37,7 @@ from planner.spark_catalogs import SparkCatalogs
 from planner.view import IndexView
 from planner.wire import serialize_kept, serialize_view
 from puffin_index.errors import NotFoundError, PuffinIndexError, WhereSyntaxError
-from puffin_index.kinds.roaring import row_set_of
+from puffin_index.kinds.roaring_read import row_set_of
 
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaObject

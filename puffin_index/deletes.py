@@ -30,7 +30,7 @@ from pyroaring import BitMap
 
 from puffin_index.binary import Buffer, ByteCursor
 from puffin_index.errors import CorruptFileError, UnsupportedError
-from puffin_index.kinds import roaring
+from puffin_index.kinds import roaring_read
 from puffin_index.parquet import open_parquet
 from puffin_index.puffin import read_blob, read_footer
 from puffin_index.ranged import RangedReader
@@ -150,7 +150,8 @@ def _by_path(paths: pa.DictionaryArray, positions: npt.NDArray[np.int64]) -> Pos
     parts = np.split(positions[order], ends[:-1]) if len(ends) else []
     most = int(positions.max(initial=0)) + 1
     return {
-        path: roaring.row_set_of(part, most) for path, part in zip(paths.dictionary.to_pylist(), parts, strict=True)
+        path: roaring_read.row_set_of(part, most)
+        for path, part in zip(paths.dictionary.to_pylist(), parts, strict=True)
     }
 
 
@@ -205,6 +206,6 @@ def parse_deletion_vector(data: Buffer, *, location: str = "<bytes>", offset: in
     key = inner.uint32_le()
     if count > 1 or key:
         raise UnsupportedError(f"{location}: a deletion vector with positions of 2^32 and more")
-    return roaring.deserialize(
+    return roaring_read.deserialize(
         inner.bytes(inner.remaining), _MOST_POSITIONS, location=location, offset=offset + 4 + inner.position
     )

@@ -26,7 +26,7 @@ from puffin_index.kinds.bloom_matrix import BloomMatrix
 from puffin_index.kinds.bloom_matrix_build import BloomBits, filters_of_matrix
 from puffin_index.kinds.merged_bitmap import MergedBitmap
 from puffin_index.kinds.postings import Postings
-from puffin_index.kinds.roaring import row_set_of_ascending
+from puffin_index.kinds.roaring_read import row_set_of_ascending
 from puffin_index.leaf import LeafTest, NullTest, RangeTest, SetTest
 from puffin_index.map_key import split_kind
 from puffin_index.open_payload import open_payload

@@ -12,6 +12,8 @@ import pyspark
 from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import SparkSession
 
+from puffin_index.processor import environment_of_workers
+
 CATALOG = "lake"
 _ICEBERG_RUNTIMES = {
     "4.1": "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0",
@@ -73,7 +75,8 @@ def create_session(
     if event_log is not None:
         event_log.mkdir(parents=True, exist_ok=True)
         builder = builder.config("spark.eventLog.enabled", "true").config("spark.eventLog.dir", event_log.as_uri())
-    for key, value in conf.items():
+    environment = {f"spark.executorEnv.{name}": value for name, value in environment_of_workers().items()}
+    for key, value in (environment | dict(conf)).items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")

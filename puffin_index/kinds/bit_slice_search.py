@@ -14,7 +14,7 @@ from puffin_index.kinds.bit_slices import Half
 from puffin_index.kinds.compressed_slices import row_set_of_part
 from puffin_index.kinds.intervals import Interval, Intervals, clip, shift
 from puffin_index.kinds.parts import Part, read_parts
-from puffin_index.kinds.roaring import deserialize
+from puffin_index.kinds.roaring_read import deserialize
 from puffin_index.ranged import Blob
 
 _READ_AT_ONCE_BYTES = 64 * 1024

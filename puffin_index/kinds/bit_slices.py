@@ -39,15 +39,8 @@ from pyroaring import BitMap
 from puffin_index.binary import ByteCursor, write_int32_be, write_int64_be, write_uint8
 from puffin_index.errors import BuildError, UnsupportedError
 from puffin_index.kinds.parts import LAYOUT_VERSION, Part, check_layout, checksum32, corrupt
-from puffin_index.kinds.roaring import (
-    BLOCK_BYTES,
-    BLOCK_ROWS,
-    block_count,
-    deserialize,
-    pad_bits,
-    serialize_bit_slices,
-    serialized_length,
-)
+from puffin_index.kinds.roaring import BLOCK_BYTES, BLOCK_ROWS, block_count, pad_bits, serialize_bit_slices
+from puffin_index.kinds.roaring_read import deserialize, serialized_length
 from puffin_index.ranged import Blob
 
 VERSION = 1

@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 from puffin_index.binary import ByteCursor, read_uint32_be
 from puffin_index.errors import UnsupportedError
 from puffin_index.kinds.bitmap_blob import NO_NULLS, VERSION_1, VERSION_2
+from puffin_index.kinds.byte_ranges import ramps
 from puffin_index.kinds.parts import CHECKSUM_BYTES, Part, checksum32, corrupt, read_parts
-from puffin_index.kinds.roaring import ramps
 from puffin_index.kinds.sorted_keys import BytesKeys, IntKeys, SortedKeys
 from puffin_index.kinds.stored_form import BYTES, dtype_of, from_stored, width_of
 from puffin_index.ranged import Blob

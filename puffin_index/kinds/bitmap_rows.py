@@ -13,7 +13,7 @@ from puffin_index.binary import read_uint32_be
 from puffin_index.kinds.bitmap_blob import NO_NULLS
 from puffin_index.kinds.hashing import xxh64_many
 from puffin_index.kinds.parts import COALESCE_BYTES, checksum32, corrupt
-from puffin_index.kinds.roaring import deserialize, row_set_of
+from puffin_index.kinds.roaring_read import deserialize, row_set_of
 from puffin_index.kinds.roaring_union import union_of_sets
 from puffin_index.ranged import Blob
 

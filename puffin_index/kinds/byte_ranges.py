@@ -1,4 +1,4 @@
-"""Many ranges of some bytes at once: taken from anywhere, put anywhere."""
+"""Many ranges at once: their places, and bytes taken from anywhere or put anywhere."""
 
 from __future__ import annotations
 
@@ -53,3 +53,11 @@ def take_bytes(data: _Bytes, starts: _Ints, sizes: _Ints) -> _Bytes:
     taken = strings.take(pa.array(rank)).buffers()[2]
     content = np.empty(0, np.uint8) if taken is None else np.frombuffer(taken, np.uint8)
     return content[: int(sizes.sum())]
+
+
+def ramps(starts: npt.NDArray[np.int64], counts: npt.NDArray[np.int64], step: int = 1) -> npt.NDArray[np.int64]:
+    """Return `starts[i], starts[i] + step, ...` with `counts[i]` members, for every i, one after the other."""
+    before = np.cumsum(counts) - counts
+    ramp = np.arange(0, step * int(counts.sum()), step, dtype=np.int64)
+    ramp += np.repeat(starts - step * before, counts)
+    return ramp

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import xxhash
 
-from puffin_index.kinds.roaring import ramps
+from puffin_index.kinds.byte_ranges import ramps
 
 _PRIME_1 = np.uint64(0x9E3779B185EBCA87)
 _PRIME_2 = np.uint64(0xC2B2AE3D27D4EB4F)

@@ -32,7 +32,7 @@ from puffin_index.kinds.postings import Postings
 from puffin_index.kinds.postings_bits import Ints
 from puffin_index.kinds.postings_plan import Cuts
 from puffin_index.kinds.postings_rows import Near
-from puffin_index.kinds.roaring import deserialize
+from puffin_index.kinds.roaring_read import deserialize
 from puffin_index.kinds.roaring_union import union_of_sets
 from puffin_index.kinds.sorted_keys import BytesKeys, IntKeys
 

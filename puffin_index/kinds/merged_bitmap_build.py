@@ -17,6 +17,7 @@ from puffin_index.kinds.bitmap_blob import NO_NULLS
 from puffin_index.kinds.bitmap_entries import EntryTable
 from puffin_index.kinds.bitmap_lookup import open_entries
 from puffin_index.kinds.bitmap_rows import BitmapBody
+from puffin_index.kinds.byte_ranges import ramps
 from puffin_index.kinds.hashing import xxh64_many
 from puffin_index.kinds.merged_bitmap import LAYOUT_FORMS, MERGED_BITMAP, MergedBitmap
 from puffin_index.kinds.parts import corrupt, in_memory
@@ -24,7 +25,7 @@ from puffin_index.kinds.postings_bits import Ints
 from puffin_index.kinds.postings_build import DEFAULT_SIZES, finish_postings
 from puffin_index.kinds.postings_numbers import RowNumbers
 from puffin_index.kinds.postings_pages import Children
-from puffin_index.kinds.roaring import BLOCK_ROWS, block_count, ramps
+from puffin_index.kinds.roaring import BLOCK_ROWS, block_count
 from puffin_index.kinds.roaring_move import (
     LooseContainers,
     assemble_sets,

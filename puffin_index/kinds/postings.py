@@ -51,7 +51,7 @@ from puffin_index.kinds.postings_plan import (
     cost_of_pages,
 )
 from puffin_index.kinds.postings_rows import Near
-from puffin_index.kinds.roaring import deserialize
+from puffin_index.kinds.roaring_read import deserialize
 from puffin_index.leaf import LeafTest, NullTest
 from puffin_index.ranged import Blob
 from puffin_index.value_types import ValueType

@@ -49,9 +49,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import zstandard
 
+from puffin_index.kinds.byte_ranges import ramps
 from puffin_index.kinds.postings_bits import Ints, Words, bit_lengths, bounds_of_streams, pack_streams
 from puffin_index.kinds.postings_sort import OrderedRows, Rows
-from puffin_index.kinds.roaring import ramps
 from puffin_index.kinds.sorted_keys import bytes_of_keys, cut_blocks
 
 KEY_CONTENT_LIMIT_BYTES = 32 * 1024

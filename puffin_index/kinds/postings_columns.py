@@ -10,13 +10,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from puffin_index.columns import Column, KeyArray
+from puffin_index.kinds.byte_ranges import ramps
 from puffin_index.kinds.parts import corrupt
 from puffin_index.kinds.postings_bits import Ints
 from puffin_index.kinds.postings_keys import keys_of_blocks
 from puffin_index.kinds.postings_numbers import RowNumbers
 from puffin_index.kinds.postings_parse import ParsedBlocks
 from puffin_index.kinds.postings_rows import decode_runs
-from puffin_index.kinds.roaring import ramps
 from puffin_index.ranged import Blob
 from puffin_index.value_types import ValueType
 

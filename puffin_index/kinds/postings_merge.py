@@ -15,6 +15,7 @@ from puffin_index.columns import KeyArray
 from puffin_index.errors import BuildError, CorruptFileError
 from puffin_index.key_merge import rank_keys
 from puffin_index.kinds.base import Payload
+from puffin_index.kinds.byte_ranges import ramps
 from puffin_index.kinds.merged_bitmap_build import new_blocks
 from puffin_index.kinds.parts import corrupt
 from puffin_index.kinds.postings import Postings
@@ -35,7 +36,6 @@ from puffin_index.kinds.postings_numbers import RowNumbers
 from puffin_index.kinds.postings_parse import ParsedBlocks
 from puffin_index.kinds.postings_rows import decode_runs
 from puffin_index.kinds.postings_sort import KeyedRows, OrderedRows, Rows, order_keyed
-from puffin_index.kinds.roaring import ramps
 from puffin_index.kinds.roaring_move import LooseContainers, assemble_sets, containers_of_sets, joined
 from puffin_index.kinds.roaring_union import BrokenSetError
 from puffin_index.kinds.sorted_keys import BytesKeys

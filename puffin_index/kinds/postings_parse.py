@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from puffin_index.kinds.byte_ranges import ramps
 from puffin_index.kinds.parts import corrupt, read_parts
 from puffin_index.kinds.postings_bits import MAXIMUM_WIDTH, SLACK_BYTES, Ints, packed_bytes, unpack_streams
 from puffin_index.kinds.postings_blocks import BLOCK_HEADER, SECTION_HEADER, STREAMS
 from puffin_index.kinds.postings_directory import PostingsDirectory
 from puffin_index.kinds.postings_pages import INT_KEYS, Flags
-from puffin_index.kinds.roaring import ramps
 from puffin_index.ranged import Blob
 
 COUNTS, FIRST_ROWS, GAPS, LENGTHS = range(STREAMS)

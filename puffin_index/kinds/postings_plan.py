@@ -8,12 +8,12 @@ from functools import cached_property
 
 import numpy as np
 
+from puffin_index.kinds.byte_ranges import ramps
 from puffin_index.kinds.intervals import INT64_MAXIMUM, INT64_MINIMUM, intervals_of
 from puffin_index.kinds.parts import COALESCE_BYTES
 from puffin_index.kinds.postings_bits import Ints
 from puffin_index.kinds.postings_directory import PostingsDirectory
 from puffin_index.kinds.postings_pages import Flags
-from puffin_index.kinds.roaring import ramps
 from puffin_index.leaf import RangeTest, SetTest
 
 BLOCKS_AT_ONCE = 256

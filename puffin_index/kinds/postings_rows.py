@@ -8,11 +8,12 @@ import numpy as np
 import numpy.typing as npt
 from pyroaring import BitMap
 
+from puffin_index.kinds.byte_ranges import ramps
 from puffin_index.kinds.parts import corrupt
 from puffin_index.kinds.postings_bits import Ints
 from puffin_index.kinds.postings_numbers import RowNumbers
 from puffin_index.kinds.postings_parse import FIRST_ROWS, GAPS, LENGTHS, ParsedBlocks
-from puffin_index.kinds.roaring import ramps, row_set_of_ascending
+from puffin_index.kinds.roaring_read import row_set_of_ascending
 
 _SECTIONS_AT_ONCE = 64
 _SPAN_BITS = 6

@@ -1,4 +1,4 @@
-"""Row sets in the portable roaring format: written by array operations, read with every length checked.
+"""Row sets in the portable roaring format, written by array operations; `puffin_index.kinds.roaring_read` reads them.
 
 One serialised set (all numbers little-endian; RoaringBitmap format specification):
 
@@ -16,17 +16,13 @@ A container holds runs where that is smaller than what it would be otherwise, as
 
 from __future__ import annotations
 
-from array import array
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NoReturn
 
 import numpy as np
 import numpy.typing as npt
-from pyroaring import BitMap
 
-from puffin_index.binary import Buffer, ByteCursor, check_inside
-from puffin_index.errors import CorruptFileError
-from puffin_index.kinds.byte_ranges import put_bytes
+from puffin_index.kinds.byte_ranges import put_bytes, ramps
 
 BLOCK_ROWS = 65_536
 BLOCK_BYTES = BLOCK_ROWS // 8
@@ -36,8 +32,6 @@ RUN_COOKIE = 12_347
 OFFSETS_FROM = 4
 # What is compared at once stays in the processor's cache.
 _AT_ONCE = 65_536
-_FEW_ROWS = 1000
-_SPARSE = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,14 +97,12 @@ def serialize_row_sets(rows: npt.NDArray[np.uint32], starts: npt.NDArray[np.inte
     first = np.zeros(len(rows), np.bool_)
     first[starts[:-1]] = True
     set_first = first.copy()
-    for start in range(1, len(rows), _AT_ONCE):
-        end = min(start + _AT_ONCE, len(rows))
-        first[start:end] |= (rows[start:end] ^ rows[start - 1 : end - 1]) >= BLOCK_ROWS
+    for some, before in _neighbours(len(rows)):
+        first[some] |= (rows[some] ^ rows[before]) >= BLOCK_ROWS
     container_starts = np.flatnonzero(first)
     # Within a container, rows differ as their lower halves do.
-    for start in range(1, len(rows), _AT_ONCE):
-        end = min(start + _AT_ONCE, len(rows))
-        first[start:end] |= low[start:end] - low[start - 1 : end - 1] != 1
+    for some, before in _neighbours(len(rows)):
+        first[some] |= low[some] - low[before] != 1
     containers = Containers(
         np.cumsum(set_first[container_starts]) - 1,
         (rows[container_starts] >> 16).astype("<u2"),
@@ -122,6 +114,13 @@ def serialize_row_sets(rows: npt.NDArray[np.uint32], starts: npt.NDArray[np.inte
     _fill_runs(frame, containers, low, first)
     _fill_bitsets(frame, containers, low, container_starts)
     return frame.sets
+
+
+def _neighbours(count: int) -> Iterator[tuple[slice, slice]]:
+    """Yield where some elements are, but for the first of all, and the one before each."""
+    for start in range(1, count, _AT_ONCE):
+        end = min(start + _AT_ONCE, count)
+        yield slice(start, end), slice(start - 1, end - 1)
 
 
 def _runs_between(begins: npt.NDArray[np.bool_], bounds: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
@@ -251,14 +250,6 @@ def _ordinals(counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     return ramps(np.zeros(len(counts), np.int64), counts)
 
 
-def ramps(starts: npt.NDArray[np.int64], counts: npt.NDArray[np.int64], step: int = 1) -> npt.NDArray[np.int64]:
-    """Return `starts[i], starts[i] + step, ...` with `counts[i]` members, for every i, one after the other."""
-    before = np.cumsum(counts) - counts
-    ramp = np.arange(0, step * int(counts.sum()), step, dtype=np.int64)
-    ramp += np.repeat(starts - step * before, counts)
-    return ramp
-
-
 def _scatter(
     data: npt.NDArray[np.uint8], places: npt.NDArray[np.int64], numbers: npt.NDArray[np.unsignedinteger]
 ) -> None:
@@ -308,96 +299,3 @@ def _fill_bitsets(
         bits = np.zeros(BLOCK_ROWS, np.bool_)
         bits[low[start:end]] = True
         frame.sets.data[place : place + BLOCK_BYTES] = np.packbits(bits, bitorder="little")
-
-
-def deserialize(
-    data: Buffer, row_count: int, *, whole: bool = True, location: str = "<bytes>", offset: int = 0
-) -> BitMap:
-    """Read one serialised set.
-
-    Args:
-        data: The bytes.
-        row_count: Every row must be below.
-        whole: Whether the set takes all bytes; else something may follow it.
-        location: The file, for messages.
-        offset: Where `data` begins in it, for messages.
-
-    Raises:
-        CorruptFileError: If the bytes are not such a set.
-    """
-    length = serialized_length(data, location=location, offset=offset)
-    if whole and length != len(data):
-        _corrupt(f"a row set of {length} bytes lies in {len(data)} bytes", location, offset)
-    try:
-        rows = BitMap.deserialize(bytes(data[:length]))
-    except ValueError as error:
-        raise CorruptFileError(f"not a row set: {error}", location=location, offset=offset) from error
-    if rows and rows.max() >= row_count:
-        _corrupt(f"row {rows.max()} in a row group of {row_count} rows", location, offset)
-    return rows
-
-
-def row_set_of(rows: npt.NDArray[np.integer], row_count: int) -> BitMap:
-    """Return rows, in any order and all below `row_count`, as a row set."""
-    if len(rows) <= _FEW_ROWS:
-        return BitMap(rows.tolist())
-    if _SPARSE * len(rows) < row_count:
-        return row_set_of_ascending(np.sort(rows))
-    flags = np.zeros(row_count, np.bool_)
-    flags[rows] = True
-    return row_set_of_flags(flags)
-
-
-def row_set_of_ascending(rows: npt.NDArray[np.integer]) -> BitMap:
-    """Return ascending rows as a row set; from an `array` it is built without an object a row."""
-    numbers = array("I")
-    numbers.frombytes(rows.astype(np.uint32).data.cast("B"))
-    return BitMap(numbers)
-
-
-def row_set_of_flags(flags: npt.NDArray[np.bool_]) -> BitMap:
-    """Return the rows whose flag is set."""
-    bits = pad_bits(np.packbits(flags, bitorder="little"), len(flags))
-    return BitMap.deserialize(serialize_bit_slices(bits).data.tobytes())
-
-
-def _corrupt(reason: str, location: str, offset: int) -> NoReturn:
-    raise CorruptFileError(reason, location=location, offset=offset)
-
-
-def serialized_length(data: Buffer, *, location: str = "<bytes>", offset: int = 0) -> int:
-    """Return the length of the serialised set that `data` begins with.
-
-    Raises:
-        CorruptFileError: If it does not lie inside `data`.
-    """
-    cursor = ByteCursor(data, location, offset)
-    cookie = cursor.uint32_le()
-    with_runs = cookie & 0xFFFF == RUN_COOKIE
-    if not with_runs and cookie != COOKIE:
-        _corrupt(f"{cookie} is not the cookie of a row set", location, offset)
-    count = (cookie >> 16) + 1 if with_runs else cursor.count(cursor.uint32_le(), 8, "containers")
-    if count > BLOCK_ROWS:
-        _corrupt(f"{count} containers in a row set", location, offset)
-    flags = np.zeros(count, np.bool_)
-    if with_runs:
-        packed = np.frombuffer(cursor.bytes((count + 7) // 8, "run flags"), np.uint8)
-        flags = np.unpackbits(packed, count=count, bitorder="little").astype(np.bool_)
-    described = np.frombuffer(cursor.bytes(4 * count, "container keys"), "<u2").reshape(-1, 2)
-    cardinalities = described[:, 1].astype(np.int64) + 1
-    sizes = np.where(cardinalities > ARRAY_LIMIT, BLOCK_BYTES, 2 * cardinalities)
-    if not with_runs or count >= OFFSETS_FROM:
-        cursor.bytes(4 * count, "container offsets")
-    position = cursor.position
-    if not with_runs:
-        position += int(sizes.sum())
-        check_inside("row set", len(data), 0, position, location, offset)
-        return position
-    for is_run, size in zip(flags.tolist(), sizes.tolist(), strict=True):
-        if is_run:
-            check_inside("run count", len(data), position, 2, location, offset)
-            position += 2 + 4 * int.from_bytes(data[position : position + 2], "little")
-        else:
-            position += size
-    check_inside("row set", len(data), 0, position, location, offset)
-    return position

@@ -10,14 +10,7 @@ import numpy.typing as npt
 
 from puffin_index.errors import CorruptFileError
 from puffin_index.kinds.byte_ranges import put_bytes, take_bytes
-from puffin_index.kinds.roaring import (
-    ARRAY_LIMIT,
-    BLOCK_BYTES,
-    BLOCK_ROWS,
-    Containers,
-    SerializedSets,
-    lay_out_sets,
-)
+from puffin_index.kinds.roaring import ARRAY_LIMIT, BLOCK_BYTES, BLOCK_ROWS, Containers, SerializedSets, lay_out_sets
 from puffin_index.kinds.roaring_union import BrokenSetError, parse_containers, require, uint16_at
 
 _Ints = npt.NDArray[np.int64]

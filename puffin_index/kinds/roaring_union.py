@@ -9,17 +9,9 @@ import numpy.typing as npt
 from pyroaring import BitMap
 
 from puffin_index.errors import CorruptFileError
-from puffin_index.kinds.roaring import (
-    ARRAY_LIMIT,
-    BLOCK_BYTES,
-    BLOCK_ROWS,
-    COOKIE,
-    OFFSETS_FROM,
-    RUN_COOKIE,
-    deserialize,
-    ramps,
-    row_set_of,
-)
+from puffin_index.kinds.byte_ranges import ramps
+from puffin_index.kinds.roaring import ARRAY_LIMIT, BLOCK_BYTES, BLOCK_ROWS, COOKIE, OFFSETS_FROM, RUN_COOKIE
+from puffin_index.kinds.roaring_read import deserialize, row_set_of
 
 _FEW_SETS = 32
 _BITSETS_AT_ONCE = 64

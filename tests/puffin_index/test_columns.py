@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import weakref
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -15,34 +16,36 @@ from puffin_index.arrow_keys import column_of
 from puffin_index.columns import Column, sort_column
 from puffin_index.values import value_type_named
 
-LONG = value_type_named("long")
-INT64 = np.iinfo(np.int64)
+LONG, INT = value_type_named("long"), value_type_named("int")
 
 
 @st.composite
 def columns(draw: st.DrawFn) -> Column:
-    """Ranges on both sides of where keys are searched, counted and sorted, at both ends of the domain."""
-    width = draw(
-        st.sampled_from(
-            [1, 2, 100, 255, 256, 4095, 4096, 4097, 65_535, 65_536, 65_537, 2**32 - 1, 2**32, 2**40, 2**64 - 1]
-        )
-    )
-    least = draw(st.sampled_from([int(INT64.min), -width // 2, 0, int(INT64.max) - width]))
-    least = max(int(INT64.min), min(least, int(INT64.max) - width))
+    """Ranges on both sides of where keys are searched, counted and sorted, at both ends of either domain."""
+    value_type, limits = draw(st.sampled_from([(LONG, np.iinfo(np.int64)), (INT, np.iinfo(np.int32))]))
+    first, last = int(limits.min), int(limits.max)
+    widths = [1, 2, 100, 255, 256, 4095, 4096, 4097, 65_535, 65_536, 65_537, 2**31, 2**32 - 1, 2**32, 2**40, 2**64 - 1]
+    width = draw(st.sampled_from([width for width in widths if width <= last - first]))
+    least = draw(st.sampled_from([first, max(first, -width // 2), min(0, last - width), last - width]))
     key = st.integers(least, least + width) | st.sampled_from([least, least + width])
-    return column_of(pa.array(draw(st.lists(st.none() | key, max_size=40)), pa.int64()), LONG)
+    arrow_type = pa.int64() if value_type is LONG else pa.int32()
+    return column_of(pa.array(draw(st.lists(st.none() | key, max_size=40)), arrow_type), value_type)
 
 
 @given(columns())
 def test_keys_first_or_rows_first_give_what_a_plain_sort_gives(column: Column) -> None:
     keys_first = sort_column(column)
     keys, starts = np.asarray(keys_first.keys), keys_first.starts
-    rows_first = sort_column(Column(LONG, column.row_count, column.keys, column.valid))
+    rows_first = sort_column(Column(column.value_type, column.row_count, column.keys, column.valid))
     rows = rows_first.rows
     valid = np.ones(column.row_count, np.bool_) if column.valid is None else column.valid
     expected = sorted((key, row) for row, key in enumerate(column.int_keys.tolist()) if valid[row])
 
     assert rows.tolist() == [row for _, row in expected] == keys_first.rows.tolist()
+    ranks = {key: rank for rank, key in enumerate(keys.tolist())}
+    for codes in (keys_first.codes, rows_first.codes, sort_column(replace(column)).codes):
+        assert codes[valid].tolist() == [ranks[key] for key in column.int_keys[valid].tolist()]
+        assert not codes[~valid].any()
     for found_keys, found_starts in ((keys, starts), (np.asarray(rows_first.keys), rows_first.starts)):
         assert found_keys.tolist() == sorted({key for key, _ in expected})
         assert np.repeat(found_keys, np.diff(found_starts)).tolist() == [key for key, _ in expected]

@@ -13,7 +13,7 @@ from pyroaring import BitMap
 from puffin_index.errors import CorruptFileError, UnsupportedError
 from puffin_index.kinds import KINDS
 from puffin_index.kinds.base import Payload
-from puffin_index.kinds.roaring import deserialize
+from puffin_index.kinds.roaring_read import deserialize
 from puffin_index.kinds.roaring_union import union_of_sets
 from puffin_index.leaf import LeafTest, NullTest, RangeTest, SetTest
 from tests.puffin_index.kinds.columns import Sample, rows_of, sample_of, samples

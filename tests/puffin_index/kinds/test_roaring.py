@@ -10,14 +10,8 @@ from hypothesis import strategies as st
 from pyroaring import BitMap
 
 from puffin_index.errors import CorruptFileError
-from puffin_index.kinds.roaring import (
-    deserialize,
-    pad_bits,
-    row_set_of,
-    serialize_bit_slices,
-    serialize_row_sets,
-    serialized_length,
-)
+from puffin_index.kinds.roaring import pad_bits, serialize_bit_slices, serialize_row_sets
+from puffin_index.kinds.roaring_read import deserialize, row_set_of, serialized_length
 from puffin_index.kinds.roaring_union import union_of_sets
 
 ROWS = 400_000

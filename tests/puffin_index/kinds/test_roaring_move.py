@@ -10,8 +10,9 @@ from pyroaring import BitMap
 
 from puffin_index.errors import CorruptFileError
 from puffin_index.kinds.byte_ranges import put_bytes, take_bytes
-from puffin_index.kinds.roaring import BLOCK_ROWS, deserialize
+from puffin_index.kinds.roaring import BLOCK_ROWS
 from puffin_index.kinds.roaring_move import assemble_sets, containers_of_rows, containers_of_sets, joined
+from puffin_index.kinds.roaring_read import deserialize
 from puffin_index.kinds.roaring_union import BrokenSetError
 
 
