@@ -245,7 +245,7 @@ def _set_bits(bits: npt.NDArray[np.uint8], keys: KeyArray, form: int, k: int) ->
             changed = bits[places]
             changed |= masks
             bits[places] = changed
-            # Of several positions in one byte only the last is set now. Few are lost: a filter has more bytes than keys.
+            # Of several positions in one byte only the last is set now: few, as a filter has more bytes than keys.
             changed = bits[places]
             changed &= masks
             lost = np.flatnonzero(changed == 0)
