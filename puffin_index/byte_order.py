@@ -12,6 +12,7 @@ from puffin_index.kinds.sorted_keys import bytes_of_keys
 
 # So few are compared by Arrow, which takes no longer.
 _FEW = 4096
+_SAMPLED = 4096
 _WINDOW_BYTES = 8
 _WINDOW_BITS = 8 * _WINDOW_BYTES
 _LEAST_BITS = 16
@@ -56,6 +57,27 @@ def order_bytes(keys: pa.LargeBinaryArray, few: int = _FEW) -> _Rows:
         tied = _tied(changes)
         places, changes = places[tied], changes[tied]
     return order
+
+
+def seem_distinct(keys: pa.LargeBinaryArray) -> bool:
+    """Whether no key of some thousand occurs twice among them: then hardly any does at all. Few keys do not seem so."""
+    if len(keys) < 2 * _SAMPLED:
+        return False
+    places = np.unique(np.random.default_rng(0).integers(0, len(keys), _SAMPLED))
+    return bool(pc.count_distinct(keys.take(pa.array(places))).as_py() == len(places))
+
+
+def sort_distinct(keys: pa.LargeBinaryArray) -> tuple[pa.LargeBinaryArray, _Rows, npt.NDArray[np.bool_]]:
+    """Sort keys that hardly ever occur twice, which takes less than a dictionary of them that is sorted afterwards.
+
+    Returns:
+        The distinct keys, ascending; the places of all keys in their order; which of these differ from the one before.
+    """
+    order = order_bytes(keys)
+    ordered = take_keys(keys, order)
+    changes = np.ones(len(ordered), np.bool_)
+    changes[1:] = pc.not_equal(ordered[1:], ordered[:-1]).to_numpy(zero_copy_only=False)
+    return ordered if changes.all() else ordered.filter(pa.array(changes)), order, changes
 
 
 def sort_keys(keys: pa.LargeBinaryArray) -> tuple[pa.LargeBinaryArray, _Rows]:

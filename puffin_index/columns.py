@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from puffin_index.byte_order import order_bytes, sort_keys, take_keys
+from puffin_index.byte_order import seem_distinct, sort_distinct, sort_keys
 from puffin_index.key_forms import IntColumnKeys, wide_decimal_keys
 from puffin_index.key_order import (
     bounds_of,
@@ -37,7 +37,6 @@ _MOST_COUNTED = 65_536
 # So narrow a range has counters for all keys in the processor's cache while rows are put in order by them.
 _FEW = 4096
 _COMPARED_AT_ONCE = 1 << 20
-_SAMPLED_ROWS = 4096
 # What is computed at once stays in the processor's cache.
 _AT_ONCE = 65_536
 
@@ -214,7 +213,7 @@ def _encode_bytes_keys(
     keys = column.bytes_keys
     if not isinstance(keys, pa.DictionaryArray):
         known = keys if column.valid is None else keys.drop_null()
-        if _seem_distinct(known):
+        if seem_distinct(known):
             return _sort_bytes_keys(known, column)
     encoded = sort_dictionary(keys.dictionary_encode())
     if column.valid is None:
@@ -229,26 +228,14 @@ def _encode_bytes_keys(
     return encoded.dictionary, starts, codes
 
 
-def _seem_distinct(keys: pa.LargeBinaryArray) -> bool:
-    """Whether no key of some rows occurs twice among them: then hardly any does at all."""
-    if len(keys) < 2 * _SAMPLED_ROWS:
-        return False
-    rows = np.unique(np.random.default_rng(0).integers(0, len(keys), _SAMPLED_ROWS))
-    return bool(pc.count_distinct(keys.take(pa.array(rows))).as_py() == len(rows))
-
-
 def _sort_bytes_keys(
     keys: pa.LargeBinaryArray, column: Column
 ) -> tuple[pa.LargeBinaryArray, npt.NDArray[np.uint32], npt.NDArray[np.uint32]]:
     """The same of keys that hardly ever occur twice: sorted as they are, without a dictionary first."""
-    order = order_bytes(keys)
-    ordered = take_keys(keys, order)
-    changes = np.ones(len(ordered), np.bool_)
-    changes[1:] = pc.not_equal(ordered[1:], ordered[:-1]).to_numpy(zero_copy_only=False)
+    distinct, order, changes = sort_distinct(keys)
     starts = starts_of(changes)
     rows = order if column.valid is None else gather(positions_of(column.valid), order)
-    codes = _codes_of(rows, starts, column.row_count)
-    return ordered if len(starts) > len(ordered) else ordered.filter(pa.array(changes)), starts, codes
+    return distinct, starts, _codes_of(rows, starts, column.row_count)
 
 
 def _codes_of(rows: npt.NDArray[np.uint32], starts: npt.NDArray[np.uint32], row_count: int) -> npt.NDArray[np.uint32]:
@@ -261,7 +248,7 @@ def _codes_of(rows: npt.NDArray[np.uint32], starts: npt.NDArray[np.uint32], row_
         if are_distinct:
             codes[rows[begin:end]] = np.arange(begin, end, dtype=np.uint32)
             continue
-        first, last = np.searchsorted(starts, (begin, end - 1), "right") - 1
+        first, last = np.searchsorted(starts, np.array((begin, end - 1), starts.dtype), "right") - 1
         ends = np.clip(starts[first : last + 2], begin, end).astype(np.int64)
         codes[rows[begin:end]] = np.repeat(np.arange(first, last + 1, dtype=np.uint32), ends[1:] - ends[:-1])
     return codes

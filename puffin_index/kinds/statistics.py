@@ -47,7 +47,8 @@ def statistics_of(column: Column, quantile_count: int = QUANTILE_COUNT) -> Colum
         return ColumnStatistics(
             column.row_count, column.row_count, 0, 0, None, None, _chosen(keys, np.empty(0, np.int64))
         )
-    ranks = np.linspace(0, valid_count - 1, quantile_count).round().astype(np.int64)
+    # Of the type of the starts, which would be widened otherwise.
+    ranks = np.linspace(0, valid_count - 1, quantile_count).round().astype(starts.dtype)
     quantiles = _chosen(keys, np.searchsorted(starts, ranks, "right") - 1)
     ends = _chosen(keys, np.array([0, len(keys) - 1]))
     return ColumnStatistics(

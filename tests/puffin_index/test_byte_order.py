@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from puffin_index.byte_order import order_bytes, sort_keys
 from puffin_index.columns import sort_column
+from puffin_index.key_merge import rank_keys
 from puffin_index.values import column_of, value_type_named
 
 ROWS = 20_000
@@ -104,3 +105,12 @@ def test_a_column_whose_keys_hardly_ever_occur_twice_is_sorted_as_any_other(twic
     assert ordered.rows.tolist() == rows
     assert np.repeat(np.arange(ordered.distinct_count), ordered.counts).tolist() == ordered.codes[rows].tolist()
     assert not ordered.codes[~known].any()
+
+
+@pytest.mark.parametrize("shared", [0, 2, ROWS])
+def test_sorted_arrays_are_ranked_together_whether_they_share_keys_or_not(shared: int) -> None:
+    keys = sorted(_numbered("{1}{0}"))
+    arrays = [pa.array(part, pa.large_binary()) for part in (keys[0::2], sorted(keys[1::2] + keys[0::2][:shared]))]
+    merged, ranks = rank_keys(arrays)
+    assert merged.to_pylist() == keys
+    assert merged.take(pa.array(ranks)).equals(pa.concat_arrays(arrays))
