@@ -11,10 +11,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from puffin_index.columns import Column
+from puffin_index.columns import Column, sort_column
 from puffin_index.errors import BuildError, UnsupportedError
 from puffin_index.key_forms import IntColumnKeys, float_keys, key_dtype
-from puffin_index.key_merge import SPILL_BYTES, merge_keys, rank_keys, spill
+from puffin_index.key_merge import SPILL_BYTES, merge_keys, spill
 from puffin_index.value_types import ValueType
 
 LARGE_COLUMN_BYTES = 96 * 1024 * 1024
@@ -133,23 +133,14 @@ def _gather_bytes(parts: Iterable[Column]) -> _CodedKeys:
     gathered = [_CodedKeys(pa.array([], pa.large_binary()), np.empty(0, np.uint32))]
     fresh_bytes = 0
     for part in parts:
-        dictionary, codes = _rank_keys_of(part)
+        own = sort_column(part)
+        dictionary, codes = own.keys, own.codes
         fresh_bytes += dictionary.nbytes
         # What waits to be merged may be as much as what has been, and that does not fit into memory forever.
         gathered.append(_CodedKeys(spill([dictionary]) if fresh_bytes > SPILL_BYTES else dictionary, codes))
         if fresh_bytes > max(gathered[0].dictionary.nbytes, SPILL_BYTES // 4):
             gathered, fresh_bytes = [_merge(gathered)], 0
     return _merge(gathered)
-
-
-def _rank_keys_of(column: Column) -> tuple[pa.LargeBinaryArray, npt.NDArray[np.uint32]]:
-    keys = column.bytes_keys
-    if column.valid is None:
-        return rank_keys([keys])
-    distinct, ranks = rank_keys([keys.drop_null()])
-    codes = np.zeros(column.row_count, np.uint32)
-    codes[column.valid] = ranks
-    return distinct, codes
 
 
 def _merge(gathered: list[_CodedKeys]) -> _CodedKeys:

@@ -215,7 +215,7 @@ def _encode_bytes_keys(
         known = keys if column.valid is None else keys.drop_null()
         if seem_distinct(known):
             return _sort_bytes_keys(known, column)
-    encoded = sort_dictionary(keys.dictionary_encode())
+    encoded = _sort_dictionary(keys.dictionary_encode())
     if column.valid is None:
         codes = encoded.indices.to_numpy()
         counts = np.bincount(codes, minlength=len(encoded.dictionary))
@@ -254,7 +254,7 @@ def _codes_of(rows: npt.NDArray[np.uint32], starts: npt.NDArray[np.uint32], row_
     return codes
 
 
-def sort_dictionary(encoded: pa.DictionaryArray) -> pa.DictionaryArray:
+def _sort_dictionary(encoded: pa.DictionaryArray) -> pa.DictionaryArray:
     """Return the same array with its dictionary in ascending order, and uint32 indices."""
     if pa.types.is_uint32(encoded.indices.type) and _is_ascending(encoded.dictionary):
         return encoded
