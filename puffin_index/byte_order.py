@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from puffin_index.key_order import gather, order_by_key
-from puffin_index.kinds.sorted_keys import bytes_of_keys
+from puffin_index.kinds.sorted_keys import bytes_of_keys, common_prefix
 
 # So few are compared by Arrow, which takes no longer.
 _FEW = 4096
@@ -39,7 +39,8 @@ def order_bytes(keys: pa.LargeBinaryArray, few: int = _FEW) -> _Rows:
     if len(keys) <= few or len(data) < _WINDOW_BYTES:
         compared: _Rows = pc.sort_indices(keys).to_numpy().astype(np.uint32)
         return compared
-    at = _common_prefix(keys)
+    bounds = pc.min_max(keys)
+    at = common_prefix(bounds["min"].as_py(), bounds["max"].as_py())
     order, changes, told_bits = _order_windows(_windows(data, offsets, None, at), None)
     # Where in the order strings are that are not told apart, those of one group next to each other.
     tied = _tied(changes)
@@ -81,11 +82,11 @@ def sort_distinct(keys: pa.LargeBinaryArray) -> tuple[pa.LargeBinaryArray, _Rows
 
 
 def sort_keys(keys: pa.LargeBinaryArray) -> tuple[pa.LargeBinaryArray, _Rows]:
-    """Return distinct keys in ascending order, and the rank of each that was given."""
-    order = order_bytes(keys)
-    rank = np.empty(len(order), np.uint32)
-    rank[order] = np.arange(len(order), dtype=np.uint32)
-    return take_keys(keys, order), rank
+    """Return the distinct keys in ascending order, and the rank of each that was given; see `sort_distinct`."""
+    distinct, order, changes = sort_distinct(keys)
+    ranks = np.empty(len(order), np.uint32)
+    ranks[order] = np.cumsum(changes, dtype=np.uint32) - np.uint32(1)
+    return distinct, ranks
 
 
 def take_keys(keys: pa.LargeBinaryArray, places: _Rows) -> pa.LargeBinaryArray:
@@ -104,14 +105,6 @@ def _are_multiples(offsets: npt.NDArray[np.int64], width: int) -> bool:
     return all(
         np.array_equal(offsets[some], np.arange(some.start, min(some.stop, len(offsets))) * width) for some in spans
     )
-
-
-def _common_prefix(keys: pa.LargeBinaryArray) -> int:
-    bounds = pc.min_max(keys)
-    least, greatest = bounds["min"].as_py(), bounds["max"].as_py()
-    length = min(len(least), len(greatest))
-    differ = np.flatnonzero(np.frombuffer(least[:length], np.uint8) != np.frombuffer(greatest[:length], np.uint8))
-    return int(differ[0]) if len(differ) else length
 
 
 def _windows(

@@ -31,7 +31,7 @@ from puffin_index.inspection import (
     segment_document,
     summarize_directories,
 )
-from puffin_index.processor import environment_of_workers
+from puffin_index.processor import settings_of_executors
 from puffin_index.puffin import read_footer
 from puffin_index.storage import FileReader
 from puffin_index.table_index import IndexStatus, TableIndex
@@ -159,9 +159,8 @@ def spark_session(name: str) -> SparkSession:
         ) from error
     try:
         builder = SparkSession.builder.appName(f"puffin-index {name}")
-        # Executors are mostly machines like this one.
-        for variable, value in environment_of_workers().items():
-            builder = builder.config(f"spark.executorEnv.{variable}", value)
+        for setting, value in settings_of_executors().items():
+            builder = builder.config(setting, value)
         return builder.getOrCreate()
     except (PySparkRuntimeError, RuntimeError, OSError) as error:
         raise PuffinIndexError(f"Spark does not start ({error}): install Java 17+ or use --engine local") from error

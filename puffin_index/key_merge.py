@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from puffin_index.byte_order import seem_distinct, sort_distinct, sort_keys
+from puffin_index.byte_order import seem_distinct, sort_keys
 from puffin_index.kinds.sorted_keys import bytes_of_keys
 
 SPILL_BYTES = 64 * 1024 * 1024
@@ -90,10 +90,7 @@ def rank_keys(arrays: Sequence[pa.LargeBinaryArray]) -> tuple[pa.LargeBinaryArra
     """Return the distinct keys of some arrays without NULLs, ascending, and the place of each key among them."""
     every = arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)
     if seem_distinct(every):
-        distinct, order, changes = sort_distinct(every)
-        ranks = np.empty(len(order), np.uint32)
-        ranks[order] = np.cumsum(changes, dtype=np.uint32) - np.uint32(1)
-        return distinct, ranks
+        return sort_keys(every)
     encoded = every.dictionary_encode()
     keys, rank = sort_keys(encoded.dictionary)
     return keys, rank[encoded.indices.to_numpy()]

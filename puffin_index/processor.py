@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+_EXECUTOR_VARIABLE = "spark.executorEnv."
 _DISABLED = "NPY_DISABLE_CPU_FEATURES"
 _CPU_INFO = Path("/proc/cpuinfo")
 _NAMED_SO_FROM = "2.4.0"
@@ -29,3 +30,8 @@ def environment_of_workers(environment: Mapping[str, str] = os.environ, cpu_info
     told = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in first.splitlines())}
     is_zen_4 = (told.get("vendor_id"), told.get("cpu family")) == ("AuthenticAMD", "25")
     return {_DISABLED: "X86_V4"} if is_zen_4 and "avx512f" in told.get("flags", "").split() else {}
+
+
+def settings_of_executors() -> dict[str, str]:
+    """Return the Spark settings that give executors these variables; most are machines like this one."""
+    return {_EXECUTOR_VARIABLE + name: value for name, value in environment_of_workers().items()}

@@ -12,7 +12,7 @@ import pyspark
 from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import SparkSession
 
-from puffin_index.processor import environment_of_workers
+from puffin_index.processor import settings_of_executors
 
 CATALOG = "lake"
 _ICEBERG_RUNTIMES = {
@@ -75,8 +75,7 @@ def create_session(
     if event_log is not None:
         event_log.mkdir(parents=True, exist_ok=True)
         builder = builder.config("spark.eventLog.enabled", "true").config("spark.eventLog.dir", event_log.as_uri())
-    environment = {f"spark.executorEnv.{name}": value for name, value in environment_of_workers().items()}
-    for key, value in (environment | dict(conf)).items():
+    for key, value in (settings_of_executors() | dict(conf)).items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")

@@ -44,7 +44,7 @@ from puffin_index.binary import ByteCursor, write_int32_be, write_uint8
 from puffin_index.columns import KeyArray
 from puffin_index.errors import BuildError, UnsupportedError
 from puffin_index.kinds.parts import Part, checksum32, corrupt, read_parts
-from puffin_index.kinds.sorted_keys import BytesKeys, IntKeys, SortedKeys, bytes_of_keys, cut_blocks
+from puffin_index.kinds.sorted_keys import BytesKeys, IntKeys, SortedKeys, bytes_of_keys, common_prefix, cut_blocks
 from puffin_index.leaf import Key
 from puffin_index.ranged import Blob
 from puffin_index.value_types import Domain
@@ -113,17 +113,11 @@ def _separators(data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64], sta
     for first in starts:
         key = view[offsets[first] : offsets[first + 1]]
         before = view[offsets[first - 1] : offsets[first]] if first else view[:0]
-        separators.append(key[: _common_prefix(before, key) + 1])
+        separators.append(key[: common_prefix(before, key) + 1])
     ends = np.cumsum([len(separator) for separator in separators], dtype=np.int64)
     if len(ends) and ends[-1] > _MAXIMUM_BYTES:
         raise BuildError(f"the separators of {len(starts)} dictionary blocks take {ends[-1]} bytes")
     return ends.astype(">u4").tobytes() + b"".join(separators)
-
-
-def _common_prefix(one: memoryview, other: memoryview) -> int:
-    length = min(len(one), len(other))
-    differ = np.flatnonzero(np.frombuffer(one[:length], np.uint8) != np.frombuffer(other[:length], np.uint8))
-    return int(differ[0]) if len(differ) else length
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from puffin_index.binary import Buffer
 from puffin_index.columns import Column
@@ -19,7 +18,7 @@ from puffin_index.kinds.postings_numbers import RowNumbers
 from puffin_index.kinds.postings_pages import BYTES_KEYS, INT_KEYS, Children, write_directory
 from puffin_index.kinds.postings_sort import OrderedRows, order_rows
 from puffin_index.kinds.roaring import serialize_row_sets
-from puffin_index.kinds.sorted_keys import bytes_of_keys
+from puffin_index.kinds.sorted_keys import bytes_of_keys, common_prefix
 from puffin_index.leaf import Key
 
 POSTINGS = "puffin-index-postings-v1"
@@ -181,16 +180,10 @@ def separators_of_blocks(
         key = data[begin:end]
         before = data[offsets[block.first_key - 1] : begin] if block.first_key else first_before
         is_full = block.key_count == 1 and len(key) <= _FULL_SEPARATOR_BYTES
-        length = len(key) if is_full else min(len(key), _common_prefix(before, key) + 1)
+        length = len(key) if is_full else min(len(key), common_prefix(before.data, key.data) + 1)
         separators.append(key[:length].tobytes())
         are_exact.append(length == len(key))
     return separators, are_exact
-
-
-def _common_prefix(one: npt.NDArray[np.uint8], other: npt.NDArray[np.uint8]) -> int:
-    length = min(len(one), len(other))
-    differ = np.flatnonzero(one[:length] != other[:length])
-    return int(differ[0]) if len(differ) else length
 
 
 def postings_pay(distinct_counts: Sequence[int], value_counts: Sequence[int]) -> bool:

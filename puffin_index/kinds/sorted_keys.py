@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from puffin_index.binary import Buffer
 from puffin_index.leaf import Key
 
 
@@ -63,6 +64,13 @@ def bytes_of_keys(keys: pa.LargeBinaryArray) -> tuple[npt.NDArray[np.uint8], npt
     content = keys.buffers()[2]
     data = np.empty(0, np.uint8) if content is None else np.frombuffer(content, np.uint8)
     return data[offsets[0] : offsets[-1]], offsets - offsets[0] if offsets[0] else offsets
+
+
+def common_prefix(one: Buffer, other: Buffer) -> int:
+    """Return how many bytes two byte strings begin with alike."""
+    length = min(len(one), len(other))
+    differ = np.flatnonzero(np.frombuffer(one, np.uint8)[:length] != np.frombuffer(other, np.uint8)[:length])
+    return int(differ[0]) if len(differ) else length
 
 
 def cut_blocks(ends: npt.NDArray[np.int64], limit_bytes: int) -> npt.NDArray[np.int64]:
