@@ -8,6 +8,7 @@ SF ?= 1
 # Two processes: tests that share a Spark session are in one, all others in the other.
 SIDE_BY_SIDE := -n 2 --dist loadgroup
 RELEASES ?= 4.0 3.5
+PAIRS ?= 50000
 
 help: ## Show what there is to make
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -30,10 +31,13 @@ test: $(STAMP) ## All tests, with a real Spark
 quick: $(STAMP) ## The tests that need no JVM
 	@$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "not spark and not paimon"
 
-nightly: $(STAMP) ## The planner's laws on 100,000 pairs of a table and a predicate, 240 table histories, 200 kills; about 90 minutes
-	@$(BIN)/python -m pytest --hypothesis-profile=nightly tests/planner/test_types_law.py tests/planner/test_histories.py
-	@JAVA_HOME="$$(bash scripts/find-java)" $(BIN)/python -m pytest --hypothesis-profile=nightly --timeout 3600 \
-	  tests/spark/test_histories.py
+nightly: $(STAMP) ## The next 50,000 pairs of a table and a predicate (PAIRS=n), and the laws on more examples; some hours
+	@$(BIN)/python -m tests.planner.pairs --pairs $(PAIRS) --state $(DATA)/pairs.json
+	@$(BIN)/python -m pytest --hypothesis-profile=nightly --timeout 7200 tests/planner/test_types_law.py \
+	  tests/planner/test_histories.py tests/planner/test_imported_histories.py tests/planner/test_any_bytes_law.py
+	@JAVA_HOME="$$(bash scripts/find-java)" $(BIN)/python -m pytest --hypothesis-profile=nightly --timeout 7200 \
+	  tests/spark/test_histories.py tests/spark/test_imported_histories.py
+	@JAVA_HOME="$$(bash scripts/find-java)" PUFFIN_INDEX_STRESS_SECONDS=180 $(BIN)/python -m pytest tests/spark/test_stress.py
 	@PUFFIN_INDEX_KILL_POINTS=200 $(BIN)/python -m pytest tests/puffin_index/test_kills.py
 
 matrix: $(STAMP) ## The hook's tests on the other releases of Spark, each in an environment of its own under .matrix

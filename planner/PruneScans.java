@@ -21,7 +21,9 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.function.BiFunction;
+import org.apache.iceberg.BaseFileScanTask;
 import org.apache.iceberg.BaseMetadataTable;
 import org.apache.iceberg.FileScanTask;
 import org.apache.iceberg.Schema;
@@ -29,16 +31,11 @@ import org.apache.iceberg.SchemaParser;
 import org.apache.iceberg.Snapshot;
 import org.apache.iceberg.SnapshotSummary;
 import org.apache.iceberg.Table;
+import org.apache.iceberg.TableProperties;
 import org.apache.iceberg.expressions.Binder;
 import org.apache.iceberg.expressions.Expression;
 import org.apache.iceberg.expressions.ExpressionParser;
 import org.apache.iceberg.types.TypeUtil;
-import org.apache.iceberg.types.Types;
-import org.apache.spark.sql.catalyst.expressions.And;
-import org.apache.spark.sql.catalyst.expressions.Attribute;
-import org.apache.spark.sql.catalyst.expressions.AttributeReference;
-import org.apache.spark.sql.catalyst.expressions.ElementAt;
-import org.apache.spark.sql.catalyst.expressions.GetMapValue;
 import org.apache.spark.sql.catalyst.optimizer.PropagateEmptyRelation;
 import org.apache.spark.sql.catalyst.plans.logical.Filter;
 import org.apache.spark.sql.catalyst.plans.logical.LocalRelation$;
@@ -54,7 +51,6 @@ import org.roaringbitmap.RoaringBitmap;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 import scala.Function1;
-import scala.collection.immutable.Nil$;
 import scala.runtime.AbstractPartialFunction;
 
 /**
@@ -68,21 +64,73 @@ public class PruneScans extends Rule {
   private static final Logger LOG = LoggerFactory.getLogger("puffin-index");
   private static final String SCAN = "org.apache.iceberg.spark.source.SparkBatchQueryScan";
   private static final String SETTINGS = "spark.puffin-index.";
-  private static final int ATTEMPTS = 3;
+  private static final String CATALOGS = "spark.sql.catalog.";
+  private static final int ATTEMPTS = 5;
+  private static final int ABSENT_REMEMBERED = 10000;
+  /** Found before any scan is reported on: what is reported as dropped must not be read for want of this method. */
+  private static final Method NEW_SPLIT = method(BaseFileScanTask.class, "newSplitTask");
 
+  private final String hook;
+  private final String home;
   private final BiFunction planner;
   private final boolean strict;
   private final double absenceSeconds;
   private final ObjectMapper json = new ObjectMapper();
-  private final Map views = new ConcurrentHashMap();
-  /** When tables were last seen to have no index, by their UUID. */
-  private final Map absent = new ConcurrentHashMap();
-  private final JobNotes notes = new JobNotes();
+  /** By name and UUID: one table may have several names, and an index under one of them. */
+  private final Map views;
+  /** When tables were last seen to have no index, by name and UUID. */
+  private final Map absent;
+  private final JobNotes notes;
+  private final AtomicBoolean ended;
 
-  public PruneScans(BiFunction planner, Boolean strict, Double absenceSeconds) {
+  /**
+   * @param hook names what answers on the other side
+   * @param home names the session that this is for, and those that Spark copies from it
+   */
+  public PruneScans(String hook, String home, BiFunction planner, Boolean strict, Double absenceSeconds) {
+    this.hook = hook;
+    this.home = home;
     this.planner = planner;
     this.strict = strict.booleanValue();
     this.absenceSeconds = absenceSeconds.doubleValue();
+    views = new ConcurrentHashMap();
+    absent = new ConcurrentHashMap();
+    notes = new JobNotes();
+    ended = new AtomicBoolean();
+  }
+
+  private PruneScans(PruneScans other, String home) {
+    this.hook = other.hook;
+    this.home = home;
+    this.planner = other.planner;
+    this.strict = other.strict;
+    this.absenceSeconds = other.absenceSeconds;
+    views = other.views;
+    absent = other.absent;
+    notes = other.notes;
+    ended = other.ended;
+  }
+
+  /** The same rule for another session, which ends with this one. */
+  public PruneScans of(String session) {
+    return new PruneScans(this, session);
+  }
+
+  public String hook() {
+    return hook;
+  }
+
+  public String home() {
+    return home;
+  }
+
+  /** Do nothing from now on, in whichever sessions this is. */
+  public void end() {
+    ended.set(true);
+  }
+
+  public boolean hasEnded() {
+    return ended.get();
   }
 
   public String ruleName() {
@@ -90,6 +138,9 @@ public class PruneScans extends Rule {
   }
 
   public TreeNode apply(TreeNode plan) {
+    if (hasEnded()) {
+      return plan;
+    }
     try {
       notes.forgetOtherQueries();
     } catch (RuntimeException e) {
@@ -98,7 +149,7 @@ public class PruneScans extends Rule {
     EmptyScans empty = new EmptyScans();
     // Scalar subqueries come here one by one, and Spark may merge them afterwards: two that differ in what stands above
     // their scans alone then share a scan.
-    visit((LogicalPlan) plan, !(plan instanceof Subquery), new Conditions(), empty);
+    visit((LogicalPlan) plan, !(plan instanceof Subquery), null, empty);
     // Spark still has to rewrite correlated ones, and must see their aggregates: a count of no rows is 0, not NULL.
     return empty.scans.isEmpty() || plan instanceof Subquery ? plan : withoutScans((LogicalPlan) plan, empty);
   }
@@ -116,14 +167,18 @@ public class PruneScans extends Rule {
     }
   }
 
-  private void visit(LogicalPlan plan, boolean useConditions, Conditions above, EmptyScans empty) {
+  private void visit(
+      LogicalPlan plan,
+      boolean useConditions,
+      org.apache.spark.sql.catalyst.expressions.Expression above,
+      EmptyScans empty) {
     if (plan instanceof DataSourceV2ScanRelation) {
       DataSourceV2ScanRelation relation = (DataSourceV2ScanRelation) plan;
       Object scan = relation.scan();
       if (scan.getClass().getName().equals(SCAN)) {
         Map settings = settings();
         try {
-          if (prune(scan, settings, above)) {
+          if (prune(scan, settings, above, relation.output())) {
             empty.scans.add(scan);
           }
         } catch (Throwable e) {
@@ -135,20 +190,23 @@ public class PruneScans extends Rule {
       }
       return;
     }
-    Conditions conditions = new Conditions();
-    if (useConditions && plan instanceof Filter) {
-      conditions.add(((Filter) plan).condition());
-    }
+    org.apache.spark.sql.catalyst.expressions.Expression condition =
+        useConditions && plan instanceof Filter ? ((Filter) plan).condition() : null;
     // What changes rows may want the scan that it has planned its writing with.
     EmptyScans leftOut = plan instanceof RowLevelWrite ? new EmptyScans() : empty;
     scala.collection.Iterator children = plan.children().iterator();
     while (children.hasNext()) {
-      visit((LogicalPlan) children.next(), useConditions, conditions, leftOut);
+      visit((LogicalPlan) children.next(), useConditions, condition, leftOut);
     }
   }
 
   /** The session's settings of this project, as they are now, without their prefix. */
   private static Map settings() {
+    return settingsBelow(SETTINGS);
+  }
+
+  /** The session's settings that begin with a prefix, as they are now, without it. */
+  private static Map settingsBelow(String prefix) {
     Map settings = new HashMap();
     Map all = SQLConf.get().settings();
     // Other threads may change the configuration; it is a synchronized map.
@@ -156,8 +214,8 @@ public class PruneScans extends Rule {
       for (Iterator it = all.entrySet().iterator(); it.hasNext(); ) {
         Map.Entry entry = (Map.Entry) it.next();
         String key = (String) entry.getKey();
-        if (key.startsWith(SETTINGS)) {
-          settings.put(key.substring(SETTINGS.length()), entry.getValue());
+        if (key.startsWith(prefix)) {
+          settings.put(key.substring(prefix.length()), entry.getValue());
         }
       }
     }
@@ -170,16 +228,21 @@ public class PruneScans extends Rule {
   }
 
   /** Take row groups out of a scan; say whether nothing is left of it. */
-  private boolean prune(Object scan, Map settings, Conditions conditions) throws Exception {
+  private boolean prune(
+      Object scan,
+      Map settings,
+      org.apache.spark.sql.catalyst.expressions.Expression above,
+      scala.collection.Iterable output)
+      throws Exception {
     List filters = (List) call(scan, "filters", "filterExpressions");
     Table table = (Table) call(scan, "table");
     // Metadata tables are scanned by the same class, but what they read are no data files.
-    boolean nothingAsked = filters.isEmpty() && conditions.texts.isEmpty();
+    boolean nothingAsked = filters.isEmpty() && above == null;
     if (nothingAsked || table instanceof BaseMetadataTable || isIncremental(scan)) {
       return false;
     }
-    Object uuid = table.uuid();
-    if (isOff(settings) || isKnownToBeAbsent(uuid, settings)) {
+    String key = table.name() + " " + table.uuid();
+    if (isOff(settings) || isKnownToBeAbsent(key, settings)) {
       return false;
     }
     List tasks = (List) call(scan, "tasks");
@@ -190,12 +253,18 @@ public class PruneScans extends Rule {
     if (tasks.isEmpty() || !(tasks.get(0) instanceof FileScanTask)) {
       return false;
     }
+    Conditions conditions = new Conditions(above, output, schema(scan));
+    if (filters.isEmpty() && conditions.nodes.isEmpty()) {
+      return false;
+    }
     Map request = request(scan, table, filters, conditions);
     request.put("settings", settings);
+    request.put("session", home);
+    request.put("catalog", settingsBelow(CATALOGS + table.name().split("\\.", 2)[0]));
     request.put("thread", Long.valueOf(Thread.currentThread().getId()));
     Long whole = wholeSnapshot(table, (Long) request.get("snapshot"), tasks.size());
     for (int attempt = 0; attempt < ATTEMPTS; attempt++) {
-      View view = (View) views.getOrDefault(uuid, View.NONE);
+      View view = (View) views.getOrDefault(key, View.NONE);
       View.Candidates candidates = view.candidates(tasks, whole);
       request.put("version", view.version);
       request.put("unindexed", Integer.valueOf(candidates.unindexed));
@@ -205,7 +274,10 @@ public class PruneScans extends Rule {
       }
       DataInputStream in = new DataInputStream(new ByteArrayInputStream(answer, 1, answer.length - 1));
       if (answer[0] == 'A') {
-        absent.put(uuid, Long.valueOf(System.nanoTime()));
+        if (absent.size() >= ABSENT_REMEMBERED) {
+          absent.clear();
+        }
+        absent.put(key, Long.valueOf(System.nanoTime()));
         return false;
       }
       if (answer[0] == 'K') {
@@ -220,7 +292,7 @@ public class PruneScans extends Rule {
         return isEmpty;
       }
       // The index table has a newer version: take its numbering and ask again.
-      views.put(uuid, View.read(in));
+      views.put(key, View.read(in));
     }
     LOG.warn("index not used: the index of {} changes too fast", table.name());
     return false;
@@ -231,8 +303,8 @@ public class PruneScans extends Rule {
     return enabled != null && enabled.trim().equalsIgnoreCase("false");
   }
 
-  private boolean isKnownToBeAbsent(Object uuid, Map settings) {
-    Long seen = (Long) absent.get(uuid);
+  private boolean isKnownToBeAbsent(String key, Map settings) {
+    Long seen = (Long) absent.get(key);
     if (seen == null) {
       return false;
     }
@@ -259,9 +331,13 @@ public class PruneScans extends Rule {
     }
   }
 
+  private static Schema schema(Object scan) throws Exception {
+    return (Schema) call(scan, "schema", "expectedSchema");
+  }
+
   private static Map request(Object scan, Table table, List filters, Conditions conditions)
       throws Exception {
-    Schema schema = (Schema) call(scan, "schema", "expectedSchema");
+    Schema schema = schema(scan);
     boolean caseSensitive = ((Boolean) call(scan, "caseSensitive")).booleanValue();
     List expressions = new ArrayList();
     Set fields = new HashSet();
@@ -276,18 +352,14 @@ public class PruneScans extends Rule {
         LOG.debug("filter not handed to the index: {}", filter, e);
       }
     }
-    for (Iterator it = conditions.columns.iterator(); it.hasNext(); ) {
-      Types.NestedField column = schema.findField((String) it.next());
-      if (column != null) {
-        fields.add(Integer.valueOf(column.fieldId()));
-      }
-    }
+    fields.addAll(conditions.fields);
     Map request = new LinkedHashMap();
     request.put("table", table.name());
     request.put("uuid", table.uuid().toString());
     request.put("snapshot", call(scan, "snapshotId"));
     request.put("filters", expressions);
-    request.put("conditions", conditions.texts);
+    request.put("conditions", conditions.nodes);
+    request.put("name-mapping", table.properties().get(TableProperties.DEFAULT_NAME_MAPPING));
     request.put("schema", SchemaParser.toJson(TypeUtil.select(schema, fields)));
     return request;
   }
@@ -354,29 +426,24 @@ public class PruneScans extends Rule {
 
   /**
    * A task that splits into its surviving row groups only. It lives on the driver: Iceberg splits it before tasks are sent
-   * to executors, so they see Iceberg's own classes, with residuals and deletes attached.
+   * to executors, so they see Iceberg's own classes, with residuals and deletes attached. Ranges of bytes come from the
+   * index: manifests may list none, and those that they list need not be those that a reader goes by.
    */
-  private static FileScanTask narrow(final FileScanTask task, View.FileEntry entry, BitSet gone) {
-    List offsets = task.file().splitOffsets();
-    if (offsets == null || offsets.size() != entry.count || Proxy.isProxyClass(task.getClass())) {
-      return task;
-    }
+  private static FileScanTask narrow(final FileScanTask task, View.FileEntry entry, BitSet gone) throws Exception {
+    long[][] ranges = entry.ranges();
     final List survivors = new ArrayList();
     long bytes = 0;
     long sizeBytes = 0;
     long rows = 0;
-    int ordinal = 0;
-    for (Iterator it = task.split(1L).iterator(); it.hasNext(); ordinal++) {
-      FileScanTask part = (FileScanTask) it.next();
-      if (!gone.get(entry.first + ordinal)) {
+    for (int i = 0; i < ranges.length; i++) {
+      if (!gone.get(entry.first + i)) {
+        Object[] range = {task, Long.valueOf(ranges[i][0]), Long.valueOf(ranges[i][1])};
+        FileScanTask part = (FileScanTask) NEW_SPLIT.invoke(task, range);
         survivors.add(part);
         bytes += part.length();
         sizeBytes += part.sizeBytes();
         rows += part.estimatedRowsCount();
       }
-    }
-    if (ordinal != entry.count) {
-      return task;
     }
     final Map sums = new HashMap();
     sums.put("length", Long.valueOf(bytes));
@@ -437,49 +504,6 @@ public class PruneScans extends Rule {
       }
     }
     return null;
-  }
-
-  /** Of the filter right above a scan, the conjuncts that look into maps, as SQL: Iceberg's filters cannot say them. */
-  private static class Conditions {
-    final List texts = new ArrayList();
-    final Set columns = new HashSet();
-
-    void add(org.apache.spark.sql.catalyst.expressions.Expression condition) {
-      if (condition instanceof And) {
-        add(((And) condition).left());
-        add(((And) condition).right());
-      } else if (condition.deterministic() && looksIntoMap(condition)) {
-        texts.add(((org.apache.spark.sql.catalyst.expressions.Expression) condition.transform(new Unqualified())).sql());
-        scala.collection.Iterator references = condition.references().iterator();
-        while (references.hasNext()) {
-          columns.add(((Attribute) references.next()).name());
-        }
-      }
-    }
-
-    private static boolean looksIntoMap(org.apache.spark.sql.catalyst.expressions.Expression expression) {
-      if (expression instanceof GetMapValue || expression instanceof ElementAt) {
-        return true;
-      }
-      scala.collection.Iterator children = expression.children().iterator();
-      while (children.hasNext()) {
-        if (looksIntoMap((org.apache.spark.sql.catalyst.expressions.Expression) children.next())) {
-          return true;
-        }
-      }
-      return false;
-    }
-  }
-
-  /** Takes catalog, namespace and table off the names of columns. */
-  private static class Unqualified extends AbstractPartialFunction {
-    public boolean isDefinedAt(Object node) {
-      return node instanceof AttributeReference;
-    }
-
-    public Object applyOrElse(Object node, Function1 otherwise) {
-      return isDefinedAt(node) ? ((AttributeReference) node).withQualifier(Nil$.MODULE$) : otherwise.apply(node);
-    }
   }
 
   /** Puts a relation without rows in the place of scans that nothing is left of. */

@@ -3,6 +3,7 @@ package io.puffinindex.spark;
 import java.io.ByteArrayOutputStream;
 import java.io.DataInputStream;
 import java.io.DataOutputStream;
+import java.nio.ByteBuffer;
 import java.util.Arrays;
 import java.util.BitSet;
 import java.util.HashMap;
@@ -10,6 +11,7 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.zip.InflaterInputStream;
+import org.apache.iceberg.BaseFileScanTask;
 import org.apache.iceberg.DataFile;
 import org.apache.iceberg.FileScanTask;
 import org.roaringbitmap.RoaringBitmap;
@@ -24,7 +26,7 @@ public class View {
   /** What there is before row groups are numbered: nothing to ask about. */
   public static final View NONE = new View("", new HashMap());
 
-  private static final FileEntry UNKNOWN = new FileEntry(0, 0, 0L, 0L);
+  private static final FileEntry UNKNOWN = new FileEntry(0, new long[0], 0L, 0L);
   private static final int LEAST_REMEMBERED = 10000;
   private static final int SNAPSHOTS_REMEMBERED = 16;
 
@@ -64,17 +66,21 @@ public class View {
     return found;
   }
 
-  /** The entry of each task's data file; null where there is none that fits. */
-  public synchronized FileEntry[] entries(List tasks) {
+  /** The entry of each task's data file; null where there is none that fits, or the task is none of a whole file. */
+  public synchronized FileEntry[] entries(List tasks) throws Exception {
     FileEntry[] entries = new FileEntry[tasks.size()];
     String manifest = null;
     FileEntry[] inManifest = null;
     for (int i = 0; i < entries.length; i++) {
-      DataFile file = (DataFile) ((FileScanTask) tasks.get(i)).file();
+      if (!(tasks.get(i) instanceof BaseFileScanTask)) {
+        continue;
+      }
+      FileScanTask task = (FileScanTask) tasks.get(i);
+      DataFile file = (DataFile) task.file();
       Long position = file.pos();
       String location = file.manifestLocation();
       if (position == null || location == null || position.longValue() > Integer.MAX_VALUE / 2) {
-        entries[i] = entryOf(file);
+        entries[i] = entryOf(task);
       } else {
         int at = position.intValue();
         if (!location.equals(manifest) || at >= inManifest.length) {
@@ -82,7 +88,7 @@ public class View {
           manifest = location;
         }
         if (inManifest[at] == null) {
-          FileEntry found = entryOf(file);
+          FileEntry found = entryOf(task);
           inManifest[at] = found == null ? UNKNOWN : found;
         }
         entries[i] = inManifest[at] == UNKNOWN ? null : inManifest[at];
@@ -110,13 +116,20 @@ public class View {
     return entries;
   }
 
-  private FileEntry entryOf(DataFile file) {
-    FileEntry entry = (FileEntry) files.get(file.location());
+  private FileEntry entryOf(FileScanTask task) throws Exception {
+    DataFile file = (DataFile) task.file();
+    String constants = PartitionConstants.of(task);
+    FileEntry entry = constants == null ? null : (FileEntry) files.get(key(file.location(), constants));
     if (entry == null || entry.size != file.fileSizeInBytes() || entry.records != file.recordCount()) {
       return null;
     }
     List offsets = file.splitOffsets();
     return offsets != null && offsets.size() != entry.count ? null : entry;
+  }
+
+  /** A data file that identity partitions fix other values of is another file to the index. */
+  private static String key(String location, String constants) {
+    return constants.isEmpty() ? location : constants + " " + location;
   }
 
   public static View read(DataInputStream header) throws Exception {
@@ -128,11 +141,17 @@ public class View {
     for (int i = 0; i < count; i++) {
       byte[] path = new byte[in.readInt()];
       in.readFully(path);
+      byte[] constants = new byte[in.readInt()];
+      in.readFully(constants);
       long size = in.readLong();
       long records = in.readLong();
-      int rowGroups = in.readInt();
-      files.put(new String(path, "UTF-8"), new FileEntry(first, rowGroups, size, records));
-      first += rowGroups;
+      long[] starts = new long[in.readInt()];
+      byte[] packed = new byte[Long.BYTES * starts.length];
+      in.readFully(packed);
+      ByteBuffer.wrap(packed).asLongBuffer().get(starts);
+      String key = key(new String(path, "UTF-8"), new String(constants, "UTF-8"));
+      files.put(key, new FileEntry(first, starts, size, records));
+      first += starts.length;
     }
     return new View(version, files);
   }
@@ -173,12 +192,29 @@ public class View {
     public final int count;
     public final long size;
     public final long records;
+    private final long[] starts;
 
-    FileEntry(int first, int count, long size, long records) {
+    FileEntry(int first, long[] starts, long size, long records) {
       this.first = first;
-      this.count = count;
+      this.count = starts.length;
       this.size = size;
       this.records = records;
+      this.starts = starts;
+    }
+
+    /** The first byte and the length of the range of bytes that makes a reader read a row group alone. */
+    public long[][] ranges() {
+      long[] sorted = (long[]) starts.clone();
+      Arrays.sort(sorted);
+      long[][] ranges = new long[starts.length][];
+      for (int i = 0; i < starts.length; i++) {
+        int next = Arrays.binarySearch(sorted, starts[i]) + 1;
+        ranges[i] = new long[] {starts[i], (next < sorted.length ? sorted[next] : size) - starts[i]};
+        if (starts[i] < 0 || ranges[i][1] <= 0) {
+          throw new IllegalStateException("a data file without a byte range for each row group is read whole");
+        }
+      }
+      return ranges;
     }
   }
 }

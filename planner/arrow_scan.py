@@ -14,6 +14,8 @@ from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
 
+from planner.clock import DEFAULT_MILLISECONDS
+from planner.gate import Limits
 from planner.plan import plan_scan
 from planner.planned_scan import PlannedScan
 from planner.residual import Residual, compile_residual
@@ -35,6 +37,7 @@ def scan(
     columns: Sequence[str] | None = None,
     snapshot_id: int | None = None,
     *,
+    planning_milliseconds: float = DEFAULT_MILLISECONDS,
     refresh: bool = True,
 ) -> pa.RecordBatchReader:
     """Read the rows of a table that satisfy a predicate, from the row groups that the planner keeps.
@@ -47,6 +50,7 @@ def scan(
         where: SQL WHERE text; None for all rows.
         columns: Names of columns, nested ones dotted; None for all.
         snapshot_id: The snapshot to scan, None for the current one.
+        planning_milliseconds: How long judging files and row groups may take; what is not decided by then is read.
         refresh: Ask the catalog for the newest versions of table and index first; otherwise those that `index` knows
             are used.
 
@@ -59,7 +63,8 @@ def scan(
         UnsupportedError: If a part of the text has a meaning that only Spark knows for certain (a literal of another
             type than its column, an expression), or no column is chosen.
     """
-    planned = plan_scan(index, where, snapshot_id, refresh=refresh)
+    limits = Limits(seconds=planning_milliseconds / 1000)
+    planned = plan_scan(index, where, snapshot_id, limits, refresh=refresh)
     projection = project(planned.schema, columns)
     table = index.data_table
     kept = np.flatnonzero(planned.plan.kept_mask)

@@ -23,7 +23,6 @@ import numpy as np
 from pyiceberg.expressions import (
     AlwaysFalse,
     AlwaysTrue,
-    And,
     BooleanExpression,
     EqualTo,
     GreaterThan,
@@ -33,13 +32,11 @@ from pyiceberg.expressions import (
     IsNull,
     LessThan,
     LessThanOrEqual,
-    Not,
     NotEqualTo,
     NotIn,
     NotNaN,
     NotNull,
     NotStartsWith,
-    Or,
     Reference,
     StartsWith,
     UnboundPredicate,
@@ -78,7 +75,7 @@ from pyiceberg.types import (
 )
 
 from planner.found_column import find_column
-from planner.map_element import MapElement
+from planner.junctions import fold_junctions
 from planner.predicate import (
     UNKNOWN,
     Everything,
@@ -88,6 +85,8 @@ from planner.predicate import (
     conjunction,
     disjunction,
 )
+from planner.sql_literals import text_bytes
+from planner.terms import FieldTerm, MapElement
 from puffin_index.errors import UnsupportedError
 from puffin_index.leaf import Key, LeafTest, NullTest, RangeTest, SetTest
 from puffin_index.values import ValueType, key_of, value_type_named
@@ -134,34 +133,28 @@ def bind(expression: BooleanExpression, schema: Schema, dialect: Dialect = "sql"
     Raises:
         NotFoundError: If it names a column that the schema lacks.
     """
-    # An explicit stack: generated predicates nest deeper than Python's.
-    pending: list[tuple[BooleanExpression, bool, bool]] = [(expression, False, False)]
-    done: list[Predicate] = []
-    while pending:
-        node, negated, visited = pending.pop()
+    too_deep: Predicate = UNKNOWN
+
+    def bind_leaf(node: BooleanExpression, negated: bool) -> Predicate:
         match node:
-            case Not():
-                pending.append((node.child, not negated, False))
-            case And() | Or() if visited:
-                right, left = done.pop(), done.pop()
-                combine = conjunction if isinstance(node, And) is not negated else disjunction
-                done.append(combine([left, right]))
-            case And() | Or():
-                pending.append((node, negated, True))
-                pending.append((node.right, negated, False))
-                pending.append((node.left, negated, False))
             case AlwaysTrue() | AlwaysFalse():
-                done.append(Everything(exact=True) if isinstance(node, AlwaysTrue) is not negated else Nothing())
+                return Everything(exact=True) if isinstance(node, AlwaysTrue) is not negated else Nothing()
             case UnboundPredicate():
-                done.append(_bind_leaf(~node if negated else node, schema, dialect))
+                return _bind_leaf(~node if negated else node, schema, dialect)
             case _:
-                done.append(UNKNOWN)
-    return done.pop()
+                return UNKNOWN
+
+    return fold_junctions(
+        expression,
+        leaf=bind_leaf,
+        join=lambda parts, is_and: conjunction(parts) if is_and else disjunction(parts),
+        too_deep=too_deep,
+    )
 
 
 def _bind_leaf(node: BooleanExpression, schema: Schema, dialect: Dialect) -> Predicate:
     assert isinstance(node, UnboundPredicate)
-    if not isinstance(node.term, Reference | MapElement):
+    if not isinstance(node.term, Reference | MapElement | FieldTerm):
         return UNKNOWN
     found = find_column(schema, node.term)
     if found is None or found.value_type is None:
@@ -248,13 +241,13 @@ _RANGES: dict[type[BooleanExpression], Callable[[Place], LeafTest]] = {
 
 
 def _prefix_test(literal: AnyLiteral, column: _Column, *, negated: bool) -> LeafTest | None:
-    if not isinstance(column.type, StringType) or not isinstance(literal, StringLiteral):
+    prefix = text_bytes(literal) if isinstance(column.type, StringType) else None
+    if prefix is None:
         return None
-    prefix = literal.value.encode("utf-8", "surrogatepass")
-    if not prefix:
-        return RangeTest(None, None, negated=negated)
-    # UTF-8 never uses the byte 0xFF, so the last byte can be counted up.
-    return RangeTest(prefix, prefix[:-1] + bytes([prefix[-1] + 1]), high_inclusive=False, negated=negated)
+    # UTF-8 never uses the byte 0xFF, but text need not be UTF-8.
+    stem = prefix.rstrip(b"\xff")
+    high = stem[:-1] + bytes([stem[-1] + 1]) if stem else None
+    return RangeTest(prefix or None, high, high_inclusive=False, negated=negated)
 
 
 def _place(literal: AnyLiteral, column: _Column) -> Place | None:
@@ -266,8 +259,8 @@ def _place(literal: AnyLiteral, column: _Column) -> Place | None:
         case FloatType() | DoubleType():
             return _place_floating(literal, column)
         case StringType():
-            if not isinstance(literal, StringLiteral):
-                return None
+            text = text_bytes(literal)
+            return None if text is None else Place(text, exact=True)
         case BooleanType():
             if not isinstance(literal, BooleanLiteral):
                 return None

@@ -29,13 +29,12 @@ from pyiceberg.expressions import (
     Or,
     Reference,
     StartsWith,
-    UnboundTerm,
 )
 from pyiceberg.expressions.literals import BooleanLiteral, DecimalLiteral, Literal, LongLiteral, StringLiteral
 from pyiceberg.typedef import LiteralValue
 
-from planner.map_element import MapElement
-from planner.sql_literals import MAX_DECIMAL_DIGITS, TextLiteral
+from planner.sql_literals import MAX_DECIMAL_DIGITS, TextLiteral, Utf8Literal
+from planner.terms import FieldTerm, MapElement
 from planner.truth import (
     ALWAYS_FALSE,
     ALWAYS_NULL,
@@ -53,15 +52,9 @@ from planner.unknown import Unknown, UnknownLike
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column, by its name as written, dotted; where `key` is set, what it holds for that key of a map."""
+    """A column, or what a map column holds for a key, as PyIceberg's expressions have it."""
 
-    name: str
-    key: LiteralValue | None = None
-
-    @property
-    def term(self) -> UnboundTerm:
-        """The column as PyIceberg's expressions have it."""
-        return Reference(self.name) if self.key is None else MapElement(self.name, self.key)
+    term: Reference | MapElement | FieldTerm
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,17 +280,16 @@ def prefix_test(value: Value, prefix: Value, text: str) -> Truth:
     if _NULL in (value, prefix):
         return ALWAYS_NULL
     match value, prefix:
-        case Column() as column, Constant(StringLiteral() as literal):
-            return _starts_with(column, literal.value)
+        case Column() as column, Constant(StringLiteral() | Utf8Literal() as literal):
+            return _starts_with(column, literal)
         case _:
             return unknown(text)
 
 
-def _starts_with(column: Column, prefix: str) -> Truth:
-    if not prefix:
+def _starts_with(column: Column, prefix: StringLiteral | Utf8Literal) -> Truth:
+    if not prefix.value:
         return Truth(_not_null(column), NO_ROW, _null(column))
-    literal = StringLiteral(prefix)
-    return Truth(_test(StartsWith, column, literal), _test(NotStartsWith, column, literal), _null(column))
+    return Truth(_test(StartsWith, column, prefix), _test(NotStartsWith, column, prefix), _null(column))
 
 
 def like(value: Value, pattern: Value, escape: str, text: str) -> Truth:
@@ -316,12 +308,13 @@ def like(value: Value, pattern: Value, escape: str, text: str) -> Truth:
     if not wildcards:
         exact = TextLiteral(prefix)
         return Truth(_test(EqualTo, column, exact), _test(NotEqualTo, column, exact), _null(column))
+    starts = _starts_with(column, StringLiteral(prefix))
     if wildcards.strip("%") == "":
-        return _starts_with(column, prefix)
+        return starts
     rest: Unknown = Unknown(text=text)
-    if column.key is None:
-        rest = UnknownLike(text=text, column=column.name, pattern=literal.value, escape=escape)
-    return Truth(And(_starts_with(column, prefix).yes, rest), ~rest, _null(column))
+    if isinstance(column.term, Reference):
+        rest = UnknownLike(text=text, column=column.term.name, pattern=literal.value, escape=escape)
+    return Truth(And(starts.yes, rest), ~rest, _null(column))
 
 
 def _split_pattern(pattern: str, escape: str) -> tuple[str, str]:

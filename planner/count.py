@@ -10,6 +10,7 @@ import numpy.typing as npt
 from pyiceberg.expressions import AlwaysTrue
 
 from planner.arrow_scan import in_order, residual_of
+from planner.clock import DEFAULT_MILLISECONDS
 from planner.gate import Limits
 from planner.plan import plan_scan
 from planner.planned_scan import PlannedScan
@@ -53,7 +54,12 @@ class RowCount:
 
 
 def count(
-    index: TableIndex, where: str | None = None, snapshot_id: int | None = None, *, refresh: bool = True
+    index: TableIndex,
+    where: str | None = None,
+    snapshot_id: int | None = None,
+    *,
+    planning_milliseconds: float = DEFAULT_MILLISECONDS,
+    refresh: bool = True,
 ) -> RowCount:
     """Count the rows of a table that satisfy a predicate.
 
@@ -61,6 +67,7 @@ def count(
         index: The table's index.
         where: SQL WHERE text; None for all rows.
         snapshot_id: The snapshot to count in, None for the current one.
+        planning_milliseconds: How long judging files and row groups may take; what is not decided by then is read.
         refresh: Ask the catalog for the newest versions of table and index first; otherwise those that `index` knows
             are used.
 
@@ -71,7 +78,8 @@ def count(
             beyond what can be read here.
     """
     started = time.perf_counter()
-    planned = plan_scan(index, where, snapshot_id, Limits(rows_wanted=True), refresh=refresh)
+    limits = Limits(rows_wanted=True, seconds=planning_milliseconds / 1000)
+    planned = plan_scan(index, where, snapshot_id, limits, refresh=refresh)
     known, unknown = _count_known(planned)
     read = 0
     if len(unknown):

@@ -9,11 +9,15 @@ from __future__ import annotations
 from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from planner.directories import Int64Array, Placement, int64_chunks, positions_by_number
+from puffin_index.byte_ranges import READ_WHOLE
+from puffin_index.column_source import FieldSource
 from puffin_index.data_table import DataFile
+from puffin_index.entries import sources_of
 from puffin_index.map_key import ColumnId, split_kind
 from puffin_index.segment import align
 
@@ -27,25 +31,28 @@ class CoveredRowGroups:
         entries: The rows of the index table, oldest first.
 
     Attributes:
-        paths: Locations of the data files.
+        paths: Locations of the data files; one that several partitions have had is there for each of them.
+        constants: What the identity partitions of the data files fix.
         file_sizes: Their sizes in bytes.
         record_counts: Their rows.
         row_group_counts: Their row groups.
         first_row_groups: Their first row groups.
         row_counts: The rows of each row group.
+        range_starts: For each row group where the byte range begins that reads it alone (`puffin_index.byte_ranges`).
         file_of: The data file of each row group.
     """
 
     def __init__(self, entries: pa.Table) -> None:
         self._entries = entries
-        paths = entries["data_file"].to_pylist()
-        first_entry: dict[str, int] = {}
-        for entry, path in enumerate(paths):
-            first_entry.setdefault(path, entry)
-        self.paths: tuple[str, ...] = tuple(first_entry)
+        files = list(zip(entries["data_file"].to_pylist(), entries["partition_constants"].to_pylist(), strict=True))
+        first_entry: dict[tuple[str, str], int] = {}
+        for entry, file in enumerate(files):
+            first_entry.setdefault(file, entry)
+        self.paths: tuple[str, ...] = tuple(path for path, _ in first_entry)
+        self.constants: tuple[str, ...] = tuple(constants for _, constants in first_entry)
         entry_of_file = np.fromiter(first_entry.values(), np.int64, len(first_entry))
-        file_number = {path: number for number, path in enumerate(first_entry)}
-        self._file_of_entry = np.fromiter((file_number[path] for path in paths), np.int64, len(paths))
+        file_number = {file: number for number, file in enumerate(first_entry)}
+        self._file_of_entry = np.fromiter((file_number[file] for file in files), np.int64, len(files))
         own = entries.take(pa.array(entry_of_file))
         self.file_sizes: Int64Array = int64_chunks(own, "file_size_in_bytes")
         self.record_counts: Int64Array = int64_chunks(own, "record_count")
@@ -56,11 +63,17 @@ class CoveredRowGroups:
         ]
         self.row_counts: Int64Array = np.asarray(pc.list_flatten(own["row_counts"]).to_numpy(), np.int64)
         self.file_of: Int64Array = np.repeat(np.arange(len(counts)), counts)
+        self.range_starts: Int64Array = _range_starts(own["split_offsets"], counts)
 
     @cached_property
-    def file_numbers(self) -> dict[str, int]:
-        """The number of each data file, by location."""
-        return {path: number for number, path in enumerate(self.paths)}
+    def file_numbers(self) -> dict[tuple[str, str], int]:
+        """The number of each data file, by location and partition constants."""
+        return {file: number for number, file in enumerate(zip(self.paths, self.constants, strict=True))}
+
+    @cached_property
+    def sources(self) -> frozenset[FieldSource]:
+        """Where in the data files the indexed columns were found."""
+        return sources_of(self._entries)
 
     @cached_property
     def first_rows(self) -> Int64Array:
@@ -76,6 +89,13 @@ class CoveredRowGroups:
         )
         return tuple(dict.fromkeys(rows))
 
+    @cached_property
+    def is_read_whole(self) -> npt.NDArray[np.bool_]:
+        """Whether each row group is of a data file that readers of byte ranges read whole or not at all."""
+        files = np.zeros(len(self.paths), np.bool_)
+        files[self.file_of[self.range_starts < 0]] = True
+        return files[self.file_of]
+
     @property
     def row_group_count(self) -> int:
         """N."""
@@ -83,7 +103,7 @@ class CoveredRowGroups:
 
     def row_groups_of(self, file: DataFile) -> range | None:
         """The row groups of a data file; None if it is not indexed or is not the file that was indexed."""
-        number = self.file_numbers.get(file.path)
+        number = self.file_numbers.get((file.path, file.constants_text))
         if number is None:
             return None
         if (file.file_size, file.record_count) != (self.file_sizes[number], self.record_counts[number]):
@@ -149,3 +169,11 @@ class CoveredRowGroups:
                 locations=dict(zip(used.tolist(), zip(*where, strict=True), strict=True)),
             )
         return placements
+
+
+def _range_starts(lists: pa.ChunkedArray, row_group_counts: Int64Array) -> Int64Array:
+    """The starts of all data files in one array; where a file has more or fewer than row groups it is read whole."""
+    fits = np.asarray(pc.list_value_length(lists).to_numpy(), np.int64) == row_group_counts
+    starts = np.full(int(row_group_counts.sum()), READ_WHOLE, np.int64)
+    starts[np.repeat(fits, row_group_counts)] = pc.list_flatten(lists.filter(pa.array(fits))).to_numpy()
+    return starts

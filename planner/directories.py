@@ -249,6 +249,7 @@ class _Layout:
 
 def _lay_out(
     placement: Placement,
+    wanted: str,
     value_types: Mapping[int, ValueType],
     row_of: Mapping[int, Int64Array],
     lengths: Mapping[int, int],
@@ -257,15 +258,15 @@ def _lay_out(
 
     Args:
         placement: Of the (field, kind).
+        wanted: The value type that keys are to be comparable with. A column may have had several types: it was
+            promoted, or the table replaced by one with other types, of which a tag still holds the old snapshot.
         value_types: Of the directory of each segment.
         row_of: For each row group of a segment the row of its directory.
         lengths: Rows of the directory of each segment.
     """
-    if not value_types:
+    chosen = tuple(s for s, value_type in value_types.items() if comparable(value_type.name, wanted))
+    if not chosen:
         return None
-    # A column promoted between builds has directories of several types; those that mean the same as the newest serve.
-    newest = value_types[max(value_types)]
-    chosen = tuple(s for s, value_type in value_types.items() if comparable(value_type.name, newest.name))
     start = np.full(max(value_types) + 2, -1, np.int64)
     flat: list[Int64Array] = []
     row_groups = rows = 0
@@ -278,18 +279,22 @@ def _lay_out(
     segments = np.where(np.isin(placement.segment, chosen), placement.segment, -1)
     known = start[segments] >= 0
     at = np.concatenate(flat)[np.where(known, start[segments] + placement.row_group, 0)]
-    return _Layout(chosen, known, at, newest)
+    return _Layout(chosen, known, at, value_types[max(chosen)])
 
 
-def gather_statistics(placement: Placement, statistics: Mapping[int, FieldStatistics]) -> FieldStatistics | None:
-    """Lay out the statistics of a column; None if no segment has any.
+def gather_statistics(
+    placement: Placement, wanted: str, statistics: Mapping[int, FieldStatistics]
+) -> FieldStatistics | None:
+    """Lay out the statistics of a column; None if no segment has any of a type.
 
     Args:
         placement: Of the statistics of the column.
+        wanted: Name of a value type; statistics whose keys are not comparable with its are left out.
         statistics: By segment.
     """
     layout = _lay_out(
         placement,
+        wanted,
         {segment: own.value_type for segment, own in statistics.items()},
         {segment: np.arange(len(own.row_count)) for segment, own in statistics.items()},
         {segment: len(own.row_count) for segment, own in statistics.items()},
@@ -313,11 +318,21 @@ def gather_statistics(placement: Placement, statistics: Mapping[int, FieldStatis
     )
 
 
-def gather_directory(kind: str, placement: Placement, batches: Mapping[int, pa.RecordBatch]) -> KindDirectory | None:
-    """Lay out where the payloads of a kind lie; None if no segment has any."""
+def gather_directory(
+    kind: str, placement: Placement, wanted: str, batches: Mapping[int, pa.RecordBatch]
+) -> KindDirectory | None:
+    """Lay out where the payloads of a kind lie; None if no segment has any of a type.
+
+    Args:
+        kind: The kind.
+        placement: Of the column and kind.
+        wanted: Name of a value type; payloads whose keys are not comparable with its are left out.
+        batches: The directories by segment.
+    """
     row_of = {segment: rows_of_row_groups(batch) for segment, batch in batches.items()}
     value_types = {segment: value_type_of(batch) for segment, batch in batches.items()}
-    layout = _lay_out(placement, value_types, row_of, {segment: len(batch) for segment, batch in batches.items()})
+    lengths = {segment: len(batch) for segment, batch in batches.items()}
+    layout = _lay_out(placement, wanted, value_types, row_of, lengths)
     if layout is None:
         return None
     parts = [batches[segment] for segment in layout.chosen]

@@ -20,9 +20,11 @@ from planner.directories import IndexTrouble, Int64Array
 from planner.gate import Limits
 from planner.predicate import Predicate
 from planner.prune import Pruner
-from planner.pruned import Pruned, Stage
+from planner.pruned import Pruned, Reason, Stage
 from planner.row_sets import RowSets
 from planner.view import IndexView
+from puffin_index.column_source import FieldSource
+from puffin_index.entries import without_sources
 from puffin_index.errors import PuffinIndexError
 from puffin_index.index_table import read_entries
 
@@ -46,6 +48,7 @@ class _Part:
         metadata: Location of the index table's metadata, which names one version of it.
         io_properties: For reading it.
         version: Of the view.
+        rejected: What of the index is left out of the view.
         first_file, end_file: The data files of the view that it is about, by number.
         row_groups: Row groups among them, numbered from the first file's first.
         predicate: What to look for.
@@ -55,6 +58,7 @@ class _Part:
     metadata: str
     io_properties: tuple[tuple[str, str], ...]
     version: str
+    rejected: frozenset[FieldSource]
     first_file: int
     end_file: int
     row_groups: Int64Array
@@ -91,7 +95,7 @@ def prune_on_executors(
         view: The view.
         predicate: What to look for.
         row_groups: Which row groups of the view to judge (int64), in any order.
-        limits: Bounds; a budget is shared evenly.
+        limits: Bounds; a budget is shared evenly, and so is the time that a core has.
 
     Raises:
         PuffinIndexError: On index trouble in strict mode.
@@ -128,7 +132,13 @@ def _parts(
     first_files = first_files[first_files < len(view.paths)]
     end_files = np.append(first_files[1:], len(view.paths))
     part_of = np.searchsorted(first_files, view.file_of[row_groups], "right") - 1
-    own = replace(limits, strict=False, byte_budget=limits.byte_budget // max(1, len(first_files)))
+    own = replace(
+        limits,
+        strict=False,
+        byte_budget=limits.byte_budget // max(1, len(first_files)),
+        # The tasks of a core run one after the other.
+        seconds=limits.seconds / _TASKS_A_CORE,
+    )
     properties = tuple(sorted(index_table.io.properties.items()))
     places: list[Int64Array] = []
     parts: list[_Part] = []
@@ -137,13 +147,21 @@ def _parts(
         if len(place):
             numbers = row_groups[place] - view.first_row_groups[first]
             location = index_table.metadata_location
-            parts.append(_Part(location, properties, view.version, first, end, numbers, predicate, own))
+            named = (location, properties, view.version, view.rejected)
+            parts.append(_Part(*named, first, end, numbers, predicate, own))
             places.append(place)
     return places, parts
 
 
 def _prune_part(part: _Part) -> Pruned:
-    view = _view_of_part(part.metadata, part.io_properties, part.version, part.first_file, part.end_file)
+    named = (part.metadata, part.io_properties, part.version, part.rejected)
+    try:
+        view = _view_of_part(*named, part.first_file, part.end_file)
+    except (PuffinIndexError, OSError) as error:
+        # What the driver has read may have been expired since.
+        count = len(part.row_groups)
+        trouble = IndexTrouble(part.metadata, str(error))
+        return Pruned(np.full(count, Reason.INDEX_UNREADABLE, np.uint8), np.full(count, -1, np.int64), (), (trouble,))
     pruned = Pruner(view, part.predicate, part.row_groups, part.limits).prune()
     # Verdicts travel, rows do not: they belong to the part's own numbering, and there may be many.
     return replace(pruned, row_sets=RowSets())
@@ -157,16 +175,22 @@ def _entries(metadata: str, io_properties: tuple[tuple[str, str], ...]) -> tuple
 
 @lru_cache(maxsize=64)
 def _view_of_part(
-    metadata: str, io_properties: tuple[tuple[str, str], ...], version: str, first_file: int, end_file: int
+    metadata: str,
+    io_properties: tuple[tuple[str, str], ...],
+    version: str,
+    rejected: frozenset[FieldSource],
+    first_file: int,
+    end_file: int,
 ) -> IndexView:
     """The view of some data files: a Python worker of Spark's lives on, and is asked for the same again."""
     table, entries = _entries(metadata, io_properties)
-    paths = pc.unique(entries["data_file"])[first_file:end_file]
-    return IndexView(version, entries.filter(pc.is_in(entries["data_file"], paths)), table.io)
+    entries = without_sources(entries, rejected)
+    files = pc.binary_join_element_wise(entries["data_file"], entries["partition_constants"], " ")
+    return IndexView(version, entries.filter(pc.is_in(files, pc.unique(files)[first_file:end_file])), table.io)
 
 
 def _stages(of_parts: Iterable[Sequence[Stage]]) -> tuple[Stage, ...]:
-    """The funnel of all parts; they ran side by side, so that the slowest tells the time."""
+    """The funnel of all parts that have one; they ran side by side, so that the slowest tells the time."""
     return tuple(
         Stage(
             same[0].name,
@@ -176,5 +200,5 @@ def _stages(of_parts: Iterable[Sequence[Stage]]) -> tuple[Stage, ...]:
             sum(stage.bytes_read for stage in same),
             max(stage.seconds for stage in same),
         )
-        for same in zip(*of_parts, strict=True)
+        for same in zip(*filter(None, of_parts), strict=True)
     )

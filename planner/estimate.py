@@ -12,7 +12,9 @@ from typing import assert_never
 import numpy as np
 import numpy.typing as npt
 
-from planner.directories import LAST_STEP, FieldStatistics, Selection, selection_of, steps_of
+from planner.directories import LAST_STEP, FieldStatistics, Int64Array, Selection, selection_of, steps_of
+from planner.predicate import Everything
+from planner.predicate_tree import Constant, JoinedValues, PredicateTree
 from puffin_index.leaf import LeafTest, NullTest, RangeTest, SetTest
 
 FloatArray = npt.NDArray[np.float64]
@@ -35,6 +37,35 @@ class Estimate:
 
     selectivity: FloatArray
     presence: FloatArray
+
+
+class JoinedEstimates(JoinedValues[Estimate]):
+    """Estimates of the leaves of a tree, joined as if the leaves were independent.
+
+    Args:
+        tree: The tree.
+        row_counts: Rows of the row groups that are judged.
+    """
+
+    def __init__(self, tree: PredicateTree, row_counts: Int64Array) -> None:
+        self._row_counts = row_counts.astype(np.float64)
+        super().__init__(tree)
+
+    def _constant(self, constant: Constant) -> Estimate:
+        value = np.full(len(self._row_counts), float(isinstance(constant, Everything)))
+        return Estimate(value, value)
+
+    def _join(self, first: Estimate, second: Estimate, at: Selection, *, is_and: bool) -> Estimate:
+        if is_and:
+            selectivity = first.selectivity * second.selectivity
+            presence = np.minimum(first.presence, second.presence)
+            return Estimate(selectivity, np.minimum(presence, 1 - np.exp(-selectivity * self._row_counts[at])))
+        return Estimate(
+            1 - (1 - first.selectivity) * (1 - second.selectivity), 1 - (1 - first.presence) * (1 - second.presence)
+        )
+
+    def _taken(self, value: Estimate, at: Selection) -> Estimate:
+        return Estimate(value.selectivity[at], value.presence[at])
 
 
 def estimate_leaf(
@@ -199,20 +230,3 @@ def _rank(
         part = np.clip((places[at] - start) / np.maximum(end - start, 1), 0, 1)
         ranks[at] = (left + np.where(end > start, part, 0.0)) / last
     return ranks
-
-
-def both(estimates: list[Estimate], rows: FloatArray) -> Estimate:
-    """Estimate an AND of independent tests."""
-    selectivity = np.prod([e.selectivity for e in estimates], axis=0)
-    presence = np.minimum.reduce([e.presence for e in estimates])
-    if len(estimates) > 1:
-        presence = np.minimum(presence, 1 - np.exp(-selectivity * rows))
-    return Estimate(selectivity, presence)
-
-
-def either(estimates: list[Estimate]) -> Estimate:
-    """Estimate an OR of independent tests."""
-    return Estimate(
-        1 - np.prod([1 - e.selectivity for e in estimates], axis=0),
-        1 - np.prod([1 - e.presence for e in estimates], axis=0),
-    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import assert_never
 
@@ -10,13 +10,14 @@ import numpy as np
 import numpy.typing as npt
 from pyroaring import BitMap
 
+from planner.clock import Clock
 from planner.directories import IndexReads, IndexTrouble, KindDirectory
-from planner.estimate import Estimate
-from planner.found_rows import FoundRows
-from planner.key_types import comparable
-from planner.predicate import Conjunction, Disjunction, Everything, Leaf, Nothing, Predicate
+from planner.estimate import JoinedEstimates
+from planner.leaf_state import LeafState
+from planner.predicate import Everything, Leaf, Nothing
+from planner.predicate_tree import PredicateTree
 from planner.view import IndexView
-from planner.zone_map import Verdicts
+from planner.zone_map import JoinedVerdicts
 from puffin_index.errors import CorruptFileError, NotFoundError, UnsupportedError
 from puffin_index.kinds.base import RowSet
 from puffin_index.leaf import LeafTest, NullTest, RangeTest, SetTest
@@ -31,108 +32,116 @@ class RowEvaluator:
 
     Attributes:
         view: The index.
-        position: Where a row group of the view stands in the arrays of `verdicts` and `estimates`.
+        tree: The predicate.
+        states: What is known of each leaf, by number.
+        row_groups: The row groups of the view that are judged; positions are places in this array.
         verdicts: What earlier stages know of each leaf.
         estimates: Of each leaf.
+        clock: Says when no more indexes are read.
         reads: Counts what is read and takes down troubles.
-        found: Rows that sorted postings gave already.
-        troubled: Row groups of which some index could not be used.
+        troubled: Positions of which some index could not be used.
+        late: Positions of which some index was not read for want of time.
     """
 
     view: IndexView
-    position: Mapping[int, int]
-    verdicts: Mapping[Leaf, Verdicts]
-    estimates: Mapping[Leaf, Estimate]
+    tree: PredicateTree
+    states: Sequence[LeafState]
+    row_groups: npt.NDArray[np.int64]
+    verdicts: JoinedVerdicts
+    estimates: JoinedEstimates
+    clock: Clock
     reads: IndexReads
-    found: Mapping[Leaf, FoundRows] = field(default_factory=dict)
     troubled: set[int] = field(default_factory=set)
+    late: set[int] = field(default_factory=set)
 
-    def evaluate(self, predicate: Predicate, row_group: int, candidates: BitMap | None = None) -> RowSet:
-        """Return the rows of a row group that satisfy the predicate, among the candidates if there are any given."""
-        match predicate:
-            case Leaf():
-                return self._evaluate_leaf(predicate, row_group, candidates)
+    def __post_init__(self) -> None:
+        """Bring estimates up to date, as several threads read them."""
+        _ = self.estimates.root
+
+    def evaluate(self, position: int) -> RowSet:
+        """Return the rows of a row group that satisfy the predicate."""
+        return self._evaluate(self.tree.root, position, None)
+
+    def _evaluate(self, number: int, position: int, candidates: BitMap | None) -> RowSet:
+        """Return the rows that satisfy a node, among the candidates if there are any given."""
+        node = self.tree.nodes[number]
+        match node.content:
+            case int(leaf):
+                return self._evaluate_leaf(leaf, position, candidates)
             case Everything(exact):
-                return RowSet(self._all(row_group, candidates), exact)
+                return RowSet(self._all(position, candidates), exact)
             case Nothing():
                 return RowSet(BitMap(), exact=True)
-            case Conjunction(children):
-                return self._evaluate_conjunction(children, row_group, candidates)
-            case Disjunction(children):
-                return self._evaluate_disjunction(children, row_group, candidates)
+            case None if node.is_and:
+                return self._evaluate_conjunction(node.parts, position, candidates)
+            case None:
+                return self._evaluate_disjunction(node.parts, position, candidates)
             case _:
-                assert_never(predicate)
+                assert_never(node.content)
 
-    def _all(self, row_group: int, candidates: BitMap | None) -> BitMap:
-        return BitMap(range(int(self.view.row_counts[row_group]))) if candidates is None else candidates
+    def _all(self, position: int, candidates: BitMap | None) -> BitMap:
+        if candidates is not None:
+            return candidates
+        return BitMap(range(int(self.view.row_counts[self.row_groups[position]])))
 
-    def _evaluate_conjunction(
-        self, children: tuple[Predicate, ...], row_group: int, candidates: BitMap | None
-    ) -> RowSet:
+    def _evaluate_conjunction(self, parts: tuple[int, ...], position: int, candidates: BitMap | None) -> RowSet:
         exact = True
-        for child in sorted(children, key=lambda child: self._selectivity(child, row_group)):
-            result = self.evaluate(child, row_group, candidates)
+        for part in sorted(parts, key=lambda part: self._selectivity(part, position)):
+            result = self._evaluate(part, position, candidates)
             if not result.rows:
-                # An empty upper bound is an exact answer, whatever the other children are.
+                # An empty upper bound is an exact answer, whatever the other parts are.
                 return RowSet(result.rows, exact=True)
             candidates, exact = result.rows, exact and result.exact
         assert candidates is not None
         return RowSet(candidates, exact)
 
-    def _evaluate_disjunction(
-        self, children: tuple[Predicate, ...], row_group: int, candidates: BitMap | None
-    ) -> RowSet:
+    def _evaluate_disjunction(self, parts: tuple[int, ...], position: int, candidates: BitMap | None) -> RowSet:
         rows, exact = BitMap(), True
-        everything = len(self._all(row_group, candidates))
-        for child in sorted(children, key=lambda child: -self._selectivity(child, row_group)):
-            result = self.evaluate(child, row_group, candidates)
+        everything = len(self._all(position, candidates))
+        for part in sorted(parts, key=lambda part: -self._selectivity(part, position)):
+            result = self._evaluate(part, position, candidates)
             rows |= result.rows
             exact = exact and result.exact
-            if len(rows) == everything and not exact:
+            if len(rows) == everything:
                 break
         return RowSet(rows, exact)
 
-    def _selectivity(self, predicate: Predicate, row_group: int) -> float:
-        match predicate:
-            case Leaf():
-                estimate = self.estimates.get(predicate)
-                return 1.0 if estimate is None else float(estimate.selectivity[self.position[row_group]])
-            case Everything():
-                return 1.0
-            case Nothing():
-                return 0.0
-            case Conjunction(children):
-                return float(np.prod([self._selectivity(child, row_group) for child in children]))
-            case Disjunction(children):
-                return min(1.0, sum(self._selectivity(child, row_group) for child in children))
-            case _:
-                assert_never(predicate)
+    def _selectivity(self, node: int, position: int) -> float:
+        return float(self.estimates.of_node(node).selectivity[position])
 
-    def _evaluate_leaf(self, leaf: Leaf, row_group: int, candidates: BitMap | None) -> RowSet:
-        verdicts, at = self.verdicts[leaf], self.position[row_group]
-        if not verdicts.possible[at]:
+    def _evaluate_leaf(self, number: int, position: int, candidates: BitMap | None) -> RowSet:
+        verdicts, state = self.verdicts.of_leaf(number), self.states[number]
+        if not verdicts.possible[position]:
             return RowSet(BitMap(), exact=True)
-        if verdicts.certain[at]:
-            return RowSet(self._all(row_group, candidates), exact=True)
-        found = self.found[leaf].of(row_group) if leaf in self.found else None
+        if verdicts.certain[position]:
+            return RowSet(self._all(position, candidates), exact=True)
+        row_group = int(self.row_groups[position])
+        found = state.found.of(row_group) if state.found is not None else None
         if found is not None:
             return RowSet(found if candidates is None else found & candidates, exact=True)
+        return self._read_leaf(state.leaf, position, candidates)
+
+    def _read_leaf(self, leaf: Leaf, position: int, candidates: BitMap | None) -> RowSet:
+        row_group = int(self.row_groups[position])
         for directory in exact_directories(self.view, leaf, self.reads):
             if directory.segment[row_group] < 0 or directory.merged[row_group]:
                 continue
+            if self.clock.is_over:
+                self.late.add(position)
+                break
             try:
                 return self.view.open_blob(leaf.field_id, directory, row_group).evaluate(leaf.test, candidates)
             except (CorruptFileError, UnsupportedError, NotFoundError, OSError) as error:
-                self.troubled.add(row_group)
+                self.troubled.add(position)
                 location = self.view.segments[int(directory.segment[row_group])][0]
                 self.reads.troubles.append(IndexTrouble(location, str(error)))
-        return RowSet(self._all(row_group, candidates), exact=False)
+        return RowSet(self._all(position, candidates), exact=False)
 
 
 def exact_directories(view: IndexView, leaf: Leaf, reads: IndexReads) -> list[KindDirectory]:
     """The directories of kinds that answer a leaf exactly, the one that reads the fewest bytes first."""
-    found = [view.directory(leaf.field_id, kind, reads) for kind in _exact_kinds(leaf.test)]
-    return [directory for directory in found if directory is not None and keys_agree(directory, leaf)]
+    found = [view.directory(leaf, kind, reads) for kind in _exact_kinds(leaf.test)]
+    return [directory for directory in found if directory is not None]
 
 
 def has_exact_index(view: IndexView, leaf: Leaf, row_groups: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
@@ -151,11 +160,6 @@ def _exact_kinds(test: LeafTest) -> tuple[str, ...]:
             return ("bsi", "bitmap")
         case _:
             assert_never(test)
-
-
-def keys_agree(directory: KindDirectory, leaf: Leaf) -> bool:
-    """Whether an index was built in the key domain of the leaf; a promotion may have changed the column's type."""
-    return comparable(directory.value_type.name, leaf.value_type)
 
 
 def index_cost_bytes(

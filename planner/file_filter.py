@@ -26,6 +26,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import BooleanType, DateType, IcebergType, IntegerType, LongType, StringType
 
 from planner.found_column import find_column
+from planner.junctions import fold_junctions
+from planner.sql_literals import text_bytes
 from puffin_index.map_key import MapKey
 
 _EXACT: dict[type[IcebergType], type] = {
@@ -37,19 +39,39 @@ _EXACT: dict[type[IcebergType], type] = {
 }
 
 
+_MOST_PARTS = 1_000
+"""PyIceberg takes some 50 microseconds to bind a leaf, and some more for each file."""
+
+
 def file_filter(expression: BooleanExpression, schema: Schema) -> BooleanExpression:
-    """Weaken an expression without NOT (as `planner.parser` gives it) to what PyIceberg can take exactly."""
-    match expression:
-        case And():
-            return And(file_filter(expression.left, schema), file_filter(expression.right, schema))
-        case Or():
-            return Or(file_filter(expression.left, schema), file_filter(expression.right, schema))
+    """Weaken an expression without NOT (as `planner.parser` gives it) to what PyIceberg can take exactly.
+
+    PyIceberg reads the result by recursion, leaf by leaf: what lies too deep is left out, and so are parts beyond a
+    number of them.
+    """
+    everything: BooleanExpression = AlwaysTrue()
+
+    def join(parts: list[BooleanExpression], is_and: bool) -> BooleanExpression:
+        if is_and:
+            return And(*parts[:_MOST_PARTS])
+        return Or(*parts) if len(parts) <= _MOST_PARTS else everything
+
+    return fold_junctions(
+        expression,
+        leaf=lambda leaf, _: leaf if _is_kept(leaf, schema) else everything,
+        join=join,
+        too_deep=everything,
+    )
+
+
+def _is_kept(leaf: BooleanExpression, schema: Schema) -> bool:
+    match leaf:
         case AlwaysTrue() | AlwaysFalse():
-            return expression
-        case UnboundPredicate() if _is_exact(expression, schema):
-            return expression
+            return True
+        case UnboundPredicate():
+            return _is_exact(leaf, schema)
         case _:
-            return AlwaysTrue()
+            return False
 
 
 def _is_exact(leaf: UnboundPredicate, schema: Schema) -> bool:
@@ -71,4 +93,6 @@ def _is_exact(leaf: UnboundPredicate, schema: Schema) -> bool:
         case _:
             return False
     exact = _EXACT.get(type(field_type))
+    if exact is StringLiteral:
+        return all(text_bytes(literal) is not None for literal in literals)
     return exact is not None and all(isinstance(literal, exact) for literal in literals)

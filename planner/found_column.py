@@ -22,7 +22,8 @@ from pyiceberg.types import (
     StringType,
 )
 
-from planner.map_element import MapElement
+from planner.sql_literals import Utf8Literal
+from planner.terms import FieldTerm, MapElement
 from puffin_index.errors import DefinitionError, NotFoundError, UnsupportedError
 from puffin_index.map_key import ColumnId, MapKey, key_text
 from puffin_index.values import ValueType, value_type_of
@@ -45,7 +46,7 @@ class FoundColumn:
     value_type: ValueType | None
 
 
-def find_column(schema: Schema, term: Reference | MapElement) -> FoundColumn | None:
+def find_column(schema: Schema, term: Reference | MapElement | FieldTerm) -> FoundColumn | None:
     """Find what a term means; None if it is nothing that an index could be of.
 
     `m.key` means `m['key']` where `m` is a map, as in Spark.
@@ -53,6 +54,8 @@ def find_column(schema: Schema, term: Reference | MapElement) -> FoundColumn | N
     Raises:
         NotFoundError: If there is no such column.
     """
+    if isinstance(term, FieldTerm):
+        return _found(schema.find_field(term.field_id), term.key)
     name, key = term.name, term.key if isinstance(term, MapElement) else None
     parts = name.split(".")
     for depth in range(1, len(parts)):
@@ -67,6 +70,10 @@ def find_column(schema: Schema, term: Reference | MapElement) -> FoundColumn | N
     if field is None:
         columns = ", ".join(f.name for f in schema.fields)
         raise NotFoundError(f"there is no column {name!r}; the table has: {columns}")
+    return _found(field, key)
+
+
+def _found(field: NestedField, key: LiteralValue | None) -> FoundColumn | None:
     if key is not None:
         return _find_key(field, key)
     return FoundColumn(field.field_id, field.field_type, _value_type(field.field_type))
@@ -90,17 +97,19 @@ def _find_key(field: NestedField, key: LiteralValue) -> FoundColumn | None:
 
 
 def _key_text(key: LiteralValue, key_type: IcebergType) -> str | None:
-    """Spell a key as indexes do; None if Spark would convert it before it looks for it."""
-    match key, key_type:
-        case (StringLiteral(), StringType()) | (LongLiteral(), IntegerType() | LongType()):
-            text = str(key.value)
-        case DateLiteral(), DateType():
-            text = (_EPOCH + timedelta(days=key.value)).isoformat()
-        case _:
-            return None
+    """Spell a key as indexes do; None if they cannot, or if Spark would convert it before it looks for it."""
     try:
+        match key, key_type:
+            case Utf8Literal(), StringType():
+                text = key.value.decode()
+            case (StringLiteral(), StringType()) | (LongLiteral(), IntegerType() | LongType()):
+                text = str(key.value)
+            case DateLiteral(), DateType():
+                text = (_EPOCH + timedelta(days=key.value)).isoformat()
+            case _:
+                return None
         return key_text(text, key_type)
-    except DefinitionError:
+    except (DefinitionError, UnicodeDecodeError, OverflowError):
         return None
 
 

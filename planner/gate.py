@@ -6,17 +6,17 @@ time, never an answer.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
-from typing import Final, assert_never
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from planner.directories import Int64Array, selection_among
-from planner.estimate import Estimate, FloatArray, both, either
-from planner.predicate import Conjunction, Disjunction, Everything, Leaf, Nothing, Predicate
+from planner.clock import DEFAULT_MILLISECONDS
+from planner.directories import Int64Array, Selection, selection_among
+from planner.estimate import Estimate, FloatArray, JoinedEstimates
+from planner.predicate_tree import PredicateTree
 from planner.view import IndexView
 
 DEFAULT_BYTE_BUDGET: Final = 256 * 1024 * 1024
@@ -32,11 +32,14 @@ class Limits:
         byte_budget: How many index bytes may be read, directories not counted; what they do not suffice for is kept.
         rows_wanted: The rows themselves are of use (they will be counted), so that an index is worth its bytes also
             where it drops no row group.
+        seconds: How long judging may take; a row group that is not decided by then is kept. Looked at between pieces of
+            work (a leaf, a payload, a row group), so that one of them may still end later.
     """
 
     strict: bool = False
     byte_budget: int = DEFAULT_BYTE_BUDGET
     rows_wanted: bool = False
+    seconds: float = DEFAULT_MILLISECONDS / 1000
 
 
 DEFAULT_LIMITS: Final = Limits()
@@ -62,33 +65,38 @@ class CostGate:
 
     Args:
         view: The index.
-        predicate: What is looked for.
+        tree: The predicate that is looked for.
         row_groups: The row groups of the view that are judged; positions below are places in this array.
         limits: Bounds.
+
+    Attributes:
+        estimates: Of the predicate; each leaf has to be given one.
     """
 
-    def __init__(self, view: IndexView, predicate: Predicate, row_groups: Int64Array, limits: Limits) -> None:
+    def __init__(self, view: IndexView, tree: PredicateTree, row_groups: Int64Array, limits: Limits) -> None:
         self._view = view
-        self._predicate = predicate
         self._row_groups = row_groups
         self._left = limits.byte_budget
         self._rows_wanted = limits.rows_wanted
-        self.estimates: dict[Leaf, Estimate] = {}
+        self.estimates = JoinedEstimates(tree, view.row_counts[row_groups])
 
-    def presence(self, leaf: Leaf, at: Int64Array) -> FloatArray:
-        """Probability that a row group holds a match of a leaf."""
-        return self._estimate(leaf, at, MappingProxyType({})).presence
+    def presence(self, leaf: int, at: Int64Array) -> FloatArray:
+        """Probability that a row group holds a match of a leaf, which is named by its number."""
+        return self.estimates.of_leaf(leaf).presence[self._selection(at)]
 
-    def saved(self, at: Int64Array, known: Mapping[Leaf, Estimate] = MappingProxyType({})) -> FloatArray:
+    def saved(self, at: Int64Array, known: tuple[int, Estimate] | None = None) -> FloatArray:
         """The bytes that dropping row groups is expected to save, for each of some positions.
 
         Args:
             at: The positions, ascending.
-            known: Better estimates of some leaves, at these positions.
+            known: The number of a leaf and a better estimate of it, at these positions.
         """
         if self._rows_wanted:
             return self._bytes_without(at)
-        presence = self._estimate(self._predicate, at, known).presence
+        if known is None:
+            presence = self.estimates.root.presence[self._selection(at)]
+        else:
+            presence = self.estimates.root_if(*known, self._selection(at)).presence
         unsure = presence < SURE
         if not unsure.any():
             return np.zeros(len(at))
@@ -106,34 +114,12 @@ class CostGate:
             self._left -= int(spent[affordable][-1])
         return np.asarray(affordable, np.bool_)
 
+    def _selection(self, at: Int64Array) -> Selection:
+        return selection_among(at, len(self._row_groups))
+
     def _bytes_without(self, at: Int64Array) -> FloatArray:
         """About how many bytes a query reads of each row group, requests counted as bytes."""
         read = (
-            self._view.row_group_bytes[self._row_groups[selection_among(at, len(self._row_groups))]] * _READ_SHARE
-            + _ROW_GROUP_OVERHEAD_BYTES
+            self._view.row_group_bytes[self._row_groups[self._selection(at)]] * _READ_SHARE + _ROW_GROUP_OVERHEAD_BYTES
         )
         return np.asarray(read, np.float64)
-
-    def _estimate(self, predicate: Predicate, at: Int64Array, known: Mapping[Leaf, Estimate]) -> Estimate:
-        match predicate:
-            case Leaf():
-                if predicate in known:
-                    return known[predicate]
-                estimate = self.estimates.get(predicate)
-                if estimate is None:
-                    return Estimate(np.ones(len(at)), np.ones(len(at)))
-                here = selection_among(at, len(self._row_groups))
-                return Estimate(estimate.selectivity[here], estimate.presence[here])
-            case Everything():
-                return Estimate(np.ones(len(at)), np.ones(len(at)))
-            case Nothing():
-                return Estimate(np.zeros(len(at)), np.zeros(len(at)))
-            case Conjunction(children):
-                rows = self._view.row_counts[self._row_groups[selection_among(at, len(self._row_groups))]].astype(
-                    np.float64
-                )
-                return both([self._estimate(child, at, known) for child in children], rows)
-            case Disjunction(children):
-                return either([self._estimate(child, at, known) for child in children])
-            case _:
-                assert_never(predicate)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from dataclasses import dataclass
@@ -10,16 +9,14 @@ from dataclasses import dataclass
 from cachetools import LRUCache
 from pyiceberg.table import Table
 
-from planner.spark_catalogs import SparkCatalogs
+from planner.background import Background
+from planner.left_behind import DataTable, LeftBehind
 from puffin_index.errors import NotFoundError
 from puffin_index.index_table import TableName, count_commits, index_table_name, is_bound_to, load_index_table
-
-_log = logging.getLogger(__name__)
 
 _KEPT = 1_000
 _LONGEST_WITHOUT_WAITING_SECONDS = 60.0
 """A version that was seen longer ago is not used before the catalog has been asked."""
-_REFRESH_DELAY_SECONDS = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,75 +35,53 @@ class _Known:
 
 
 class KnownIndexTables:
-    """The index tables of data tables, by the UUID of the data table.
+    """The index tables of data tables."""
 
-    Args:
-        catalogs: Where they are looked up.
-    """
-
-    def __init__(self, catalogs: SparkCatalogs) -> None:
-        self._catalogs = catalogs
+    def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._known: LRUCache[str, _Known] = LRUCache(_KEPT)
-        self._being_refreshed: set[str] = set()
+        self._known: LRUCache[DataTable, _Known] = LRUCache(_KEPT)
+        self._background = Background()
+        self._left_behind = LeftBehind(self._background)
 
-    def find(self, table: str, uuid: str, refresh_seconds: float) -> Table | None:
+    def find(self, table: DataTable, refresh_seconds: float) -> Table | None:
         """Return the index table of a data table; None if it has none.
 
         Args:
-            table: Catalog and name of the data table, as Spark says it.
-            uuid: Its UUID.
+            table: The data table.
             refresh_seconds: How old a version may be that is used without the catalog being asked; 0: it is asked.
         """
         with self._lock:
-            known = self._known.get(uuid)
-        if known is None or count_commits(uuid) != known.commits:
-            return self._refresh(table, uuid)
+            known = self._known.get(table)
+        if known is None or count_commits(table.uuid) != known.commits:
+            return self.renew(table)
         age = time.monotonic() - known.seen
         if age < refresh_seconds:
             return known.table
         if refresh_seconds == 0 or age >= _LONGEST_WITHOUT_WAITING_SECONDS:
-            return self._refresh(table, uuid)
-        self._refresh_later(table, uuid)
+            return self.renew(table)
+        self._background.run(table, lambda: self.renew(table))
         return known.table
 
-    def _refresh(self, table: str, uuid: str) -> Table | None:
-        commits, seen = count_commits(uuid), time.monotonic()
-        found = self._load(table, uuid)
+    def renew(self, table: DataTable) -> Table | None:
+        """Ask the catalog for the index table of a data table; None if it has none."""
+        commits, seen = count_commits(table.uuid), time.monotonic()
+        found = self._load(table)
         with self._lock:
+            known = self._known.get(table)
+            if known is not None and known.seen > seen:
+                # Another thread has asked later and was answered first.
+                return known.table
             if found is not None:
-                self._known[uuid] = _Known(found, seen, commits)
+                self._known[table] = _Known(found, seen, commits)
             else:
-                self._known.pop(uuid, None)
+                self._known.pop(table, None)
         return found
 
-    def _refresh_later(self, table: str, uuid: str) -> None:
-        """Ask the catalog once this query is planned, so that the next one finds what is new and none has waited."""
-        with self._lock:
-            if uuid in self._being_refreshed:
-                return
-            self._being_refreshed.add(uuid)
-
-        def refresh() -> None:
-            try:
-                self._refresh(table, uuid)
-            except Exception as error:  # noqa: BLE001 - nobody waits for it, and the next query tries again
-                _log.warning("the index of %s was not looked up anew: %s", table, error)
-            finally:
-                with self._lock:
-                    self._being_refreshed.discard(uuid)
-
-        timer = threading.Timer(_REFRESH_DELAY_SECONDS, refresh)
-        timer.daemon = True
-        timer.start()
-
-    def _load(self, table: str, uuid: str) -> Table | None:
-        catalog_name, _, name = table.partition(".")
-        catalog = self._catalogs.find(catalog_name) if "." in name else None
-        if catalog is None:
-            return None
+    def _load(self, table: DataTable) -> Table | None:
         try:
-            index_table = load_index_table(catalog, index_table_name(TableName.parse(name)))
+            index_table = load_index_table(table.catalog, index_table_name(TableName.parse(table.name)))
         except NotFoundError:
-            return None
-        return index_table if is_bound_to(index_table, uuid) else None
+            return self._left_behind.find(table)
+        # Two tables may have changed names: the other one's queries find their index here.
+        self._left_behind.note(table.catalog, index_table)
+        return index_table if is_bound_to(index_table, table.uuid) else self._left_behind.find(table)

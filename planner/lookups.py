@@ -9,14 +9,16 @@ import numpy as np
 import numpy.typing as npt
 from pyroaring import BitMap
 
+from planner.clock import Clock
 from planner.directories import IndexTrouble, Int64Array, KindDirectory, or_trouble, positions_by_number
 from planner.estimate import Estimate
 from planner.found_rows import FoundRows
 from planner.gate import CostGate
-from planner.predicate import Leaf
+from planner.leaf_state import LeafState
 from planner.view import IndexView
 from puffin_index.errors import CorruptFileError, PuffinIndexError
-from puffin_index.kinds.postings import PreparedTest, asked_test
+from puffin_index.kinds.merged import MergedIndex, PreparedLookUp
+from puffin_index.kinds.postings import asked_test
 from puffin_index.kinds.postings_asked import AskedBlocks, rows_of_asked
 from puffin_index.kinds.postings_plan import AskedTest
 from puffin_index.kinds.roaring_read import row_set_of_ascending
@@ -41,7 +43,8 @@ class _Opened:
 
     blob: int
     positions: Int64Array
-    test: PreparedTest
+    payload: MergedIndex
+    test: PreparedLookUp
     bounds: tuple[int, int]
     reads: int
     cost: int
@@ -55,7 +58,8 @@ class LookUp:
     Attributes:
         view: The index.
         gate: Says what is worth reading.
-        leaf: What is looked up.
+        state: The leaf that is looked up.
+        clock: Says when no more payloads are asked.
         directory: Of the payloads.
         row_groups: The row groups of the view that are judged; positions are places in this array.
         widest_share: Share of the rows from which on the leaf is not looked up.
@@ -64,7 +68,8 @@ class LookUp:
 
     view: IndexView
     gate: CostGate
-    leaf: Leaf
+    state: LeafState
+    clock: Clock
     directory: KindDirectory
     row_groups: Int64Array
     widest_share: float = 1.0
@@ -74,18 +79,18 @@ class LookUp:
         """Look the leaf up for some positions.
 
         Returns:
-            The matching rows of these positions and among the candidates at least, where it was worth asking; how many
-            there are at each position, -1 where it was not; and what could not be read.
+            The matching rows of these positions and among the candidates at least, where it was worth asking and there
+            was time; how many there are at each position, -1 where it was not; and what could not be read.
         """
         row_groups = self.row_groups[undecided]
         blobs = positions_by_number(self.directory.blob[row_groups])
         opened: list[_Opened] = []
         troubles: list[IndexTrouble] = []
-        test = asked_test(self.leaf.test)
+        test = asked_test(self.state.leaf.test)
         for result in self.view.each(self._open, [(blob, undecided[here], test) for blob, here in blobs]):
             if isinstance(result, IndexTrouble):
                 troubles.append(result)
-            elif self._worth_asking(result):
+            elif result is not None and self._worth_asking(result):
                 opened.append(result)
         affordable = self.gate.afford([one.cost for one in opened])
         asked = [one for one, pays in zip(opened, affordable, strict=True) if pays]
@@ -93,29 +98,33 @@ class LookUp:
         for one, rows in zip(asked, self._rows_of_all(asked), strict=True):
             if isinstance(rows, IndexTrouble):
                 troubles.append(rows)
-            else:
+            elif rows is not None:
                 found.rows[one.blob] = rows
         for one in asked:
-            if one.test.postings.nbytes != one.nbytes:
-                self.view.weigh(self.leaf.field_id, self.directory, int(self.row_groups[one.positions[0]]))
+            if one.payload.nbytes != one.nbytes:
+                self.view.weigh(self.state.leaf.field_id, self.directory, int(self.row_groups[one.positions[0]]))
         return found, found.counts(row_groups, blobs), troubles
 
-    def _open(self, work: tuple[int, Int64Array, AskedTest | NullTest]) -> _Opened | IndexTrouble:
+    def _open(self, work: tuple[int, Int64Array, AskedTest | NullTest]) -> _Opened | IndexTrouble | None:
+        if self.clock.is_over:
+            return None
         blob, positions, asked = work
 
         def read() -> _Opened:
-            postings = self.view.open_merged(self.leaf.field_id, self.directory, int(self.row_groups[positions[0]]))
-            nbytes = postings.nbytes
-            test = postings.prepare(asked)
+            payload = self.view.open_merged(
+                self.state.leaf.field_id, self.directory, int(self.row_groups[positions[0]])
+            )
+            nbytes = payload.nbytes
+            test = payload.prepare(asked)
             bounds = test.count_bounds()
             reads, cost = (0, 0) if bounds[1] == 0 else test.cost()
-            return _Opened(blob, positions, test, bounds, reads, cost, nbytes)
+            return _Opened(blob, positions, payload, test, bounds, reads, cost, nbytes)
 
         return or_trouble(self._segment(blob), read)
 
-    def _rows_of_all(self, asked: list[_Opened]) -> list[Rows | IndexTrouble]:
-        """The rows of each payload: those of little to decode are decoded by the same array operations."""
-        found: dict[int, Rows | IndexTrouble] = {}
+    def _rows_of_all(self, asked: list[_Opened]) -> list[Rows | IndexTrouble | None]:
+        """The rows of each payload, those of little to decode by the same array operations; None for want of time."""
+        found: dict[int, Rows | IndexTrouble | None] = {}
         several = asked if len(asked) > 1 else []
         for first in range(0, len(several), _BLOBS_AT_ONCE):
             some = several[first : first + _BLOBS_AT_ONCE]
@@ -132,14 +141,17 @@ class LookUp:
         return [found[one.blob] for one in asked]
 
     def _blocks(self, one: _Opened) -> AskedBlocks | None:
-        if not 0 < one.bounds[1] <= _FEW_ROWS:
+        if self.clock.is_over or not 0 < one.bounds[1] <= _FEW_ROWS:
             return None
         try:
             return one.test.read(_LITTLE_BYTES)
         except (PuffinIndexError, OSError):
             return None
 
-    def _rows(self, one: _Opened) -> Rows | IndexTrouble:
+    def _rows(self, one: _Opened) -> Rows | IndexTrouble | None:
+        if self.clock.is_over:
+            return None
+
         def read() -> Rows:
             if one.bounds[1] == 0:
                 return np.empty(0, np.uint32)
@@ -171,8 +183,8 @@ class LookUp:
             return True
         row_counts = self.view.row_counts[self.row_groups[undecided]]
         rows = int(row_counts.sum())
-        estimate = self.gate.estimates.get(self.leaf)
-        guess = (least + most) / 2 if estimate is None else float((estimate.selectivity[undecided] * row_counts).sum())
+        estimate = self.gate.estimates.of_leaf(self.state.number)
+        guess = float((estimate.selectivity[undecided] * row_counts).sum())
         matches = min(max(guess, least), most)
         if matches > self.widest_share * rows:
             return False
@@ -180,4 +192,4 @@ class LookUp:
         count = len(undecided)
         presence = 1 - math.exp(-matches / count)
         known = Estimate(np.full(count, min(1.0, matches / rows)), np.full(count, presence))
-        return bool(self.gate.worth(self.gate.saved(undecided, {self.leaf: known}).sum(), one.cost, one.reads))
+        return bool(self.gate.worth(self.gate.saved(undecided, (self.state.number, known)).sum(), one.cost, one.reads))

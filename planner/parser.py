@@ -13,7 +13,7 @@ from collections.abc import Callable
 from datetime import tzinfo
 from functools import cache
 
-from pyiceberg.expressions import BooleanExpression
+from pyiceberg.expressions import BooleanExpression, Reference
 from pyiceberg.expressions.literals import BooleanLiteral, StringLiteral
 from pyiceberg.typedef import LiteralValue
 from pyparsing import (
@@ -33,6 +33,7 @@ from pyparsing import (
 from planner.conditions import Column, Computed, Constant, Value, nan_test, null_test, prefix_test
 from planner.precedence import read_condition
 from planner.sql_literals import binary_literal, date_literal, number_literal, string_value, timestamp_literal
+from planner.terms import MapElement
 from planner.tokens import Kind, Token
 from planner.truth import matching_rows, negate
 from puffin_index.errors import WhereSyntaxError
@@ -67,6 +68,8 @@ _CLOSING = {"(": ")", "[": "]", "CASE": "END"}
 _BLANK = re.compile(
     rf"{_STRING}|{_BACKTICKS}|(?P<blank>--(?:\\\n|[^\r\n])*|[^\S \n\t\r]+)|(?P<comment>/\*(?!\+))", _FLAGS
 )
+# What Python makes of bytes that are not UTF-8, on a command line for one.
+_HALF_CHARACTER = re.compile("[\ud800-\udfff]")
 _SYNONYMS = {"==": "=", "!=": "<>", "!<": ">=", "!>": "<="}
 _COMMENT_END = re.compile(r"/\*|\*/")
 
@@ -83,8 +86,11 @@ def parse_where(text: str, *, session_zone: tzinfo | None = None) -> BooleanExpr
         An expression of the rows for which the condition is true. NULL satisfies `IsNull` and no other leaf.
 
     Raises:
-        WhereSyntaxError: If it is not one, or a literal is outside of its type's range.
+        WhereSyntaxError: If it is not one, a literal is outside of its type's range, or a character is half of a
+            surrogate pair.
     """
+    if half := _HALF_CHARACTER.search(text):
+        raise WhereSyntaxError(text, half.start(), "text that has a form in UTF-8")
     blanked = _blank_comments(text)
     if not blanked.strip():
         raise WhereSyntaxError(text, len(text), "a condition")
@@ -239,11 +245,13 @@ def _column_value(match: re.Match[str]) -> Token:
 def _column(match: re.Match[str]) -> Column | Computed:
     name = _column_name(match["name"])
     if match["key"] is None:
-        return Column(name)
+        return Column(Reference(name))
     constant = _MEMBERS.match(match.string, match.start("key"))
     assert constant is not None, "it matched as a part"
     key = _constant(constant)
-    return Column(name, key.literal) if isinstance(key, Constant) and key.literal is not None else Computed()
+    if isinstance(key, Constant) and key.literal is not None:
+        return Column(MapElement(name, key.literal))
+    return Computed()
 
 
 def _literal_list(match: re.Match[str]) -> Token:

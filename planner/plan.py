@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
+import xxhash
 from cachetools import LRUCache
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 from pyiceberg.schema import Schema
@@ -17,10 +18,12 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 from planner.bind import bind
+from planner.clock import DEFAULT_MILLISECONDS, Clock
 from planner.directories import Int64Array
 from planner.distributed import Executors, PlanningMode, prune_on_executors
 from planner.file_filter import file_filter
 from planner.gate import DEFAULT_BYTE_BUDGET, DEFAULT_LIMITS, Limits
+from planner.junctions import fold_junctions
 from planner.parser import parse_where
 from planner.planned_scan import PlannedScan
 from planner.predicate import Everything, Predicate
@@ -31,6 +34,8 @@ from planner.scan_plan import ScanPlan
 from planner.snapshot_files import list_scan_files
 from planner.subtract_deletes import subtract_deletes
 from planner.view import IndexView
+from planner.whole_files import keep_whole_files
+from puffin_index.column_source import Reading, reading_of
 from puffin_index.data_table import DataFile
 from puffin_index.errors import NotFoundError
 from puffin_index.index_table import read_entries
@@ -43,8 +48,13 @@ _views: LRUCache[str, IndexView] = LRUCache(maxsize=32)
 _views_lock = threading.Lock()
 
 
-def view_of(index_table: Table) -> IndexView:
-    """The view of an index table's current version; kept, as versions never change."""
+def view_of(index_table: Table, reading: Reading) -> IndexView:
+    """The view of an index table's current version; kept, as versions never change.
+
+    Args:
+        index_table: The index table.
+        reading: How the scan finds columns in data files. What was built of other columns is left out of the view.
+    """
     snapshot = index_table.current_snapshot()
     version = str(snapshot.snapshot_id) if snapshot else "empty"
     key = f"{index_table.metadata.table_uuid}/{version}"
@@ -53,7 +63,24 @@ def view_of(index_table: Table) -> IndexView:
         if view is None:
             view = IndexView(version, read_entries(index_table), index_table.io)
             _views[key] = view
-    return view
+        rejected = reading.rejects(view.sources)
+        if not rejected:
+            return view
+        key = f"{key}/{xxhash.xxh64_hexdigest(repr(sorted(rejected)).encode())}"
+        narrowed = _views.get(key)
+        if narrowed is None:
+            narrowed = _views[key] = view.without_sources(rejected)
+    return narrowed
+
+
+def warnings_of(view: IndexView, pruned: Pruned) -> tuple[str, ...]:
+    """What of an index could not be used for a scan, and why, as sentences."""
+    outdated = (
+        f"field {field_id}: indexes that were built while the table had other column mappings are not used; "
+        "`puffin-index build` makes them anew"
+        for field_id in sorted({field_id for field_id, _ in view.rejected})
+    )
+    return (*outdated, *(f"{trouble.segment}: {trouble.reason}" for trouble in pruned.troubles))
 
 
 def plan(
@@ -63,11 +90,12 @@ def plan(
     *,
     strict: bool = False,
     byte_budget: int = DEFAULT_BYTE_BUDGET,
+    planning_milliseconds: float = DEFAULT_MILLISECONDS,
     spark: SparkSession | None = None,
     planning_mode: PlanningMode = "auto",
     refresh: bool = True,
 ) -> ScanPlan:
-    """Plan a scan of a table.
+    """Plan a scan of a table by an engine that reads ranges of bytes, as Spark does.
 
     Args:
         index: The table's index.
@@ -75,6 +103,7 @@ def plan(
         snapshot_id: The snapshot to scan, None for the current one.
         strict: Raise on index trouble instead of keeping the row groups.
         byte_budget: How many index bytes may be read, directories not counted; what they do not suffice for is kept.
+        planning_milliseconds: How long judging files and row groups may take; what is not decided by then is kept.
         spark: A session whose executors may plan.
         planning_mode: `local`, `distributed`, or `auto` for what suits the number of row groups.
         refresh: Ask the catalog for the newest versions of table and index; otherwise those that `index` knows are
@@ -84,8 +113,10 @@ def plan(
         WhereSyntaxError: If the text does not parse.
         NotFoundError: If it names a column that the table lacks, or there is no such snapshot.
     """
-    limits = Limits(strict, byte_budget)
-    return plan_scan(index, where, snapshot_id, limits, spark=spark, planning_mode=planning_mode, refresh=refresh).plan
+    limits = Limits(strict, byte_budget, seconds=planning_milliseconds / 1000)
+    planned = plan_scan(index, where, snapshot_id, limits, spark=spark, planning_mode=planning_mode, refresh=refresh)
+    result = planned.plan
+    return replace(result, reasons=keep_whole_files(result.reasons, result.file_of, planned.is_read_whole))
 
 
 def snapshot_of(table: Table, snapshot_id: int | None) -> tuple[Snapshot | None, Schema]:
@@ -134,22 +165,38 @@ def plan_scan(
     expression = parse_where(where) if isinstance(where, str) else where or AlwaysTrue()
     snapshot, schema = snapshot_of(table, snapshot_id)
     predicate = bind(expression, schema)
-    files = list_scan_files(table, snapshot, schema, file_filter(expression, schema)) if snapshot else ()
-    view = view_of(index.index_table)
+    clock = Clock(limits.seconds)
+    files = list_scan_files(table, snapshot, schema, file_filter(expression, schema), clock) if snapshot else ()
+    view = view_of(index.index_table, reading_of(table, schema))
     executors = Executors(spark.sparkContext, index.index_table, planning_mode) if spark is not None else None
-    pruned = _prune_files(view, predicate, [file.file for file in files], limits, executors)
+    left = replace(limits, seconds=clock.seconds_left)
+    pruned = _prune_files(view, predicate, [file.file for file in files], left, executors)
     result, row_groups, row_sets = pruned
-    first_rows = view.first_rows[row_groups] if view.row_group_count else np.zeros(len(row_groups), np.int64)
-    planned = PlannedScan(result, schema, expression, files, row_groups, first_rows, row_sets)
-    result = subtract_deletes(planned, table.io, strict=limits.strict, always=limits.rows_wanted)
+    first_rows, is_read_whole = np.zeros(len(row_groups), np.int64), np.zeros(len(row_groups), np.bool_)
+    if view.row_group_count:
+        first_rows, is_read_whole = view.first_rows[row_groups], view.is_read_whole[row_groups] & (row_groups >= 0)
+    planned = PlannedScan(result, schema, expression, files, row_groups, first_rows, row_sets, is_read_whole)
+    result = subtract_deletes(planned, table.io, clock, strict=limits.strict, always=limits.rows_wanted)
     result = replace(
         result,
         table=index.name,
         snapshot_id=snapshot.snapshot_id if snapshot else None,
-        where="true" if where is None else str(where),
+        where=_text_of(where),
         planning_seconds=time.perf_counter() - started,
     )
     return replace(planned, plan=result)
+
+
+def _text_of(where: str | BooleanExpression | None) -> str:
+    """A predicate for people; PyIceberg's own text of an expression takes recursion."""
+    if where is None or isinstance(where, str):
+        return where or "true"
+    return fold_junctions(
+        where,
+        leaf=lambda leaf, negated: str(~leaf if negated else leaf),
+        join=lambda parts, is_and: f"({(' AND ' if is_and else ' OR ').join(parts)})",
+        too_deep="...",
+    )
 
 
 def plan_files(
@@ -212,7 +259,7 @@ def _prune_files(
         index_reads=sum(stage.reads for stage in pruned.stages),
         index_bytes_read=sum(stage.bytes_read for stage in pruned.stages),
         planning_seconds=time.perf_counter() - started,
-        warnings=tuple(f"{trouble.segment}: {trouble.reason}" for trouble in pruned.troubles),
+        warnings=warnings_of(view, pruned),
     )
     return plan, numbers, pruned.row_sets
 

@@ -26,6 +26,8 @@ class PlannedScan:
         row_groups: For each row group of the plan its number in the view, -1 where it has no index.
         first_rows: For each row group the position of its first row in the data file; undefined where it has no index.
         row_sets: Rows that can match, by number in the view; deleted rows are not subtracted.
+        is_read_whole: For each row group of the plan whether readers of byte ranges read its data file whole or not at
+            all.
     """
 
     plan: ScanPlan
@@ -35,3 +37,4 @@ class PlannedScan:
     row_groups: npt.NDArray[np.int64]
     first_rows: npt.NDArray[np.int64]
     row_sets: RowSets
+    is_read_whole: npt.NDArray[np.bool_]

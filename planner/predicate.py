@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from puffin_index.leaf import LeafTest, NullTest, RangeTest
+from puffin_index.leaf import Key, LeafTest, NullTest, RangeTest, SetTest
 from puffin_index.map_key import ColumnId
 
 
@@ -70,7 +70,7 @@ def leaves(predicate: Predicate) -> Iterator[Leaf]:
 
 
 def conjunction(children: list[Predicate]) -> Predicate:
-    """Build an AND: flattened, without what is always true, ranges over one column intersected."""
+    """Build an AND: flattened, without what is always true; tests of one column become one range and one `NOT IN`."""
     flat: list[Predicate] = []
     for child in children:
         flat.extend(child.children if isinstance(child, Conjunction) else (child,))
@@ -104,7 +104,27 @@ def _merge_leaves(children: list[Predicate]) -> list[Predicate]:
             if child.test == NullTest(is_null=False) and child.field_id in tested:
                 continue
         merged.append(child)
-    return merged
+    return _unite_sets(merged, negated=True)
+
+
+def _unite_sets(children: list[Predicate], *, negated: bool) -> list[Predicate]:
+    """Make one of a column's `IN` tests under OR, or of its `NOT IN` tests under AND, in the place of the first."""
+    keys: dict[tuple[ColumnId, str], set[Key]] = {}
+    places: dict[tuple[ColumnId, str], int] = {}
+    united: list[Predicate] = []
+    for child in children:
+        if not isinstance(child, Leaf) or not isinstance(child.test, SetTest) or child.test.negated is not negated:
+            united.append(child)
+            continue
+        column = child.field_id, child.value_type
+        if column not in places:
+            keys[column], places[column] = set(), len(united)
+            united.append(child)
+        keys[column].update(child.test.keys)
+    for (field_id, value_type), place in places.items():
+        ordered = tuple(sorted(keys[field_id, value_type]))
+        united[place] = Leaf(field_id, SetTest(ordered, negated), value_type)  # type: ignore[arg-type] # one column: one key type
+    return united
 
 
 def _intersect(first: LeafTest, second: RangeTest) -> RangeTest:
@@ -123,14 +143,14 @@ def _intersect(first: LeafTest, second: RangeTest) -> RangeTest:
 
 
 def disjunction(children: list[Predicate]) -> Predicate:
-    """Build an OR: flattened, without what is never true."""
+    """Build an OR: flattened, without what is never true, sets of one column united."""
     flat: list[Predicate] = []
     for child in children:
         flat.extend(child.children if isinstance(child, Disjunction) else (child,))
     everything = [child for child in flat if isinstance(child, Everything)]
     if everything:
         return Everything(exact=any(child.exact for child in everything))
-    kept = [child for child in flat if not isinstance(child, Nothing)]
+    kept = _unite_sets([child for child in flat if not isinstance(child, Nothing)], negated=False)
     if not kept:
         return Nothing()
     return kept[0] if len(kept) == 1 else Disjunction(tuple(kept))

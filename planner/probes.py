@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from planner.clock import Clock
 from planner.directories import IndexTrouble, Int64Array, KindDirectory, or_trouble, positions_by_number
 from planner.gate import SURE, CostGate
-from planner.predicate import Leaf
+from planner.leaf_state import LeafState
 from planner.view import IndexView
 from puffin_index.kinds.bloom_matrix import AskedKeys, BloomMatrix
 from puffin_index.leaf import SetTest
@@ -38,23 +39,25 @@ class Probe:
     Attributes:
         view: The index.
         gate: Says what is worth reading.
-        leaf: What is looked for.
+        state: The leaf that is looked for.
         test: Its test.
+        clock: Says when no more filters are asked.
         directory: Of the filters.
         row_groups: The row groups of the view that are judged; positions are places in this array.
     """
 
     view: IndexView
     gate: CostGate
-    leaf: Leaf
+    state: LeafState
     test: SetTest
+    clock: Clock
     directory: KindDirectory
     row_groups: Int64Array
 
     def possible(self, undecided: Int64Array) -> tuple[Flags, list[IndexTrouble]]:
         """Say which of some positions may hold a match, and what could not be read; what is not asked may."""
         merged = self.directory.merged[self.row_groups[undecided]]
-        unlikely = self.gate.presence(self.leaf, undecided) < SURE
+        unlikely = self.gate.presence(self.state.number, undecided) < SURE
         possible = np.ones(len(undecided), np.bool_)
         troubles: list[IndexTrouble] = []
         for here, probe in (
@@ -72,6 +75,8 @@ class Probe:
         asked = asked[self.gate.afford(costs[asked])]
 
         def may_contain(at: int) -> bool | IndexTrouble:
+            if self.clock.is_over:
+                return True
             row_group = int(self.row_groups[at])
             return or_trouble(self._segment(row_group), lambda: self._filter_may_contain(row_group))
 
@@ -81,7 +86,7 @@ class Probe:
         return possible, [answer for answer in answers if isinstance(answer, IndexTrouble)]
 
     def _filter_may_contain(self, row_group: int) -> bool:
-        index = self.view.open_blob(self.leaf.field_id, self.directory, row_group)
+        index = self.view.open_blob(self.state.leaf.field_id, self.directory, row_group)
         return bool(index.evaluate(self.test).rows)
 
     def _probe_matrices(self, undecided: Int64Array) -> tuple[Flags, list[IndexTrouble]]:
@@ -93,7 +98,7 @@ class Probe:
         for here, opened in zip(groups, matrices, strict=True):
             if isinstance(opened, IndexTrouble):
                 troubles.append(opened)
-            elif self.gate.worth(saved[here].sum(), opened.cost, opened.reads):
+            elif opened is not None and self.gate.worth(saved[here].sum(), opened.cost, opened.reads):
                 worth.append(replace(opened, places=here))
         asked = [one for one, pays in zip(worth, self.gate.afford([one.cost for one in worth]), strict=True) if pays]
         possible = np.ones(len(undecided), np.bool_)
@@ -101,28 +106,32 @@ class Probe:
         for one, answer in zip(asked, answers, strict=True):
             if isinstance(answer, IndexTrouble):
                 troubles.append(answer)
-            else:
+            elif answer is not None:
                 possible[one.places] = answer
         return possible, troubles
 
-    def _open(self, keys: AskedKeys, positions: Int64Array) -> _Asked | IndexTrouble:
+    def _open(self, keys: AskedKeys, positions: Int64Array) -> _Asked | IndexTrouble | None:
+        if self.clock.is_over:
+            return None
         row_group = int(self.row_groups[positions[0]])
 
         def read() -> _Asked:
-            matrix, first = self.view.open_matrix(self.leaf.field_id, self.directory, row_group)
+            matrix, first = self.view.open_matrix(self.state.leaf.field_id, self.directory, row_group)
             nbytes = matrix.nbytes
             reads, cost = matrix.cost(keys)
             if matrix.nbytes != nbytes:
-                self.view.weigh(self.leaf.field_id, self.directory, row_group)
+                self.view.weigh(self.state.leaf.field_id, self.directory, row_group)
             return _Asked(matrix, first, reads, cost, positions)
 
         return or_trouble(self._segment(row_group), read)
 
-    def _ask(self, one: _Asked, keys: AskedKeys, undecided: Int64Array) -> Flags | IndexTrouble:
+    def _ask(self, one: _Asked, keys: AskedKeys, undecided: Int64Array) -> Flags | IndexTrouble | None:
+        if self.clock.is_over:
+            return None
         row_groups = self.row_groups[undecided[one.places]]
 
         def read() -> Flags:
-            ordinals = self.view.ordinals(self.leaf.field_id, self.directory.kind, row_groups)
+            ordinals = self.view.ordinals(self.state.leaf.field_id, self.directory.kind, row_groups)
             return one.matrix.possible(keys)[ordinals - one.first]
 
         return or_trouble(self._segment(int(row_groups[0])), read)

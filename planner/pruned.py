@@ -27,6 +27,8 @@ class Reason(IntEnum):
     ROWS_EMPTY = 9
     OVER_BUDGET = 10
     ALL_DELETED = 11
+    TIME_BUDGET = 12
+    READ_WHOLE = 13
 
     @property
     def code(self) -> str:
@@ -40,6 +42,11 @@ class Reason(IntEnum):
 
 
 _DROPPING = frozenset({Reason.ZONE_MAP, Reason.BLOOM, Reason.ROWS_EMPTY, Reason.ALL_DELETED})
+
+
+def kept_mask(reasons: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
+    """Which row groups are read, by the reason (`Reason` value) of each."""
+    return ~np.isin(reasons, [int(reason) for reason in _DROPPING])
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,4 +91,4 @@ class Pruned:
     @property
     def kept(self) -> npt.NDArray[np.bool_]:
         """Which row groups survive."""
-        return ~np.isin(self.reasons, [int(reason) for reason in _DROPPING])
+        return kept_mask(self.reasons)

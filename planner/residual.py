@@ -96,11 +96,13 @@ class Residual:
         return np.broadcast_to(masks.pop(), row_count)
 
 
-def _values(column: ColumnId, read_column: ReadColumn) -> pa.Array:
+def _values(column: ColumnId, read_column: ReadColumn) -> pa.Array | pa.ChunkedArray:
     """The values of a column, or of one key of a map."""
-    if isinstance(column, MapKey):
-        return values_of_key(read_column(column.field_id), column.key)
-    return read_column(column)
+    values = read_column(column.field_id if isinstance(column, MapKey) else column)
+    if not isinstance(column, MapKey):
+        return values
+    maps = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+    return values_of_key(maps, column.key)
 
 
 def compile_residual(expression: BooleanExpression, schema: Schema) -> Residual:
@@ -174,7 +176,16 @@ def _quoted(character: str) -> str:
 
 
 def _like_mask(test: LikeTest, values: pa.Array | pa.ChunkedArray) -> Mask:
-    found = pc.match_substring_regex(values.cast(pa.large_string()), test.pattern)
+    try:
+        text = values.cast(pa.large_string())
+        text.validate(full=True)
+    except pa.ArrowNotImplementedError as error:
+        raise UnsupportedError(f"field {test.field_id}: what a data file holds is no text: {error}") from error
+    except pa.ArrowInvalid as error:
+        raise UnsupportedError(
+            f"LIKE cannot be evaluated without Spark: field {test.field_id} has text that is not UTF-8"
+        ) from error
+    found = pc.match_substring_regex(text, test.pattern)
     return _as_mask(pc.invert(found) if test.negated else found)
 
 

@@ -19,8 +19,10 @@ from planner.planned_scan import PlannedScan
 from planner.pruned import Reason
 from planner.residual import Residual
 from planner.snapshot_files import ScanFile
+from puffin_index.column_source import reading_of
 from puffin_index.deletes import deleted_positions
 from puffin_index.errors import CorruptFileError, UnsupportedError
+from puffin_index.file_fields import FileField
 from puffin_index.kinds.base import RowSet
 from puffin_index.parquet import open_parquet
 
@@ -118,12 +120,11 @@ class RowGroupReader:
             rows, tested = self._matching_rows(parquet, columns, task)
             if rows is not None and not len(rows):
                 return []
-            wanted = columns.names(field.field_id for field in projection.fields)
-            missing = [name for name in wanted if name not in tested.column_names]
+            wanted = columns.fields_of(field.field_id for field in projection.fields)
+            missing = [field for field in wanted if field.field.name not in tested.column_names]
             table = self._read(parquet, task, missing) if missing else tested
-            for name in wanted:
-                if name not in missing:
-                    table = table if table is tested else table.append_column(name, tested.column(name))
+            for name in (field.field.name for field in wanted if field not in missing):
+                table = table if table is tested else table.append_column(name, tested.column(name))
             if rows is not None:
                 table = table.take(pa.array(rows))
         batches: list[pa.RecordBatch] = columns.project(table, projection, target).to_batches()
@@ -138,9 +139,8 @@ class RowGroupReader:
     def _columns(self, parquet: pq.ParquetFile, task: RowGroupTask) -> FileColumns:
         entry = task.file.entry
         constants = constants_of(entry.partition, self.table.specs()[entry.spec_id])
-        return FileColumns.of(
-            self.schema, parquet.schema_arrow, constants, self.table.name_mapping(), task.file.file.path
-        )
+        reading = reading_of(self.table, self.schema)
+        return FileColumns.of(reading, parquet.schema_arrow, constants, task.file.file.path)
 
     def _matching_rows(
         self, parquet: pq.ParquetFile, columns: FileColumns, task: RowGroupTask
@@ -154,8 +154,8 @@ class RowGroupReader:
             flags = np.zeros(row_count, np.bool_)
             flags[np.frombuffer(task.rows.rows.to_array(), np.uint32)] = True
         if self.residual is not None and (task.rows is None or not task.rows.exact):
-            names = columns.names(self.residual.field_ids)
-            tested = self._read(parquet, task, names) if names else tested
+            fields = columns.fields_of(self.residual.field_ids)
+            tested = self._read(parquet, task, fields) if fields else tested
             matching = self.residual.matching(lambda field_id: columns.values(tested, field_id), row_count)
             flags = matching if flags is None else flags & matching
         deleted = self._deleted(parquet, task, row_count)
@@ -175,8 +175,10 @@ class RowGroupReader:
         flags[np.frombuffer(here.to_array(), np.uint32) - np.uint32(first)] = True
         return flags
 
-    def _read(self, parquet: pq.ParquetFile, task: RowGroupTask, names: list[str]) -> pa.Table:
+    def _read(self, parquet: pq.ParquetFile, task: RowGroupTask, fields: list[FileField]) -> pa.Table:
+        # By ordinals of leaves: names may have dots in them.
+        leaves = [leaf for field in fields for leaf in field.leaves]
         try:
-            return parquet.read_row_group(task.ordinal, columns=names, use_threads=self.side_by_side)
+            return parquet.reader.read_row_group(task.ordinal, column_indices=leaves, use_threads=self.side_by_side)
         except pa.ArrowInvalid as error:
             raise CorruptFileError(f"row group {task.ordinal}: {error}", location=task.file.file.path) from error

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from planner.pruned import Reason, Stage
+from planner.pruned import Reason, Stage, kept_mask
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class ScanPlan:
     @property
     def kept_mask(self) -> npt.NDArray[np.bool_]:
         """Which row groups are read."""
-        return ~np.isin(self.reasons, [int(reason) for reason in Reason if reason.drops])
+        return kept_mask(self.reasons)
 
     @property
     def kept(self) -> int:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from planner.clock import DEFAULT_MILLISECONDS
 from planner.distributed import PlanningMode
 from planner.gate import DEFAULT_BYTE_BUDGET
 from puffin_index.errors import PuffinIndexError
@@ -40,6 +41,7 @@ class Settings(BaseModel):
         job_description: Whether a query's jobs say in their description what was kept.
         byte_budget: How many bytes of index a scan may read, directories not counted.
         planning_mode: Whether the driver plans, the executors do, or what suits the number of row groups.
+        planning_milliseconds: How long judging the row groups of a scan may take; what is not decided by then is read.
         refresh_seconds: How old the version of the index may be that a query uses without the catalog being asked anew;
             0: each query asks, and waits for the answer.
         absence_seconds: How long it is remembered that a table has no index.
@@ -52,6 +54,7 @@ class Settings(BaseModel):
     job_description: Flag = True
     byte_budget: int = Field(default=DEFAULT_BYTE_BUDGET, ge=0)
     planning_mode: PlanningMode = "auto"
+    planning_milliseconds: int = Field(default=DEFAULT_MILLISECONDS, ge=0)
     refresh_seconds: float = Field(default=1.0, ge=0, allow_inf_nan=False)
     absence_seconds: float = Field(default=10.0, ge=0, allow_inf_nan=False)
 

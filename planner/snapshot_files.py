@@ -17,7 +17,8 @@ from pyiceberg.table import ManifestGroupPlanner, Table
 from pyiceberg.table.delete_file_index import DeleteFileIndex
 from pyiceberg.table.snapshots import Snapshot
 
-from puffin_index.data_table import DataFile
+from planner.clock import Clock
+from puffin_index.data_table import DataFile, data_file_of
 from puffin_index.deletes import DeleteFile
 
 _KEPT_FILES = 50_000
@@ -48,7 +49,7 @@ _snapshots_lock = threading.Lock()
 
 
 def list_scan_files(
-    table: Table, snapshot: Snapshot, schema: Schema, row_filter: BooleanExpression
+    table: Table, snapshot: Snapshot, schema: Schema, row_filter: BooleanExpression, clock: Clock
 ) -> tuple[ScanFile, ...]:
     """List the data files of a snapshot that Iceberg's own pruning leaves.
 
@@ -57,6 +58,7 @@ def list_scan_files(
         snapshot: The snapshot.
         schema: The schema that the filter's names belong to.
         row_filter: Prunes partitions and files by Iceberg's metadata; its literals fit the columns exactly.
+        clock: Says when no more files are tested; those are listed.
     """
     key = (str(table.metadata.table_uuid), snapshot.snapshot_id)
     with _snapshots_lock:
@@ -69,7 +71,7 @@ def list_scan_files(
     if isinstance(row_filter, AlwaysTrue):
         return files
     may_match = _file_test(table, schema, row_filter)
-    return tuple(file for file in files if may_match(file.entry))
+    return tuple(file for file in files if clock.is_over or may_match(file.entry))
 
 
 def _file_test(table: Table, schema: Schema, row_filter: BooleanExpression) -> Callable[[IcebergDataFile], bool]:
@@ -104,31 +106,20 @@ def _read_snapshot(table: Table, snapshot: Snapshot) -> tuple[ScanFile, ...]:
             case DataFileContent.EQUALITY_DELETES:
                 latest_equality = max(latest_equality, _sequence_number(entry))
     data = (entry for entry in entries if entry.data_file.content == DataFileContent.DATA)
-    return tuple(_scan_file(entry, deletes, latest_equality) for entry in data)
+    return tuple(_scan_file(table, entry, deletes, latest_equality) for entry in data)
 
 
 def _sequence_number(entry: ManifestEntry) -> int:
     return entry.sequence_number or INITIAL_SEQUENCE_NUMBER
 
 
-def _scan_file(entry: ManifestEntry, deletes: DeleteFileIndex, latest_equality: int) -> ScanFile:
+def _scan_file(table: Table, entry: ManifestEntry, deletes: DeleteFileIndex, latest_equality: int) -> ScanFile:
     file = entry.data_file
     applying = _delete_files(deletes.for_data_file(_sequence_number(entry), file, partition_key=file.partition))
     # Equality deletes apply to older data; which partition they belong to is not asked: at worst a count is unknown.
     has_equality_deletes = _sequence_number(entry) < latest_equality
-    return ScanFile(
-        DataFile(
-            path=file.file_path,
-            file_size=file.file_size_in_bytes,
-            record_count=file.record_count,
-            split_offsets=tuple(file.split_offsets or ()),
-            format=file.file_format.value,
-            has_deletes=bool(applying) or has_equality_deletes,
-        ),
-        applying,
-        has_equality_deletes,
-        file,
-    )
+    has_deletes = bool(applying) or has_equality_deletes
+    return ScanFile(data_file_of(table, file, has_deletes=has_deletes), applying, has_equality_deletes, file)
 
 
 def _delete_files(files: Iterable[IcebergDataFile]) -> tuple[DeleteFile, ...]:

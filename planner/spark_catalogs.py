@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from pyiceberg.catalog import Catalog, load_catalog
 from sqlalchemy.engine import URL, make_url
@@ -22,35 +22,42 @@ _RENAMED = {"client.region": "s3.region", "rest.signing-region": "rest.signing-r
 
 
 class SparkCatalogs:
-    """The catalogs of a session as PyIceberg sees them, opened on first use.
+    """The catalogs of sessions as PyIceberg sees them, opened on first use.
 
     Args:
         catalogs: Catalogs by name that need no opening.
-        read_conf: Reads the session's configuration.
     """
 
-    def __init__(self, catalogs: Mapping[str, Catalog], read_conf: Callable[[], Mapping[str, str]]) -> None:
-        self._catalogs: dict[str, Catalog | None] = dict(catalogs)
-        self._read_conf = read_conf
+    def __init__(self, catalogs: Mapping[str, Catalog]) -> None:
+        self._given = dict(catalogs)
+        self._opened: dict[tuple[str, frozenset[tuple[str, str]]], Catalog | None] = {}
         self._lock = threading.Lock()
 
-    def find(self, name: str) -> Catalog | None:
-        """Find a catalog; None if it is no catalog of Spark's, or (with a warning, once) cannot be opened."""
-        with self._lock:
-            if name not in self._catalogs:
-                self._catalogs[name] = self._open(name)
-            return self._catalogs[name]
+    def find(self, name: str, conf: Mapping[str, str]) -> Catalog | None:
+        """Find a catalog; None if it is no catalog of Spark's, or (with a warning, once) cannot be opened.
 
-    def _open(self, name: str) -> Catalog | None:
-        conf = self._read_conf()
+        Args:
+            name: Its name in Spark.
+            conf: The configuration of the session that asks, as far as it is about the catalog.
+        """
+        if name in self._given:
+            return self._given[name]
         # Tables that were loaded by their location have a path for a name.
         if f"spark.sql.catalog.{name}" not in conf:
             return None
-        try:
-            return open_spark_catalog(conf, name)
-        except CatalogError as error:
-            _log.warning("no index is used for tables of this catalog: %s", error)
-            return None
+        key = name, frozenset(spark_catalog_properties(conf, name).items())
+        with self._lock:
+            if key not in self._opened:
+                self._opened[key] = _open_or_warn(conf, name)
+            return self._opened[key]
+
+
+def _open_or_warn(conf: Mapping[str, str], name: str) -> Catalog | None:
+    try:
+        return open_spark_catalog(conf, name)
+    except CatalogError as error:
+        _log.warning("no index is used for tables of this catalog: %s", error)
+        return None
 
 
 def spark_catalog_properties(conf: Mapping[str, str], name: str) -> dict[str, str]:

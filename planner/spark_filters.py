@@ -100,6 +100,8 @@ def _literal(value: object, term: Reference, schema: Schema) -> Literal[Any]:
     """Check a literal: NULL, nested values and timestamps on another scale than the column's are Spark's business."""
     if not isinstance(value, _VALUES):
         raise UnsupportedError(f"a literal of type {type(value).__name__}")
+    if isinstance(value, str) and "\N{REPLACEMENT CHARACTER}" in value:
+        raise UnsupportedError("a text that may have lost bytes on its way: what is not UTF-8 comes as this character")
     if isinstance(value, datetime):
         has_zone = isinstance(schema.find_field(term.name).field_type, TimestamptzType)
         if has_zone is not (value.tzinfo is not None):

@@ -4,52 +4,72 @@ from __future__ import annotations
 
 import json
 import logging
+import threading
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import lru_cache, partial
-from importlib.resources import files
 from typing import TYPE_CHECKING, ClassVar
-from weakref import WeakKeyDictionary, proxy
+from uuid import uuid4
+from weakref import WeakValueDictionary
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import ValidationError
+from cachetools import LRUCache
 from pyiceberg.catalog import Catalog
-from pyiceberg.expressions import BooleanExpression
-from pyiceberg.schema import Schema
+from pyiceberg.table import Table
 from pyroaring import BitMap
 
-from planner.bind import bind
 from planner.directories import selection_of
 from planner.distributed import Executors
 from planner.gate import Limits
+from planner.hook_filters import bind_filters, describe_filters, schema_of
 from planner.known_index_tables import KnownIndexTables
-from planner.parser import parse_where
-from planner.plan import prune_row_groups, view_of
-from planner.predicate import UNKNOWN, Predicate, conjunction
+from planner.left_behind import DataTable
+from planner.plan import prune_row_groups, view_of, warnings_of
 from planner.pruned import Pruned
 from planner.scan_plan import ScanPlan
 from planner.settings import PREFIX, Settings, read_settings
 from planner.spark_catalogs import SparkCatalogs
+from planner.spark_rules import (
+    EVERY_SESSION,
+    RULE,
+    call_ours,
+    compile_sources,
+    is_ours,
+    make,
+    rules_of,
+    session_conf,
+    session_uuid,
+    set_rules,
+)
 from planner.view import IndexView
+from planner.whole_files import keep_whole_files
 from planner.wire import serialize_kept, serialize_view
-from puffin_index.errors import NotFoundError, PuffinIndexError, WhereSyntaxError
+from puffin_index.column_source import Reading, parse_name_mapping
+from puffin_index.errors import PuffinIndexError
 from puffin_index.kinds.roaring_read import row_set_of
 
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaObject
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
 _log = logging.getLogger(__name__)
 
-_RULE = "io.puffinindex.spark.PruneScans"
-_SOURCES = ("JobNotes.java", "View.java", "PruneScans.java")
+_SOURCES = (
+    "JobNotes.java",
+    "PartitionConstants.java",
+    "View.java",
+    "Conditions.java",
+    "PruneScans.java",
+    "EverySession.java",
+)
 """Each sees the ones before it."""
 
 _KEPT_REPORTS = 100
+_KEPT_SESSIONS = 1_000
 _LEAVE_AS_IT_WAS = bytearray()
 _ABSENT = bytearray(b"A")
 """There is no index; the rule remembers that for a while."""
@@ -58,12 +78,16 @@ _ABSENT = bytearray(b"A")
 class _PlannerCallback:
     """What the rule calls: `(request as JSON, candidate row groups) -> answer`, over py4j, once a scan."""
 
-    def __init__(self, catalogs: Mapping[str, Catalog], spark: SparkSession, *, strict: bool) -> None:
-        self._spark = proxy(spark)
-        self._index_tables = KnownIndexTables(SparkCatalogs(catalogs, partial(session_conf, self._spark)))
+    def __init__(self, catalogs: Mapping[str, Catalog], context: SparkContext, session: str, *, strict: bool) -> None:
+        self.name = uuid4().hex
+        self.session = session
+        self._context = context
+        self._catalogs = SparkCatalogs(catalogs)
+        self._index_tables = KnownIndexTables()
         self._strict = strict
         self._recordings: dict[int, list[ScanPlan]] = {}
-        self.reports: deque[ScanPlan] = deque(maxlen=_KEPT_REPORTS)
+        self._reports: LRUCache[str, deque[ScanPlan]] = LRUCache(_KEPT_SESSIONS)
+        self._lock = threading.Lock()
 
     def apply(self, request_text: str, candidates: bytes) -> bytearray:
         """Answer a scan; whatever fails leaves it as it was."""
@@ -95,10 +119,18 @@ class _PlannerCallback:
         started = time.perf_counter()
         if not settings.enabled:
             return _LEAVE_AS_IT_WAS
-        index_table = self._index_tables.find(str(request["table"]), str(request["uuid"]), settings.refresh_seconds)
-        if index_table is None:
+        table = self._data_table(request)
+        index_table = self._index_tables.find(table, settings.refresh_seconds) if table is not None else None
+        if table is None or index_table is None:
             return _ABSENT
-        view = view_of(index_table)
+        reading = _reading_of(request)
+        try:
+            view = view_of(index_table, reading)
+        except (PuffinIndexError, OSError):
+            index_table = self._newer(table, index_table)
+            if index_table is None:
+                raise
+            view = view_of(index_table, reading)
         if view.row_group_count == 0:
             return _LEAVE_AS_IT_WAS
         if request["version"] != view.version:
@@ -107,18 +139,51 @@ class _PlannerCallback:
         if not candidates:
             return _LEAVE_AS_IT_WAS
         numbers = np.frombuffer(candidates.to_array(), np.uint32).astype(np.int64)
-        executors = Executors(self._spark.sparkContext, index_table, settings.planning_mode)
-        limits = Limits(settings.strict, settings.byte_budget)
+        executors = Executors(self._context, index_table, settings.planning_mode)
+        limits = Limits(byte_budget=settings.byte_budget, seconds=settings.planning_milliseconds / 1000)
         pruned = prune_row_groups(view, predicate, numbers, limits, executors)
+        if pruned.troubles:
+            newer = self._newer(table, index_table)
+            if newer is not None:
+                return bytearray(b"V" + serialize_view(view_of(newer, reading)))
+            if settings.strict:
+                raise PuffinIndexError(f"{pruned.troubles[0].segment}: {pruned.troubles[0].reason}")
+        chosen = selection_of(numbers)
+        reasons = keep_whole_files(pruned.reasons, view.file_of[chosen], view.is_read_whole[chosen])
+        pruned = replace(pruned, reasons=reasons)
         plan = _scan_plan(view, pruned, numbers, request)
         plan = replace(plan, planning_seconds=time.perf_counter() - started)
-        self._report(plan, request["thread"])
+        self._report(plan, request)
         note = f"puffin-index: {plan.kept} of {plan.row_groups} row groups of {plan.table}"
         kept = row_set_of(numbers[plan.kept_mask], view.row_group_count)
         return bytearray(b"K" + serialize_kept(kept, note if settings.job_description else ""))
 
-    def _report(self, plan: ScanPlan, thread: object) -> None:
-        self.reports.append(plan)
+    def _data_table(self, request: Mapping[str, object]) -> DataTable | None:
+        """The table of a request; None if no catalog of Spark's has it, such as one that was loaded by its location."""
+        catalog_name, _, name = str(request["table"]).partition(".")
+        settings = request["catalog"]
+        assert isinstance(settings, dict)
+        prefix = f"spark.sql.catalog.{catalog_name}"
+        catalog = self._catalogs.find(catalog_name, {prefix + key: value for key, value in settings.items()})
+        return None if catalog is None or "." not in name else DataTable(catalog, name, str(request["uuid"]))
+
+    def _newer(self, table: DataTable, index_table: Table) -> Table | None:
+        """A newer version of an index table that could not be read; None if it is the newest.
+
+        What an expiration deletes, a query may still be planned with that has seen the index shortly before.
+        """
+        newer = self._index_tables.renew(table)
+        return None if newer is None or newer.current_snapshot() == index_table.current_snapshot() else newer
+
+    def reports(self, session: str) -> list[ScanPlan]:
+        """The latest scan plans of a session, by its UUID, and of those that Spark has copied from it, oldest first."""
+        with self._lock:
+            return list(self._reports.get(session, ()))
+
+    def _report(self, plan: ScanPlan, request: Mapping[str, object]) -> None:
+        thread = request["thread"]
+        with self._lock:
+            self._reports.setdefault(str(request["session"]), deque(maxlen=_KEPT_REPORTS)).append(plan)
         if isinstance(thread, int) and thread in self._recordings:
             self._recordings[thread].append(plan)
         _log.info(
@@ -141,13 +206,8 @@ class _PlannerCallback:
         implements: ClassVar[list[str]] = ["java.util.function.BiFunction"]
 
 
-_hooks: WeakKeyDictionary[SparkSession, _PlannerCallback] = WeakKeyDictionary()
-
-
-def _texts(request: Mapping[str, object], name: str) -> list[str]:
-    texts = request[name]
-    assert isinstance(texts, list)
-    return texts
+_hooks: WeakValueDictionary[str, _PlannerCallback] = WeakValueDictionary()
+"""By name; py4j keeps them as long as there are sessions with a rule that calls them."""
 
 
 def _scan_plan(
@@ -159,7 +219,7 @@ def _scan_plan(
     return ScanPlan(
         table=str(request["table"]),
         snapshot_id=snapshot if isinstance(snapshot, int) else None,
-        where=" AND ".join(str(text) for text in [*_texts(request, "filters"), *_texts(request, "conditions")]),
+        where=describe_filters(request),
         data_files=view.paths,
         file_of=view.file_of[chosen],
         ordinals=view.ordinals_in_file[chosen],
@@ -171,92 +231,34 @@ def _scan_plan(
         index_reads=sum(stage.reads for stage in pruned.stages),
         index_bytes_read=sum(stage.bytes_read for stage in pruned.stages),
         planning_seconds=0.0,
-        warnings=tuple(f"{trouble.segment}: {trouble.reason}" for trouble in pruned.troubles),
+        warnings=warnings_of(view, pruned),
         unlisted=unindexed,
     )
 
 
-def bind_filters(request: Mapping[str, object]) -> Predicate:
-    """Bind the filters of a request, and the conditions above its scan; one that cannot be read keeps all rows."""
-    schema = _schema_of(str(request["schema"]))
-    children: list[Predicate] = []
-    for text in _texts(request, "filters"):
-        try:
-            children.append(bind(BooleanExpression.model_validate_json(text), schema, "iceberg"))
-        except (ValidationError, NotFoundError, ValueError, TypeError) as error:
-            _log.debug("filter not understood, all its rows are kept: %s (%s)", text, error)
-            children.append(UNKNOWN)
-    for text in _texts(request, "conditions"):
-        try:
-            children.append(bind(parse_where(text), schema))
-        except (WhereSyntaxError, NotFoundError) as error:
-            _log.debug("condition not understood, all its rows are kept: %s (%s)", text, error)
-            children.append(UNKNOWN)
-    return conjunction(children)
+def _reading_of(request: Mapping[str, object]) -> Reading:
+    text = request["name-mapping"]
+    mapping = parse_name_mapping(text if isinstance(text, str) else None)
+    return Reading(schema_of(str(request["schema"])), mapping)
 
 
-@lru_cache(maxsize=256)
-def _schema_of(text: str) -> Schema:
-    """The schema that a text is; scans of a table's same columns have the same."""
-    return Schema.model_validate_json(text)
-
-
-def session_conf(spark: SparkSession) -> dict[str, str]:
-    """All that is set in the session's configuration, in one crossing."""
-    jvm = spark.sparkContext._jvm
-    assert jvm is not None
-    entries = spark._jsparkSession.sessionState().conf().settings()
-    conf: dict[str, str] = json.loads(jvm.com.fasterxml.jackson.databind.ObjectMapper().writeValueAsString(entries))
-    return conf
-
-
-def _rules(spark: SparkSession) -> list[JavaObject]:
-    rules = spark._jsparkSession.experimental().extraOptimizations()
-    return [rules.apply(at) for at in range(rules.size())]
-
-
-def _set_rules(spark: SparkSession, rules: list[JavaObject]) -> None:
-    jvm = spark.sparkContext._jvm
-    assert jvm is not None
-    as_list = jvm.java.util.ArrayList()
-    for rule in rules:
-        as_list.add(rule)
-    # Scala 2.12 and 2.13 both have this way to a sequence.
-    sequence = jvm.org.apache.spark.api.python.PythonUtils.toSeq(as_list)
-    getattr(spark._jsparkSession.experimental(), "extraOptimizations_$eq")(sequence)
-
-
-def _compile_rule(spark: SparkSession) -> JavaObject:
-    """Compile the rule and what it is made of with Janino, which Spark ships; return its constructor."""
-    jvm = spark.sparkContext._jvm
-    assert jvm is not None
-    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
-    for source in _SOURCES:
-        compiler = jvm.org.codehaus.janino.SimpleCompiler()
-        compiler.setParentClassLoader(loader)
-        compiler.cook(files("planner").joinpath(source).read_text(encoding="utf-8"))
-        loader = compiler.getClassLoader()
-    return loader.loadClass(_RULE).getConstructors()[0]
-
-
-def _constructor_arguments(spark: SparkSession, callback: _PlannerCallback, strict: bool) -> JavaObject:
-    # py4j cannot put a Python object into a Java array, but it can add one to a list.
-    jvm = spark.sparkContext._jvm
-    assert jvm is not None
-    arguments = jvm.java.util.ArrayList()
-    arguments.add(callback)
-    arguments.add(strict)
-    arguments.add(Settings().absence_seconds)
-    return arguments.toArray()
-
-
-def enable(spark: SparkSession, *, catalogs: Mapping[str, Catalog] | None = None, strict: bool = False) -> None:
+def enable(
+    spark: SparkSession,
+    *,
+    catalogs: Mapping[str, Catalog] | None = None,
+    strict: bool = False,
+    all_sessions: bool = False,
+) -> None:
     """Make a session's queries over indexed Iceberg tables skip row groups.
+
+    Sessions that Spark copies from this one, as it does for each streaming query, are enabled with it.
 
     Args:
         spark: A classic session (with a JVM of its own).
         catalogs: PyIceberg catalogs by Spark catalog name, where they cannot be opened from Spark's configuration.
         strict: Fail on trouble of ours instead of reading everything; for tests.
+        all_sessions: Enable all sessions of the application that are not enabled themselves: those that
+            `spark.newSession()` has made, and will make.
 
     Raises:
         PuffinIndexError: If the rule cannot be compiled in this session, or the session's configuration has a setting
@@ -267,29 +269,49 @@ def enable(spark: SparkSession, *, catalogs: Mapping[str, Catalog] | None = None
 
     conf = session_conf(spark)
     read_settings({key.removeprefix(PREFIX): value for key, value in conf.items() if key.startswith(PREFIX)})
-    disable(spark)
     gateway = spark.sparkContext._gateway
     assert gateway is not None
     ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call] # pyspark leaves it untyped
-    callback = _PlannerCallback(catalogs or {}, spark, strict=strict)
+    callback = _PlannerCallback(catalogs or {}, spark.sparkContext, session_uuid(spark), strict=strict)
     try:
-        rule = _compile_rule(spark).newInstance(_constructor_arguments(spark, callback, strict))
+        loader = compile_sources(spark, _SOURCES)
+        arguments = (callback.name, callback.session, callback, strict, Settings().absence_seconds)
+        rule = make(spark, loader, RULE, *arguments)
+        everywhere = make(spark, loader, EVERY_SESSION, rule) if all_sessions else None
     except Py4JError as error:
         raise PuffinIndexError(f"the optimizer rule cannot be installed in this Spark session: {error}") from error
-    _set_rules(spark, [*_rules(spark), rule])
-    _hooks[spark] = callback
+    before = rules_of(spark)
+    for ours in filter(is_ours, before):
+        replaced = _hooks.get(call_ours(spark, ours, "hook"))
+        # That of all sessions, which another one was enabled with, goes on in the others.
+        if replaced is not None and replaced.session == callback.session:
+            call_ours(spark, ours, "end")
+    set_rules(spark, [*(other for other in before if not is_ours(other)), rule])
+    if everywhere is not None:
+        spark._jsparkSession.extensions().injectOptimizerRule(everywhere)
+    _hooks[callback.name] = callback
 
 
 def disable(spark: SparkSession) -> None:
-    """Undo `enable`; does nothing if it was not enabled."""
-    _hooks.pop(spark, None)
-    _set_rules(spark, [rule for rule in _rules(spark) if rule.getClass().getName() != _RULE])
+    """Undo `enable`; does nothing if it was not enabled.
+
+    The hook of all sessions ends in all of them. `spark.puffin-index.enabled` is for a single one.
+    """
+    before = rules_of(spark)
+    for ours in filter(is_ours, before):
+        _hooks.pop(call_ours(spark, ours, "hook"), None)
+        call_ours(spark, ours, "end")
+    set_rules(spark, [rule for rule in before if not is_ours(rule)])
 
 
 def reports(spark: SparkSession) -> list[ScanPlan]:
-    """The latest scan plans of a session, oldest first; empty if it is not enabled."""
-    callback = _hooks.get(spark)
-    return list(callback.reports) if callback is not None else []
+    """The latest scan plans of a session, oldest first; empty if it is not enabled.
+
+    Sessions that Spark copies from it count to it: those of streaming queries, and of what is cached.
+    """
+    ours = _rule_of(spark)
+    callback = None if ours is None else _hooks.get(call_ours(spark, ours, "hook"))
+    return [] if callback is None else callback.reports(call_ours(spark, ours, "home"))
 
 
 def callback_of(spark: SparkSession) -> _PlannerCallback:
@@ -298,7 +320,12 @@ def callback_of(spark: SparkSession) -> _PlannerCallback:
     Raises:
         PuffinIndexError: If it is not enabled.
     """
-    callback = _hooks.get(spark)
+    ours = _rule_of(spark)
+    callback = None if ours is None else _hooks.get(call_ours(spark, ours, "hook"))
     if callback is None:
         raise PuffinIndexError("the hook is not enabled in this session: call planner.enable(spark) first")
     return callback
+
+
+def _rule_of(spark: SparkSession) -> JavaObject | None:
+    return next(filter(is_ours, rules_of(spark)), None)

@@ -23,6 +23,7 @@ from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
 from planner.arrow_scan import in_order, project, residual_of
+from planner.clock import DEFAULT_MILLISECONDS
 from planner.gate import DEFAULT_BYTE_BUDGET, Limits
 from planner.parser import parse_where
 from planner.plan import plan_scan, snapshot_of
@@ -55,6 +56,7 @@ class SourceOptions(BaseModel):
             not with each scan of it, so that one which is scanned twice (a view, a self-join) would lack rows.
         strict: Whether trouble with the index fails the query.
         byte_budget: How many bytes of index a scan may read, directories not counted.
+        planning_milliseconds: How long judging the row groups may take; what is not decided by then is read.
         catalog: Properties of the catalog, besides PyIceberg's configuration.
     """
 
@@ -67,6 +69,7 @@ class SourceOptions(BaseModel):
     push_filters: bool = False
     strict: bool = False
     byte_budget: int = Field(default=DEFAULT_BYTE_BUDGET, ge=0)
+    planning_milliseconds: int = Field(default=DEFAULT_MILLISECONDS, ge=0)
     catalog: dict[str, str] = Field(default={}, repr=False)
 
     def open(self) -> TableIndex:
@@ -186,7 +189,7 @@ class _Reader(DataSourceReader):
         pushed = [expression_of(each, schema) for each in self._pushed]
         own = parse_where(options.where) if options.where is not None else AlwaysTrue()
         expression = reduce(And, (each for each in pushed if each is not None), own)
-        limits = Limits(options.strict, options.byte_budget)
+        limits = Limits(options.strict, options.byte_budget, seconds=options.planning_milliseconds / 1000)
         planned = plan_scan(index, expression, options.snapshot_id, limits)
         plan, table = planned.plan, index.data_table
         _log.info("%s: %d of %d row groups kept", plan.table, plan.kept, plan.row_groups)

@@ -37,6 +37,7 @@ from pyiceberg.expressions.literals import (
     StringLiteral,
     TimestampLiteral,
 )
+from pyiceberg.typedef import LiteralValue
 from pyiceberg.types import IcebergType, StringType, TimestampType, TimestamptzType
 
 MAX_DECIMAL_DIGITS = 38
@@ -58,6 +59,27 @@ class TextLiteral(StringLiteral):
 
     def __repr__(self) -> str:
         return f"TextLiteral({self.value!r})"
+
+
+class Utf8Literal(Literal[bytes]):
+    """A string by its bytes, as Spark has them: they need not be valid UTF-8."""
+
+    def __init__(self, value: bytes) -> None:
+        super().__init__(value, bytes)
+
+    def to(self, type_var: IcebergType) -> Literal[bytes]:
+        """Refuse: PyIceberg knows Python's strings only."""
+        raise TypeError(f"{self!r} has no place among {type_var}")
+
+
+def text_bytes(literal: LiteralValue) -> bytes | None:
+    """Return the bytes of a text; None if it is no text, or one that has no bytes (half of a surrogate pair)."""
+    if isinstance(literal, Utf8Literal):
+        return literal.value
+    try:
+        return literal.value.encode() if isinstance(literal, StringLiteral) else None
+    except UnicodeEncodeError:
+        return None
 
 
 class LocalTimestampLiteral(Literal[int]):

@@ -16,6 +16,7 @@ from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.io import FileIO
 from pyroaring import BitMap
 
+from planner.clock import Clock
 from planner.planned_scan import PlannedScan
 from planner.pruned import Reason, Stage
 from planner.scan_plan import ScanPlan
@@ -25,12 +26,15 @@ from puffin_index.errors import CorruptFileError, NotFoundError, UnsupportedErro
 _log = logging.getLogger(__name__)
 
 
-def subtract_deletes(planned: PlannedScan, io: FileIO, *, strict: bool = False, always: bool = False) -> ScanPlan:
+def subtract_deletes(
+    planned: PlannedScan, io: FileIO, clock: Clock, *, strict: bool = False, always: bool = False
+) -> ScanPlan:
     """Run the stage.
 
     Args:
         planned: The scan after all other stages.
         io: The FileIO of the data table.
+        clock: Says when no more row groups are judged, unless exact counts are wanted.
         strict: Raise if a delete file cannot be read, instead of keeping its row groups.
         always: Read the deletes whatever they cost: exact counts are wanted.
     """
@@ -43,6 +47,8 @@ def subtract_deletes(planned: PlannedScan, io: FileIO, *, strict: bool = False, 
     candidates = [at for at in alive.tolist() if stage.can_know(at, always=always)]
     if always or stage.is_worth_reading(candidates):
         for at in candidates:
+            if clock.is_over and not always:
+                break
             stage.judge(at)
     dropped = int((stage.reasons == Reason.ALL_DELETED).sum())
     return replace(

@@ -35,14 +35,16 @@ from planner.directories import (
     segment_statistics,
 )
 from planner.parallel import in_parallel
+from planner.predicate import Leaf
 from planner.segment_files import SegmentFiles, SegmentReader
+from puffin_index.column_source import FieldSource
 from puffin_index.directory import STATISTICS, read_directory
+from puffin_index.entries import without_sources
 from puffin_index.errors import CorruptFileError, UnsupportedError
 from puffin_index.kinds import KINDS
 from puffin_index.kinds.base import BlobIndex
 from puffin_index.kinds.bloom_matrix import BLOOM_MATRIX, BloomMatrix
-from puffin_index.kinds.merged import open_merged
-from puffin_index.kinds.postings import Postings
+from puffin_index.kinds.merged import MergedIndex, open_merged
 from puffin_index.map_key import ColumnId
 from puffin_index.ranged import Blob
 from puffin_index.segment import align
@@ -67,7 +69,7 @@ class OpenPayload:
     """
 
     reader: SegmentReader
-    payload: Postings | BloomMatrix
+    payload: MergedIndex | BloomMatrix
     first: int
 
     @property
@@ -97,10 +99,19 @@ class IndexView(CoveredRowGroups):
         entries: The rows of the index table, oldest first.
         io: The FileIO of the index table.
         cache: Where directories and opened payloads are kept.
+        rejected: The sources of columns whose directories are left out.
     """
 
-    def __init__(self, version: str, entries: pa.Table, io: FileIO, cache: IndexCache = CACHE) -> None:
-        super().__init__(entries)
+    def __init__(
+        self,
+        version: str,
+        entries: pa.Table,
+        io: FileIO,
+        cache: IndexCache = CACHE,
+        rejected: frozenset[FieldSource] = frozenset(),
+    ) -> None:
+        super().__init__(without_sources(entries, rejected))
+        self.rejected = rejected
         self.version = version
         self.io = io
         self._cache = cache
@@ -110,6 +121,10 @@ class IndexView(CoveredRowGroups):
         self._own_keys: set[object] = set()
         # What is of segments outlives the view; what is numbered as in the view does not, nor do open files.
         weakref.finalize(self, _let_go, self._files, cache, self._own_keys).atexit = False
+
+    def without_sources(self, rejected: frozenset[FieldSource]) -> IndexView:
+        """The same view, numbered alike, without the indexes of columns that a scan finds somewhere else."""
+        return IndexView(self.version, self._entries, self.io, self._cache, rejected)
 
     def each(self, read: Callable[[Item], Part], items: Sequence[Item]) -> list[Part]:
         """Return the results of reading something for each of some items, in their order.
@@ -122,35 +137,35 @@ class IndexView(CoveredRowGroups):
     def _is_remote(self) -> bool:
         return not all(location.startswith(_LOCAL) for location, _ in self.segments)
 
-    def statistics(self, field_id: ColumnId, reads: IndexReads) -> FieldStatistics | None:
-        """The statistics of a column; None if no row group has any."""
-        placement = self.placements.get((field_id, STATISTICS))
+    def statistics(self, leaf: Leaf, reads: IndexReads) -> FieldStatistics | None:
+        """The statistics of a leaf's column that are of its type; None if no row group has any."""
+        placement = self.placements.get((leaf.field_id, STATISTICS))
         if placement is None:
             return None
-        key = (self._identity, field_id, STATISTICS)
+        key = (self._identity, leaf.field_id, STATISTICS, leaf.value_type)
         kept = self._cache.get(key)
         if isinstance(kept, FieldStatistics):
             return kept
         troubles = len(reads.troubles)
         parts = self._of_segments(placement, reads, self._segment_statistics)
-        statistics = gather_statistics(placement, parts)
+        statistics = gather_statistics(placement, leaf.value_type, parts)
         # What could not be read today may be readable in a minute.
         if statistics is not None and len(reads.troubles) == troubles:
             self._keep(key, statistics)
         return statistics
 
-    def directory(self, field_id: ColumnId, kind: str, reads: IndexReads) -> KindDirectory | None:
-        """Where the payloads of a column and kind lie; None if there are none."""
-        placement = self.placements.get((field_id, kind))
+    def directory(self, leaf: Leaf, kind: str, reads: IndexReads) -> KindDirectory | None:
+        """Where the payloads of a kind lie that are of a leaf's column and type; None if there are none."""
+        placement = self.placements.get((leaf.field_id, kind))
         if placement is None:
             return None
-        key = (self._identity, field_id, kind)
+        key = (self._identity, leaf.field_id, kind, leaf.value_type)
         kept = self._cache.get(key)
         if isinstance(kept, KindDirectory):
             return kept
         troubles = len(reads.troubles)
         parts = self._of_segments(placement, reads, self._segment_directory)
-        directory = gather_directory(kind, placement, parts)
+        directory = gather_directory(kind, placement, leaf.value_type, parts)
         if directory is not None and len(reads.troubles) == troubles:
             self._keep(key, directory)
         return directory
@@ -177,20 +192,20 @@ class IndexView(CoveredRowGroups):
             blob, blob_type, layout, directory.value_type, int(self.row_counts[row_group])
         )
 
-    def open_merged(self, field_id: ColumnId, directory: KindDirectory, row_group: int) -> Postings:
-        """Open the postings or merged bitmaps that cover a row group; what is read of their directory is kept.
+    def open_merged(self, field_id: ColumnId, directory: KindDirectory, row_group: int) -> MergedIndex:
+        """Open what covers a row group and others and answers with rows; what is read of its directory is kept.
 
         Raises:
             CorruptFileError: If the directory is not what was written.
             UnsupportedError: If this release does not read such a payload.
         """
 
-        def open_it(blob: Blob, blob_type: str, layout: Int64Array, covered: slice) -> Postings:
+        def open_it(blob: Blob, blob_type: str, layout: Int64Array, covered: slice) -> MergedIndex:
             spans = self._spans(field_id, int(directory.segment[row_group]))[covered]
             return open_merged(blob, blob_type, layout, directory.value_type, spans)
 
         payload = self._opened(field_id, directory, row_group, open_it).payload
-        assert isinstance(payload, Postings)
+        assert not isinstance(payload, BloomMatrix)
         return payload
 
     def open_matrix(self, field_id: ColumnId, directory: KindDirectory, row_group: int) -> tuple[BloomMatrix, int]:
@@ -218,7 +233,7 @@ class IndexView(CoveredRowGroups):
         field_id: ColumnId,
         directory: KindDirectory,
         row_group: int,
-        open_it: Callable[[Blob, str, Int64Array, slice], Postings | BloomMatrix],
+        open_it: Callable[[Blob, str, Int64Array, slice], MergedIndex | BloomMatrix],
     ) -> OpenPayload:
         """The payload that covers a row group, opened by whichever view asked for it first."""
         key = self._payload_key(field_id, directory, row_group)

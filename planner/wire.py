@@ -9,7 +9,9 @@ An answer is empty (leave the scan as it was) or begins with one byte: `A` the t
 | 4 | number of data files (int32) |
 | for each data file: | |
 | 4 + n | location: length (int32), UTF-8 |
-| 8, 8, 4 | file size in bytes (int64), rows (int64), row groups (int32) |
+| 4 + n | partition constants (`puffin_index.constants`): length (int32), ASCII |
+| 8, 8, 4 | file size in bytes (int64), rows (int64), row groups (int32) = n |
+| 8 n | where the byte range of each row group begins (int64), -1 in files that are read whole or not at all |
 
 Row groups are numbered from 0 in this order.
 """
@@ -24,6 +26,7 @@ from planner.view import IndexView
 from puffin_index.binary import write_int32_be, write_int64_be, write_uint16_be
 
 _NOTE_CHARACTERS = 1_000
+_START_BYTES = 8
 
 
 def serialize_view(view: IndexView) -> bytes:
@@ -32,20 +35,27 @@ def serialize_view(view: IndexView) -> bytes:
     parts = [write_uint16_be(len(version)), version, write_int32_be(len(view.paths))]
     numbers = zip(
         view.paths,
+        view.constants,
         view.file_sizes.tolist(),
         view.record_counts.tolist(),
         view.row_group_counts.tolist(),
         strict=True,
     )
-    for path, size, records, row_groups in numbers:
-        encoded = path.encode()
+    starts = view.range_starts.astype(">i8").tobytes()
+    at = 0
+    for path, constants, size, records, row_groups in numbers:
+        encoded, fixed = path.encode(), constants.encode()
         parts += (
             write_int32_be(len(encoded)),
             encoded,
+            write_int32_be(len(fixed)),
+            fixed,
             write_int64_be(size),
             write_int64_be(records),
             write_int32_be(row_groups),
+            starts[at : at + _START_BYTES * row_groups],
         )
+        at += _START_BYTES * row_groups
     return zlib.compress(b"".join(parts), 1)
 
 

@@ -10,7 +10,17 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from planner.directories import BoolArray, FieldStatistics, KeyArray, Selection, selection_of
+from planner.directories import (
+    BoolArray,
+    FieldStatistics,
+    Int64Array,
+    KeyArray,
+    Selection,
+    selection_among,
+    selection_of,
+)
+from planner.predicate import Everything
+from planner.predicate_tree import Constant, JoinedValues, PredicateTree
 from puffin_index.leaf import Key, LeafTest, NullTest, RangeTest, SetTest
 
 _MAX_COMPARED_KEYS = 64
@@ -30,9 +40,37 @@ class Verdicts:
     certain: BoolArray
 
 
-def nothing_known(count: int) -> Verdicts:
-    """Verdicts that say nothing."""
-    return Verdicts(np.ones(count, np.bool_), np.zeros(count, np.bool_))
+class JoinedVerdicts(JoinedValues[Verdicts]):
+    """Verdicts on the leaves of a tree, joined.
+
+    Args:
+        tree: The tree.
+        count: Row groups that are judged.
+    """
+
+    def __init__(self, tree: PredicateTree, count: int) -> None:
+        self._count = count
+        super().__init__(tree)
+
+    def _constant(self, constant: Constant) -> Verdicts:
+        possible, certain = isinstance(constant, Everything), isinstance(constant, Everything) and constant.exact
+        return Verdicts(np.full(self._count, possible), np.full(self._count, certain))
+
+    def _join(self, first: Verdicts, second: Verdicts, at: Selection, *, is_and: bool) -> Verdicts:  # noqa: ARG002
+        if is_and:
+            return Verdicts(first.possible & second.possible, first.certain & second.certain)
+        return Verdicts(first.possible | second.possible, first.certain | second.certain)
+
+    def _taken(self, value: Verdicts, at: Selection) -> Verdicts:
+        return Verdicts(value.possible[at], value.certain[at])
+
+    def among(self, positions: Int64Array) -> JoinedVerdicts:
+        """Return the verdicts at some ascending positions only."""
+        at = selection_among(positions, self._count)
+        chosen = JoinedVerdicts(self._tree, len(positions))
+        for leaf in range(len(self._tree.leaves)):
+            chosen.put(leaf, self._taken(self.of_leaf(leaf), at))
+        return chosen
 
 
 def judge_by_zone_map(test: LeafTest, statistics: FieldStatistics, row_groups: npt.NDArray[np.int64]) -> Verdicts:

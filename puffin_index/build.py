@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from puffin_index.data_table import DataFile
+from puffin_index.data_table import DataFile, FileIdentity
 from puffin_index.definition import ResolvedColumn
+from puffin_index.entries import entry_files
 from puffin_index.row_groups import INDEXED_FORMATS
 from puffin_index.segment import ROW_SPACE_ALIGNMENT
 
@@ -51,19 +52,18 @@ class Missing:
     left: int
 
 
-def indexed_kinds(entries: pa.Table, live: Sequence[DataFile]) -> dict[str, set[tuple[int, str]]]:
+def indexed_kinds(entries: pa.Table, live: Sequence[DataFile]) -> dict[FileIdentity, set[tuple[int, str]]]:
     """Say which (field id, stored kind) the index table has for each live data file.
 
     Args:
-        entries: The rows of the index table.
+        entries: The rows of the index table that a scan of the snapshot can use.
         live: The data files of a snapshot.
     """
-    sizes = {file.path: (file.file_size, file.record_count) for file in live}
-    found: dict[str, set[tuple[int, str]]] = {}
-    columns = ("data_file", "file_size_in_bytes", "record_count", "directories")
-    for path, size, records, directories in zip(*(entries[name].to_pylist() for name in columns), strict=True):
-        if sizes.get(path) == (size, records):
-            found.setdefault(path, set()).update((d["field_id"], d["kind"]) for d in directories)
+    identities = {file.identity for file in live}
+    found: dict[FileIdentity, set[tuple[int, str]]] = {}
+    for file, directories in zip(entry_files(entries), entries["directories"].to_pylist(), strict=True):
+        if file in identities:
+            found.setdefault(file, set()).update((d["field_id"], d["kind"]) for d in directories)
     return found
 
 
@@ -90,7 +90,7 @@ def find_missing(
     needs: list[tuple[DataFile, tuple[ResolvedColumn, ...]]] = []
     unsupported: list[DataFile] = []
     for file in sorted(live, key=lambda file: file.path):
-        need = lacking_columns(columns, found.get(file.path, set()))
+        need = lacking_columns(columns, found.get(file.identity, set()))
         if not need or not file.record_count:
             continue
         if file.format in INDEXED_FORMATS:

@@ -7,9 +7,31 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    CommitStateUnknownException,
+    NoSuchNamespaceError,
+    NoSuchTableError,
+    RESTError,
+)
 from pyiceberg.utils.config import Config
+from requests.exceptions import RequestException
+from sqlalchemy.exc import SQLAlchemyError
 
-from puffin_index.errors import CatalogError, NotFoundError
+from puffin_index.errors import CatalogError, NotFoundError, PuffinIndexError
+
+PASSING_ERRORS = (
+    PuffinIndexError,
+    CommitFailedException,
+    CommitStateUnknownException,
+    NoSuchTableError,
+    NoSuchNamespaceError,
+    OSError,
+    RESTError,
+    RequestException,
+    SQLAlchemyError,
+)
+"""What a store, a catalog or a table in the middle of a change may raise; anything else is a mistake of ours."""
 
 _SQLITE = "sqlite:///"
 

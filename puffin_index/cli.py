@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 import click
-from pyiceberg.exceptions import RESTError
+from pyiceberg.exceptions import CommitFailedException, NoSuchNamespaceError, NoSuchTableError, RESTError
 from pyiceberg.io import load_file_io
 from requests.exceptions import RequestException
 from rich.console import Console
@@ -56,6 +56,12 @@ class _Group(click.Group):
             _fail(CatalogError(f"the catalog does not answer: {str(error).splitlines()[0]}"))
         except PuffinIndexError as error:
             _fail(error)
+        except (NoSuchTableError, NoSuchNamespaceError, CommitFailedException) as error:
+            _fail(CatalogError(str(error)))
+        except OSError as error:
+            if isinstance(error, BrokenPipeError):
+                raise
+            _fail(PuffinIndexError(str(error)))
 
 
 def _fail(error: PuffinIndexError) -> NoReturn:
@@ -176,14 +182,19 @@ def status_command(table: str, properties: tuple[str, ...], as_json: bool) -> No
         click.echo(json.dumps(_status_json(status)))
         return
     grid = RichTable(title=f"index of {status.table}, snapshot {status.snapshot_id}", show_header=False)
+    grid.add_row("index table", status.index_table)
     grid.add_row("data files", f"{status.indexed_data_files} of {status.data_files} indexed")
     grid.add_row("row groups", f"{status.indexed_row_groups} of {status.row_groups} indexed")
     grid.add_row("segments", str(status.segments))
-    share = status.index_bytes / status.data_bytes if status.data_bytes else 0.0
-    grid.add_row("size", f"{format_bytes(status.index_bytes)} beside {format_bytes(status.data_bytes)} ({share:.0%})")
+    share = status.live_index_bytes / status.data_bytes if status.data_bytes else 0.0
+    live, total = format_bytes(status.live_index_bytes), format_bytes(status.total_index_bytes)
+    grid.add_row("size", f"{live} beside {format_bytes(status.data_bytes)} ({share:.0%})")
+    grid.add_row("in all", f"{total}, with directories and the indexes that only other snapshots need")
     grid.add_row("behind", _describe_lag(status))
+    for sentence in status.outdated:
+        grid.add_row("outdated", sentence)
     for column in status.columns:
-        kinds = ", ".join(f"{kind} {format_bytes(size)}" for kind, size in column.kinds.items())
+        kinds = ", ".join(f"{kind} {format_bytes(size)}" for kind, size in column.live_kinds.items())
         beside = "" if column.data_bytes is None else f" beside {format_bytes(column.data_bytes)}"
         grid.add_row(column.name, kinds + beside)
     console.print(grid)
@@ -207,6 +218,8 @@ def _status_json(status: IndexStatus) -> dict[str, object]:
             "kinds": sorted(column.kinds),
             "index_bytes": column.index_bytes,
             "kind_bytes": column.kinds,
+            "live_index_bytes": column.live_bytes,
+            "live_kind_bytes": column.live_kinds,
             "data_bytes": column.data_bytes,
         }
         for column in status.columns

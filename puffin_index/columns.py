@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TypeAlias
@@ -87,6 +88,33 @@ class Column:
         if self.valid is None:
             return np.empty(0, np.uint32)
         return positions_of(~self.valid)
+
+    def part(self, first: int, end: int) -> Column:
+        """Return the column of the rows from `first` to before `end`."""
+        valid = None if self.valid is None else self.valid[first:end]
+        some = None if valid is None or valid.all() else valid
+        return Column(self.value_type, end - first, self.keys[first:end], some)
+
+
+def join_columns(columns: Sequence[Column]) -> Column:
+    """Return the rows of some columns of one value type as one column: at least one, in the order of the columns."""
+    if len(columns) == 1:
+        return columns[0]
+    value_type, row_count = columns[0].value_type, sum(one.row_count for one in columns)
+    valid = None
+    if any(one.valid is not None for one in columns):
+        valid = np.concatenate(
+            [np.ones(one.row_count, np.bool_) if one.valid is None else one.valid for one in columns]
+        )
+    if value_type.domain == "int64":
+        return Column(value_type, row_count, np.concatenate([one.int_keys for one in columns]), valid)
+    return Column(value_type, row_count, pa.concat_arrays([plain_keys(one) for one in columns]), valid)
+
+
+def plain_keys(column: Column) -> pa.LargeBinaryArray:
+    """Return the keys of a column in the bytes domain, one a row, whatever they are coded by."""
+    keys = column.bytes_keys
+    return keys.dictionary_decode() if isinstance(keys, pa.DictionaryArray) else keys
 
 
 class SortedColumn:

@@ -17,11 +17,14 @@ import pyarrow as pa
 from pyiceberg.table import Table
 
 from puffin_index.build import TARGET_SEGMENT_BYTES
+from puffin_index.definition import Options
 from puffin_index.entries import FieldKind, needed_entries, replace_entries
 from puffin_index.errors import CorruptFileError, NotFoundError, PuffinIndexError, UnsupportedError
-from puffin_index.index_table import entries_of, read_entries, segments_folder
+from puffin_index.index_table import entries_of, read_entries, refresh_index_table
+from puffin_index.job_segments import JobSegments
+from puffin_index.kinds.bit_sliced import may_merge
 from puffin_index.rewrite import MergeJob, write_merged
-from puffin_index.segment import ROW_SPACE_ALIGNMENT, Segment, new_segment_location
+from puffin_index.segment import ROW_SPACE_ALIGNMENT, Segment
 from puffin_index.source_segment import IndexedFile, SourceSegment, indexed_files, read_source
 
 LEAST_LIVE_SHARE = 0.5
@@ -85,6 +88,7 @@ CompactListener = Callable[[CompactProgress], None]
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
+    options: Mapping[FieldKind, Options]
     bins: tuple[tuple[IndexedFile, ...], ...]
     sources: Mapping[str, SourceSegment]
     skipped: tuple[tuple[str, str], ...]
@@ -101,7 +105,7 @@ class _Plan:
 def compact(
     data_table: Table,
     index_table: Table,
-    wanted: Collection[FieldKind],
+    wanted: Mapping[FieldKind, Options],
     target_bytes: int = TARGET_SEGMENT_BYTES,
     *,
     sparse_only: bool = False,
@@ -112,7 +116,7 @@ def compact(
     Args:
         data_table: The data table.
         index_table: The index table.
-        wanted: The (field, kind) pairs of the definition.
+        wanted: The (field, kind) pairs of the definition, with their options.
         target_bytes: About how large a segment should become.
         sparse_only: Leave small segments alone.
         listener: Called at the start and after each commit.
@@ -122,23 +126,25 @@ def compact(
     """
     started = time.monotonic()
     entries = replace_entries(index_table, partial(needed_entries, data_table, index_table, wanted))
-    plan = _plan(index_table, entries, target_bytes, sparse_only)
+    plan = _plan(index_table, entries, wanted, target_bytes, sparse_only)
     progress = CompactProgress(0, plan.files)
     _tell(listener, progress)
     skipped = list(plan.skipped)
-    for files in plan.bins:
-        written = _write(index_table, files, plan.sources, skipped)
-        if written is None:
-            continue
-        segment = _commit(index_table, files, written)
-        progress = replace(
-            progress,
-            files_done=progress.files_done + len(segment.covered),
-            segments=progress.segments + bool(segment.covered),
-            index_bytes=progress.index_bytes + (segment.size if segment.covered else 0),
-        )
-        _tell(listener, progress)
-    index_table.refresh()
+    with JobSegments(index_table) as segments:
+        for files in plan.bins:
+            written = _write(index_table, segments, files, plan, skipped)
+            if written is None:
+                continue
+            with segments.committing([written.location]):
+                segment = _commit(index_table, files, written)
+            progress = replace(
+                progress,
+                files_done=progress.files_done + len(segment.covered),
+                segments=progress.segments + bool(segment.covered),
+                index_bytes=progress.index_bytes + (segment.size if segment.covered else 0),
+            )
+            _tell(listener, progress)
+    refresh_index_table(index_table)
     after = read_entries(index_table)
     return CompactReport(
         segments_before=len(set(entries["segment"].to_pylist())),
@@ -169,7 +175,9 @@ def _tell(listener: CompactListener | None, progress: CompactProgress) -> None:
         listener(progress)
 
 
-def _plan(index_table: Table, entries: pa.Table, target_bytes: int, sparse_only: bool) -> _Plan:
+def _plan(
+    index_table: Table, entries: pa.Table, wanted: Mapping[FieldKind, Options], target_bytes: int, sparse_only: bool
+) -> _Plan:
     sources, skipped = _read_sources(index_table, entries)
     files = [file for file in indexed_files(entries) if file.origins <= sources.keys()]
     live = dict.fromkeys(sources, 0)
@@ -178,7 +186,8 @@ def _plan(index_table: Table, entries: pa.Table, target_bytes: int, sparse_only:
             live[part.segment] += sources[part.segment].live_bytes(key, part.first_row_group, len(file.row_counts))
     sparse = {name for name, source in sources.items() if live[name] < LEAST_LIVE_SHARE * source.payload_bytes}
     small = {name for name, source in sources.items() if source.size < _SMALL_SHARE * target_bytes}
-    chosen = sparse if sparse_only else sparse | small
+    wide = set() if sparse_only else {name for name, source in sources.items() if _is_wide(source, wanted)}
+    chosen = sparse if sparse_only else sparse | small | wide
     by_shape: dict[Shape, list[IndexedFile]] = {}
     for file in _by_place(files):
         shape = _shape(file, sources)
@@ -191,9 +200,14 @@ def _plan(index_table: Table, entries: pa.Table, target_bytes: int, sparse_only:
         origins = {origin for file in of_shape for origin in file.origins}
         in_parts = any(len(file.origins) > 1 for file in of_shape)
         # Rewriting must make segments fewer or smaller, or it would be done again for ever.
-        if len(cut) < len(origins) or origins & sparse or in_parts:
+        if len(cut) < len(origins) or origins & (sparse | wide) or in_parts:
             bins += cut
-    return _Plan(tuple(bins), sources, tuple(skipped))
+    return _Plan(wanted, tuple(bins), sources, tuple(skipped))
+
+
+def _is_wide(source: SourceSegment, wanted: Mapping[FieldKind, Options]) -> bool:
+    """Whether a segment has bit slices that are to be merged, such as earlier releases wrote."""
+    return any(may_merge(wanted[key]) and source.has_small_slices(key) for key in source.payload_rows if key in wanted)
 
 
 def _read_sources(index_table: Table, entries: pa.Table) -> tuple[dict[str, SourceSegment], list[tuple[str, str]]]:
@@ -267,17 +281,17 @@ def _cut(
 
 def _write(
     index_table: Table,
+    segments: JobSegments,
     files: Sequence[IndexedFile],
-    sources: Mapping[str, SourceSegment],
+    plan: _Plan,
     skipped: list[tuple[str, str]],
 ) -> Segment | None:
     """Write one segment, without the files of sources that turn out to be damaged; None if no file is left."""
     while files:
-        location = new_segment_location(segments_folder(index_table))
         try:
-            return write_merged(MergeJob(files, sources, index_table.io), location)
+            job = MergeJob(files, plan.sources, plan.options, index_table.io)
+            return write_merged(job, segments.new_location())
         except (CorruptFileError, UnsupportedError, NotFoundError) as error:
-            # What was written by then is the next expiration's.
             _log.warning("segment not rewritten: %s", error)
             damaged = _source_in(error, files)
             skipped += [(name, str(error)) for name in sorted(damaged)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
@@ -12,14 +13,17 @@ from pyiceberg.manifest import DataFile as IcebergDataFile
 from pyiceberg.manifest import ManifestContent, ManifestEntryStatus
 from pyiceberg.table import FileScanTask, Table
 from pyiceberg.table.snapshots import Snapshot, ancestors_of
-from pyiceberg.transforms import IdentityTransform
 
+from puffin_index.constants import constants_text, parse_constants
 from puffin_index.errors import NotFoundError
+
+FileIdentity: TypeAlias = tuple[str, int, int, str]
+"""Location, size, record count and partition constants: all that tells a data file from others."""
 
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """One data file of the table; an index entry is used only if path, size and record count agree.
+    """One data file of the table; an index entry is used only if path, size, rows and partition constants agree.
 
     Attributes:
         path: Its location.
@@ -29,6 +33,7 @@ class DataFile:
         format: `PARQUET`, `ORC` or `AVRO`.
         has_deletes: Whether delete files apply to it in the snapshot that it was listed from; False if it was listed
             from none.
+        constants_text: What its identity partitions fix (`puffin_index.constants`).
     """
 
     path: str
@@ -37,6 +42,17 @@ class DataFile:
     split_offsets: tuple[int, ...]
     format: str = "PARQUET"
     has_deletes: bool = False
+    constants_text: str = ""
+
+    @property
+    def constants(self) -> dict[int, str]:
+        """The text of each constant by field id."""
+        return parse_constants(self.constants_text)
+
+    @property
+    def identity(self) -> FileIdentity:
+        """What an index entry of this very file has."""
+        return self.path, self.file_size, self.record_count, self.constants_text
 
 
 def open_table(catalog: Catalog, identifier: tuple[str, ...]) -> Table:
@@ -65,19 +81,6 @@ def refresh_table(table: Table) -> None:
     except ValueError as error:
         # This is how PyIceberg says that the UUID has changed.
         raise NotFoundError(f"table {name} was dropped and created anew: {error}") from error
-
-
-def constant_fields(table: Table) -> frozenset[int]:
-    """Columns whose value may be a constant where a data file lacks them: identity partitions, and initial defaults."""
-    partitions = {
-        field.source_id
-        for spec in table.specs().values()
-        for field in spec.fields
-        if isinstance(field.transform, IdentityTransform)
-    }
-    schema = table.schema()
-    fields = (schema.find_field(field_id) for field_id in schema.field_ids)
-    return frozenset(partitions | {field.field_id for field in fields if field.initial_default is not None})
 
 
 def find_snapshot(table: Table, snapshot_id: int | None = None, ref: str | None = None) -> Snapshot | None:
@@ -117,7 +120,7 @@ def list_data_files(
         NotFoundError: If the table has no such snapshot.
     """
     tasks = _plan_files(table, snapshot_id, row_filter)
-    return tuple(_data_file(task.file, bool(task.delete_files)) for task in tasks)
+    return tuple(data_file_of(table, task.file, has_deletes=bool(task.delete_files)) for task in tasks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +142,7 @@ def measure_data_files(table: Table, field_ids: Collection[int]) -> SizedFiles:
     files: list[DataFile] = []
     sizes: dict[int, int] = {}
     for task in _plan_files(table, None, None):
-        files.append(_data_file(task.file, bool(task.delete_files)))
+        files.append(data_file_of(table, task.file, has_deletes=bool(task.delete_files)))
         own = task.file.column_sizes or {}
         for field_id in own.keys() & set(field_ids):
             sizes[field_id] = sizes.get(field_id, 0) + own[field_id]
@@ -189,22 +192,25 @@ def _plan_files(table: Table, snapshot_id: int | None, row_filter: BooleanExpres
     yield from scan.plan_files()
 
 
-def retained_files(table: Table) -> dict[str, DataFile]:
-    """The data files that any snapshot of the table holds, of whatever branch or tag, by location."""
+def retained_files(table: Table) -> dict[FileIdentity, DataFile]:
+    """The data files that any snapshot of the table holds, of whatever branch or tag."""
     manifests = {
         manifest.manifest_path: manifest
         for snapshot in table.snapshots()
         for manifest in snapshot.manifests(table.io)
         if manifest.content == ManifestContent.DATA
     }
-    return {
-        entry.data_file.file_path: _data_file(entry.data_file, has_deletes=False)
+    files = (
+        data_file_of(table, entry.data_file, has_deletes=False)
         for manifest in manifests.values()
         for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True)
-    }
+    )
+    return {file.identity: file for file in files}
 
 
-def _data_file(file: IcebergDataFile, has_deletes: bool) -> DataFile:
+def data_file_of(table: Table, file: IcebergDataFile, *, has_deletes: bool) -> DataFile:
+    """A data file as a manifest of a table describes it."""
+    spec = table.specs()[file.spec_id]
     return DataFile(
         path=file.file_path,
         file_size=file.file_size_in_bytes,
@@ -212,4 +218,5 @@ def _data_file(file: IcebergDataFile, has_deletes: bool) -> DataFile:
         split_offsets=tuple(file.split_offsets or ()),
         format=file.file_format.value,
         has_deletes=has_deletes,
+        constants_text=constants_text(file.partition, spec) if spec.fields else "",
     )

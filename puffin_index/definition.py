@@ -10,9 +10,11 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Any
 
-from pyiceberg.schema import Schema
+from pyiceberg.schema import Schema, _index_parents
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, PrimitiveType
 
 from puffin_index.errors import DefinitionError, UnsupportedError
@@ -174,7 +176,7 @@ def _indexed_type(name: str, field_type: IcebergType, key: str | None) -> Primit
 
 
 def find_field(schema: Schema, name: str) -> NestedField:
-    """Find a column by its (dotted, case-insensitive) name.
+    """Find a column by its (case-insensitive) name; a leaf of structs is named with dots, which names may have as well.
 
     Raises:
         DefinitionError: If it is not there, or lies in a list or a map.
@@ -184,11 +186,13 @@ def find_field(schema: Schema, name: str) -> NestedField:
     except ValueError as error:
         columns = ", ".join(f.name for f in schema.fields)
         raise DefinitionError(f"there is no column {name!r}; the table has: {columns}") from error
-    parts = name.split(".")
-    for depth in range(1, len(parts)):
-        parent = schema.find_field(".".join(parts[:depth]), case_sensitive=False)
-        if isinstance(parent.field_type, ListType | MapType):
-            raise DefinitionError(f"column {name!r} lies in a {parent.field_type}: a row may have many values there")
+    parents = _index_parents(schema)
+    above = parents.get(found.field_id)
+    while above is not None:
+        parent_type = schema.find_type(above)
+        if isinstance(parent_type, ListType | MapType):
+            raise DefinitionError(f"column {name!r} lies in a {parent_type}: a row may have many values there")
+        above = parents.get(above)
     return found
 
 
@@ -205,12 +209,40 @@ def to_json(columns: tuple[ResolvedColumn, ...]) -> str:
 
 
 def from_json(text: str, schema: Schema) -> tuple[ResolvedColumn, ...]:
-    """Read a definition back and bind it to the table's schema of today; columns dropped since are left out."""
+    """Read a definition back and bind it to the table's schema of today; what that has no place for is left out."""
     columns: list[ResolvedColumn] = []
     for item in json.loads(text):
-        name = schema.find_column_name(item["field-id"])
-        if name is None:
-            continue
-        found = schema.find_field(item["field-id"])
-        columns.append(_resolve_field(found, item.get("map-key"), IndexedColumn(name, item["kinds"]), schema))
+        # What has another type by now is told by `retyped_columns`.
+        with suppress(DefinitionError):
+            found = _resolve_item(item, schema)
+            columns += [found] if found is not None else []
     return tuple(columns)
+
+
+def retyped_columns(text: str, schema: Schema) -> list[str]:
+    """Say which columns of a stored definition have a type today that cannot be indexed so, and why not."""
+    reasons: list[str] = []
+    for item in json.loads(text):
+        try:
+            _resolve_item(item, schema)
+        except DefinitionError as error:
+            reasons.append(str(error))
+    return reasons
+
+
+def stored_kinds(text: str) -> dict[tuple[int, str], Options]:
+    """The options of all indexes of a stored definition by field ID and stored kind, whatever the columns are today."""
+    return {
+        (item["field-id"], stored_kind(kind, item.get("map-key"))): options
+        for item in json.loads(text)
+        for kind, options in item["kinds"].items()
+    }
+
+
+def _resolve_item(item: Mapping[str, Any], schema: Schema) -> ResolvedColumn | None:
+    """Bind one column of a stored definition; None if it was dropped."""
+    name = schema.find_column_name(item["field-id"])
+    if name is None:
+        return None
+    found = schema.find_field(item["field-id"])
+    return _resolve_field(found, item.get("map-key"), IndexedColumn(name, item["kinds"]), schema)

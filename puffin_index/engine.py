@@ -10,17 +10,18 @@ import os
 import re
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from loky import ProcessPoolExecutor
-from loky.process_executor import ShutdownExecutorError
+from loky.process_executor import ShutdownExecutorError, TerminatedWorkerError
 
 from puffin_index.errors import BuildError
 from puffin_index.processor import environment_of_workers
 from puffin_index.segment import Segment, SegmentTask, write_segment
+from puffin_index.worker_pool import worker_pool
 
 if TYPE_CHECKING:
     from py4j.protocol import Py4JJavaError
@@ -53,7 +54,7 @@ class Engine(Protocol):
     def parallelism(self) -> int:
         """How many tasks run at a time."""
 
-    def run(self, tasks: Sequence[SegmentTask]) -> Iterator[Segment]:
+    def run(self, tasks: Sequence[SegmentTask]) -> Generator[Segment, None, None]:
         """Run the tasks; yield each segment when it is finished."""
 
     def cancel(self) -> None:
@@ -74,20 +75,21 @@ class LocalEngine:
         self._pool: ProcessPoolExecutor | None = None
         self._cancelled = threading.Event()
 
-    def run(self, tasks: Sequence[SegmentTask]) -> Iterator[Segment]:
+    def run(self, tasks: Sequence[SegmentTask]) -> Generator[Segment, None, None]:
         """Run the tasks in processes; a single one in this process, unless it is to stay in the background."""
         _check_cancelled(self._cancelled)
         if len(tasks) == 1 and not self._in_background:
             yield write_segment(tasks[0])
             return
-        # loky's processes do not import the caller's main module, so that a script without a main guard works.
-        workers = min(self.parallelism, max(1, len(tasks)))
-        self._pool = ProcessPoolExecutor(max_workers=workers, env=environment_of_workers())
+        self._pool = worker_pool(min(self.parallelism, max(1, len(tasks))), environment_of_workers())
         try:
             _check_cancelled(self._cancelled)
             yield from _results(self._pool.submit, tasks, self._in_background)
         except ShutdownExecutorError as error:
             raise BuildError(_CANCELLED) from error
+        except TerminatedWorkerError as error:
+            _check_cancelled(self._cancelled)
+            raise BuildError(f"a process of the build died, perhaps for lack of memory: {error}") from error
         finally:
             self._pool.shutdown(wait=True, kill_workers=True)
 
@@ -116,7 +118,7 @@ class SparkEngine:
         slots = self._context.defaultParallelism
         self.parallelism = max(1, slots // 2) if in_background else slots
 
-    def run(self, tasks: Sequence[SegmentTask]) -> Iterator[Segment]:
+    def run(self, tasks: Sequence[SegmentTask]) -> Generator[Segment, None, None]:
         """Run the tasks on executors."""
         with ThreadPoolExecutor(self.parallelism, thread_name_prefix="puffin-index-build") as threads:
             yield from _results(

@@ -6,6 +6,7 @@ PuffinIndexError
 ├── DefinitionError        an index definition that does not fit the table
 ├── WhereSyntaxError       a WHERE text that does not parse (also a `ValueError`)
 ├── NotFoundError          a table, column, index or file that is not there
+├── DamagedIndexError      an index table whose own files are missing or broken
 ├── CatalogError           a catalog that cannot be reached or is not configured
 └── BuildError             a build that could not finish
 """
@@ -66,12 +67,34 @@ class WhereSyntaxError(PuffinIndexError, ValueError):
         column = self.position - start
         # A window keeps the caret visible when a generated WHERE is one very long line.
         left = max(0, column - 60)
-        window = line[left : column + 60]
+        window = line[left : column + 60].encode(errors="backslashreplace").decode()
         return f"expected {self.expected}\n  {window}\n  {' ' * (column - left)}^"
 
 
 class NotFoundError(PuffinIndexError):
     """Say that a table, column, index or file is not there."""
+
+
+class DamagedIndexError(PuffinIndexError):
+    """Say that files of an index table itself are missing or broken, and how to get out.
+
+    Attributes:
+        index_table: Its name.
+        reason: What is wrong.
+        file: The location of the file, if it is known.
+    """
+
+    def __init__(self, index_table: str, reason: str, file: str | None = None) -> None:
+        self.index_table = index_table
+        self.reason = reason
+        self.file = file
+        super().__init__(index_table, reason, file)
+
+    def __str__(self) -> str:
+        return (
+            f"index table {self.index_table} is damaged: {self.reason}; `puffin-index drop` removes what is left, "
+            "then `create` and `build` make the index anew"
+        )
 
 
 class CatalogError(PuffinIndexError):

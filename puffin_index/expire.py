@@ -7,7 +7,7 @@ listed before the index table is read: whatever is committed meanwhile is seen a
 from __future__ import annotations
 
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -15,13 +15,15 @@ import pyarrow as pa
 from pyiceberg.table import Table
 
 from puffin_index.compact import compact
+from puffin_index.definition import Options
 from puffin_index.entries import FieldKind, needed_entries, replace_entries
-from puffin_index.index_table import read_entries
+from puffin_index.index_table import read_entries, refresh_index_table
 from puffin_index.stored_files import (
     StoredFile,
     committed_segments,
     delete_files,
     list_stored_files,
+    own_files,
     reachable_files,
 )
 
@@ -64,7 +66,7 @@ class ExpireReport:
 def expire(
     data_table: Table,
     index_table: Table,
-    wanted: Collection[FieldKind],
+    wanted: Mapping[FieldKind, Options],
     older_than: timedelta = DEFAULT_GRACE,
     *,
     dry_run: bool = False,
@@ -77,7 +79,7 @@ def expire(
     Args:
         data_table: The data table.
         index_table: The index table.
-        wanted: The (field, kind) pairs of the definition.
+        wanted: The (field, kind) pairs of the definition, with their options.
         older_than: The grace period. With 0 nothing else may be building.
         dry_run: Change nothing.
 
@@ -86,8 +88,8 @@ def expire(
     """
     started = time.monotonic()
     now = datetime.now(UTC)
-    listed = list_stored_files(index_table)
-    index_table.refresh()
+    listed = own_files(index_table, list_stored_files(index_table.io, index_table.location()))
+    refresh_index_table(index_table)
     before = read_entries(index_table)
     after = kept = _drop_entries(data_table, index_table, wanted, dry_run)
     if not dry_run:
@@ -97,13 +99,13 @@ def expire(
     if expired and not dry_run:
         index_table.maintenance.expire_snapshots().by_ids(expired).commit()
     if not dry_run:
-        index_table.refresh()
+        refresh_index_table(index_table)
         after = read_entries(index_table)
     used = set(after["segment"].to_pylist())
     garbage = _garbage_segments(listed, used, committed, now - older_than)
     table_files = _garbage_table_files(listed, index_table, now - older_than)
     if not dry_run:
-        delete_files(index_table, [*garbage, *table_files])
+        delete_files(index_table.io, [*garbage, *table_files])
     return ExpireReport(
         entries=max(0, len(before) - len(kept)),
         directories=max(0, _directory_count(before, kept) - _directory_count(kept, kept)),
@@ -153,7 +155,7 @@ def _garbage_segments(
 
 
 def _garbage_table_files(listed: list[StoredFile], index_table: Table, cutoff: datetime) -> list[StoredFile]:
-    old = [file for file in listed if file.is_ours and not file.is_segment and file.modified < cutoff]
+    old = [file for file in listed if not file.is_segment and file.modified < cutoff]
     if not old:
         return []
     reachable = reachable_files(index_table)

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 
-from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 from puffin_index.build import FileBatch, Missing, find_missing
-from puffin_index.data_table import DataFile, constant_fields
+from puffin_index.column_source import reading_of
+from puffin_index.data_table import DataFile, refresh_table
 from puffin_index.definition import ResolvedColumn
 from puffin_index.engine import Engine
-from puffin_index.entries import append_entries
+from puffin_index.entries import append_entries, readable_entries
 from puffin_index.errors import BuildError, NotFoundError
 from puffin_index.index_table import entries_of, is_bound_to, read_entries, segments_folder
+from puffin_index.job_segments import JobSegments
 from puffin_index.log_lines import log_line
 from puffin_index.scope import WHOLE_TABLE, BuildScope
 from puffin_index.segment import Segment, SegmentTask, SkippedFile
@@ -106,18 +108,18 @@ def build(
     missing = find_missing(
         scope.list_data_files(data_table),
         columns,
-        read_entries(index_table),
+        readable_entries(read_entries(index_table), reading_of(data_table)),
         engine.parallelism,
         max_files=scope.max_files,
     )
-    committer = _Committer(data_table, index_table, missing, listener, scope)
-    tasks = [_segment_task(batch, data_table, index_table) for batch in missing.batches]
+    segments = JobSegments(index_table)
+    committer = _Committer(data_table, index_table, missing, listener, scope, segments)
+    tasks = [_segment_task(batch, data_table, index_table, segments.job_id) for batch in missing.batches]
     _log_start(data_table, snapshot, committer.progress, len(tasks))
-    try:
-        for segment in engine.run(tasks) if tasks else ():
-            committer.add(segment)
-    finally:
-        committer.flush()
+    if tasks:
+        with segments, _flushed(committer), closing(engine.run(tasks)) as finished:
+            for segment in finished:
+                committer.add(segment)
     report = BuildReport(
         snapshot_id=snapshot.snapshot_id if snapshot else None,
         files=committer.progress.files_done,
@@ -146,16 +148,25 @@ def _log_end(data_table: Table, report: BuildReport) -> None:
     _log.info("%s", log_line("build finished", table=table, **done, **made, **open_ends, seconds=report.seconds))
 
 
-def _segment_task(batch: FileBatch, data_table: Table, index_table: Table) -> SegmentTask:
+def _segment_task(batch: FileBatch, data_table: Table, index_table: Table, job_id: str) -> SegmentTask:
     return SegmentTask(
         files=batch.files,
         columns=batch.columns,
         io=data_table.io,
         index_io=index_table.io,
         folder=segments_folder(index_table),
-        name_mapping=data_table.name_mapping(),
-        constant_fields=constant_fields(data_table),
+        reading=reading_of(data_table),
+        job_id=job_id,
     )
+
+
+@contextmanager
+def _flushed(committer: _Committer) -> Iterator[None]:
+    """Commit what is finished, however the block ends."""
+    try:
+        yield
+    finally:
+        committer.flush()
 
 
 class _Committer:
@@ -168,11 +179,13 @@ class _Committer:
         missing: Missing,
         listener: ProgressListener | None,
         scope: BuildScope,
+        segments: JobSegments,
     ) -> None:
         self._data_table = data_table
         self._index_table = index_table
         self._listener = listener
         self._scope = scope
+        self._segments = segments
         self._waiting: list[Segment] = []
         self._last_commit = time.monotonic()
         self.skipped = [SkippedFile(file.path, _no_row_groups(file)) for file in missing.unsupported]
@@ -226,7 +239,8 @@ class _Committer:
         """Add segments to the index table but for what another builder has added; delete those with nothing left."""
         if not segments:
             return []
-        added = append_entries(self._index_table, entries_of(segments))
+        with self._segments.committing(segment.location for segment in segments):
+            added = append_entries(self._index_table, entries_of(segments), reading_of(self._data_table))
         pairs = set(zip(added["segment"].to_pylist(), added["data_file"].to_pylist(), strict=True))
         kept: list[Segment] = []
         for segment in segments:
@@ -242,9 +256,9 @@ class _Committer:
         """Leave out files that the table has lost while they were indexed; delete segments with none left."""
         before = self._scope.find_snapshot(self._data_table)
         try:
-            self._data_table.refresh()
-        except NoSuchTableError as error:
-            raise BuildError("the data table was dropped while it was indexed") from error
+            refresh_table(self._data_table)
+        except NotFoundError as error:
+            raise BuildError(f"while it was indexed, {error}") from error
         if not is_bound_to(self._index_table, str(self._data_table.metadata.table_uuid)):
             raise BuildError("the data table was dropped and created anew while it was indexed")
         live = self._live_paths(before)

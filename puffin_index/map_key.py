@@ -49,6 +49,11 @@ ColumnId: TypeAlias = int | MapKey
 """What an index is about: a column by its field id, or one key of a map."""
 
 
+def column_and_key(column: ColumnId) -> tuple[int, str | None]:
+    """The field id that an index is about, and the key of the map if it is about one."""
+    return (column.field_id, column.key) if isinstance(column, MapKey) else (column, None)
+
+
 def split_name(name: str) -> tuple[str, str | None]:
     """Split `column#k#key`; the key of any other name is None.
 

@@ -5,23 +5,28 @@
 | bitmap | bitmaps of a row group, merged bitmaps | merged bitmaps (`puffin_index.kinds.merged_bitmap`) |
 | bitmap | postings | postings |
 | bloom | filters of a row group, matrices | a matrix (`puffin_index.kinds.bloom_matrix`) |
-| bsi | | they stay one a row group |
+| bsi | bit slices of a small row group, merged ones | merged bit slices (`puffin_index.kinds.merged_slices`) |
+| bsi | bit slices of a large row group | they stay one a row group |
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
 
+from puffin_index.definition import Options
 from puffin_index.errors import UnsupportedError
-from puffin_index.kinds.base import Payload
+from puffin_index.kinds.base import MergedPayload, Payload
+from puffin_index.kinds.bit_sliced import BitSlicedKind, may_merge, open_slices
 from puffin_index.kinds.bitmap import BITMAP_VERSIONS
 from puffin_index.kinds.bloom import PAIMON_BLOOM, open_filter
 from puffin_index.kinds.bloom_matrix import BLOOM_MATRIX, BloomMatrix
 from puffin_index.kinds.bloom_matrix_build import BloomBits, build_bloom_matrix, filters_of_matrix
+from puffin_index.kinds.merged import MERGED_SLICES
 from puffin_index.kinds.merged_bitmap import MERGED_BITMAP
 from puffin_index.kinds.merged_bitmap_build import (
     KeyedContainers,
@@ -29,6 +34,8 @@ from puffin_index.kinds.merged_bitmap_build import (
     build_merged_bitmap,
     merged_containers,
 )
+from puffin_index.kinds.merged_slices import MergedSlices
+from puffin_index.kinds.merged_slices_build import MERGED_BSI, SmallRowGroups, is_small
 from puffin_index.kinds.postings import POSTINGS
 from puffin_index.kinds.postings_merge import PostingsPart, merge_postings
 from puffin_index.kinds.stored_form import form_of
@@ -40,10 +47,12 @@ _FAMILIES = {
     POSTINGS: POSTINGS,
     PAIMON_BLOOM: BLOOM_MATRIX,
     BLOOM_MATRIX: BLOOM_MATRIX,
+    **dict.fromkeys((*BitSlicedKind.blob_types, *MERGED_SLICES), MERGED_BSI),
 }
-"""Blob type -> what such blobs become together."""
+"""Blob type -> what such blobs become together, where they are small."""
 
-_MERGED_KINDS = frozenset({"bitmap", "bloom"})
+_STREAMED = frozenset({POSTINGS, MERGED_BSI})
+_NO_OPTIONS: Options = MappingProxyType({})
 
 DROPPED = -1
 """The new base of a row group that the new segment does not have."""
@@ -82,7 +91,7 @@ class SourcePayload:
 
 @dataclass(frozen=True, slots=True)
 class RunLimits:
-    """How much is merged at a time, and so in memory, a few times over. Postings are merged all: they are streamed.
+    """How much is merged at a time, and so in memory, a few times over. Postings and bit slices are streamed.
 
     Attributes:
         bytes: Of bitmaps or filters.
@@ -96,23 +105,12 @@ class RunLimits:
 DEFAULT_LIMITS = RunLimits()
 
 
-@dataclass(frozen=True, slots=True)
-class MergedPayload:
-    """A payload of the new segment.
-
-    Attributes:
-        payload: The payload.
-        row_groups: How many row groups it covers: the next ones of the new segment, the first one after those of the
-            payload before.
-    """
-
-    payload: Payload
-    row_groups: int
-
-
 def merge_payloads(
-    kind: str, value_type: ValueType, parts: Sequence[SourcePayload], limits: RunLimits = DEFAULT_LIMITS
-) -> Iterator[MergedPayload] | None:
+    value_type: ValueType,
+    parts: Sequence[SourcePayload],
+    options: Options = _NO_OPTIONS,
+    limits: RunLimits = DEFAULT_LIMITS,
+) -> Iterator[MergedPayload]:
     """Merge the payloads of one kind of one column.
 
     Made one after the other, each when it is asked for, so that no more than one (and what it is made of) is in memory.
@@ -121,15 +119,12 @@ def merge_payloads(
     for whatever else is copied. All other parts are checked as they are read.
 
     Args:
-        kind: The index kind.
         value_type: The column's type today. Parts may be of a type that it was promoted from.
         parts: The payloads, in the order of the new segment: the new bases of all row groups that are not dropped
             ascend through all parts.
+        options: What the definition says of the index: bit slices of small row groups stay as they are where they are
+            not to be compressed.
         limits: How much to merge at a time.
-
-    Returns:
-        None if payloads of this kind are not merged: copy those of the row groups that are kept, one by one (each
-        covers one row group).
 
     Raises:
         CorruptFileError: While iterating: if a part is not what was written. Its row groups need to be built anew.
@@ -138,24 +133,20 @@ def merge_payloads(
             the segment that it is from as it is.
         BuildError: While iterating: if the rows leave the row space of the new segment.
     """
-    if kind not in _MERGED_KINDS:
-        return None
     kept = [part for part in parts if part.is_kept.any()]
-    return (merged for run in _runs(kept, limits.bytes) for merged in _merge_run(run, value_type, limits))
+    for run in _runs(kept, limits.bytes):
+        if _family(run[0]) == MERGED_BSI:
+            yield from _merge_slices(run, value_type, may_merge(options))
+        else:
+            yield from _merge_run(run, value_type, limits)
 
 
-def merged_type(kind: str, blob_type: str) -> str | None:
-    """Return what payloads become together with others of their kind: a blob type; None if they are only copied.
-
-    Args:
-        kind: The index kind.
-        blob_type: Theirs.
+def merged_type(blob_type: str) -> str:
+    """Return what payloads of a blob type become together with others of their kind: a blob type.
 
     Raises:
-        UnsupportedError: If such payloads should be merged, but this release does not know how.
+        UnsupportedError: If this release does not know how to merge them.
     """
-    if kind not in _MERGED_KINDS:
-        return None
     if blob_type not in _FAMILIES:
         raise UnsupportedError(f"a blob {blob_type} cannot be merged")
     return _FAMILIES[blob_type]
@@ -167,7 +158,7 @@ def _runs(parts: Sequence[SourcePayload], run_bytes: int) -> Iterator[list[Sourc
     length = 0
     for part in parts:
         length += part.blob.length
-        if run and (not _go_together(run[0], part) or (length > run_bytes and part.blob_type != POSTINGS)):
+        if run and (not _go_together(run[0], part) or (length > run_bytes and _family(part) not in _STREAMED)):
             yield run
             run, length = [], part.blob.length
         run.append(part)
@@ -251,6 +242,24 @@ def _containers(part: SourcePayload, value_type: ValueType) -> KeyedContainers:
     return bitmap_containers(
         part.blob, version, part.layout, value_type, int(part.row_counts[0]), int(part.new_bases[0])
     )
+
+
+def _merge_slices(run: Sequence[SourcePayload], value_type: ValueType, merges_small: bool) -> Iterator[MergedPayload]:
+    """Put the small row groups together as a build does; copy the others."""
+    small = SmallRowGroups()
+    for part in run:
+        if part.blob_type in MERGED_SLICES:
+            columns = MergedSlices(part.blob, part.blob_type, part.layout, value_type, part.spans).columns()
+        elif merges_small and is_small(int(part.row_counts[0])):
+            slices = open_slices(part.blob, part.blob_type, part.layout, value_type, int(part.row_counts[0]))
+            columns = [slices.column(value_type)]
+        else:
+            yield from small.flush()
+            yield _as_it_was(part)
+            continue
+        for place in np.flatnonzero(part.is_kept).tolist():
+            yield from small.add(columns[place])
+    yield from small.flush()
 
 
 def _merge_filters(run: Sequence[SourcePayload], value_type: ValueType) -> Payload:

@@ -9,15 +9,13 @@ from puffin_index.errors import CorruptFileError
 from puffin_index.kinds import KINDS
 from puffin_index.kinds.base import BlobIndex
 from puffin_index.kinds.bloom_matrix import BLOOM_MATRIX, BloomMatrix
-from puffin_index.kinds.merged import open_merged
-from puffin_index.kinds.merged_bitmap import MERGED_BITMAP
-from puffin_index.kinds.postings import POSTINGS, Postings
+from puffin_index.kinds.merged import MERGED_TYPES, MergedIndex, open_merged
 from puffin_index.map_key import plain_kind
 from puffin_index.ranged import Blob, RangedReader
 from puffin_index.source_segment import SourceSegment
 from puffin_index.values import value_type_named
 
-OpenPayload: TypeAlias = BlobIndex | Postings | BloomMatrix
+OpenPayload: TypeAlias = BlobIndex | MergedIndex | BloomMatrix
 
 
 def open_payload(source: SourceSegment, reader: RangedReader, key: FieldKind, row: int) -> OpenPayload:
@@ -37,7 +35,7 @@ def open_payload(source: SourceSegment, reader: RangedReader, key: FieldKind, ro
     blob, blob_type, layout = Blob(reader, offset, length), source.blob_type(key, row), source.layout(key, row)
     value_type = value_type_named(source.value_type(key))
     spans = source.spans[source.covered(key, row)]
-    if blob_type in (POSTINGS, MERGED_BITMAP):
+    if blob_type in MERGED_TYPES:
         return open_merged(blob, blob_type, layout, value_type, spans)
     if blob_type == BLOOM_MATRIX:
         return BloomMatrix(blob, layout, value_type, len(spans))

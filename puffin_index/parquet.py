@@ -37,7 +37,7 @@ def open_parquet(io: FileIO, location: str) -> Iterator[pq.ParquetFile]:
         raise NotFoundError(f"file not found: {location}") from error
     with stream:
         try:
-            parquet = pq.ParquetFile(stream, metadata=footer, pre_buffer=True)
+            parquet = pq.ParquetFile(stream, metadata=footer, pre_buffer=True, coerce_int96_timestamp_unit="us")
         except pa.ArrowInvalid as error:
             raise CorruptFileError(f"it cannot be read as Parquet: {error}", location=location) from error
         with _footers_lock:

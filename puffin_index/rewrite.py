@@ -1,4 +1,4 @@
-"""Writing one segment from the contents of others: payloads are merged (`puffin_index.merge`) or copied byte by byte.
+"""Writing one segment from the contents of others: payloads are merged (`puffin_index.merge`).
 
 Statistics are copied row by row. Whatever is read has the checksum that the footer of its segment has.
 """
@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 from pyiceberg.io import FileIO
 
+from puffin_index.definition import Options
 from puffin_index.directory import (
     DIRECTORY_BLOB,
     ROW_GROUPS_BLOB,
@@ -22,9 +23,7 @@ from puffin_index.directory import (
 )
 from puffin_index.entries import FieldKind, statistics_key
 from puffin_index.errors import CorruptFileError
-from puffin_index.kinds.base import Payload
-from puffin_index.map_key import plain_kind
-from puffin_index.merge import DROPPED, MergedPayload, SourcePayload, merge_payloads
+from puffin_index.merge import DROPPED, SourcePayload, merge_payloads
 from puffin_index.puffin import PuffinWriter
 from puffin_index.ranged import Blob, BytesReader
 from puffin_index.segment import (
@@ -36,7 +35,7 @@ from puffin_index.segment import (
     write_directories,
 )
 from puffin_index.source_segment import IndexedFile, SourceSegment, in_memory
-from puffin_index.storage import create_file
+from puffin_index.storage import NewFile
 from puffin_index.values import value_type_named
 
 
@@ -46,12 +45,20 @@ class MergeJob:
     Args:
         files: Data files of one shape: the same indexes of the same value types and forms.
         sources: The segments that they are in, by location.
+        options: What the definition says of each of their indexes.
         io: The FileIO of the index table.
     """
 
-    def __init__(self, files: Sequence[IndexedFile], sources: Mapping[str, SourceSegment], io: FileIO) -> None:
+    def __init__(
+        self,
+        files: Sequence[IndexedFile],
+        sources: Mapping[str, SourceSegment],
+        options: Mapping[FieldKind, Options],
+        io: FileIO,
+    ) -> None:
         self.files = files
-        self.covered = place_files(files)
+        self.options = options
+        self.covered = place_files(files, [file.sources for file in files])
         self.io = io
         self._sources = sources
         self._readers: dict[str, BytesReader] = {}
@@ -75,10 +82,10 @@ def write_merged(job: MergeJob, location: str) -> Segment:
         location: Where.
 
     Raises:
-        CorruptFileError: If a source is not what was written. What was written by then is left behind.
+        CorruptFileError: If a source is not what was written.
     """
     keys = sorted(job.files[0].parts)
-    with create_file(job.io, location) as stream:
+    with NewFile(job.io, location) as stream:
         writer = PuffinWriter(stream, created_by="puffin-index")
         directories: list[WrittenDirectory] = []
         for statistics in dict.fromkeys(map(statistics_key, keys)):
@@ -117,17 +124,13 @@ def _write_payloads(writer: PuffinWriter, job: MergeJob, key: FieldKind) -> Writ
     parts = _parts(job, key)
     placed: list[PlacedPayload] = []
     first = 0
-    for one in merge_payloads(plain_kind(key[1]), value_type, parts) or map(_copied, parts):
+    for one in merge_payloads(value_type, parts, job.options[key]):
         properties = {"kind": key[1], "row-group": str(first), "value-type": value_type.name}
         payload = one.payload
         offset = writer.add(payload.blob_type, payload.data, fields=(key[0],), properties=properties).offset
         placed.append(PlacedPayload(first, one.row_groups, offset, payload))
         first += one.row_groups
     return WrittenDirectory(*key, DIRECTORY_BLOB, serialize_directory(placed, key[1], value_type))
-
-
-def _copied(part: SourcePayload) -> MergedPayload:
-    return MergedPayload(Payload(part.blob_type, part.blob.read_all(), part.layout), len(part.bases))
 
 
 def _parts(job: MergeJob, key: FieldKind) -> list[SourcePayload]:

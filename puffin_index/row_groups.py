@@ -12,14 +12,17 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow.orc import ORCFile
 from pyiceberg.io import FileIO
-from pyiceberg.io.pyarrow import pyarrow_to_schema
-from pyiceberg.schema import Schema
-from pyiceberg.table.name_mapping import NameMapping
-from pyiceberg.types import MapType
 
+from puffin_index.byte_ranges import READ_WHOLE, range_starts
+from puffin_index.column_source import Reading
+from puffin_index.constant_column import constant_column
 from puffin_index.data_table import DataFile
 from puffin_index.errors import BuildError, UnsupportedError
-from puffin_index.map_key import ColumnId, MapKey, values_of_key
+from puffin_index.file_fields import FileFields, Rule, identify_fields
+from puffin_index.located_column import LocatedColumn, locate_column
+from puffin_index.map_key import ColumnId, column_and_key, values_of_key
+from puffin_index.orc_footer import SeekableStream, read_stripes
+from puffin_index.parquet_footer import row_group_places
 from puffin_index.values import Column, ValueType, column_of, gather_column
 
 INDEXED_FORMATS = frozenset({"PARQUET", "ORC"})
@@ -29,10 +32,8 @@ BATCH_ROWS = 262_144
 """Rows that are decoded at a time, so that a row group of any size needs little more than its keys."""
 
 _BUFFER_BYTES = 4 * 1024 * 1024
-_ORC_FIELD_ID = b"iceberg.id"
 _ORC_LONG_TYPE = b"iceberg.long-type"
-_FIRST_STRIPE_OFFSET = 3
-"""ORC files begin with three bytes of magic."""
+_MICROSECONDS = frozenset({"timestamp", "timestamptz"})
 # Older releases wrap timestamps around that nanoseconds since 1970 cannot hold, instead of refusing them.
 _ORC_TIMESTAMPS_ARE_CHECKED = int(pa.__version__.split(".")[0]) >= 26
 
@@ -50,20 +51,24 @@ class RowGroups(Protocol):
 
     @property
     def row_group_offsets(self) -> tuple[int, ...]:
-        """Start of each row group in the file, in bytes."""
+        """Start of the byte range that reads each row group alone (`puffin_index.byte_ranges`)."""
 
 
 class OpenDataFile(RowGroups, Protocol):
     """A data file whose footer has been read and agrees with the manifest."""
 
-    def has_column(self, field_id: int) -> bool:
-        """Whether the file itself holds a column."""
-
-    def check_map(self, field_id: int) -> None:
-        """Check that a column is a map here, where the file has it.
+    def locate(self, field_id: int) -> LocatedColumn:
+        """Find a column of the table.
 
         Raises:
-            UnsupportedError: If it is something else.
+            UnsupportedError: If it cannot be told with certainty what Iceberg would read.
+        """
+
+    def check_type(self, column: ColumnId, value_type: ValueType) -> None:
+        """Check that Iceberg reads the values that are stored as Arrow does.
+
+        Raises:
+            UnsupportedError: If it does not, or the values of this file cannot be read without a loss.
         """
 
     def read_column(self, row_group: int, field_id: int, map_key: str | None = None) -> Iterator[pa.Array]:
@@ -75,7 +80,6 @@ class OpenDataFile(RowGroups, Protocol):
             map_key: Read the values of this key of a map (`puffin_index.map_key`).
 
         Raises:
-            UnsupportedError: If values of this file cannot be read without a loss.
             OSError: If the bytes cannot be read or decoded; `pyarrow.ArrowException` likewise.
         """
 
@@ -88,26 +92,39 @@ class OpenParquetFile:
     row_counts: tuple[int, ...]
     row_group_offsets: tuple[int, ...]
     _parquet: pq.ParquetFile
-    _schema: Schema
+    _fields: FileFields
+    _reading: Reading
 
-    def has_column(self, field_id: int) -> bool:
-        """Whether the file itself holds a column."""
-        return self._schema.find_column_name(field_id) is not None
+    def locate(self, field_id: int) -> LocatedColumn:
+        """Find a column of the table."""
+        return locate_column(self._fields, self._reading, self.file.constants, field_id, self.file.path)
 
-    def check_map(self, field_id: int) -> None:
-        """Check that a column is a map here, where the file has it."""
-        if self.has_column(field_id) and not isinstance(self._schema.find_type(field_id), MapType):
-            raise _no_map(self.file, field_id)
+    def check_type(self, column: ColumnId, value_type: ValueType) -> None:
+        """Check that Iceberg reads the values that are stored as Arrow does."""
+        field_id, map_key = column_and_key(column)
+        located = self.locate(field_id)
+        if not located.path:
+            return
+        field = located.path[-1] if map_key is None else located.path[-1].children[1]
+        is_int96 = self._parquet.schema.column(field.leaves[0]).physical_type == "INT96"
+        if not _reads_alike(field.field.type, value_type) or (is_int96 and value_type.name not in _MICROSECONDS):
+            stored = "INT96" if is_int96 else field.field.type
+            raise UnsupportedError(
+                f"data file {self.file.path}: column {field_id} is stored as {stored}, which is no {value_type.name}"
+            )
 
     def read_column(self, row_group: int, field_id: int, map_key: str | None = None) -> Iterator[pa.Array]:
         """Read one column of one row group, some rows at a time."""
-        name = self._schema.find_column_name(field_id)
-        if name is None:
-            raise UnsupportedError(f"data file {self.file.path} has no column of field id {field_id}")
-        path = name.split(".")
-        batches = self._parquet.iter_batches(BATCH_ROWS, row_groups=[row_group], columns=[name], use_threads=False)
+        path = self.locate(field_id).path
+        # By ordinals of leaves: names may have dots in them, or occur twice.
+        batches = self._parquet.reader.iter_batches(
+            BATCH_ROWS, row_groups=[row_group], column_indices=list(path[-1].leaves), use_threads=False
+        )
         for batch in batches:
-            values = _leaf(batch.column(path[0]), path[1:])
+            values = batch.column(0)
+            for _ in path[1:]:
+                # Only one field of each struct was read. struct_field takes the parent's NULLs along.
+                values = pc.struct_field(values, [0])
             yield values if map_key is None else values_of_key(values, map_key)
 
 
@@ -119,43 +136,57 @@ class OpenOrcFile:
     row_counts: tuple[int, ...]
     row_group_offsets: tuple[int, ...]
     _orc: ORCFile
-    _paths: dict[int, tuple[pa.Field, ...]]
+    _fields: FileFields
+    _reading: Reading
 
-    def has_column(self, field_id: int) -> bool:
-        """Whether the file itself holds a column."""
-        return field_id in self._paths
+    def locate(self, field_id: int) -> LocatedColumn:
+        """Find a column of the table."""
+        return locate_column(self._fields, self._reading, self.file.constants, field_id, self.file.path)
 
-    def check_map(self, field_id: int) -> None:
-        """Check that a column is a map here, where the file has it."""
-        if self.has_column(field_id) and not pa.types.is_map(self._paths[field_id][-1].type):
-            raise _no_map(self.file, field_id)
+    def check_type(self, column: ColumnId, value_type: ValueType) -> None:  # noqa: ARG002 - Arrow converts ORC's types
+        """Check that Iceberg reads the values that are stored as Arrow does."""
+        field_id, map_key = column_and_key(column)
+        path = self.locate(field_id).path
+        if not path:
+            return
+        names = [field.field.name for field in path]
+        if any("." in name for name in names):
+            raise UnsupportedError(f"data file {self.file.path}: ORC columns with a dot in the name cannot be read")
+        stored = (path[-1] if map_key is None else path[-1].children[1]).field.type
+        is_temporal = pa.types.is_temporal(stored)
+        if is_temporal and self._fields.rule is not Rule.FIELD_IDS:
+            # Other writers count them in a time zone and a calendar of their own.
+            raise UnsupportedError(f"data file {self.file.path}: dates and times of an imported ORC file")
+        if pa.types.is_timestamp(stored) and not _ORC_TIMESTAMPS_ARE_CHECKED:
+            raise UnsupportedError(f"data file {self.file.path}: ORC timestamps need PyArrow 26 or later")
 
     def read_column(self, row_group: int, field_id: int, map_key: str | None = None) -> Iterator[pa.Array]:
         """Read one column of one stripe."""
-        path = self._paths[field_id]
-        names = [field.name for field in path]
-        leaf = path[-1] if map_key is None else path[-1].type.item_field
-        if any("." in name for name in names):
-            raise UnsupportedError(f"data file {self.file.path}: ORC columns with a dot in the name cannot be read")
-        if pa.types.is_timestamp(leaf.type) and not _ORC_TIMESTAMPS_ARE_CHECKED:
-            raise UnsupportedError(f"data file {self.file.path}: ORC timestamps need PyArrow 26 or later")
+        path = self.locate(field_id).path
+        names = [field.field.name for field in path]
+        leaf = path[-1] if map_key is None else path[-1].children[1]
         batch = self._orc.read_stripe(row_group, columns=[".".join(names)])
-        rows = _leaf(batch.column(0), names[1:])
+        rows = batch.column(0)
+        for name in names[1:]:
+            rows = pc.struct_field(rows, name)
         values = rows if map_key is None else values_of_key(rows, map_key)
         # Iceberg stores times as plain numbers, and says so beside the field id.
-        is_time = (leaf.metadata or {}).get(_ORC_LONG_TYPE) == b"TIME"
+        is_time = (leaf.field.metadata or {}).get(_ORC_LONG_TYPE) == b"TIME"
         yield values.cast(pa.time64("us")) if is_time else values
 
 
-def _no_map(file: DataFile, field_id: int) -> UnsupportedError:
-    return UnsupportedError(f"data file {file.path}: column {field_id} is no map there")
-
-
-def _leaf(column: pa.Array, path: list[str]) -> pa.Array:
-    for part in path:
-        # struct_field takes the parent's NULLs along.
-        column = pc.struct_field(column, part)
-    return column
+def _reads_alike(stored: pa.DataType, value_type: ValueType) -> bool:
+    """Whether Iceberg's Parquet readers, which take numbers as they are stored, give the values that Arrow gives."""
+    if pa.types.is_timestamp(stored):
+        return bool(stored.unit == "ns") == value_type.name.endswith("_ns")
+    if pa.types.is_unsigned_integer(stored):
+        # Iceberg's vectorised readers take them as signed.
+        return False
+    if pa.types.is_time(stored):
+        return bool(stored.unit != "ns")
+    if pa.types.is_decimal(stored) and value_type.is_decimal:
+        return bool(stored.scale == value_type.decimal_scale)
+    return True
 
 
 def read_keys(opened: OpenDataFile, row_group: int, column: ColumnId, value_type: ValueType) -> Column:
@@ -166,9 +197,13 @@ def read_keys(opened: OpenDataFile, row_group: int, column: ColumnId, value_type
         BuildError: If the bytes cannot be read or decoded.
     """
     row_count = opened.row_counts[row_group]
-    field_id, map_key = (column.field_id, column.key) if isinstance(column, MapKey) else (column, None)
-    if not opened.has_column(field_id):
+    field_id, map_key = column_and_key(column)
+    located = opened.locate(field_id)
+    if located.constant is not None:
+        return constant_column(located.constant, value_type, row_count)
+    if not located.path:
         return column_of(pa.nulls(row_count), value_type)
+    opened.check_type(column, value_type)
     try:
         return gather_column(opened.read_column(row_group, field_id, map_key), value_type, row_count)
     except (pa.ArrowException, OSError) as error:
@@ -176,12 +211,17 @@ def read_keys(opened: OpenDataFile, row_group: int, column: ColumnId, value_type
 
 
 @contextmanager
-def open_data_file(io: FileIO, file: DataFile, name_mapping: NameMapping | None = None) -> Iterator[OpenDataFile]:
+def open_data_file(io: FileIO, file: DataFile, reading: Reading) -> Iterator[OpenDataFile]:
     """Read a data file's footer and check it against what the manifest says.
+
+    Args:
+        io: The FileIO of the data table.
+        file: The data file.
+        reading: How the table's scans find columns.
 
     Raises:
         BuildError: If the file is not there or is not what the manifest describes.
-        UnsupportedError: If it has no row groups, or its columns have no field ids.
+        UnsupportedError: If it has no row groups, or its columns cannot be told.
     """
     if file.format not in INDEXED_FORMATS:
         raise UnsupportedError(f"data file {file.path}: {file.format} files have no row groups")
@@ -191,69 +231,44 @@ def open_data_file(io: FileIO, file: DataFile, name_mapping: NameMapping | None 
         raise BuildError(f"data file not found: {file.path}") from error
     with stream:
         try:
-            opened = _open_orc(stream, file) if file.format == "ORC" else _open_parquet(stream, file, name_mapping)
+            opened = _open_orc(stream, file, reading) if file.format == "ORC" else _open_parquet(stream, file, reading)
         except (pa.ArrowException, OSError) as error:
             raise BuildError(f"data file {file.path} cannot be read as {file.format}: {error}") from error
         _check_rows(opened)
         yield opened
 
 
-def _open_parquet(stream: object, file: DataFile, name_mapping: NameMapping | None) -> OpenParquetFile:
-    # A buffered stream keeps a column chunk from being held as a whole.
-    parquet = pq.ParquetFile(stream, pre_buffer=False, buffer_size=_BUFFER_BYTES)
+def _open_parquet(stream: object, file: DataFile, reading: Reading) -> OpenParquetFile:
+    # A buffered stream keeps a column chunk from being held as a whole. Iceberg reads INT96 as microseconds.
+    parquet = pq.ParquetFile(stream, pre_buffer=False, buffer_size=_BUFFER_BYTES, coerce_int96_timestamp_unit="us")
     groups = [parquet.metadata.row_group(i) for i in range(parquet.metadata.num_row_groups)]
-    offsets = file.split_offsets or tuple(_row_group_offset(group) for group in groups)
-    try:
-        schema = pyarrow_to_schema(parquet.schema_arrow, name_mapping=name_mapping)
-    except (ValueError, TypeError) as error:
-        raise UnsupportedError(f"data file {file.path}: its columns cannot be matched to field ids: {error}") from error
-    return OpenParquetFile(file, tuple(group.num_rows for group in groups), offsets, parquet, schema)
+    fields = identify_fields(parquet.schema_arrow, file.format, reading.name_mapping)
+    assert fields is not None
+    if sum(len(field.leaves) for field in fields.fields) != len(parquet.schema):
+        raise UnsupportedError(f"data file {file.path}: its columns are nested in a way that is not known")
+    starts = _range_starts(parquet.metadata, file.file_size)
+    return OpenParquetFile(file, tuple(group.num_rows for group in groups), starts, parquet, fields, reading)
 
 
-def _row_group_offset(group: pq.RowGroupMetaData) -> int:
-    first = group.column(0)
-    dictionary: int | None = first.dictionary_page_offset
-    return min(first.data_page_offset, dictionary) if dictionary else int(first.data_page_offset)
+def _range_starts(footer: pq.FileMetaData, file_size: int) -> tuple[int, ...]:
+    # Manifests may list offsets in another order than that of the row groups, or offsets that no reader goes by.
+    places = row_group_places(footer)
+    if places is None:
+        return (READ_WHOLE,) * int(footer.num_row_groups)
+    return range_starts([place.offset for place in places], [place.midpoint for place in places], file_size)
 
 
-def _open_orc(stream: object, file: DataFile) -> OpenOrcFile:
+def _open_orc(stream: SeekableStream, file: DataFile, reading: Reading) -> OpenOrcFile:
     orc = ORCFile(stream)
-    paths = dict(_field_paths((), orc.schema))
-    if not paths:
-        # Files from elsewhere may have timestamps in a time zone of their own as well.
-        raise UnsupportedError(f"data file {file.path}: the columns of this ORC file have no field ids")
-    if not file.split_offsets and orc.nstripes > 1:
-        raise UnsupportedError(f"data file {file.path}: its manifest entry lists no split offsets")
-    offsets = file.split_offsets or (_FIRST_STRIPE_OFFSET,) * orc.nstripes
-    return OpenOrcFile(file, _stripe_rows(orc), offsets, orc, paths)
-
-
-def _stripe_rows(orc: ORCFile) -> tuple[int, ...]:
-    """Arrow tells rows of a stripe by reading it only: the narrowest top-level column does."""
-    if orc.nstripes == 1:
-        return (orc.nrows,)
-    column = min(orc.schema, key=lambda field: (pa.types.is_nested(field.type), _width_bits(field.type)))
-    return tuple(orc.read_stripe(stripe, columns=[column.name]).num_rows for stripe in range(orc.nstripes))
-
-
-def _width_bits(arrow_type: pa.DataType) -> int:
-    try:
-        return int(arrow_type.bit_width)
-    except ValueError:
-        return 1 << 16
-
-
-def _field_paths(
-    above: tuple[pa.Field, ...], fields: pa.Schema | pa.StructType
-) -> Iterator[tuple[int, tuple[pa.Field, ...]]]:
-    """The field ids outside of lists and maps, and where each column is."""
-    for field in fields:
-        path = (*above, field)
-        if pa.types.is_struct(field.type):
-            yield from _field_paths(path, field.type)
-        field_id = (field.metadata or {}).get(_ORC_FIELD_ID, b"")
-        if field_id.isdigit():
-            yield int(field_id), path
+    fields = identify_fields(orc.schema, file.format, reading.name_mapping)
+    if fields is None:
+        raise UnsupportedError(
+            f"data file {file.path}: the columns of this ORC file have no field ids, and the table has no name mapping"
+        )
+    stripes = read_stripes(stream, orc)
+    offsets = [stripe.offset for stripe in stripes]
+    starts = range_starts(offsets, offsets, file.file_size)
+    return OpenOrcFile(file, tuple(stripe.rows for stripe in stripes), starts, orc, fields, reading)
 
 
 def _check_rows(opened: OpenDataFile) -> None:

@@ -9,15 +9,15 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 from pyiceberg.io import FileIO
-from pyiceberg.table.name_mapping import NameMapping
 
+from puffin_index.column_source import Reading
 from puffin_index.data_table import DataFile
 from puffin_index.definition import Options, ResolvedColumn
 from puffin_index.directory import (
@@ -33,12 +33,14 @@ from puffin_index.directory import (
 )
 from puffin_index.errors import BuildError, UnsupportedError
 from puffin_index.kinds import ColumnStatistics, build_payloads, statistics_of
-from puffin_index.kinds.base import Payload
+from puffin_index.kinds.base import MergedPayload, Payload
+from puffin_index.kinds.bit_sliced import may_merge
 from puffin_index.kinds.bitmap import layout_of
+from puffin_index.kinds.merged_slices_build import SmallRowGroups, is_small
 from puffin_index.kinds.postings import PlacedColumn, build_postings, postings_pay
 from puffin_index.puffin import BLOB_CHECKSUM, PuffinWriter
 from puffin_index.row_groups import OpenDataFile, RowGroups, open_data_file, read_keys
-from puffin_index.storage import create_file
+from puffin_index.storage import NewFile
 from puffin_index.values import Column
 
 ROW_SPACE_ALIGNMENT = 65_536
@@ -73,9 +75,10 @@ class CoveredFile:
     Attributes:
         file: The data file.
         row_counts: Rows of each of its row groups.
-        row_group_offsets: Start of each row group in the data file, in bytes.
+        row_group_offsets: Start of the byte range of each row group (`puffin_index.byte_ranges`).
         first_row_group: Ordinal of its first row group in the segment.
         first_base: Base of its first row group in the segment's row space.
+        sources: For each indexed field id, where the column was found in it (`puffin_index.column_source`).
     """
 
     file: DataFile
@@ -83,6 +86,7 @@ class CoveredFile:
     row_group_offsets: tuple[int, ...]
     first_row_group: int
     first_base: int
+    sources: Mapping[int, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,9 +129,8 @@ class SegmentTask:
         index_io: The FileIO of the index table.
         folder: Where to write. The file gets a name when it is begun: Spark runs a task again whose executor was lost,
             or a slow one twice at a time, and what the first run wrote may still be there.
-        name_mapping: The table's name mapping, for data files without field ids.
-        constant_fields: Columns that a reader fills with a value other than NULL where a data file lacks them (identity
-            partitions of imported files, defaults); such files are not indexed.
+        reading: How the table's scans find columns in data files.
+        job_id: What the name of the file begins with (`new_segment_location`).
     """
 
     files: tuple[DataFile, ...]
@@ -135,16 +138,16 @@ class SegmentTask:
     io: FileIO
     index_io: FileIO
     folder: str
-    name_mapping: NameMapping | None = None
-    constant_fields: frozenset[int] = frozenset()
+    reading: Reading
+    job_id: str = ""
 
 
 _Rows = TypeVar("_Rows", int, npt.NDArray[np.int64])
 
 
-def new_segment_location(folder: str) -> str:
-    """Return where a new segment is written."""
-    return f"{folder}/{uuid.uuid4().hex}.puffin"
+def new_segment_location(folder: str, job_id: str = "") -> str:
+    """Return where a new segment is written: 32 hexadecimal digits, of which the first are those of its job."""
+    return f"{folder}/{job_id}{uuid.uuid4().hex[len(job_id) :]}.puffin"
 
 
 def align(row: _Rows) -> _Rows:
@@ -152,12 +155,17 @@ def align(row: _Rows) -> _Rows:
     return -(-row // ROW_SPACE_ALIGNMENT) * ROW_SPACE_ALIGNMENT
 
 
-def place_files(files: Sequence[RowGroups]) -> tuple[CoveredFile, ...]:
-    """Number the row groups and rows of a segment's data files."""
+def place_files(files: Sequence[RowGroups], sources: Sequence[Mapping[int, str]]) -> tuple[CoveredFile, ...]:
+    """Number the row groups and rows of a segment's data files.
+
+    Args:
+        files: The data files.
+        sources: For each file, where its indexed columns were found.
+    """
     covered: list[CoveredFile] = []
     row_group = base = 0
-    for opened in files:
-        covered.append(CoveredFile(opened.file, opened.row_counts, opened.row_group_offsets, row_group, base))
+    for opened, own in zip(files, sources, strict=True):
+        covered.append(CoveredFile(opened.file, opened.row_counts, opened.row_group_offsets, row_group, base, own))
         row_group += len(opened.row_counts)
         base += sum(align(rows) for rows in opened.row_counts)
     return tuple(covered)
@@ -173,7 +181,7 @@ def write_segment(task: SegmentTask) -> Segment:
     with ExitStack() as stack:
         opened = _open_files(task, stack, skipped)
         while opened:
-            location = new_segment_location(task.folder)
+            location = new_segment_location(task.folder, task.job_id)
             try:
                 return _write_files(task, location, opened, skipped)
             except _UnreadableFileError as error:
@@ -181,8 +189,6 @@ def write_segment(task: SegmentTask) -> Segment:
                 _log.warning("not indexed: %s", error)
                 skipped.append(SkippedFile(error.path, str(error)))
                 opened = [other for other in opened if other.file.path != error.path]
-                with suppress(FileNotFoundError):
-                    task.index_io.delete(location)
     return Segment("", 0, 0, (), (), tuple(skipped))
 
 
@@ -198,8 +204,8 @@ def _open_files(task: SegmentTask, stack: ExitStack, skipped: list[SkippedFile])
     opened: list[OpenDataFile] = []
     for file in task.files:
         try:
-            candidate = stack.enter_context(open_data_file(task.io, file, task.name_mapping))
-            _check_columns(candidate, task)
+            candidate = stack.enter_context(open_data_file(task.io, file, task.reading))
+            _check_columns(candidate, task.columns)
             opened.append(candidate)
         except (BuildError, UnsupportedError) as error:
             _log.warning("not indexed: %s", error)
@@ -210,8 +216,8 @@ def _open_files(task: SegmentTask, stack: ExitStack, skipped: list[SkippedFile])
 def _write_files(
     task: SegmentTask, location: str, opened: Sequence[OpenDataFile], skipped: Sequence[SkippedFile]
 ) -> Segment:
-    covered = place_files(opened)
-    with create_file(task.index_io, location) as stream:
+    covered = place_files(opened, [_sources(one, task.columns) for one in opened])
+    with NewFile(task.index_io, location) as stream:
         writer = PuffinWriter(stream, created_by="puffin-index")
         directories = [directory for column in task.columns for directory in _write_column(writer, column, opened)]
         locations = write_directories(writer, directories)
@@ -220,14 +226,13 @@ def _write_files(
     return Segment(location, summary.file_size, summary.footer_size, covered, locations, tuple(skipped))
 
 
-def _check_columns(opened: OpenDataFile, task: SegmentTask) -> None:
-    for column in task.columns:
-        if column.field_id in task.constant_fields and not opened.has_column(column.field_id):
-            raise UnsupportedError(
-                f"data file {opened.file.path} lacks column {column.name!r}, which has a constant value there"
-            )
-        if column.map_key is not None:
-            opened.check_map(column.field_id)
+def _check_columns(opened: OpenDataFile, columns: Sequence[ResolvedColumn]) -> None:
+    for column in columns:
+        opened.check_type(column.column_id, column.value_type)
+
+
+def _sources(opened: OpenDataFile, columns: Sequence[ResolvedColumn]) -> dict[int, str]:
+    return {column.field_id: opened.locate(column.field_id).source.to_text() for column in columns}
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,12 +260,12 @@ def _write_column(
     ]
     # Payloads of one kind lie side by side, so that neighbours are read with one request.
     for kind, of_kind in payloads.items():
-        # A merged payload covers all row groups.
-        covered = len(statistics) // max(1, len(of_kind))
-        placed = [
-            PlacedPayload(at * covered, covered, _add_payload(writer, column, kind, at * covered, payload), payload)
-            for at, payload in enumerate(of_kind)
-        ]
+        placed: list[PlacedPayload] = []
+        first = 0
+        for payload, row_groups in ((one.payload, one.row_groups) for one in of_kind):
+            offset = _add_payload(writer, column, kind, first, payload)
+            placed.append(PlacedPayload(first, row_groups, offset, payload))
+            first += row_groups
         stored_kind = column.stored_kind(kind)
         data = serialize_directory(placed, stored_kind, column.value_type)
         directories.append(WrittenDirectory(column.field_id, stored_kind, DIRECTORY_BLOB, data))
@@ -269,20 +274,29 @@ def _write_column(
 
 def _build_column(
     column: ResolvedColumn, files: Sequence[OpenDataFile]
-) -> tuple[list[ColumnStatistics], dict[str, list[Payload]]]:
-    """Build all of one column, holding the keys of one row group at a time, or of all where postings need them."""
+) -> tuple[list[ColumnStatistics], dict[str, list[MergedPayload]]]:
+    """Build all of one column, holding the keys of one row group at a time, or of as many as are merged."""
     statistics: list[ColumnStatistics] = []
-    payloads: dict[str, list[Payload]] = {kind: [] for kind in column.kinds}
-    postings = _PostingsBuilder(column)
+    payloads: dict[str, list[MergedPayload]] = {kind: [] for kind in column.kinds}
+    postings, small = _PostingsBuilder(column), SmallRowGroups()
+    merges_slices = "bsi" in column.kinds and may_merge(column.kinds["bsi"])
     for values in _read_row_groups(column, files):
-        column_statistics, built = build_payloads(values, postings.other_kinds(values))
+        kinds = postings.other_kinds(values)
+        if merges_slices and is_small(values.row_count):
+            kinds = {kind: options for kind, options in kinds.items() if kind != "bsi"}
+            payloads["bsi"] += small.add(values)
+        elif merges_slices:
+            payloads["bsi"] += small.flush()
+        column_statistics, built = build_payloads(values, kinds)
         statistics.append(column_statistics)
         for kind, payload in built.items():
-            payloads[kind].append(payload)
+            payloads[kind].append(MergedPayload(payload, 1))
         # Before the next one is read, and before postings are built: with it goes all that was sorted of it.
         del values
+    if merges_slices:
+        payloads["bsi"] += small.flush()
     if postings.chosen:
-        payloads["bitmap"] = [postings.build()]
+        payloads["bitmap"] = [MergedPayload(postings.build(), len(statistics))]
     return statistics, payloads
 
 

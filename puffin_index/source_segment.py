@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyiceberg.io import FileIO
 
-from puffin_index.data_table import DataFile
+from puffin_index.data_table import DataFile, FileIdentity
 from puffin_index.directory import (
     DIRECTORY_BLOB,
     ROW_GROUPS_BLOB,
@@ -21,16 +21,16 @@ from puffin_index.directory import (
     parse_directory,
     read_directory,
 )
-from puffin_index.entries import FieldKind
+from puffin_index.entries import FieldKind, entry_files
 from puffin_index.errors import CorruptFileError, UnsupportedError
-from puffin_index.map_key import plain_kind
+from puffin_index.kinds.bit_sliced import BitSlicedKind
+from puffin_index.kinds.merged_slices_build import is_small
 from puffin_index.merge import merged_type
 from puffin_index.puffin import BLOB_CHECKSUM, BlobMetadata, PuffinFile, read_blob, read_footer
 from puffin_index.ranged import BytesReader, RangedReader
 from puffin_index.storage import FileReader
 
 DIRECTORY_BLOBS = frozenset({STATISTICS_BLOB, DIRECTORY_BLOB, ROW_GROUPS_BLOB})
-COPIED = "copied"
 _ROW_GROUP_COLUMNS = ("data_file", "ordinal", "offset", "row_count", "base")
 _COLUMNS = ("first_row_group", "row_groups", "offset", "length", "blob_type", "layout")
 
@@ -50,9 +50,10 @@ class IndexedFile:
     Attributes:
         file: The data file.
         row_counts: Rows of each row group.
-        row_group_offsets: Start of each row group in the data file, in bytes.
+        row_group_offsets: Start of the byte range of each row group (`puffin_index.byte_ranges`).
         parts: Where the index of each (field, kind) is.
         origins: The segments of its entries.
+        sources: For each indexed field id, where the column was found in the file.
     """
 
     file: DataFile
@@ -60,6 +61,7 @@ class IndexedFile:
     row_group_offsets: tuple[int, ...]
     parts: Mapping[FieldKind, Part]
     origins: frozenset[str]
+    sources: Mapping[int, str]
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,9 +90,13 @@ class SourceSegment:
         return np.column_stack((int64_column(self.row_groups, "base"), int64_column(self.row_groups, "row_count")))
 
     @cached_property
-    def blobs(self) -> dict[int, BlobMetadata]:
-        """The blobs by their offset."""
-        return {blob.offset: blob for blob in self.footer.blobs}
+    def blobs(self) -> dict[tuple[int, int, str], BlobMetadata]:
+        """The blobs of columns by offset, field id and kind: one without bytes begins where the next one does."""
+        return {
+            (blob.offset, blob.fields[0], blob.properties.get("kind", "")): blob
+            for blob in self.footer.blobs
+            if blob.fields
+        }
 
     @property
     def payload_bytes(self) -> int:
@@ -126,15 +132,19 @@ class SourceSegment:
         return np.asarray(self.directories[key].column("layout")[row].values.to_numpy(), np.int64)
 
     def merged_form(self, key: FieldKind) -> str | None:
-        """What the payloads become with others: a blob type, or `COPIED`; None if this release cannot rewrite them."""
+        """What the payloads become with others: a blob type; None if this release cannot rewrite them."""
         blob_types = self.directories[key].column("blob_type").unique().to_pylist()
         try:
-            forms = {merged_type(plain_kind(key[1]), blob_type) for blob_type in blob_types}
+            forms = {merged_type(blob_type) for blob_type in blob_types}
         except UnsupportedError:
             return None
-        if forms == {None}:
-            return COPIED if len(self.directories[key]) == len(self.spans) else None
         return forms.pop() if len(forms) == 1 else None
+
+    def has_small_slices(self, key: FieldKind) -> bool:
+        """Whether small row groups have bit slices of their own, which would take less if they were merged."""
+        is_single = np.isin(self.directories[key].column("blob_type").to_pylist(), list(BitSlicedKind.blob_types))
+        row_counts = self.spans[is_single[self.payload_rows[key]], 1]
+        return any(map(is_small, row_counts.tolist()))
 
     def live_bytes(self, key: FieldKind, first: int, row_groups: int) -> int:
         """About how many bytes of payloads some neighbouring row groups have."""
@@ -152,7 +162,7 @@ class SourceSegment:
             CorruptFileError: If directory and footer disagree, or the bytes are not those that were written.
         """
         offset = int(int64_column(self.directories[key], "offset")[row])
-        blob = self.blobs.get(offset)
+        blob = self.blobs.get((offset, *key))
         if blob is None or blob.length != int(int64_column(self.directories[key], "length")[row]):
             raise CorruptFileError("a payload that the footer does not know", location=self.location, offset=offset)
         if BLOB_CHECKSUM not in blob.properties:
@@ -226,24 +236,26 @@ def indexed_files(entries: pa.Table) -> list[IndexedFile]:
     Args:
         entries: Live entries, in which no (field, kind) of a data file is named twice.
     """
-    by_path: dict[str, list[dict[str, object]]] = {}
-    for row in entries.to_pylist():
-        by_path.setdefault(row["data_file"], []).append(row)
-    return [_indexed_file(by_path[path]) for path in sorted(by_path)]
+    by_file: dict[FileIdentity, list[dict[str, object]]] = {}
+    for file, row in zip(entry_files(entries), entries.to_pylist(), strict=True):
+        by_file.setdefault(file, []).append(row)
+    return [_indexed_file(file, by_file[file]) for file in sorted(by_file)]
 
 
-def _indexed_file(rows: list[dict[str, object]]) -> IndexedFile:
+def _indexed_file(identity: FileIdentity, rows: list[dict[str, object]]) -> IndexedFile:
     first = rows[0]
-    path, size, records = (first[name] for name in ("data_file", "file_size_in_bytes", "record_count"))
+    path, size, records, constants = identity
     offsets, counts = first["split_offsets"], first["row_counts"]
-    assert isinstance(path, str) and isinstance(size, int) and isinstance(records, int)  # noqa: PT018
     assert isinstance(offsets, list) and isinstance(counts, list)  # noqa: PT018
     parts: dict[FieldKind, Part] = {}
+    sources: dict[int, str] = {}
     for row in rows:
         assert isinstance(row["directories"], list)
         part = Part(str(row["segment"]), int(str(row["first_row_group"])))
         parts.update(
             ((one["field_id"], one["kind"]), part) for one in row["directories"] if not is_statistics(one["kind"])
         )
-    file = DataFile(path, size, records, tuple(offsets))
-    return IndexedFile(file, tuple(counts), tuple(offsets), parts, frozenset(str(row["segment"]) for row in rows))
+        sources.update((one["field_id"], one["source"]) for one in row["directories"])
+    file = DataFile(path, size, records, tuple(offsets), constants_text=constants)
+    origins = frozenset(str(row["segment"]) for row in rows)
+    return IndexedFile(file, tuple(counts), tuple(offsets), parts, origins, sources)

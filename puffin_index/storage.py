@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 import threading
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Protocol, cast
 
-from pyiceberg.io import FileIO, OutputStream
+from pyiceberg.io import FileIO
 
 from puffin_index.errors import CorruptFileError, NotFoundError
 from puffin_index.ranged import RangedReader, check_range
+
+_log = logging.getLogger(__name__)
 
 
 class _PositionalStream(Protocol):
@@ -118,6 +122,59 @@ class CountingReader:
         return self._reader.read(offset, length)
 
 
-def create_file(io: FileIO, location: str) -> OutputStream:
-    """Open a new file for writing; an existing one is an error."""
-    return io.new_output(location).create(overwrite=False)
+class NewFile(AbstractContextManager["NewFile"]):
+    """A new file to be written front to back; what is not finished is deleted, so that a full disk does not stay full.
+
+    Args:
+        io: The FileIO.
+        location: The file; an existing one is an error.
+
+    Raises:
+        OSError: If it cannot be made, written or closed; says which file.
+    """
+
+    def __init__(self, io: FileIO, location: str) -> None:
+        self._io = io
+        self._location = location
+        with self._in_context():
+            self._stream = io.new_output(location).create(overwrite=False)
+
+    def write(self, data: bytes, /) -> int:
+        """Write bytes; return how many of them were taken."""
+        with self._in_context():
+            return self._stream.write(data)
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        with ExitStack() as unfinished:
+            unfinished.callback(self._delete)
+            if exc_type is None:
+                # Buffered bytes are written here: a full disk may show only now.
+                with self._in_context():
+                    self._stream.close()
+                unfinished.pop_all()
+            else:
+                with suppress(OSError, ValueError):
+                    self._stream.close()
+
+    @contextmanager
+    def _in_context(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise in_context(error, f"{self._location} cannot be written") from error
+
+    def _delete(self) -> None:
+        try:
+            self._io.delete(self._location)
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            _log.warning("an unfinished file is left to `expire`: %s", error)
+
+
+def in_context(error: OSError, what: str) -> OSError:
+    """Say what an error of the system is about; its number stays."""
+    reason = error.strerror or str(error)
+    return OSError(f"{what}: {reason}") if error.errno is None else OSError(error.errno, f"{what}: {reason}")

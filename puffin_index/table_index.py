@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -17,12 +16,24 @@ from puffin_index.build import TARGET_SEGMENT_BYTES
 from puffin_index.build_handle import BuildHandle
 from puffin_index.compact import FEWEST_SMALL, CompactListener, CompactReport, compact, is_due
 from puffin_index.data_table import open_table, refresh_table
-from puffin_index.definition import IndexDefinition, ResolvedColumn, from_json, resolve, to_json
+from puffin_index.definition import (
+    IndexDefinition,
+    Options,
+    ResolvedColumn,
+    from_json,
+    resolve,
+    retyped_columns,
+    stored_kinds,
+    to_json,
+)
 from puffin_index.drop import DropReport, drop_index
 from puffin_index.engine import Engine, LocalEngine, SparkEngine, background_engine
+from puffin_index.entries import FieldKind
 from puffin_index.errors import NotFoundError
 from puffin_index.expire import DEFAULT_GRACE, ExpireReport, expire
 from puffin_index.fit import fit_warnings
+from puffin_index.follow import define_index_table, follow
+from puffin_index.index_lookup import find_index_table, following_hint
 from puffin_index.index_table import TableName
 from puffin_index.job import BuildReport, ProgressListener, build
 from puffin_index.scope import WHOLE_TABLE, BuildScope
@@ -69,7 +80,7 @@ class TableIndex:
         columns = resolve(definition, data_table.schema())
         for warning in fit_warnings(columns):
             _log.warning("%s", warning)
-        index_table = _create_index_table(catalog, data_table, to_json(columns))
+        index_table = define_index_table(catalog, data_table, to_json(columns))
         return cls(catalog, data_table, index_table)
 
     @classmethod
@@ -88,23 +99,34 @@ class TableIndex:
                 _log.warning("%s", warning)
             if not found.columns:
                 raise
-        return cls(catalog, data_table, _create_index_table(catalog, data_table, to_json(())))
+        return cls(catalog, data_table, define_index_table(catalog, data_table, to_json(())))
 
     @classmethod
     def open(cls, catalog: Catalog, table: str) -> TableIndex:
         """Open the index of a table.
 
+        An index table that a renamed table has left behind is found by the table's UUID.
+
         Raises:
             NotFoundError: If the table or its index is not there, or the index belongs to a dropped table of that name.
+            DamagedIndexError: If the metadata of the index table is missing or broken.
         """
         name = TableName.parse(table)
         data_table = open_table(catalog, name.identifier)
-        index_table = catalogue.load_index_table(catalog, catalogue.index_table_name(name))
-        if not catalogue.is_bound_to(index_table, str(data_table.metadata.table_uuid)):
-            raise NotFoundError(
-                f"the index of {table} belongs to an earlier table of that name: run `puffin-index create` again"
-            )
+        index_table = find_index_table(catalog, data_table)
+        if TableName.of(index_table) != catalogue.index_table_name(name):
+            _log.warning("%s", following_hint(catalog, name, TableName.of(index_table)))
         return cls(catalog, data_table, index_table)
+
+    @classmethod
+    def follow(cls, catalog: Catalog, table: str) -> TableIndex:
+        """Open the index of a table that was renamed, and give the index table the name that goes with the new one.
+
+        Raises:
+            NotFoundError: If the table or its index is not there; the index must be in the table's namespace.
+        """
+        data_table = open_table(catalog, TableName.parse(table).identifier)
+        return cls(catalog, data_table, follow(catalog, data_table))
 
     @property
     def name(self) -> str:
@@ -114,13 +136,19 @@ class TableIndex:
     @property
     def columns(self) -> tuple[ResolvedColumn, ...]:
         """The definition, bound to the data table's schema: what `create` was given and what table properties add."""
-        created = from_json(self.index_table.properties[catalogue.PROPERTY_DEFINITION], self.data_table.schema())
+        created = from_json(self._definition, self.data_table.schema())
         return unite(created, read_properties(self.data_table.properties, self.data_table.schema()).columns)
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What of the table properties cannot be used, and why."""
-        return read_properties(self.data_table.properties, self.data_table.schema()).warnings
+        """What of the definition and of the table properties cannot be used, and why."""
+        schema = self.data_table.schema()
+        retyped = retyped_columns(self._definition, schema)
+        return (*retyped, *read_properties(self.data_table.properties, schema).warnings)
+
+    @property
+    def _definition(self) -> str:
+        return self.index_table.properties[catalogue.PROPERTY_DEFINITION]
 
     def refresh(self) -> None:
         """Load the newest state of both tables.
@@ -129,7 +157,7 @@ class TableIndex:
             NotFoundError: If one of them is gone.
         """
         refresh_table(self.data_table)
-        refresh_table(self.index_table)
+        catalogue.refresh_index_table(self.index_table)
 
     def build(
         self,
@@ -180,6 +208,7 @@ class TableIndex:
         warnings = self.warnings
         for warning in warnings:
             _log.warning("%s", warning)
+        catalogue.upgrade_index_table(self.index_table)
         report = build(self.data_table, self.index_table, self.columns, engine, listener, scope)
         return replace(report, warnings=warnings)
 
@@ -215,7 +244,7 @@ class TableIndex:
             progress: Called at the start and after each commit.
         """
         self.refresh()
-        return compact(self.data_table, self.index_table, self._wanted, target_bytes, listener=progress)
+        return compact(self.data_table, self.index_table, self._kept, target_bytes, listener=progress)
 
     def compact_if_due(
         self, target_bytes: int = TARGET_SEGMENT_BYTES, *, fewest: int = FEWEST_SMALL
@@ -229,7 +258,7 @@ class TableIndex:
         Returns:
             What was done; None if nothing was due.
         """
-        self.index_table.refresh()
+        catalogue.refresh_index_table(self.index_table)
         if not is_due(catalogue.read_entries(self.index_table), target_bytes, fewest):
             return None
         return self.compact(target_bytes)
@@ -244,36 +273,23 @@ class TableIndex:
             dry_run: Change nothing.
         """
         self.refresh()
-        return expire(self.data_table, self.index_table, self._wanted, older_than, dry_run=dry_run)
+        return expire(self.data_table, self.index_table, self._kept, older_than, dry_run=dry_run)
 
     def drop(self) -> DropReport:
         """Drop the index table and all its segments; the data table is left as it is."""
         return drop_index(self.catalog, ".".join(self.index_table.name()))
 
     @property
-    def _wanted(self) -> frozenset[tuple[int, str]]:
-        return _field_kinds(self.columns)
+    def _wanted(self) -> dict[FieldKind, Options]:
+        columns = self.columns
+        return {(own.field_id, own.stored_kind(kind)): own.kinds[kind] for own in columns for kind in own.kinds}
+
+    @property
+    def _kept(self) -> dict[FieldKind, Options]:
+        """What stays of files that a snapshot holds: older ones may have columns that the table has lost since."""
+        return stored_kinds(self._definition) | self._wanted
 
     def status(self) -> IndexStatus:
         """Say how much of the current snapshot is indexed, and how large the indexes are."""
         self.refresh()
         return read_status(self.data_table, self.index_table, self.columns)
-
-
-def _create_index_table(catalog: Catalog, data_table: Table, definition: str) -> Table:
-    """Create the index table, or give the one that is there this definition."""
-    name = TableName.parse(".".join(data_table.name()))
-    index_name = catalogue.index_table_name(name)
-    index_table = catalogue.create_index_table(catalog, index_name, data_table, definition)
-    if not catalogue.is_bound_to(index_table, str(data_table.metadata.table_uuid)):
-        # The data table was dropped and made anew: nothing in the old index can be of use.
-        catalog.drop_table(index_name.identifier)
-        index_table = catalogue.create_index_table(catalog, index_name, data_table, definition)
-    if index_table.properties.get(catalogue.PROPERTY_DEFINITION) != definition:
-        with index_table.transaction() as transaction:
-            transaction.set_properties({catalogue.PROPERTY_DEFINITION: definition})
-    return index_table
-
-
-def _field_kinds(columns: Sequence[ResolvedColumn]) -> frozenset[tuple[int, str]]:
-    return frozenset((column.field_id, column.stored_kind(kind)) for column in columns for kind in column.kinds)

@@ -1,4 +1,4 @@
-"""The commands that look after an index: `verify`, `compact`, `expire`, `drop`."""
+"""The commands that look after an index: `verify`, `compact`, `expire`, `drop`, `follow`."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from puffin_index.catalogs import QualifiedTable, open_catalog
 from puffin_index.cli import console, error_console, format_bytes, open_index, parse_properties, table_command
 from puffin_index.compact import CompactProgress
 from puffin_index.drop import drop_index
+from puffin_index.table_index import TableIndex
 from puffin_index.verify import DEFAULT_SAMPLE
 
 _DURATION = re.compile(r"(\d+)\s*([smhd])")
@@ -144,4 +145,17 @@ def drop_command(table: str, properties: tuple[str, ...], as_json: bool) -> None
         error_console.print(f"not ours, kept: {file}", highlight=False, soft_wrap=True, markup=False)
 
 
-UPKEEP_COMMANDS = (verify_command, compact_command, expire_command, drop_command)
+@click.command("follow")
+@table_command
+def follow_command(table: str, properties: tuple[str, ...], as_json: bool) -> None:
+    """Rename the index table that TABLE left behind when it was renamed in its namespace."""
+    name = QualifiedTable.parse(table)
+    index = TableIndex.follow(open_catalog(name.catalog, parse_properties(properties)), name.name)
+    index_table = ".".join(index.index_table.name())
+    if as_json:
+        click.echo(json.dumps({"table": index.name, "index_table": index_table}))
+        return
+    console.print(f"the index of {index.name} is {index_table}", highlight=False, soft_wrap=True)
+
+
+UPKEEP_COMMANDS = (verify_command, compact_command, expire_command, drop_command, follow_command)

@@ -134,7 +134,7 @@ def _bytes_key(value: object, value_type: ValueType) -> bytes | None:
         unscaled = _unscaled(value, value_type)
         if unscaled is None or not -_DECIMAL_BIAS <= unscaled < _DECIMAL_BIAS:
             return None
-        return (unscaled + _DECIMAL_BIAS).to_bytes(_DECIMAL_KEY_BYTES, "big")
+        return wide_decimal_key(unscaled)
     match value:
         case str() if value_type.name == "string":
             return _utf8(value)
@@ -146,6 +146,15 @@ def _bytes_key(value: object, value_type: ValueType) -> bytes | None:
             return bytes(value)
         case _:
             return None
+
+
+def wide_decimal_key(unscaled: int) -> bytes:
+    """Return the key of a decimal of more than 18 digits.
+
+    Raises:
+        OverflowError: If the number has more than 128 bits.
+    """
+    return (unscaled + _DECIMAL_BIAS).to_bytes(_DECIMAL_KEY_BYTES, "big")
 
 
 def _utf8(value: str) -> bytes | None:

@@ -11,8 +11,9 @@ import pyarrow as pa
 from pyiceberg.table import Table
 
 from puffin_index.build import indexed_kinds
-from puffin_index.data_table import DataFile, list_data_files, refresh_table, retained_files
-from puffin_index.entries import FieldKind, field_kinds, live_entries, replace_entries
+from puffin_index.column_source import Reading, reading_of
+from puffin_index.data_table import DataFile, FileIdentity, list_data_files, refresh_table, retained_files
+from puffin_index.entries import FieldKind, entry_files, field_kinds, live_entries, readable_entries, replace_entries
 from puffin_index.errors import PuffinIndexError
 from puffin_index.index_table import read_entries
 from puffin_index.row_groups import open_data_file
@@ -65,8 +66,10 @@ def verify(
     started = time.monotonic()
     entries = read_entries(index_table)
     refresh_table(data_table)
+    reading = reading_of(data_table)
+    readable = readable_entries(entries, reading)
     live, retained = list_data_files(data_table), retained_files(data_table)
-    findings = [*_check_entries(entries, retained)]
+    findings = [*_check_entries(readable, retained)]
     by_segment: dict[str, list[EntryRow]] = {}
     for row in entries.to_pylist():
         by_segment.setdefault(row["segment"], []).append(row)
@@ -78,14 +81,14 @@ def verify(
         blobs += count
         if source is not None and not found:
             sources[location] = source
-    files = indexed_files(live_entries(entries, retained, wanted))
+    files = indexed_files(live_entries(readable, retained, wanted))
     row_groups = _chosen([file for file in files if file.origins <= sources.keys()], sample)
-    findings += _check_data(data_table, index_table, row_groups, sources, retained)
-    indexed = indexed_kinds(entries, live)
+    findings += _check_data(data_table, index_table, row_groups, sources, retained, reading)
+    indexed = indexed_kinds(readable, live)
     return VerifyReport(
         table=".".join(data_table.name()),
         data_files=len(live),
-        indexed_data_files=sum(set(wanted) <= indexed.get(file.path, set()) for file in live),
+        indexed_data_files=sum(set(wanted) <= indexed.get(file.identity, set()) for file in live),
         segments=len(by_segment),
         blobs=blobs,
         row_groups=len(row_groups),
@@ -111,23 +114,22 @@ def drop_bad_entries(index_table: Table, findings: Sequence[Finding]) -> int:
     return len(dropped)
 
 
-def _check_entries(entries: pa.Table, retained: Mapping[str, DataFile]) -> Iterator[Finding]:
-    taken: dict[str, set[FieldKind]] = {}
-    names = ("data_file", "file_size_in_bytes", "record_count", "row_counts", "split_offsets")
-    columns = (entries[name].to_pylist() for name in names)
-    for (path, size, records, counts, offsets), own in zip(
-        zip(*columns, strict=True), field_kinds(entries), strict=True
-    ):
-        found = retained.get(path)
+def _check_entries(entries: pa.Table, retained: Mapping[FileIdentity, DataFile]) -> Iterator[Finding]:
+    taken: dict[FileIdentity, set[FieldKind]] = {}
+    by_path = {file.path: file for file in retained.values()}
+    columns = (entries[name].to_pylist() for name in ("row_counts", "split_offsets"))
+    for file, counts, offsets, own in zip(entry_files(entries), *columns, field_kinds(entries), strict=True):
+        path, size, records, _ = file
+        found = by_path.get(path)
         if found is not None and (found.file_size, found.record_count) != (size, records):
             told = f"it has {found.file_size} and {found.record_count}"
             yield Finding(path, "", 0, f"indexed as a file of {size} bytes and {records} rows, {told}")
         if sum(counts) != records or len(offsets) != len(counts):
             yield Finding(path, "", 0, f"row groups of {sum(counts)} rows, a file of {records}")
-        twice = sorted(own & taken.setdefault(path, set()))
-        if twice:
-            yield Finding(path, "", 0, f"indexed twice: {twice}")
-        taken[path] |= own
+        here = taken.setdefault(file, set())
+        if here & own:
+            yield Finding(path, "", 0, f"indexed twice: {sorted(here & own)}")
+        here |= own
 
 
 def _chosen(files: Sequence[IndexedFile], sample: int | None) -> list[tuple[IndexedFile, int]]:
@@ -143,15 +145,17 @@ def _check_data(
     index_table: Table,
     row_groups: Sequence[tuple[IndexedFile, int]],
     sources: Mapping[str, SourceSegment],
-    retained: Mapping[str, DataFile],
+    retained: Mapping[FileIdentity, DataFile],
+    reading: Reading,
 ) -> Iterator[Finding]:
-    by_file: dict[str, tuple[IndexedFile, list[int]]] = {}
+    by_file: dict[FileIdentity, tuple[IndexedFile, list[int]]] = {}
     for file, ordinal in row_groups:
-        by_file.setdefault(file.file.path, (file, []))[1].append(ordinal)
+        by_file.setdefault(file.file.identity, (file, []))[1].append(ordinal)
     decoded = DecodedPayloads()
-    for path, (file, ordinals) in by_file.items():
+    for identity, (file, ordinals) in by_file.items():
+        path = file.file.path
         try:
-            with open_data_file(data_table.io, retained[path], data_table.name_mapping()) as opened:
+            with open_data_file(data_table.io, retained[identity], reading) as opened:
                 if opened.row_counts != file.row_counts:
                     yield Finding(path, "", 0, f"row groups of {opened.row_counts} rows, indexed as {file.row_counts}")
                     continue

@@ -1,9 +1,9 @@
 """Checking indexes against the data: a row group's values are read again, and no value may be missed.
 
-Statistics must be equal. A bloom filter must have every key. Postings are decoded and compared key by key. Other
-bitmaps, merged or not, and bit slices are asked for sets of keys: for each bit of the keys' ranks (from 1), those whose
-rank has it. If all answers are right, each row has the right key. Of more than `PROVEN_KEYS` distinct keys so many are
-asked for like this, the rest by ranges.
+Statistics must be equal. A bloom filter must have every key. Postings and merged bit slices are decoded and compared
+key by key. Other bitmaps, merged or not, and bit slices of one row group are asked for sets of keys: for each bit of
+the keys' ranks (from 1), those whose rank has it. If all answers are right, each row has the right key. Of more than
+`PROVEN_KEYS` distinct keys so many are asked for like this, the rest by ranges.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pyarrow as pa
 from cachetools import LRUCache
 from pyroaring import BitMap
 
-from puffin_index.columns import Column, KeyArray, SortedColumn, sort_column
+from puffin_index.columns import Column, KeyArray, SortedColumn, plain_keys, sort_column
 from puffin_index.entries import FieldKind, statistics_key
 from puffin_index.errors import CorruptFileError, UnsupportedError
 from puffin_index.kinds import statistics_of
@@ -24,7 +24,9 @@ from puffin_index.kinds.base import RowSet
 from puffin_index.kinds.bloom import BloomIndex, key_hashes
 from puffin_index.kinds.bloom_matrix import BloomMatrix
 from puffin_index.kinds.bloom_matrix_build import BloomBits, filters_of_matrix
+from puffin_index.kinds.merged import MergedIndex
 from puffin_index.kinds.merged_bitmap import MergedBitmap
+from puffin_index.kinds.merged_slices import MergedSlices
 from puffin_index.kinds.postings import Postings
 from puffin_index.kinds.roaring_read import row_set_of_ascending
 from puffin_index.leaf import LeafTest, NullTest, RangeTest, SetTest
@@ -52,11 +54,11 @@ class DecodedPayloads:
         self._columns: LRUCache[_Place, list[Column]] = LRUCache(_MOST_DECODED)
         self._filters: LRUCache[_Place, list[BloomBits]] = LRUCache(_MOST_DECODED)
 
-    def columns(self, location: str, key: FieldKind, row: int, postings: Postings) -> list[Column]:
-        """The column of each row group that postings cover."""
+    def columns(self, location: str, key: FieldKind, row: int, index: MergedIndex) -> list[Column]:
+        """The column of each row group that postings or merged bit slices cover."""
         place = location, key, row
         if place not in self._columns:
-            self._columns[place] = postings.columns()
+            self._columns[place] = index.columns()
         return self._columns[place]
 
     def filters(self, location: str, key: FieldKind, row: int, matrix: BloomMatrix) -> list[BloomBits]:
@@ -130,7 +132,7 @@ def _check_index(
         case MergedBitmap():
             base, row_count = source.spans[row_group].tolist()
             yield from check_tests(column, lambda test: _part_of(opened.rows(test), base, row_count))
-        case Postings():
+        case Postings() | MergedSlices():
             yield from _compare_columns(decoded.columns(source.location, key, row, opened)[place], column)
         case _:
             yield from check_tests(column, opened.evaluate)
@@ -145,9 +147,9 @@ def _part_of(rows: BitMap, base: int, row_count: int) -> RowSet:
 def _compare_columns(stored: Column, column: Column) -> Iterator[str]:
     valid, stored_valid = _valid(column), _valid(stored)
     if not np.array_equal(valid, stored_valid):
-        yield f"{np.count_nonzero(valid != stored_valid)} rows are NULL in the data or in the postings, not in both"
+        yield f"{np.count_nonzero(valid != stored_valid)} rows are NULL in the data or in the index, not in both"
     elif not _of_rows(stored, valid).equals(_of_rows(column, valid)):
-        yield "postings of other keys than the data has"
+        yield "rows of other keys than the data has"
 
 
 def _valid(column: Column) -> _Flags:
@@ -158,10 +160,7 @@ def _of_rows(column: Column, valid: _Flags) -> pa.Array:
     """The keys of the rows that are not NULL, in the widest form that a column may have them in."""
     if isinstance(column.keys, np.ndarray):
         return pa.array(column.keys.astype(np.int64, copy=False)).filter(pa.array(valid))
-    keys = column.bytes_keys
-    # Keys of a large row group are coded by a dictionary.
-    plain = keys.dictionary_decode() if isinstance(keys, pa.DictionaryArray) else keys
-    return plain.filter(pa.array(valid))
+    return plain_keys(column).filter(pa.array(valid))
 
 
 def check_tests(column: Column, ask: _Ask) -> Iterator[str]:

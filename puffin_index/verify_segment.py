@@ -148,7 +148,7 @@ def _check_places(source: SourceSegment, reader: RangedReader, key: FieldKind) -
     batch = source.directories[key]
     offsets, lengths = (int64_column(batch, name).tolist() for name in ("offset", "length"))
     for row, (offset, length) in enumerate(zip(offsets, lengths, strict=True)):
-        blob = source.blobs.get(offset)
+        blob = source.blobs.get((offset, *key))
         if blob is None or (blob.length, blob.type, blob.fields) != (length, source.blob_type(key, row), (key[0],)):
             yield offset, "a payload that the footer does not have"
             continue

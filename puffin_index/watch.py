@@ -8,38 +8,17 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from pyiceberg.exceptions import (
-    CommitFailedException,
-    CommitStateUnknownException,
-    NoSuchNamespaceError,
-    NoSuchTableError,
-    RESTError,
-)
-from requests.exceptions import RequestException
-from sqlalchemy.exc import SQLAlchemyError
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_when_event_set, wait_exponential_jitter
 from tenacity.nap import sleep_using_event
 
 from puffin_index.build_handle import BuildHandle
-from puffin_index.errors import BuildError, PuffinIndexError
+from puffin_index.catalogs import PASSING_ERRORS
+from puffin_index.errors import BuildError
 from puffin_index.job import BuildReport
 from puffin_index.log_lines import log_line
 from puffin_index.scope import WHOLE_TABLE, BuildScope
 from puffin_index.status import read_lag
 from puffin_index.table_index import TableIndex
-
-PASSING_ERRORS = (
-    PuffinIndexError,
-    CommitFailedException,
-    CommitStateUnknownException,
-    NoSuchTableError,
-    NoSuchNamespaceError,
-    OSError,
-    RESTError,
-    RequestException,
-    SQLAlchemyError,
-)
-"""What a store, a catalog or a table in the middle of a change may raise; anything else is a mistake of ours."""
 
 LONGEST_REST_INTERVALS = 8
 """While the table stays as it is, rests double up to so many intervals."""

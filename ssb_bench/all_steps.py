@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from puffin_index.worker_pool import end_with
 from ssb_bench.errors import BenchError
 from ssb_bench.layout import Layout, write_json
 from ssb_bench.load import read_load
@@ -137,6 +139,8 @@ def run_command(arguments: Sequence[str]) -> int:
 
 
 def _call(arguments: list[str]) -> None:
+    # The server that this process was forked off ends with the process that asked for the command.
+    end_with(os.getppid())
     from ssb_bench.cli import main
 
     main(arguments)

@@ -20,7 +20,8 @@ from puffin_index import TableIndex
 from puffin_index.build_handle import BuildHandle
 from puffin_index.definition import to_json
 from puffin_index.engine import Engine, background_engine
-from puffin_index.index_table import TableName, create_index_table
+from puffin_index.index_creation import create_index_table
+from puffin_index.index_table import TableName
 from puffin_index.job import BuildReport, ProgressListener, build
 from ssb_bench.dataset import Step
 from ssb_bench.indexing import open_index

@@ -10,9 +10,9 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
-from loky import ProcessPoolExecutor
 
 from puffin_index.values import column_of, value_type_named
+from puffin_index.worker_pool import worker_pool
 from ssb_bench.kernels import build_kind, chosen_layout
 
 MEMORY_LIMIT: Final = 4.0
@@ -110,7 +110,7 @@ def measure_memory(value_count: int, on_step: Callable[[str], None] = lambda _: 
     if not _CLEAR_REFS.exists():
         return []
     results: list[MemoryResult] = []
-    with ProcessPoolExecutor(max_workers=1, env=_ENVIRONMENT) as pool:
+    with worker_pool(1, _ENVIRONMENT) as pool:
         for number, (column, _, _) in enumerate(_COLUMNS):
             on_step(f"memory: {column}")
             arrow_bytes, peaks = pool.submit(_measure, number, value_count).result()

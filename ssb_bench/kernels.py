@@ -12,13 +12,13 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from loky import ProcessPoolExecutor
 
 from puffin_index.kinds import KINDS, statistics_of
 from puffin_index.kinds.base import Payload
 from puffin_index.kinds.postings import PlacedColumn, build_postings, postings_pay
 from puffin_index.processor import environment_of_workers
 from puffin_index.values import Column, column_of, sort_column, value_type_named
+from puffin_index.worker_pool import worker_pool
 from ssb_bench.statistics import summarize
 
 DEFAULT_VALUES: Final = 1_000_000
@@ -140,7 +140,7 @@ def measure_kernels(
         on_step: Called with what is measured next.
     """
     results: list[KernelResult] = []
-    with ProcessPoolExecutor(max_workers=1, env=environment_of_workers()) as pool:
+    with worker_pool(1, environment_of_workers()) as pool:
         for case in cases:
             for kind, limit in case.limits.items():
                 for layout in _BITMAPS if kind == "bitmap" else ("",):

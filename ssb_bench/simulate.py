@@ -29,6 +29,7 @@ import pyarrow as pa
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from puffin_index.arrow_keys import column_of
+from puffin_index.column_source import ColumnSource
 from puffin_index.columns import Column
 from puffin_index.data_table import DataFile
 from puffin_index.directory import (
@@ -42,6 +43,7 @@ from puffin_index.directory import (
     serialize_row_groups,
     serialize_statistics,
 )
+from puffin_index.file_fields import Rule
 from puffin_index.index_table import entries_of
 from puffin_index.kinds import build_payloads
 from puffin_index.kinds.base import Payload
@@ -50,7 +52,7 @@ from puffin_index.merge import SourcePayload, merge_payloads
 from puffin_index.puffin import BLOB_CHECKSUM, PuffinWriter
 from puffin_index.ranged import Blob, BytesReader
 from puffin_index.segment import ROW_SPACE_ALIGNMENT, CoveredFile, DirectoryLocation, Segment
-from puffin_index.storage import create_file
+from puffin_index.storage import NewFile
 from puffin_index.value_types import value_type_named
 from ssb_bench.errors import BenchError
 
@@ -122,7 +124,7 @@ def _place(folder: Path, written: list[Segment], number: int) -> Segment:
 def _write_segment(folder: Path, number: int) -> Segment:
     location = str(folder / f"{number:06d}.puffin")
     bases = np.arange(SEGMENT_ROW_GROUPS, dtype=np.int64) * ROW_SPACE_ALIGNMENT
-    with create_file(PyArrowFileIO(), location) as stream:
+    with NewFile(PyArrowFileIO(), location) as stream:
         writer = PuffinWriter(stream, created_by="puffin-index")
         pending: list[tuple[int, str, str, bytes]] = []
         for field, values in _columns(number).items():
@@ -165,7 +167,7 @@ def _write_column(
     if field == SCATTERED:
         payloads = [build_postings([PlacedColumn(int(b), c) for b, c in zip(bases, columns, strict=True)])]
     elif field in (MATRIX, FEW):
-        payloads = [_merge(kind, payloads, bases)]
+        payloads = [_merge(payloads, bases)]
     covered = SEGMENT_ROW_GROUPS // len(payloads)
     placed = [
         PlacedPayload(
@@ -183,7 +185,7 @@ def _write_column(
     ]
 
 
-def _merge(kind: str, payloads: Sequence[Payload], bases: npt.NDArray[np.int64]) -> Payload:
+def _merge(payloads: Sequence[Payload], bases: npt.NDArray[np.int64]) -> Payload:
     """Give the payload that compaction makes of those of all row groups.
 
     Raises:
@@ -195,9 +197,9 @@ def _merge(kind: str, payloads: Sequence[Payload], bases: npt.NDArray[np.int64])
         SourcePayload(_blob(payload.data), payload.blob_type, payload.layout, np.zeros(1, np.int64), rows, base)
         for payload, base in zip(payloads, bases.reshape(-1, 1), strict=True)
     ]
-    merged = list(merge_payloads(kind, _TYPE, parts) or ())
+    merged = list(merge_payloads(_TYPE, parts))
     if len(merged) != 1:
-        raise BenchError(f"{len(payloads)} payloads of kind {kind} were merged into {len(merged)}, not into one")
+        raise BenchError(f"{len(payloads)} payloads were merged into {len(merged)}, not into one")
     return merged[0].payload
 
 
@@ -213,6 +215,7 @@ def _add_directory(writer: PuffinWriter, field: int, kind: str, blob_type: str, 
 def _covered_files(bases: npt.NDArray[np.int64]) -> tuple[CoveredFile, ...]:
     offsets = tuple(4 + at * ROW_GROUP_BYTES for at in range(FILE_ROW_GROUPS))
     rows = FILE_ROW_GROUPS * ROW_GROUP_ROWS
+    sources = {field_id: ColumnSource(Rule.FIELD_IDS, (field_id,)).to_text() for field_id in NEEDLE}
     return tuple(
         CoveredFile(
             DataFile(f"file:///simulated/{first:06d}.parquet", FILE_ROW_GROUPS * ROW_GROUP_BYTES, rows, offsets),
@@ -220,6 +223,7 @@ def _covered_files(bases: npt.NDArray[np.int64]) -> tuple[CoveredFile, ...]:
             offsets,
             first,
             int(bases[first]),
+            sources,
         )
         for first in range(0, SEGMENT_ROW_GROUPS, FILE_ROW_GROUPS)
     )

@@ -40,8 +40,16 @@ class _AppendDeletes(_FastAppendFiles):
         return _DeleteManifest(spec, self.schema(), self.new_manifest_output(), self._snapshot_id, self._compression)
 
 
-def commit_positional_deletes(table: Table, positions: Mapping[str, Iterable[int]]) -> str:
-    """Delete rows by a positional delete file; return its location."""
+def commit_positional_deletes(
+    table: Table, positions: Mapping[str, Iterable[int]], beside: DataFile | None = None
+) -> str:
+    """Delete rows by a positional delete file; return its location.
+
+    Args:
+        table: The table.
+        positions: The rows of each data file.
+        beside: A data file of the partition that the deletes belong to; that without a partition if None.
+    """
     rows = [(path, position) for path, some in sorted(positions.items()) for position in sorted(some)]
     data = pa.table(
         {
@@ -52,7 +60,7 @@ def commit_positional_deletes(table: Table, positions: Mapping[str, Iterable[int
     location = _new_location(table, "parquet")
     with table.io.new_output(location).create() as stream:
         pq.write_table(data, stream)
-    _commit(table, location, FileFormat.PARQUET, DataFileContent.POSITION_DELETES, len(rows))
+    _commit(table, location, FileFormat.PARQUET, DataFileContent.POSITION_DELETES, len(rows), beside)
     return location
 
 
@@ -85,18 +93,25 @@ def _new_location(table: Table, ending: str) -> str:
     return f"{table.location()}/data/{uuid.uuid4().hex}-deletes.{ending}"
 
 
-def _commit(table: Table, location: str, file_format: FileFormat, content: DataFileContent, count: int) -> None:
+def _commit(
+    table: Table,
+    location: str,
+    file_format: FileFormat,
+    content: DataFileContent,
+    count: int,
+    beside: DataFile | None = None,
+) -> None:
     exists = table.io.new_input(location).exists()
     file = DataFile.from_args(
         content=content,
         file_path=location,
         file_format=file_format,
-        partition=Record(),
+        partition=beside.partition if beside else Record(),
         record_count=count,
         file_size_in_bytes=len(table.io.new_input(location)) if exists else 1,
         equality_ids=[1] if content == DataFileContent.EQUALITY_DELETES else None,
     )
-    file.spec_id = 0
+    file.spec_id = beside.spec_id if beside else 0
     with table.transaction() as transaction:
         append = _AppendDeletes(Operation.DELETE, transaction, table.io, branch="main")
         append.append_data_file(file)

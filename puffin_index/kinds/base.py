@@ -21,7 +21,7 @@ from puffin_index.values import Column, ValueType
 
 @dataclass(frozen=True, slots=True)
 class Payload:
-    """The bytes of one index of one row group.
+    """The bytes of one index, of one row group or several.
 
     Attributes:
         blob_type: The Puffin blob type.
@@ -33,6 +33,20 @@ class Payload:
     blob_type: str
     data: bytes | bytearray | memoryview
     layout: npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class MergedPayload:
+    """A payload of a segment, and what it covers.
+
+    Attributes:
+        payload: The payload.
+        row_groups: How many row groups it covers: the next ones of the segment, the first one after those of the
+            payload before.
+    """
+
+    payload: Payload
+    row_groups: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,26 +6,30 @@ that lies wholly inside or outside of the intervals needs no further slice.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
+import numpy as np
+import numpy.typing as npt
 from pyroaring import BitMap
 
 from puffin_index.kinds.bit_slices import Half
-from puffin_index.kinds.compressed_slices import row_set_of_part
 from puffin_index.kinds.intervals import Interval, Intervals, clip, shift
-from puffin_index.kinds.parts import Part, read_parts
-from puffin_index.kinds.roaring_read import deserialize
+from puffin_index.kinds.parts import Part, corrupt, read_parts
 from puffin_index.ranged import Blob
 
 _READ_AT_ONCE_BYTES = 64 * 1024
 
+RowSetOf: TypeAlias = Callable[[Blob, Part, memoryview, int], BitMap]
+"""Gives the row set of a blob's part: of its stored bytes, and of how many rows."""
+
 
 class HalfReader:
-    """Read the row sets of one half, each at most once; `compressed` says that some may be."""
+    """Read the row sets of one half, each at most once; `row_set_of` knows the form that parts are stored in."""
 
-    def __init__(self, blob: Blob, half: Half, row_count: int, *, compressed: bool = False) -> None:
+    def __init__(self, blob: Blob, half: Half, row_count: int, row_set_of: RowSetOf) -> None:
         self.half = half
-        self._compressed = compressed
+        self._row_set_of = row_set_of
         self._blob = blob
         self._row_count = row_count
         self._slices: dict[int, BitMap] = {}
@@ -62,6 +66,24 @@ class HalfReader:
         rows = rows if candidates is None else rows & candidates
         return self._descend(rows, len(half.slices) - 1, wanted, lowest)
 
+    def magnitudes(self) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64]]:
+        """Return the rows that have a number in this half, ascending, and the magnitude of each.
+
+        Raises:
+            CorruptFileError: If there are other rows or magnitudes than the half is said to have.
+        """
+        half = self.half
+        self._read([half.existence] if self._existence is None else [], range(len(half.slices)))
+        rows = np.frombuffer(self.existence().to_array(), np.uint32)
+        offsets = np.zeros(self._row_count, np.uint64)
+        for bit, ones in self._slices.items():
+            offsets[np.frombuffer(ones.to_array(), np.uint32)] |= np.uint64(1 << bit)
+        own = offsets[rows]
+        agree = len(rows) == half.row_count and np.count_nonzero(offsets) == np.count_nonzero(own)
+        if not agree or int(own.max()) > half.maximum - half.minimum:
+            raise corrupt(self._blob, "bit slices of other numbers than they are said to have", half.existence.offset)
+        return rows, (own + np.uint64(half.minimum)).astype(np.int64)
+
     def _descend(self, rows: BitMap, bit: int, intervals: Sequence[Interval], lowest: int) -> BitMap:
         """The rows, whose numbers are known but for the bits up to `bit`, that lie in one of the intervals."""
         if not rows or not intervals:
@@ -92,14 +114,11 @@ class HalfReader:
     def _read(self, existence: Sequence[Part], bits: Sequence[int]) -> None:
         missing = [bit for bit in bits if bit not in self._slices]
         parts = [*existence, *(self.half.slices[bit] for bit in missing)]
-        sets = [self._row_set(part, stored) for part, stored in zip(parts, read_parts(self._blob, parts), strict=True)]
+        stored = zip(parts, read_parts(self._blob, parts), strict=True)
+        sets = [self._row_set_of(self._blob, part, content, self._row_count) for part, content in stored]
         if existence:
             self._existence = sets[0]
         self._slices.update(zip(missing, sets[len(existence) :], strict=True))
-
-    def _row_set(self, part: Part, stored: memoryview) -> BitMap:
-        data = row_set_of_part(self._blob, part, stored, self._row_count) if self._compressed else stored
-        return deserialize(data, self._row_count, location=self._blob.location, offset=self._blob.offset + part.offset)
 
 
 def _lowest_slice(intervals: Intervals) -> int:

@@ -2,7 +2,8 @@
 
 | option | values | meaning |
 | --- | --- | --- |
-| `compression` | `auto` (default), `none` | numbers' slices are compressed where it pays, or stay in Paimon's format |
+| `compression` | `auto` (default), `none` | slices are compressed, and merged over small row groups, where it pays; \
+or they stay as they are for each row group: numbers' in Paimon's format |
 """
 
 from __future__ import annotations
@@ -16,12 +17,19 @@ from pyroaring import BitMap
 from puffin_index.columns import Column
 from puffin_index.errors import DefinitionError, UnsupportedError
 from puffin_index.kinds.base import BlobIndex, Payload, RowSet
-from puffin_index.kinds.bit_slice_search import HalfReader
-from puffin_index.kinds.bit_slices import Halves, halves_of_blob, halves_of_layout, serialize_numbers
-from puffin_index.kinds.compressed_slices import COMPRESSED_BSI, compress_slices
+from puffin_index.kinds.bit_slice_search import HalfReader, RowSetOf
+from puffin_index.kinds.bit_slices import (
+    Halves,
+    halves_of_blob,
+    halves_of_layout,
+    row_set_of_part,
+    serialize_numbers,
+)
+from puffin_index.kinds.compressed_slices import COMPRESSED_BSI, compress_slices, row_set_of_frame
 from puffin_index.kinds.dictionary_coded import DICTIONARY_BSI, DictionaryCodedIndex, build_dictionary_coded
 from puffin_index.kinds.intervals import INT64_MINIMUM, Intervals, clip, intervals_of, mirror
-from puffin_index.kinds.parts import in_memory
+from puffin_index.kinds.packed_slices import row_set_of_packed
+from puffin_index.kinds.parts import corrupt, in_memory
 from puffin_index.leaf import LeafTest, NullTest
 from puffin_index.ranged import Blob
 from puffin_index.value_types import ValueType
@@ -33,12 +41,18 @@ _COMPRESSIONS = ("auto", "none")
 class BitSlicedIndex:
     """Answer tests of integers from the two halves of a blob."""
 
-    def __init__(self, blob: Blob, halves: Halves, row_count: int, *, compressed: bool = False) -> None:
+    def __init__(self, blob: Blob, halves: Halves, row_count: int, row_set_of: RowSetOf = row_set_of_part) -> None:
+        self._blob = blob
         self._row_count = row_count
         self._positive, self._negative = (
-            HalfReader(blob, half, row_count, compressed=compressed) if half else None
+            HalfReader(blob, half, row_count, row_set_of) if half else None
             for half in (halves.positive, halves.negative)
         )
+
+    @property
+    def value_count(self) -> int:
+        """The rows that have a number, as the layout tells."""
+        return sum(half.half.row_count for half in (self._positive, self._negative) if half is not None)
 
     def evaluate(self, test: LeafTest, candidates: BitMap | None = None) -> RowSet:
         """Return the rows that satisfy `test`, among the candidates."""
@@ -66,6 +80,30 @@ class BitSlicedIndex:
             found |= self._negative.search(mirror(clip(intervals, INT64_MINIMUM, -1)), candidates)
         return found
 
+    def numbers(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_] | None]:
+        """Return the number of each row, 0 where it is NULL, and which rows are not NULL (None for all).
+
+        Raises:
+            CorruptFileError: If what is read is not what was written.
+        """
+        numbers, valid = np.zeros(self._row_count, np.int64), np.zeros(self._row_count, np.bool_)
+        for half, sign in ((self._positive, 1), (self._negative, -1)):
+            if half is not None:
+                rows, magnitudes = half.magnitudes()
+                numbers[rows], valid[rows] = sign * magnitudes, True
+        if np.count_nonzero(valid) != self.value_count:
+            raise corrupt(self._blob, "a row in both halves of bit slices")
+        return numbers, None if valid.all() else valid
+
+    def column(self, value_type: ValueType) -> Column:
+        """Return the column that the slices were built from.
+
+        Raises:
+            CorruptFileError: If what is read is not what was written.
+        """
+        numbers, valid = self.numbers()
+        return Column(value_type, self._row_count, numbers, valid)
+
 
 def open_bit_sliced(blob: Blob, layout: npt.NDArray[np.int64], row_count: int) -> BitSlicedIndex:
     """Open a blob in the BSI format; without a layout it is read whole."""
@@ -77,7 +115,18 @@ def open_bit_sliced(blob: Blob, layout: npt.NDArray[np.int64], row_count: int) -
 
 def _open_compressed(blob: Blob, layout: npt.NDArray[np.int64], row_count: int) -> BitSlicedIndex:
     halves = halves_of_layout(blob, layout, row_count, existence_gap=0)
-    return BitSlicedIndex(blob, halves, row_count, compressed=True)
+    return BitSlicedIndex(blob, halves, row_count, row_set_of_frame)
+
+
+def open_packed(blob: Blob, layout: npt.NDArray[np.int64], row_count: int) -> BitSlicedIndex:
+    """Open packed bit slices (`puffin_index.kinds.packed_slices`) of so many rows, without reading them."""
+    halves = halves_of_layout(blob, layout, row_count, existence_gap=0)
+    return BitSlicedIndex(blob, halves, row_count, row_set_of_packed)
+
+
+def may_merge(options: Mapping[str, str]) -> bool:
+    """Whether the slices of small row groups may be merged; otherwise they stay in Paimon's format."""
+    return options.get("compression", "auto") == "auto"
 
 
 class BitSlicedKind:
@@ -101,10 +150,9 @@ class BitSlicedKind:
     def build(self, column: Column, options: Mapping[str, str]) -> Payload:
         """Build the payload of one row group."""
         self.check(column.value_type, options)
-        if _fits_slices(column):
+        if fits_slices(column):
             data, layout = serialize_numbers(column.int_keys, column.valid)
-            compress = options.get("compression", "auto") == "auto"
-            compressed = compress_slices(data, layout, column.row_count) if compress else None
+            compressed = compress_slices(data, layout, column.row_count) if may_merge(options) else None
             return Payload(PAIMON_BSI, data, layout) if compressed is None else Payload(COMPRESSED_BSI, *compressed)
         return build_dictionary_coded(column)
 
@@ -116,18 +164,29 @@ class BitSlicedKind:
         Raises:
             UnsupportedError: If this kind does not read the blob type.
         """
-        if value_type.domain == "int64" and not value_type.is_floating:
-            if blob_type == PAIMON_BSI:
-                return open_bit_sliced(blob, layout, row_count)
-            if blob_type == COMPRESSED_BSI:
-                return _open_compressed(blob, layout, row_count)
-        if blob_type == DICTIONARY_BSI:
-            return DictionaryCodedIndex(blob, layout, value_type, row_count, open_bit_sliced)
-        raise UnsupportedError(f"{blob.location}: kind bsi reads no blob {blob_type} of a {value_type.name} column")
+        return open_slices(blob, blob_type, layout, value_type, row_count)
 
 
-def _fits_slices(column: Column) -> bool:
-    """Whether the keys are numbers, without the one whose magnitude has no 63 bits."""
+def open_slices(
+    blob: Blob, blob_type: str, layout: npt.NDArray[np.int64], value_type: ValueType, row_count: int
+) -> BitSlicedIndex | DictionaryCodedIndex:
+    """Open the payload of one row group; without a layout (a blob from Paimon) it is read whole.
+
+    Raises:
+        UnsupportedError: If the kind does not read the blob type.
+    """
+    if value_type.domain == "int64" and not value_type.is_floating:
+        if blob_type == PAIMON_BSI:
+            return open_bit_sliced(blob, layout, row_count)
+        if blob_type == COMPRESSED_BSI:
+            return _open_compressed(blob, layout, row_count)
+    if blob_type == DICTIONARY_BSI:
+        return DictionaryCodedIndex(blob, layout, value_type, row_count, open_bit_sliced)
+    raise UnsupportedError(f"{blob.location}: kind bsi reads no blob {blob_type} of a {value_type.name} column")
+
+
+def fits_slices(column: Column) -> bool:
+    """Return whether the keys are numbers, without the one whose magnitude has no 63 bits."""
     if column.value_type.domain != "int64" or column.value_type.is_floating:
         return False
     keys = column.int_keys

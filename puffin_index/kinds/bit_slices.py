@@ -80,6 +80,27 @@ class Halves:
     negative: Half | None
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class HalfBits:
+    """The numbers of one sign as bits.
+
+    Attributes:
+        row_count: How many rows have such a number.
+        minimum: The smallest magnitude.
+        maximum: The largest magnitude.
+        chosen: Which rows have such a number; None if all rows have.
+        existence: The same as bits, shape (1, bytes); not set if all rows have.
+        slices: The bits of magnitude - minimum, shape (slices, bytes), lowest first, padded to whole blocks.
+    """
+
+    row_count: int
+    minimum: int
+    maximum: int
+    chosen: npt.NDArray[np.bool_] | None
+    existence: npt.NDArray[np.uint8]
+    slices: npt.NDArray[np.uint8]
+
+
 def serialize_numbers(
     numbers: npt.NDArray[np.integer], valid: npt.NDArray[np.bool_] | None
 ) -> tuple[bytearray, npt.NDArray[np.int64]]:
@@ -89,7 +110,7 @@ def serialize_numbers(
         numbers: One a row, anything where the row is NULL; -2**63 is not among them.
         valid: Which rows are not NULL, None for all.
     """
-    positive, negative = _signs(numbers, valid)
+    positive, negative = signs_of(numbers, valid)
     data = bytearray(write_uint8(VERSION) + write_int32_be(len(numbers)))
     first = _append_half(data, numbers, positive, 1)
     second = None
@@ -102,10 +123,10 @@ def serialize_numbers(
     return data, layout_of_halves(Halves(first, second))
 
 
-def _signs(
+def signs_of(
     numbers: npt.NDArray[np.integer], valid: npt.NDArray[np.bool_] | None
 ) -> tuple[npt.NDArray[np.bool_] | None, npt.NDArray[np.bool_] | None]:
-    """The rows that have a number >= 0 (None for all rows), and those with one < 0 (None for none)."""
+    """Return the rows that have a number >= 0 (None for all rows), and those with one < 0 (None for none)."""
     if not len(numbers) or int(numbers.min()) >= 0:
         return valid, None
     negative = numbers < 0
@@ -122,8 +143,25 @@ def _append_half(
     sign: int,
 ) -> Half | None:
     """Append whether any rows are chosen (None for all), then their half; their numbers have one sign."""
+    half = bits_of_half(numbers, chosen, sign)
+    data += write_uint8(int(half is not None))
+    if half is None:
+        return None
+    slices = serialize_bit_slices(half.slices)
+    data += write_uint8(VERSION) + write_int64_be(half.minimum) + write_int64_be(half.maximum)
+    start = len(data)
+    data += _serialize_existence(half, len(numbers))
+    existence_end = len(data)
+    data += write_int32_be(len(half.slices))
+    offsets = (slices.offsets + len(data)).tolist()
+    data += slices.data.data
+    parts = tuple(_part(data, low, high) for low, high in pairwise(offsets))
+    return Half(half.row_count, half.minimum, half.maximum, _part(data, start, existence_end), parts)
+
+
+def bits_of_half(numbers: npt.NDArray[np.integer], chosen: npt.NDArray[np.bool_] | None, sign: int) -> HalfBits | None:
+    """Return the numbers of the chosen rows (None for all), which have one sign, as bits; None if there are none."""
     count = len(numbers) if chosen is None else int(np.count_nonzero(chosen))
-    data += write_uint8(int(count > 0))
     if not count:
         return None
     where: npt.NDArray[np.bool_] | Literal[True] = True if chosen is None else chosen
@@ -138,17 +176,7 @@ def _append_half(
     bits = slice_bits(numbers, slice_count, minimum, sign)
     if chosen is not None:
         bits &= existence
-    slices = serialize_bit_slices(bits)
-    del bits
-    data += write_uint8(VERSION) + write_int64_be(minimum) + write_int64_be(maximum)
-    start = len(data)
-    data += _serialize_existence(existence, chosen, len(numbers))
-    existence_end = len(data)
-    data += write_int32_be(slice_count)
-    offsets = (slices.offsets + len(data)).tolist()
-    data += slices.data.data
-    parts = tuple(_part(data, low, high) for low, high in pairwise(offsets))
-    return Half(count, minimum, maximum, _part(data, start, existence_end), parts)
+    return HalfBits(count, minimum, maximum, chosen, existence, bits)
 
 
 def _existence(chosen: npt.NDArray[np.bool_] | None, row_count: int) -> npt.NDArray[np.uint8]:
@@ -157,11 +185,9 @@ def _existence(chosen: npt.NDArray[np.bool_] | None, row_count: int) -> npt.NDAr
     return pad_bits(packed, row_count)
 
 
-def _serialize_existence(
-    existence: npt.NDArray[np.uint8], chosen: npt.NDArray[np.bool_] | None, row_count: int
-) -> bytes | memoryview:
-    if chosen is not None:
-        return serialize_bit_slices(existence).data.data
+def _serialize_existence(half: HalfBits, row_count: int) -> bytes | memoryview:
+    if half.chosen is not None:
+        return serialize_bit_slices(half.existence).data.data
     every = BitMap(range(row_count))
     every.run_optimize()
     return every.serialize()
@@ -245,6 +271,15 @@ def halves_of_layout(
         halves.append(Half(of_half, minimum, maximum, parts[0], parts[1:]))
         position += 1 + slice_count
     return Halves(halves[0], halves[1])
+
+
+def row_set_of_part(blob: Blob, part: Part, content: memoryview, row_count: int) -> BitMap:
+    """Return the row set that a part's content is.
+
+    Raises:
+        CorruptFileError: If it is none, or has rows beyond the row group.
+    """
+    return deserialize(content, row_count, location=blob.location, offset=blob.offset + part.offset)
 
 
 def _unpack_parts(packed: list[int], end: int, existence_gap: int) -> tuple[Part, ...]:

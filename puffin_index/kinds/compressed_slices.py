@@ -15,13 +15,16 @@ where the next part begins. Checksums are those of the stored bytes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 import zstandard
+from pyroaring import BitMap
 
-from puffin_index.kinds.bit_slices import Half, Halves, halves_of_layout, layout_of_halves
+from puffin_index.binary import Buffer
+from puffin_index.kinds.bit_slices import Half, Halves, halves_of_layout, layout_of_halves, row_set_of_part
 from puffin_index.kinds.parts import Part, checksum32, corrupt
 from puffin_index.kinds.roaring import BLOCK_ROWS, block_count
 from puffin_index.ranged import Blob, BytesReader
@@ -49,55 +52,70 @@ def compress_slices(
     if len(data) < _LEAST_BYTES:
         return None
     halves = halves_of_layout(Blob(BytesReader.of(data), 0, len(data)), layout, row_count)
-    compressor = zstandard.ZstdCompressor(level=_LEVEL)
     with memoryview(data) as view:
-        # Few bytes of each part tell, so that values in random order cost next to nothing.
-        samples = [_sample(view, part) for part in _parts(halves)]
-        if _saving(samples, [compressor.compress(sample) for sample in samples]) < LEAST_SAVING:
+        contents = [view[part.offset : part.offset + part.length] for part in _parts(halves)]
+        stored = compress_parts(contents)
+        if stored is None or sum(map(len, stored)) > (1 - LEAST_SAVING) * len(data):
             return None
-        packed = bytearray()
-        compressed = Halves(
-            _compress_half(halves.positive, view, packed, compressor),
-            _compress_half(halves.negative, view, packed, compressor),
-        )
-    if len(packed) > (1 - LEAST_SAVING) * len(data):
+        return store_parts(halves, stored)
+
+
+def compress_parts(contents: Sequence[Buffer]) -> list[Buffer] | None:
+    """Return each content or, where that is smaller, a frame of it; None where few bytes tell that it does not pay."""
+    compressor = zstandard.ZstdCompressor(level=_LEVEL)
+    # Few bytes of each part tell, so that values in random order cost next to nothing.
+    samples = [_sample(content) for content in contents]
+    if _saving(samples, [compressor.compress(sample) for sample in samples]) < LEAST_SAVING:
         return None
-    return packed, layout_of_halves(compressed, existence_gap=0)
+    return [min(content, compressor.compress(content), key=len) for content in contents]
+
+
+def store_parts(halves: Halves, stored: Iterable[Buffer]) -> tuple[bytearray, npt.NDArray[np.int64]]:
+    """Return a blob of parts side by side, existence set and slices of each half, and its layout.
+
+    Args:
+        halves: What the parts are of.
+        stored: Their bytes, in order.
+    """
+    data = bytearray()
+    parts: list[Part] = []
+    for content in stored:
+        parts.append(Part(len(data), len(content), checksum32(content)))
+        data += content
+    placed: list[Half | None] = []
+    for half in (halves.positive, halves.negative):
+        own = parts[: 1 + len(half.slices)] if half else []
+        placed.append(half and replace(half, existence=own[0], slices=tuple(own[1:])))
+        parts = parts[len(own) :]
+    return data, layout_of_halves(Halves(*placed), existence_gap=0)
 
 
 def _parts(halves: Halves) -> list[Part]:
     return [part for half in (halves.positive, halves.negative) if half for part in (half.existence, *half.slices)]
 
 
-def _sample(data: memoryview, part: Part) -> memoryview:
-    start = part.offset + max(0, part.length - _SAMPLE_BYTES) // 2
-    return data[start : start + min(part.length, _SAMPLE_BYTES)]
+def _sample(content: Buffer) -> Buffer:
+    start = max(0, len(content) - _SAMPLE_BYTES) // 2
+    return content[start : start + _SAMPLE_BYTES]
 
 
-def _saving(plain: Iterable[memoryview], compressed: Iterable[bytes]) -> float:
+def _saving(plain: Iterable[Buffer], compressed: Iterable[bytes]) -> float:
     pairs = [(len(before), len(after)) for before, after in zip(plain, compressed, strict=True)]
     before = sum(pair[0] for pair in pairs)
     return 1 - sum(map(min, pairs)) / before if before else 0.0
 
 
-def _compress_half(
-    half: Half | None, data: memoryview, packed: bytearray, compressor: zstandard.ZstdCompressor
-) -> Half | None:
-    """Append the parts of a half; return where they are."""
-    if half is None:
-        return None
-    stored: list[Part] = []
-    for part in (half.existence, *half.slices):
-        plain = data[part.offset : part.offset + part.length]
-        frame = compressor.compress(plain)
-        chosen = frame if len(frame) < part.length else plain
-        stored.append(Part(len(packed), len(chosen), checksum32(chosen)))
-        packed += chosen
-    return Half(half.row_count, half.minimum, half.maximum, stored[0], tuple(stored[1:]))
-
-
-def row_set_of_part(blob: Blob, part: Part, stored: memoryview, row_count: int) -> memoryview:
+def row_set_of_frame(blob: Blob, part: Part, stored: memoryview, row_count: int) -> BitMap:
     """Return the row set of a part's stored bytes.
+
+    Raises:
+        CorruptFileError: If it holds no set of these rows, or is a frame that is broken or claims too long a content.
+    """
+    return row_set_of_part(blob, part, content_of_part(blob, part, stored, row_count), row_count)
+
+
+def content_of_part(blob: Blob, part: Part, stored: memoryview, row_count: int) -> memoryview:
+    """Return a part's content, out of its frame if it is one.
 
     Raises:
         CorruptFileError: If it is a frame that is broken, or whose content is longer than any row set of these rows.

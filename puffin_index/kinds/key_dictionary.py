@@ -38,6 +38,7 @@ from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 import zstandard
 
 from puffin_index.binary import ByteCursor, write_int32_be, write_uint8
@@ -160,6 +161,16 @@ class DictionaryReader:
             int(directory.codes[block]) + self._blocks[block].rank(key, right) if block >= 0 else 0
             for block, (key, right) in zip(blocks, queries, strict=True)
         ]
+
+    def keys(self) -> KeyArray:
+        """Return all keys, ascending."""
+        blocks = range(len(self._opened().parts))
+        self._read_blocks([block for block in blocks if block not in self._blocks])
+        ordered = [self._blocks[block] for block in blocks]
+        if self._form == INT_KEYS:
+            return np.concatenate([np.empty(0, np.int64), *(one.keys for one in ordered if isinstance(one, IntKeys))])
+        texts = [one.array() for one in ordered if isinstance(one, BytesKeys)]
+        return pa.concat_arrays([pa.array([], pa.large_binary()), *texts])
 
     def _opened(self) -> _Directory:
         if self._directory is None:

@@ -87,6 +87,7 @@ class AskedTest:
     """A test and the places around the keys that it asks for, its negation left out: the same in all postings."""
 
     def __init__(self, test: SetTest | RangeTest) -> None:
+        self.test = test
         self.negated = test.negated
         self._plain = replace(test, negated=False)
 

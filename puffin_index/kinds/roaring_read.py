@@ -73,8 +73,13 @@ def row_set_of_ascending(rows: npt.NDArray[np.integer]) -> BitMap:
 
 def row_set_of_flags(flags: npt.NDArray[np.bool_]) -> BitMap:
     """Return the rows whose flag is set."""
-    bits = pad_bits(np.packbits(flags, bitorder="little"), len(flags))
-    return BitMap.deserialize(serialize_bit_slices(bits).data.tobytes())
+    return row_set_of_bits(np.packbits(flags, bitorder="little").data, len(flags))
+
+
+def row_set_of_bits(bits: Buffer, row_count: int) -> BitMap:
+    """Return the rows whose bit is set: bit `row & 7` of byte `row >> 3`."""
+    padded = pad_bits(np.frombuffer(bits, np.uint8), row_count)
+    return BitMap.deserialize(serialize_bit_slices(padded).data.tobytes())
 
 
 def _corrupt(reason: str, location: str, offset: int) -> NoReturn:

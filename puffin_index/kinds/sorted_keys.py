@@ -49,6 +49,13 @@ class BytesKeys:
         """Return one key."""
         return bytes(self.data[self.starts[position] : self.ends[position]])
 
+    def array(self) -> pa.LargeBinaryArray:
+        """Return all keys, which follow each other without gaps. Without a copy."""
+        offsets = np.append(self.starts, self.ends[-1:] if len(self) else 0)
+        return pa.LargeBinaryArray.from_buffers(
+            pa.large_binary(), len(self), [None, pa.py_buffer(offsets), pa.py_buffer(self.data)]
+        )
+
     def rank(self, key: Key, right: bool) -> int:
         """Return how many keys are less than `key`; not greater, where `right`."""
         search = bisect_right if right else bisect_left

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
-from pyiceberg.types import LongType
+from pyiceberg.typedef import Record
+from pyiceberg.types import LongType, StringType
 
 import planner
 from puffin_index import IndexDefinition, TableIndex
@@ -25,6 +26,7 @@ from puffin_index.errors import NotFoundError, UnsupportedError
 from tests.conftest import create_table
 from tests.deletes_sample import commit_deletion_vectors, commit_equality_delete, commit_positional_deletes
 from tests.oracle import Predicate, evaluate
+from tests.planner.imported_files import StoredField, commit_file, write_parquet
 from tests.planner.where_text import predicates, render
 from tests.planner.where_text import rows as row_values
 
@@ -338,3 +340,80 @@ def test_a_count_reads_only_what_no_index_answers(index: TableIndex) -> None:
     assert len(planner.plan(late, refresh=False).data_files) == 3
     assert planner.count(late).rows == 4507
     assert planner.count(index).row_groups_read == 0
+
+
+def test_a_key_of_a_map_that_has_no_index_is_read(local_catalog: SqlCatalog) -> None:
+    maps = pa.array(
+        [[("color", f"c{row % 9}")] if row % 2 else None for row in range(40)], pa.map_(pa.string(), pa.string())
+    )
+    create_table(local_catalog, "m", pa.table({"id": pa.array(range(40), pa.int64()), "m": maps}), 10)
+    index = TableIndex.create(local_catalog, "ns.m", IndexDefinition.of(bsi=["id"]))
+    index.build(workers=1)
+
+    expected = [row for row in range(1, 40, 2) if row % 9 == 5]
+    assert sorted(row["id"] for row in read(index, "m['color'] = 'c5'", ["id"])) == expected
+    assert planner.count(index, "m['color'] = 'c5' OR id < 0").rows == len(expected)
+
+
+def test_a_partition_constant_that_is_null_wins_over_a_default(local_catalog: SqlCatalog) -> None:
+    table = create_table(local_catalog, "nulls", items(10), 5)
+    with table.update_schema() as update:
+        update.add_column("c", StringType(), default_value="new")
+    with table.update_spec() as update:
+        update.add_field("c", IdentityTransform(), "by_c")
+    table.append(pa.Table.from_pylist([{"id": 50, "c": None}, {"id": 51, "c": "x"}], table.schema().as_arrow()))
+    index = TableIndex.create(local_catalog, "ns.nulls", IndexDefinition.of(bitmap=["id"]))
+    index.build(workers=1)
+
+    assert sorted((row["id"], row["c"]) for row in read(index, "id >= 9", ["id", "c"])) == [
+        (9, "new"),
+        (50, None),
+        (51, "x"),
+    ]
+
+
+def test_a_file_column_of_a_type_that_none_is_promoted_from_is_refused(
+    local_catalog: SqlCatalog, tmp_path: Path
+) -> None:
+    table = create_table(local_catalog, "odd", items(10), 5)
+    path = tmp_path / "odd.parquet"
+    write_parquet(path, [StoredField("id", ["a", "b"], pa.string())], 1, statistics=False)
+    commit_file(table, path.as_uri(), Record(), 0, with_offsets=True)
+    index = TableIndex.create(local_catalog, "ns.odd", IndexDefinition.of(bsi=["k"]))
+    index.build(workers=1)
+
+    with pytest.raises(UnsupportedError, match=r"odd\.parquet: columns cannot be read"):
+        read(index, None, ["id"])
+
+
+def test_a_pattern_over_what_is_no_text_in_a_file_is_refused(local_catalog: SqlCatalog, tmp_path: Path) -> None:
+    table = create_table(local_catalog, "odd", items(10), 5)
+    path = tmp_path / "odd.parquet"
+    structs = StoredField("name", [{"x": 1}], pa.struct([("x", pa.int64())]), 3)
+    write_parquet(path, [structs], 1, statistics=False)
+    commit_file(table, path.as_uri(), Record(), 0, with_offsets=True)
+    index = TableIndex.create(local_catalog, "ns.odd", IndexDefinition.of(bsi=["k"]))
+    index.build(workers=1)
+    assert table.schema().find_field(3).name == "name"
+
+    with pytest.raises(UnsupportedError, match="no text"):
+        planner.count(index, "name NOT LIKE '_a'")
+
+
+def test_the_position_of_a_column_is_not_the_number_of_a_nested_one(local_catalog: SqlCatalog, tmp_path: Path) -> None:
+    place = pa.struct([("x", pa.int64())])
+    schema = pa.schema([("id", pa.int64()), ("place", place)])
+    table = local_catalog.create_table("ns.nested", schema)
+    assert table.schema().find_field("place.x").field_id == 3
+    path = tmp_path / "positions.parquet"
+    fields = [
+        StoredField("id", [1, 2], pa.int64()),
+        StoredField("place", [{"x": 5}, None], place),
+        StoredField("other", [7, 8], pa.int64()),
+    ]
+    write_parquet(path, fields, 1, statistics=False)
+    commit_file(table, path.as_uri(), Record(), 0, with_offsets=True)
+    index = TableIndex.create(local_catalog, "ns.nested", IndexDefinition.of(bsi=["id"]))
+    index.build(workers=1)
+
+    assert [row["id"] for row in read(index, "id >= 1", ["id", "place"])] == [1, 2]

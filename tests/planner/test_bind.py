@@ -174,6 +174,30 @@ def test_ranges_of_one_column_become_one_and_not_null_is_implied() -> None:
     assert bind(expression, SCHEMA) == Leaf(1, RangeTest(3, 9, low_inclusive=False), "int")
 
 
+def test_sets_of_one_column_become_one() -> None:
+    either: BooleanExpression = Or(Or(EqualTo("i", 5), EqualTo("l", 1)), Or(In("i", {7, 5}), NotEqualTo("i", 9)))
+    neither: BooleanExpression = And(And(NotEqualTo("i", 5), EqualTo("i", 1)), NotEqualTo("i", 4))
+
+    assert bind(either, SCHEMA) == Disjunction(
+        (Leaf(1, SetTest((5, 7)), "int"), Leaf(2, SetTest((1,)), "long"), Leaf(1, SetTest((9,), negated=True), "int"))
+    )
+    assert bind(neither, SCHEMA) == Conjunction(
+        (Leaf(1, SetTest((4, 5), negated=True), "int"), Leaf(1, SetTest((1,)), "int"))
+    )
+
+
+def test_what_lies_very_deep_is_unknown() -> None:
+    expression: BooleanExpression = EqualTo("i", 0)
+    for number in range(5_000):
+        expression = Or(EqualTo("l", number), And(GreaterThan("i", number), expression))
+    bound, depth = bind(expression, SCHEMA), 0
+    while isinstance(bound, Conjunction | Disjunction):
+        bound, depth = bound.children[-1], depth + 1
+
+    assert bound == UNKNOWN
+    assert 90 < depth < 110
+
+
 def test_deep_trees_bind() -> None:
     expression: BooleanExpression = EqualTo("i", 0)
     for number in range(5_000):

@@ -72,7 +72,8 @@ def test_a_flipped_byte_never_drops_a_match_or_miscounts(
             assert (scan_plan.matches[counted] == truth[counted]).all(), (where, position)
             warned += bool(scan_plan.warnings)
     assert warned > 0
-    segment.write_bytes(original[: len(original) // 2])
+    # Directories may lie in the first half: a footer can be longer than all indexes of so few rows.
+    segment.write_bytes(original[: len(original) // 8])
     view = IndexView("cut", entries, index.index_table.io, new_cache())
     scan_plan = plan_files(view, bind(parse_where("k = 77"), table.schema()), files)
     assert scan_plan.kept == scan_plan.row_groups

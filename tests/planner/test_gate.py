@@ -27,12 +27,14 @@ def index(local_catalog: SqlCatalog, request: pytest.FixtureRequest) -> TableInd
         }
     )
     create_table(local_catalog, "t", data, ROW_GROUP_ROWS)
-    index = TableIndex.create(local_catalog, "ns.t", IndexDefinition.of(**{request.param: ["k", "few"]}))
+    kind, _, compression = request.param.partition(" ")
+    options = {f"{column}.compression": compression for column in ("k", "few") if compression}
+    index = TableIndex.create(local_catalog, "ns.t", IndexDefinition.of(**{kind: ["k", "few"]}, options=options))
     index.build(workers=1)
     return index
 
 
-@pytest.mark.parametrize("index", ["bitmap", "bsi", "bloom"], indirect=True)
+@pytest.mark.parametrize("index", ["bitmap", "bsi", "bsi none", "bloom"], indirect=True)
 def test_what_the_budget_does_not_suffice_for_is_kept(index: TableIndex) -> None:
     free = plan(index, "k = 70007")
     assert free.kept == 1
@@ -42,7 +44,7 @@ def test_what_the_budget_does_not_suffice_for_is_kept(index: TableIndex) -> None
     assert sum(stage.bytes_read for stage in none.funnel[2:]) == 0
 
 
-@pytest.mark.parametrize("index", ["bsi"], indirect=True)
+@pytest.mark.parametrize("index", ["bsi none"], indirect=True)
 def test_part_of_the_budget_answers_part_of_the_row_groups(index: TableIndex) -> None:
     whole = plan(index, "k = 70007").funnel[-1].bytes_read
     part = plan(index, "k = 70007", byte_budget=whole // 2)
@@ -52,7 +54,18 @@ def test_part_of_the_budget_answers_part_of_the_row_groups(index: TableIndex) ->
     assert part.funnel[-1].bytes_read <= whole // 2 + 16_384
 
 
-@pytest.mark.parametrize("index", ["bitmap", "bsi"], indirect=True)
+@pytest.mark.parametrize("index", ["bsi"], indirect=True)
+def test_one_read_answers_for_all_small_row_groups(index: TableIndex) -> None:
+    plan(index, "k = 7")  # reads the directory
+    for where, kept in (("k = 70007", 1), ("k IN (70007, 3)", 1), ("k BETWEEN 70001 AND 70013", 1), ("k = 70008", 0)):
+        found = plan(index, where)
+        rows = found.funnel[-1]
+        assert (rows.name, rows.reads, found.kept) == ("rows", 1, kept)
+        assert 8 * rows.bytes_read <= 19 * ROWS
+        assert set(found.reason_counts()) <= {"rows-match", "rows-empty"}
+
+
+@pytest.mark.parametrize("index", ["bitmap", "bsi", "bsi none"], indirect=True)
 def test_nothing_but_directories_is_read_where_every_row_group_has_a_match(index: TableIndex) -> None:
     wide = plan(index, "few >= 1 AND k > 700")
     assert wide.kept == wide.row_groups

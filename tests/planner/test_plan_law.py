@@ -39,12 +39,14 @@ class Case:
     indexed_appends: int
     kinds: dict[str, list[str]]
     postings: list[str]
+    unmerged: list[str]
 
     @property
     def definition(self) -> IndexDefinition:
-        """The index: bitmaps of some columns are sorted postings."""
-        layouts = {f"{column}.layout": "postings" for column in self.postings if column in self.kinds["bitmap"]}
-        return IndexDefinition.of(**self.kinds, options=layouts)
+        """The index: bitmaps of some columns are sorted postings, bit slices of some are those of each row group."""
+        options = {f"{column}.layout": "postings" for column in self.postings if column in self.kinds["bitmap"]}
+        options |= {f"{column}.compression": "none" for column in self.unmerged if column in self.kinds["bsi"]}
+        return IndexDefinition.of(**self.kinds, options=options)
 
 
 def quoted(text: str) -> str:
@@ -102,8 +104,8 @@ def cases(draw: st.DrawFn) -> Case:
     kinds = {kind: draw(st.lists(st.sampled_from(["i", "s"]), unique=True)) for kind in ("bitmap", "bsi", "bloom")}
     if not any(kinds.values()):
         kinds["bsi"] = ["i"]
-    postings = draw(st.lists(st.sampled_from(["i", "s"]), unique=True))
-    return Case(appends, draw(st.integers(1, 8)), draw(st.integers(0, len(appends))), kinds, postings)
+    postings, unmerged = (draw(st.lists(st.sampled_from(["i", "s"]), unique=True)) for _ in range(2))
+    return Case(appends, draw(st.integers(1, 8)), draw(st.integers(0, len(appends))), kinds, postings, unmerged)
 
 
 SCHEMA = pa.schema([("i", pa.int64()), ("s", pa.large_string())])

@@ -20,7 +20,14 @@ def test_what_is_set_wins_over_what_enable_was_told() -> None:
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("enabled", "yes"), ("byte-budget", "-1"), ("byte-budget", "1 GB"), ("absence-seconds", "nan"), ("strict", "")],
+    [
+        ("enabled", "yes"),
+        ("byte-budget", "-1"),
+        ("byte-budget", "1 GB"),
+        ("absence-seconds", "nan"),
+        ("planning-milliseconds", "-1"),
+        ("strict", ""),
+    ],
 )
 def test_a_value_that_makes_no_sense_is_named_with_its_setting(name: str, value: str) -> None:
     with pytest.raises(SettingsError) as caught:

@@ -66,16 +66,30 @@ def test_other_databases_are_refused_without_repeating_secrets(uri: str) -> None
 
 
 def test_what_is_no_catalog_of_sparks_is_not_there_and_no_warning(caplog: pytest.LogCaptureFixture) -> None:
-    catalogs = SparkCatalogs({}, lambda: conf_of("lake", type="hadoop"))
+    catalogs, conf = SparkCatalogs({}), conf_of("lake", type="hadoop")
     with caplog.at_level(logging.WARNING):
-        assert catalogs.find("/path/of/a/table") is None
+        assert catalogs.find("/path/of/a/table", conf) is None
         assert caplog.text == ""
-        assert catalogs.find("lake") is None
-        assert catalogs.find("lake") is None
+        assert catalogs.find("lake", conf) is None
+        assert catalogs.find("lake", conf) is None
     assert caplog.text.count("cannot be opened") == 1
 
 
 def test_catalogs_that_are_handed_in_are_not_opened(tmp_path: Path) -> None:
     mine = SqlCatalog("lake", uri=f"sqlite:///{tmp_path / 'c.db'}")
-    assert SparkCatalogs({"lake": mine}, dict).find("lake") is mine
+    assert SparkCatalogs({"lake": mine}).find("lake", {}) is mine
     mine.close()
+
+
+def test_sessions_that_configure_a_catalog_differently_have_catalogs_of_their_own(tmp_path: Path) -> None:
+    confs = [conf_of("lake", type="jdbc", uri=f"jdbc:sqlite:{tmp_path / name}") for name in ("a.db", "b.db")]
+    catalogs = SparkCatalogs({})
+
+    first, second, again = (catalogs.find("lake", conf) for conf in (*confs, dict(confs[0])))
+
+    assert isinstance(first, SqlCatalog)
+    assert isinstance(second, SqlCatalog)
+    assert first is again
+    assert first is not second
+    for catalog in (first, second):
+        catalog.close()

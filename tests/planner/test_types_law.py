@@ -22,6 +22,7 @@ from planner.gate import Limits
 from planner.parser import parse_where
 from planner.plan import plan_files, view_of
 from puffin_index import IndexDefinition, TableIndex
+from puffin_index.column_source import reading_of
 from puffin_index.data_table import list_data_files
 from tests import oracle
 from tests.planner.where_text import COLUMNS, predicates, render, rows
@@ -91,7 +92,11 @@ def test_no_matching_row_of_any_type_lies_in_a_dropped_row_group(
     directory = Path(tempfile.mkdtemp())
     try:
         index, paths = build_case(case, directory)
-        view, files, schema = view_of(index.index_table), list_data_files(index.data_table), index.data_table.schema()
+        view, files, schema = (
+            view_of(index.index_table, reading_of(index.data_table)),
+            list_data_files(index.data_table),
+            index.data_table.schema(),
+        )
         # If rows are wanted, indexes are asked that would not be worth it for the little data here.
         limits = Limits(rows_wanted=rows_wanted)
         for _ in range(PREDICATES_A_TABLE):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from hypothesis import strategies as st
 
@@ -69,15 +69,27 @@ predicates: st.SearchStrategy[Predicate] = st.recursive(
 )
 
 
-class _Writer:
-    """Writes a predicate down, each time drawing one of its spellings."""
+T = TypeVar("T")
 
-    def __init__(self, draw: st.DrawFn) -> None:
-        self.draw = draw
-        self.capitals = draw(st.booleans())
+
+class Choice(Protocol):
+    """Takes one of some things."""
+
+    def __call__(self, options: Sequence[T], /) -> T: ...
+
+
+class Writer:
+    """Writes a predicate down, each time choosing one of its spellings."""
+
+    def __init__(self, choose: Choice) -> None:
+        self.choose = choose
+        self.capitals = self.perhaps()
 
     def one(self, *spellings: str) -> str:
-        return self.draw(st.sampled_from(spellings))
+        return self.choose(spellings)
+
+    def perhaps(self) -> bool:
+        return self.choose((False, True))
 
     def join(self, *parts: str) -> str:
         gap = self.one(" ", " ", " ", "\n", "\t ", " /* it's */ ", " -- ( \n")
@@ -92,7 +104,7 @@ class _Writer:
                 return self.joined("AND", [self.bracketed(part) if isinstance(part, Or) else part for part in parts])
             case Or(parts):
                 return self.joined("OR", list(parts))
-            case Not(Among() | Between() | Like() | IsNull() as leaf) if self.draw(st.booleans()):
+            case Not(Among() | Between() | Like() | IsNull() as leaf) if self.perhaps():
                 return self.predicate_test(leaf, "NOT ")
             case Not(part):
                 inner = self.bracketed(part) if isinstance(part, And | Or) else self.predicate(part)
@@ -110,7 +122,7 @@ class _Writer:
     def compare(self, column: str, operator: Operator, value: Any) -> str:
         mirrored = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}.get(operator, operator)
         spellings = {"=": ["=", "=="], "<>": ["<>", "!="], "<=": ["<=", "!>"], ">=": [">=", "!<"]}
-        if self.draw(st.booleans()):
+        if self.perhaps():
             return self.join(self.literal(value), self.one(*spellings.get(mirrored, [mirrored])), self.column(column))
         return self.join(self.column(column), self.one(*spellings.get(operator, [operator])), self.literal(value))
 
@@ -134,7 +146,7 @@ class _Writer:
                 raise AssertionError(predicate)
 
     def pattern(self, pieces: tuple[Any, ...]) -> tuple[str, str]:
-        escape, ending = self.draw(st.sampled_from([("\\", ""), ("!", " ESCAPE '!'")]))
+        escape, ending = self.choose([("\\", ""), ("!", " ESCAPE '!'")])
         wildcards = {None: "%", ...: "_"}
         written = [
             wildcards[piece]
@@ -145,7 +157,8 @@ class _Writer:
         return self.text("".join(written)), ending
 
     def column(self, name: str) -> str:
-        return self.one(name, name, f"`{name}`")
+        # Fields of structs and keys of maps are more than a name.
+        return self.one(name, name, f"`{name}`") if name.isidentifier() else name
 
     def literal(self, value: Any) -> str:
         match value:
@@ -169,20 +182,20 @@ class _Writer:
     def moment(self, value: datetime) -> str:
         if value.tzinfo is None:
             return f"TIMESTAMP_NTZ '{value.isoformat(self.one(' ', 'T'))}'"
-        minutes = self.draw(st.sampled_from([0, 60, -330]))
+        minutes = self.choose([0, 60, -330])
         near_the_end = not 2 <= value.year <= 9998
         shifted = value if near_the_end else value.astimezone(timezone(timedelta(minutes=minutes)))
         return f"TIMESTAMP '{shifted.isoformat(' ')}'"
 
     def text(self, value: str) -> str:
-        cut = self.draw(st.integers(0, len(value)))
-        if self.draw(st.integers(0, 3)) == 0:
+        cut = self.choose(range(len(value) + 1))
+        if self.choose(range(4)) == 0:
             return f"{self.quoted(value[:cut])} {self.quoted(value[cut:])}"
         return self.quoted(value)
 
     def quoted(self, value: str) -> str:
         quote = self.one("'", '"')
-        if quote not in value and self.draw(st.booleans()):
+        if quote not in value and self.perhaps():
             return f"r{quote}{value}{quote}"
         # A backslash before % or _ stays in the string, so it has to be doubled all the same.
         escaped = value.replace("\\", "\\\\").replace("\n", self.one("\n", "\\n", "\\u000A"))
@@ -196,4 +209,4 @@ def _lower(part: str) -> str:
 @st.composite
 def render(draw: st.DrawFn, predicate: Predicate) -> str:
     """Write a predicate as SQL text."""
-    return _Writer(draw).predicate(predicate)
+    return Writer(lambda options: draw(st.sampled_from(options))).predicate(predicate)

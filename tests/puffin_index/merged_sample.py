@@ -10,13 +10,12 @@ from hypothesis import strategies as st
 from pyroaring import BitMap
 
 from puffin_index.kinds import KINDS
-from puffin_index.kinds.base import Payload
+from puffin_index.kinds.base import MergedPayload, Payload
 from puffin_index.kinds.bloom_matrix import BLOOM_MATRIX, AskedKeys, BloomMatrix
-from puffin_index.kinds.merged import open_merged
-from puffin_index.kinds.merged_bitmap import MERGED_BITMAP
-from puffin_index.kinds.postings import POSTINGS, PlacedColumn, Postings, build_postings
+from puffin_index.kinds.merged import MERGED_TYPES, MergedIndex, open_merged
+from puffin_index.kinds.postings import PlacedColumn, build_postings
 from puffin_index.leaf import LeafTest, SetTest
-from puffin_index.merge import DROPPED, MergedPayload, SourcePayload, merge_payloads
+from puffin_index.merge import DROPPED, SourcePayload, merge_payloads
 from puffin_index.ranged import Blob
 from tests.puffin_index.kinds.columns import VALUES, Sample, rows_of, samples
 from tests.puffin_index.kinds.counting import CountingReader, blob_of
@@ -56,7 +55,7 @@ class Piece:
             blob, self.payload.blob_type, self.payload.layout, bases, counts, np.array(new_bases, np.int64)
         )
 
-    def opened(self, data: bytes | None = None) -> tuple[Postings | BloomMatrix | None, Blob, CountingReader]:
+    def opened(self, data: bytes | None = None) -> tuple[MergedIndex | BloomMatrix | None, Blob, CountingReader]:
         """The merged index, unread; None if it is not merged."""
         blob, reader = blob_of(self.payload.data if data is None else data)
         value_type, layout = self.groups[0].sample.value_type, self.payload.layout
@@ -64,7 +63,7 @@ class Piece:
         blob_type = self.payload.blob_type
         if blob_type == BLOOM_MATRIX:
             return BloomMatrix(blob, layout, value_type, len(spans)), blob, reader
-        if blob_type in (POSTINGS, MERGED_BITMAP):
+        if blob_type in MERGED_TYPES:
             return open_merged(blob, blob_type, layout, value_type, spans), blob, reader
         return None, blob, reader
 
@@ -113,7 +112,7 @@ def segment(kind: str, options: Mapping[str, str], groups: Sequence[Group]) -> l
     return [Piece(KINDS[kind].build(group.sample.column, options), (group,)) for group in groups]
 
 
-def merged(kind: str, segments: Sequence[Sequence[Piece]], dropped: frozenset[int] = frozenset()) -> list[Piece]:
+def merged(segments: Sequence[Sequence[Piece]], dropped: frozenset[int] = frozenset()) -> list[Piece]:
     """One segment of several, without some of their row groups, which are numbered through all of them."""
     pieces = [piece for one in segments for piece in one]
     groups = [group for piece in pieces for group in piece.groups]
@@ -122,8 +121,7 @@ def merged(kind: str, segments: Sequence[Sequence[Piece]], dropped: frozenset[in
     placed_groups = [None if place in dropped else next(new_groups) for place in range(len(groups))]
     new_bases = iter([DROPPED if group is None else group.base for group in placed_groups])
     sources = [piece.source([next(new_bases) for _ in piece.groups]) for piece in pieces]
-    found = merge_payloads(kind, groups[0].sample.value_type, sources)
-    assert found is not None
+    found = merge_payloads(groups[0].sample.value_type, sources)
     return covered(found, [group for group in placed_groups if group is not None])
 
 

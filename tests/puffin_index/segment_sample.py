@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.catalog.sql import SqlCatalog
 
+from puffin_index.column_source import reading_of
 from puffin_index.data_table import list_data_files
 from puffin_index.definition import IndexDefinition, resolve
 from puffin_index.puffin import PuffinFile, read_footer
@@ -23,9 +24,18 @@ TYPES = {"id": "long", "status": "string", "day": "date", "amount": "double", "c
 FIELD_IDS = {name: number for number, name in enumerate(TYPES, 1)}
 DEFINITION = IndexDefinition.of(
     bitmap=("status", "day", "code", "amount"),
-    bsi=("id", "day", "amount", "price"),
+    bsi=("id", "day", "amount", "price", "status"),
     bloom=("id", "status"),
-    options={"status.version": "2", "day.version": "1", "code.version": "2", "amount.layout": "postings"},
+    options={
+        "status.version": "2",
+        "day.version": "1",
+        "code.version": "2",
+        "amount.layout": "postings",
+        "id.compression": "none",
+        "day.compression": "none",
+        "amount.compression": "none",
+        "price.compression": "none",
+    },
 )
 BLOB_TYPES = {
     "paimon-bitmap-v1",
@@ -35,6 +45,7 @@ BLOB_TYPES = {
     "puffin-index-bitmap-v2",
     "puffin-index-dictionary-bsi-v1",
     "puffin-index-directory-v1",
+    "puffin-index-merged-dictionary-bsi-v1",
     "puffin-index-postings-v1",
     "puffin-index-row-groups-v1",
     "puffin-index-statistics-v1",
@@ -79,7 +90,7 @@ def write_sample(catalog: SqlCatalog, folder: Path) -> SegmentSample:
     table = create_table(catalog, "sample", tables[0], ROW_GROUP_ROWS)
     table.append(tables[1])
     files, columns = list_data_files(table), resolve(DEFINITION, table.schema())
-    segment = write_segment(SegmentTask(files, columns, table.io, table.io, folder.as_uri()))
+    segment = write_segment(SegmentTask(files, columns, table.io, table.io, folder.as_uri(), reading_of(table)))
     path = Path(segment.location.removeprefix("file://"))
     reader = BytesReader.of(path.read_bytes(), str(path))
     # Which file comes first is Iceberg's choice: the values are told apart by what is in the file.

@@ -11,6 +11,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 from puffin_index import BuildHandle, BuildReport, IndexDefinition, TableIndex
 from puffin_index.build import find_missing
+from puffin_index.column_source import reading_of
 from puffin_index.data_table import list_data_files
 from puffin_index.engine import LocalEngine, write_in_background
 from puffin_index.errors import BuildError
@@ -75,7 +76,9 @@ def test_low_priority_changes_neither_the_segment_nor_the_process(index: TableIn
     missing = find_missing(list_data_files(index.data_table), index.columns, read_entries(index.index_table), 1)
     batch = missing.batches[0]
     folder = segments_folder(index.index_table)
-    task = SegmentTask(batch.files, batch.columns, index.data_table.io, index.index_table.io, folder)
+    task = SegmentTask(
+        batch.files, batch.columns, index.data_table.io, index.index_table.io, folder, reading_of(index.data_table)
+    )
 
     segment = write_in_background(task)
 
@@ -89,7 +92,9 @@ def test_a_task_that_is_run_again_writes_a_segment_of_its_own(index: TableIndex)
     missing = find_missing(list_data_files(index.data_table), index.columns, read_entries(index.index_table), 1)
     batch = missing.batches[0]
     folder = segments_folder(index.index_table)
-    task = SegmentTask(batch.files, batch.columns, index.data_table.io, index.index_table.io, folder)
+    task = SegmentTask(
+        batch.files, batch.columns, index.data_table.io, index.index_table.io, folder, reading_of(index.data_table)
+    )
 
     first, second = write_segment(task), write_segment(task)
 

@@ -60,8 +60,12 @@ def test_segments_are_cut_at_the_target_size(local_catalog: SqlCatalog) -> None:
     check_entries(index)
 
 
-def test_bit_slices_are_copied_byte_by_byte(local_catalog: SqlCatalog) -> None:
-    index = indexed(local_catalog, 3)
+PLAIN = IndexDefinition.of(bsi=["k", "s"], options={"k.compression": "none", "s.compression": "none"})
+"""Bit slices as earlier releases wrote them: those of each row group by themselves."""
+
+
+def test_bit_slices_that_are_not_to_be_compressed_are_copied_byte_by_byte(local_catalog: SqlCatalog) -> None:
+    index = indexed(local_catalog, 3, PLAIN)
 
     def checksums() -> set[str]:
         found: set[str] = set()
@@ -79,6 +83,40 @@ def test_bit_slices_are_copied_byte_by_byte(local_catalog: SqlCatalog) -> None:
     index.compact()
 
     assert checksums() == before
+
+
+@pytest.mark.parametrize("appends", [1, 5])
+def test_bit_slices_of_small_row_groups_are_merged_once(local_catalog: SqlCatalog, appends: int) -> None:
+    """Also those of one segment alone, which is small enough not to be rewritten for another reason."""
+    index = indexed(local_catalog, appends, PLAIN)
+    point = plan(index, "k = 77", strict=True)
+    before = check_queries(index)
+    index = TableIndex.create(local_catalog, "ns.t", IndexDefinition.of(bsi=["k", "s"]))
+    size = sum(set(read_entries(index.index_table)["segment_size_in_bytes"].to_pylist()))
+
+    assert index.compact().segments == 1
+
+    assert check_queries(index) < before
+    compacted = plan(index, "k = 77", strict=True)
+    assert compacted.index_reads < point.index_reads
+    assert [split.rows for split in compacted.splits] == [split.rows for split in point.splits]
+    assert sum(set(read_entries(index.index_table)["segment_size_in_bytes"].to_pylist())) < 0.7 * size
+    check_entries(index)
+    assert index.compact().segments == 0
+
+
+def test_row_groups_that_are_gone_leave_merged_bit_slices(local_catalog: SqlCatalog) -> None:
+    index = indexed(local_catalog, 4, IndexDefinition.of(bsi=["k", "s"]))
+    index.compact()
+    gone = rows(1)["k"].drop_null()[0].as_py()
+    index.data_table.delete(f"k = {gone}")  # rewrites the data files that have it
+    index.data_table.append(rows(77))
+    index.build(workers=1)
+
+    assert index.compact().segments == 1
+
+    check_queries(index)
+    check_entries(index)
 
 
 def test_kinds_that_were_built_later_join_the_others(local_catalog: SqlCatalog) -> None:

@@ -18,6 +18,7 @@ from planner.plan import plan_files
 from planner.scan_plan import ScanPlan
 from planner.view import IndexView, new_cache
 from puffin_index import IndexDefinition, TableIndex
+from puffin_index.column_source import reading_of
 from puffin_index.data_table import list_data_files
 from puffin_index.entries import append_entries
 from puffin_index.index_table import entries_of, read_entries, segments_folder
@@ -74,10 +75,12 @@ def make_index(catalog: SqlCatalog) -> TableIndex:
     index = TableIndex.create(catalog, "ns.t", DEFINITION)
     io = index.index_table.io
     segments = [
-        write_segment(SegmentTask((file,), index.columns, table.io, io, segments_folder(index.index_table)))
+        write_segment(
+            SegmentTask((file,), index.columns, table.io, io, segments_folder(index.index_table), reading_of(table))
+        )
         for file in list_data_files(table)
     ]
-    append_entries(index.index_table, entries_of(segments))
+    append_entries(index.index_table, entries_of(segments), reading_of(table))
     index.refresh()
     return index
 

@@ -83,6 +83,7 @@ def test_what_paimon_does_not_know_is_left_out_and_named(sample: SegmentSample) 
         ("amount", "bitmap", "puffin-index-postings-v1"),
         ("amount", "bsi", "puffin-index-dictionary-bsi-v1"),
         ("code", "bitmap", "puffin-index-bitmap-v2"),
+        ("status", "bsi", "puffin-index-merged-dictionary-bsi-v1"),
     }
     with pytest.raises(UnsupportedError, match=r"row group 2: puffin-index-bitmap-v2$"):
         export_container(sample.reader, sample.footer, 2, {FIELD_IDS["code"]: "code"})

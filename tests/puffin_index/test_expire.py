@@ -14,6 +14,7 @@ from planner.bind import bind
 from planner.parser import parse_where
 from planner.plan import plan_files, view_of
 from puffin_index import IndexDefinition, TableIndex
+from puffin_index.column_source import reading_of
 from puffin_index.data_table import list_data_files
 from puffin_index.entries import field_kinds
 from puffin_index.errors import NotFoundError
@@ -156,7 +157,7 @@ def test_the_index_table_does_not_grow_for_ever(local_catalog: SqlCatalog, monke
 
 def test_a_planner_with_an_older_view_keeps_row_groups_when_segments_are_gone(local_catalog: SqlCatalog) -> None:
     index = indexed(local_catalog, 3)
-    view, files = view_of(index.index_table), list_data_files(index.data_table)
+    view, files = view_of(index.index_table, reading_of(index.data_table)), list_data_files(index.data_table)
     index.compact()
     assert index.expire().segments == 3
 

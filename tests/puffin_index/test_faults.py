@@ -13,6 +13,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from sqlalchemy.exc import OperationalError
 
 from puffin_index import TableIndex
+from puffin_index.stored_files import committed_segments
 from tests.puffin_index import faulty_io
 from tests.puffin_index.indexed_table import (
     check_entries,
@@ -81,6 +82,8 @@ def test_a_full_disk_leaves_nothing_half_done(
 
     assert child.returncode == 1, errors.decode()
     assert "File too large" in errors.decode() or "disk" in errors.decode()
+    index.refresh()
+    assert segment_files(index) <= committed_segments(index.index_table)
     check_recovery(index)
 
 
@@ -100,6 +103,8 @@ def test_a_store_that_fails_leaves_nothing_half_done(
         faulty_io.set_fault(max(1, int(requests * share)))
         with pytest.raises(OSError, match="does not answer"):
             ACTIONS[action](faulty)
+        index.refresh()
+        assert segment_files(index) <= committed_segments(index.index_table)
         faulty_io.set_fault(0)
         check_recovery(index)
 
@@ -147,6 +152,7 @@ def test_a_catalog_that_refuses_the_commit_loses_nothing(
 
     with pytest.raises(OperationalError, match=r"locked|readonly"):
         ACTIONS[action](TableIndex.open(refusing, "ns.t"))
+    assert segment_files(index) <= committed_segments(index.index_table)
 
     other.close()
     refusing.close()

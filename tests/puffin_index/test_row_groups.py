@@ -11,10 +11,24 @@ import pyarrow.orc as orc
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.schema import Schema
+from pyiceberg.types import (
+    IntegerType,
+    ListType,
+    LongType,
+    MapType,
+    NestedField,
+    StringType,
+    StructType,
+    TimeType,
+)
 
+from puffin_index.column_source import Reading
 from puffin_index.data_table import DataFile
 from puffin_index.errors import BuildError, PuffinIndexError, UnsupportedError
+from puffin_index.orc_footer import read_stripes
 from puffin_index.row_groups import OpenDataFile, open_data_file
+from puffin_index.values import value_type_named
 
 ROWS = 30_000
 IO = PyArrowFileIO()
@@ -34,6 +48,19 @@ SCHEMA = pa.schema(
         field("tags", pa.list_(field("element", pa.int64(), 8)), 7),
         field("notes", pa.map_(field("key", pa.string(), 10).with_nullable(False), field("value", pa.int64(), 11)), 9),
     ]
+)
+
+
+READING = Reading(
+    Schema(
+        NestedField(1, "id", LongType()),
+        NestedField(2, "name", StringType()),
+        NestedField(3, "inner", StructType(NestedField(4, "a", IntegerType()), NestedField(5, "b.c", IntegerType()))),
+        NestedField(6, "clock", TimeType()),
+        NestedField(7, "tags", ListType(8, LongType())),
+        NestedField(9, "notes", MapType(10, StringType(), 11, LongType())),
+        NestedField(99, "new", LongType()),
+    )
 )
 
 
@@ -76,37 +103,43 @@ def read(opened: OpenDataFile, field_id: int) -> list[object]:
     return [value for group in groups for batch in opened.read_column(group, field_id) for value in batch.to_pylist()]
 
 
+def first_bytes(file: DataFile) -> tuple[int, ...]:
+    if file.format == "ORC":
+        with open(file.path, "rb") as stream:
+            return tuple(stripe.offset for stripe in read_stripes(stream, orc.ORCFile(stream)))
+    metadata = pq.ParquetFile(file.path).metadata
+    columns = [metadata.row_group(group).column(0) for group in range(metadata.num_row_groups)]
+    return tuple(column.dictionary_page_offset or column.data_page_offset for column in columns)
+
+
 def open_only(file: DataFile) -> None:
-    with open_data_file(IO, file):
+    with open_data_file(IO, file, READING):
         pass
 
 
 def test_row_groups_hold_all_rows_in_order(file: DataFile) -> None:
-    with open_data_file(IO, file) as opened:
+    with open_data_file(IO, file, READING) as opened:
         assert len(opened.row_counts) == len(file.split_offsets) > 1
         assert sum(opened.row_counts) == ROWS
-        assert opened.row_group_offsets == file.split_offsets
+        # The footer knows better than a manifest.
+        assert opened.row_group_offsets == first_bytes(file)
         assert read(opened, 1) == list(range(ROWS))
         assert read(opened, 2) == rows()["name"].to_pylist()
 
 
 def test_a_leaf_of_a_struct_is_null_where_the_struct_is(file: DataFile) -> None:
-    with open_data_file(IO, file) as opened:
+    with open_data_file(IO, file, READING) as opened:
         assert read(opened, 4) == [None if i % 3 == 0 or i % 5 == 0 else i for i in range(ROWS)]
 
 
 def test_columns_are_found_by_field_id_alone(file: DataFile) -> None:
-    with open_data_file(IO, file) as opened:
-        assert opened.has_column(1)
-        assert not opened.has_column(99)
+    with open_data_file(IO, file, READING) as opened:
+        assert opened.locate(1).path
+        assert not opened.locate(99).path
 
 
 def test_the_values_of_one_key_of_a_map_are_read(file: DataFile) -> None:
-    with open_data_file(IO, file) as opened:
-        opened.check_map(9)
-        opened.check_map(99)
-        with pytest.raises(UnsupportedError, match="column 1 is no map there"):
-            opened.check_map(1)
+    with open_data_file(IO, file, READING) as opened:
         evens, alls, nothing = (
             [
                 value
@@ -123,7 +156,7 @@ def test_the_values_of_one_key_of_a_map_are_read(file: DataFile) -> None:
 
 
 def test_times_that_orc_stores_as_numbers_are_times(tmp_path: Path) -> None:
-    with open_data_file(IO, write(tmp_path / "t.orc", rows(), "ORC")) as opened:
+    with open_data_file(IO, write(tmp_path / "t.orc", rows(), "ORC"), READING) as opened:
         assert next(iter(opened.read_column(0, 6))).type == pa.time64("us")
 
 
@@ -132,12 +165,15 @@ def test_what_orc_cannot_say_for_certain_is_not_indexed(tmp_path: Path) -> None:
     with pytest.raises(UnsupportedError, match="no field ids"):
         open_only(plain)
     file = write(tmp_path / "file.orc", rows(), "ORC")
-    with pytest.raises(UnsupportedError, match="no split offsets"):
-        open_only(replace(file, split_offsets=()))
-    with open_data_file(IO, file) as opened:
-        assert not opened.has_column(8)
-        with pytest.raises(UnsupportedError, match="a dot in the name"):
-            read(opened, 5)
+    with open_data_file(IO, file, READING) as opened, pytest.raises(UnsupportedError, match="a dot in the name"):
+        opened.check_type(5, value_type_named("int"))
+
+
+def test_manifests_need_not_list_row_groups(file: DataFile) -> None:
+    """`add_files` lists none."""
+    with open_data_file(IO, replace(file, split_offsets=()), READING) as opened:
+        assert opened.row_group_offsets == first_bytes(file)
+        assert read(opened, 1) == list(range(ROWS))
 
 
 def _plain() -> pa.Schema:
@@ -156,7 +192,7 @@ def test_an_orc_timestamp_beyond_nanoseconds_is_never_wrapped(tmp_path: Path) ->
     table = pa.table({"at": pa.array([datetime(1500, 1, 1), datetime(2020, 1, 1)], pa.timestamp("us"))}, schema=schema)
 
     file = write(tmp_path / "old.orc", table, "ORC")
-    with open_data_file(IO, file) as opened, pytest.raises((pa.ArrowException, PuffinIndexError)):
+    with open_data_file(IO, file, READING) as opened, pytest.raises((pa.ArrowException, PuffinIndexError)):
         read(opened, 1)
 
 

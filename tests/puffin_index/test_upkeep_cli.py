@@ -15,14 +15,15 @@ from tests.puffin_index.indexed_table import indexed, make_table, named_segments
 
 
 class Shell:
-    """Runs commands on the table `local.ns.t`."""
+    """Runs commands on one table."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, table: str = "local.ns.t") -> None:
+        self._table = table
         self._properties = [f"uri=sqlite:///{folder / 'catalog.db'}", f"warehouse={folder.as_uri()}"]
 
     def __call__(self, command: str, *arguments: str) -> Result:
         overrides = [part for one in self._properties for part in ("--catalog-property", one)]
-        return CliRunner().invoke(main, [command, "local.ns.t", *overrides, *arguments])
+        return CliRunner().invoke(main, [command, self._table, *overrides, *arguments])
 
 
 @pytest.fixture

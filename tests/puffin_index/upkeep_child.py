@@ -1,4 +1,4 @@
-"""A process that builds, compacts or expires, and may kill itself at the n-th thing it does to files or catalog.
+"""A process that looks after an index, and may kill itself at the n-th thing it does to files or catalog.
 
 Run as `python -m tests.puffin_index.upkeep_child FOLDER ACTION KILL_AT [REPEAT]`; KILL_AT 0 lets it live.
 """
@@ -19,7 +19,8 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
 
 from puffin_index import TableIndex
-from tests.puffin_index.indexed_table import rows
+from puffin_index.drop import drop_index
+from tests.puffin_index.indexed_table import DEFINITION, rows
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -61,12 +62,30 @@ def _kill_at(number: int) -> None:
         if seen == number:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    for owner, name in ((PyArrowFile, "create"), (PyArrowFileIO, "delete"), (SqlCatalog, "commit_table")):
+    steps = [(PyArrowFile, "create"), (PyArrowFileIO, "delete"), (SqlCatalog, "commit_table")]
+    steps += [(SqlCatalog, name) for name in ("create_table", "drop_table", "rename_table")]
+    for owner, name in steps:
         setattr(owner, name, _counted(getattr(owner, name), event))
 
 
+_ON_THE_CATALOG: dict[str, Callable[[SqlCatalog], object]] = {
+    "create": lambda catalog: TableIndex.create(catalog, "ns.t", DEFINITION),
+    "drop": lambda catalog: drop_index(catalog, "ns.t"),
+    "follow": lambda catalog: TableIndex.follow(catalog, "ns.h"),
+    "adopt": lambda catalog: TableIndex.create(catalog, "ns.h", DEFINITION),
+}
+"""What is done where the index may not be there."""
+
+
 def main(folder: Path, action: str, kill_at: int, repeat: int) -> None:
-    index = TableIndex.open(open_catalog(folder), "ns.t")
+    catalog = open_catalog(folder)
+    if action in _ON_THE_CATALOG:
+        if kill_at:
+            _kill_at(kill_at)
+        for _ in range(repeat):
+            _ON_THE_CATALOG[action](catalog)
+        return
+    index = TableIndex.open(catalog, "ns.t")
     if kill_at:
         _kill_at(kill_at)
     for _ in range(repeat):

@@ -143,19 +143,20 @@ def change(spark: SparkSession) -> None:
     for name in ("v2", "v3", "bucketed"):
         spark.sql(f"DELETE FROM lake.{NAMESPACE}.{name} WHERE orderkey = 17 OR quantity = 3")
         spark.sql(f"UPDATE lake.{NAMESPACE}.{name} SET price = 5 WHERE orderkey = 18")
-    delete_by_equality(spark, "equality", "quantity", 3)
+    delete_by_equality(spark, f"{NAMESPACE}.equality", "quantity", 3)
 
 
-def delete_by_equality(spark: SparkSession, name: str, column: str, value: int) -> None:
+def delete_by_equality(spark: SparkSession, table_name: str, column: str, value: int) -> None:
     """Commit an equality delete file, which Spark itself never writes, through Iceberg's Java library."""
     context = spark.sparkContext
     jvm, gateway = context._jvm, context._gateway
     assert jvm is not None
     assert gateway is not None
-    table = jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(spark._jsparkSession, f"lake.{NAMESPACE}.{name}")
+    table = jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(spark._jsparkSession, f"lake.{table_name}")
     ids = gateway.new_array(jvm.int, 1)
     ids[0] = table.schema().findField(column).fieldId()
     path = Path(table.location().removeprefix("file:")) / "data" / f"deletes-{column}-{value}.parquet"
+    path.parent.mkdir(parents=True, exist_ok=True)
     field = pa.field(column, pa.int32(), metadata={"PARQUET:field_id": str(ids[0])})
     pq.write_table(pa.table([pa.array([value], pa.int32())], schema=pa.schema([field])), path)
     delete_file = (
@@ -168,4 +169,4 @@ def delete_by_equality(spark: SparkSession, name: str, column: str, value: int) 
         .build()
     )
     table.newRowDelta().addDeletes(delete_file).commit()
-    spark.sql(f"REFRESH TABLE lake.{NAMESPACE}.{name}")
+    spark.sql(f"REFRESH TABLE lake.{table_name}")

@@ -16,6 +16,7 @@ from planner.distributed import LOCAL_ROW_GROUPS, Executors
 from planner.parser import parse_where
 from planner.plan import prune_row_groups, view_of
 from puffin_index import IndexDefinition, TableIndex
+from puffin_index.column_source import reading_of
 from puffin_index.errors import PuffinIndexError
 from tests.spark.test_hook import append_items, create_items
 
@@ -62,7 +63,7 @@ def test_executors_come_to_the_drivers_verdicts(spark: SparkSession, index: Tabl
 
 def test_verdicts_come_in_the_order_that_was_asked_for(spark: SparkSession, index: TableIndex) -> None:
     index.refresh()
-    view = view_of(index.index_table)
+    view = view_of(index.index_table, reading_of(index.data_table))
     predicate = bind(parse_where("k BETWEEN 100 AND 103"), index.data_table.schema())
     shuffled = np.random.default_rng(3).permutation(view.row_group_count)
     executors = Executors(spark.sparkContext, index.index_table, "distributed")
@@ -96,7 +97,7 @@ def test_trouble_on_executors_keeps_row_groups_and_is_told(
     spoilt = TableIndex.create(catalog, "ns.spoilt", IndexDefinition.of(bsi=["k"]))
     spoilt.build(spark)
     spoilt.refresh()
-    for location, size in view_of(spoilt.index_table).segments:
+    for location, size in view_of(spoilt.index_table, reading_of(spoilt.data_table)).segments:
         Path(location.removeprefix("file://")).write_bytes(bytes(size))
     with pytest.raises(PuffinIndexError, match="checksum"):
         planner.plan(spoilt, "k = 4711", spark=spark, planning_mode="distributed", strict=True)

@@ -412,7 +412,7 @@ def test_columns_that_old_files_lack_are_null_or_their_default(spark: SparkSessi
         planner.disable(spark)
 
 
-def test_files_imported_without_their_partition_column_are_read(
+def test_files_imported_without_their_partition_column_have_its_value(
     spark: SparkSession, catalog: SqlCatalog, tmp_path: Path
 ) -> None:
     """`add_files` takes Hive files whose partition column is only in the path: it is not NULL there."""
@@ -424,8 +424,7 @@ def test_files_imported_without_their_partition_column_are_read(
     spark.sql(f"CALL lake.system.add_files('ns.imported', '`parquet`.`{tmp_path / 'hive'}`')")
     index = TableIndex.create(catalog, "ns.imported", IndexDefinition.of(bsi=["part"], bitmap=["id"]))
     report = index.build(spark)
-    assert report.files == 0
-    assert all("constant value" in skipped.reason for skipped in report.skipped)
+    assert (report.files, report.skipped) == (4, ())
     planner.enable(spark, strict=True)
     try:
         assert spark.sql("SELECT COUNT(*) FROM lake.ns.imported WHERE part = 1").collect() == [(500,)]
@@ -448,6 +447,25 @@ def test_renamed_and_promoted_columns_keep_their_index(spark: SparkSession, cata
         assert (measured.answer.text, measured.read.rows) == ("1", ROW_GROUP_ROWS)
         assert measure(spark, "SELECT COUNT(*) FROM lake.ns.renamed WHERE number = 3000000000").read.rows == 0
         assert measure(spark, "SELECT COUNT(*) FROM lake.ns.renamed WHERE k IS NULL").answer.text == str(ROWS)
+    finally:
+        planner.disable(spark)
+
+
+def test_a_renamed_table_keeps_its_index(
+    spark: SparkSession, catalog: SqlCatalog, caplog: pytest.LogCaptureFixture
+) -> None:
+    spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.ns")
+    create_items(spark, "before", files=1)
+    TableIndex.create(catalog, "ns.before", IndexDefinition.of(bsi=["k"])).build(spark)
+    planner.enable(spark, strict=True)
+    try:
+        sql = "SELECT COUNT(*) FROM lake.ns.{} WHERE k = 4711"
+        assert rows_read(spark, sql.format("before")) == ROW_GROUP_ROWS
+        spark.sql("ALTER TABLE lake.ns.before RENAME TO ns.after")
+        assert rows_read(spark, sql.format("after")) == ROW_GROUP_ROWS
+        assert f"puffin-index follow {catalog.name}.ns.after" in caplog.text
+        TableIndex.follow(catalog, "ns.after")
+        assert rows_read(spark, sql.format("after")) == ROW_GROUP_ROWS
     finally:
         planner.disable(spark)
 

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 import planner
 from planner.spark_catalogs import open_spark_catalog
-from planner.spark_hook import session_conf
+from planner.spark_rules import session_conf
 from puffin_index import IndexDefinition, TableIndex
 from ssb_bench.measure import measure
 from tests.spark.services import make_bucket, postgres, s3_server, s3_settings

@@ -17,8 +17,8 @@ from tests.puffin_index.merged_sample import Piece, expected_rows, merged, place
 LONGS = [sample_of([5, None, 5, 9, 9, 9, -3], "long"), sample_of([9, 5, 7], "long"), sample_of([None, 1 << 40], "long")]
 STRINGS = [sample_of(["b", None, "b", "", "a" * 9], "string"), sample_of(["b", "ccc"], "string")]
 PIECES = {
-    f"{kind} of {name}": (kind, merged(kind, [segment(kind, {}, placed(some))])[0])
-    for kind in ("bitmap", "bloom")
+    f"{kind} of {name}": (kind, merged([segment(kind, {}, placed(some))])[0])
+    for kind in ("bitmap", "bloom", "bsi")
     for name, some in (("long", LONGS), ("string", STRINGS))
 }
 LONG_TESTS: tuple[LeafTest, ...] = (

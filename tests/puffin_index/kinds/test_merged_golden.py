@@ -11,12 +11,13 @@ import pytest
 from puffin_index.kinds.base import Payload
 from puffin_index.kinds.bloom_matrix import BLOOM_MATRIX
 from puffin_index.kinds.merged_bitmap import MERGED_BITMAP
+from puffin_index.kinds.merged_slices_build import MERGED_BSI, MERGED_DICTIONARY_BSI
 from puffin_index.leaf import LeafTest, NullTest, SetTest
 from tests.puffin_index.kinds.columns import Sample, sample_of
 from tests.puffin_index.merged_sample import Piece, expected_rows, merged, placed, segment
 
 GOLDEN = Path(__file__).parents[2] / "golden"
-KINDS_OF = {MERGED_BITMAP: "bitmap", BLOOM_MATRIX: "bloom"}
+KINDS_OF = {MERGED_BITMAP: "bitmap", BLOOM_MATRIX: "bloom", MERGED_BSI: "bsi", MERGED_DICTIONARY_BSI: "bsi"}
 GOLDEN_SAMPLES: dict[str, list[Sample]] = {
     "long": [
         sample_of([5, 5, None, -7, 2**63 - 1, -(2**63)], "long"),
@@ -24,13 +25,19 @@ GOLDEN_SAMPLES: dict[str, list[Sample]] = {
         sample_of([8], "long"),
     ],
     "string": [sample_of(["größe", None, "", "größer", "größe"], "string"), sample_of(["größer", "snow ☃"], "string")],
+    "date": [sample_of([19_000, None, -4, 19_000], "date"), sample_of([*range(19_000, 19_040), None], "date")],
 }
+CASES = [
+    *((blob_type, name) for blob_type in (MERGED_BITMAP, BLOOM_MATRIX) for name in ("long", "string")),
+    (MERGED_BSI, "date"),
+    (MERGED_DICTIONARY_BSI, "string"),
+]
 
 
 def golden_piece(blob_type: str, name: str) -> Piece:
     """What the golden file was made of, merged."""
     kind = KINDS_OF[blob_type]
-    return merged(kind, [segment(kind, {}, placed(GOLDEN_SAMPLES[name]))])[0]
+    return merged([segment(kind, {}, placed(GOLDEN_SAMPLES[name]))])[0]
 
 
 def golden_path(blob_type: str, name: str) -> Path:
@@ -38,8 +45,7 @@ def golden_path(blob_type: str, name: str) -> Path:
     return GOLDEN / f"{blob_type.removeprefix('puffin-index-').removesuffix('-v1').replace('-', '_')}_{name}.bin"
 
 
-@pytest.mark.parametrize("name", GOLDEN_SAMPLES)
-@pytest.mark.parametrize("blob_type", KINDS_OF)
+@pytest.mark.parametrize(("blob_type", "name"), CASES)
 def test_the_golden_bytes_are_written_and_read(blob_type: str, name: str) -> None:
     path = golden_path(blob_type, name)
     data = path.read_bytes()

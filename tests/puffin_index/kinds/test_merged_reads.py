@@ -33,7 +33,7 @@ def _row_groups(distinct: int, rows: int) -> list[Sample]:
 @cache
 def _pieces(kind: str, distinct: int, rows: int) -> tuple[list[Piece], Piece]:
     before = segment(kind, {}, placed(_row_groups(distinct, rows)))
-    (after,) = merged(kind, [before])
+    (after,) = merged([before])
     return before, after
 
 
@@ -119,7 +119,7 @@ def test_filters_of_other_sizes_cost_few_requests_more() -> None:
     of_groups = [generator.integers(0, 2**40, size).tolist() for size in sizes]
     samples = [Sample(LONG, values, [], column_of(pa.array(values), LONG)) for values in of_groups]
     before = segment("bloom", {}, placed(samples))
-    (after,) = merged("bloom", [before])
+    (after,) = merged([before])
     index, _, reader = after.opened()
     assert isinstance(index, BloomMatrix)
     possible = index.possible(AskedKeys((samples[3].values[0],)))
@@ -134,7 +134,7 @@ def test_equality_in_merged_postings_takes_3_requests() -> None:
         segment("bitmap", POSTINGS_OPTIONS, placed(of_groups[first : first + 100]))
         for first in range(0, ROW_GROUPS, 100)
     ]
-    (after,) = merged("bitmap", segments)
+    (after,) = merged(segments)
     index, _, reader = after.opened()
     assert index is not None
     assert not isinstance(index, BloomMatrix)

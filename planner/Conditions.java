@@ -1,0 +1,372 @@
+package io.puffinindex.spark;
+
+import java.util.ArrayList;
+import java.util.Base64;
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import org.apache.iceberg.Schema;
+import org.apache.iceberg.types.Types;
+import org.apache.spark.sql.catalyst.expressions.And;
+import org.apache.spark.sql.catalyst.expressions.AttributeReference;
+import org.apache.spark.sql.catalyst.expressions.ElementAt;
+import org.apache.spark.sql.catalyst.expressions.EqualNullSafe;
+import org.apache.spark.sql.catalyst.expressions.EqualTo;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.GetMapValue;
+import org.apache.spark.sql.catalyst.expressions.GetStructField;
+import org.apache.spark.sql.catalyst.expressions.GreaterThan;
+import org.apache.spark.sql.catalyst.expressions.GreaterThanOrEqual;
+import org.apache.spark.sql.catalyst.expressions.In;
+import org.apache.spark.sql.catalyst.expressions.InSet;
+import org.apache.spark.sql.catalyst.expressions.IsNaN;
+import org.apache.spark.sql.catalyst.expressions.IsNotNull;
+import org.apache.spark.sql.catalyst.expressions.IsNull;
+import org.apache.spark.sql.catalyst.expressions.LessThan;
+import org.apache.spark.sql.catalyst.expressions.LessThanOrEqual;
+import org.apache.spark.sql.catalyst.expressions.Literal;
+import org.apache.spark.sql.catalyst.expressions.Not;
+import org.apache.spark.sql.catalyst.expressions.Or;
+import org.apache.spark.sql.catalyst.expressions.StartsWith;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.Decimal;
+import org.apache.spark.sql.types.DecimalType;
+import org.apache.spark.sql.types.MapType;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.unsafe.types.UTF8String;
+
+/**
+ * What the filter right above a scan asks for beyond Iceberg's own filters: keys of maps, text that is not UTF-8, and what
+ * stands beside something unknown. Compiled by Janino: no generics, no lambdas.
+ *
+ * <p>Nodes are made of those classes of expressions only that mean the same to the planner, over columns of the scan and
+ * literals of exactly the same type; whatever else there is becomes an unknown node. {@code spark_conditions.py} reads them.
+ */
+public class Conditions {
+  /** AND within OR within AND ... beyond this is unknown: readers of JSON recurse. */
+  private static final int MAX_DEPTH = 50;
+
+  /** How comparisons are written, by their class; no other class is one. */
+  private static final Map COMPARISONS = new HashMap();
+
+  /** What types are called, which are Iceberg's names, by type; decimals have a class of their own. */
+  private static final Map TYPES = new HashMap();
+
+  static {
+    COMPARISONS.put(EqualTo.class, "=");
+    COMPARISONS.put(EqualNullSafe.class, "<=>");
+    COMPARISONS.put(LessThan.class, "<");
+    COMPARISONS.put(LessThanOrEqual.class, "<=");
+    COMPARISONS.put(GreaterThan.class, ">");
+    COMPARISONS.put(GreaterThanOrEqual.class, ">=");
+    TYPES.put(DataTypes.BooleanType, "boolean");
+    TYPES.put(DataTypes.IntegerType, "int");
+    TYPES.put(DataTypes.LongType, "long");
+    TYPES.put(DataTypes.FloatType, "float");
+    TYPES.put(DataTypes.DoubleType, "double");
+    TYPES.put(DataTypes.DateType, "date");
+    TYPES.put(DataTypes.TimestampType, "timestamptz");
+    TYPES.put(DataTypes.TimestampNTZType, "timestamp");
+    // A type with a collation or a length is not equal to it.
+    TYPES.put(DataTypes.StringType, "string");
+    TYPES.put(DataTypes.BinaryType, "binary");
+  }
+
+  /** What must hold, as nodes for Jackson; all of them hold together. */
+  public final List nodes = new ArrayList();
+
+  /** The ids of the columns that nodes name, and of more. */
+  public final Set fields = new HashSet();
+
+  private final Map attributes = new HashMap();
+  private final Schema schema;
+  private boolean beyondFilters;
+
+  /**
+   * @param filter what rows of a scan must satisfy, or null
+   * @param output the attributes of the scan
+   * @param schema the schema of the scan
+   */
+  public Conditions(Expression filter, scala.collection.Iterable output, Schema schema) {
+    this.schema = schema;
+    scala.collection.Iterator it = output.iterator();
+    while (it.hasNext()) {
+      AttributeReference attribute = (AttributeReference) it.next();
+      attributes.put(attribute.exprId(), attribute);
+    }
+    // What counts rows, or draws lots for them, must see all of them.
+    if (filter != null && filter.deterministic()) {
+      List conjuncts = new ArrayList();
+      flatten(filter, And.class, conjuncts);
+      for (int i = 0; i < conjuncts.size(); i++) {
+        beyondFilters = false;
+        Map node = condition((Expression) conjuncts.get(i), 0);
+        if (beyondFilters && !isUseless(node)) {
+          nodes.add(node);
+        }
+      }
+    }
+  }
+
+  private static void flatten(Expression expression, Class junction, List parts) {
+    if (expression.getClass() == junction) {
+      flatten((Expression) expression.children().apply(0), junction, parts);
+      flatten((Expression) expression.children().apply(1), junction, parts);
+    } else {
+      parts.add(expression);
+    }
+  }
+
+  /** Whether a condition may hold for any row, whatever the rows are. */
+  private static boolean isUseless(Map node) {
+    Object kind = node.get("node");
+    if (kind.equals("unknown")) {
+      return true;
+    }
+    if (kind.equals("not")) {
+      return isUseless((Map) node.get("part"));
+    }
+    List parts = (List) node.get("parts");
+    if (parts == null) {
+      return false;
+    }
+    boolean every = true;
+    boolean some = false;
+    for (int i = 0; i < parts.size(); i++) {
+      boolean useless = isUseless((Map) parts.get(i));
+      every &= useless;
+      some |= useless;
+    }
+    return kind.equals("and") ? every : some;
+  }
+
+  private Map condition(Expression expression, int depth) {
+    Class type = expression.getClass();
+    if (depth > MAX_DEPTH) {
+      return unknown(expression);
+    }
+    if (type == And.class || type == Or.class) {
+      return junction(expression, type, depth);
+    }
+    if (type == Not.class) {
+      Map node = node("not");
+      node.put("part", condition(((Not) expression).child(), depth + 1));
+      return node;
+    }
+    Map node = null;
+    if (COMPARISONS.containsKey(type)) {
+      node = comparison(expression, (String) COMPARISONS.get(type));
+    } else if (type == In.class) {
+      node = membership(((In) expression).value(), literals(((In) expression).list().iterator(), null));
+    } else if (type == InSet.class) {
+      Expression child = ((InSet) expression).child();
+      node = membership(child, literals(((InSet) expression).hset().iterator(), child.dataType()));
+    } else if (type == IsNull.class) {
+      node = test("is-null", ((IsNull) expression).child());
+    } else if (type == IsNotNull.class) {
+      node = test("is-not-null", ((IsNotNull) expression).child());
+    } else if (type == IsNaN.class) {
+      node = test("is-nan", ((IsNaN) expression).child());
+    } else if (type == StartsWith.class) {
+      node = comparison(expression, "starts with");
+    } else if (expression.dataType().equals(DataTypes.BooleanType)) {
+      node = value(expression);
+    }
+    return node == null ? unknown(expression) : node;
+  }
+
+  private Map junction(Expression expression, Class type, int depth) {
+    List expressions = new ArrayList();
+    flatten(expression, type, expressions);
+    List parts = new ArrayList();
+    for (int i = 0; i < expressions.size(); i++) {
+      parts.add(condition((Expression) expressions.get(i), depth + 1));
+    }
+    Map node = node(type == And.class ? "and" : "or");
+    node.put("parts", parts);
+    return node;
+  }
+
+  private Map unknown(Expression expression) {
+    beyondFilters = true;
+    Map node = node("unknown");
+    node.put("name", expression.prettyName());
+    return node;
+  }
+
+  private Map comparison(Expression expression, String operator) {
+    Map left = value((Expression) expression.children().apply(0));
+    Map right = value((Expression) expression.children().apply(1));
+    if (left == null || right == null || !left.get("type").equals(right.get("type"))) {
+      return null;
+    }
+    Map node = node("comparison");
+    node.put("left", left);
+    node.put("operator", operator);
+    node.put("right", right);
+    return node;
+  }
+
+  private Map membership(Expression expression, List members) {
+    Map value = value(expression);
+    if (value == null || members == null) {
+      return null;
+    }
+    for (int i = 0; i < members.size(); i++) {
+      if (!value.get("type").equals(((Map) members.get(i)).get("type"))) {
+        return null;
+      }
+    }
+    Map node = node("in");
+    node.put("value", value);
+    node.put("members", members);
+    return node;
+  }
+
+  private Map test(String name, Expression expression) {
+    Map value = value(expression);
+    if (value == null) {
+      return null;
+    }
+    Map node = node(name);
+    node.put("value", value);
+    return node;
+  }
+
+  /** A column, what a map holds for a key, or a literal; null if it is nothing of the kind, or has another type. */
+  private Map value(Expression expression) {
+    if (expression.getClass() == Literal.class) {
+      return literal(((Literal) expression).value(), expression.dataType());
+    }
+    String type = nameOf(expression.dataType());
+    if (type == null) {
+      return null;
+    }
+    if (expression.getClass() == GetMapValue.class || expression.getClass() == ElementAt.class) {
+      return element((Expression) expression.children().apply(0), (Expression) expression.children().apply(1), type);
+    }
+    List path = new ArrayList();
+    Types.NestedField field = field(expression, path);
+    return field == null ? null : column("column", type, field, path);
+  }
+
+  private Map element(Expression map, Expression key, String type) {
+    if (!(map.dataType() instanceof MapType) || key.getClass() != Literal.class) {
+      return null;
+    }
+    List path = new ArrayList();
+    Types.NestedField field = field(map, path);
+    Map keyNode = literal(((Literal) key).value(), key.dataType());
+    if (field == null || keyNode == null || !((MapType) map.dataType()).keyType().equals(key.dataType())) {
+      return null;
+    }
+    beyondFilters = true;
+    Map node = column("element", type, field, path);
+    node.put("key", keyNode);
+    return node;
+  }
+
+  private Map column(String kind, String type, Types.NestedField field, List path) {
+    fields.add(Integer.valueOf(field.fieldId()));
+    Map node = node(kind);
+    node.put("type", type);
+    node.put("field", Integer.valueOf(field.fieldId()));
+    node.put("path", path);
+    return node;
+  }
+
+  /** The column of the scan, or the leaf of a struct, that an expression is; null if it is none. */
+  private Types.NestedField field(Expression expression, List path) {
+    String name = null;
+    Types.StructType struct = null;
+    if (expression.getClass() == AttributeReference.class) {
+      // Its own name is as it was written in the query.
+      AttributeReference attribute = (AttributeReference) attributes.get(((AttributeReference) expression).exprId());
+      if (attribute != null && attribute.dataType().equals(expression.dataType())) {
+        name = attribute.name();
+        struct = schema.asStruct();
+      }
+    } else if (expression.getClass() == GetStructField.class) {
+      GetStructField access = (GetStructField) expression;
+      Types.NestedField parent = field(access.child(), path);
+      if (parent != null && parent.type().isStructType()) {
+        name = ((StructType) access.child().dataType()).fields()[access.ordinal()].name();
+        struct = parent.type().asStructType();
+      }
+    }
+    path.add(name);
+    return name == null ? null : struct.field(name);
+  }
+
+  /** Literals of a list: expressions, or values where a type is given; null if one of them is no literal. */
+  private List literals(scala.collection.Iterator members, DataType type) {
+    List literals = new ArrayList();
+    while (members.hasNext()) {
+      Object member = members.next();
+      Map node = null;
+      if (type != null) {
+        node = literal(member, type);
+      } else if (member.getClass() == Literal.class) {
+        node = literal(((Literal) member).value(), ((Literal) member).dataType());
+      }
+      if (node == null) {
+        return null;
+      }
+      literals.add(node);
+    }
+    return literals;
+  }
+
+  /** A literal as it is, to the last bit; null if its type is not known. */
+  private Map literal(Object value, DataType dataType) {
+    String type = nameOf(dataType);
+    if (type == null) {
+      return null;
+    }
+    if (value == null) {
+      return literal("null", type, null);
+    }
+    if (value instanceof Boolean) {
+      return literal("boolean", type, value);
+    }
+    if (value instanceof Integer || value instanceof Long) {
+      return literal("integer", type, value);
+    }
+    if (value instanceof Float || value instanceof Double) {
+      return literal("floating", type, Long.valueOf(Double.doubleToLongBits(((Number) value).doubleValue())));
+    }
+    if (value instanceof Decimal) {
+      return literal("decimal", type, ((Decimal) value).toJavaBigDecimal().toPlainString());
+    }
+    if (value instanceof UTF8String) {
+      // What is not UTF-8 has become this character in Iceberg's filters.
+      beyondFilters |= value.toString().indexOf('\uFFFD') >= 0;
+      return literal("bytes", type, Base64.getEncoder().encodeToString(((UTF8String) value).getBytes()));
+    }
+    return value instanceof byte[] ? literal("bytes", type, Base64.getEncoder().encodeToString((byte[]) value)) : null;
+  }
+
+  private static Map literal(String kind, String type, Object content) {
+    Map node = node(kind);
+    node.put("type", type);
+    node.put("content", content);
+    return node;
+  }
+
+  private static Map node(String kind) {
+    Map node = new LinkedHashMap();
+    node.put("node", kind);
+    return node;
+  }
+
+  private static String nameOf(DataType type) {
+    if (type.getClass() == DecimalType.class) {
+      return "decimal(" + ((DecimalType) type).precision() + "," + ((DecimalType) type).scale() + ")";
+    }
+    return (String) TYPES.get(type);
+  }
+}

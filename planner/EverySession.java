@@ -1,0 +1,77 @@
+package io.puffinindex.spark;
+
+import java.lang.reflect.Method;
+import java.util.ArrayList;
+import java.util.List;
+import org.apache.spark.api.python.PythonUtils;
+import org.apache.spark.sql.ExperimentalMethods;
+import org.apache.spark.sql.catalyst.rules.Rule;
+import org.apache.spark.sql.catalyst.trees.TreeNode;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+import scala.collection.Iterator;
+import scala.runtime.AbstractFunction1;
+
+/**
+ * Gives a rule to all sessions of an application, also to those that are made later. Sessions share their extensions, and
+ * ask them for rules whenever they plan a query; extensions have no place for a rule that comes as late as this one must,
+ * so each session gets it as one of its own.
+ */
+public class EverySession extends AbstractFunction1 {
+  private static final Logger LOG = LoggerFactory.getLogger("puffin-index");
+
+  private final PruneScans rule;
+
+  public EverySession(PruneScans rule) {
+    this.rule = rule;
+  }
+
+  public Object apply(Object session) {
+    if (!rule.hasEnded()) {
+      try {
+        give(session);
+      } catch (Exception e) {
+        LOG.warn("no index is used in this session", e);
+      }
+    }
+    return new Nothing();
+  }
+
+  private void give(Object session) throws Exception {
+    // Sessions of Spark 3.5 and 4 are of different classes.
+    ExperimentalMethods methods = (ExperimentalMethods) call(session, "experimental");
+    synchronized (methods) {
+      List rules = new ArrayList();
+      for (Iterator it = methods.extraOptimizations().iterator(); it.hasNext(); ) {
+        Object other = it.next();
+        if (other.getClass().getName().equals(PruneScans.class.getName())) {
+          return;
+        }
+        rules.add(other);
+      }
+      rules.add(rule.of((String) call(session, "sessionUUID")));
+      // Its parameter is of another class in Scala 2.12 than in 2.13.
+      Method[] all = ExperimentalMethods.class.getMethods();
+      for (int i = 0; i < all.length; i++) {
+        if (all[i].getName().equals("extraOptimizations_$eq")) {
+          all[i].invoke(methods, new Object[] {PythonUtils.toSeq(rules)});
+        }
+      }
+    }
+  }
+
+  private static Object call(Object session, String method) throws Exception {
+    return session.getClass().getMethod(method, new Class[0]).invoke(session, new Object[0]);
+  }
+
+  /** What extensions must be given: a rule that does nothing. */
+  private static class Nothing extends Rule {
+    public String ruleName() {
+      return "PuffinIndexEverySession";
+    }
+
+    public TreeNode apply(TreeNode plan) {
+      return plan;
+    }
+  }
+}

@@ -1,0 +1,39 @@
+"""What is asked of a catalog once a query is planned, so that the next one finds what is new and none has waited."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Hashable
+
+_log = logging.getLogger(__name__)
+
+_DELAY_SECONDS = 0.05
+
+
+class Background:
+    """Runs actions in a moment, each in a thread of its own, once at a time for a key."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._waiting: set[Hashable] = set()
+
+    def run(self, key: Hashable, action: Callable[[], object]) -> None:
+        """Run an action, unless one with this key waits or runs."""
+        with self._lock:
+            if key in self._waiting:
+                return
+            self._waiting.add(key)
+
+        def run() -> None:
+            try:
+                action()
+            except Exception as error:  # noqa: BLE001 - nobody waits for it, and a later query tries again
+                _log.warning("index tables were not looked up anew: %s", error)
+            finally:
+                with self._lock:
+                    self._waiting.discard(key)
+
+        timer = threading.Timer(_DELAY_SECONDS, run)
+        timer.daemon = True
+        timer.start()

@@ -1,0 +1,178 @@
+"""The fields of a data file, and which columns of the table Iceberg takes them for.
+
+Iceberg has one rule for a whole file (`ReadConf` for Parquet, `OrcIterable` for ORC):
+
+1. If any field of the file has a field id, columns are found by field ids alone. Fields without an id are never read.
+2. Otherwise, if the table has a name mapping, the mapping gives the ids, by the names that lead to a field.
+3. Otherwise the top-level fields of a Parquet file have the ids 1, 2, 3 … in their order; nested fields have none. The
+   columns of an ORC file are found by their names of today; such a file is not indexed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+import pyarrow as pa
+from pyiceberg.table.name_mapping import MappedField, NameMapping
+
+PARQUET_FIELD_ID = b"PARQUET:field_id"
+ORC_FIELD_ID = b"iceberg.id"
+
+
+class Rule(StrEnum):
+    """What Iceberg finds the columns of a data file by."""
+
+    FIELD_IDS = "field-ids"
+    NAME_MAPPING = "name-mapping"
+    POSITION = "position"
+    PARTITION = "partition"
+    """The column is a constant of the file's partition; the file is not asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileField:
+    """A field of a data file.
+
+    Attributes:
+        field: The field as the file has it.
+        field_id: The column of the table that Iceberg takes it for; None for none.
+        leaves: Its leaf columns, by their ordinals in the file.
+        children: The fields of a struct; the key and the value of a map; the element of a list.
+    """
+
+    field: pa.Field
+    field_id: int | None
+    leaves: range
+    children: tuple[FileField, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FileFields:
+    """The top-level fields of a data file, and what they were identified by."""
+
+    rule: Rule
+    fields: tuple[FileField, ...]
+
+    def find(self, path: Sequence[int]) -> tuple[FileField, ...]:
+        """Find a column by the field ids that lead to it through structs.
+
+        Returns:
+            The fields on the way, the column last; empty if the file lacks it.
+
+        Raises:
+            LookupError: If two fields of the file have one id, or the file has the column in another place.
+        """
+        found: list[FileField] = []
+        level = self.fields
+        for field_id in path:
+            here = [field for field in level if field.field_id == field_id]
+            if len(here) > 1:
+                raise LookupError(f"{len(here)} of its fields have the field id {field_id}")
+            if not here:
+                break
+            found.append(here[0])
+            level = here[0].children if pa.types.is_struct(here[0].field.type) else ()
+        if len(found) == len(path):
+            return tuple(found)
+        if any(field.field_id == path[-1] for field in self._all(self.fields)):
+            raise LookupError(f"its field of the field id {path[-1]} lies elsewhere than in the table")
+        return ()
+
+    def _all(self, fields: Sequence[FileField]) -> Iterator[FileField]:
+        for field in fields:
+            yield field
+            yield from self._all(field.children)
+
+
+def identify_fields(schema: pa.Schema, file_format: str, name_mapping: NameMapping | None) -> FileFields | None:
+    """Say which column each field of a data file is.
+
+    Args:
+        schema: The file's Arrow schema.
+        file_format: `PARQUET` or `ORC`.
+        name_mapping: The table's name mapping, if it has one.
+
+    Returns:
+        The fields; None for an ORC file that only the names of today could identify.
+    """
+    key = ORC_FIELD_ID if file_format == "ORC" else PARQUET_FIELD_ID
+    fields = _Walk(key).fields(list(schema), (), 0)
+    if any(_has_id(field) for field in fields):
+        return FileFields(Rule.FIELD_IDS, fields)
+    if name_mapping is not None:
+        ids = ids_by_name(name_mapping.root)
+        return FileFields(Rule.NAME_MAPPING, _Walk(key, ids).fields(list(schema), (), 0))
+    if file_format == "ORC":
+        return None
+    return FileFields(
+        Rule.POSITION, tuple(replace(field, field_id=ordinal) for ordinal, field in enumerate(fields, start=1))
+    )
+
+
+def ids_by_name(mapped: Sequence[MappedField], above: str = "") -> dict[str, int]:
+    """The field id of each name that a mapping knows; nested names with the names above them, joined by dots."""
+    ids: dict[str, int] = {}
+    for field in mapped:
+        for name in (above + name for name in field.names):
+            if field.field_id is not None:
+                ids[name] = field.field_id
+            ids.update(ids_by_name(field.fields, f"{name}."))
+    return ids
+
+
+def leaf_count(arrow_type: pa.DataType) -> int:
+    """How many leaf columns a Parquet file has for a field of this type."""
+    if isinstance(arrow_type, pa.BaseExtensionType):
+        arrow_type = arrow_type.storage_type
+    children = _children(arrow_type)
+    return sum(leaf_count(child.type) for _, child in children) if children else 1
+
+
+class _Walk:
+    """Goes through the fields of a file.
+
+    Args:
+        key: The metadata of a field that holds its field id.
+        ids: Field ids by name, where the file has none.
+    """
+
+    def __init__(self, key: bytes, ids: Mapping[str, int] | None = None) -> None:
+        self._key = key
+        self._ids = ids
+
+    def fields(self, fields: Sequence[pa.Field], above: tuple[str, ...], first_leaf: int) -> tuple[FileField, ...]:
+        return self._named([(field.name, field) for field in fields], above, first_leaf)
+
+    def _named(
+        self, fields: Sequence[tuple[str, pa.Field]], above: tuple[str, ...], first_leaf: int
+    ) -> tuple[FileField, ...]:
+        walked: list[FileField] = []
+        for name, field in fields:
+            path, leaves = (*above, name), range(first_leaf, first_leaf + leaf_count(field.type))
+            children = self._named(_children(field.type), path, first_leaf)
+            walked.append(FileField(field, self._id_of(field, path), leaves, children))
+            first_leaf = leaves.stop
+        return tuple(walked)
+
+    def _id_of(self, field: pa.Field, path: tuple[str, ...]) -> int | None:
+        if self._ids is not None:
+            return self._ids.get(".".join(path))
+        text = (field.metadata or {}).get(self._key, b"")
+        return int(text) if text.isdigit() else None
+
+
+def _children(arrow_type: pa.DataType) -> list[tuple[str, pa.Field]]:
+    """The fields inside of a field, by the names that name mappings have for them."""
+    if pa.types.is_struct(arrow_type):
+        return [(field.name, field) for field in arrow_type]
+    if pa.types.is_map(arrow_type):
+        return [("key", arrow_type.key_field), ("value", arrow_type.item_field)]
+    if pa.types.is_list(arrow_type) or pa.types.is_large_list(arrow_type) or pa.types.is_fixed_size_list(arrow_type):
+        return [("element", arrow_type.value_field)]
+    return []
+
+
+def _has_id(field: FileField) -> bool:
+    return field.field_id is not None or any(_has_id(child) for child in field.children)

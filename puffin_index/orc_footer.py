@@ -1,0 +1,159 @@
+"""What an ORC footer says of the stripes: their places and rows.
+
+PyArrow tells neither. It has read the footer before, so the bytes are known to be those of an ORC footer.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import pyarrow as pa
+from pyarrow.orc import ORCFile
+
+from puffin_index.errors import UnsupportedError
+
+_CHUNK_HEADER_BYTES = 3
+_STRIPES = 3
+"""Field of the footer, in orc_proto.proto."""
+_STRIPE_OFFSET, _STRIPE_ROWS = 1, 5
+
+
+class SeekableStream(Protocol):
+    """A file that is open for reading."""
+
+    def seek(self, offset: int, whence: int = 0, /) -> int:
+        """Go to a position."""
+
+    def read(self, size: int = 0, /) -> bytes:
+        """Read so many bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stripe:
+    """One stripe of an ORC file.
+
+    Attributes:
+        offset: Its first byte.
+        rows: Its rows.
+    """
+
+    offset: int
+    rows: int
+
+
+def read_stripes(stream: SeekableStream, orc: ORCFile) -> tuple[Stripe, ...]:
+    """Read the stripes of an ORC file, in their order.
+
+    Args:
+        stream: The file.
+        orc: The file as Arrow has opened it.
+
+    Raises:
+        UnsupportedError: If the footer is compressed in a way that cannot be read here.
+    """
+    # The last byte of the file is the length of the postscript.
+    stream.seek(orc.file_length - 1 - orc.file_postscript_length - orc.file_footer_length)
+    stored = stream.read(orc.file_footer_length)
+    if orc.compression == "UNCOMPRESSED":
+        footer = stored
+    elif orc.compression in _DECOMPRESS:
+        footer = b"".join(_chunks(stored, _DECOMPRESS[orc.compression]))
+    else:
+        raise UnsupportedError(f"an ORC footer compressed by {orc.compression} cannot be read")
+    stripes = [dict(_fields(value)) for number, value in _fields(footer) if number == _STRIPES and value]
+    return tuple(Stripe(_number(stripe.get(_STRIPE_OFFSET)), _number(stripe.get(_STRIPE_ROWS))) for stripe in stripes)
+
+
+def _chunks(stored: bytes, decompress: Callable[[bytes], bytes]) -> Iterator[bytes]:
+    at = 0
+    while at < len(stored):
+        header = int.from_bytes(stored[at : at + _CHUNK_HEADER_BYTES], "little")
+        at += _CHUNK_HEADER_BYTES
+        chunk = stored[at : at + (header >> 1)]
+        at += len(chunk)
+        is_original = header & 1
+        yield chunk if is_original else decompress(chunk)
+
+
+def _inflate(chunk: bytes) -> bytes:
+    return zlib.decompress(chunk, -zlib.MAX_WBITS)
+
+
+def _decompress_zstd(chunk: bytes) -> bytes:
+    with pa.CompressedInputStream(pa.BufferReader(chunk), "zstd") as stream:
+        return bytes(stream.read())
+
+
+def _decompress_snappy(chunk: bytes) -> bytes:
+    size, _ = _varint(chunk, 0)
+    return bytes(pa.decompress(chunk, size, "snappy", asbytes=True))
+
+
+def _decompress_lz4(chunk: bytes) -> bytes:
+    return bytes(pa.decompress(chunk, lz4_size(chunk), "lz4_raw", asbytes=True))
+
+
+_DECOMPRESS: dict[str, Callable[[bytes], bytes]] = {
+    "ZLIB": _inflate,
+    "SNAPPY": _decompress_snappy,
+    "LZ4": _decompress_lz4,
+    "ZSTD": _decompress_zstd,
+}
+
+
+def lz4_size(block: bytes) -> int:
+    """The size of what an LZ4 block holds; blocks do not state it."""
+    at = size = 0
+    while at < len(block):
+        token = block[at]
+        literals, at = _lz4_length(block, at + 1, token >> 4)
+        size, at = size + literals, at + literals
+        if at < len(block):
+            # Two bytes say how far back the match is; matches have four bytes or more.
+            match, at = _lz4_length(block, at + 2, token & 15)
+            size += match + 4
+    return size
+
+
+def _lz4_length(block: bytes, at: int, length: int) -> tuple[int, int]:
+    if length == 15:
+        while block[at] == 255:
+            length, at = length + 255, at + 1
+        length, at = length + block[at], at + 1
+    return length, at
+
+
+def _fields(message: bytes | int) -> Iterator[tuple[int, bytes | int]]:
+    """Number and value of each field of a protobuf message, those of a fixed width left out."""
+    assert isinstance(message, bytes)
+    at = 0
+    while at < len(message):
+        key, at = _varint(message, at)
+        kind = key & 7
+        if kind == 0:
+            value, at = _varint(message, at)
+            yield key >> 3, value
+        elif kind == 2:
+            length, at = _varint(message, at)
+            yield key >> 3, message[at : at + length]
+            at += length
+        else:
+            at += 8 if kind == 1 else 4
+
+
+def _number(value: bytes | int | None) -> int:
+    # Protobuf leaves out what is 0.
+    return value if isinstance(value, int) else 0
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = data[at]
+        value |= (byte & 127) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 128:
+            return value, at

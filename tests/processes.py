@@ -1,0 +1,57 @@
+"""Processes of the system, as Linux tells of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A process; its number is given to another one some time after it has ended.
+
+    Attributes:
+        pid: Its number.
+        started: When it was started, in ticks since the system was.
+        command: What it was started with.
+    """
+
+    pid: int
+    started: int
+    command: str
+
+
+def descendants(pid: int) -> list[Process]:
+    """The children of a process, their children, and so on."""
+    children: dict[int, list[Process]] = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        fields = _fields(int(folder.name))
+        if fields:
+            children.setdefault(int(fields[1]), []).append(_process(int(folder.name), fields))
+    found = list(children.get(pid, []))
+    for process in found:
+        # What is appended is looked at as well.
+        found += children.get(process.pid, [])
+    return found
+
+
+def is_alive(process: Process) -> bool:
+    """Whether a process has not ended yet; one that has, but that nobody has asked for its exit code, has ended."""
+    fields = _fields(process.pid)
+    return bool(fields) and int(fields[19]) == process.started and fields[0] != "Z"
+
+
+def _process(pid: int, fields: list[str]) -> Process:
+    try:
+        command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+    except OSError:
+        command = ""
+    return Process(pid, int(fields[19]), command)
+
+
+def _fields(pid: int) -> list[str]:
+    """What `/proc/PID/stat` says from the state on; nothing of a process that is gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return []
