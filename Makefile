@@ -32,13 +32,13 @@ quick: $(STAMP) ## The tests that need no JVM
 	@$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "not spark and not paimon"
 
 nightly: $(STAMP) ## The next 50,000 pairs of a table and a predicate (PAIRS=n), and the laws on more examples; some hours
-	@$(BIN)/python -m tests.planner.pairs --pairs $(PAIRS) --state $(DATA)/pairs.json
-	@$(BIN)/python -m pytest --hypothesis-profile=nightly --timeout 7200 tests/planner/test_types_law.py \
-	  tests/planner/test_histories.py tests/planner/test_imported_histories.py tests/planner/test_any_bytes_law.py
+	@$(BIN)/python -m tests.planner.laws.pairs --pairs $(PAIRS) --state $(DATA)/pairs.json
+	@$(BIN)/python -m pytest --hypothesis-profile=nightly --timeout 7200 tests/planner/laws/test_types_law.py \
+	  tests/planner/laws/test_histories.py tests/planner/laws/test_imported_histories.py tests/planner/laws/test_any_bytes_law.py
 	@JAVA_HOME="$$(bash scripts/find-java)" $(BIN)/python -m pytest --hypothesis-profile=nightly --timeout 7200 \
-	  tests/spark/test_histories.py tests/spark/test_imported_histories.py
-	@JAVA_HOME="$$(bash scripts/find-java)" PUFFIN_INDEX_STRESS_SECONDS=180 $(BIN)/python -m pytest tests/spark/test_stress.py
-	@PUFFIN_INDEX_KILL_POINTS=200 $(BIN)/python -m pytest tests/puffin_index/test_kills.py
+	  tests/spark/answers/test_histories.py tests/spark/answers/test_imported_histories.py
+	@JAVA_HOME="$$(bash scripts/find-java)" PUFFIN_INDEX_STRESS_SECONDS=180 $(BIN)/python -m pytest tests/spark/hook/test_stress.py
+	@PUFFIN_INDEX_KILL_POINTS=200 $(BIN)/python -m pytest tests/puffin_index/jobs/test_kills.py
 
 matrix: $(STAMP) ## The hook's tests on the other releases of Spark, each in an environment of its own under .matrix
 	@JAVA_HOME="$$(bash scripts/find-java)" bash scripts/spark-matrix $(BIN)/uv $(RELEASES)

@@ -2,15 +2,15 @@
 
 from typing import TYPE_CHECKING
 
-from planner.arrow_scan import scan
-from planner.count import RowCount, count
-from planner.plan import plan
-from planner.scan_plan import ScanPlan, Split
-from planner.spark_explain import explain
-from planner.spark_hook import disable, enable, reports
+from planner.scans.arrow_scan import scan
+from planner.scans.count import RowCount, count
+from planner.scans.plan import plan
+from planner.scans.scan_plan import ScanPlan, Split
+from planner.spark.explain import explain
+from planner.spark.hook import disable, enable, reports
 
 if TYPE_CHECKING:
-    from planner.spark_source import PuffinIndexSource
+    from planner.spark.source import PuffinIndexSource
 
 __all__ = [
     "PuffinIndexSource",
@@ -30,7 +30,7 @@ __all__ = [
 def __getattr__(name: str) -> object:
     # Spark is optional, and before 4.1 its Python data sources take no filters.
     if name == "PuffinIndexSource":
-        from planner.spark_source import PuffinIndexSource
+        from planner.spark.source import PuffinIndexSource
 
         return PuffinIndexSource
     raise AttributeError(f"module 'planner' has no attribute {name!r}")

@@ -1,10 +1,10 @@
 """Split-level indexes for Apache Iceberg tables, kept in Puffin files beside the table."""
 
-from puffin_index.build_handle import BuildHandle
-from puffin_index.definition import IndexDefinition, IndexedColumn
+from puffin_index.catalogue.scope import BuildScope
+from puffin_index.definition.index_definition import IndexDefinition, IndexedColumn
 from puffin_index.errors import PuffinIndexError
-from puffin_index.job import BuildProgress, BuildReport
-from puffin_index.scope import BuildScope
+from puffin_index.jobs.build_handle import BuildHandle
+from puffin_index.jobs.build_job import BuildProgress, BuildReport
 from puffin_index.table_index import IndexStatus, TableIndex
 
 __all__ = [

@@ -11,12 +11,16 @@ from typing import TYPE_CHECKING
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
-from puffin_index import index_table as catalogue
-from puffin_index.build import TARGET_SEGMENT_BYTES
-from puffin_index.build_handle import BuildHandle
-from puffin_index.compact import FEWEST_SMALL, CompactListener, CompactReport, compact, is_due
-from puffin_index.data_table import open_table, refresh_table
-from puffin_index.definition import (
+from puffin_index.catalogue import index_table as catalogue
+from puffin_index.catalogue.entries import FieldKind
+from puffin_index.catalogue.index_table import TableName
+from puffin_index.catalogue.lookup import find_index_table, following_hint
+from puffin_index.catalogue.missing import TARGET_SEGMENT_BYTES
+from puffin_index.catalogue.scope import WHOLE_TABLE, BuildScope
+from puffin_index.catalogue.status import ColumnStatus, IndexStatus, read_status
+from puffin_index.data.data_table import open_table, refresh_table
+from puffin_index.definition.fit import fit_warnings
+from puffin_index.definition.index_definition import (
     IndexDefinition,
     Options,
     ResolvedColumn,
@@ -26,20 +30,16 @@ from puffin_index.definition import (
     stored_kinds,
     to_json,
 )
-from puffin_index.drop import DropReport, drop_index
-from puffin_index.engine import Engine, LocalEngine, SparkEngine, background_engine
-from puffin_index.entries import FieldKind
+from puffin_index.definition.table_properties import read_properties, unite
 from puffin_index.errors import NotFoundError
-from puffin_index.expire import DEFAULT_GRACE, ExpireReport, expire
-from puffin_index.fit import fit_warnings
-from puffin_index.follow import define_index_table, follow
-from puffin_index.index_lookup import find_index_table, following_hint
-from puffin_index.index_table import TableName
-from puffin_index.job import BuildReport, ProgressListener, build
-from puffin_index.scope import WHOLE_TABLE, BuildScope
-from puffin_index.status import ColumnStatus, IndexStatus, read_status
-from puffin_index.table_properties import read_properties, unite
-from puffin_index.verify import DEFAULT_SAMPLE, VerifyReport, drop_bad_entries, verify
+from puffin_index.jobs.build_handle import BuildHandle
+from puffin_index.jobs.build_job import BuildReport, ProgressListener, build
+from puffin_index.jobs.compact import FEWEST_SMALL, CompactListener, CompactReport, compact, is_due
+from puffin_index.jobs.drop import DropReport, drop_index
+from puffin_index.jobs.engine import Engine, LocalEngine, SparkEngine, background_engine
+from puffin_index.jobs.expire import DEFAULT_GRACE, ExpireReport, expire
+from puffin_index.jobs.follow import define_index_table, follow
+from puffin_index.jobs.verify import DEFAULT_SAMPLE, VerifyReport, drop_bad_entries, verify
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -65,7 +65,7 @@ class TableIndex:
         """Define the index of a table; if it has one, its definition is replaced.
 
         Nothing is built yet. Indexes of columns and kinds that the new definition keeps stay in use. What is a
-        bad fit for its column is logged as a warning (`puffin_index.fit`).
+        bad fit for its column is logged as a warning (`puffin_index.definition.fit`).
 
         Args:
             catalog: The catalog of the data table.
@@ -264,7 +264,7 @@ class TableIndex:
         return self.compact(target_bytes)
 
     def expire(self, older_than: timedelta = DEFAULT_GRACE, *, dry_run: bool = False) -> ExpireReport:
-        """Drop entries, segments and files that nothing needs (`puffin_index.expire`).
+        """Drop entries, segments and files that nothing needs (`puffin_index.jobs.expire`).
 
         Segments of which little is live are rewritten first.
 

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_when_event_set, wait_exponential_jitter
 from tenacity.nap import sleep_using_event
 
-from puffin_index.build_handle import BuildHandle
-from puffin_index.catalogs import PASSING_ERRORS
+from puffin_index.catalogue.open_catalog import PASSING_ERRORS
+from puffin_index.catalogue.scope import WHOLE_TABLE, BuildScope
+from puffin_index.catalogue.status import read_lag
 from puffin_index.errors import BuildError
-from puffin_index.job import BuildReport
-from puffin_index.log_lines import log_line
-from puffin_index.scope import WHOLE_TABLE, BuildScope
-from puffin_index.status import read_lag
+from puffin_index.jobs.build_handle import BuildHandle
+from puffin_index.jobs.build_job import BuildReport
+from puffin_index.jobs.log_lines import log_line
 from puffin_index.table_index import TableIndex
 
 LONGEST_REST_INTERVALS = 8

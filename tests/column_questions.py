@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pyiceberg.types import StringType
 
 from tests.oracle import Among, And, Between, Compare, IsNull, Like, Not, Or, Predicate
-from tests.planner.iceberg_reading import LeafColumn
+from tests.planner.laws.iceberg_reading import LeafColumn
 
 Question: TypeAlias = Callable[[Sequence[LeafColumn]], Predicate]
 """From columns of numbers and texts to a predicate about some of them."""

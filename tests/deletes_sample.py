@@ -23,7 +23,7 @@ from pyiceberg.table.update.snapshot import _FastAppendFiles
 from pyiceberg.typedef import Record
 from pyroaring import BitMap64
 
-from puffin_index.puffin import PuffinWriter
+from puffin_index.formats.puffin import PuffinWriter
 
 
 class _DeleteManifest(ManifestWriterV2):

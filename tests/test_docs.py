@@ -15,18 +15,18 @@ import pytest
 from pyroaring import BitMap
 
 import puffin_index
-from planner.cli import main
-from planner.settings import setting_names
-from puffin_index.binary import write_int64_be, write_uint32_be
-from puffin_index.container import MAGIC
-from puffin_index.index_table import SCHEMA
-from puffin_index.kinds import KINDS
-from puffin_index.kinds.bloom import bit_positions, filter_shape, grid_bits, key_hashes
-from puffin_index.kinds.parts import checksum32
-from puffin_index.kinds.stored_form import form_of
-from puffin_index.leaf import Key
-from puffin_index.value_types import value_type_named
-from puffin_index.values import key_of
+from planner.commands.main import main
+from planner.spark.settings import setting_names
+from puffin_index.catalogue.index_table import SCHEMA
+from puffin_index.formats.paimon_container import MAGIC
+from puffin_index.keys.leaf import Key
+from puffin_index.keys.stored_form import form_of
+from puffin_index.keys.value_types import value_type_named
+from puffin_index.keys.values import key_of
+from puffin_index.kinds.bloom.kind import bit_positions, filter_shape, grid_bits, key_hashes
+from puffin_index.kinds.registry import KINDS
+from puffin_index.storage.binary import write_int64_be, write_uint32_be
+from puffin_index.storage.parts import checksum32
 
 ROOT = Path(__file__).parents[1]
 _SKIPPED = {"data", "node_modules", "dist", "build"}

@@ -1,7 +1,7 @@
 """What an index kind is: build a payload from a column, open it lazily, answer a leaf test with a row set.
 
 A kind works on one row group: rows are numbered from 0 in it. Placing the answer in a segment's row space is the
-caller's work (`puffin_index.segment`).
+caller's work (`puffin_index.segments.segment`).
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 from pyroaring import BitMap
 
-from puffin_index.leaf import LeafTest
-from puffin_index.ranged import Blob
-from puffin_index.values import Column, ValueType
+from puffin_index.keys.leaf import LeafTest
+from puffin_index.keys.values import Column, ValueType
+from puffin_index.storage.ranged import Blob
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,13 +10,13 @@ import numpy.typing as npt
 from pyroaring import BitMap
 
 from puffin_index.errors import UnsupportedError
-from puffin_index.kinds.merged_bitmap import MERGED_BITMAP, MergedBitmap
-from puffin_index.kinds.merged_slices import MergedSlices
-from puffin_index.kinds.merged_slices_build import MERGED_BSI, MERGED_DICTIONARY_BSI
-from puffin_index.kinds.postings import POSTINGS, Postings
-from puffin_index.kinds.postings_asked import AskedBlocks
-from puffin_index.ranged import Blob
-from puffin_index.value_types import ValueType
+from puffin_index.keys.value_types import ValueType
+from puffin_index.kinds.bsi.merged_slices import MergedSlices
+from puffin_index.kinds.bsi.merged_slices_build import MERGED_BSI, MERGED_DICTIONARY_BSI
+from puffin_index.kinds.postings.asked import AskedBlocks
+from puffin_index.kinds.postings.look_up import POSTINGS, Postings
+from puffin_index.kinds.postings.merged_bitmap import MERGED_BITMAP, MergedBitmap
+from puffin_index.storage.ranged import Blob
 
 MergedIndex: TypeAlias = Postings | MergedSlices
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from puffin_index.columns import Column, KeyArray, sort_column
-from puffin_index.key_forms import NAN_KEY
-from puffin_index.leaf import Key
+from puffin_index.keys.columns import Column, KeyArray, sort_column
+from puffin_index.keys.forms import NAN_KEY
+from puffin_index.keys.leaf import Key
 
 QUANTILE_COUNT = 32
 

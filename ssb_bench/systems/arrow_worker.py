@@ -7,8 +7,8 @@ from typing import Any
 
 import planner
 from puffin_index import TableIndex
-from ssb_bench.indexing import TABLE
-from ssb_bench.session import open_catalog
+from ssb_bench.spark_runs.indexing import TABLE
+from ssb_bench.spark_runs.session import open_catalog
 from ssb_bench.systems.protocol import Json, serve, sum_batches
 
 

@@ -6,11 +6,11 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import planner
-from ssb_bench.bloom_table import BLOOM_TABLE
-from ssb_bench.layout import NAMESPACE
-from ssb_bench.load import LINEORDER
-from ssb_bench.perfect import perfect_pruning
-from ssb_bench.session import CATALOG, create_session
+from ssb_bench.data.layout import NAMESPACE
+from ssb_bench.spark_runs.bloom_table import BLOOM_TABLE
+from ssb_bench.spark_runs.load import LINEORDER
+from ssb_bench.spark_runs.perfect import perfect_pruning
+from ssb_bench.spark_runs.session import CATALOG, create_session
 from ssb_bench.systems.protocol import Json, serve
 
 TABLES = {"iceberg": LINEORDER, "iceberg-bloom": BLOOM_TABLE, "index": LINEORDER, "perfect": LINEORDER}

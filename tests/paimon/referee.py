@@ -13,11 +13,11 @@ from typing import Any, TypeAlias
 import jpype
 from pyroaring import BitMap
 
-from puffin_index.container import write_container
-from puffin_index.leaf import LeafTest, NullTest, RangeTest, SetTest
-from puffin_index.value_types import value_type_named
-from puffin_index.values import value_of
-from ssb_bench.java_archives import paimon_classpath
+from puffin_index.formats.paimon_container import write_container
+from puffin_index.keys.leaf import LeafTest, NullTest, RangeTest, SetTest
+from puffin_index.keys.value_types import value_type_named
+from puffin_index.keys.values import value_of
+from ssb_bench.systems.java_archives import paimon_classpath
 
 INDEX_NAMES = {"bitmap": "bitmap", "bsi": "bsi", "bloom": "bloom-filter"}
 _COLUMN = "c"

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
-from puffin_index.exchange import export_container
-from puffin_index.leaf import LeafTest, NullTest, RangeTest, SetTest
+from puffin_index.keys.leaf import LeafTest, NullTest, RangeTest, SetTest
+from puffin_index.segments.exchange import export_container
 from tests.paimon.referee import Paimon
 from tests.puffin_index.kinds.columns import rows_of, sample_of
-from tests.puffin_index.segment_sample import FIELD_IDS, TYPES, SegmentSample, write_sample
+from tests.puffin_index.segments.segment_sample import FIELD_IDS, TYPES, SegmentSample, write_sample
 
 pytestmark = pytest.mark.paimon
 

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from pyroaring import BitMap
 
-from puffin_index.kinds import KINDS
-from puffin_index.leaf import Key, LeafTest, NullTest, RangeTest, SetTest
-from puffin_index.ranged import Blob, BytesReader
-from puffin_index.values import key_of
+from puffin_index.keys.leaf import Key, LeafTest, NullTest, RangeTest, SetTest
+from puffin_index.keys.values import key_of
+from puffin_index.kinds.registry import KINDS
+from puffin_index.storage.ranged import Blob, BytesReader
 from tests.paimon.referee import Paimon
 from tests.paimon.write_golden import GOLDEN, golden_container
 from tests.puffin_index.kinds.columns import Sample, rows_of, sample_of

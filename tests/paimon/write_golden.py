@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from puffin_index.container import write_container
+from puffin_index.formats.paimon_container import write_container
 from tests.paimon.referee import Paimon, start_paimon
 from tests.puffin_index.kinds.golden_columns import GOLDEN_KINDS, GOLDEN_TYPES, golden_values
 

@@ -10,8 +10,8 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import SparkSession
 
 import planner
-from planner.spark_catalogs import open_spark_catalog
-from ssb_bench.session import SPARK_RELEASE, create_session
+from planner.spark.catalogs import open_spark_catalog
+from ssb_bench.spark_runs.session import SPARK_RELEASE, create_session
 from tests.spark import corpus_tables, every_type
 from tests.spark.services import postgres
 

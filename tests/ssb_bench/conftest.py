@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import duckdb
 import pytest
 
-from ssb_bench.dataset import generate, open_duckdb
-from ssb_bench.layout import Layout
+from ssb_bench.data.dataset import generate, open_duckdb
+from ssb_bench.data.layout import Layout
 
 SCALE_FACTOR = 0.01
 

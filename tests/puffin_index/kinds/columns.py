@@ -11,11 +11,11 @@ import pyarrow as pa
 from hypothesis import strategies as st
 from pyroaring import BitMap
 
-from puffin_index.arrow_keys import column_of
-from puffin_index.columns import Column
-from puffin_index.leaf import Key, LeafTest, NullTest, RangeTest, SetTest
-from puffin_index.value_types import ValueType, value_type_named
-from puffin_index.values import key_of
+from puffin_index.keys.arrow_keys import column_of
+from puffin_index.keys.columns import Column
+from puffin_index.keys.leaf import Key, LeafTest, NullTest, RangeTest, SetTest
+from puffin_index.keys.value_types import ValueType, value_type_named
+from puffin_index.keys.values import key_of
 
 # A value as PyIceberg's literals have it: days, microseconds, Decimal, str, bytes, ...
 Value: TypeAlias = Any

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from puffin_index.kinds import KINDS
+from puffin_index.keys.value_types import ValueType
 from puffin_index.kinds.base import BlobIndex, Payload
-from puffin_index.ranged import Blob, BytesReader
-from puffin_index.value_types import ValueType
+from puffin_index.kinds.registry import KINDS
+from puffin_index.storage.ranged import Blob, BytesReader
 
 # What lies before and after a blob in its file.
 BEFORE, AFTER = b"before it", b"after it"

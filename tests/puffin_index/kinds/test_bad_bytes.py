@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from pyroaring import BitMap
 
 from puffin_index.errors import CorruptFileError, UnsupportedError
-from puffin_index.kinds import KINDS
+from puffin_index.keys.leaf import LeafTest, NullTest, RangeTest, SetTest
 from puffin_index.kinds.base import Payload
-from puffin_index.kinds.roaring_read import deserialize
-from puffin_index.kinds.roaring_union import union_of_sets
-from puffin_index.leaf import LeafTest, NullTest, RangeTest, SetTest
+from puffin_index.kinds.registry import KINDS
+from puffin_index.roaring.read import deserialize
+from puffin_index.roaring.union import union_of_sets
 from tests.puffin_index.kinds.columns import Sample, rows_of, sample_of, samples
 from tests.puffin_index.kinds.counting import blob_of
 

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from puffin_index.container import read_container
-from puffin_index.kinds import KINDS
-from puffin_index.leaf import LeafTest, NullTest, RangeTest, SetTest
-from puffin_index.ranged import BytesReader
+from puffin_index.formats.paimon_container import read_container
+from puffin_index.keys.leaf import LeafTest, NullTest, RangeTest, SetTest
+from puffin_index.kinds.registry import KINDS
+from puffin_index.storage.ranged import BytesReader
 from tests.puffin_index.kinds.columns import rows_of, sample_of
 from tests.puffin_index.kinds.golden_columns import GOLDEN_KINDS, GOLDEN_TYPES, golden_values
 

@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyroaring import BitMap
 
-from puffin_index.arrow_keys import column_of
 from puffin_index.errors import DefinitionError, UnsupportedError
-from puffin_index.kinds import KINDS, build_payloads
-from puffin_index.kinds.bloom import grid_bits
-from puffin_index.leaf import NullTest, RangeTest, SetTest
-from puffin_index.value_types import value_type_named
+from puffin_index.keys.arrow_keys import column_of
+from puffin_index.keys.leaf import NullTest, RangeTest, SetTest
+from puffin_index.keys.value_types import value_type_named
+from puffin_index.kinds.bloom.kind import grid_bits
+from puffin_index.kinds.registry import KINDS, build_payloads
 from tests.puffin_index.kinds.columns import VALUES, Sample, leaf_tests, rows_of, sample_of, samples
 from tests.puffin_index.kinds.counting import blob_of, open_payload
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from puffin_index.errors import CorruptFileError, UnsupportedError
-from puffin_index.kinds.postings import POSTINGS
-from puffin_index.leaf import LeafTest, NullTest, RangeTest, SetTest
+from puffin_index.keys.leaf import LeafTest, NullTest, RangeTest, SetTest
+from puffin_index.kinds.postings.look_up import POSTINGS
 from tests.puffin_index.kinds.columns import sample_of
 from tests.puffin_index.kinds.test_bad_bytes import flips
-from tests.puffin_index.merged_sample import Piece, expected_rows, merged, placed, segment
+from tests.puffin_index.segments.merged_sample import Piece, expected_rows, merged, placed, segment
 
 LONGS = [sample_of([5, None, 5, 9, 9, 9, -3], "long"), sample_of([9, 5, 7], "long"), sample_of([None, 1 << 40], "long")]
 STRINGS = [sample_of(["b", None, "b", "", "a" * 9], "string"), sample_of(["b", "ccc"], "string")]

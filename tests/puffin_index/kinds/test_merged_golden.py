@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from puffin_index.keys.leaf import LeafTest, NullTest, SetTest
 from puffin_index.kinds.base import Payload
-from puffin_index.kinds.bloom_matrix import BLOOM_MATRIX
-from puffin_index.kinds.merged_bitmap import MERGED_BITMAP
-from puffin_index.kinds.merged_slices_build import MERGED_BSI, MERGED_DICTIONARY_BSI
-from puffin_index.leaf import LeafTest, NullTest, SetTest
+from puffin_index.kinds.bloom.matrix import BLOOM_MATRIX
+from puffin_index.kinds.bsi.merged_slices_build import MERGED_BSI, MERGED_DICTIONARY_BSI
+from puffin_index.kinds.postings.merged_bitmap import MERGED_BITMAP
 from tests.puffin_index.kinds.columns import Sample, sample_of
-from tests.puffin_index.merged_sample import Piece, expected_rows, merged, placed, segment
+from tests.puffin_index.segments.merged_sample import Piece, expected_rows, merged, placed, segment
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 KINDS_OF = {MERGED_BITMAP: "bitmap", BLOOM_MATRIX: "bloom", MERGED_BSI: "bsi", MERGED_DICTIONARY_BSI: "bsi"}

@@ -9,13 +9,13 @@ import pyarrow as pa
 import pytest
 from pyroaring import BitMap
 
-from puffin_index.kinds.bloom_matrix import AskedKeys, BloomMatrix
-from puffin_index.kinds.merged_bitmap import MergedBitmap
-from puffin_index.leaf import LeafTest, NullTest, RangeTest, SetTest
-from puffin_index.values import column_of, value_type_named
+from puffin_index.keys.leaf import LeafTest, NullTest, RangeTest, SetTest
+from puffin_index.keys.values import column_of, value_type_named
+from puffin_index.kinds.bloom.matrix import AskedKeys, BloomMatrix
+from puffin_index.kinds.postings.merged_bitmap import MergedBitmap
 from tests.puffin_index.kinds.columns import Sample
 from tests.puffin_index.kinds.counting import open_payload
-from tests.puffin_index.merged_sample import BLOCK_ROWS, POSTINGS_OPTIONS, Piece, merged, placed, segment
+from tests.puffin_index.segments.merged_sample import BLOCK_ROWS, POSTINGS_OPTIONS, Piece, merged, placed, segment
 
 ROW_GROUPS = 1000
 LONG = value_type_named("long")

@@ -8,10 +8,10 @@ import pyarrow as pa
 import pytest
 from pyroaring import BitMap
 
-from puffin_index.kinds import KINDS
+from puffin_index.keys.leaf import LeafTest, NullTest, RangeTest, SetTest
+from puffin_index.keys.values import column_of, key_of, value_type_named
 from puffin_index.kinds.base import BlobIndex
-from puffin_index.leaf import LeafTest, NullTest, RangeTest, SetTest
-from puffin_index.values import column_of, key_of, value_type_named
+from puffin_index.kinds.registry import KINDS
 from tests.puffin_index.kinds.counting import CountingReader, open_payload
 
 KIB = 1024

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import given, settings
 
-from puffin_index.kinds import statistics_of
-from puffin_index.values import key_of, value_type_named
+from puffin_index.keys.values import key_of, value_type_named
+from puffin_index.kinds.registry import statistics_of
 from tests.puffin_index.kinds.columns import Sample, sample_of, samples
 
 

@@ -1,0 +1,1 @@
+"""The command line `puffin-index`: builds, and what concerns queries."""

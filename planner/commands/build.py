@@ -1,0 +1,164 @@
+"""The command `build`: once, under a progress bar, or as a service that follows the table.
+
+It stands beside the queries' commands because `--where` is read by the planner's grammar.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from queue import SimpleQueue
+from threading import Thread
+from types import FrameType
+from typing import Literal
+
+import click
+from pyiceberg.expressions import BooleanExpression
+from rich.progress import BarColumn, DownloadColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
+
+from planner.predicate.bind import bind
+from planner.where.parser import parse_where
+from puffin_index.catalogue.open_catalog import QualifiedTable, open_catalog
+from puffin_index.catalogue.scope import BuildScope
+from puffin_index.commands.main import (
+    console,
+    error_console,
+    escape,
+    format_bytes,
+    main,
+    parse_properties,
+    spark_session,
+    table_command,
+)
+from puffin_index.jobs.build_job import BuildProgress, BuildReport
+from puffin_index.table_index import TableIndex
+from puffin_index.watch import Watch
+
+
+@main.command("build")
+@table_command
+@click.option("--engine", type=click.Choice(["spark", "local"]), default="spark", show_default=True)
+@click.option("--workers", type=click.IntRange(min=1), help="Processes of the local engine.  [default: cores]")
+@click.option("--watch", is_flag=True, help="Follow the table: index what each new snapshot brings, until stopped.")
+@click.option(
+    "--interval",
+    type=click.FloatRange(min=0, min_open=True),
+    default=30.0,
+    show_default=True,
+    help="Seconds between two looks at the table.",
+)
+@click.option("--upkeep/--no-upkeep", default=True, show_default=True, help="While watching, compact and expire too.")
+@click.option("--where", metavar="TEXT", help="Index only data files that can have such rows, by partition and bounds.")
+@click.option("--max-files", type=click.IntRange(min=1), help="Index so many data files at most.")
+@click.option("--ref", help="Index this branch or tag.")
+@click.option("--snapshot-id", type=int, help="Index this snapshot.")
+def build_command(
+    table: str,
+    properties: tuple[str, ...],
+    as_json: bool,
+    engine: Literal["spark", "local"],
+    workers: int | None,
+    watch: bool,
+    interval: float,
+    upkeep: bool,
+    where: str | None,
+    max_files: int | None,
+    ref: str | None,
+    snapshot_id: int | None,
+) -> None:
+    """Index the data files of TABLE that have no index yet.
+
+    A table that has no index, but properties such as file-index.bitmap.columns, gets one.
+    """
+    if snapshot_id is not None and (ref is not None or watch):
+        raise click.UsageError("--snapshot-id goes with neither --ref nor --watch")
+    name = QualifiedTable.parse(table)
+    catalog = open_catalog(name.catalog, parse_properties(properties))
+    index = TableIndex.open_or_define(catalog, name.name)
+    scope = BuildScope(snapshot_id, ref, _row_filter(where, index), max_files)
+    spark = spark_session("build") if engine == "spark" else None
+    if not watch:
+        with _progress_bar(as_json) as listen:
+            report = index.build(spark, listen, workers=workers, scope=scope)
+        _print_report(report, as_json)
+        return
+    follower = Watch(
+        lambda: TableIndex.open_or_define(catalog, name.name),
+        lambda opened: opened.build_async(spark, workers=workers, scope=scope, beside_queries=False),
+        interval,
+        scope=scope,
+        on_report=lambda report: _print_report(report, as_json),
+        upkeep=upkeep,
+    )
+    _follow(follower)
+
+
+def _row_filter(where: str | None, index: TableIndex) -> BooleanExpression | None:
+    if where is None:
+        return None
+    expression = parse_where(where)
+    # Names a column that is not there before anything starts.
+    bind(expression, index.data_table.schema())
+    return expression
+
+
+def _follow(follower: Watch) -> None:
+    signals: SimpleQueue[int] = SimpleQueue()
+
+    def stop(number: int, _: FrameType | None) -> None:
+        # A second signal ends the process at once.
+        signal.signal(number, signal.SIG_DFL)
+        # This may run in the midst of anything that the main thread does, so it must not wait for what that holds.
+        signals.put(number)
+
+    def stop_when_told() -> None:
+        signals.get()
+        follower.stop()
+
+    # What a service does is told line by line, also without --verbose.
+    logging.getLogger("puffin_index").setLevel(logging.INFO)
+    Thread(target=stop_when_told, name="puffin-index-stop", daemon=True).start()
+    previous = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        follower.run()
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def _progress_bar(hidden: bool) -> Iterator[Callable[[BuildProgress], None]]:
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(binary_units=True),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=error_console, disable=hidden) as progress:
+        task = progress.add_task("indexing", total=None)
+
+        def listen(now: BuildProgress) -> None:
+            done = f"{now.files_done} of {now.files_total} files, {now.rows_done:,} of {now.rows_total:,} rows"
+            text = f"indexing {done}, {format_bytes(now.index_bytes)} of index"
+            progress.update(task, total=now.bytes_total, completed=now.bytes_done, description=text)
+
+        yield listen
+
+
+def _print_report(report: BuildReport, as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps(asdict(report)))
+        return
+    left = f"; {report.files_left} data files are left" if report.files_left else ""
+    console.print(
+        f"indexed {report.files} data files, {report.row_groups} row groups, {report.rows:,} rows in "
+        f"{report.seconds:.1f} s: {report.segments} segments, {format_bytes(report.index_bytes)}{left}",
+        highlight=False,
+    )
+    for skipped in report.skipped:
+        error_console.print(f"not indexed: {escape(skipped.reason)}", highlight=False, soft_wrap=True)

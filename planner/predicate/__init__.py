@@ -1,0 +1,1 @@
+"""Predicates bound to fields and keys, and their trees."""

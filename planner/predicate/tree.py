@@ -1,0 +1,187 @@
+"""A predicate as numbered nodes, each knowing its parent; and values of leaves joined up to the root.
+
+An AND or OR of many parts is a balanced tree of ANDs or ORs of two. So a new value of one leaf changes a number of
+nodes that is logarithmic in the leaves (for each level of the predicate), and new values of all leaves change as many
+nodes as there are.
+"""
+
+from __future__ import annotations
+
+import heapq
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Generic, TypeAlias, TypeVar
+
+from planner.predicate.nodes import UNKNOWN, Conjunction, Disjunction, Everything, Leaf, Nothing, Predicate
+from planner.view.directories import Selection
+
+Constant: TypeAlias = Everything | Nothing
+Value = TypeVar("Value")
+
+_NO_PARENT = -1
+
+
+@dataclass(slots=True)
+class Node:
+    """A node of the tree.
+
+    Attributes:
+        content: The number of a leaf, a constant, or None: an AND or OR of two nodes.
+        is_and: Whether it is an AND; meaningless without operands.
+        operands: The two nodes that are joined; empty for leaves and constants.
+        parts: Where the node stands for a whole AND or OR of the predicate, the nodes of all its parts; else empty.
+        parent: The node that it is joined into, -1 for the root.
+    """
+
+    content: int | Constant | None
+    is_and: bool = False
+    operands: tuple[int, ...] = ()
+    parts: tuple[int, ...] = ()
+    parent: int = _NO_PARENT
+
+
+class PredicateTree:
+    """The nodes of a predicate; a node has a greater number than what it is made of, and the root the greatest.
+
+    Args:
+        predicate: The predicate.
+
+    Attributes:
+        leaves: The distinct leaves, left to right; a leaf's number is its place here.
+        places: For each leaf the nodes where it stands.
+        nodes: The nodes by number.
+    """
+
+    def __init__(self, predicate: Predicate) -> None:
+        self.leaves: list[Leaf] = []
+        self.places: list[list[int]] = []
+        self.nodes: list[Node] = []
+        numbers: dict[Leaf, int] = {}
+        done: list[int] = []
+        pending: list[tuple[Predicate, bool]] = [(predicate, False)]
+        while pending:
+            node, visited = pending.pop()
+            match node:
+                case Leaf():
+                    done.append(self._add_leaf(node, numbers))
+                case Conjunction(children) | Disjunction(children) if visited:
+                    first = len(done) - len(children)
+                    parts = tuple(done[first:])
+                    del done[first:]
+                    done.append(self._add_junction(parts, is_and=isinstance(node, Conjunction)))
+                case Conjunction(children) | Disjunction(children):
+                    pending.append((node, True))
+                    pending.extend((child, False) for child in reversed(children))
+                case Everything() | Nothing():
+                    done.append(self._add(Node(node)))
+        self.root = done.pop()
+
+    def _add(self, node: Node) -> int:
+        number = len(self.nodes)
+        self.nodes.append(node)
+        for operand in node.operands:
+            self.nodes[operand].parent = number
+        return number
+
+    def _add_leaf(self, leaf: Leaf, numbers: dict[Leaf, int]) -> int:
+        number = numbers.setdefault(leaf, len(self.leaves))
+        if number == len(self.leaves):
+            self.leaves.append(leaf)
+            self.places.append([])
+        place = self._add(Node(number))
+        self.places[number].append(place)
+        return place
+
+    def _add_junction(self, parts: tuple[int, ...], *, is_and: bool) -> int:
+        if not parts:
+            return self._add(Node(Everything(exact=True) if is_and else Nothing()))
+        level = list(parts)
+        while len(level) > 1:
+            joined = [self._add(Node(None, is_and, (a, b))) for a, b in zip(level[::2], level[1::2], strict=False)]
+            level = joined + level[2 * len(joined) :]
+        if len(parts) > 1:
+            self.nodes[level[0]].parts = parts
+        return level[0]
+
+
+class JoinedValues(ABC, Generic[Value]):
+    """Values of a tree's leaves, and what they make of its other nodes. Read by several threads, changed by one.
+
+    A new value of a leaf marks the nodes above it as stale; they are joined anew when one of them is asked for.
+
+    Args:
+        tree: The tree. Leaves are unknown until they are given a value.
+    """
+
+    def __init__(self, tree: PredicateTree) -> None:
+        self._tree = tree
+        self._stale = {number for number, node in enumerate(tree.nodes) if node.operands}
+        unknown = self._constant(UNKNOWN)
+        self._values: dict[int, Value] = {
+            number: self._constant(node.content) if isinstance(node.content, Everything | Nothing) else unknown
+            for number, node in enumerate(tree.nodes)
+        }
+
+    @abstractmethod
+    def _constant(self, constant: Constant) -> Value:
+        """Return the value of a constant at all positions."""
+
+    @abstractmethod
+    def _join(self, first: Value, second: Value, at: Selection, *, is_and: bool) -> Value:
+        """Return the value of an AND or OR from those of its operands, all of them at some positions."""
+
+    @abstractmethod
+    def _taken(self, value: Value, at: Selection) -> Value:
+        """Return a value at some positions."""
+
+    def put(self, leaf: int, value: Value) -> None:
+        """Give a leaf a value, one element for each position."""
+        for place in self._tree.places[leaf]:
+            self._values[place] = value
+            above = self._tree.nodes[place].parent
+            while above != _NO_PARENT and above not in self._stale:
+                self._stale.add(above)
+                above = self._tree.nodes[above].parent
+
+    def of_leaf(self, leaf: int) -> Value:
+        """Return the value of a leaf."""
+        return self._values[self._tree.places[leaf][0]]
+
+    def of_node(self, node: int) -> Value:
+        """Return the value of a node that is up to date, as all are after `root` was asked for."""
+        return self._values[node]
+
+    @property
+    def root(self) -> Value:
+        """The value of the predicate."""
+        self._join_stale()
+        return self._values[self._tree.root]
+
+    def _join_stale(self) -> None:
+        # Greater numbers are made of smaller ones.
+        for number in sorted(self._stale):
+            node = self._tree.nodes[number]
+            first, second = (self._values[operand] for operand in node.operands)
+            self._values[number] = self._join(first, second, slice(None), is_and=node.is_and)
+        self._stale.clear()
+
+    def root_if(self, leaf: int, value: Value, at: Selection) -> Value:
+        """Return what the value of the predicate would be at some positions if a leaf had another value there."""
+        changed = dict.fromkeys(self._tree.places[leaf], value)
+        if self._tree.root in changed:
+            return value
+        self._join_stale()
+        pending = sorted({self._tree.nodes[place].parent for place in changed})
+        while pending:
+            number = heapq.heappop(pending)
+            if number in changed:
+                continue
+            node = self._tree.nodes[number]
+            first, second = (
+                changed[operand] if operand in changed else self._taken(self._values[operand], at)
+                for operand in node.operands
+            )
+            changed[number] = self._join(first, second, at, is_and=node.is_and)
+            if node.parent != _NO_PARENT:
+                heapq.heappush(pending, node.parent)
+        return changed[self._tree.root]

@@ -1,0 +1,1 @@
+"""Pruning: stages that drop row groups, from zone maps to row sets, under the cost gate."""

@@ -1,0 +1,204 @@
+"""Planning on Spark's executors: each judges the row groups of a run of data files, the driver puts them together.
+
+For scans of very many row groups, as Iceberg's own distributed planning. An executor reads the index table and the
+directories of its segments itself and keeps them, so that only row group numbers and verdicts cross the network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.table import StaticTable, Table
+
+from planner.predicate.nodes import Predicate
+from planner.prune.gate import Limits
+from planner.prune.pruned import Pruned, Reason, Stage
+from planner.prune.pruner import Pruner
+from planner.prune.row_sets import RowSets
+from planner.view.directories import IndexTrouble, Int64Array
+from planner.view.index_view import IndexView
+from puffin_index.catalogue.entries import without_sources
+from puffin_index.catalogue.index_table import read_entries
+from puffin_index.data.column_source import FieldSource
+from puffin_index.errors import PuffinIndexError
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+PlanningMode: TypeAlias = Literal["auto", "local", "distributed"]
+PLANNING_MODES: Final[tuple[PlanningMode, ...]] = ("auto", "local", "distributed")
+
+LOCAL_ROW_GROUPS: Final = 200_000
+"""Up to so many row groups, the driver alone is about as fast."""
+
+_TASKS_A_CORE = 2
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """What one task judges.
+
+    Attributes:
+        metadata: Location of the index table's metadata, which names one version of it.
+        io_properties: For reading it.
+        version: Of the view.
+        rejected: What of the index is left out of the view.
+        first_file, end_file: The data files of the view that it is about, by number.
+        row_groups: Row groups among them, numbered from the first file's first.
+        predicate: What to look for.
+        limits: Its share of them.
+    """
+
+    metadata: str
+    io_properties: tuple[tuple[str, str], ...]
+    version: str
+    rejected: frozenset[FieldSource]
+    first_file: int
+    end_file: int
+    row_groups: Int64Array
+    predicate: Predicate
+    limits: Limits
+
+
+@dataclass(frozen=True, slots=True)
+class Executors:
+    """The executors of a Spark application, and when they plan.
+
+    Attributes:
+        context: The application.
+        index_table: The table that views are of, at their version.
+        mode: `local`, `distributed`, or `auto` for what suits the number of row groups.
+    """
+
+    context: SparkContext
+    index_table: Table
+    mode: PlanningMode = "auto"
+
+    def are_worth_it(self, row_groups: int) -> bool:
+        """Whether they judge so many row groups."""
+        return row_groups > (0 if self.mode == "distributed" else LOCAL_ROW_GROUPS) and self.mode != "local"
+
+
+def prune_on_executors(
+    executors: Executors, view: IndexView, predicate: Predicate, row_groups: Int64Array, limits: Limits
+) -> Pruned:
+    """Judge row groups of a view on the executors of a Spark application.
+
+    Args:
+        executors: Them.
+        view: The view.
+        predicate: What to look for.
+        row_groups: Which row groups of the view to judge (int64), in any order.
+        limits: Bounds; a budget is shared evenly, and so is the time that a core has.
+
+    Raises:
+        PuffinIndexError: On index trouble in strict mode.
+    """
+    context = executors.context
+    count = context.defaultParallelism * _TASKS_A_CORE
+    places, parts = _parts(count, executors.index_table, view, predicate, row_groups, limits)
+    described = context.getLocalProperty("spark.job.description")
+    context.setJobDescription(f"puffin-index: plan {len(row_groups)} row groups")
+    try:
+        results = context.parallelize(parts, len(parts)).map(_prune_part).collect()
+    finally:
+        context.setJobDescription(described)  # type: ignore[arg-type] # None takes it away
+    reasons, matches = np.zeros(len(row_groups), np.uint8), np.zeros(len(row_groups), np.int64)
+    for place, result in zip(places, results, strict=True):
+        reasons[place], matches[place] = result.reasons, result.matches
+    troubles = tuple(trouble for result in results for trouble in result.troubles)
+    _raise_if_strict(troubles, limits)
+    return Pruned(reasons, matches, _stages([result.stages for result in results]), troubles)
+
+
+def _raise_if_strict(troubles: Sequence[IndexTrouble], limits: Limits) -> None:
+    for trouble in troubles:
+        if limits.strict:
+            raise PuffinIndexError(f"{trouble.segment}: {trouble.reason}")
+
+
+def _parts(
+    count: int, index_table: Table, view: IndexView, predicate: Predicate, row_groups: Int64Array, limits: Limits
+) -> tuple[list[Int64Array], list[_Part]]:
+    """Runs of data files with about as many row groups each; and where their row groups stand in `row_groups`."""
+    bounds = np.linspace(0, view.row_group_count, count + 1)
+    first_files = np.unique(np.searchsorted(view.first_row_groups, bounds[:-1]))
+    first_files = first_files[first_files < len(view.paths)]
+    end_files = np.append(first_files[1:], len(view.paths))
+    part_of = np.searchsorted(first_files, view.file_of[row_groups], "right") - 1
+    own = replace(
+        limits,
+        strict=False,
+        byte_budget=limits.byte_budget // max(1, len(first_files)),
+        # The tasks of a core run one after the other.
+        seconds=limits.seconds / _TASKS_A_CORE,
+    )
+    properties = tuple(sorted(index_table.io.properties.items()))
+    places: list[Int64Array] = []
+    parts: list[_Part] = []
+    for part, (first, end) in enumerate(zip(first_files.tolist(), end_files.tolist(), strict=True)):
+        place = np.flatnonzero(part_of == part)
+        if len(place):
+            numbers = row_groups[place] - view.first_row_groups[first]
+            location = index_table.metadata_location
+            named = (location, properties, view.version, view.rejected)
+            parts.append(_Part(*named, first, end, numbers, predicate, own))
+            places.append(place)
+    return places, parts
+
+
+def _prune_part(part: _Part) -> Pruned:
+    named = (part.metadata, part.io_properties, part.version, part.rejected)
+    try:
+        view = _view_of_part(*named, part.first_file, part.end_file)
+    except (PuffinIndexError, OSError) as error:
+        # What the driver has read may have been expired since.
+        count = len(part.row_groups)
+        trouble = IndexTrouble(part.metadata, str(error))
+        return Pruned(np.full(count, Reason.INDEX_UNREADABLE, np.uint8), np.full(count, -1, np.int64), (), (trouble,))
+    pruned = Pruner(view, part.predicate, part.row_groups, part.limits).prune()
+    # Verdicts travel, rows do not: they belong to the part's own numbering, and there may be many.
+    return replace(pruned, row_sets=RowSets())
+
+
+@lru_cache(maxsize=2)
+def _entries(metadata: str, io_properties: tuple[tuple[str, str], ...]) -> tuple[StaticTable, pa.Table]:
+    table = StaticTable.from_metadata(metadata, dict(io_properties))
+    return table, read_entries(table)
+
+
+@lru_cache(maxsize=64)
+def _view_of_part(
+    metadata: str,
+    io_properties: tuple[tuple[str, str], ...],
+    version: str,
+    rejected: frozenset[FieldSource],
+    first_file: int,
+    end_file: int,
+) -> IndexView:
+    """The view of some data files: a Python worker of Spark's lives on, and is asked for the same again."""
+    table, entries = _entries(metadata, io_properties)
+    entries = without_sources(entries, rejected)
+    files = pc.binary_join_element_wise(entries["data_file"], entries["partition_constants"], " ")
+    return IndexView(version, entries.filter(pc.is_in(files, pc.unique(files)[first_file:end_file])), table.io)
+
+
+def _stages(of_parts: Iterable[Sequence[Stage]]) -> tuple[Stage, ...]:
+    """The funnel of all parts that have one; they ran side by side, so that the slowest tells the time."""
+    return tuple(
+        Stage(
+            same[0].name,
+            sum(stage.entered for stage in same),
+            sum(stage.dropped for stage in same),
+            sum(stage.reads for stage in same),
+            sum(stage.bytes_read for stage in same),
+            max(stage.seconds for stage in same),
+        )
+        for same in zip(*filter(None, of_parts), strict=True)
+    )

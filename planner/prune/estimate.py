@@ -1,0 +1,232 @@
+"""Estimates: how likely a row group holds a match, from its quantiles and counts, without reading any index.
+
+They only steer what is worth reading. A wrong one costs time, never an answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import assert_never
+
+import numpy as np
+import numpy.typing as npt
+
+from planner.predicate.nodes import Everything
+from planner.predicate.tree import Constant, JoinedValues, PredicateTree
+from planner.view.directories import LAST_STEP, FieldStatistics, Int64Array, Selection, selection_of, steps_of
+from puffin_index.keys.leaf import LeafTest, NullTest, RangeTest, SetTest
+
+FloatArray = npt.NDArray[np.float64]
+
+_INT64_LIMITS = np.iinfo(np.int64)
+_UNKNOWN_SELECTIVITY = 0.1
+
+_BLOCK_ROW_GROUPS = 8_192
+"""So many at a time stay in the processor's cache, with all that is computed of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What to expect of a test (or predicate) in each row group.
+
+    Attributes:
+        selectivity: Share of the rows that match.
+        presence: Probability that at least one row matches.
+    """
+
+    selectivity: FloatArray
+    presence: FloatArray
+
+
+class JoinedEstimates(JoinedValues[Estimate]):
+    """Estimates of the leaves of a tree, joined as if the leaves were independent.
+
+    Args:
+        tree: The tree.
+        row_counts: Rows of the row groups that are judged.
+    """
+
+    def __init__(self, tree: PredicateTree, row_counts: Int64Array) -> None:
+        self._row_counts = row_counts.astype(np.float64)
+        super().__init__(tree)
+
+    def _constant(self, constant: Constant) -> Estimate:
+        value = np.full(len(self._row_counts), float(isinstance(constant, Everything)))
+        return Estimate(value, value)
+
+    def _join(self, first: Estimate, second: Estimate, at: Selection, *, is_and: bool) -> Estimate:
+        if is_and:
+            selectivity = first.selectivity * second.selectivity
+            presence = np.minimum(first.presence, second.presence)
+            return Estimate(selectivity, np.minimum(presence, 1 - np.exp(-selectivity * self._row_counts[at])))
+        return Estimate(
+            1 - (1 - first.selectivity) * (1 - second.selectivity), 1 - (1 - first.presence) * (1 - second.presence)
+        )
+
+    def _taken(self, value: Estimate, at: Selection) -> Estimate:
+        return Estimate(value.selectivity[at], value.presence[at])
+
+
+def estimate_leaf(
+    test: LeafTest, statistics: FieldStatistics, row_groups: npt.NDArray[np.int64], *, is_alone: bool = False
+) -> Estimate:
+    """Estimate a leaf test; row groups without statistics get a guess.
+
+    Args:
+        test: The test.
+        statistics: Of its column.
+        row_groups: Which row groups of the view to estimate.
+        is_alone: The test is all that is asked and its rows are of no use, so that where a match is certain its
+            selectivity does not matter: it may be given as 1.
+    """
+    blocks = [
+        _estimate_block(test, statistics, selection_of(row_groups[at : at + _BLOCK_ROW_GROUPS]), is_alone)
+        for at in range(0, max(len(row_groups), 1), _BLOCK_ROW_GROUPS)
+    ]
+    if len(blocks) == 1:
+        return blocks[0]
+    return Estimate(
+        np.concatenate([block.selectivity for block in blocks]), np.concatenate([block.presence for block in blocks])
+    )
+
+
+def _estimate_block(test: LeafTest, statistics: FieldStatistics, chosen: Selection, is_alone: bool) -> Estimate:
+    rows = statistics.row_count[chosen]
+    values = (rows - statistics.null_count[chosen]) / np.maximum(rows, 1)
+    match test:
+        case NullTest(is_null):
+            share = 1 - values if is_null else values
+            return Estimate(share, (share > 0).astype(np.float64))
+        case SetTest(_, negated):
+            inside, presence = _estimate_set(test, statistics, chosen)
+        case RangeTest():
+            negated = test.negated
+            inside, presence = _estimate_range(test, statistics, chosen, is_alone and not negated)
+        case _:
+            assert_never(test)
+    if negated:
+        return Estimate((1 - inside) * values, np.where(inside < 1, 1.0, 0.0))
+    return Estimate(inside * values, presence)
+
+
+def _estimate_set(test: SetTest, statistics: FieldStatistics, chosen: Selection) -> tuple[FloatArray, FloatArray]:
+    distinct = np.maximum(statistics.distinct_count[chosen], 1).astype(np.float64)
+    count = float(len(test.keys))
+    if statistics.quantiles is None or not isinstance(statistics.minimum, np.ndarray):
+        presence = np.full(len(distinct), 0.5)
+    else:
+        assert isinstance(statistics.maximum, np.ndarray)
+        width = statistics.maximum[chosen].astype(np.float64) - statistics.minimum[chosen] + 1
+        # How much of its own range a row group fills: the chance that a key in the range is one of its values.
+        fill = np.clip(distinct / np.maximum(width, 1), 0, 1)
+        presence = fill if count == 1 else 1 - (1 - fill) ** count
+    return np.clip(presence * np.maximum(count / distinct, 0), 0, 1), presence
+
+
+def _estimate_range(
+    test: RangeTest, statistics: FieldStatistics, chosen: Selection, presence_only: bool
+) -> tuple[FloatArray, FloatArray]:
+    distinct = np.maximum(statistics.distinct_count[chosen], 1)
+    if statistics.quantiles is None or len(statistics.quantiles) == 0:
+        guess = np.full(len(distinct), _UNKNOWN_SELECTIVITY)
+        return guess, np.full(len(distinct), 0.5)
+    assert isinstance(statistics.minimum, np.ndarray)
+    assert isinstance(statistics.maximum, np.ndarray)
+    low, high = closed_bounds(test)
+    if low > high:
+        nothing = np.zeros(len(distinct))
+        return nothing, nothing
+    quantiles = statistics.quantiles
+    minimum, maximum = statistics.minimum[chosen], statistics.maximum[chosen]
+    # The least and the greatest value are values, too: with one of them inside, there is one inside.
+    ends = ((low <= minimum) & (minimum <= high)) | ((low <= maximum) & (maximum <= high))
+    if presence_only and ends.all():
+        return np.ones(len(ends)), np.ones(len(ends))
+    # For many row groups `take` is several times as fast as indexing.
+    quantiles = quantiles[:, chosen] if isinstance(chosen, slice) else quantiles.take(chosen, axis=1)
+    share, has_quantile = _share_of_quantiles(quantiles, minimum, maximum, (low, high))
+    presence = np.where(ends | has_quantile, 1.0, 1 - np.exp(-share * distinct))
+    outside = (high < minimum) | (low > maximum)
+    return np.where(outside, 0.0, share), np.where(outside, 0.0, presence)
+
+
+def _share_of_quantiles(
+    quantiles: npt.NDArray[np.uint16],
+    minimum: npt.NDArray[np.int64],
+    maximum: npt.NDArray[np.int64],
+    bounds: tuple[int, int],
+) -> tuple[FloatArray, npt.NDArray[np.bool_]]:
+    """The share of values between two bounds, and whether a quantile surely lies between them."""
+    low, high = (np.clip(bound, minimum, maximum) for bound in bounds)
+    width = maximum.astype(np.float64) - minimum
+    scale = np.where(width <= LAST_STEP, 1.0, LAST_STEP / np.maximum(width, 1))
+    # On a step of several keys, a quantile may lie on either side of a bound.
+    unsure = width > LAST_STEP
+    start = (low.astype(np.float64) - minimum - 1) * scale
+    end = (high.astype(np.float64) - minimum) * scale
+    above_least, below_greatest = low > minimum, high < maximum
+    count = len(minimum)
+    first, below, lower = np.zeros(count, np.int32), np.zeros(count, np.int64), np.zeros(count)
+    if above_least.any():  # else all quantiles are above: a range of one bound takes half the work
+        first = steps_of(low, minimum, maximum).astype(np.int32) + unsure
+        below = _count(quantiles, first, np.less)
+        lower = _rank(quantiles, below, start, above_least, 0.0)
+    last, up_to, upper = np.full(count, LAST_STEP, np.int32), np.full(count, len(quantiles)), np.ones(count)
+    if below_greatest.any():
+        last = steps_of(high, minimum, maximum).astype(np.int32) - unsure
+        up_to = _count(quantiles, last, np.less_equal)
+        upper = _rank(quantiles, up_to, end, below_greatest, 1.0)
+    # A range within one step of a quantile: as if values were spread evenly.
+    share = np.where(upper > lower, upper - lower, (end - start) / np.maximum(width * scale, 1))
+    return np.clip(share, 0, 1), (up_to > below) & (last >= first)
+
+
+def closed_bounds(test: RangeTest) -> tuple[int, int]:
+    """The range as the least and the greatest int64 key inside."""
+    low, high = test.low, test.high
+    assert not isinstance(low, bytes)
+    assert not isinstance(high, bytes)
+    least = _INT64_LIMITS.min if low is None else low + (not test.low_inclusive)
+    greatest = _INT64_LIMITS.max if high is None else high - (not test.high_inclusive)
+    return int(least), int(greatest)
+
+
+def _count(
+    quantiles: npt.NDArray[np.uint16], steps: npt.NDArray[np.int32], compare: Callable[..., npt.NDArray[np.bool_]]
+) -> npt.NDArray[np.int64]:
+    """How many quantiles of each row group compare so with a step; quantile by quantile, which is fastest."""
+    bound = np.clip(steps, 0, LAST_STEP).astype(np.uint16)
+    count = np.zeros(len(steps), np.uint8)
+    for of_one_rank in quantiles:
+        count += compare(of_one_rank, bound)
+    return count.astype(np.int64)
+
+
+def _rank(
+    quantiles: npt.NDArray[np.uint16],
+    before: npt.NDArray[np.int64],
+    places: FloatArray,
+    asked: npt.NDArray[np.bool_],
+    otherwise: float,
+) -> FloatArray:
+    """Share of the values up to a place, in steps, interpolated between quantiles; shape (n,).
+
+    Args:
+        quantiles: Shape (Q, n).
+        before: How many quantiles of each row group lie before the place.
+        places: Shape (n,).
+        asked: Which row groups are asked about, shape (n,); half of them are not where a range has one bound.
+        otherwise: What the others get.
+    """
+    ranks = np.full(len(before), otherwise)
+    at = np.flatnonzero(asked)
+    last = len(quantiles) - 1
+    if last == 0:
+        ranks[at] = before[at] > 0
+    elif len(at):
+        left, right = np.clip(before[at] - 1, 0, last), np.clip(before[at], 0, last)
+        start, end = quantiles[left, at].astype(np.float64), quantiles[right, at].astype(np.float64)
+        part = np.clip((places[at] - start) / np.maximum(end - start, 1), 0, 1)
+        ranks[at] = (left + np.where(end > start, part, 0.0)) / last
+    return ranks

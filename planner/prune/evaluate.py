@@ -1,0 +1,174 @@
+"""Row level: the row set of a predicate in one row group, by intersecting and uniting the rows of its leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import assert_never
+
+import numpy as np
+import numpy.typing as npt
+from pyroaring import BitMap
+
+from planner.clock import Clock
+from planner.predicate.nodes import Everything, Leaf, Nothing
+from planner.predicate.tree import PredicateTree
+from planner.prune.estimate import JoinedEstimates
+from planner.prune.leaf_state import LeafState
+from planner.prune.zone_map import JoinedVerdicts
+from planner.view.directories import IndexReads, IndexTrouble, KindDirectory
+from planner.view.index_view import IndexView
+from puffin_index.errors import CorruptFileError, NotFoundError, UnsupportedError
+from puffin_index.keys.leaf import LeafTest, NullTest, RangeTest, SetTest
+from puffin_index.kinds.base import RowSet
+
+_BITMAP_LOOKUP_BYTES = 48 * 1024
+"""A look-up in a bitmap index reads its header, one block and one bitmap."""
+
+
+@dataclass(slots=True)
+class RowEvaluator:
+    """Evaluates a predicate row group by row group, reading only what it needs.
+
+    Attributes:
+        view: The index.
+        tree: The predicate.
+        states: What is known of each leaf, by number.
+        row_groups: The row groups of the view that are judged; positions are places in this array.
+        verdicts: What earlier stages know of each leaf.
+        estimates: Of each leaf.
+        clock: Says when no more indexes are read.
+        reads: Counts what is read and takes down troubles.
+        troubled: Positions of which some index could not be used.
+        late: Positions of which some index was not read for want of time.
+    """
+
+    view: IndexView
+    tree: PredicateTree
+    states: Sequence[LeafState]
+    row_groups: npt.NDArray[np.int64]
+    verdicts: JoinedVerdicts
+    estimates: JoinedEstimates
+    clock: Clock
+    reads: IndexReads
+    troubled: set[int] = field(default_factory=set)
+    late: set[int] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        """Bring estimates up to date, as several threads read them."""
+        _ = self.estimates.root
+
+    def evaluate(self, position: int) -> RowSet:
+        """Return the rows of a row group that satisfy the predicate."""
+        return self._evaluate(self.tree.root, position, None)
+
+    def _evaluate(self, number: int, position: int, candidates: BitMap | None) -> RowSet:
+        """Return the rows that satisfy a node, among the candidates if there are any given."""
+        node = self.tree.nodes[number]
+        match node.content:
+            case int(leaf):
+                return self._evaluate_leaf(leaf, position, candidates)
+            case Everything(exact):
+                return RowSet(self._all(position, candidates), exact)
+            case Nothing():
+                return RowSet(BitMap(), exact=True)
+            case None if node.is_and:
+                return self._evaluate_conjunction(node.parts, position, candidates)
+            case None:
+                return self._evaluate_disjunction(node.parts, position, candidates)
+            case _:
+                assert_never(node.content)
+
+    def _all(self, position: int, candidates: BitMap | None) -> BitMap:
+        if candidates is not None:
+            return candidates
+        return BitMap(range(int(self.view.row_counts[self.row_groups[position]])))
+
+    def _evaluate_conjunction(self, parts: tuple[int, ...], position: int, candidates: BitMap | None) -> RowSet:
+        exact = True
+        for part in sorted(parts, key=lambda part: self._selectivity(part, position)):
+            result = self._evaluate(part, position, candidates)
+            if not result.rows:
+                # An empty upper bound is an exact answer, whatever the other parts are.
+                return RowSet(result.rows, exact=True)
+            candidates, exact = result.rows, exact and result.exact
+        assert candidates is not None
+        return RowSet(candidates, exact)
+
+    def _evaluate_disjunction(self, parts: tuple[int, ...], position: int, candidates: BitMap | None) -> RowSet:
+        rows, exact = BitMap(), True
+        everything = len(self._all(position, candidates))
+        for part in sorted(parts, key=lambda part: -self._selectivity(part, position)):
+            result = self._evaluate(part, position, candidates)
+            rows |= result.rows
+            exact = exact and result.exact
+            if len(rows) == everything:
+                break
+        return RowSet(rows, exact)
+
+    def _selectivity(self, node: int, position: int) -> float:
+        return float(self.estimates.of_node(node).selectivity[position])
+
+    def _evaluate_leaf(self, number: int, position: int, candidates: BitMap | None) -> RowSet:
+        verdicts, state = self.verdicts.of_leaf(number), self.states[number]
+        if not verdicts.possible[position]:
+            return RowSet(BitMap(), exact=True)
+        if verdicts.certain[position]:
+            return RowSet(self._all(position, candidates), exact=True)
+        row_group = int(self.row_groups[position])
+        found = state.found.of(row_group) if state.found is not None else None
+        if found is not None:
+            return RowSet(found if candidates is None else found & candidates, exact=True)
+        return self._read_leaf(state.leaf, position, candidates)
+
+    def _read_leaf(self, leaf: Leaf, position: int, candidates: BitMap | None) -> RowSet:
+        row_group = int(self.row_groups[position])
+        for directory in exact_directories(self.view, leaf, self.reads):
+            if directory.segment[row_group] < 0 or directory.merged[row_group]:
+                continue
+            if self.clock.is_over:
+                self.late.add(position)
+                break
+            try:
+                return self.view.open_blob(leaf.field_id, directory, row_group).evaluate(leaf.test, candidates)
+            except (CorruptFileError, UnsupportedError, NotFoundError, OSError) as error:
+                self.troubled.add(position)
+                location = self.view.segments[int(directory.segment[row_group])][0]
+                self.reads.troubles.append(IndexTrouble(location, str(error)))
+        return RowSet(self._all(position, candidates), exact=False)
+
+
+def exact_directories(view: IndexView, leaf: Leaf, reads: IndexReads) -> list[KindDirectory]:
+    """The directories of kinds that answer a leaf exactly, the one that reads the fewest bytes first."""
+    found = [view.directory(leaf, kind, reads) for kind in _exact_kinds(leaf.test)]
+    return [directory for directory in found if directory is not None]
+
+
+def has_exact_index(view: IndexView, leaf: Leaf, row_groups: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    """Whether row groups have an index that answers a leaf exactly, as far as is known without reading anything."""
+    there = np.zeros(len(row_groups), np.bool_)
+    for kind in _exact_kinds(leaf.test):
+        there |= view.has(leaf.field_id, kind, row_groups)
+    return there
+
+
+def _exact_kinds(test: LeafTest) -> tuple[str, ...]:
+    match test:
+        case NullTest() | SetTest():
+            return ("bitmap", "bsi")
+        case RangeTest():
+            return ("bsi", "bitmap")
+        case _:
+            assert_never(test)
+
+
+def index_cost_bytes(
+    test: LeafTest, directory: KindDirectory, row_groups: npt.NDArray[np.int64]
+) -> npt.NDArray[np.int64]:
+    """About how many bytes answering a leaf reads, for each row group; 0 where there is no index."""
+    known = (directory.segment[row_groups] >= 0) & ~directory.merged[row_groups]
+    length = np.where(known, directory.length[row_groups], 0)
+    if directory.kind == "bitmap" and not isinstance(test, RangeTest):
+        keys = len(test.keys) if isinstance(test, SetTest) else 1
+        return np.minimum(length, _BITMAP_LOOKUP_BYTES * max(1, keys))
+    return length

@@ -1,0 +1,125 @@
+"""The cost gate: whether reading an index is expected to save more than it costs, and within what bounds.
+
+Data bytes, index bytes and requests are compared as bytes. Estimates come from directories alone; a wrong one costs
+time, never an answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from planner.clock import DEFAULT_MILLISECONDS
+from planner.predicate.tree import PredicateTree
+from planner.prune.estimate import Estimate, FloatArray, JoinedEstimates
+from planner.view.directories import Int64Array, Selection, selection_among
+from planner.view.index_view import IndexView
+
+DEFAULT_BYTE_BUDGET: Final = 256 * 1024 * 1024
+"""How many index bytes a query may read, unless it is told otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds of one plan.
+
+    Attributes:
+        strict: Raise on index trouble instead of keeping the row groups.
+        byte_budget: How many index bytes may be read, directories not counted; what they do not suffice for is kept.
+        rows_wanted: The rows themselves are of use (they will be counted), so that an index is worth its bytes also
+            where it drops no row group.
+        seconds: How long judging may take; a row group that is not decided by then is kept. Looked at between pieces of
+            work (a leaf, a payload, a row group), so that one of them may still end later.
+    """
+
+    strict: bool = False
+    byte_budget: int = DEFAULT_BYTE_BUDGET
+    rows_wanted: bool = False
+    seconds: float = DEFAULT_MILLISECONDS / 1000
+
+
+DEFAULT_LIMITS: Final = Limits()
+
+SURE: Final = 0.98
+"""Probability of a match from which on looking for its absence is not worth a read."""
+
+_READ_SHARE = 0.25
+"""Share of a row group's bytes that a typical query reads: a few of its columns."""
+
+_COST_WEIGHT = 0.25
+"""An index byte is cheaper than a data byte: it is neither decompressed, decoded nor shipped through tasks."""
+
+_ROW_GROUP_OVERHEAD_BYTES = 128 * 1024
+"""What a row group costs besides its bytes, in bytes: a request for each column, its share of a task."""
+
+_REQUEST_BYTES = 16 * 1024
+"""What a request costs besides its bytes, in bytes."""
+
+
+class CostGate:
+    """Weighs what reading an index saves against what it costs, for some row groups of a view.
+
+    Args:
+        view: The index.
+        tree: The predicate that is looked for.
+        row_groups: The row groups of the view that are judged; positions below are places in this array.
+        limits: Bounds.
+
+    Attributes:
+        estimates: Of the predicate; each leaf has to be given one.
+    """
+
+    def __init__(self, view: IndexView, tree: PredicateTree, row_groups: Int64Array, limits: Limits) -> None:
+        self._view = view
+        self._row_groups = row_groups
+        self._left = limits.byte_budget
+        self._rows_wanted = limits.rows_wanted
+        self.estimates = JoinedEstimates(tree, view.row_counts[row_groups])
+
+    def presence(self, leaf: int, at: Int64Array) -> FloatArray:
+        """Probability that a row group holds a match of a leaf, which is named by its number."""
+        return self.estimates.of_leaf(leaf).presence[self._selection(at)]
+
+    def saved(self, at: Int64Array, known: tuple[int, Estimate] | None = None) -> FloatArray:
+        """The bytes that dropping row groups is expected to save, for each of some positions.
+
+        Args:
+            at: The positions, ascending.
+            known: The number of a leaf and a better estimate of it, at these positions.
+        """
+        if self._rows_wanted:
+            return self._bytes_without(at)
+        if known is None:
+            presence = self.estimates.root.presence[self._selection(at)]
+        else:
+            presence = self.estimates.root_if(*known, self._selection(at)).presence
+        unsure = presence < SURE
+        if not unsure.any():
+            return np.zeros(len(at))
+        return np.where(unsure, (1 - presence) * self._bytes_without(at), 0.0)
+
+    def worth(self, saved: FloatArray | float, cost: Int64Array | int, reads: int) -> npt.NDArray[np.bool_]:
+        """Whether bytes that are saved outweigh index bytes and requests."""
+        return np.asarray(np.asarray(saved) > np.asarray(cost) * _COST_WEIGHT + reads * _REQUEST_BYTES, np.bool_)
+
+    def afford(self, costs: Sequence[int] | Int64Array) -> npt.NDArray[np.bool_]:
+        """Take costs from the budget, one after the other; say which it pays for."""
+        spent = np.cumsum(np.asarray(costs, np.int64))
+        affordable = spent <= self._left
+        if len(spent) and affordable.any():
+            self._left -= int(spent[affordable][-1])
+        return np.asarray(affordable, np.bool_)
+
+    def _selection(self, at: Int64Array) -> Selection:
+        return selection_among(at, len(self._row_groups))
+
+    def _bytes_without(self, at: Int64Array) -> FloatArray:
+        """About how many bytes a query reads of each row group, requests counted as bytes."""
+        read = (
+            self._view.row_group_bytes[self._row_groups[self._selection(at)]] * _READ_SHARE + _ROW_GROUP_OVERHEAD_BYTES
+        )
+        return np.asarray(read, np.float64)

@@ -1,0 +1,94 @@
+"""What pruning says: the verdict on each row group with its reason, and the funnel of stages behind it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+import numpy as np
+import numpy.typing as npt
+
+from planner.prune.row_sets import RowSets
+from planner.view.directories import IndexTrouble
+
+
+class Reason(IntEnum):
+    """Why a row group is kept or dropped."""
+
+    ROWS_MATCH = 0
+    ALL_ROWS_MATCH = 1
+    MAY_MATCH = 2
+    NOT_WORTH_READING = 3
+    INDEX_UNREADABLE = 4
+    UNINDEXED = 5
+    NO_PREDICATE = 6
+    ZONE_MAP = 7
+    BLOOM = 8
+    ROWS_EMPTY = 9
+    OVER_BUDGET = 10
+    ALL_DELETED = 11
+    TIME_BUDGET = 12
+    READ_WHOLE = 13
+
+    @property
+    def code(self) -> str:
+        """The reason as users see it."""
+        return self.name.lower().replace("_", "-")
+
+    @property
+    def drops(self) -> bool:
+        """Whether a row group is dropped for this reason."""
+        return self in _DROPPING
+
+
+_DROPPING = frozenset({Reason.ZONE_MAP, Reason.BLOOM, Reason.ROWS_EMPTY, Reason.ALL_DELETED})
+
+
+def kept_mask(reasons: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
+    """Which row groups are read, by the reason (`Reason` value) of each."""
+    return ~np.isin(reasons, [int(reason) for reason in _DROPPING])
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One stage of the funnel.
+
+    Attributes:
+        name: `zone-map`, `postings`, `bloom`, `rows` or `deletes`.
+        entered: Row groups that it saw.
+        dropped: Row groups that it dropped.
+        reads: Index reads that it made.
+        bytes_read: Index bytes that it read.
+        seconds: Its time.
+    """
+
+    name: str
+    entered: int
+    dropped: int
+    reads: int
+    bytes_read: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Pruned:
+    """The verdict on each row group asked about, in that order.
+
+    Attributes:
+        reasons: `Reason` values (uint8).
+        matches: Matching rows where they are known exactly, else -1.
+        stages: The funnel.
+        troubles: What could not be read, and why.
+        row_sets: The rows behind the verdicts, where an index gave them.
+    """
+
+    reasons: npt.NDArray[np.uint8]
+    matches: npt.NDArray[np.int64]
+    stages: tuple[Stage, ...]
+    troubles: tuple[IndexTrouble, ...]
+    row_sets: RowSets = field(default_factory=RowSets)
+
+    @property
+    def kept(self) -> npt.NDArray[np.bool_]:
+        """Which row groups survive."""
+        return kept_mask(self.reasons)

@@ -1,0 +1,162 @@
+"""Zone maps: what a column's min, max and NULL count say about a leaf test, for all row groups at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import assert_never
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from planner.predicate.nodes import Everything
+from planner.predicate.tree import Constant, JoinedValues, PredicateTree
+from planner.view.directories import (
+    BoolArray,
+    FieldStatistics,
+    Int64Array,
+    KeyArray,
+    Selection,
+    selection_among,
+    selection_of,
+)
+from puffin_index.keys.leaf import Key, LeafTest, NullTest, RangeTest, SetTest
+
+_MAX_COMPARED_KEYS = 64
+"""Longer IN lists over bytes are compared as one range: weaker, but never wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdicts:
+    """What is known of a test (or predicate) for each row group.
+
+    Attributes:
+        possible: False: no row can match.
+        certain: True: every row matches.
+    """
+
+    possible: BoolArray
+    certain: BoolArray
+
+
+class JoinedVerdicts(JoinedValues[Verdicts]):
+    """Verdicts on the leaves of a tree, joined.
+
+    Args:
+        tree: The tree.
+        count: Row groups that are judged.
+    """
+
+    def __init__(self, tree: PredicateTree, count: int) -> None:
+        self._count = count
+        super().__init__(tree)
+
+    def _constant(self, constant: Constant) -> Verdicts:
+        possible, certain = isinstance(constant, Everything), isinstance(constant, Everything) and constant.exact
+        return Verdicts(np.full(self._count, possible), np.full(self._count, certain))
+
+    def _join(self, first: Verdicts, second: Verdicts, at: Selection, *, is_and: bool) -> Verdicts:  # noqa: ARG002
+        if is_and:
+            return Verdicts(first.possible & second.possible, first.certain & second.certain)
+        return Verdicts(first.possible | second.possible, first.certain | second.certain)
+
+    def _taken(self, value: Verdicts, at: Selection) -> Verdicts:
+        return Verdicts(value.possible[at], value.certain[at])
+
+    def among(self, positions: Int64Array) -> JoinedVerdicts:
+        """Return the verdicts at some ascending positions only."""
+        at = selection_among(positions, self._count)
+        chosen = JoinedVerdicts(self._tree, len(positions))
+        for leaf in range(len(self._tree.leaves)):
+            chosen.put(leaf, self._taken(self.of_leaf(leaf), at))
+        return chosen
+
+
+def judge_by_zone_map(test: LeafTest, statistics: FieldStatistics, row_groups: npt.NDArray[np.int64]) -> Verdicts:
+    """Judge a leaf test by the statistics of its column.
+
+    Args:
+        test: The leaf test.
+        statistics: Of its column.
+        row_groups: Which row groups of the view to judge.
+
+    Returns:
+        Verdicts in the order of `row_groups`; nothing is known where there are no statistics.
+    """
+    chosen = selection_of(row_groups)
+    rows = statistics.row_count[chosen]
+    nulls = statistics.null_count[chosen]
+    has_values, no_nulls = nulls < rows, nulls == 0
+    match test:
+        case NullTest(is_null):
+            possible, certain = (nulls > 0, nulls == rows) if is_null else (has_values, no_nulls)
+        case SetTest(keys, negated):
+            touched, all_one = _judge_set(keys, statistics, chosen)
+            possible, certain = _with_negation(touched, all_one, negated)
+        case RangeTest():
+            touched, inside = _judge_range(test, statistics, chosen)
+            possible, certain = _with_negation(touched, inside, test.negated)
+        case _:
+            assert_never(test)
+    if not isinstance(test, NullTest):
+        possible, certain = possible & has_values, certain & no_nulls & has_values
+    known = statistics.known[chosen]
+    return Verdicts(possible | ~known, certain & known)
+
+
+def _with_negation(touched: BoolArray, all_match: BoolArray, negated: bool) -> tuple[BoolArray, BoolArray]:
+    """Turn (some value may match, every value matches) into (possible, certain) of the test or its negation."""
+    return (~all_match, ~touched) if negated else (touched, all_match)
+
+
+def _judge_set(keys: tuple[Key, ...], statistics: FieldStatistics, chosen: Selection) -> tuple[BoolArray, BoolArray]:
+    minimum, maximum = _take(statistics.minimum, chosen), _take(statistics.maximum, chosen)
+    if isinstance(minimum, np.ndarray) and isinstance(maximum, np.ndarray):
+        ordered = np.array(keys, np.int64)
+        if len(ordered) == 1:
+            touched = (minimum <= ordered[0]) & (maximum >= ordered[0])
+            return touched, touched & (minimum == maximum)
+        first = np.searchsorted(ordered, minimum, "left")
+        touched = first < np.searchsorted(ordered, maximum, "right")
+        return touched, touched & (minimum == maximum)
+    none = np.zeros(len(minimum), np.bool_)
+    if not keys:
+        return none, none
+    if len(keys) > _MAX_COMPARED_KEYS:
+        touched, _ = _judge_range(RangeTest(keys[0], keys[-1]), statistics, chosen)
+        return touched, none
+    touched = none
+    for key in keys:
+        touched = touched | (_compare("less_equal", minimum, key) & _compare("greater_equal", maximum, key))
+    single = np.asarray(pc.equal(minimum, maximum).to_numpy(zero_copy_only=False), np.bool_)
+    return touched, touched & single
+
+
+def _judge_range(test: RangeTest, statistics: FieldStatistics, chosen: Selection) -> tuple[BoolArray, BoolArray]:
+    """Say whether the range overlaps [min, max], and whether it contains it."""
+    minimum, maximum = _take(statistics.minimum, chosen), _take(statistics.maximum, chosen)
+    touched = np.ones(len(minimum), np.bool_)
+    inside = np.ones(len(minimum), np.bool_)
+    if test.low is not None:
+        above = "greater_equal" if test.low_inclusive else "greater"
+        touched &= _compare(above, maximum, test.low)
+        inside &= _compare(above, minimum, test.low)
+    if test.high is not None:
+        below = "less_equal" if test.high_inclusive else "less"
+        touched &= _compare(below, minimum, test.high)
+        inside &= _compare(below, maximum, test.high)
+    return touched, inside
+
+
+def _take(keys: KeyArray, chosen: Selection) -> KeyArray:
+    if isinstance(keys, np.ndarray) or isinstance(chosen, slice):
+        return keys[chosen]
+    return keys.take(pa.array(chosen))
+
+
+def _compare(function: str, keys: KeyArray, key: Key) -> BoolArray:
+    if isinstance(keys, np.ndarray):
+        return np.asarray(getattr(np, function)(keys, key), np.bool_)
+    scalar = pa.scalar(key, pa.large_binary())
+    return np.asarray(pc.call_function(function, [keys, scalar]).to_numpy(zero_copy_only=False), np.bool_)

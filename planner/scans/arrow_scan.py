@@ -1,0 +1,133 @@
+"""The Arrow scan: the rows of a planned scan as record batches, read by pyarrow without a JVM."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeVar
+
+import numpy as np
+import pyarrow as pa
+from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.schema import Schema
+
+from planner.clock import DEFAULT_MILLISECONDS
+from planner.prune.gate import Limits
+from planner.scans.plan import plan_scan
+from planner.scans.planned_scan import PlannedScan
+from planner.scans.residual import Residual, compile_residual
+from planner.scans.row_group_reader import RowGroupReader, RowGroupTask, tasks_of
+from puffin_index.errors import NotFoundError, UnsupportedError
+from puffin_index.table_index import TableIndex
+
+_AHEAD_BYTES = 256 << 20
+"""Memory of row groups that are read ahead; one row group is read whatever its size."""
+
+_THREADS = max(4, os.cpu_count() or 1)
+
+T = TypeVar("T")
+
+
+def scan(
+    index: TableIndex,
+    where: str | None = None,
+    columns: Sequence[str] | None = None,
+    snapshot_id: int | None = None,
+    *,
+    planning_milliseconds: float = DEFAULT_MILLISECONDS,
+    refresh: bool = True,
+) -> pa.RecordBatchReader:
+    """Read the rows of a table that satisfy a predicate, from the row groups that the planner keeps.
+
+    Planning is done when this returns; data is read as batches are asked for, some row groups ahead. Batches come in
+    the order of data files and row groups. What cannot be read raises from the reader.
+
+    Args:
+        index: The table's index.
+        where: SQL WHERE text; None for all rows.
+        columns: Names of columns, nested ones dotted; None for all.
+        snapshot_id: The snapshot to scan, None for the current one.
+        planning_milliseconds: How long judging files and row groups may take; what is not decided by then is read.
+        refresh: Ask the catalog for the newest versions of table and index first; otherwise those that `index` knows
+            are used.
+
+    Returns:
+        A reader whose schema is the table's Arrow schema of these columns, in their order.
+
+    Raises:
+        WhereSyntaxError: If the text does not parse.
+        NotFoundError: If it or `columns` names a column that the table lacks, or there is no such snapshot.
+        UnsupportedError: If a part of the text has a meaning that only Spark knows for certain (a literal of another
+            type than its column, an expression), or no column is chosen.
+    """
+    limits = Limits(seconds=planning_milliseconds / 1000)
+    planned = plan_scan(index, where, snapshot_id, limits, refresh=refresh)
+    projection = project(planned.schema, columns)
+    table = index.data_table
+    kept = np.flatnonzero(planned.plan.kept_mask)
+    reader = RowGroupReader(table, planned.schema, residual_of(planned), side_by_side=len(kept) < _THREADS)
+    tasks = tasks_of(planned, table, kept)
+    batches = in_order(lambda task: reader.read(task, projection), tasks)
+    target = schema_to_pyarrow(projection, include_field_ids=False)
+    return pa.RecordBatchReader.from_batches(target, (batch for read in batches for batch in read))
+
+
+def residual_of(planned: PlannedScan) -> Residual | None:
+    """The predicate of a planned scan as a test of rows; None if all rows match."""
+    if isinstance(planned.expression, AlwaysTrue):
+        return None
+    return compile_residual(planned.expression, planned.schema)
+
+
+def project(schema: Schema, columns: Sequence[str] | None) -> Schema:
+    """Choose columns of a schema, in the order in which they are named.
+
+    Raises:
+        NotFoundError: If the schema lacks one.
+        UnsupportedError: If none is named.
+    """
+    if columns is None:
+        return schema
+    if not columns:
+        raise UnsupportedError("a scan without columns: name one or more, or use planner.count")
+    for name in columns:
+        try:
+            schema.find_field(name, case_sensitive=False)
+        except ValueError as error:
+            known = ", ".join(field.name for field in schema.fields)
+            raise NotFoundError(f"there is no column {name!r}; the table has: {known}") from error
+    selected = schema.select(*columns, case_sensitive=False)
+    tops = [schema.find_column_name(_top_level(schema, name)) for name in columns]
+    by_name = {field.name: field for field in selected.fields}
+    return Schema(*(by_name[name] for name in dict.fromkeys(tops) if name is not None))
+
+
+def _top_level(schema: Schema, name: str) -> int:
+    """The field id of the top-level column that a dotted name leads into."""
+    field_id = schema.find_field(name, case_sensitive=False).field_id
+    for field in schema.fields:
+        if field.field_id == field_id or field_id in Schema(field).field_ids:
+            return field.field_id
+    return field_id
+
+
+def in_order(read: Callable[[RowGroupTask], T], tasks: Iterable[RowGroupTask]) -> Iterator[T]:
+    """Read row groups in parallel, some ahead within bounded memory; give what was read in the order of the tasks."""
+    ahead: deque[tuple[int, Future[T]]] = deque()
+    held_bytes = 0
+    pool = ThreadPoolExecutor(_THREADS)
+    try:
+        for task in tasks:
+            while ahead and (held_bytes + task.memory_bytes > _AHEAD_BYTES or len(ahead) > 2 * _THREADS):
+                size, first = ahead.popleft()
+                yield first.result()
+                held_bytes -= size
+            ahead.append((task.memory_bytes, pool.submit(read, task)))
+            held_bytes += task.memory_bytes
+        while ahead:
+            yield ahead.popleft()[1].result()
+    finally:
+        pool.shutdown(cancel_futures=True)

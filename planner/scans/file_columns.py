@@ -1,0 +1,155 @@
+"""The columns of one data file as a schema sees them: by field id, through renames, promotions and added columns."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.exceptions import ResolveError
+from pyiceberg.io.pyarrow import ArrowAccessor, ArrowProjectionVisitor, pyarrow_to_schema, schema_to_pyarrow
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema, visit_with_partner
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.typedef import Record
+from pyiceberg.types import MapType
+
+from puffin_index.data.column_source import Reading
+from puffin_index.data.file_fields import PARQUET_FIELD_ID, FileField, FileFields, identify_fields
+from puffin_index.errors import UnsupportedError
+
+
+def constants_of(partition: Record, spec: PartitionSpec) -> dict[int, object]:
+    """The values of a file's identity partitions by column, NULLs included; the file is not asked for them."""
+    return {
+        field.source_id: partition[position]
+        for position, field in enumerate(spec.fields)
+        if isinstance(field.transform, IdentityTransform)
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class FileColumns:
+    """How a schema maps to the columns of one data file.
+
+    Attributes:
+        reading: How the scan finds columns.
+        fields: The file's fields.
+        constants: Values of identity partitions by field id.
+        location: The data file.
+    """
+
+    reading: Reading
+    fields: FileFields
+    constants: Mapping[int, object]
+    location: str
+
+    @classmethod
+    def of(
+        cls, reading: Reading, file_schema: pa.Schema, constants: Mapping[int, object], location: str
+    ) -> FileColumns:
+        """Match a file's columns to field ids.
+
+        Raises:
+            UnsupportedError: If two of its fields have one name.
+        """
+        if len(set(file_schema.names)) < len(file_schema.names):
+            raise UnsupportedError(f"data file {location}: two of its columns have one name")
+        fields = identify_fields(file_schema, "PARQUET", reading.name_mapping)
+        assert fields is not None
+        return cls(reading, fields, constants, location)
+
+    def fields_of(self, field_ids: Iterable[int]) -> list[FileField]:
+        """The file's top-level fields that hold these columns, each once; those that the file lacks are left out."""
+        paths = (self._path(field_id) for field_id in field_ids)
+        return list({path[0].leaves.start: path[0] for path in paths if path}.values())
+
+    def _path(self, field_id: int) -> tuple[FileField, ...]:
+        if field_id in self.constants:
+            return ()
+        ids = self.reading.ids(field_id)
+        is_map = isinstance(self.reading.schema.find_type(field_id), MapType)
+        try:
+            return self.fields.find(ids[:-2] if is_map else ids)
+        except LookupError as error:
+            raise UnsupportedError(f"data file {self.location}: {error}") from error
+
+    def values(self, table: pa.Table, field_id: int) -> pa.Array | pa.ChunkedArray:
+        """The values of a primitive column; one value for all rows where the file lacks it."""
+        path = self._path(field_id)
+        if path:
+            column = table.column(path[0].field.name)
+            for part in path[1:]:
+                # struct_field takes the parent's NULLs along.
+                column = pc.struct_field(column, part.field.name)
+            return column
+        schema = self.reading.schema
+        field = schema.find_field(field_id)
+        if field not in schema.fields and (field.initial_default is not None or field_id in self.constants):
+            raise UnsupportedError(f"column {field.name} inside a struct has a value that the file does not hold")
+        value = self.constants.get(field_id, field.initial_default)
+        return pa.array([value], schema_to_pyarrow(field.field_type, include_field_ids=False))
+
+    def project(self, table: pa.Table, projection: Schema, target: pa.Schema) -> pa.Table:
+        """Give rows the shape of a projection of the schema.
+
+        Args:
+            table: Columns of the file as they were read; at least one.
+            projection: What to give.
+            target: Its Arrow schema.
+        """
+        # A top-level field of the file is never a field inside of a struct, though its position may say that number.
+        wanted = {field.field_id for field in projection.fields} - self.constants.keys()
+        try:
+            file_schema = identified_schema(self.fields.fields, wanted)
+            visitor = ArrowProjectionVisitor(
+                file_schema,
+                downcast_ns_timestamp_to_us=True,
+                projected_missing_fields=dict(self.constants),
+                allow_timestamp_tz_mismatch=True,
+            )
+            projected = visit_with_partner(
+                self._without_hidden_defaults(projection), table, visitor, ArrowAccessor(file_schema)
+            )
+        except (ValueError, TypeError, ResolveError, pa.ArrowException) as error:
+            raise UnsupportedError(
+                f"data file {self.location}: columns cannot be read as the table's schema has them: {error}"
+            ) from error
+        assert isinstance(projected, pa.StructArray)
+        return pa.Table.from_arrays(projected.flatten(), names=target.names).cast(target)
+
+    def _without_hidden_defaults(self, projection: Schema) -> Schema:
+        """A projection without the defaults of columns whose partition constant is NULL: the constant wins there."""
+        nulls = {field_id for field_id, value in self.constants.items() if value is None}
+        fields = (
+            field.model_copy(update={"initial_default": None}) if field.field_id in nulls else field
+            for field in projection.fields
+        )
+        return Schema(*fields)
+
+
+def identified_schema(fields: Iterable[FileField], wanted: Collection[int]) -> Schema:
+    """The Iceberg schema of those of a file's top-level fields that hold some columns, other fields left out.
+
+    Raises:
+        ValueError: If Iceberg has no such type.
+    """
+    arrow_fields = [_with_ids(field) for field in fields if field.field_id in wanted]
+    # Iceberg's timestamps have microseconds; files of other writers may have finer ones.
+    return pyarrow_to_schema(pa.schema(arrow_fields), downcast_ns_timestamp_to_us=True)
+
+
+def _with_ids(field: FileField) -> pa.Field:
+    """A field with field ids beside it and its children; of a struct those without one are left out."""
+    arrow_type = field.field.type
+    children = [_with_ids(child) for child in field.children if child.field_id is not None]
+    if pa.types.is_struct(arrow_type):
+        arrow_type = pa.struct(children)
+    elif len(children) < len(field.children):
+        raise ValueError(f"the elements of {field.field.name!r} have no field ids")
+    elif pa.types.is_map(arrow_type):
+        arrow_type = pa.map_(*children)
+    elif children:
+        arrow_type = pa.large_list(children[0]) if pa.types.is_large_list(arrow_type) else pa.list_(children[0])
+    return field.field.with_type(arrow_type).with_metadata({PARQUET_FIELD_ID: str(field.field_id)})

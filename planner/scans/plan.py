@@ -1,0 +1,282 @@
+"""Planning a scan: WHERE text or an Iceberg expression, a snapshot and an index give a scan plan."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import xxhash
+from cachetools import LRUCache
+from pyiceberg.expressions import AlwaysTrue, BooleanExpression
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Snapshot
+
+from planner.clock import DEFAULT_MILLISECONDS, Clock
+from planner.predicate.bind import bind
+from planner.predicate.junctions import fold_junctions
+from planner.predicate.nodes import Everything, Predicate
+from planner.prune.distributed import Executors, PlanningMode, prune_on_executors
+from planner.prune.gate import DEFAULT_BYTE_BUDGET, DEFAULT_LIMITS, Limits
+from planner.prune.pruned import Pruned, Reason
+from planner.prune.pruner import Pruner
+from planner.prune.row_sets import RowSets
+from planner.scans.file_filter import file_filter
+from planner.scans.planned_scan import PlannedScan
+from planner.scans.scan_plan import ScanPlan
+from planner.scans.snapshot_files import list_scan_files
+from planner.scans.subtract_deletes import subtract_deletes
+from planner.scans.whole_files import keep_whole_files
+from planner.view.directories import Int64Array
+from planner.view.index_view import IndexView
+from planner.where.parser import parse_where
+from puffin_index.catalogue.index_table import read_entries
+from puffin_index.data.column_source import Reading, reading_of
+from puffin_index.data.data_table import DataFile
+from puffin_index.errors import NotFoundError
+from puffin_index.table_index import TableIndex
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_views: LRUCache[str, IndexView] = LRUCache(maxsize=32)
+_views_lock = threading.Lock()
+
+
+def view_of(index_table: Table, reading: Reading) -> IndexView:
+    """The view of an index table's current version; kept, as versions never change.
+
+    Args:
+        index_table: The index table.
+        reading: How the scan finds columns in data files. What was built of other columns is left out of the view.
+    """
+    snapshot = index_table.current_snapshot()
+    version = str(snapshot.snapshot_id) if snapshot else "empty"
+    key = f"{index_table.metadata.table_uuid}/{version}"
+    with _views_lock:
+        view = _views.get(key)
+        if view is None:
+            view = IndexView(version, read_entries(index_table), index_table.io)
+            _views[key] = view
+        rejected = reading.rejects(view.sources)
+        if not rejected:
+            return view
+        key = f"{key}/{xxhash.xxh64_hexdigest(repr(sorted(rejected)).encode())}"
+        narrowed = _views.get(key)
+        if narrowed is None:
+            narrowed = _views[key] = view.without_sources(rejected)
+    return narrowed
+
+
+def warnings_of(view: IndexView, pruned: Pruned) -> tuple[str, ...]:
+    """What of an index could not be used for a scan, and why, as sentences."""
+    outdated = (
+        f"field {field_id}: indexes that were built while the table had other column mappings are not used; "
+        "`puffin-index build` makes them anew"
+        for field_id in sorted({field_id for field_id, _ in view.rejected})
+    )
+    return (*outdated, *(f"{trouble.segment}: {trouble.reason}" for trouble in pruned.troubles))
+
+
+def plan(
+    index: TableIndex,
+    where: str | None = None,
+    snapshot_id: int | None = None,
+    *,
+    strict: bool = False,
+    byte_budget: int = DEFAULT_BYTE_BUDGET,
+    planning_milliseconds: float = DEFAULT_MILLISECONDS,
+    spark: SparkSession | None = None,
+    planning_mode: PlanningMode = "auto",
+    refresh: bool = True,
+) -> ScanPlan:
+    """Plan a scan of a table by an engine that reads ranges of bytes, as Spark does.
+
+    Args:
+        index: The table's index.
+        where: SQL WHERE text; None for everything.
+        snapshot_id: The snapshot to scan, None for the current one.
+        strict: Raise on index trouble instead of keeping the row groups.
+        byte_budget: How many index bytes may be read, directories not counted; what they do not suffice for is kept.
+        planning_milliseconds: How long judging files and row groups may take; what is not decided by then is kept.
+        spark: A session whose executors may plan.
+        planning_mode: `local`, `distributed`, or `auto` for what suits the number of row groups.
+        refresh: Ask the catalog for the newest versions of table and index; otherwise those that `index` knows are
+            used, as several queries on one state of the table want it.
+
+    Raises:
+        WhereSyntaxError: If the text does not parse.
+        NotFoundError: If it names a column that the table lacks, or there is no such snapshot.
+    """
+    limits = Limits(strict, byte_budget, seconds=planning_milliseconds / 1000)
+    planned = plan_scan(index, where, snapshot_id, limits, spark=spark, planning_mode=planning_mode, refresh=refresh)
+    result = planned.plan
+    return replace(result, reasons=keep_whole_files(result.reasons, result.file_of, planned.is_read_whole))
+
+
+def snapshot_of(table: Table, snapshot_id: int | None) -> tuple[Snapshot | None, Schema]:
+    """A snapshot of a table (None for an empty table) and the schema that a scan of it has.
+
+    Raises:
+        NotFoundError: If there is no such snapshot.
+    """
+    if snapshot_id is None:
+        return table.current_snapshot(), table.schema()
+    snapshot = table.snapshot_by_id(snapshot_id)
+    if snapshot is None:
+        raise NotFoundError(f"table {'.'.join(table.name())} has no snapshot {snapshot_id}")
+    return snapshot, table.schema() if snapshot.schema_id is None else table.schemas()[snapshot.schema_id]
+
+
+def plan_scan(
+    index: TableIndex,
+    where: str | BooleanExpression | None = None,
+    snapshot_id: int | None = None,
+    limits: Limits = DEFAULT_LIMITS,
+    *,
+    spark: SparkSession | None = None,
+    planning_mode: PlanningMode = "auto",
+    refresh: bool = True,
+) -> PlannedScan:
+    """Plan a scan of a table and keep what its reader needs.
+
+    Args:
+        index: The table's index.
+        where: SQL WHERE text, or an expression of the SQL dialect without NOT; None for everything.
+        snapshot_id: The snapshot to scan, None for the current one.
+        limits: Bounds.
+        spark: A session whose executors may plan.
+        planning_mode: `local`, `distributed`, or `auto` for what suits the number of row groups.
+        refresh: Ask the catalog for the newest versions of table and index first.
+
+    Raises:
+        WhereSyntaxError: If the text does not parse.
+        NotFoundError: If it names a column that the table lacks, or there is no such snapshot.
+    """
+    started = time.perf_counter()
+    if refresh:
+        index.refresh()
+    table = index.data_table
+    expression = parse_where(where) if isinstance(where, str) else where or AlwaysTrue()
+    snapshot, schema = snapshot_of(table, snapshot_id)
+    predicate = bind(expression, schema)
+    clock = Clock(limits.seconds)
+    files = list_scan_files(table, snapshot, schema, file_filter(expression, schema), clock) if snapshot else ()
+    view = view_of(index.index_table, reading_of(table, schema))
+    executors = Executors(spark.sparkContext, index.index_table, planning_mode) if spark is not None else None
+    left = replace(limits, seconds=clock.seconds_left)
+    pruned = _prune_files(view, predicate, [file.file for file in files], left, executors)
+    result, row_groups, row_sets = pruned
+    first_rows, is_read_whole = np.zeros(len(row_groups), np.int64), np.zeros(len(row_groups), np.bool_)
+    if view.row_group_count:
+        first_rows, is_read_whole = view.first_rows[row_groups], view.is_read_whole[row_groups] & (row_groups >= 0)
+    planned = PlannedScan(result, schema, expression, files, row_groups, first_rows, row_sets, is_read_whole)
+    result = subtract_deletes(planned, table.io, clock, strict=limits.strict, always=limits.rows_wanted)
+    result = replace(
+        result,
+        table=index.name,
+        snapshot_id=snapshot.snapshot_id if snapshot else None,
+        where=_text_of(where),
+        planning_seconds=time.perf_counter() - started,
+    )
+    return replace(planned, plan=result)
+
+
+def _text_of(where: str | BooleanExpression | None) -> str:
+    """A predicate for people; PyIceberg's own text of an expression takes recursion."""
+    if where is None or isinstance(where, str):
+        return where or "true"
+    return fold_junctions(
+        where,
+        leaf=lambda leaf, negated: str(~leaf if negated else leaf),
+        join=lambda parts, is_and: f"({(' AND ' if is_and else ' OR ').join(parts)})",
+        too_deep="...",
+    )
+
+
+def plan_files(
+    view: IndexView,
+    predicate: Predicate,
+    files: Sequence[DataFile],
+    limits: Limits = DEFAULT_LIMITS,
+    executors: Executors | None = None,
+) -> ScanPlan:
+    """Plan the scan of some data files; deletes are not looked at.
+
+    Args:
+        view: The index.
+        predicate: What to look for.
+        files: The data files of the scan.
+        limits: Bounds.
+        executors: Who may help where there are many row groups.
+    """
+    return _prune_files(view, predicate, files, limits, executors)[0]
+
+
+def _prune_files(
+    view: IndexView,
+    predicate: Predicate,
+    files: Sequence[DataFile],
+    limits: Limits,
+    executors: Executors | None,
+) -> tuple[ScanPlan, npt.NDArray[np.int64], RowSets]:
+    """Plan the scan of some data files; also return the row groups' numbers in the view, -1 for none, and row sets."""
+    started = time.perf_counter()
+    known = [view.row_groups_of(file) for file in files]
+    counts = np.array(
+        [max(1, len(file.split_offsets)) if own is None else len(own) for file, own in zip(files, known, strict=True)],
+        np.int64,
+    )
+    file_of = np.repeat(np.arange(len(files)), counts)
+    ordinals = np.arange(len(file_of)) - np.repeat(np.cumsum(counts) - counts, counts)
+    first = np.array([-1 if own is None else own.start for own in known], np.int64)[file_of]
+    numbers = np.where(first >= 0, first + ordinals, -1)
+    indexed = numbers >= 0
+    pruned = prune_row_groups(view, predicate, numbers[indexed], limits, executors)
+    reasons = np.full(len(numbers), Reason.UNINDEXED, np.uint8)
+    matches = np.full(len(numbers), -1, np.int64)
+    reasons[indexed], matches[indexed] = pruned.reasons, pruned.matches
+    # Counts of row groups that have deletes are upper bounds until those are subtracted.
+    matches[np.array([file.has_deletes for file in files], np.bool_)[file_of] & (matches > 0)] = -1
+    row_counts = np.zeros(len(numbers), np.int64)
+    row_counts[indexed] = view.row_counts[numbers[indexed]]
+    plan = ScanPlan(
+        table="",
+        snapshot_id=None,
+        where="",
+        data_files=tuple(file.path for file in files),
+        file_of=file_of,
+        ordinals=ordinals,
+        row_counts=row_counts,
+        reasons=reasons,
+        matches=matches,
+        funnel=pruned.stages,
+        index_reads=sum(stage.reads for stage in pruned.stages),
+        index_bytes_read=sum(stage.bytes_read for stage in pruned.stages),
+        planning_seconds=time.perf_counter() - started,
+        warnings=warnings_of(view, pruned),
+    )
+    return plan, numbers, pruned.row_sets
+
+
+def prune_row_groups(
+    view: IndexView,
+    predicate: Predicate,
+    row_groups: Int64Array,
+    limits: Limits = DEFAULT_LIMITS,
+    executors: Executors | None = None,
+) -> Pruned:
+    """Judge row groups of a view, here or on executors; with no predicate all are kept without a look."""
+    if isinstance(predicate, Everything):
+        count = len(row_groups)
+        reason = Reason.NO_PREDICATE
+        matches = view.row_counts[row_groups] if predicate.exact else np.full(count, -1, np.int64)
+        return Pruned(np.full(count, reason, np.uint8), matches, (), ())
+    if executors is not None and executors.are_worth_it(len(row_groups)):
+        return prune_on_executors(executors, view, predicate, row_groups, limits)
+    return Pruner(view, predicate, row_groups, limits).prune()

@@ -1,0 +1,184 @@
+"""Reading row groups of a planned scan: known rows are taken, other rows tested, deleted rows left out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyroaring import BitMap
+
+from planner.prune.pruned import Reason
+from planner.scans.file_columns import FileColumns, constants_of
+from planner.scans.planned_scan import PlannedScan
+from planner.scans.residual import Residual
+from planner.scans.snapshot_files import ScanFile
+from puffin_index.data.column_source import reading_of
+from puffin_index.data.deletes import deleted_positions
+from puffin_index.data.file_fields import FileField
+from puffin_index.data.parquet import open_parquet
+from puffin_index.errors import CorruptFileError, UnsupportedError
+from puffin_index.kinds.base import RowSet
+
+_UNPACKED = 4
+"""About how many bytes of memory a byte of a file becomes."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowGroupTask:
+    """One row group to read.
+
+    Attributes:
+        file: Its data file.
+        ordinal: Which row group of the file.
+        rows: Rows that can match, None if they are not known; exact rows need no test.
+        memory_bytes: About how much memory its rows take.
+    """
+
+    file: ScanFile
+    ordinal: int
+    rows: RowSet | None
+    memory_bytes: int
+
+
+def tasks_of(planned: PlannedScan, table: Table, positions: npt.NDArray[np.int64]) -> Iterator[RowGroupTask]:
+    """Give row groups of a planned scan to read; footers of files without an index are read for it.
+
+    Args:
+        planned: The scan.
+        table: The data table.
+        positions: Which row groups of the plan, ascending.
+
+    Raises:
+        UnsupportedError: If a data file is not Parquet, or equality deletes apply to it.
+    """
+    plan, seen = planned.plan, -1
+    for at in positions.tolist():
+        number = int(plan.file_of[at])
+        file = planned.files[number]
+        _check_readable(file)
+        if planned.row_groups[at] >= 0:
+            yield _task(file, int(plan.ordinals[at]), int(plan.row_counts[at]), _known_rows(planned, at))
+        elif number != seen:
+            # What the manifest says of row groups is not relied upon here.
+            with open_parquet(table.io, file.file.path) as parquet:
+                groups = [parquet.metadata.row_group(i).num_rows for i in range(parquet.metadata.num_row_groups)]
+            yield from (_task(file, ordinal, rows, None) for ordinal, rows in enumerate(groups))
+        seen = number
+
+
+def _check_readable(file: ScanFile) -> None:
+    if file.file.format != "PARQUET":
+        raise UnsupportedError(f"data file {file.file.path} is {file.file.format}; only Parquet can be read here")
+    if file.has_equality_deletes:
+        raise UnsupportedError(
+            f"equality deletes apply to data file {file.file.path}, and only Spark and other JVM engines read those: "
+            "compact the table (rewrite_data_files) or query it there"
+        )
+
+
+def _task(file: ScanFile, ordinal: int, row_count: int, rows: RowSet | None) -> RowGroupTask:
+    return RowGroupTask(
+        file, ordinal, rows, _UNPACKED * file.file.file_size * row_count // max(1, file.file.record_count)
+    )
+
+
+def _known_rows(planned: PlannedScan, at: int) -> RowSet | None:
+    if planned.plan.reasons[at] == Reason.ALL_ROWS_MATCH:
+        return RowSet(BitMap(range(int(planned.plan.row_counts[at]))), exact=True)
+    return planned.row_sets.of(int(planned.row_groups[at]))
+
+
+@dataclass(frozen=True, slots=True)
+class RowGroupReader:
+    """Reads row groups of one scan. Safe to share between threads.
+
+    Attributes:
+        table: The data table.
+        schema: The schema of the scan.
+        residual: The predicate, None for all rows.
+        side_by_side: Whether the columns of a row group are decoded side by side: for a few row groups only, others
+            keep all cores busy by themselves.
+    """
+
+    table: Table
+    schema: Schema
+    residual: Residual | None
+    side_by_side: bool = False
+
+    def read(self, task: RowGroupTask, projection: Schema) -> list[pa.RecordBatch]:
+        """Read the matching rows of a row group in the shape of a projection of the schema."""
+        target = schema_to_pyarrow(projection, include_field_ids=False)
+        with open_parquet(self.table.io, task.file.file.path) as parquet:
+            columns = self._columns(parquet, task)
+            rows, tested = self._matching_rows(parquet, columns, task)
+            if rows is not None and not len(rows):
+                return []
+            wanted = columns.fields_of(field.field_id for field in projection.fields)
+            missing = [field for field in wanted if field.field.name not in tested.column_names]
+            table = self._read(parquet, task, missing) if missing else tested
+            for name in (field.field.name for field in wanted if field not in missing):
+                table = table if table is tested else table.append_column(name, tested.column(name))
+            if rows is not None:
+                table = table.take(pa.array(rows))
+        batches: list[pa.RecordBatch] = columns.project(table, projection, target).to_batches()
+        return batches
+
+    def count(self, task: RowGroupTask) -> int:
+        """Count the matching rows of a row group."""
+        with open_parquet(self.table.io, task.file.file.path) as parquet:
+            rows, _ = self._matching_rows(parquet, self._columns(parquet, task), task)
+            return parquet.metadata.row_group(task.ordinal).num_rows if rows is None else len(rows)
+
+    def _columns(self, parquet: pq.ParquetFile, task: RowGroupTask) -> FileColumns:
+        entry = task.file.entry
+        constants = constants_of(entry.partition, self.table.specs()[entry.spec_id])
+        reading = reading_of(self.table, self.schema)
+        return FileColumns.of(reading, parquet.schema_arrow, constants, task.file.file.path)
+
+    def _matching_rows(
+        self, parquet: pq.ParquetFile, columns: FileColumns, task: RowGroupTask
+    ) -> tuple[npt.NDArray[np.int64] | None, pa.Table]:
+        """The rows that match and are not deleted (None for all), and the columns that were read to tell."""
+        row_count = parquet.metadata.row_group(task.ordinal).num_rows
+        # A table of no columns has no length; this one has.
+        tested = pa.table({"": pa.nulls(row_count)})
+        flags: npt.NDArray[np.bool_] | None = None
+        if task.rows is not None:
+            flags = np.zeros(row_count, np.bool_)
+            flags[np.frombuffer(task.rows.rows.to_array(), np.uint32)] = True
+        if self.residual is not None and (task.rows is None or not task.rows.exact):
+            fields = columns.fields_of(self.residual.field_ids)
+            tested = self._read(parquet, task, fields) if fields else tested
+            matching = self.residual.matching(lambda field_id: columns.values(tested, field_id), row_count)
+            flags = matching if flags is None else flags & matching
+        deleted = self._deleted(parquet, task, row_count)
+        if deleted is not None:
+            flags = ~deleted if flags is None else flags & ~deleted
+        return None if flags is None else np.flatnonzero(flags), tested
+
+    def _deleted(self, parquet: pq.ParquetFile, task: RowGroupTask, row_count: int) -> npt.NDArray[np.bool_] | None:
+        if not task.file.deletes:
+            return None
+        first = sum(parquet.metadata.row_group(i).num_rows for i in range(task.ordinal))
+        positions = deleted_positions(self.table.io, task.file.file.path, task.file.deletes)
+        here = positions & BitMap(range(first, first + row_count))
+        if not here:
+            return None
+        flags = np.zeros(row_count, np.bool_)
+        flags[np.frombuffer(here.to_array(), np.uint32) - np.uint32(first)] = True
+        return flags
+
+    def _read(self, parquet: pq.ParquetFile, task: RowGroupTask, fields: list[FileField]) -> pa.Table:
+        # By ordinals of leaves: names may have dots in them.
+        leaves = [leaf for field in fields for leaf in field.leaves]
+        try:
+            return parquet.reader.read_row_group(task.ordinal, column_indices=leaves, use_threads=self.side_by_side)
+        except pa.ArrowInvalid as error:
+            raise CorruptFileError(f"row group {task.ordinal}: {error}", location=task.file.file.path) from error

@@ -1,0 +1,155 @@
+"""The scan plan: for each row group of a scan kept, dropped or unindexed, and why; with the funnel and what it cost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from planner.prune.pruned import Reason, Stage, kept_mask
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """One row group of a scan.
+
+    Attributes:
+        data_file: Location of its data file.
+        row_group: Its ordinal in the file.
+        verdict: `kept` or `dropped`.
+        reason: Why, see `planner.prune.pruned.Reason`.
+        rows: Matching rows where they are known exactly, else None.
+    """
+
+    data_file: str
+    row_group: int
+    verdict: str
+    reason: str
+    rows: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ScanPlan:
+    """What is to be read of a scan.
+
+    Attributes:
+        table: The data table.
+        snapshot_id: The snapshot that is scanned, None for an empty table.
+        where: The predicate as it came.
+        data_files: Locations of the scan's data files.
+        file_of: For each row group its data file, as a number in `data_files`.
+        ordinals: For each row group its ordinal in the data file.
+        row_counts: For each row group its rows; 0 where they are not known (unindexed files).
+        reasons: For each row group a `Reason` value.
+        matches: For each row group its matching rows where they are known exactly, else -1.
+        funnel: The stages, in order.
+        index_reads: Reads of index bytes.
+        index_bytes_read: Their bytes.
+        planning_seconds: Time spent.
+        warnings: Index troubles, as sentences.
+        unlisted: Row groups of data files without an index that are only counted (scans that Spark asks about).
+    """
+
+    table: str
+    snapshot_id: int | None
+    where: str
+    data_files: tuple[str, ...]
+    file_of: npt.NDArray[np.int64]
+    ordinals: npt.NDArray[np.int64]
+    row_counts: npt.NDArray[np.int64]
+    reasons: npt.NDArray[np.uint8]
+    matches: npt.NDArray[np.int64]
+    funnel: tuple[Stage, ...]
+    index_reads: int
+    index_bytes_read: int
+    planning_seconds: float
+    warnings: tuple[str, ...] = ()
+    unlisted: int = 0
+
+    @property
+    def row_groups(self) -> int:
+        """Row groups of the scan, after Iceberg's own pruning of partitions and files."""
+        return len(self.reasons) + self.unlisted
+
+    @property
+    def kept_mask(self) -> npt.NDArray[np.bool_]:
+        """Which row groups are read."""
+        return kept_mask(self.reasons)
+
+    @property
+    def kept(self) -> int:
+        """Row groups that are read, unindexed ones included."""
+        return int(self.kept_mask.sum()) + self.unlisted
+
+    @property
+    def dropped(self) -> int:
+        """Row groups that are not read."""
+        return self.row_groups - self.kept
+
+    @property
+    def unindexed(self) -> int:
+        """Kept row groups of data files without an index."""
+        return int((self.reasons == Reason.UNINDEXED).sum()) + self.unlisted
+
+    @property
+    def kept_rows(self) -> int:
+        """Rows of the kept row groups of indexed files."""
+        return int(self.row_counts[self.kept_mask].sum())
+
+    @property
+    def splits(self) -> Iterator[Split]:
+        """Every row group with its verdict."""
+        for at in range(len(self.reasons)):
+            reason = Reason(int(self.reasons[at]))
+            yield Split(
+                self.data_files[self.file_of[at]],
+                int(self.ordinals[at]),
+                "dropped" if reason.drops else "kept",
+                reason.code,
+                int(self.matches[at]) if self.matches[at] >= 0 else None,
+            )
+
+    def reason_counts(self) -> dict[str, int]:
+        """How many row groups have each reason."""
+        values, counts = np.unique(self.reasons, return_counts=True)
+        return {Reason(int(value)).code: int(count) for value, count in zip(values, counts, strict=True)}
+
+    def to_json(self) -> dict[str, object]:
+        """The plan as `puffin-index explain --json` prints it."""
+        return {
+            "table": self.table,
+            "snapshot_id": self.snapshot_id,
+            "where": self.where,
+            "row_groups": self.row_groups,
+            "kept": self.kept,
+            "dropped": self.dropped,
+            "unindexed": self.unindexed,
+            "kept_rows": self.kept_rows,
+            "reasons": self.reason_counts(),
+            "funnel": {
+                stage.name: {
+                    "entered": stage.entered,
+                    "dropped": stage.dropped,
+                    "reads": stage.reads,
+                    "bytes_read": stage.bytes_read,
+                    "seconds": stage.seconds,
+                }
+                for stage in self.funnel
+            },
+            "index_reads": self.index_reads,
+            "index_bytes_read": self.index_bytes_read,
+            "planning_seconds": self.planning_seconds,
+            "warnings": list(self.warnings),
+            "splits": [
+                {
+                    "data_file": split.data_file,
+                    "row_group": split.row_group,
+                    "verdict": split.verdict,
+                    "reason": split.reason,
+                    "rows": split.rows,
+                }
+                for split in self.splits
+            ],
+        }

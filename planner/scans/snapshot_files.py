@@ -1,0 +1,129 @@
+"""The data files of a snapshot with the delete files that apply to each, kept: snapshots never change."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from itertools import chain
+
+from cachetools import LRUCache
+from pyiceberg.expressions import AlwaysTrue, BooleanExpression
+from pyiceberg.expressions.visitors import _InclusiveMetricsEvaluator, expression_evaluator, inclusive_projection
+from pyiceberg.manifest import INITIAL_SEQUENCE_NUMBER, DataFileContent, ManifestEntry
+from pyiceberg.manifest import DataFile as IcebergDataFile
+from pyiceberg.schema import Schema
+from pyiceberg.table import ManifestGroupPlanner, Table
+from pyiceberg.table.delete_file_index import DeleteFileIndex
+from pyiceberg.table.snapshots import Snapshot
+
+from planner.clock import Clock
+from puffin_index.data.data_table import DataFile, data_file_of
+from puffin_index.data.deletes import DeleteFile
+
+_KEPT_FILES = 50_000
+"""Data files of all kept snapshots together: about 4 KiB of memory each."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScanFile:
+    """A data file of a scan.
+
+    Attributes:
+        file: The data file.
+        deletes: Positional delete files and deletion vectors that may hold positions of it.
+        has_equality_deletes: Whether equality deletes apply to it; they are never read here.
+        entry: The manifest's entry: partition values and column bounds.
+    """
+
+    file: DataFile
+    deletes: tuple[DeleteFile, ...]
+    has_equality_deletes: bool
+    entry: IcebergDataFile
+
+
+_snapshots: LRUCache[tuple[str, int], tuple[ScanFile, ...]] = LRUCache(
+    maxsize=_KEPT_FILES, getsizeof=lambda f: 1 + len(f)
+)
+_snapshots_lock = threading.Lock()
+
+
+def list_scan_files(
+    table: Table, snapshot: Snapshot, schema: Schema, row_filter: BooleanExpression, clock: Clock
+) -> tuple[ScanFile, ...]:
+    """List the data files of a snapshot that Iceberg's own pruning leaves.
+
+    Args:
+        table: The data table.
+        snapshot: The snapshot.
+        schema: The schema that the filter's names belong to.
+        row_filter: Prunes partitions and files by Iceberg's metadata; its literals fit the columns exactly.
+        clock: Says when no more files are tested; those are listed.
+    """
+    key = (str(table.metadata.table_uuid), snapshot.snapshot_id)
+    with _snapshots_lock:
+        files = _snapshots.get(key)
+    if files is None:
+        files = _read_snapshot(table, snapshot)
+        with _snapshots_lock:
+            if len(files) < _KEPT_FILES:
+                _snapshots[key] = files
+    if isinstance(row_filter, AlwaysTrue):
+        return files
+    may_match = _file_test(table, schema, row_filter)
+    return tuple(file for file in files if clock.is_over or may_match(file.entry))
+
+
+def _file_test(table: Table, schema: Schema, row_filter: BooleanExpression) -> Callable[[IcebergDataFile], bool]:
+    bounds = _InclusiveMetricsEvaluator(schema, row_filter, case_sensitive=False)
+    partitions: dict[int, Callable[[IcebergDataFile], bool]] = {}
+
+    def partition_test(spec_id: int) -> Callable[[IcebergDataFile], bool]:
+        spec = table.specs()[spec_id]
+        if spec.is_unpartitioned() or not schema.field_ids >= {field.source_id for field in spec.fields}:
+            return lambda _: True
+        projected = inclusive_projection(schema, spec, case_sensitive=False)(row_filter)
+        evaluate = expression_evaluator(Schema(*spec.partition_type(schema).fields), projected, case_sensitive=False)
+        return lambda entry: bool(evaluate(entry.partition))
+
+    def may_match(entry: IcebergDataFile) -> bool:
+        if entry.spec_id not in partitions:
+            partitions[entry.spec_id] = partition_test(entry.spec_id)
+        return partitions[entry.spec_id](entry) and bool(bounds.eval(entry))
+
+    return may_match
+
+
+def _read_snapshot(table: Table, snapshot: Snapshot) -> tuple[ScanFile, ...]:
+    planner = ManifestGroupPlanner(table.metadata, table.io)
+    entries = list(chain.from_iterable(planner.plan_manifest_entries(snapshot.manifests(table.io))))
+    deletes = DeleteFileIndex()
+    latest_equality = -1
+    for entry in entries:
+        match entry.data_file.content:
+            case DataFileContent.POSITION_DELETES:
+                deletes.add_delete_file(entry, partition_key=entry.data_file.partition)
+            case DataFileContent.EQUALITY_DELETES:
+                latest_equality = max(latest_equality, _sequence_number(entry))
+    data = (entry for entry in entries if entry.data_file.content == DataFileContent.DATA)
+    return tuple(_scan_file(table, entry, deletes, latest_equality) for entry in data)
+
+
+def _sequence_number(entry: ManifestEntry) -> int:
+    return entry.sequence_number or INITIAL_SEQUENCE_NUMBER
+
+
+def _scan_file(table: Table, entry: ManifestEntry, deletes: DeleteFileIndex, latest_equality: int) -> ScanFile:
+    file = entry.data_file
+    applying = _delete_files(deletes.for_data_file(_sequence_number(entry), file, partition_key=file.partition))
+    # Equality deletes apply to older data; which partition they belong to is not asked: at worst a count is unknown.
+    has_equality_deletes = _sequence_number(entry) < latest_equality
+    has_deletes = bool(applying) or has_equality_deletes
+    return ScanFile(data_file_of(table, file, has_deletes=has_deletes), applying, has_equality_deletes, file)
+
+
+def _delete_files(files: Iterable[IcebergDataFile]) -> tuple[DeleteFile, ...]:
+    found = (
+        DeleteFile(file.file_path, file.file_size_in_bytes, file.record_count, file.file_format.value) for file in files
+    )
+    return tuple(sorted(found, key=lambda file: file.path))

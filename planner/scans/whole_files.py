@@ -1,0 +1,29 @@
+"""Data files that readers of byte ranges read whole or not at all: no part of them counts as dropped."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from planner.prune.pruned import Reason, kept_mask
+from planner.view.directories import BoolArray, Int64Array
+
+
+def keep_whole_files(
+    reasons: npt.NDArray[np.uint8], file_of: Int64Array, is_read_whole: BoolArray
+) -> npt.NDArray[np.uint8]:
+    """Keep the row groups that are read with another one of their data file.
+
+    Args:
+        reasons: For each row group a `Reason` value.
+        file_of: For each row group a number that tells its data file.
+        is_read_whole: For each row group whether its data file is read whole or not at all.
+
+    Returns:
+        The reasons that hold for a reader of byte ranges.
+    """
+    if not is_read_whole.any():
+        return reasons
+    kept = kept_mask(reasons)
+    is_read_along = ~kept & is_read_whole & np.isin(file_of, file_of[kept])
+    return np.where(is_read_along, np.uint8(Reason.READ_WHOLE), reasons)

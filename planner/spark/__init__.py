@@ -1,0 +1,1 @@
+"""Inside a Spark session: the hook, its settings, catalogs and filters, the Python data source, explain."""

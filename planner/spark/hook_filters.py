@@ -1,0 +1,124 @@
+"""The filters of a scan as the Spark hook hands them over become a predicate; what is not understood keeps all rows."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+from pyiceberg.expressions import And, BooleanExpression, Not, Or
+from pyiceberg.schema import Schema
+from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType, UnknownType
+
+from planner.predicate.bind import bind
+from planner.predicate.nodes import UNKNOWN, Predicate, conjunction
+from planner.spark.condition_nodes import read_condition
+from planner.spark.conditions import expression_of
+from planner.where.unknown import Unknown
+from puffin_index.errors import NotFoundError, UnsupportedError
+from puffin_index.keys.value_types import value_type_named
+
+_log = logging.getLogger(__name__)
+
+_LOST = "\N{REPLACEMENT CHARACTER}"
+"""What Iceberg's filters have in place of bytes that are not UTF-8."""
+
+
+def bind_filters(request: Mapping[str, Any]) -> Predicate:
+    """Bind the filters of a request and the conditions above its scan.
+
+    Args:
+        request: `schema` and each of `filters` as Iceberg's JSON, `conditions` as `planner.spark.condition_nodes`.
+    """
+    schema = schema_of(request["schema"])
+    filters = [_bind_filter(text, schema) for text in request["filters"]]
+    return conjunction([*filters, *(_bind_condition(node, schema) for node in request["conditions"])])
+
+
+def describe_filters(request: Mapping[str, Any]) -> str:
+    """Say the filters of a request and the conditions above its scan as text."""
+    return " AND ".join([*request["filters"], *(str(read_condition(node)) for node in request["conditions"])])
+
+
+def _bind_filter(text: str, schema: Schema) -> Predicate:
+    try:
+        return bind(read_filter(text), schema, "iceberg")
+    except (NotFoundError, RecursionError) as error:
+        _log.debug("filter not understood, all its rows are kept: %s (%s)", text, error)
+        return UNKNOWN
+
+
+def _bind_condition(node: object, schema: Schema) -> Predicate:
+    return bind(expression_of(read_condition(node), schema), schema)
+
+
+def read_filter(text: str) -> BooleanExpression:
+    """Read a filter of Iceberg's JSON; a leaf that PyIceberg cannot read, or has lost bytes, is unknown."""
+    # An explicit stack: generated predicates nest deeper than Python's.
+    pending: list[tuple[Any, bool]] = [(json.loads(text), False)]
+    done: list[BooleanExpression] = []
+    while pending:
+        node, visited = pending.pop()
+        match node:
+            case {"type": "not", "child": child}:
+                if visited:
+                    done.append(Not(done.pop()))
+                else:
+                    pending += [(node, True), (child, False)]
+            case {"type": "and" | "or" as kind, "left": left, "right": right}:
+                if visited:
+                    last, first = done.pop(), done.pop()
+                    done.append(And(first, last) if kind == "and" else Or(first, last))
+                else:
+                    pending += [(node, True), (right, False), (left, False)]
+            case _:
+                done.append(_read_leaf(node))
+    return done.pop()
+
+
+def _read_leaf(node: Any) -> BooleanExpression:
+    values = [node.get("value"), *node.get("values", ())] if isinstance(node, dict) else []
+    if any(isinstance(value, str) and _LOST in value for value in values):
+        return Unknown(text=str(node))
+    try:
+        return BooleanExpression.model_validate(node)
+    except (ValueError, TypeError) as error:
+        _log.debug("filter not understood, all its rows are kept: %s (%s)", node, error)
+        return Unknown(text=str(node))
+
+
+@lru_cache(maxsize=256)
+def schema_of(text: str) -> Schema:
+    """The schema that a text is; scans of a table's same columns have the same."""
+    return Schema(*map(_known_field, json.loads(text)["fields"]))
+
+
+def _known_type(node: Any) -> IcebergType:
+    """Read a type; a primitive one that no index can be of is `unknown`, whether PyIceberg has it or not."""
+    match node:
+        case {"type": "struct", "fields": fields}:
+            return StructType(*map(_known_field, fields))
+        case {"type": "list", "element-id": element_id, "element": element}:
+            return ListType(element_id, _known_type(element), element_required=False)
+        case {"type": "map", "key-id": key_id, "key": key, "value-id": value_id, "value": value}:
+            return MapType(key_id, _known_type(key), value_id, _known_type(value), value_required=False)
+        case str():
+            try:
+                value_type_named(node)
+            except UnsupportedError:
+                return UnknownType()
+            return IcebergType.model_validate(node)
+        case _:
+            return UnknownType()
+
+
+def _known_field(node: Mapping[str, Any]) -> NestedField:
+    return NestedField(
+        node["id"],
+        node["name"],
+        _known_type(node["type"]),
+        required=node["required"],
+        initial_default=node.get("initial-default"),
+    )

@@ -1,0 +1,95 @@
+package io.puffinindex.spark;
+
+import java.math.BigDecimal;
+import java.nio.ByteBuffer;
+import java.util.Iterator;
+import java.util.List;
+import java.util.Map;
+import java.util.TreeMap;
+import java.util.UUID;
+import org.apache.iceberg.FileScanTask;
+import org.apache.iceberg.PartitionField;
+import org.apache.iceberg.StructLike;
+
+/** What the identity partitions of a data file fix, as the text that index entries have (`puffin_index/data/constants.py`). */
+public class PartitionConstants {
+  private static final char[] DIGITS = "0123456789abcdef".toCharArray();
+
+  private PartitionConstants() {}
+
+  /** The constants of a task's data file; empty without identity partitions, null if one has a value without a text. */
+  public static String of(FileScanTask task) throws Exception {
+    List fields = task.spec().fields();
+    if (fields.isEmpty()) {
+      return "";
+    }
+    StructLike partition = task.partition();
+    Map texts = new TreeMap();
+    for (int i = 0; i < fields.size(); i++) {
+      PartitionField field = (PartitionField) fields.get(i);
+      if (field.transform().isIdentity()) {
+        String text = text(partition.get(i, Object.class));
+        if (text == null) {
+          return null;
+        }
+        texts.put(Integer.valueOf(field.sourceId()), text);
+      }
+    }
+    StringBuilder joined = new StringBuilder();
+    for (Iterator it = texts.entrySet().iterator(); it.hasNext(); ) {
+      Map.Entry entry = (Map.Entry) it.next();
+      joined.append(joined.length() == 0 ? "" : ";").append(entry.getKey()).append('=').append(entry.getValue());
+    }
+    return joined.toString();
+  }
+
+  private static String text(Object value) throws Exception {
+    if (value == null) {
+      return "null";
+    }
+    if (value instanceof Boolean) {
+      return ((Boolean) value).booleanValue() ? "1" : "0";
+    }
+    if (value instanceof Integer || value instanceof Long) {
+      return value.toString();
+    }
+    if (value instanceof Float || value instanceof Double) {
+      return Long.toString(key(((Number) value).doubleValue()));
+    }
+    if (value instanceof BigDecimal) {
+      return ((BigDecimal) value).unscaledValue().toString();
+    }
+    if (value instanceof CharSequence) {
+      return hex(ByteBuffer.wrap(value.toString().getBytes("UTF-8")));
+    }
+    if (value instanceof ByteBuffer) {
+      return hex((ByteBuffer) ((ByteBuffer) value).duplicate());
+    }
+    if (value instanceof byte[]) {
+      return hex(ByteBuffer.wrap((byte[]) value));
+    }
+    if (value instanceof UUID) {
+      ByteBuffer bytes = ByteBuffer.allocate(16);
+      bytes.putLong(((UUID) value).getMostSignificantBits());
+      bytes.putLong(((UUID) value).getLeastSignificantBits());
+      bytes.flip();
+      return hex(bytes);
+    }
+    return null;
+  }
+
+  /** The key of a double: its bits, so that their order is that of the numbers. */
+  private static long key(double value) {
+    long bits = Double.doubleToLongBits(value == 0 ? 0.0 : value);
+    return bits < 0 ? bits ^ Long.MAX_VALUE : bits;
+  }
+
+  private static String hex(ByteBuffer bytes) {
+    StringBuilder text = new StringBuilder("x");
+    while (bytes.hasRemaining()) {
+      int one = bytes.get() & 0xff;
+      text.append(DIGITS[one >> 4]).append(DIGITS[one & 15]);
+    }
+    return text.toString();
+  }
+}

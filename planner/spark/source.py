@@ -1,0 +1,245 @@
+"""A Python data source for Spark sessions without py4j (Spark Connect): the table's rows from surviving row groups.
+
+Its Python runs on the server, in workers of Spark's: catalogs are PyIceberg's, configured there or in options.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, reduce
+
+import numpy as np
+import pyarrow as pa
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pyiceberg.expressions import AlwaysTrue, And
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.schema import Schema
+from pyiceberg.table import StaticTable
+from pyspark.errors import PySparkTypeError
+from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
+from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
+from pyspark.sql.types import StructField, StructType
+
+from planner.clock import DEFAULT_MILLISECONDS
+from planner.prune.gate import DEFAULT_BYTE_BUDGET, Limits
+from planner.scans.arrow_scan import in_order, project, residual_of
+from planner.scans.plan import plan_scan, snapshot_of
+from planner.scans.residual import Residual
+from planner.scans.row_group_reader import RowGroupReader, RowGroupTask, tasks_of
+from planner.spark.filters import expression_of
+from planner.where.parser import parse_where
+from puffin_index.catalogue.open_catalog import QualifiedTable, open_catalog
+from puffin_index.errors import UnsupportedError
+from puffin_index.table_index import TableIndex
+
+_log = logging.getLogger(__name__)
+
+_CATALOG = "catalog."
+_PARTITION_BYTES = 256 << 20
+"""Memory of the row groups that one task reads; a single row group may take more."""
+
+_BATCH_ROWS = 16_384
+
+
+class SourceOptions(BaseModel):
+    """The options of a read.
+
+    Attributes:
+        path: `catalog.namespace.table`.
+        columns: Names of columns, separated by commas; all if empty. Spark does not tell a Python source which columns
+            a query needs.
+        where: SQL WHERE text that rows must satisfy; Spark pushes no OR into a Python source.
+        snapshot_id: The snapshot to read, None for the current one.
+        push_filters: Whether Spark's filters are used. Spark 4.1 keeps what was pushed last with the loaded DataFrame,
+            not with each scan of it, so that one which is scanned twice (a view, a self-join) would lack rows.
+        strict: Whether trouble with the index fails the query.
+        byte_budget: How many bytes of index a scan may read, directories not counted.
+        planning_milliseconds: How long judging the row groups may take; what is not decided by then is read.
+        catalog: Properties of the catalog, besides PyIceberg's configuration.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=lambda name: name.replace("_", "-"))
+
+    path: str
+    columns: str = ""
+    where: str | None = None
+    snapshot_id: int | None = None
+    push_filters: bool = False
+    strict: bool = False
+    byte_budget: int = Field(default=DEFAULT_BYTE_BUDGET, ge=0)
+    planning_milliseconds: int = Field(default=DEFAULT_MILLISECONDS, ge=0)
+    catalog: dict[str, str] = Field(default={}, repr=False)
+
+    def open(self) -> TableIndex:
+        """Open the index of the table."""
+        table = QualifiedTable.parse(self.path)
+        return TableIndex.open(open_catalog(table.catalog, self.catalog), table.name)
+
+    def projection(self, schema: Schema) -> Schema:
+        """The chosen columns of a schema."""
+        names = [name.strip() for name in self.columns.split(",") if name.strip()]
+        return project(schema, names or None)
+
+
+def read_options(options: Mapping[str, str]) -> SourceOptions:
+    """Read options as Spark hands them over, in any case.
+
+    Raises:
+        UnsupportedError: If there is no such option, or the value is none of its values.
+    """
+    lowered = {key.lower(): value for key, value in options.items()}
+    catalog = {key.removeprefix(_CATALOG): value for key, value in lowered.items() if key.startswith(_CATALOG)}
+    own = {key: value for key, value in lowered.items() if not key.startswith(_CATALOG)}
+    try:
+        return SourceOptions.model_validate({**own, "catalog": catalog})
+    except ValidationError as error:
+        first = error.errors()[0]
+        known = ", ".join(name.replace("_", "-") for name in SourceOptions.model_fields)
+        raise UnsupportedError(
+            f"option {first['loc'][0]} of puffin-index: {first['msg']}; there are {known}.<property>"
+        ) from None
+
+
+def spark_schema(schema: Schema) -> StructType:
+    """An Iceberg schema as Spark's.
+
+    Raises:
+        UnsupportedError: If a column has a type that Spark does not take from Python.
+    """
+    return StructType([_spark_field(field) for field in schema_to_pyarrow(schema, include_field_ids=False)])
+
+
+def _spark_field(field: pa.Field) -> StructField:
+    try:
+        return StructField(field.name, from_arrow_type(field.type, prefer_timestamp_ntz=True), field.nullable)
+    except PySparkTypeError as error:
+        raise UnsupportedError(
+            f"column {field.name} is {field.type}, which a Python data source cannot give to Spark: "
+            "name the other columns in the option `columns`"
+        ) from error
+
+
+class PuffinIndexSource(DataSource):
+    """`spark.dataSource.register(PuffinIndexSource)`, then `spark.read.format("puffin-index").load("cat.ns.table")`."""
+
+    @classmethod
+    def name(cls) -> str:
+        """What `format` is called with."""
+        return "puffin-index"
+
+    def schema(self) -> StructType:
+        """The schema of the chosen columns."""
+        options = read_options(self.options)
+        table = options.open().data_table
+        return spark_schema(options.projection(snapshot_of(table, options.snapshot_id)[1]))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Plan and read a scan."""
+        options = read_options(self.options)
+        reader = _PushingReader if options.push_filters else _Reader
+        return reader(options, tuple(schema.fieldNames()))
+
+
+@dataclass(frozen=True, slots=True)
+class _Scan:
+    """What every task of a scan needs to know.
+
+    Attributes:
+        metadata: Location of the data table's metadata.
+        io_properties: For reading it.
+        schema: The schema that is scanned.
+        projection: What is read of it.
+        residual: The predicate, None for all rows.
+    """
+
+    metadata: str
+    io_properties: tuple[tuple[str, str], ...]
+    schema: Schema
+    projection: Schema
+    residual: Residual | None
+
+
+class _Partition(InputPartition):
+    """Row groups that one task reads."""
+
+    def __init__(self, scan: _Scan, tasks: Sequence[RowGroupTask]) -> None:
+        super().__init__(None)
+        self.scan = scan
+        self.tasks = tasks
+
+    def __repr__(self) -> str:
+        return f"{len(self.tasks)} row groups"
+
+
+class _Reader(DataSourceReader):
+    """Spark calls `partitions` on the driver and pickles it; executors call `read`."""
+
+    def __init__(self, options: SourceOptions, columns: tuple[str, ...]) -> None:
+        self._options = options
+        self._columns = columns
+        self._pushed: list[Filter] = []
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Plan the scan; surviving row groups become partitions."""
+        options = self._options
+        index = options.open()
+        schema = snapshot_of(index.data_table, options.snapshot_id)[1]
+        pushed = [expression_of(each, schema) for each in self._pushed]
+        own = parse_where(options.where) if options.where is not None else AlwaysTrue()
+        expression = reduce(And, (each for each in pushed if each is not None), own)
+        limits = Limits(options.strict, options.byte_budget, seconds=options.planning_milliseconds / 1000)
+        planned = plan_scan(index, expression, options.snapshot_id, limits)
+        plan, table = planned.plan, index.data_table
+        _log.info("%s: %d of %d row groups kept", plan.table, plan.kept, plan.row_groups)
+        scan = _Scan(
+            table.metadata_location,
+            tuple(sorted((key, str(value)) for key, value in table.io.properties.items())),
+            planned.schema,
+            Schema(*(planned.schema.find_field(name) for name in self._columns)),
+            residual_of(planned),
+        )
+        tasks = tasks_of(planned, table, np.flatnonzero(plan.kept_mask))
+        return [_Partition(scan, run) for run in _runs(tasks)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read the rows of a partition."""
+        # Spark makes a partition up where a scan has none.
+        if not isinstance(partition, _Partition):
+            return iter(())
+        return _read(partition.scan, partition.tasks)
+
+
+class _PushingReader(_Reader):
+    """Uses Spark's filters."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
+        """Remember filters; Spark tests the rows that come with all of them again."""
+        self._pushed = list(filters)
+        return filters
+
+
+def _runs(tasks: Iterable[RowGroupTask]) -> Iterator[list[RowGroupTask]]:
+    run: list[RowGroupTask] = []
+    for task in tasks:
+        if run and sum(other.memory_bytes for other in run) + task.memory_bytes > _PARTITION_BYTES:
+            yield run
+            run = []
+        run.append(task)
+    if run:
+        yield run
+
+
+@lru_cache(maxsize=16)
+def _table(metadata: str, io_properties: tuple[tuple[str, str], ...]) -> StaticTable:
+    return StaticTable.from_metadata(metadata, dict(io_properties))
+
+
+def _read(scan: _Scan, tasks: Sequence[RowGroupTask]) -> Iterator[pa.RecordBatch]:
+    reader = RowGroupReader(_table(scan.metadata, scan.io_properties), scan.schema, scan.residual)
+    target = to_arrow_schema(spark_schema(scan.projection))
+    for batches in in_order(lambda task: reader.read(task, scan.projection), tasks):
+        for batch in batches:
+            for start in range(0, batch.num_rows, _BATCH_ROWS):
+                yield batch.slice(start, _BATCH_ROWS).cast(target)

@@ -1,0 +1,1 @@
+"""Index views: one version of an index, read for planning."""

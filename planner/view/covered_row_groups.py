@@ -1,0 +1,179 @@
+"""The row groups that one version of an index table covers, numbered and laid out as arrays.
+
+Row groups are numbered 0 … N-1, data file by data file. Every array here has one element per row group, so that a
+stage of the planner is a few array operations however many row groups there are.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from planner.view.directories import Int64Array, Placement, int64_chunks, positions_by_number
+from puffin_index.catalogue.entries import sources_of
+from puffin_index.data.byte_ranges import READ_WHOLE
+from puffin_index.data.column_source import FieldSource
+from puffin_index.data.data_table import DataFile
+from puffin_index.keys.map_key import ColumnId, split_kind
+from puffin_index.segments.segment import align
+
+
+class CoveredRowGroups:
+    """The row groups of all data files that have an index, and where in the segments it is.
+
+    A file that was indexed in parts has several entries but one range of numbers.
+
+    Args:
+        entries: The rows of the index table, oldest first.
+
+    Attributes:
+        paths: Locations of the data files; one that several partitions have had is there for each of them.
+        constants: What the identity partitions of the data files fix.
+        file_sizes: Their sizes in bytes.
+        record_counts: Their rows.
+        row_group_counts: Their row groups.
+        first_row_groups: Their first row groups.
+        row_counts: The rows of each row group.
+        range_starts: Start of the byte range that reads each row group alone (`puffin_index.data.byte_ranges`).
+        file_of: The data file of each row group.
+    """
+
+    def __init__(self, entries: pa.Table) -> None:
+        self._entries = entries
+        files = list(zip(entries["data_file"].to_pylist(), entries["partition_constants"].to_pylist(), strict=True))
+        first_entry: dict[tuple[str, str], int] = {}
+        for entry, file in enumerate(files):
+            first_entry.setdefault(file, entry)
+        self.paths: tuple[str, ...] = tuple(path for path, _ in first_entry)
+        self.constants: tuple[str, ...] = tuple(constants for _, constants in first_entry)
+        entry_of_file = np.fromiter(first_entry.values(), np.int64, len(first_entry))
+        file_number = {file: number for number, file in enumerate(first_entry)}
+        self._file_of_entry = np.fromiter((file_number[file] for file in files), np.int64, len(files))
+        own = entries.take(pa.array(entry_of_file))
+        self.file_sizes: Int64Array = int64_chunks(own, "file_size_in_bytes")
+        self.record_counts: Int64Array = int64_chunks(own, "record_count")
+        counts = np.asarray(pc.list_value_length(own["row_counts"]).to_numpy(), np.int64)
+        self.row_group_counts: Int64Array = counts
+        self.first_row_groups: Int64Array = np.concatenate(([0], np.cumsum(counts)[:-1])).astype(np.int64)[
+            : len(counts)
+        ]
+        self.row_counts: Int64Array = np.asarray(pc.list_flatten(own["row_counts"]).to_numpy(), np.int64)
+        self.file_of: Int64Array = np.repeat(np.arange(len(counts)), counts)
+        self.range_starts: Int64Array = _range_starts(own["split_offsets"], counts)
+
+    @cached_property
+    def file_numbers(self) -> dict[tuple[str, str], int]:
+        """The number of each data file, by location and partition constants."""
+        return {file: number for number, file in enumerate(zip(self.paths, self.constants, strict=True))}
+
+    @cached_property
+    def sources(self) -> frozenset[FieldSource]:
+        """Where in the data files the indexed columns were found."""
+        return sources_of(self._entries)
+
+    @cached_property
+    def first_rows(self) -> Int64Array:
+        """For each row group the position of its first row in its data file."""
+        before = np.concatenate(([0], np.cumsum(self.row_counts)[:-1])).astype(np.int64)[: self.row_group_count]
+        return np.asarray(before - before[self.first_row_groups[self.file_of]], np.int64)
+
+    @cached_property
+    def segments(self) -> tuple[tuple[str, int], ...]:
+        """Location and size of every segment."""
+        rows = zip(
+            self._entries["segment"].to_pylist(), self._entries["segment_size_in_bytes"].to_pylist(), strict=True
+        )
+        return tuple(dict.fromkeys(rows))
+
+    @cached_property
+    def is_read_whole(self) -> npt.NDArray[np.bool_]:
+        """Whether each row group is of a data file that readers of byte ranges read whole or not at all."""
+        files = np.zeros(len(self.paths), np.bool_)
+        files[self.file_of[self.range_starts < 0]] = True
+        return files[self.file_of]
+
+    @property
+    def row_group_count(self) -> int:
+        """N."""
+        return len(self.row_counts)
+
+    def row_groups_of(self, file: DataFile) -> range | None:
+        """The row groups of a data file; None if it is not indexed or is not the file that was indexed."""
+        number = self.file_numbers.get((file.path, file.constants_text))
+        if number is None:
+            return None
+        if (file.file_size, file.record_count) != (self.file_sizes[number], self.record_counts[number]):
+            return None
+        first, count = int(self.first_row_groups[number]), int(self.row_group_counts[number])
+        if file.split_offsets and len(file.split_offsets) != count:
+            return None
+        return range(first, first + count)
+
+    @cached_property
+    def row_group_bytes(self) -> Int64Array:
+        """About how many bytes each row group has in its data file."""
+        share = self.row_counts / np.maximum(self.record_counts[self.file_of], 1)
+        return np.asarray(share * self.file_sizes[self.file_of], np.int64)
+
+    @cached_property
+    def ordinals_in_file(self) -> Int64Array:
+        """For each row group its ordinal in the data file."""
+        return np.asarray(np.arange(self.row_group_count) - self.first_row_groups[self.file_of], np.int64)
+
+    @cached_property
+    def placements(self) -> dict[tuple[ColumnId, str], Placement]:
+        """For each (field, kind), the segment and directory entry of every row group."""
+        directories = pc.list_flatten(self._entries["directories"]).combine_chunks()
+        entry = np.repeat(
+            np.arange(len(self._entries)),
+            np.asarray(pc.list_value_length(self._entries["directories"]).to_numpy(), np.int64),
+        )
+        fields, kinds, offsets, lengths, checksums = (
+            pc.struct_field(directories, name) for name in ("field_id", "kind", "offset", "length", "xxh64")
+        )
+        kinds = kinds.dictionary_encode()
+        field_ids, kind_codes = fields.to_numpy(), kinds.indices.to_numpy()
+        numbers = {location: number for number, (location, _) in enumerate(self.segments)}
+        in_order = self._entries["segment"].combine_chunks().dictionary_encode()
+        number_of_code = np.array([numbers[location] for location in in_order.dictionary.to_pylist()], np.int32)
+        segment_of_entry = number_of_code[in_order.indices.to_numpy()]
+        first_in_segment = int64_chunks(self._entries, "first_row_group")
+        first_base = int64_chunks(self._entries, "first_base")
+        # Rows of a segment's row space that the row groups before it in the same data file take up.
+        space = np.concatenate(([0], np.cumsum(align(self.row_counts)))).astype(np.int64)
+        rows_before = space[:-1] - space[self.first_row_groups][self.file_of]
+        placements: dict[tuple[ColumnId, str], Placement] = {}
+        groups = positions_by_number(field_ids.astype(np.int64) * max(len(kinds.dictionary), 1) + kind_codes)
+        for _, rows in groups:
+            key = split_kind(int(field_ids[rows[0]]), kinds.dictionary[int(kind_codes[rows[0]])].as_py())
+            # Files have one entry a build; where two builders raced, either is right: the last one wins.
+            entry_of_file = np.full(len(self.paths), -1, np.int64)
+            entry_of_file[self._file_of_entry[entry[rows]]] = entry[rows]
+            of_row_group = entry_of_file[self.file_of]
+            segment = np.where(of_row_group >= 0, segment_of_entry[of_row_group], -1).astype(np.int32)
+            row_group = (first_in_segment[of_row_group] + self.ordinals_in_file).astype(np.int32)
+            last_row_groups = np.zeros(len(self.segments), np.int32)
+            np.maximum.at(last_row_groups, segment[segment >= 0], row_group[segment >= 0])
+            used, first = np.unique(segment_of_entry[entry[rows]], return_index=True)
+            placed = pa.array(rows[first])
+            where = (column.take(placed).to_pylist() for column in (offsets, lengths, checksums))
+            placements[key] = Placement(
+                segment=segment,
+                row_group=row_group,
+                base=first_base[of_row_group] + rows_before,
+                last_row_groups=last_row_groups,
+                locations=dict(zip(used.tolist(), zip(*where, strict=True), strict=True)),
+            )
+        return placements
+
+
+def _range_starts(lists: pa.ChunkedArray, row_group_counts: Int64Array) -> Int64Array:
+    """The starts of all data files in one array; where a file has more or fewer than row groups it is read whole."""
+    fits = np.asarray(pc.list_value_length(lists).to_numpy(), np.int64) == row_group_counts
+    starts = np.full(int(row_group_counts.sum()), READ_WHOLE, np.int64)
+    starts[np.repeat(fits, row_group_counts)] = pc.list_flatten(lists.filter(pa.array(fits))).to_numpy()
+    return starts

@@ -1,0 +1,401 @@
+"""Directories of a whole index view: of each (column, kind) as arrays with one element per row group.
+
+A directory in a segment has one row per row group or merged blob of that segment. Here the directories of all segments
+are put together and laid out by the row groups of the view.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from planner.view.key_types import comparable
+from puffin_index.errors import CorruptFileError, NotFoundError, UnsupportedError
+from puffin_index.keys.values import ValueType, value_type_named
+from puffin_index.kinds.registry import KINDS
+from puffin_index.segments.directory import int64_column
+from puffin_index.storage.files import ReadCount
+
+Int64Array: TypeAlias = npt.NDArray[np.int64]
+BoolArray: TypeAlias = npt.NDArray[np.bool_]
+Result = TypeVar("Result")
+KeyArray: TypeAlias = Int64Array | pa.LargeBinaryArray
+Selection: TypeAlias = Int64Array | slice
+Groups: TypeAlias = list[tuple[int, Int64Array]]
+
+STATISTICS_COLUMNS = ("row_count", "null_count", "distinct_count", "minimum", "maximum", "quantiles")
+DIRECTORY_COLUMNS = ("first_row_group", "row_groups", "offset", "length", "blob_type", "layout")
+LAST_STEP = 65_535
+_MOST_QUANTILES = 255
+
+
+@dataclass(frozen=True, slots=True)
+class IndexTrouble:
+    """A part of the index that could not be used, and why; its row groups are kept."""
+
+    segment: str
+    reason: str
+
+
+def or_trouble(segment: str, read: Callable[[], Result]) -> Result | IndexTrouble:
+    """Return what is read from a segment, or why it cannot be."""
+    try:
+        return read()
+    except (CorruptFileError, UnsupportedError, NotFoundError, OSError) as error:
+        return IndexTrouble(segment, str(error))
+
+
+@dataclass(slots=True)
+class IndexReads:
+    """What one plan reads of the index, and what it could not read.
+
+    Attributes:
+        count: Requests and bytes.
+        troubles: Parts that could not be used.
+    """
+
+    count: ReadCount = field(default_factory=ReadCount)
+    troubles: list[IndexTrouble] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FieldStatistics:
+    """The statistics of one column, of one segment or for every row group of a view.
+
+    Attributes:
+        value_type: The type that the keys belong to.
+        known: Whether there are statistics for the row group; all else is meaningless where there are none.
+        row_count: Rows.
+        null_count: NULL rows.
+        distinct_count: Distinct keys, NULL not counted.
+        minimum: Least key; undefined where all rows are NULL.
+        maximum: Greatest key (NaN counts as one).
+        quantiles: Keys at evenly spaced ranks as steps from minimum (0) to maximum, see `steps_of`, shape
+            (Q, N) uint16, Q at most 255: all that estimates need, in a quarter of the space. None where keys are bytes.
+    """
+
+    value_type: ValueType
+    known: BoolArray
+    row_count: Int64Array
+    null_count: Int64Array
+    distinct_count: Int64Array
+    minimum: KeyArray
+    maximum: KeyArray
+    quantiles: npt.NDArray[np.uint16] | None
+
+    @property
+    def value_count(self) -> Int64Array:
+        """Rows that are not NULL."""
+        return self.row_count - self.null_count
+
+    @property
+    def nbytes(self) -> int:
+        """The memory that it takes."""
+        arrays = [self.known, self.row_count, self.null_count, self.distinct_count, self.minimum, self.maximum]
+        return sum(array.nbytes for array in arrays) + (0 if self.quantiles is None else self.quantiles.nbytes)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KindDirectory:
+    """Where the payloads of one (column, kind) lie, for every row group of the view.
+
+    Attributes:
+        kind: The kind's name.
+        value_type: The type that it was built for.
+        segment: Number of the segment in `IndexView.segments`; -1 where there is no payload.
+        base: First row of the row group in the segment's row space.
+        entry: Row of the segment's directory that tells of the payload.
+        length: The payload's bytes.
+        merged: Whether it covers several row groups (sorted postings and the like), not just this one.
+        blob: A number for the payload, the same for row groups that share one; -1 where there is none.
+    """
+
+    kind: str
+    value_type: ValueType
+    segment: npt.NDArray[np.int32]
+    base: Int64Array
+    entry: npt.NDArray[np.int32]
+    length: Int64Array
+    merged: BoolArray
+    blob: Int64Array = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Number the payloads: by segment, then by entry."""
+        blob = self.segment.astype(np.int64) << 32 | self.entry
+        blob[self.segment < 0] = -1
+        object.__setattr__(self, "blob", blob)
+
+    @property
+    def known(self) -> BoolArray:
+        """Whether there is a payload for the row group."""
+        return self.segment >= 0
+
+    @property
+    def nbytes(self) -> int:
+        """The memory that it takes."""
+        return sum(a.nbytes for a in (self.segment, self.base, self.entry, self.length, self.merged, self.blob))
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Which row group of which segment each row group of the view is, for one (field, kind).
+
+    Attributes:
+        segment: Number of the segment in `IndexView.segments`; -1 where there is none.
+        row_group: Ordinal of the row group in the segment.
+        base: Its first row in the segment's row space.
+        locations: Offset, length and xxh64 of the directory in each segment.
+        last_row_groups: For each segment the greatest ordinal that is asked of its directory.
+    """
+
+    segment: npt.NDArray[np.int32]
+    row_group: npt.NDArray[np.int32]
+    base: Int64Array
+    locations: dict[int, tuple[int, int, str]]
+    last_row_groups: npt.NDArray[np.int32]
+
+
+def positions_by_number(numbers: Int64Array) -> Groups:
+    """For each distinct number that is not negative, ascending, where it stands."""
+    if not len(numbers):
+        return []
+    # Row groups are numbered file by file, so that those of a payload mostly follow one another.
+    if bool((numbers[1:] >= numbers[:-1]).all()):
+        order, ordered = np.arange(len(numbers)), numbers
+    else:
+        order = np.argsort(numbers, kind="stable")
+        ordered = numbers[order]
+    bounds = np.concatenate(([0], np.flatnonzero(ordered[1:] != ordered[:-1]) + 1))
+    groups = np.split(order, bounds[1:])
+    firsts = ordered[bounds].tolist()
+    return [(first, here) for first, here in zip(firsts, groups, strict=True) if first >= 0]
+
+
+def selection_of(row_groups: Int64Array) -> Selection:
+    """Row groups as an index into arrays: where they follow one another, a slice, which copies nothing."""
+    count = len(row_groups)
+    if count and row_groups[-1] - row_groups[0] == count - 1 and bool((row_groups[1:] > row_groups[:-1]).all()):
+        return slice(int(row_groups[0]), int(row_groups[-1]) + 1)
+    return row_groups
+
+
+def selection_among(positions: Int64Array, count: int) -> Selection:
+    """Ascending positions among `count` as an index into arrays: all of them as a slice, which copies nothing."""
+    return slice(None) if len(positions) == count else positions
+
+
+def value_type_of(batch: pa.RecordBatch) -> ValueType:
+    """The value type of a directory."""
+    return value_type_named(batch.schema.metadata[b"value-type"].decode())
+
+
+def segment_statistics(batch: pa.RecordBatch) -> FieldStatistics:
+    """The statistics of a column in one segment, one element per row group of it."""
+    value_type = value_type_of(batch)
+    is_int = value_type.domain == "int64"
+    minimum, maximum = (_keys(batch, name, is_int) for name in ("minimum", "maximum"))
+    quantiles = None
+    if isinstance(minimum, np.ndarray) and isinstance(maximum, np.ndarray):
+        matrix = _quantile_matrix(batch.column("quantiles"))[:, :_MOST_QUANTILES]
+        quantiles = np.ascontiguousarray(steps_of(matrix, minimum, maximum).T)
+    return FieldStatistics(
+        value_type=value_type,
+        known=np.ones(len(batch), np.bool_),
+        row_count=int64_column(batch, "row_count"),
+        null_count=int64_column(batch, "null_count"),
+        distinct_count=int64_column(batch, "distinct_count"),
+        minimum=minimum,
+        maximum=maximum,
+        quantiles=quantiles,
+    )
+
+
+def steps_of(keys: Int64Array, minimum: Int64Array, maximum: Int64Array) -> npt.NDArray[np.uint16]:
+    """Say where keys lie between minimum and maximum, in steps.
+
+    Where the two are at most 65,535 apart, a step is one; otherwise there are so many steps between them. The order
+    of keys is kept, though several may lie on one step.
+
+    Args:
+        keys: Between minimum and maximum, shape (N, Q) or (N,).
+        minimum: Shape (N,).
+        maximum: Shape (N,), not less.
+    """
+    column = (slice(None), *[None] * (keys.ndim - 1))
+    low = minimum.view(np.uint64)[column]
+    # Differences of int64 numbers fit into uint64, and modulo 2 ** 64 they are right.
+    width = maximum.view(np.uint64)[column] - low
+    distance = keys.view(np.uint64) - low
+    scaled = np.rint(distance.astype(np.float64) * (LAST_STEP / np.maximum(width, 1).astype(np.float64)))
+    steps = np.where(width <= LAST_STEP, distance, np.minimum(scaled, LAST_STEP).astype(np.uint64))
+    return steps.astype(np.uint16)
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """How rows of several segments' directories become row groups of a view."""
+
+    chosen: tuple[int, ...]
+    known: BoolArray
+    at: Int64Array
+    value_type: ValueType
+
+
+def _lay_out(
+    placement: Placement,
+    wanted: str,
+    value_types: Mapping[int, ValueType],
+    row_of: Mapping[int, Int64Array],
+    lengths: Mapping[int, int],
+) -> _Layout | None:
+    """Say where each row group of the view stands in the concatenated directories; None if there are none.
+
+    Args:
+        placement: Of the (field, kind).
+        wanted: The value type that keys are to be comparable with. A column may have had several types: it was
+            promoted, or the table replaced by one with other types, of which a tag still holds the old snapshot.
+        value_types: Of the directory of each segment.
+        row_of: For each row group of a segment the row of its directory.
+        lengths: Rows of the directory of each segment.
+    """
+    chosen = tuple(s for s, value_type in value_types.items() if comparable(value_type.name, wanted))
+    if not chosen:
+        return None
+    start = np.full(max(value_types) + 2, -1, np.int64)
+    flat: list[Int64Array] = []
+    row_groups = rows = 0
+    for segment in chosen:
+        start[segment] = row_groups
+        flat.append(row_of[segment] + rows)
+        row_groups += len(flat[-1])
+        rows += lengths[segment]
+    # Index -1 (no segment) hits the last element, which stays -1.
+    segments = np.where(np.isin(placement.segment, chosen), placement.segment, -1)
+    known = start[segments] >= 0
+    at = np.concatenate(flat)[np.where(known, start[segments] + placement.row_group, 0)]
+    return _Layout(chosen, known, at, value_types[max(chosen)])
+
+
+def gather_statistics(
+    placement: Placement, wanted: str, statistics: Mapping[int, FieldStatistics]
+) -> FieldStatistics | None:
+    """Lay out the statistics of a column; None if no segment has any of a type.
+
+    Args:
+        placement: Of the statistics of the column.
+        wanted: Name of a value type; statistics whose keys are not comparable with its are left out.
+        statistics: By segment.
+    """
+    layout = _lay_out(
+        placement,
+        wanted,
+        {segment: own.value_type for segment, own in statistics.items()},
+        {segment: np.arange(len(own.row_count)) for segment, own in statistics.items()},
+        {segment: len(own.row_count) for segment, own in statistics.items()},
+    )
+    if layout is None:
+        return None
+    parts = [statistics[segment] for segment in layout.chosen]
+
+    def numbers(arrays: list[Int64Array]) -> Int64Array:
+        return np.concatenate(arrays)[layout.at]
+
+    return FieldStatistics(
+        value_type=layout.value_type,
+        known=layout.known,
+        row_count=numbers([part.row_count for part in parts]),
+        null_count=numbers([part.null_count for part in parts]),
+        distinct_count=numbers([part.distinct_count for part in parts]),
+        minimum=_gather_keys([part.minimum for part in parts], layout.at),
+        maximum=_gather_keys([part.maximum for part in parts], layout.at),
+        quantiles=_gather_quantiles([part.quantiles for part in parts], layout.at),
+    )
+
+
+def gather_directory(
+    kind: str, placement: Placement, wanted: str, batches: Mapping[int, pa.RecordBatch]
+) -> KindDirectory | None:
+    """Lay out where the payloads of a kind lie; None if no segment has any of a type.
+
+    Args:
+        kind: The kind.
+        placement: Of the column and kind.
+        wanted: Name of a value type; payloads whose keys are not comparable with its are left out.
+        batches: The directories by segment.
+    """
+    row_of = {segment: rows_of_row_groups(batch) for segment, batch in batches.items()}
+    value_types = {segment: value_type_of(batch) for segment, batch in batches.items()}
+    lengths = {segment: len(batch) for segment, batch in batches.items()}
+    layout = _lay_out(placement, wanted, value_types, row_of, lengths)
+    if layout is None:
+        return None
+    parts = [batches[segment] for segment in layout.chosen]
+    single_types = pa.array(sorted(KINDS[kind].blob_types))
+    # What is not of one row group is merged; a type that nobody knows is refused when it is opened.
+    merged = [~np.asarray(pc.is_in(part.column("blob_type"), single_types).to_numpy(False), np.bool_) for part in parts]
+    entries = [np.arange(len(part)) for part in parts]
+    return KindDirectory(
+        kind=kind,
+        value_type=layout.value_type,
+        segment=np.where(layout.known, placement.segment, -1).astype(np.int32),
+        base=placement.base,
+        entry=np.concatenate(entries)[layout.at].astype(np.int32),
+        length=np.concatenate([int64_column(part, "length") for part in parts])[layout.at],
+        merged=np.concatenate(merged)[layout.at] & layout.known,
+    )
+
+
+def rows_of_row_groups(batch: pa.RecordBatch) -> Int64Array:
+    """For each row group of a segment the row of a directory that covers it: rows of merged blobs cover several."""
+    if "row_groups" not in batch.schema.names:
+        return np.arange(len(batch), dtype=np.int64)
+    return np.repeat(np.arange(len(batch), dtype=np.int64), int64_column(batch, "row_groups"))
+
+
+def int64_chunks(table: pa.Table, name: str) -> Int64Array:
+    """A column of a table as int64 numbers (NULL as 0)."""
+    batch = table.select([name]).combine_chunks()
+    if batch.num_rows == 0:
+        return np.zeros(0, np.int64)
+    return int64_column(batch.to_batches()[0], name)
+
+
+def _keys(batch: pa.RecordBatch, name: str, is_int: bool) -> KeyArray:
+    return int64_column(batch, name) if is_int else pc.fill_null(batch.column(name), b"")
+
+
+def _gather_keys(parts: list[KeyArray], at: Int64Array) -> KeyArray:
+    numbers = [part for part in parts if isinstance(part, np.ndarray)]
+    if len(numbers) == len(parts):
+        return np.concatenate(numbers)[at]
+    return pa.concat_arrays(parts).take(pa.array(at))
+
+
+def _gather_quantiles(parts: list[npt.NDArray[np.uint16] | None], at: Int64Array) -> npt.NDArray[np.uint16] | None:
+    known = [part for part in parts if part is not None]
+    if len(known) < len(parts):
+        return None
+    height = max(map(len, known))
+    # As in a segment: shorter lists repeat their last key. Without any value there is none, and zeros do no harm.
+    tall = [np.pad(part, ((0, height - len(part)), (0, 0)), "edge" if len(part) else "constant") for part in known]
+    return np.concatenate(tall, axis=1).take(at, axis=1)
+
+
+def _quantile_matrix(quantiles: pa.LargeListArray) -> Int64Array:
+    """Quantiles as one matrix; row groups without any (all NULL) get zeros, which their value count of 0 disarms."""
+    lengths = np.asarray(pc.list_value_length(quantiles).to_numpy(zero_copy_only=False), np.int64)
+    width = int(lengths.max(initial=0))
+    matrix = np.zeros((len(lengths), width), np.int64)
+    values = np.asarray(quantiles.flatten().to_numpy(), np.int64)
+    # Shorter lists (few distinct keys) repeat their last key.
+    starts = np.concatenate(([0], np.cumsum(lengths)[:-1])).astype(np.int64)[: len(lengths)]
+    columns = np.minimum(np.arange(width)[None, :], np.maximum(lengths - 1, 0)[:, None])
+    filled = lengths > 0
+    matrix[filled] = values[(starts[:, None] + columns)[filled]]
+    return matrix

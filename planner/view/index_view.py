@@ -1,0 +1,333 @@
+"""The index view: one version of an index table, read for planning.
+
+Directories are read on first use, per column and kind, and kept: segments are immutable.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeAlias, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyiceberg.io import FileIO
+
+from planner.predicate.nodes import Leaf
+from planner.view.cache import DEFAULT_BYTES, BoundedCache
+from planner.view.covered_row_groups import CoveredRowGroups
+from planner.view.directories import (
+    DIRECTORY_COLUMNS,
+    STATISTICS_COLUMNS,
+    BoolArray,
+    FieldStatistics,
+    IndexReads,
+    IndexTrouble,
+    Int64Array,
+    KindDirectory,
+    Placement,
+    gather_directory,
+    gather_statistics,
+    or_trouble,
+    rows_of_row_groups,
+    segment_statistics,
+)
+from planner.view.parallel import in_parallel
+from planner.view.segment_files import SegmentFiles, SegmentReader
+from puffin_index.catalogue.entries import without_sources
+from puffin_index.data.column_source import FieldSource
+from puffin_index.errors import CorruptFileError, UnsupportedError
+from puffin_index.keys.map_key import ColumnId
+from puffin_index.kinds.base import BlobIndex
+from puffin_index.kinds.bloom.matrix import BLOOM_MATRIX, BloomMatrix
+from puffin_index.kinds.merged import MergedIndex, open_merged
+from puffin_index.kinds.registry import KINDS
+from puffin_index.segments.directory import STATISTICS, read_directory
+from puffin_index.segments.segment import align
+from puffin_index.storage.files import CountingReader
+from puffin_index.storage.ranged import Blob
+
+Part = TypeVar("Part")
+Item = TypeVar("Item")
+
+_LOCAL = ("file:", "/")
+_OBJECT_BYTES = 4096
+"""What objects take beside the content of their arrays: of small tables, nearly all."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OpenPayload:
+    """An opened payload that covers several row groups, with what was read of its directory.
+
+    Attributes:
+        reader: What reads its segment.
+        payload: The payload.
+        first: The row group of the segment that it begins with.
+    """
+
+    reader: SegmentReader
+    payload: MergedIndex | BloomMatrix
+    first: int
+
+    @property
+    def nbytes(self) -> int:
+        """The memory that it takes, about."""
+        return self.payload.nbytes
+
+
+Cached: TypeAlias = FieldStatistics | KindDirectory | pa.RecordBatch | OpenPayload
+IndexCache: TypeAlias = BoundedCache[object, Cached]
+
+
+def new_cache(limit: int = DEFAULT_BYTES) -> IndexCache:
+    """Make a cache for directories and opened payloads of views, of so many bytes."""
+    return BoundedCache(limit, lambda value: _OBJECT_BYTES + int(value.nbytes))
+
+
+CACHE = new_cache()
+"""What all views of this process share, unless they are given a cache of their own."""
+
+
+class IndexView(CoveredRowGroups):
+    """One version of an index table, read for planning. Safe to share between threads.
+
+    Args:
+        version: Names the version (the index table's snapshot id).
+        entries: The rows of the index table, oldest first.
+        io: The FileIO of the index table.
+        cache: Where directories and opened payloads are kept.
+        rejected: The sources of columns whose directories are left out.
+    """
+
+    def __init__(
+        self,
+        version: str,
+        entries: pa.Table,
+        io: FileIO,
+        cache: IndexCache = CACHE,
+        rejected: frozenset[FieldSource] = frozenset(),
+    ) -> None:
+        super().__init__(without_sources(entries, rejected))
+        self.rejected = rejected
+        self.version = version
+        self.io = io
+        self._cache = cache
+        # Tells this view's arrays in the cache from those of others.
+        self._identity = object()
+        self._files = SegmentFiles(io)
+        self._own_keys: set[object] = set()
+        # What is of segments outlives the view; what is numbered as in the view does not, nor do open files.
+        weakref.finalize(self, _let_go, self._files, cache, self._own_keys).atexit = False
+
+    def without_sources(self, rejected: frozenset[FieldSource]) -> IndexView:
+        """The same view, numbered alike, without the indexes of columns that a scan finds somewhere else."""
+        return IndexView(self.version, self._entries, self.io, self._cache, rejected)
+
+    def each(self, read: Callable[[Item], Part], items: Sequence[Item]) -> list[Part]:
+        """Return the results of reading something for each of some items, in their order.
+
+        Requests to a remote store wait side by side; a local disk has answered before threads could take turns.
+        """
+        return in_parallel(read, items) if self._is_remote else [read(item) for item in items]
+
+    @cached_property
+    def _is_remote(self) -> bool:
+        return not all(location.startswith(_LOCAL) for location, _ in self.segments)
+
+    def statistics(self, leaf: Leaf, reads: IndexReads) -> FieldStatistics | None:
+        """The statistics of a leaf's column that are of its type; None if no row group has any."""
+        placement = self.placements.get((leaf.field_id, STATISTICS))
+        if placement is None:
+            return None
+        key = (self._identity, leaf.field_id, STATISTICS, leaf.value_type)
+        kept = self._cache.get(key)
+        if isinstance(kept, FieldStatistics):
+            return kept
+        troubles = len(reads.troubles)
+        parts = self._of_segments(placement, reads, self._segment_statistics)
+        statistics = gather_statistics(placement, leaf.value_type, parts)
+        # What could not be read today may be readable in a minute.
+        if statistics is not None and len(reads.troubles) == troubles:
+            self._keep(key, statistics)
+        return statistics
+
+    def directory(self, leaf: Leaf, kind: str, reads: IndexReads) -> KindDirectory | None:
+        """Where the payloads of a kind lie that are of a leaf's column and type; None if there are none."""
+        placement = self.placements.get((leaf.field_id, kind))
+        if placement is None:
+            return None
+        key = (self._identity, leaf.field_id, kind, leaf.value_type)
+        kept = self._cache.get(key)
+        if isinstance(kept, KindDirectory):
+            return kept
+        troubles = len(reads.troubles)
+        parts = self._of_segments(placement, reads, self._segment_directory)
+        directory = gather_directory(kind, placement, leaf.value_type, parts)
+        if directory is not None and len(reads.troubles) == troubles:
+            self._keep(key, directory)
+        return directory
+
+    def _keep(self, key: object, value: Cached) -> None:
+        """Keep what is of use as long as the view is."""
+        self._own_keys.add(key)
+        self._cache.put(key, value)
+
+    def has(self, field_id: ColumnId, kind: str, row_groups: Int64Array) -> BoolArray:
+        """Which row groups have an index of a kind; nothing is read."""
+        placement = self.placements.get((field_id, kind))
+        return np.zeros(len(row_groups), np.bool_) if placement is None else placement.segment[row_groups] >= 0
+
+    def open_blob(self, field_id: ColumnId, directory: KindDirectory, row_group: int) -> BlobIndex:
+        """Open the payload of one row group; nothing is read yet but the directory, if it is no longer in memory.
+
+        Raises:
+            CorruptFileError: If the directory is not what was written.
+            UnsupportedError: If this release does not read such a payload.
+        """
+        blob, blob_type, layout, *_ = self._locate(field_id, directory, row_group)
+        return KINDS[directory.kind].open(
+            blob, blob_type, layout, directory.value_type, int(self.row_counts[row_group])
+        )
+
+    def open_merged(self, field_id: ColumnId, directory: KindDirectory, row_group: int) -> MergedIndex:
+        """Open what covers a row group and others and answers with rows; what is read of its directory is kept.
+
+        Raises:
+            CorruptFileError: If the directory is not what was written.
+            UnsupportedError: If this release does not read such a payload.
+        """
+
+        def open_it(blob: Blob, blob_type: str, layout: Int64Array, covered: slice) -> MergedIndex:
+            spans = self._spans(field_id, int(directory.segment[row_group]))[covered]
+            return open_merged(blob, blob_type, layout, directory.value_type, spans)
+
+        payload = self._opened(field_id, directory, row_group, open_it).payload
+        assert not isinstance(payload, BloomMatrix)
+        return payload
+
+    def open_matrix(self, field_id: ColumnId, directory: KindDirectory, row_group: int) -> tuple[BloomMatrix, int]:
+        """Open the matrix of bloom filters that covers a row group; what is read of its directory is kept.
+
+        Returns:
+            The matrix, and the row group of the segment that it begins with.
+
+        Raises:
+            CorruptFileError: If the directory is not what was written.
+            UnsupportedError: If this release does not read such a payload.
+        """
+
+        def open_it(blob: Blob, blob_type: str, layout: Int64Array, covered: slice) -> BloomMatrix:
+            if blob_type != BLOOM_MATRIX:
+                raise UnsupportedError(f"{blob.location}: kind bloom reads no blob {blob_type}")
+            return BloomMatrix(blob, layout, directory.value_type, covered.stop - covered.start)
+
+        opened = self._opened(field_id, directory, row_group, open_it)
+        assert isinstance(opened.payload, BloomMatrix)
+        return opened.payload, opened.first
+
+    def _opened(
+        self,
+        field_id: ColumnId,
+        directory: KindDirectory,
+        row_group: int,
+        open_it: Callable[[Blob, str, Int64Array, slice], MergedIndex | BloomMatrix],
+    ) -> OpenPayload:
+        """The payload that covers a row group, opened by whichever view asked for it first."""
+        key = self._payload_key(field_id, directory, row_group)
+        kept = self._cache.get(key)
+        if isinstance(kept, OpenPayload):
+            kept.reader.files = self._files
+            return kept
+        blob, blob_type, layout, covered, reader = self._locate(field_id, directory, row_group)
+        opened = OpenPayload(reader, open_it(blob, blob_type, layout, covered), covered.start)
+        self._cache.put(key, opened)
+        return opened
+
+    def weigh(self, field_id: ColumnId, directory: KindDirectory, row_group: int) -> None:
+        """Tell the cache how large the opened payload of a row group has become by being read."""
+        key = self._payload_key(field_id, directory, row_group)
+        kept = self._cache.get(key)
+        if kept is not None:
+            self._cache.put(key, kept)
+
+    def _payload_key(self, field_id: ColumnId, directory: KindDirectory, row_group: int) -> object:
+        """Names a payload for all views: segments are immutable."""
+        location = self.segments[int(directory.segment[row_group])][0]
+        return location, field_id, directory.kind, int(directory.entry[row_group]), directory.value_type.name
+
+    def ordinals(self, field_id: ColumnId, kind: str, row_groups: Int64Array) -> npt.NDArray[np.int32]:
+        """Which row groups of their segments some row groups are."""
+        return self.placements[field_id, kind].row_group[row_groups]
+
+    def _locate(
+        self, field_id: ColumnId, directory: KindDirectory, row_group: int
+    ) -> tuple[Blob, str, Int64Array, slice, SegmentReader]:
+        """A payload, its blob type, its layout, the row groups of the segment that it covers, and what reads it."""
+        segment, entry = int(directory.segment[row_group]), int(directory.entry[row_group])
+        batch = self._segment_directory(self.placements[field_id, directory.kind], segment)
+        first, count, offset, length = (
+            batch.column(name)[entry].as_py() for name in ("first_row_group", "row_groups", "offset", "length")
+        )
+        reader = self._reader(segment)
+        blob = Blob(CountingReader(reader), offset, length)
+        layout = np.asarray(batch.column("layout")[entry].values.to_numpy(), np.int64)
+        return blob, batch.column("blob_type")[entry].as_py(), layout, slice(first, first + count), reader
+
+    def _spans(self, field_id: ColumnId, segment: int) -> Int64Array:
+        """Base and row count of every row group of a segment, also of those whose data files the table has lost."""
+        rows = self._segment_statistics(self.placements[field_id, STATISTICS], segment).row_count
+        ends = np.cumsum(align(rows))
+        return np.column_stack((ends - align(rows), rows))
+
+    def _reader(self, segment: int) -> SegmentReader:
+        return SegmentReader(self._files, *self.segments[segment])
+
+    def _segment_statistics(self, placement: Placement, segment: int) -> FieldStatistics:
+        key = (self.segments[segment][0], placement.locations[segment])
+        kept = self._cache.get(key)
+        if isinstance(kept, FieldStatistics):
+            return kept
+        statistics = segment_statistics(self._read_batch(placement, segment, STATISTICS_COLUMNS))
+        self._cache.put(key, statistics)
+        return statistics
+
+    def _segment_directory(self, placement: Placement, segment: int) -> pa.RecordBatch:
+        key = (self.segments[segment][0], placement.locations[segment])
+        kept = self._cache.get(key)
+        if isinstance(kept, pa.RecordBatch):
+            return kept
+        batch = self._read_batch(placement, segment, DIRECTORY_COLUMNS)
+        self._cache.put(key, batch)
+        return batch
+
+    def _read_batch(self, placement: Placement, segment: int, columns: Sequence[str]) -> pa.RecordBatch:
+        offset, length, checksum = placement.locations[segment]
+        batch = read_directory(CountingReader(self._reader(segment)), offset, length, checksum, columns)
+        if int(placement.last_row_groups[segment]) >= len(rows_of_row_groups(batch)):
+            raise CorruptFileError("directory with too few entries", location=self.segments[segment][0], offset=offset)
+        return batch
+
+    def _of_segments(
+        self, placement: Placement, reads: IndexReads, part_of: Callable[[Placement, int], Part]
+    ) -> dict[int, Part]:
+        """Read a part of every segment; segments in trouble are left out."""
+
+        def read(segment: int) -> Part | IndexTrouble:
+            return or_trouble(self.segments[segment][0], lambda: part_of(placement, segment))
+
+        used = [int(segment) for segment in np.unique(placement.segment) if segment >= 0]
+        parts: dict[int, Part] = {}
+        for segment, result in zip(used, self.each(read, used), strict=True):
+            if isinstance(result, IndexTrouble):
+                reads.troubles.append(result)
+            else:
+                parts[segment] = result
+        return parts
+
+
+def _let_go(files: SegmentFiles, cache: IndexCache, keys: set[object]) -> None:
+    files.close()
+    cache.forget(keys)

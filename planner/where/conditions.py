@@ -1,0 +1,337 @@
+"""SQL predicates as conditions: comparisons, IN, BETWEEN, LIKE and the IS tests over columns and literals.
+
+Whatever PyIceberg's leaves can't say exactly as Spark means it becomes `unknown`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import TypeAlias, assert_never
+
+from pyiceberg.expressions import (
+    And,
+    EqualTo,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    IsNaN,
+    IsNull,
+    LessThan,
+    LessThanOrEqual,
+    LiteralPredicate,
+    NotEqualTo,
+    NotIn,
+    NotNaN,
+    NotNull,
+    NotStartsWith,
+    Or,
+    Reference,
+    StartsWith,
+)
+from pyiceberg.expressions.literals import BooleanLiteral, DecimalLiteral, Literal, LongLiteral, StringLiteral
+from pyiceberg.typedef import LiteralValue
+
+from planner.where.sql_literals import MAX_DECIMAL_DIGITS, TextLiteral, Utf8Literal
+from planner.where.terms import FieldTerm, MapElement
+from planner.where.truth import (
+    ALWAYS_FALSE,
+    ALWAYS_NULL,
+    ALWAYS_TRUE,
+    NO_ROW,
+    Condition,
+    Junction,
+    Negation,
+    Truth,
+    join,
+    unknown,
+)
+from planner.where.unknown import Unknown, UnknownLike
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column, or what a map column holds for a key, as PyIceberg's expressions have it."""
+
+    term: Reference | MapElement | FieldTerm
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A literal; None is NULL."""
+
+    literal: LiteralValue | None
+
+
+@dataclass(frozen=True, slots=True)
+class Computed:
+    """Anything the planner does not evaluate: arithmetic, functions, elements of arrays and maps."""
+
+
+Value: TypeAlias = Column | Constant | Computed | Truth | Junction | Negation
+
+_NULL = Constant(None)
+
+
+def _test(leaf: type[LiteralPredicate], column: Column, literal: LiteralValue) -> LiteralPredicate:
+    return leaf(term=column.term, value=literal)
+
+
+def _null(column: Column) -> IsNull:
+    return IsNull(term=column.term)
+
+
+def _not_null(column: Column) -> NotNull:
+    return NotNull(term=column.term)
+
+
+def as_condition(value: Value, text: str) -> Condition | None:
+    """Take a value for a condition; None if it is a literal that is neither true, false nor NULL."""
+    match value:
+        case Column():
+            return Truth(
+                _test(EqualTo, value, BooleanLiteral(True)), _test(EqualTo, value, BooleanLiteral(False)), _null(value)
+            )
+        case Constant(None):
+            return ALWAYS_NULL
+        case Constant(BooleanLiteral() as literal):
+            return ALWAYS_TRUE if literal.value else ALWAYS_FALSE
+        case Constant():
+            return None
+        case Computed():
+            return unknown(text)
+        case Truth() | Junction() | Negation():
+            return value
+        case _:
+            assert_never(value)
+
+
+@dataclass(frozen=True, slots=True)
+class _Comparison:
+    """How an operator compares a column with a literal.
+
+    Attributes:
+        leaf: Its expression.
+        opposite: The expression of its negation. Spark sorts NaN above all, so NOT (a < b) is a >= b for floats, too.
+        mirrored: The operator with its sides exchanged.
+        orders: Signs of (left - right) for which it holds.
+    """
+
+    leaf: type[LiteralPredicate]
+    opposite: type[LiteralPredicate]
+    mirrored: str
+    orders: frozenset[int]
+
+
+_COMPARISONS = {
+    "=": _Comparison(EqualTo, NotEqualTo, "=", frozenset({0})),
+    "<>": _Comparison(NotEqualTo, EqualTo, "<>", frozenset({-1, 1})),
+    "<": _Comparison(LessThan, GreaterThanOrEqual, ">", frozenset({-1})),
+    "<=": _Comparison(LessThanOrEqual, GreaterThan, ">=", frozenset({-1, 0})),
+    ">": _Comparison(GreaterThan, LessThanOrEqual, "<", frozenset({1})),
+    ">=": _Comparison(GreaterThanOrEqual, LessThan, "<=", frozenset({0, 1})),
+}
+
+
+def compare(left: Value, comparison: str, right: Value, text: str) -> Truth:
+    """Make a comparison.
+
+    Args:
+        left: Its left side.
+        comparison: `=`, `<>`, `<`, `<=`, `>`, `>=` or the NULL-safe `<=>`.
+        right: Its right side.
+        text: As written, for what can't be said.
+    """
+    if comparison == "<=>":
+        return _compare_null_safe(left, right, text)
+    match left, right:
+        case (Constant(None), _) | (_, Constant(None)):
+            return ALWAYS_NULL
+        case Column() as column, Constant(Literal() as literal):
+            how = _COMPARISONS[comparison]
+            truth = Truth(_test(how.leaf, column, literal), _test(how.opposite, column, literal), _null(column))
+            return _with_open_nulls(truth, text) if how.mirrored != comparison and _is_beyond_long(literal) else truth
+        case Constant(), Column():
+            return compare(right, _COMPARISONS[comparison].mirrored, left, text)
+        case Constant(Literal() as one), Constant(Literal() as other):
+            order = _constant_order(one, other)
+            if order is None:
+                return unknown(text)
+            return ALWAYS_TRUE if order in _COMPARISONS[comparison].orders else ALWAYS_FALSE
+        case _:
+            return unknown(text)
+
+
+def _is_beyond_long(literal: LiteralValue) -> bool:
+    return isinstance(literal, DecimalLiteral) and not -(2**63) <= literal.value <= 2**63 - 1
+
+
+def _with_open_nulls(truth: Truth, text: str) -> Truth:
+    """Leave NULLs open: beyond 64 bits, Spark takes a range test of an integer for true or false whatever its value.
+
+    That a NULL is neither is lost there (`i < 9223372036854775808` is true for NULL), but kept for other columns.
+    """
+    nulls = And(truth.null, Unknown(text=text))
+    return Truth(Or(truth.yes, nulls), Or(truth.no, nulls), nulls)
+
+
+def _compare_null_safe(left: Value, right: Value, text: str) -> Truth:
+    if isinstance(left, Constant) and left.literal is None:
+        return null_test(right, text)
+    if isinstance(right, Constant) and right.literal is None:
+        return null_test(left, text)
+    plain = compare(left, "=", right, text)
+    return Truth(plain.yes, Or(plain.no, plain.null), NO_ROW)
+
+
+def _constant_order(left: LiteralValue, right: LiteralValue) -> int | None:
+    """Compare two literals as Spark would; None if it converts one of them first."""
+    exact = LongLiteral | DecimalLiteral
+    if isinstance(left, exact) and isinstance(right, exact):
+        return int(Decimal(str(left.value)).compare(Decimal(str(right.value))))
+    match left.value, right.value:
+        case ((bool() | int() | float() as one), (bool() | int() | float() as other)) if type(left) is type(right):
+            return (one > other) - (one < other)
+        case ((str() as one), (str() as other)):
+            return (one > other) - (one < other)
+        case ((bytes() as one), (bytes() as other)):
+            return (one > other) - (one < other)
+        case _:
+            return None
+
+
+def between(value: Value, low: Value, high: Value, text: str) -> Condition:
+    """Make `value BETWEEN low AND high`."""
+    return join([compare(value, ">=", low, text), compare(value, "<=", high, text)], conjunctive=True)
+
+
+def one_of(value: Value, members: Sequence[Value], text: str) -> Truth:
+    """Make `value IN (members)`."""
+    if value == _NULL:
+        return ALWAYS_NULL
+    if not isinstance(value, Column):
+        return unknown(text)
+    literals = [member.literal for member in members if isinstance(member, Constant) and member.literal is not None]
+    nulls = members.count(_NULL)
+    if len(literals) + nulls < len(members) or not _compare_alike(literals):
+        return unknown(text)
+    if not literals:
+        return ALWAYS_NULL
+    column = value.term
+    inside, outside = In(term=column, values=set(literals)), NotIn(term=column, values=set(literals))
+    if nulls:
+        # No row is known to be outside of a list with a NULL in it.
+        return Truth(inside, NO_ROW, Or(outside, _null(value)))
+    return Truth(inside, outside, _null(value))
+
+
+def _compare_alike(literals: Sequence[LiteralValue]) -> bool:
+    """Say whether each literal of an IN list is compared just as `=` would.
+
+    Spark converts the column and the whole list to one type, where an element of another type changes what the others
+    mean and decimals lose digits that their common type lacks room for.
+    """
+    kinds = {type(literal) for literal in literals}
+    if not kinds <= {LongLiteral, DecimalLiteral}:
+        return len(kinds) == 1
+    if kinds <= {LongLiteral}:
+        return True
+    parts = [Decimal(str(literal.value)).as_tuple() for literal in literals]
+    scale = max(-int(part.exponent) for part in parts)
+    return scale + max(len(part.digits) + int(part.exponent) for part in parts) <= MAX_DECIMAL_DIGITS
+
+
+def null_test(value: Value, text: str) -> Truth:
+    """Make `value IS NULL`."""
+    match value:
+        case Column():
+            return Truth(_null(value), _not_null(value), NO_ROW)
+        case Constant(literal):
+            return ALWAYS_TRUE if literal is None else ALWAYS_FALSE
+        case Truth(yes, no, null):
+            return Truth(null, Or(yes, no), NO_ROW)
+        case Computed() | Junction() | Negation():
+            return unknown(text)
+        case _:
+            assert_never(value)
+
+
+def truth_test(value: Value, expected: bool, text: str) -> Truth:
+    """Make `value IS TRUE` or `value IS FALSE`."""
+    condition = as_condition(value, text)
+    if not isinstance(condition, Truth):
+        return unknown(text)
+    if expected:
+        return Truth(condition.yes, Or(condition.no, condition.null), NO_ROW)
+    return Truth(condition.no, Or(condition.yes, condition.null), NO_ROW)
+
+
+def nan_test(value: Value, text: str) -> Truth:
+    """Make `isnan(value)`, which is false for NULL."""
+    if not isinstance(value, Column):
+        return unknown(text)
+    column = value.term
+    return Truth(IsNaN(term=column), Or(NotNaN(term=column), _null(value)), NO_ROW)
+
+
+def prefix_test(value: Value, prefix: Value, text: str) -> Truth:
+    """Make `startswith(value, prefix)`."""
+    if _NULL in (value, prefix):
+        return ALWAYS_NULL
+    match value, prefix:
+        case Column() as column, Constant(StringLiteral() | Utf8Literal() as literal):
+            return _starts_with(column, literal)
+        case _:
+            return unknown(text)
+
+
+def _starts_with(column: Column, prefix: StringLiteral | Utf8Literal) -> Truth:
+    if not prefix.value:
+        return Truth(_not_null(column), NO_ROW, _null(column))
+    return Truth(_test(StartsWith, column, prefix), _test(NotStartsWith, column, prefix), _null(column))
+
+
+def like(value: Value, pattern: Value, escape: str, text: str) -> Truth:
+    """Make `value LIKE pattern ESCAPE escape`.
+
+    Raises:
+        ValueError: If the pattern is malformed; the message says what was expected.
+    """
+    if _NULL in (value, pattern):
+        return ALWAYS_NULL
+    match value, pattern:
+        case Column() as column, Constant(StringLiteral() as literal):
+            prefix, wildcards = _split_pattern(literal.value, escape)
+        case _:
+            return unknown(text)
+    if not wildcards:
+        exact = TextLiteral(prefix)
+        return Truth(_test(EqualTo, column, exact), _test(NotEqualTo, column, exact), _null(column))
+    starts = _starts_with(column, StringLiteral(prefix))
+    if wildcards.strip("%") == "":
+        return starts
+    rest: Unknown = Unknown(text=text)
+    if isinstance(column.term, Reference):
+        rest = UnknownLike(text=text, column=column.term.name, pattern=literal.value, escape=escape)
+    return Truth(And(starts.yes, rest), ~rest, _null(column))
+
+
+def _split_pattern(pattern: str, escape: str) -> tuple[str, str]:
+    """Split a pattern into what stands before the first wildcard, unescaped, and the rest, which is checked only."""
+    prefix: list[str] = []
+    rest = ""
+    position = 0
+    while position < len(pattern):
+        character = pattern[position]
+        if character == escape:
+            position += 1
+            character = pattern[position : position + 1]
+            if character not in ("%", "_", escape):
+                raise ValueError(f"a pattern where {escape!r} stands before '%', '_' or itself only")
+        elif character in "%_" and not rest:
+            rest = pattern[position:]
+        if not rest:
+            prefix.append(character)
+        position += 1
+    return "".join(prefix), rest

@@ -1,0 +1,322 @@
+"""SQL WHERE text, as Spark 4.1 users write it, becomes an unbound PyIceberg expression.
+
+pyparsing cuts the text into values and operators, which take turns; `planner.where.precedence` nests them and
+`planner.where.truth` gives them SQL's three-valued meaning. The result has no NOT: it is pushed to the leaves. What
+PyIceberg's nodes can't say (functions, arithmetic, two columns, wildcards inside of LIKE) is an `Unknown` leaf, see
+`planner.where.unknown`. How literals are typed says `planner.where.sql_literals`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import tzinfo
+from functools import cache
+
+from pyiceberg.expressions import BooleanExpression, Reference
+from pyiceberg.expressions.literals import BooleanLiteral, StringLiteral
+from pyiceberg.typedef import LiteralValue
+from pyparsing import (
+    Empty,
+    NoMatch,
+    Opt,
+    ParseBaseException,
+    ParseException,
+    ParseFatalException,
+    ParserElement,
+    Regex,
+)
+from pyparsing import (
+    Token as Terminal,
+)
+
+from planner.where.conditions import Column, Computed, Constant, Value, nan_test, null_test, prefix_test
+from planner.where.precedence import read_condition
+from planner.where.sql_literals import binary_literal, date_literal, number_literal, string_value, timestamp_literal
+from planner.where.terms import MapElement
+from planner.where.tokens import Kind, Token
+from planner.where.truth import matching_rows, negate
+from puffin_index.errors import WhereSyntaxError
+
+_FLAGS = re.IGNORECASE | re.DOTALL
+# What never gives back is an atomic group: Python before 3.11.5 takes possessive quantifiers of groups wrongly.
+_RAW = r"""(?<!\w)r(?:'[^']*'|"[^"]*")"""
+_STRING = rf"""(?:{_RAW}|'(?>(?:[^'\\]|\\.|'')*)'|"(?>(?:[^"\\]|\\.|"")*)")"""
+_BACKTICKS = r"`(?:[^`]|``)+`"
+_PART = rf"(?:{_BACKTICKS}|(?![0-9]+(?!\w))\w+)"
+# Spark reserves no word at all; with these for names a mistake would hardly be seen as one.
+_RESERVED = r"(?:AND|OR|NOT|IN|IS|LIKE|BETWEEN|NULL|TRUE|FALSE|SELECT|WHERE)\b"
+_NAME = rf"(?:(?!{_RESERVED}){_PART}(?>(?:\s*\.\s*{_PART})*))"
+# A letter or digit right behind it makes it a name (1a) or nonsense (1.5L).
+_NUMBER = r"(?>[0-9]+[lsy](?!\w)|(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:e[+-]?[0-9]+)?(?:bd|[df])?)(?!\w)"
+_CONSTANT = (
+    rf"(?P<number>(?:[-+]\s*)?{_NUMBER})|(?P<word>TRUE|FALSE|NULL)\b"
+    rf"|(?P<type>DATE|TIMESTAMP_NTZ|TIMESTAMP_LTZ|TIMESTAMP|TIME|INTERVAL|X)\s*(?P<quoted>{_STRING})"
+    rf"|(?P<text>{_STRING}(?>(?:\s*{_STRING})*))"
+)
+_MEMBER = "(?:" + re.sub(r"\?P<\w+>", "?:", _CONSTANT) + ")"
+_KEY = rf"\s*\[\s*(?P<key>{_MEMBER})\s*\]"
+_UNIT = r"(?:(?:NANO|MICRO|MILLI)?SECOND|MINUTE|HOUR|DAY|WEEK|MONTH|YEAR)S?\b"
+_INTERVAL = rf"INTERVAL(?>(?:\s*[-+]?\s*(?:{_STRING}|{_NUMBER})\s*{_UNIT}(?:\s+TO\s+{_UNIT})?)+)"
+_CASE = r"CASE\b(?=\s*(?!(?:IN|IS|NOT|LIKE|BETWEEN|AND|OR)\b)[\w'\"`(])"
+_CLOCK = r"(?:CURRENT_(?:DATE|TIMESTAMP|TIME)|LOCALTIMESTAMP)"
+_TYPE_NAME = r"\w+(?:\s*\([0-9,\s]*\))?"
+_MEMBERS = re.compile(_CONSTANT, _FLAGS)
+_PARTS = re.compile(_PART, _FLAGS)
+_BRACKETS = re.compile(rf"{_STRING}|{_BACKTICKS}|[()\[\]]|(?<![\w.])(?:CASE|END)(?!\w)", _FLAGS)
+_CLOSING = {"(": ")", "[": "]", "CASE": "END"}
+_BLANK = re.compile(
+    rf"{_STRING}|{_BACKTICKS}|(?P<blank>--(?:\\\n|[^\r\n])*|[^\S \n\t\r]+)|(?P<comment>/\*(?!\+))", _FLAGS
+)
+# What Python makes of bytes that are not UTF-8, on a command line for one.
+_HALF_CHARACTER = re.compile("[\ud800-\udfff]")
+_SYNONYMS = {"==": "=", "!=": "<>", "!<": ">=", "!>": "<="}
+_COMMENT_END = re.compile(r"/\*|\*/")
+
+
+def parse_where(text: str, *, session_zone: tzinfo | None = None) -> BooleanExpression:
+    """Parse a WHERE clause; the word WHERE itself may stand before it.
+
+    Args:
+        text: The condition.
+        session_zone: The time zone of `TIMESTAMP '...'` without one. If None, such literals stay
+            `SessionTimestampLiteral`, which no column's type accepts.
+
+    Returns:
+        An expression of the rows for which the condition is true. NULL satisfies `IsNull` and no other leaf.
+
+    Raises:
+        WhereSyntaxError: If it is not one, a literal is outside of its type's range, or a character is half of a
+            surrogate pair.
+    """
+    if half := _HALF_CHARACTER.search(text):
+        raise WhereSyntaxError(text, half.start(), "text that has a form in UTF-8")
+    blanked = _blank_comments(text)
+    if not blanked.strip():
+        raise WhereSyntaxError(text, len(text), "a condition")
+    try:
+        tokens: list[Token] = _grammar().parse_string(blanked).as_list()
+    except ParseBaseException as error:
+        raise WhereSyntaxError(text, error.loc, error.msg.removeprefix("Expected ")) from error
+    return matching_rows(read_condition(tokens, text, session_zone))
+
+
+def _blank_comments(text: str) -> str:
+    """Put blanks in the place of comments and of rare kinds of white space, so that all offsets stay."""
+    pieces: list[str] = []
+    position = 0
+    while match := _BLANK.search(text, position):
+        start, end = match.span()
+        if match["comment"]:
+            end = _comment_end(text, start)
+        quoted = not (match["comment"] or match["blank"])
+        pieces += [text[position:start], text[start:end] if quoted else " " * (end - start)]
+        position = end
+    return "".join([*pieces, text[position:]])
+
+
+def _comment_end(text: str, start: int) -> int:
+    depth = 0
+    for match in _COMMENT_END.finditer(text, start):
+        depth += 1 if match[0] == "/*" else -1
+        if depth == 0:
+            return match.end()
+    raise WhereSyntaxError(text, start, "a comment that ends")
+
+
+@cache
+def _grammar() -> ParserElement:
+    """Build the grammar: a value, then operators, those between two values each with the next value."""
+    before = _tokens(rf"(?P<NOT>NOT\b|!)|(?P<OPEN>\()|(?P<SIGN>~|[-+](?!\s*{_NUMBER}))")
+    operand = before[...] - _value()
+    between = (
+        _tokens(
+            r"(?P<COMPARISON><=>|<>|<=(?!>)|>=|==|!=|!<|!>|=|<(?!<)|>(?!>))|(?P<AND>AND\b)|(?P<OR>OR\b)|(?P<COMMA>,)"
+        )
+        | _tokens(r"(?P<ARITHMETIC>\|\||<<|>>>?|[-+*/%&|^]|DIV\b)")
+        | _tokens(r"(?P<not>NOT\s+)?(?:(?P<LIKE>LIKE|ILIKE|RLIKE|REGEXP)\b|(?P<BETWEEN>BETWEEN)\b|(?P<IN>IN)\s*\()")
+        | _tokens(r"IS\s+(?P<not>NOT\s+)?(?P<DISTINCT>DISTINCT\s+FROM)\b")
+    )
+    behind = (
+        _tokens(rf"(?P<CLOSE>\))|(?P<ACCESS>::\s*{_TYPE_NAME}|COLLATE\s+\w+|\.\s*{_PART})")
+        | _lexeme(rf"(?P<not>NOT\s+)?IN\s*\((?P<members>\s*{_MEMBER}(?>(?:\s*,\s*{_MEMBER})*))\s*\)", _literal_list)
+        | _tokens(r"IS\s+(?P<not>NOT\s+)?(?P<IS>NULL|NAN|TRUE|FALSE|UNKNOWN)\b")
+        | _lexeme(rf"ESCAPE\s*(?P<text>{_STRING})", _escape)
+        | _Region(r"\[", Kind.ACCESS)
+    )
+    # Reached only where none of the above fits: they say what is missing.
+    unfinished = (
+        Regex(r"IS(?:\s+NOT)?\b", _FLAGS) - NoMatch().set_name("NULL, NAN, TRUE, FALSE, UNKNOWN or DISTINCT FROM")
+        | Regex(r"(?:NOT\s+)?IN\b", _FLAGS) - NoMatch().set_name("'('")
+        | Regex(r"NOT\b", _FLAGS) - NoMatch().set_name("IN, BETWEEN or LIKE")
+        | Regex(r"ESCAPE\b", _FLAGS) - NoMatch().set_name("one character in quotes")
+    )
+    end = Empty().set_parse_action(lambda _, offset, __: Token(Kind.END, offset, offset))
+    where = Regex(r"WHERE\b", _FLAGS).suppress()
+    grammar: ParserElement = Opt(where) + operand + (behind | between - operand | unfinished)[...] + end
+    # Tabs count as one character, as in the text.
+    return grammar.parse_with_tabs()
+
+
+def _value() -> ParserElement:
+    text = rf"(?P<text>{_STRING}(?>(?:\s*{_STRING})*))"
+    return (
+        _lexeme(rf"(?P<computed>{_INTERVAL}|{_CLOCK}\b(?!\s*\())|{_CONSTANT}", _literal)
+        | _lexeme(rf"(?!{_CASE})(?P<name>(?>{_NAME}))(?!\s*\()(?:{_KEY})?", _column_value)
+        | _lexeme(rf"(?:try_)?element_at\s*\(\s*(?P<name>{_NAME})\s*,\s*(?P<key>{_MEMBER})\s*\)", _column_value)
+        | _lexeme(rf"(?P<test>isnan|isnull|isnotnull)\s*\(\s*(?P<name>{_NAME})(?:{_KEY})?\s*\)", _column_test)
+        | _lexeme(rf"(?:startswith|starts_with)\s*\(\s*(?P<name>{_NAME})(?:{_KEY})?\s*,\s*{text}\s*\)", _prefix_test)
+        | _Region(_CASE, Kind.VALUE)
+        | _Region(rf"{_NAME}\s*\(", Kind.VALUE)
+        | _lexeme(r"r?['\"]|`", _unclosed)
+    ).set_name("a value")
+
+
+class _Region(Terminal):
+    """All from an opening bracket (or CASE) to the one that closes it, skipped however deeply it nests."""
+
+    def __init__(self, opening: str, kind: Kind) -> None:
+        super().__init__()
+        self.opening = re.compile(opening, _FLAGS)
+        self.kind = kind
+
+    def _generateDefaultName(self) -> str:  # noqa: N802 # pyparsing's hook
+        return self.opening.pattern
+
+    def parseImpl(  # noqa: N802 # pyparsing's hook
+        self,
+        instring: str,
+        loc: int,
+        do_actions: bool = True,  # noqa: ARG002 # pyparsing's signature
+    ) -> tuple[int, list[Token]]:
+        """Match at an offset: pyparsing's hook for terminals."""
+        opening = self.opening.match(instring, loc)
+        if opening is None:
+            raise ParseException(instring, loc, self.errmsg, self)
+        end = _region_end(instring, loc)
+        values = (Computed(),) if self.kind is Kind.VALUE else ()
+        return end, [Token(self.kind, loc, end, values=values)]
+
+
+def _region_end(text: str, start: int) -> int:
+    awaited: list[str] = []
+    for match in _BRACKETS.finditer(text, start):
+        word = match[0].upper()
+        if word in _CLOSING:
+            awaited.append(_CLOSING[word])
+        elif word == awaited[-1]:
+            awaited.pop()
+            if not awaited:
+                return match.end()
+        elif word in (")", "]"):
+            raise ParseFatalException(text, match.start(), f"Expected {awaited[-1]!r}")
+    raise ParseFatalException(text, len(text), f"Expected {awaited[-1]!r}")
+
+
+def _lexeme(pattern: str, make: Callable[[re.Match[str]], Token]) -> ParserElement:
+    return Regex(pattern, _FLAGS, as_match=True).set_parse_action(lambda _, __, found: make(found[0]))
+
+
+def _tokens(pattern: str) -> ParserElement:
+    """Match a pattern whose named groups are kinds; a group `not` says that it is negated."""
+
+    def make(match: re.Match[str]) -> Token:
+        kind = match.lastgroup
+        assert kind is not None, "each alternative has its kind"
+        word = match[kind].upper()
+        negated = match.groupdict().get("not") is not None
+        return Token(Kind[kind], match.start(), match.end(), _SYNONYMS.get(word, word), negated)
+
+    return _lexeme(pattern, make)
+
+
+def _valued(match: re.Match[str], value: Value) -> Token:
+    return Token(Kind.VALUE, match.start(), match.end(), values=(value,))
+
+
+def _literal(match: re.Match[str]) -> Token:
+    return _valued(match, _constant(match))
+
+
+def _column_value(match: re.Match[str]) -> Token:
+    return _valued(match, _column(match))
+
+
+def _column(match: re.Match[str]) -> Column | Computed:
+    name = _column_name(match["name"])
+    if match["key"] is None:
+        return Column(Reference(name))
+    constant = _MEMBERS.match(match.string, match.start("key"))
+    assert constant is not None, "it matched as a part"
+    key = _constant(constant)
+    if isinstance(key, Constant) and key.literal is not None:
+        return Column(MapElement(name, key.literal))
+    return Computed()
+
+
+def _literal_list(match: re.Match[str]) -> Token:
+    members = _MEMBERS.finditer(match.string, *match.span("members"))
+    values = tuple(_constant(member) for member in members)
+    return Token(Kind.IN_LIST, match.start(), match.end(), negated=match["not"] is not None, values=values)
+
+
+def _escape(match: re.Match[str]) -> Token:
+    return Token(Kind.ESCAPE, match.start(), match.end(), values=(Constant(StringLiteral(_text(match))),))
+
+
+def _column_test(match: re.Match[str]) -> Token:
+    column = _column(match)
+    test = match["test"].lower()
+    condition = nan_test(column, match[0]) if test == "isnan" else null_test(column, match[0])
+    return _valued(match, negate(condition) if test == "isnotnull" else condition)
+
+
+def _prefix_test(match: re.Match[str]) -> Token:
+    prefix = Constant(StringLiteral(_text(match)))
+    return _valued(match, prefix_test(_column(match), prefix, match[0]))
+
+
+def _unclosed(match: re.Match[str]) -> Token:
+    raise ParseFatalException(match.string, match.start(), "Expected a closing quote")
+
+
+def _column_name(text: str) -> str:
+    parts = (part[1:-1].replace("``", "`") if part[0] == "`" else part for part in _PARTS.findall(text))
+    return ".".join(parts)
+
+
+def _text(match: re.Match[str]) -> str:
+    try:
+        return string_value(match["text"])
+    except ValueError as error:
+        raise ParseFatalException(match.string, match.start("text"), f"Expected {error}") from error
+
+
+def _constant(match: re.Match[str]) -> Value:
+    """Make the value of a literal that `_CONSTANT` matched."""
+    try:
+        match match.lastgroup:
+            case "computed":
+                return Computed()
+            case "number":
+                return Constant(number_literal("".join(match["number"].split())))
+            case "word":
+                word = match["word"].upper()
+                return Constant(None if word == "NULL" else BooleanLiteral(word == "TRUE"))
+            case "text":
+                return Constant(StringLiteral(string_value(match["text"])))
+            case _:
+                return _typed_constant(match["type"].upper(), string_value(match["quoted"]))
+    except ValueError as error:
+        raise ParseFatalException(match.string, match.start(match.lastgroup or 0), f"Expected {error}") from error
+
+
+def _typed_constant(type_name: str, text: str) -> Value:
+    if type_name == "X":
+        return Constant(binary_literal(text))
+    literal: LiteralValue | None = None
+    if type_name == "DATE":
+        literal = date_literal(text)
+    elif type_name.startswith("TIMESTAMP"):
+        literal = timestamp_literal(type_name, text)
+    return Computed() if literal is None else Constant(literal)

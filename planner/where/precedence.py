@@ -1,0 +1,357 @@
+"""Operator precedence: the tokens of a WHERE text, read once with an explicit stack of brackets, become a condition.
+
+| binds | operators |
+| --- | --- |
+| tightest | arithmetic, `::`, `[...]` (the result is not evaluated, so their own order does not matter) |
+| | comparisons, from left to right |
+| | `IS`, `IN`, `BETWEEN`, `LIKE`: one for each side of AND and OR |
+| | `NOT` |
+| | `AND` |
+| loosest | `OR` |
+
+Neither nesting nor length costs recursion. `planner.where.parser` promises that values and operators take turns; this
+module checks the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import tzinfo
+from typing import NoReturn
+
+from pyiceberg.expressions.literals import StringLiteral
+
+from planner.where.conditions import (
+    Column,
+    Computed,
+    Constant,
+    Value,
+    as_condition,
+    between,
+    compare,
+    like,
+    nan_test,
+    null_test,
+    one_of,
+    truth_test,
+)
+from planner.where.sql_literals import SessionTimestampLiteral
+from planner.where.tokens import Kind, Token
+from planner.where.truth import Condition, join, negate, unknown
+from puffin_index.errors import WhereSyntaxError
+
+_AFTER_VALUE = "a comparison operator or IN, BETWEEN, LIKE, IS"
+
+
+@dataclass(slots=True)
+class _Clause:
+    """What stands between two ANDs, ORs, commas or brackets: `[NOT] value [comparison value ...] [predicate]`.
+
+    Attributes:
+        start: Offset of its first value; -1 before.
+        negated: An odd number of NOTs stands before it.
+        value: The latest value; None while one is awaited.
+        value_start: Offset of the latest value.
+        computed: The awaited value is part of arithmetic.
+        left: Left side and operator of a comparison whose right side is awaited or is `value`.
+        subject: What the predicate tests.
+        predicate: The predicate whose operand is awaited or is `value`.
+        low: The lower bound of BETWEEN.
+        escape: The escape character of LIKE.
+        complete: Its predicate is done; nothing but AND, OR, a comma or a closing bracket can follow.
+    """
+
+    start: int = -1
+    negated: bool = False
+    value: Value | None = None
+    value_start: int = -1
+    computed: bool = False
+    left: tuple[Value, str] | None = None
+    subject: Value | None = None
+    predicate: Token | None = None
+    low: Value | None = None
+    escape: str | None = None
+    complete: bool = False
+
+
+@dataclass(slots=True)
+class _Bracket:
+    """An open bracket, or the text as a whole.
+
+    Attributes:
+        start: Its offset.
+        is_list: It holds the members of an IN.
+        members: What stands before each comma.
+        alternatives: What stands before each OR, since the last comma.
+        conjuncts: What stands before each AND, since the last OR.
+        clause: What is being read.
+    """
+
+    start: int = 0
+    is_list: bool = False
+    members: list[Value] = field(default_factory=list)
+    alternatives: list[Condition] = field(default_factory=list)
+    conjuncts: list[Condition] = field(default_factory=list)
+    clause: _Clause = field(default_factory=_Clause)
+
+
+def read_condition(tokens: Iterable[Token], text: str, session_zone: tzinfo | None) -> Condition:
+    """Read the condition that the tokens make up; the last one is the END.
+
+    Raises:
+        WhereSyntaxError: If they make up none.
+    """
+    reader = _Reader(text, session_zone)
+    for token in tokens:
+        reader.take(token)
+    return reader.condition()
+
+
+class _Reader:
+    """Takes tokens one by one.
+
+    Attributes:
+        text: What the tokens were made from.
+        session_zone: The time zone of timestamps without one, if it is known.
+        brackets: The open ones, outermost first.
+        end: Offset behind the latest token.
+    """
+
+    def __init__(self, text: str, session_zone: tzinfo | None) -> None:
+        self.text = text
+        self.session_zone = session_zone
+        self.brackets = [_Bracket()]
+        self.end = 0
+
+    def take(self, token: Token) -> None:
+        """Take the next token."""
+        clause = self.brackets[-1].clause
+        match token.kind:
+            case Kind.NOT:
+                if clause.left or clause.predicate or clause.computed:
+                    self._fail(token, "a value")
+                clause.negated = not clause.negated
+            case Kind.VALUE:
+                self._take_value(self._placed(token.values[0]), token.start)
+            case Kind.OPEN | Kind.SIGN:
+                self._take_prefix(token)
+            case Kind.AND | Kind.OR:
+                self._take_connective(token)
+            case Kind.COMMA | Kind.CLOSE:
+                self._take_bracket_end(token)
+            case Kind.END:
+                self._take_end(token)
+            case Kind.COMPARISON:
+                self._take_comparison(token)
+            case Kind.ARITHMETIC | Kind.ACCESS:
+                self._check_open(token)
+                clause.value, clause.computed = Computed(), token.kind is Kind.ARITHMETIC
+            case Kind.ESCAPE:
+                self._take_escape(token)
+            case _:
+                self._take_predicate(token)
+        self.end = token.end
+
+    def condition(self) -> Condition:
+        """Return what all tokens made up."""
+        (condition,) = self.brackets[0].alternatives
+        return condition
+
+    def _take_value(self, value: Value, start: int) -> None:
+        clause = self.brackets[-1].clause
+        clause.value, clause.value_start, clause.computed = Computed() if clause.computed else value, start, False
+        if clause.start < 0:
+            clause.start = start
+
+    def _placed(self, value: Value) -> Value:
+        if self.session_zone is not None and isinstance(value, Constant):
+            literal = value.literal
+            if isinstance(literal, SessionTimestampLiteral):
+                return Constant(literal.at(self.session_zone))
+        return value
+
+    def _take_prefix(self, token: Token) -> None:
+        clause = self.brackets[-1].clause
+        if clause.start < 0:
+            clause.start = token.start
+        if token.kind is Kind.OPEN:
+            self.brackets.append(_Bracket(token.start))
+        else:
+            clause.computed = True
+
+    def _take_connective(self, token: Token) -> None:
+        bracket = self.brackets[-1]
+        clause = bracket.clause
+        if token.kind is Kind.AND and self._awaits_and(clause):
+            self._settle_comparison(clause)
+            clause.low, clause.value = clause.value, None
+            return
+        self._finish_clause(token)
+        if token.kind is Kind.OR:
+            self._finish_alternative()
+
+    def _take_comparison(self, token: Token) -> None:
+        clause = self.brackets[-1].clause
+        self._check_open(token)
+        left = self._settle_comparison(clause)
+        clause.left, clause.value = (left, token.word), None
+
+    def _take_predicate(self, token: Token) -> None:
+        clause = self.brackets[-1].clause
+        if clause.predicate:
+            self._fail(token, self._expected_next())
+        self._check_open(token)
+        subject = self._settle_comparison(clause)
+        text = self._text(clause, token.end)
+        match token.kind:
+            case Kind.IS:
+                self._complete(clause, _is_test(subject, token.word, text), token.negated)
+            case Kind.IN_LIST:
+                members = [self._placed(member) for member in token.values]
+                self._complete(clause, one_of(subject, members, text), token.negated)
+            case _:
+                clause.subject, clause.predicate, clause.value = subject, token, None
+                if token.kind is Kind.IN:
+                    self.brackets.append(_Bracket(token.start, is_list=True))
+
+    def _take_escape(self, token: Token) -> None:
+        clause = self.brackets[-1].clause
+        if clause.escape is not None or clause.predicate is None or clause.predicate.kind is not Kind.LIKE:
+            self._fail(token, self._expected_next())
+        match token.values:
+            case (Constant(StringLiteral() as literal),) if len(literal.value) == 1:
+                clause.escape = literal.value
+            case _:
+                self._fail(token, "ESCAPE with one character")
+
+    def _take_bracket_end(self, token: Token) -> None:
+        if len(self.brackets) == 1:
+            self._fail(token, self._expected_next())
+        bracket = self.brackets[-1]
+        value = self._bracket_value(token)
+        if token.kind is Kind.COMMA:
+            bracket.members.append(value)
+            bracket.alternatives, bracket.clause = [], _Clause()
+            return
+        self.brackets.pop()
+        outer = self.brackets[-1].clause
+        if bracket.is_list and outer.predicate is not None and outer.subject is not None:
+            condition = one_of(outer.subject, [*bracket.members, value], self._text(outer, token.end))
+            self._complete(outer, condition, outer.predicate.negated)
+        else:
+            # (a, b) is a row.
+            self._take_value(Computed() if bracket.members else value, bracket.start)
+
+    def _take_end(self, token: Token) -> None:
+        if token.start < len(self.text):
+            self._fail(token, self._expected_next())
+        if len(self.brackets) > 1:
+            self._fail(token, "',' or ')'" if self.brackets[-1].is_list else "')'")
+        self._finish_clause(token)
+        self._finish_alternative()
+        bracket = self.brackets[0]
+        bracket.alternatives = [join(bracket.alternatives, conjunctive=False)]
+
+    def _bracket_value(self, token: Token) -> Value:
+        """Return what stands in the innermost bracket, since its last comma."""
+        bracket = self.brackets[-1]
+        clause = bracket.clause
+        if not (bracket.alternatives or bracket.conjuncts or clause.negated):
+            return self._settle(clause, token)
+        self._finish_clause(token)
+        self._finish_alternative()
+        return join(bracket.alternatives, conjunctive=False)
+
+    def _finish_alternative(self) -> None:
+        bracket = self.brackets[-1]
+        bracket.alternatives.append(join(bracket.conjuncts, conjunctive=True))
+        bracket.conjuncts = []
+
+    def _finish_clause(self, token: Token) -> None:
+        bracket = self.brackets[-1]
+        clause = bracket.clause
+        value = self._settle(clause, token)
+        # A bracket's text is as long as all brackets inside of it: only taken where it is used.
+        condition = as_condition(value, self._text(clause, self.end) if isinstance(value, Computed) else "")
+        if condition is None:
+            self._fail(token, _AFTER_VALUE)
+        bracket.conjuncts.append(negate(condition) if clause.negated else condition)
+        bracket.clause = _Clause()
+
+    def _settle(self, clause: _Clause, token: Token) -> Value:
+        """Return the value of a clause that ends before `token`, but for its NOT."""
+        value = self._settle_comparison(clause)
+        predicate, subject = clause.predicate, clause.subject
+        if predicate is None or subject is None:
+            return value
+        text = self._text(clause, self.end)
+        if self._awaits_and(clause):
+            self._fail(token, "AND")
+        condition: Condition
+        match predicate.kind, predicate.word:
+            case Kind.BETWEEN, _:
+                assert clause.low is not None, "BETWEEN with a value after AND has one before it"
+                condition = between(subject, clause.low, value, text)
+            case Kind.DISTINCT, _:
+                condition = negate(compare(subject, "<=>", value, text))
+            case Kind.LIKE, "LIKE":
+                condition = self._like(clause, subject, value, text)
+            case _:
+                condition = unknown(text)
+        return self._complete(clause, condition, predicate.negated)
+
+    def _like(self, clause: _Clause, subject: Value, pattern: Value, text: str) -> Condition:
+        try:
+            return like(subject, pattern, clause.escape or "\\", text)
+        except ValueError as error:
+            raise WhereSyntaxError(self.text, clause.value_start, str(error)) from error
+
+    def _settle_comparison(self, clause: _Clause) -> Value:
+        value = clause.value
+        assert value is not None, "values and operators take turns"
+        if clause.left is not None:
+            left, word = clause.left
+            value = clause.value = compare(left, word, value, self._text(clause, self.end))
+            clause.left = None
+        return value
+
+    def _complete(self, clause: _Clause, condition: Condition, negated: bool) -> Condition:
+        value = clause.value = negate(condition) if negated else condition
+        clause.predicate, clause.complete = None, True
+        return value
+
+    def _awaits_and(self, clause: _Clause) -> bool:
+        return clause.predicate is not None and clause.predicate.kind is Kind.BETWEEN and clause.low is None
+
+    def _text(self, clause: _Clause, end: int) -> str:
+        return self.text[clause.start : end]
+
+    def _check_open(self, token: Token) -> None:
+        clause = self.brackets[-1].clause
+        if clause.complete or clause.escape is not None:
+            self._fail(token, self._expected_next())
+
+    def _expected_next(self) -> str:
+        bracket = self.brackets[-1]
+        clause = bracket.clause
+        if self._awaits_and(clause):
+            return "AND"
+        if bracket.is_list:
+            return "',' or ')'"
+        if isinstance(clause.value, Column | Constant | Computed) and not (clause.left or clause.predicate):
+            return _AFTER_VALUE
+        return "AND or OR" if len(self.brackets) == 1 else "AND, OR or ')'"
+
+    def _fail(self, token: Token, expected: str) -> NoReturn:
+        raise WhereSyntaxError(self.text, token.start, expected)
+
+
+def _is_test(subject: Value, word: str, text: str) -> Condition:
+    match word:
+        case "NULL" | "UNKNOWN":
+            return null_test(subject, text)
+        case "NAN":
+            return nan_test(subject, text)
+        case _:
+            return truth_test(subject, word == "TRUE", text)

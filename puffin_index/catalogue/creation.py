@@ -1,0 +1,136 @@
+"""Making an index table, in a location that no other table has or ever gets."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from contextlib import suppress
+
+from pyiceberg.catalog import Catalog, MetastoreCatalog
+from pyiceberg.exceptions import (
+    BadRequestError,
+    ForbiddenError,
+    NamespaceAlreadyExistsError,
+    TableAlreadyExistsError,
+)
+from pyiceberg.io import load_file_io
+from pyiceberg.table import Table
+from requests.exceptions import RequestException
+
+from puffin_index.catalogue.index_table import (
+    FORMAT_VERSION,
+    PROPERTY_DATA_TABLE,
+    PROPERTY_DATA_TABLE_UUID,
+    PROPERTY_DEFINITION,
+    PROPERTY_LOCATION,
+    PROPERTY_VERSION,
+    SCHEMA,
+    TableName,
+    load_index_table,
+)
+from puffin_index.catalogue.stored_files import (
+    delete_empty_folders,
+    delete_files,
+    has_other_metadata,
+    list_stored_files,
+)
+from puffin_index.errors import CatalogError
+
+_log = logging.getLogger(__name__)
+
+
+def create_index_table(catalog: Catalog, name: TableName, data_table: Table, definition: str) -> Table:
+    """Create the index table, or load it if it is there already.
+
+    Args:
+        catalog: Where to create it.
+        name: Its name.
+        data_table: The data table that it is bound to, by UUID.
+        definition: The resolved index definition as JSON.
+
+    Raises:
+        CatalogError: If the catalog has no place for it, or only one where another table's files lie.
+        OSError: If its metadata cannot be written.
+    """
+    properties = {
+        PROPERTY_VERSION: FORMAT_VERSION,
+        PROPERTY_DEFINITION: definition,
+        PROPERTY_DATA_TABLE: ".".join(data_table.name()),
+        PROPERTY_DATA_TABLE_UUID: str(data_table.metadata.table_uuid),
+        # The table is small and rewritten rarely: keep its metadata from growing without end.
+        "write.metadata.delete-after-commit.enabled": "true",
+        "write.metadata.previous-versions-max": "20",
+        # Entries depend on each other: `puffin_index.catalogue.entries` decides anew instead of repeating a commit.
+        "commit.retry.num-retries": "0",
+    }
+    # Two builders may race here; either one's namespace will do.
+    with suppress(NamespaceAlreadyExistsError):
+        catalog.create_namespace_if_not_exists(name.namespace)
+    try:
+        location = f"{_default_location(catalog, name, properties)}-{uuid.uuid4().hex}"
+    except TableAlreadyExistsError:
+        return load_index_table(catalog, name)
+    except ValueError as error:
+        _log.debug("no default location of %s is known: %s", name, error)
+        return _create_where_catalog_says(catalog, name, properties)
+    try:
+        return _create_at(catalog, name, properties, location)
+    except (ValueError, BadRequestError, ForbiddenError) as error:
+        _log.info("catalog %s places tables itself: %s", catalog.name, error)
+        return _create_where_catalog_says(catalog, name, properties)
+
+
+def _default_location(catalog: Catalog, name: TableName, properties: dict[str, str]) -> str:
+    if isinstance(catalog, MetastoreCatalog):
+        namespace = catalog.namespace_to_string(name.namespace)
+        return catalog._resolve_table_location(None, namespace, name.name)
+    # Only the service knows: a table that is staged is in no catalog yet, and has the location that it would get.
+    staged = catalog.create_table_transaction(name.identifier, SCHEMA, properties=properties)
+    return staged.table_metadata.location.rstrip("/")
+
+
+def _create_at(catalog: Catalog, name: TableName, properties: dict[str, str], location: str) -> Table:
+    try:
+        return catalog.create_table(
+            name.identifier, SCHEMA, location, properties={**properties, PROPERTY_LOCATION: location}
+        )
+    except TableAlreadyExistsError:
+        index_table = load_index_table(catalog, name)
+        if index_table.location() != location:
+            _delete_own(catalog, location)
+        return index_table
+    except RequestException:
+        raise
+    except OSError:
+        with suppress(OSError):
+            # Metadata is written before the catalog is asked: what a full disk has taken of it is of no table.
+            if not catalog.table_exists(name.identifier):
+                _delete_own(catalog, location)
+        raise
+
+
+def _create_where_catalog_says(catalog: Catalog, name: TableName, properties: dict[str, str]) -> Table:
+    try:
+        index_table = catalog.create_table(name.identifier, SCHEMA, properties=properties)
+    except TableAlreadyExistsError:
+        return load_index_table(catalog, name)
+    except ValueError as error:
+        raise CatalogError(f"catalog {catalog.name!r} has no place for index table {name}: {error}") from error
+    # What a store that cannot list its files would not show is looked for by each upkeep again.
+    with suppress(OSError):
+        files = list_stored_files(index_table.io, index_table.location())
+        if has_other_metadata(index_table, files):
+            catalog.drop_table(name.identifier)
+            delete_files(index_table.io, [file for file in files if file.location == index_table.metadata_location])
+            raise CatalogError(
+                f"files of another table lie in {index_table.location()}, where catalog {catalog.name!r} places index "
+                f"table {name}: delete them if they are of no use"
+            )
+    return index_table
+
+
+def _delete_own(catalog: Catalog, location: str) -> None:
+    """Delete what was written in a location that no table got."""
+    io = load_file_io(catalog.properties, location)
+    delete_files(io, [file for file in list_stored_files(io, location) if file.is_ours])
+    delete_empty_folders(io, location)

@@ -1,0 +1,209 @@
+"""Rows of the index table: which of them are of use, and how they are changed by one commit, whoever else commits.
+
+A row (entry) says which (field, kind) a segment has of a data file. An entry is live if a retained snapshot of the data
+table holds that very file, scans read the column from where the index was built of, the definition has one of its
+kinds, and no earlier entry has it already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from typing import TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.exceptions import CommitFailedException, ValidationException
+from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.table import Table
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
+
+from puffin_index.catalogue.index_table import is_bound_to, note_commit, read_entries, refresh_index_table
+from puffin_index.data.column_source import FieldSource, Reading, reading_of
+from puffin_index.data.data_table import FileIdentity, refresh_table, retained_files
+from puffin_index.errors import NotFoundError
+from puffin_index.keys.map_key import kind_beside
+from puffin_index.segments.directory import STATISTICS, is_statistics
+
+FieldKind = tuple[int, str]
+_SOURCE = ["field_id", "source"]
+_MOST_ATTEMPTS = 50
+_LONGEST_WAIT_SECONDS = 5.0
+
+_Outcome = TypeVar("_Outcome")
+
+
+def statistics_key(key: FieldKind) -> FieldKind:
+    """Return where the statistics are that belong to an index."""
+    return key[0], kind_beside(STATISTICS, key[1])
+
+
+def field_kinds(entries: pa.Table) -> list[set[FieldKind]]:
+    """Return which (field, kind) each entry has, statistics left out."""
+    return [
+        {
+            (directory["field_id"], directory["kind"])
+            for directory in directories
+            if not is_statistics(directory["kind"])
+        }
+        for directories in entries["directories"].to_pylist()
+    ]
+
+
+def entry_files(entries: pa.Table) -> Iterator[FileIdentity]:
+    """Yield which data file each entry is of."""
+    names = ("data_file", "file_size_in_bytes", "record_count", "partition_constants")
+    yield from zip(*(entries[name].to_pylist() for name in names), strict=True)
+
+
+def sources_of(entries: pa.Table) -> frozenset[FieldSource]:
+    """Return the distinct sources of indexed columns."""
+    directories = pc.list_flatten(entries["directories"]).combine_chunks()
+    pairs = pa.table([pc.struct_field(directories, name) for name in _SOURCE], _SOURCE).group_by(_SOURCE).aggregate([])
+    return frozenset(zip(*(pairs[name].to_pylist() for name in _SOURCE), strict=True))
+
+
+def without_sources(entries: pa.Table, rejected: Collection[FieldSource]) -> pa.Table:
+    """Leave out the directories of columns with some sources; all entries stay."""
+    if not rejected:
+        return entries
+    column = entries["directories"].combine_chunks()
+    directories = column.flatten()
+    fields, sources = (pc.struct_field(directories, name) for name in _SOURCE)
+    gone = np.zeros(len(directories), np.bool_)
+    for field_id, source in rejected:
+        gone |= pc.and_(pc.equal(fields, field_id), pc.equal(sources, source)).to_numpy(zero_copy_only=False)
+    entry = np.repeat(np.arange(len(entries)), pc.list_value_length(column).to_numpy())
+    counts = np.bincount(entry[~gone], minlength=len(entries))
+    offsets = np.concatenate(([0], np.cumsum(counts))).astype(np.int32)
+    place = entries.schema.get_field_index("directories")
+    field = entries.schema.field(place)
+    left = pa.ListArray.from_arrays(pa.array(offsets), directories.filter(pa.array(~gone)), type=field.type)
+    return entries.set_column(place, field, left)
+
+
+def readable_entries(entries: pa.Table, reading: Reading) -> pa.Table:
+    """Leave out what was built of other columns of the data files than a scan reads."""
+    rejected = reading.rejects(sources_of(entries))
+    if not rejected:
+        return entries
+    left = without_sources(entries, rejected)
+    return left.filter(pc.greater(pc.list_value_length(left["directories"]), 0))
+
+
+def live_entries(entries: pa.Table, retained: Collection[FileIdentity], wanted: Collection[FieldKind]) -> pa.Table:
+    """Leave out entries and directories that nothing needs.
+
+    Args:
+        entries: Rows of the index table, oldest first.
+        retained: The data files that a snapshot of the data table holds.
+        wanted: What the definition has.
+    """
+    taken: dict[FileIdentity, set[FieldKind]] = {}
+    kept: list[set[FieldKind]] = []
+    for file, own in zip(entry_files(entries), field_kinds(entries), strict=True):
+        here = taken.setdefault(file, set())
+        kept.append({kind for kind in own if kind in wanted} - here if file in retained else set())
+        here |= kept[-1]
+    return with_kinds(entries, kept)
+
+
+def needed_entries(data_table: Table, index_table: Table, wanted: Collection[FieldKind], entries: pa.Table) -> pa.Table:
+    """Leave out entries and directories that nothing needs.
+
+    The data table is loaded after the entries were read: files that came in meanwhile are seen.
+
+    Raises:
+        NotFoundError: If the data table is not there or is another one by now.
+    """
+    refresh_table(data_table)
+    if not is_bound_to(index_table, str(data_table.metadata.table_uuid)):
+        raise NotFoundError(f"the index of {'.'.join(data_table.name())} belongs to an earlier table of that name")
+    return live_entries(readable_entries(entries, reading_of(data_table)), retained_files(data_table), wanted)
+
+
+def with_kinds(entries: pa.Table, kept: list[set[FieldKind]]) -> pa.Table:
+    """Keep some (field, kind) of each entry, and the statistics of their fields; leave out entries of which none is."""
+    directories: list[list[dict[str, int | str]]] = []
+    for own, kinds in zip(entries["directories"].to_pylist(), kept, strict=True):
+        # The statistics of a column tell the row groups of merged blobs: they stay as long as one of its kinds does.
+        wanted = kinds | {statistics_key(key) for key in kinds}
+        directories.append([one for one in own if (one["field_id"], one["kind"]) in wanted])
+    place = entries.schema.get_field_index("directories")
+    field = entries.schema.field(place)
+    changed = entries.set_column(place, field, pa.array(directories, field.type))
+    return changed.filter(pa.array([bool(kinds) for kinds in kept], pa.bool_()))
+
+
+def append_entries(index_table: Table, new: pa.Table, reading: Reading) -> pa.Table:
+    """Add entries; what another builder has added meanwhile is not added again.
+
+    Entries that scans of the data table can no longer use are dropped by the same commit.
+
+    Args:
+        index_table: The index table; loaded anew.
+        reading: How scans of the data table find columns.
+        new: Entries as `puffin_index.catalogue.index_table.entries_of` makes them.
+
+    Returns:
+        The entries that were added.
+    """
+
+    def attempt() -> pa.Table:
+        every = read_entries(index_table)
+        entries = readable_entries(every, reading)
+        found: dict[FileIdentity, set[FieldKind]] = {}
+        for file, kinds in zip(entry_files(entries), field_kinds(entries), strict=True):
+            found.setdefault(file, set()).update(kinds)
+        of_files = zip(entry_files(new), field_kinds(new), strict=True)
+        added = with_kinds(new, [kinds - found.get(file, set()) for file, kinds in of_files])
+        if entries is not every:
+            with index_table.transaction() as transaction:
+                transaction.overwrite(pa.concat_tables([entries, added]), AlwaysTrue())
+        elif len(added):
+            index_table.append(added)
+        return added
+
+    return _retried(index_table, attempt)
+
+
+def replace_entries(index_table: Table, change: Callable[[pa.Table], pa.Table]) -> pa.Table:
+    """Change the entries by one commit, on top of nothing but the entries that `change` saw.
+
+    Args:
+        index_table: The index table; loaded anew.
+        change: Says from all entries, oldest first, what they are to become. Where somebody else's commit comes in
+            between it is asked again.
+
+    Returns:
+        The entries as they are now.
+    """
+
+    def attempt() -> pa.Table:
+        entries = read_entries(index_table)
+        changed = change(entries)
+        if changed.equals(entries):
+            return entries
+        with index_table.transaction() as transaction:
+            if len(changed):
+                transaction.overwrite(changed, AlwaysTrue())
+            else:
+                transaction.delete(AlwaysTrue())
+        return changed
+
+    return _retried(index_table, attempt)
+
+
+def _retried(index_table: Table, attempt: Callable[[], _Outcome]) -> _Outcome:
+    for one in Retrying(
+        retry=retry_if_exception_type((CommitFailedException, ValidationException)),
+        stop=stop_after_attempt(_MOST_ATTEMPTS),
+        wait=wait_random_exponential(multiplier=0.05, max=_LONGEST_WAIT_SECONDS),
+        reraise=True,
+    ):
+        with one:
+            refresh_index_table(index_table)
+            outcome = attempt()
+            note_commit(index_table)
+            return outcome
+    raise AssertionError("the last attempt returns or raises")

@@ -1,0 +1,249 @@
+"""The index table: an Iceberg table with one row per indexed data file, saying which segment covers it with what."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import pyarrow as pa
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
+from pyiceberg.expressions import NotNull, Reference
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.types import IntegerType, ListType, LongType, NestedField, StringType, StructType, TimestamptzType
+
+from puffin_index.catalogue.damage import index_table_read
+from puffin_index.data.data_table import refresh_table
+from puffin_index.errors import NotFoundError, UnsupportedError
+from puffin_index.segments.segment import DirectoryLocation, Segment
+
+SUFFIX = "__puffin_index"
+SEGMENTS_FOLDER = "_segments"
+"""Begins with an underscore, so that Iceberg's `remove_orphan_files` leaves it alone."""
+
+FORMAT_VERSION = "2"
+_EARLIER_VERSION = "1"
+"""Its entries do not say how the columns of data files were found, so that none of them is used."""
+_commits: Counter[str] = Counter()
+PROPERTY_VERSION = "puffin-index.version"
+PROPERTY_DEFINITION = "puffin-index.definition"
+PROPERTY_DATA_TABLE = "puffin-index.data-table"
+PROPERTY_DATA_TABLE_UUID = "puffin-index.data-table-uuid"
+PROPERTY_LOCATION = "puffin-index.location"
+"""Says that no other table lies in this location; one of an earlier release or of some catalogs may share its own."""
+
+SCHEMA = Schema(
+    NestedField(1, "data_file", StringType(), required=True, doc="location of the data file"),
+    NestedField(2, "file_size_in_bytes", LongType(), required=True),
+    NestedField(3, "record_count", LongType(), required=True),
+    NestedField(4, "split_offsets", ListType(5, LongType(), element_required=True), required=True),
+    NestedField(6, "row_counts", ListType(7, LongType(), element_required=True), required=True),
+    NestedField(8, "segment", StringType(), required=True, doc="location of the Puffin file"),
+    NestedField(9, "segment_size_in_bytes", LongType(), required=True),
+    NestedField(10, "segment_footer_size_in_bytes", LongType(), required=True),
+    NestedField(11, "first_row_group", IntegerType(), required=True, doc="ordinal in the segment"),
+    NestedField(12, "first_base", LongType(), required=True, doc="first row in the segment's row space"),
+    NestedField(
+        13,
+        "directories",
+        ListType(
+            14,
+            StructType(
+                NestedField(15, "field_id", IntegerType(), required=True),
+                NestedField(16, "kind", StringType(), required=True),
+                NestedField(17, "offset", LongType(), required=True),
+                NestedField(18, "length", LongType(), required=True),
+                NestedField(20, "xxh64", StringType(), required=True, doc="checksum of the directory's bytes"),
+                NestedField(22, "source", StringType(), doc="how the column was found in the data file, as JSON"),
+            ),
+            element_required=True,
+        ),
+        required=True,
+    ),
+    NestedField(19, "added_at", TimestamptzType(), required=True),
+    NestedField(21, "partition_constants", StringType(), doc="what identity partitions fix in the data file"),
+)
+
+_DIRECTORY_TYPE = pa.struct(
+    [
+        pa.field("field_id", pa.int32(), nullable=False),
+        pa.field("kind", pa.string(), nullable=False),
+        pa.field("offset", pa.int64(), nullable=False),
+        pa.field("length", pa.int64(), nullable=False),
+        pa.field("xxh64", pa.string(), nullable=False),
+        pa.field("source", pa.string()),
+    ]
+)
+_LONGS = pa.list_(pa.field("element", pa.int64(), nullable=False))
+_ARROW_SCHEMA = pa.schema(
+    [
+        pa.field("data_file", pa.string(), nullable=False),
+        pa.field("file_size_in_bytes", pa.int64(), nullable=False),
+        pa.field("record_count", pa.int64(), nullable=False),
+        pa.field("split_offsets", _LONGS, nullable=False),
+        pa.field("row_counts", _LONGS, nullable=False),
+        pa.field("segment", pa.string(), nullable=False),
+        pa.field("segment_size_in_bytes", pa.int64(), nullable=False),
+        pa.field("segment_footer_size_in_bytes", pa.int64(), nullable=False),
+        pa.field("first_row_group", pa.int32(), nullable=False),
+        pa.field("first_base", pa.int64(), nullable=False),
+        pa.field("directories", pa.list_(pa.field("element", _DIRECTORY_TYPE, nullable=False)), nullable=False),
+        pa.field("added_at", pa.timestamp("us", tz="UTC"), nullable=False),
+        pa.field("partition_constants", pa.string()),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TableName:
+    """A table's name without its catalog."""
+
+    namespace: tuple[str, ...]
+    name: str
+
+    @classmethod
+    def parse(cls, text: str) -> TableName:
+        """Read `namespace.table`.
+
+        Raises:
+            NotFoundError: If the text is not such a name.
+        """
+        parts = tuple(text.split("."))
+        if len(parts) < 2 or not all(parts):
+            raise NotFoundError(f"{text!r} is not a table name: it should read namespace.table")
+        return cls(parts[:-1], parts[-1])
+
+    @classmethod
+    def of(cls, table: Table) -> TableName:
+        """The name of a loaded table."""
+        return cls(table.name()[:-1], table.name()[-1])
+
+    @property
+    def identifier(self) -> tuple[str, ...]:
+        """The name as PyIceberg takes it."""
+        return (*self.namespace, self.name)
+
+    def __str__(self) -> str:
+        return ".".join(self.identifier)
+
+
+def index_table_name(data_table: TableName) -> TableName:
+    """The index table that belongs to a data table."""
+    return TableName(data_table.namespace, data_table.name + SUFFIX)
+
+
+def load_index_table(catalog: Catalog, name: TableName) -> Table:
+    """Load the index table.
+
+    Raises:
+        NotFoundError: If there is none.
+        DamagedIndexError: If its metadata is missing or broken.
+        UnsupportedError: If it was made by a later release.
+    """
+    try:
+        with index_table_read(str(name)):
+            table = catalog.load_table(name.identifier)
+    except (NoSuchTableError, NoSuchNamespaceError) as error:
+        raise NotFoundError(f"there is no index table {name}: run `puffin-index create` first") from error
+    version = table.properties.get(PROPERTY_VERSION)
+    if version not in (FORMAT_VERSION, _EARLIER_VERSION):
+        raise UnsupportedError(f"index table {name} has version {version!r}, this release reads {FORMAT_VERSION!r}")
+    return table
+
+
+def upgrade_index_table(index_table: Table) -> None:
+    """Give an index table of the earlier version the columns of this one; its data files are indexed anew."""
+    if index_table.properties.get(PROPERTY_VERSION) != _EARLIER_VERSION:
+        return
+    with index_table.transaction() as transaction:
+        with transaction.update_schema() as update:
+            update.add_column(("directories", "source"), StringType())
+            update.add_column("partition_constants", StringType())
+        transaction.set_properties({PROPERTY_VERSION: FORMAT_VERSION})
+
+
+def is_bound_to(index_table: Table, data_table_uuid: str) -> bool:
+    """Whether the index table belongs to this very data table, and not to a dropped one of the same name."""
+    return index_table.properties.get(PROPERTY_DATA_TABLE_UUID) == data_table_uuid
+
+
+def refresh_index_table(index_table: Table) -> None:
+    """Load the newest state of an index table.
+
+    Raises:
+        NotFoundError: If it is gone, or another one has its name.
+        DamagedIndexError: If its metadata is missing or broken.
+    """
+    with index_table_read(".".join(index_table.name())):
+        refresh_table(index_table)
+
+
+def note_commit(index_table: Table) -> None:
+    """Count a commit of this process to an index table, so that whoever keeps an earlier version of it can tell."""
+    _commits[index_table.properties.get(PROPERTY_DATA_TABLE_UUID, "")] += 1
+
+
+def count_commits(data_table_uuid: str) -> int:
+    """How many commits this process has made to the index table of a data table."""
+    return _commits[data_table_uuid]
+
+
+def segments_folder(index_table: Table) -> str:
+    """Where the segments of this index table are written."""
+    return f"{index_table.location().rstrip('/')}/{SEGMENTS_FOLDER}"
+
+
+def read_entries(index_table: Table) -> pa.Table:
+    """Read the rows of the index table (columns as in `SCHEMA`), in the order in which they were added.
+
+    Rows that an earlier release has written are left out.
+
+    Raises:
+        DamagedIndexError: If one of its files is missing or broken.
+    """
+    is_earlier = index_table.properties.get(PROPERTY_VERSION) == _EARLIER_VERSION
+    if is_earlier or index_table.current_snapshot() is None:
+        return _ARROW_SCHEMA.empty_table()
+    with index_table_read(".".join(index_table.name())):
+        entries = index_table.scan(row_filter=NotNull(term=Reference("partition_constants"))).to_arrow()
+    entries = entries.select(_ARROW_SCHEMA.names).cast(_ARROW_SCHEMA)
+    return entries.sort_by([("added_at", "ascending"), ("data_file", "ascending")])
+
+
+def entries_of(segments: Sequence[Segment]) -> pa.Table:
+    """Make the rows that catalogue new segments."""
+    now = datetime.now(UTC)
+    rows = [
+        {
+            "data_file": covered.file.path,
+            "file_size_in_bytes": covered.file.file_size,
+            "record_count": covered.file.record_count,
+            "split_offsets": list(covered.row_group_offsets),
+            "row_counts": list(covered.row_counts),
+            "segment": segment.location,
+            "segment_size_in_bytes": segment.size,
+            "segment_footer_size_in_bytes": segment.footer_size,
+            "first_row_group": covered.first_row_group,
+            "first_base": covered.first_base,
+            "directories": [_directory_row(one, covered.sources[one.field_id]) for one in segment.directories],
+            "added_at": now,
+            "partition_constants": covered.file.constants_text,
+        }
+        for segment in segments
+        for covered in segment.covered
+    ]
+    return pa.Table.from_pylist(rows, schema=_ARROW_SCHEMA)
+
+
+def _directory_row(directory: DirectoryLocation, source: str) -> dict[str, int | str]:
+    return {
+        "field_id": directory.field_id,
+        "kind": directory.kind,
+        "offset": directory.offset,
+        "length": directory.length,
+        "xxh64": directory.checksum,
+        "source": source,
+    }

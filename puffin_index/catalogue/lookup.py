@@ -1,0 +1,108 @@
+"""Finding index tables by the UUID of their data table: under the name that goes with it, or another.
+
+A data table that is renamed leaves its index table behind under the old name: only the UUID says whose it is.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError, RESTError
+from pyiceberg.table import Table
+
+from puffin_index.catalogue.index_table import (
+    PROPERTY_DATA_TABLE_UUID,
+    SUFFIX,
+    TableName,
+    index_table_name,
+    is_bound_to,
+    load_index_table,
+)
+from puffin_index.errors import NotFoundError, PuffinIndexError
+
+_log = logging.getLogger(__name__)
+
+
+def find_index_table(catalog: Catalog, data_table: Table) -> Table:
+    """Load the index table of a data table, whatever it is called; it must be in the same namespace.
+
+    Raises:
+        NotFoundError: If there is none.
+        DamagedIndexError: If the one with the right name cannot be read.
+        UnsupportedError: If it was made by a later release.
+    """
+    name, data_uuid = TableName.of(data_table), str(data_table.metadata.table_uuid)
+    own_name = index_table_name(name)
+    try:
+        index_table = load_index_table(catalog, own_name)
+        if is_bound_to(index_table, data_uuid):
+            return index_table
+        absence = NotFoundError(
+            f"the index of {name} belongs to an earlier table of that name: run `puffin-index create` again"
+        )
+    except NotFoundError as error:
+        absence = error
+    other_name = list_index_tables(catalog, name.namespace).get(data_uuid)
+    left_behind = load_left_behind(catalog, other_name, data_uuid) if other_name is not None else None
+    if left_behind is None:
+        raise absence
+    return left_behind
+
+
+def load_left_behind(catalog: Catalog, index_name: TableName, data_uuid: str) -> Table | None:
+    """Load an index table that a renamed data table may have left behind.
+
+    Returns:
+        The index table; None if it is gone, is of another data table, or the table with the name that goes with it has
+        the UUID as well: a table that is registered twice has one UUID under two names, and the index is that of one.
+    """
+    try:
+        index_table = load_index_table(catalog, index_name)
+    except NotFoundError:
+        return None
+    if not is_bound_to(index_table, data_uuid):
+        return None
+    owner = TableName(index_name.namespace, index_name.name.removesuffix(SUFFIX))
+    try:
+        is_owned = str(catalog.load_table(owner.identifier).metadata.table_uuid) == data_uuid
+    except NoSuchTableError:
+        is_owned = False
+    return None if is_owned else index_table
+
+
+def list_index_tables(
+    catalog: Catalog, namespace: tuple[str, ...], *, only_left_behind: bool = False
+) -> dict[str, TableName]:
+    """List the index tables of a namespace by the UUID of their data table. Each of them is loaded.
+
+    Args:
+        catalog: The catalog; one that does not let its tables be listed has none.
+        namespace: The namespace.
+        only_left_behind: Leave out those whose name goes with a table that is there.
+    """
+    try:
+        names = {identifier[-1] for identifier in catalog.list_tables(namespace)}
+    except (RESTError, NoSuchNamespaceError, NotImplementedError) as error:
+        _log.debug("the tables of %s cannot be listed: %s", ".".join(namespace), error)
+        return {}
+    found: dict[str, TableName] = {}
+    for name in sorted(names):
+        if not name.endswith(SUFFIX) or (only_left_behind and name.removesuffix(SUFFIX) in names):
+            continue
+        index_name = TableName(namespace, name)
+        try:
+            properties = load_index_table(catalog, index_name).properties
+        except (PuffinIndexError, OSError) as error:
+            _log.debug("index table passed over: %s", error)
+            continue
+        found.setdefault(properties.get(PROPERTY_DATA_TABLE_UUID, ""), index_name)
+    return found
+
+
+def following_hint(catalog: Catalog, data_table: TableName, index_table: TableName) -> str:
+    """Say that an index table was left behind by its data table, and what mends that."""
+    return (
+        f"the index of {data_table} is still called {index_table}: "
+        f"`puffin-index follow {catalog.name}.{data_table}` renames it"
+    )

@@ -1,0 +1,303 @@
+"""How an index stands: what of the data table is indexed, how far it is behind, how large it is beside the data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias, TypedDict
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Snapshot
+
+from puffin_index.catalogue.entries import entry_files, readable_entries, sources_of
+from puffin_index.catalogue.index_table import read_entries
+from puffin_index.catalogue.missing import indexed_kinds, lacking_columns
+from puffin_index.catalogue.scope import WHOLE_TABLE, BuildScope
+from puffin_index.data.column_source import Reading, reading_of
+from puffin_index.data.data_table import DataFile, count_snapshots_behind, measure_data_files
+from puffin_index.definition.index_definition import ResolvedColumn
+from puffin_index.errors import NotFoundError
+from puffin_index.keys.map_key import plain_kind
+from puffin_index.segments.directory import STATISTICS, int64_column, read_directory
+from puffin_index.storage.files import FileReader
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Bytes of payloads.
+
+    Attributes:
+        whole: Of all payloads in some segments.
+        live: About how many of them tell of some of the data files.
+    """
+
+    whole: int = 0
+    live: int = 0
+
+    def __add__(self, other: Sizes) -> Sizes:
+        return Sizes(self.whole + other.whole, self.live + other.live)
+
+
+KindSizes: TypeAlias = dict[tuple[int, str], Sizes]
+
+
+class DirectoryRow(TypedDict):
+    """Where the index table says that a directory is."""
+
+    field_id: int
+    kind: str
+    offset: int
+    length: int
+    xxh64: str
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnStatus:
+    """One indexed column.
+
+    Attributes:
+        name: Its name today.
+        field_id: Its field id.
+        kinds: The bytes of each of its index kinds.
+        data_bytes: What the column takes in the data files, None where their manifests do not tell.
+        live_kinds: About how many of the bytes of each kind tell of data files of the current snapshot.
+    """
+
+    name: str
+    field_id: int
+    kinds: dict[str, int]
+    data_bytes: int | None = None
+    live_kinds: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def index_bytes(self) -> int:
+        """Bytes of all its indexes."""
+        return sum(self.kinds.values())
+
+    @property
+    def live_bytes(self) -> int:
+        """Bytes of all its indexes that tell of data files of the current snapshot."""
+        return sum(self.live_kinds.values())
+
+
+@dataclass(frozen=True, slots=True)
+class IndexStatus:
+    """How much of a table's current snapshot is indexed.
+
+    Attributes:
+        table: The data table.
+        snapshot_id: Its current snapshot, None while it is empty.
+        data_files: Its data files.
+        indexed_data_files: Those with every index of the definition.
+        row_groups: Row groups of all data files (a file whose manifest entry lists none counts as one).
+        indexed_row_groups: Row groups of the indexed files.
+        segments: Segments that cover them.
+        index_bytes: Bytes of those segments, which may hold indexes of other snapshots' files as well.
+        data_bytes: Bytes of all data files.
+        columns: The indexed columns.
+        unindexed_bytes: Bytes of the data files that are not indexed, or not with every index.
+        snapshots_behind: How many snapshots back the oldest of these files was added; 0 if there is none.
+        outdated: Why indexes of data files of the snapshot are no longer used, as sentences; builds make them anew.
+        live_index_bytes: Bytes of indexes of the definition that tell of data files of the current snapshot.
+        total_index_bytes: Bytes of all segments, whatever snapshot needs them.
+        index_table: The index table.
+    """
+
+    table: str
+    snapshot_id: int | None
+    data_files: int
+    indexed_data_files: int
+    row_groups: int
+    indexed_row_groups: int
+    segments: int
+    index_bytes: int
+    data_bytes: int
+    columns: tuple[ColumnStatus, ...]
+    unindexed_bytes: int = 0
+    snapshots_behind: int = 0
+    outdated: tuple[str, ...] = ()
+    live_index_bytes: int = 0
+    total_index_bytes: int = 0
+    index_table: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Lag:
+    """How far an index is behind its table.
+
+    Attributes:
+        snapshots: How many snapshots back the oldest data file without an index was added; 0 if there is none.
+        files: The data files that are not indexed, or not with every index.
+        bytes: Their bytes.
+    """
+
+    snapshots: int
+    files: int
+    bytes: int
+
+
+def read_lag(
+    data_table: Table, index_table: Table, columns: Sequence[ResolvedColumn], scope: BuildScope = WHOLE_TABLE
+) -> Lag:
+    """Say how far an index is behind the current snapshot, or behind what a build is to take."""
+    files = scope.list_data_files(data_table)
+    missing = _unindexed(files, readable_entries(read_entries(index_table), reading_of(data_table)), columns)
+    return _lag(data_table, missing, scope.find_snapshot(data_table))
+
+
+def read_status(data_table: Table, index_table: Table, columns: Sequence[ResolvedColumn]) -> IndexStatus:
+    """Say how much of the current snapshot is indexed, and how large the indexes are."""
+    live = measure_data_files(data_table, {column.field_id for column in columns})
+    every, reading = read_entries(index_table), reading_of(data_table)
+    entries = readable_entries(every, reading)
+    missing = _unindexed(live.files, entries, columns)
+    snapshot = data_table.current_snapshot()
+    lag = _lag(data_table, missing, snapshot)
+    known = pa.array([path for path, *_ in indexed_kinds(entries, live.files)], pa.string())
+    used = entries.filter(pc.is_in(entries["data_file"], known))
+    segments = _segment_sizes(used)
+    row_groups = _row_group_count(live.files)
+    column_status = _column_status(columns, _kind_sizes(index_table, used), live.column_bytes)
+    return IndexStatus(
+        table=".".join(data_table.name()),
+        snapshot_id=snapshot.snapshot_id if snapshot else None,
+        data_files=len(live.files),
+        indexed_data_files=len(live.files) - len(missing),
+        row_groups=row_groups,
+        indexed_row_groups=row_groups - _row_group_count(missing),
+        segments=len(segments),
+        index_bytes=sum(segments.values()),
+        data_bytes=sum(file.file_size for file in live.files),
+        columns=column_status,
+        unindexed_bytes=lag.bytes,
+        snapshots_behind=lag.snapshots,
+        outdated=(*_outdated_sources(every, live.files, reading), *_outdated_files(every, live.files)),
+        live_index_bytes=sum(column.live_bytes for column in column_status),
+        total_index_bytes=sum(_segment_sizes(every).values()),
+        index_table=".".join(index_table.name()),
+    )
+
+
+def _outdated_sources(entries: pa.Table, files: Sequence[DataFile], reading: Reading) -> Iterator[str]:
+    """Columns that scans find somewhere else in a data file than where the index was built of."""
+    rejected = reading.rejects(sources_of(entries))
+    if not rejected:
+        return
+    live = {file.path for file in files}
+    affected: dict[tuple[str, str], set[str]] = {}
+    for path, directories in zip(entries["data_file"].to_pylist(), entries["directories"].to_pylist(), strict=True):
+        for field_id, source in {(one["field_id"], one["source"]) for one in directories} if path in live else ():
+            if (field_id, source) in rejected:
+                name = str(reading.schema.find_column_name(field_id))
+                affected.setdefault((name, str(reading.objection(field_id, source))), set()).add(path)
+    for (name, objection), paths in sorted(affected.items()):
+        yield f"column {name} of {len(paths)} data files: {objection} when it was indexed"
+
+
+def _outdated_files(entries: pa.Table, files: Sequence[DataFile]) -> Iterator[str]:
+    """Data files whose partition has other values than when they were indexed."""
+    live, known = {file.identity for file in files}, set(entry_files(entries))
+    elsewhere = {(path, size, rows) for path, size, rows, _ in known - live}
+    count = sum(file[:3] in elsewhere for file in live - known)
+    if count:
+        yield f"{count} data files: their partitions had other values when they were indexed"
+
+
+def _segment_sizes(entries: pa.Table) -> dict[str, int]:
+    return dict(zip(entries["segment"].to_pylist(), entries["segment_size_in_bytes"].to_pylist(), strict=True))
+
+
+def _unindexed(files: Sequence[DataFile], entries: pa.Table, columns: Sequence[ResolvedColumn]) -> list[DataFile]:
+    found = indexed_kinds(entries, files)
+    return [file for file in files if file.record_count and lacking_columns(columns, found.get(file.identity, set()))]
+
+
+def _lag(data_table: Table, missing: Sequence[DataFile], head: Snapshot | None) -> Lag:
+    behind = count_snapshots_behind(data_table, head, {file.path for file in missing})
+    return Lag(behind, len(missing), sum(file.file_size for file in missing))
+
+
+def _column_status(
+    columns: Sequence[ResolvedColumn], sizes: KindSizes, column_bytes: dict[int, int]
+) -> tuple[ColumnStatus, ...]:
+    status: list[ColumnStatus] = []
+    for column in columns:
+        of_kinds = {kind: sizes.get((column.field_id, column.stored_kind(kind)), Sizes()) for kind in column.kinds}
+        status.append(
+            ColumnStatus(
+                column.name,
+                column.field_id,
+                {kind: size.whole for kind, size in of_kinds.items()},
+                column_bytes.get(column.field_id),
+                {kind: size.live for kind, size in of_kinds.items()},
+            )
+        )
+    return tuple(status)
+
+
+@dataclass(slots=True)
+class _LiveSegment:
+    """A segment and what some data files have in it.
+
+    Attributes:
+        size: In bytes.
+        directories: Its directories that the entries name.
+        spans: First row group and number of row groups of each of the files, with the directories of its entry.
+    """
+
+    size: int
+    directories: dict[tuple[int, str], DirectoryRow] = field(default_factory=dict)
+    spans: dict[tuple[int, str], list[tuple[int, int]]] = field(default_factory=dict)
+
+
+def _kind_sizes(index_table: Table, entries: pa.Table) -> KindSizes:
+    sizes: KindSizes = {}
+    for location, segment in _live_segments(entries).items():
+        with _open_segment(index_table, location, segment.size) as reader:
+            for key, directory in segment.directories.items():
+                place = directory["offset"], directory["length"], directory["xxh64"]
+                batch = read_directory(reader, *place, ["first_row_group", "row_groups", "length"])
+                sizes[key] = sizes.get(key, Sizes()) + _sizes(batch, np.array(segment.spans[key], np.int64))
+    return sizes
+
+
+def _open_segment(index_table: Table, location: str, size: int) -> FileReader:
+    try:
+        return FileReader(index_table.io, location, size)
+    except NotFoundError as error:
+        raise NotFoundError(f"{error}: `puffin-index verify --repair` indexes its data files anew") from error
+
+
+def _sizes(directory: pa.RecordBatch, spans: npt.NDArray[np.int64]) -> Sizes:
+    """The bytes of the payloads of a directory, and of the row groups in spans (first, count), shape (spans, 2)."""
+    lengths, first, counts = (int64_column(directory, name) for name in ("length", "first_row_group", "row_groups"))
+    ends = first + counts
+    is_live = np.zeros(max(ends.max(initial=0), spans.sum(axis=1).max(initial=0)) + 1, np.int64)
+    # Files have no row group in common, so that a span that begins where another ends cancels out.
+    np.add.at(is_live, spans[:, 0], 1)
+    np.add.at(is_live, spans.sum(axis=1), -1)
+    live_before = np.concatenate(([0], np.cumsum(np.cumsum(is_live))))
+    shares = (live_before[ends] - live_before[first]) / np.maximum(counts, 1)
+    return Sizes(int(lengths.sum()), int((lengths * np.minimum(shares, 1)).sum()))
+
+
+def _live_segments(entries: pa.Table) -> dict[str, _LiveSegment]:
+    names = ("segment", "segment_size_in_bytes", "first_row_group", "row_counts", "directories")
+    found: dict[str, _LiveSegment] = {}
+    for location, size, first, row_counts, directories in zip(*(entries[n].to_pylist() for n in names), strict=True):
+        segment = found.setdefault(location, _LiveSegment(size))
+        for directory in directories:
+            if plain_kind(directory["kind"]) == STATISTICS:
+                continue
+            key = directory["field_id"], directory["kind"]
+            segment.directories[key] = directory
+            segment.spans.setdefault(key, []).append((first, len(row_counts)))
+    return found
+
+
+def _row_group_count(files: Sequence[DataFile]) -> int:
+    return sum(max(1, len(file.split_offsets)) for file in files)

@@ -1,0 +1,168 @@
+"""The files of an index table: listed in its storage, those that are its own, and those that its metadata reaches."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow.fs import FileSelector, FileSystem, FileType
+from pyiceberg.io import FileIO
+from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.manifest import ManifestFile
+from pyiceberg.table import Table
+
+from puffin_index.catalogue.damage import index_table_read
+from puffin_index.catalogue.index_table import PROPERTY_LOCATION, SEGMENTS_FOLDER
+from puffin_index.errors import DamagedIndexError
+
+_UUID = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+_SEGMENT = re.compile(rf"{SEGMENTS_FOLDER}/[0-9a-f]{{32}}\.puffin")
+_TABLE_FILE = re.compile(
+    rf"data/[^/]*{_UUID}[^/]*\.parquet|metadata/(\d+-{_UUID}\.metadata\.json|[^/]*{_UUID}[^/]*\.avro)"
+)
+_METADATA_FILE = re.compile(r"metadata/[^/]*\.metadata\.json")
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """A file below the location of an index table.
+
+    Attributes:
+        name: Its path below that location.
+        location: Its location.
+        size: In bytes.
+        modified: When it was written.
+    """
+
+    name: str
+    location: str
+    size: int
+    modified: datetime
+
+    @property
+    def is_segment(self) -> bool:
+        """Whether it has the name of a segment."""
+        return _SEGMENT.fullmatch(self.name) is not None
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether it has a name that a build or a commit gives; nothing else is ever deleted."""
+        return self.is_segment or _TABLE_FILE.fullmatch(self.name) is not None
+
+
+def list_stored_files(io: FileIO, location: str) -> list[StoredFile]:
+    """List what lies below a location."""
+    root = location.rstrip("/")
+    filesystem, path = _filesystem(io, root)
+    found = filesystem.get_file_info(FileSelector(path, allow_not_found=True, recursive=True))
+    prefix = path.rstrip("/") + "/"
+    return [
+        StoredFile(name, f"{root}/{name}", info.size, info.mtime)
+        for info in found
+        if info.type == FileType.File
+        for name in [info.path.removeprefix(prefix)]
+    ]
+
+
+def own_files(table: Table, listed: Sequence[StoredFile]) -> list[StoredFile]:
+    """Leave only files that are this very index table's: what upkeep may delete once nothing needs it.
+
+    Where nothing says that the location is this table's alone, and another one's metadata lies there (both once had the
+    same name), its own files are those that its history names.
+
+    Args:
+        table: The index table.
+        listed: What lies below its location.
+    """
+    ours = [file for file in listed if file.is_ours]
+    if table.properties.get(PROPERTY_LOCATION) == table.location() or not has_other_metadata(table, listed):
+        return ours
+    try:
+        named = reachable_files(table) | committed_segments(table)
+    except DamagedIndexError:
+        named = {table.metadata_location}
+    return [file for file in ours if file.location in named]
+
+
+def has_other_metadata(table: Table, listed: Iterable[StoredFile]) -> bool:
+    """Whether a metadata file below a table's location is another table's, or cannot be told to be its own."""
+    own = {table.metadata_location, *(entry.metadata_file for entry in table.metadata.metadata_log)}
+    others = [file for file in listed if _METADATA_FILE.fullmatch(file.name) and file.location not in own]
+    return any(_table_uuid(table.io, file.location) != str(table.metadata.table_uuid) for file in others)
+
+
+def _table_uuid(io: FileIO, location: str) -> str | None:
+    try:
+        with io.new_input(location).open() as stream:
+            return str(json.loads(stream.read())["table-uuid"])
+    except (ValueError, LookupError, TypeError):
+        return None
+
+
+def delete_files(io: FileIO, files: Iterable[StoredFile]) -> None:
+    """Delete files; those that are gone already are none the worse."""
+    for file in files:
+        with suppress(FileNotFoundError):
+            io.delete(file.location)
+
+
+def delete_empty_folders(io: FileIO, location: str) -> None:
+    """Delete what is left of a dropped table's location where folders are kept, unless there is a file in it."""
+    filesystem, path = _filesystem(io, location)
+    found = filesystem.get_file_info(FileSelector(path, allow_not_found=True, recursive=True))
+    if found and all(info.type == FileType.Directory for info in found):
+        filesystem.delete_dir(path)
+
+
+def _filesystem(io: FileIO, location: str) -> tuple[FileSystem, str]:
+    # Only PyArrow's FileIO can list; it understands the properties of the others.
+    arrow = io if isinstance(io, PyArrowFileIO) else PyArrowFileIO(io.properties)
+    scheme, netloc, path = arrow.parse_location(location, arrow.properties)
+    return arrow.fs_by_scheme(scheme, netloc), path
+
+
+def reachable_files(table: Table) -> set[str]:
+    """Locations of all files that the metadata of a table names, of any of its snapshots.
+
+    Raises:
+        DamagedIndexError: If one of its files is missing or broken.
+    """
+    found = {table.metadata_location, *(entry.metadata_file for entry in table.metadata.metadata_log)}
+    found.update(snapshot.manifest_list for snapshot in table.snapshots())
+    with index_table_read(".".join(table.name())):
+        for manifest in _manifests(table):
+            found.add(manifest.manifest_path)
+            found.update(_data_files(table, manifest))
+    return found
+
+
+def committed_segments(table: Table) -> set[str]:
+    """Locations of all segments that any snapshot of an index table names.
+
+    Raises:
+        DamagedIndexError: If one of its files is missing or broken.
+    """
+    found: set[str] = set()
+    with index_table_read(".".join(table.name())):
+        for path in {path for manifest in _manifests(table) for path in _data_files(table, manifest)}:
+            with suppress(FileNotFoundError), table.io.new_input(path).open() as stream:
+                segments: pa.Table = pq.read_table(stream, columns=["segment"])
+                found.update(segments["segment"].to_pylist())
+    return found
+
+
+def _manifests(table: Table) -> list[ManifestFile]:
+    by_path: dict[str, ManifestFile] = {}
+    for snapshot in table.snapshots():
+        by_path.update((manifest.manifest_path, manifest) for manifest in snapshot.manifests(table.io))
+    return list(by_path.values())
+
+
+def _data_files(table: Table, manifest: ManifestFile) -> list[str]:
+    return [entry.data_file.file_path for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True)]

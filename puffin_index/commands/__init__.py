@@ -1,0 +1,1 @@
+"""The command line `puffin-index`: what concerns the index itself."""

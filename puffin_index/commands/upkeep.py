@@ -1,0 +1,161 @@
+"""The commands that look after an index: `verify`, `compact`, `expire`, `drop`, `follow`."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from dataclasses import asdict
+from datetime import timedelta
+
+import click
+
+from puffin_index.catalogue.open_catalog import QualifiedTable, open_catalog
+from puffin_index.commands.main import console, error_console, format_bytes, open_index, parse_properties, table_command
+from puffin_index.jobs.compact import CompactProgress
+from puffin_index.jobs.drop import drop_index
+from puffin_index.jobs.verify import DEFAULT_SAMPLE
+from puffin_index.table_index import TableIndex
+
+_DURATION = re.compile(r"(\d+)\s*([smhd])")
+_SIZE = re.compile(r"(\d+)\s*([kmg]?)(?:i?b)?")
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+
+
+def _duration(text: str) -> timedelta:
+    parts = _DURATION.fullmatch(text.strip().lower())
+    if parts is None:
+        raise click.BadParameter(f"{text!r} is not a duration such as 3d, 12h, 30m or 0s")
+    return timedelta(**{_UNITS[parts[2]]: int(parts[1])})
+
+
+def _size(text: str) -> int:
+    parts = _SIZE.fullmatch(text.strip().lower())
+    if parts is None or int(parts[1]) == 0:
+        raise click.BadParameter(f"{text!r} is not a size such as 256MiB")
+    return int(parts[1]) << {"": 0, "k": 10, "m": 20, "g": 30}[parts[2]]
+
+
+@click.command("verify")
+@table_command
+@click.option(
+    "--sample", type=click.IntRange(min=0), default=DEFAULT_SAMPLE, show_default=True, help="Row groups to recompute."
+)
+@click.option("--all", "everything", is_flag=True, help="Recompute all row groups.")
+@click.option("--repair", is_flag=True, help="Drop what is bad and index it anew.")
+def verify_command(
+    table: str, properties: tuple[str, ...], as_json: bool, sample: int, everything: bool, repair: bool
+) -> None:
+    """Check the index of TABLE: checksums, directories, and a sample against the data.
+
+    Exits with 1 if something is wrong and was not repaired.
+    """
+    report = open_index(table, properties).verify(None if everything else sample, repair=repair)
+    if as_json:
+        click.echo(json.dumps(asdict(report)))
+    else:
+        console.print(
+            f"{report.indexed_data_files} of {report.data_files} data files indexed; {report.segments} segments and "
+            f"{report.blobs} blobs read, {report.row_groups} row groups recomputed: {len(report.findings)} findings",
+            highlight=False,
+            soft_wrap=True,
+        )
+        for finding in report.findings:
+            error_console.print(
+                f"{finding.file}, byte {finding.offset}: {finding.blob}: {finding.what}",
+                highlight=False,
+                soft_wrap=True,
+                markup=False,
+            )
+        if repair and report.findings:
+            console.print(f"indexed anew: {report.repaired} data files", highlight=False)
+    if report.findings and not repair:
+        sys.exit(1)
+
+
+@click.command("compact")
+@table_command
+@click.option("--target-size", type=_size, default="256MiB", show_default=True, help="About how large segments become.")
+def compact_command(table: str, properties: tuple[str, ...], as_json: bool, target_size: int) -> None:
+    """Merge the small segments of TABLE's index into large ones, so that queries read it with few requests."""
+
+    def listen(now: CompactProgress) -> None:
+        if not as_json and now.segments:
+            error_console.print(
+                f"{now.files_done} of {now.files_total} data files, {format_bytes(now.index_bytes)}", highlight=False
+            )
+
+    report = open_index(table, properties).compact(target_size, listen)
+    if as_json:
+        click.echo(json.dumps(asdict(report)))
+        return
+    console.print(
+        f"{report.segments_before} segments became {report.segments_after}: {report.rewritten} rewritten as "
+        f"{report.segments}, {format_bytes(report.index_bytes)}, in {report.seconds:.1f} s",
+        highlight=False,
+    )
+    for segment, reason in report.skipped:
+        error_console.print(f"not rewritten: {segment}: {reason}", highlight=False, soft_wrap=True, markup=False)
+
+
+@click.command("expire")
+@table_command
+@click.option(
+    "--older-than",
+    type=_duration,
+    metavar="DURATION",
+    default="3d",
+    show_default=True,
+    help="Files of no commit may belong to a running build for so long.",
+)
+@click.option("--dry-run", is_flag=True, help="List what would be deleted, change nothing.")
+def expire_command(
+    table: str, properties: tuple[str, ...], as_json: bool, older_than: timedelta, dry_run: bool
+) -> None:
+    """Drop what no snapshot of TABLE needs: entries, segments, leftovers of dead builds."""
+    report = open_index(table, properties).expire(older_than, dry_run=dry_run)
+    if as_json:
+        click.echo(json.dumps(asdict(report)))
+        return
+    console.print(
+        f"{'would drop' if dry_run else 'dropped'} {report.entries} entries, {report.directories} directories, "
+        f"{report.snapshots} snapshots of the index table; {report.segments} segments (of which {report.leftovers} "
+        f"never committed) and {report.table_files} table files, {format_bytes(report.bytes)}",
+        highlight=False,
+        soft_wrap=True,
+    )
+    if dry_run:
+        for file in report.files:
+            console.print(file, highlight=False, soft_wrap=True, markup=False)
+
+
+@click.command("drop")
+@table_command
+def drop_command(table: str, properties: tuple[str, ...], as_json: bool) -> None:
+    """Drop the index of TABLE, and nothing else. TABLE may be the index table itself, if the data table is gone."""
+    name = QualifiedTable.parse(table)
+    report = drop_index(open_catalog(name.catalog, parse_properties(properties)), name.name)
+    if as_json:
+        click.echo(json.dumps(asdict(report)))
+        return
+    console.print(
+        f"dropped {report.index_table}: {report.segments} segments, {format_bytes(report.bytes)}", highlight=False
+    )
+    for file in report.kept:
+        error_console.print(f"not ours, kept: {file}", highlight=False, soft_wrap=True, markup=False)
+
+
+@click.command("follow")
+@table_command
+def follow_command(table: str, properties: tuple[str, ...], as_json: bool) -> None:
+    """Rename the index table that TABLE left behind when it was renamed in its namespace."""
+    name = QualifiedTable.parse(table)
+    index = TableIndex.follow(open_catalog(name.catalog, parse_properties(properties)), name.name)
+    index_table = ".".join(index.index_table.name())
+    if as_json:
+        click.echo(json.dumps({"table": index.name, "index_table": index_table}))
+        return
+    console.print(f"the index of {index.name} is {index_table}", highlight=False, soft_wrap=True)
+
+
+UPKEEP_COMMANDS = (verify_command, compact_command, expire_command, drop_command, follow_command)

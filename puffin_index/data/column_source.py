@@ -1,0 +1,183 @@
+"""Column sources: from where in a data file the index of a column was built, and whether a scan reads that today.
+
+The keys of a column are a function of the data file and of what Iceberg consults to find the column in the file:
+
+- the rule (`puffin_index.data.file_fields`) and the field ids on the way;
+- the table's name mapping, for files without ids;
+- the default, for columns that the file lacks;
+- the constant, for identity partitions.
+
+The index entry records all of these. Table metadata can change them later: by a rename and a new column of the old
+name, by another name mapping, or by restoring older metadata, after which field ids are given out again. The planner
+does not use an entry that no longer agrees.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.table.name_mapping import MappedField, NameMapping, parse_mapping_from_json
+from pyiceberg.types import MapType, NestedField, StructType
+
+from puffin_index.data.file_fields import Rule
+from puffin_index.errors import UnsupportedError
+
+NAME_MAPPING_PROPERTY = "schema.name-mapping.default"
+
+FieldSource = tuple[int, str]
+"""A field id, and the source of that column as text."""
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnSource:
+    """Where the values of a column are in a data file.
+
+    Attributes:
+        rule: What the column was found by.
+        ids: The field ids that lead to it through structs; of a map also those of its key and its value.
+        names: Where the rule is a name mapping, the names that it has for each of the ids.
+        is_absent: Whether the file lacks the column, so that it is NULL.
+    """
+
+    rule: Rule
+    ids: tuple[int, ...]
+    names: tuple[tuple[str, ...], ...] = ()
+    is_absent: bool = False
+
+    def to_text(self) -> str:
+        """The source as JSON, as the index table has it."""
+        document: dict[str, object] = {"by": self.rule.value, "ids": self.ids}
+        if self.names:
+            document["names"] = self.names
+        if self.is_absent:
+            document["absent"] = True
+        return json.dumps(document, separators=(",", ":"))
+
+    @classmethod
+    def of_text(cls, text: str) -> ColumnSource:
+        """Read a source back.
+
+        Raises:
+            ValueError: If the text is none.
+        """
+        document = json.loads(text)
+        try:
+            names = tuple(tuple(map(str, level)) for level in document.get("names", ()))
+            return cls(Rule(document["by"]), tuple(map(int, document["ids"])), names, bool(document.get("absent")))
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"{text!r} is no column source") from error
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How a scan finds columns in data files.
+
+    Attributes:
+        schema: The schema of the scan, or as much of it as the scan asks for.
+        name_mapping: The table's name mapping; None if it has none.
+    """
+
+    schema: Schema
+    name_mapping: NameMapping | None = None
+
+    def ids(self, field_id: int) -> tuple[int, ...]:
+        """The field ids that lead to a column through structs, and of a map those of its key and value.
+
+        Empty if the schema has no such column outside of lists and maps.
+        """
+        return self._paths.get(field_id, ())
+
+    def names(self, field_id: int) -> tuple[tuple[str, ...], ...]:
+        """The names that the name mapping has for each id that leads to a column."""
+        level: Sequence[MappedField] = self.name_mapping.root if self.name_mapping else ()
+        names: list[tuple[str, ...]] = []
+        ids = self.ids(field_id)
+        is_map = isinstance(self.schema.find_type(field_id), MapType)
+        depth = len(ids) - 2 if is_map else len(ids)
+        for part in ids[:depth]:
+            mapped = [field for field in level if field.field_id == part]
+            names.append(_names(mapped))
+            level = [child for field in mapped for child in field.fields]
+        names += [_names([field for field in level if field.field_id == part]) for part in ids[depth:]]
+        return tuple(names)
+
+    def default(self, field_id: int) -> object:
+        """What stands for a column that a data file lacks; None for NULL."""
+        return self.schema.find_field(field_id).initial_default
+
+    def rejects(self, sources: Iterable[FieldSource]) -> frozenset[FieldSource]:
+        """Those of some sources that such a scan would not read; columns that the schema lacks are not judged."""
+        return frozenset(one for one in sources if self.ids(one[0]) and self.objection(*one) is not None)
+
+    def objection(self, field_id: int, text: str) -> str | None:
+        """Say why a scan that has a column would not read it from a source; None if the scan does."""
+        try:
+            source = ColumnSource.of_text(text)
+        except ValueError:
+            return "this release does not know how it was found"
+        if source.ids != self.ids(field_id):
+            return "its field id belonged to a column in another place"
+        if source.is_absent and self.default(field_id) is not None:
+            return "it had no default value"
+        is_mapped = source.rule is Rule.NAME_MAPPING
+        if is_mapped and (self.name_mapping is None or source.names != self.names(field_id)):
+            return "the name mapping had other names for it"
+        if source.rule is Rule.POSITION and self.name_mapping is not None:
+            return "the table had no name mapping"
+        return None
+
+    @cached_property
+    def _paths(self) -> dict[int, tuple[int, ...]]:
+        return dict(_paths((), self.schema.fields))
+
+
+def _paths(above: tuple[int, ...], fields: Iterable[NestedField]) -> Iterable[tuple[int, tuple[int, ...]]]:
+    for field in fields:
+        path = (*above, field.field_id)
+        if isinstance(field.field_type, MapType):
+            yield field.field_id, (*path, field.field_type.key_id, field.field_type.value_id)
+            continue
+        yield field.field_id, path
+        if isinstance(field.field_type, StructType):
+            yield from _paths(path, field.field_type.fields)
+
+
+def _names(mapped: Iterable[MappedField]) -> tuple[str, ...]:
+    return tuple(sorted({name for field in mapped for name in field.names}))
+
+
+def reading_of(table: Table, schema: Schema | None = None) -> Reading:
+    """How scans of a table find columns.
+
+    Args:
+        table: The data table.
+        schema: The schema of the scan; the table's current one by default.
+
+    Raises:
+        UnsupportedError: If the table's name mapping cannot be read.
+    """
+    text = table.properties.get(NAME_MAPPING_PROPERTY)
+    return Reading(schema or table.schema(), parse_name_mapping(text))
+
+
+@lru_cache(maxsize=64)
+def parse_name_mapping(text: str | None) -> NameMapping | None:
+    """Read a name mapping.
+
+    Args:
+        text: The table property; None if the table has none.
+
+    Raises:
+        UnsupportedError: If it is no name mapping.
+    """
+    if text is None:
+        return None
+    try:
+        return parse_mapping_from_json(text)
+    except ValueError as error:
+        raise UnsupportedError(f"table property {NAME_MAPPING_PROPERTY} is no name mapping: {error}") from error

@@ -1,0 +1,78 @@
+"""Partition constants: the values that identity partitions give to all rows of a data file, whatever the file holds.
+
+Iceberg reads such a column from the manifest and not from the file (`PartitionUtil.constantsMap`). The text form of the
+constants is part of an index entry, and both sides of the Spark hook make it, so that it says nothing of types:
+
+| value | text |
+| --- | --- |
+| NULL | `null` |
+| boolean | `0` or `1` |
+| integer, date (days), time and timestamp (microseconds) | the number |
+| decimal | the unscaled number |
+| float, double | the key of the double (`puffin_index.keys.values`) |
+| string, binary, fixed, uuid | `x` and the bytes in hexadecimal digits |
+
+A file's constants are `id=text` for each identity partition, in the order of the field ids, with `;` between them.
+"""
+
+from __future__ import annotations
+
+from datetime import date, datetime, time
+from decimal import Decimal
+from uuid import UUID
+
+import numpy as np
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.typedef import Record
+from pyiceberg.utils.datetime import date_to_days, datetime_to_micros, time_to_micros
+
+from puffin_index.errors import UnsupportedError
+from puffin_index.keys.forms import float_keys
+
+NULL = "null"
+
+
+def constants_text(partition: Record, spec: PartitionSpec) -> str:
+    """Return the text form of the constants of a file with this partition; empty without identity partitions."""
+    found = {
+        field.source_id: _text(partition[position])
+        for position, field in enumerate(spec.fields)
+        if isinstance(field.transform, IdentityTransform)
+    }
+    return ";".join(f"{field_id}={found[field_id]}" for field_id in sorted(found))
+
+
+def parse_constants(text: str) -> dict[int, str]:
+    """Return the text of each constant by field id."""
+    pairs = (pair.partition("=") for pair in text.split(";") if pair)
+    return {int(field_id): value for field_id, _, value in pairs}
+
+
+def _text(value: object) -> str:
+    match value:
+        case None:
+            return NULL
+        case bool() | np.bool_():
+            return str(int(value))
+        case int():
+            return str(value)
+        case float():
+            return str(int(float_keys(np.array([value], np.float64))[0]))
+        case Decimal():
+            sign, digits, _ = value.as_tuple()
+            return str(int("".join(map(str, digits))) * (-1 if sign else 1))
+        case datetime():
+            return str(datetime_to_micros(value))
+        case date():
+            return str(date_to_days(value))
+        case time():
+            return str(time_to_micros(value))
+        case str():
+            return "x" + value.encode("utf-8", "surrogatepass").hex()
+        case UUID():
+            return "x" + value.bytes.hex()
+        case bytes() | bytearray() | memoryview():
+            return "x" + bytes(value).hex()
+        case _:
+            raise UnsupportedError(f"a partition value of type {type(value).__name__}")

@@ -1,0 +1,222 @@
+"""The data table, read only: its snapshots and the data files of each."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
+from pyiceberg.expressions import AlwaysTrue, BooleanExpression
+from pyiceberg.manifest import DataFile as IcebergDataFile
+from pyiceberg.manifest import ManifestContent, ManifestEntryStatus
+from pyiceberg.table import FileScanTask, Table
+from pyiceberg.table.snapshots import Snapshot, ancestors_of
+
+from puffin_index.data.constants import constants_text, parse_constants
+from puffin_index.errors import NotFoundError
+
+FileIdentity: TypeAlias = tuple[str, int, int, str]
+"""Location, size, record count and partition constants: all that tells a data file from others."""
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """One data file of the table; an index entry is used only if path, size, rows and partition constants agree.
+
+    Attributes:
+        path: Its location.
+        file_size: In bytes.
+        record_count: Rows.
+        split_offsets: Start of each row group in bytes, ascending; empty if the manifest does not say.
+        format: `PARQUET`, `ORC` or `AVRO`.
+        has_deletes: Whether delete files apply to it in the snapshot that it was listed from; False if it was listed
+            from none.
+        constants_text: What its identity partitions fix (`puffin_index.data.constants`).
+    """
+
+    path: str
+    file_size: int
+    record_count: int
+    split_offsets: tuple[int, ...]
+    format: str = "PARQUET"
+    has_deletes: bool = False
+    constants_text: str = ""
+
+    @property
+    def constants(self) -> dict[int, str]:
+        """The text of each constant by field id."""
+        return parse_constants(self.constants_text)
+
+    @property
+    def identity(self) -> FileIdentity:
+        """What an index entry of this very file has."""
+        return self.path, self.file_size, self.record_count, self.constants_text
+
+
+def open_table(catalog: Catalog, identifier: tuple[str, ...]) -> Table:
+    """Load a data table.
+
+    Raises:
+        NotFoundError: If it is not there.
+    """
+    try:
+        return catalog.load_table(identifier)
+    except (NoSuchTableError, NoSuchNamespaceError) as error:
+        raise NotFoundError(f"there is no table {'.'.join(identifier)} in catalog {catalog.name!r}") from error
+
+
+def refresh_table(table: Table) -> None:
+    """Load the newest state of a table.
+
+    Raises:
+        NotFoundError: If it is gone, or another one has its name.
+    """
+    name = ".".join(table.name())
+    try:
+        table.refresh()
+    except NoSuchTableError as error:
+        raise NotFoundError(f"table {name} is gone") from error
+    except ValueError as error:
+        # This is how PyIceberg says that the UUID has changed.
+        raise NotFoundError(f"table {name} was dropped and created anew: {error}") from error
+
+
+def find_snapshot(table: Table, snapshot_id: int | None = None, ref: str | None = None) -> Snapshot | None:
+    """Find a snapshot by its id, or the one that a branch or tag is at; by default the current one.
+
+    Returns:
+        The snapshot; None if the current one is asked for and the table is empty.
+
+    Raises:
+        NotFoundError: If the table has no such snapshot, branch or tag.
+    """
+    name = ".".join(table.name())
+    if snapshot_id is not None:
+        found = table.snapshot_by_id(snapshot_id)
+        if found is None:
+            raise NotFoundError(f"table {name} has no snapshot {snapshot_id}")
+        return found
+    if ref is not None:
+        found = table.snapshot_by_name(ref)
+        if found is None:
+            raise NotFoundError(f"table {name} has no branch or tag {ref!r}")
+        return found
+    return table.current_snapshot()
+
+
+def list_data_files(
+    table: Table, snapshot_id: int | None = None, row_filter: BooleanExpression | None = None
+) -> tuple[DataFile, ...]:
+    """List the data files of a snapshot that Iceberg's own pruning leaves.
+
+    Args:
+        table: The data table.
+        snapshot_id: The snapshot, None for the current one.
+        row_filter: Prunes partitions and files by Iceberg's metadata.
+
+    Raises:
+        NotFoundError: If the table has no such snapshot.
+    """
+    tasks = _plan_files(table, snapshot_id, row_filter)
+    return tuple(data_file_of(table, task.file, has_deletes=bool(task.delete_files)) for task in tasks)
+
+
+@dataclass(frozen=True, slots=True)
+class SizedFiles:
+    """The data files of a snapshot, and what some columns take in them.
+
+    Attributes:
+        files: The data files.
+        column_bytes: Bytes of each column by field id, as far as the manifests tell; columns of which they tell
+            nothing are left out.
+    """
+
+    files: tuple[DataFile, ...]
+    column_bytes: dict[int, int]
+
+
+def measure_data_files(table: Table, field_ids: Collection[int]) -> SizedFiles:
+    """List the data files of the current snapshot, and sum the bytes of some columns in them."""
+    files: list[DataFile] = []
+    sizes: dict[int, int] = {}
+    for task in _plan_files(table, None, None):
+        files.append(data_file_of(table, task.file, has_deletes=bool(task.delete_files)))
+        own = task.file.column_sizes or {}
+        for field_id in own.keys() & set(field_ids):
+            sizes[field_id] = sizes.get(field_id, 0) + own[field_id]
+    return SizedFiles(tuple(files), sizes)
+
+
+def count_snapshots_behind(table: Table, head: Snapshot | None, missing: Collection[str]) -> int:
+    """Say how many snapshots back the oldest of some data files was added.
+
+    Args:
+        table: The data table.
+        head: The snapshot that has the files.
+        missing: Locations of data files, those without an index.
+
+    Returns:
+        0 if none is missing, 1 if all were added by this very snapshot; the number of all retained ancestors if the
+        snapshot that added one has expired.
+    """
+    left = set(missing)
+    behind = 0
+    for snapshot in ancestors_of(head, table.metadata) if head and left else ():
+        behind += 1
+        left -= _added_by(snapshot, table)
+        if not left:
+            break
+    return behind
+
+
+def _added_by(snapshot: Snapshot, table: Table) -> set[str]:
+    own = [
+        manifest
+        for manifest in snapshot.manifests(table.io)
+        if manifest.content == ManifestContent.DATA and manifest.added_snapshot_id == snapshot.snapshot_id
+    ]
+    return {
+        entry.data_file.file_path
+        for manifest in own
+        for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True)
+        if entry.status == ManifestEntryStatus.ADDED
+    }
+
+
+def _plan_files(table: Table, snapshot_id: int | None, row_filter: BooleanExpression | None) -> Iterator[FileScanTask]:
+    if find_snapshot(table, snapshot_id) is None:
+        return
+    scan = table.scan(row_filter=row_filter or AlwaysTrue(), case_sensitive=False, snapshot_id=snapshot_id)
+    yield from scan.plan_files()
+
+
+def retained_files(table: Table) -> dict[FileIdentity, DataFile]:
+    """The data files that any snapshot of the table holds, of whatever branch or tag."""
+    manifests = {
+        manifest.manifest_path: manifest
+        for snapshot in table.snapshots()
+        for manifest in snapshot.manifests(table.io)
+        if manifest.content == ManifestContent.DATA
+    }
+    files = (
+        data_file_of(table, entry.data_file, has_deletes=False)
+        for manifest in manifests.values()
+        for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True)
+    )
+    return {file.identity: file for file in files}
+
+
+def data_file_of(table: Table, file: IcebergDataFile, *, has_deletes: bool) -> DataFile:
+    """A data file as a manifest of a table describes it."""
+    spec = table.specs()[file.spec_id]
+    return DataFile(
+        path=file.file_path,
+        file_size=file.file_size_in_bytes,
+        record_count=file.record_count,
+        split_offsets=tuple(file.split_offsets or ()),
+        format=file.file_format.value,
+        has_deletes=has_deletes,
+        constants_text=constants_text(file.partition, spec) if spec.fields else "",
+    )

@@ -1,0 +1,211 @@
+"""Deleted rows of data files: positional delete files (Parquet) and deletion vectors (Puffin) as positions.
+
+A deletion vector is a blob `deletion-vector-v1` whose property `referenced-data-file` names its data file:
+
+| offset | size | meaning |
+| --- | --- | --- |
+| 0 | 4 | length of magic and vector together, big-endian uint32 |
+| 4 | 4 | magic: D1 D3 39 64 |
+| 8 | 8 | number of bitmaps, little-endian uint64 |
+| 16 | any | bitmaps, their keys ascending: upper 32 bits of the positions (little-endian uint32), roaring bitmap |
+| end - 4 | 4 | CRC-32 of magic and vector, big-endian uint32 |
+
+A positional delete file has the columns `file_path` and `pos`. Sources: Iceberg's Puffin specification (blob types) and
+table specification ("Position delete files", "Deletion vectors").
+"""
+
+from __future__ import annotations
+
+import threading
+import zlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from cachetools import LRUCache
+from pyiceberg.io import FileIO
+from pyroaring import BitMap
+
+from puffin_index.data.parquet import open_parquet
+from puffin_index.errors import CorruptFileError, UnsupportedError
+from puffin_index.formats.puffin import read_blob, read_footer
+from puffin_index.roaring import read as roaring_read
+from puffin_index.storage.binary import Buffer, ByteCursor
+from puffin_index.storage.files import CountingReader, FileReader
+from puffin_index.storage.ranged import RangedReader
+
+DELETION_VECTOR = "deletion-vector-v1"
+REFERENCED_DATA_FILE = "referenced-data-file"
+
+_MAGIC = bytes.fromhex("D1D33964")
+_CACHE_BYTES = 128 << 20
+_MOST_POSITIONS = 1 << 32
+
+Positions = Mapping[str, BitMap]
+"""Deleted positions by data file."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteFile:
+    """A delete file that applies to a data file.
+
+    Attributes:
+        path: Its location.
+        file_size: In bytes.
+        record_count: Deleted rows that it lists.
+        format: `PARQUET` or `PUFFIN`; others cannot be read.
+    """
+
+    path: str
+    file_size: int
+    record_count: int
+    format: str
+
+
+_read: LRUCache[str, Positions] = LRUCache(
+    maxsize=_CACHE_BYTES,
+    # At most two bytes a position: containers of 65,536 bits or runs are smaller.
+    getsizeof=lambda positions: sum(len(path) + 64 + 2 * len(rows) for path, rows in positions.items()),
+)
+_read_lock = threading.Lock()
+
+
+def is_kept(delete_file: DeleteFile) -> bool:
+    """Whether a delete file was read already and is still in memory."""
+    with _read_lock:
+        return delete_file.path in _read
+
+
+def deleted_positions(io: FileIO, data_file: str, delete_files: Iterable[DeleteFile]) -> BitMap:
+    """Read which rows of a data file are deleted; files that were read are kept, they never change.
+
+    Args:
+        io: Opens the delete files.
+        data_file: Location of the data file.
+        delete_files: All that apply to it, in any order.
+
+    Returns:
+        Row positions in the data file, from 0.
+
+    Raises:
+        UnsupportedError: If one has a format that is not known here, or positions beyond 2^32.
+        CorruptFileError: If one breaks its format.
+        NotFoundError: If one is not there.
+    """
+    rows = BitMap()
+    for delete_file in delete_files:
+        rows |= _positions(io, delete_file).get(data_file, BitMap())
+    return rows
+
+
+def _positions(io: FileIO, delete_file: DeleteFile) -> Positions:
+    with _read_lock:
+        positions = _read.get(delete_file.path)
+    if positions is not None:
+        return positions
+    match delete_file.format:
+        case "PARQUET":
+            positions = read_positional_deletes(io, delete_file.path)
+        case "PUFFIN":
+            with FileReader(io, delete_file.path, delete_file.file_size) as reader:
+                positions = read_deletion_vectors(CountingReader(reader))
+        case _:
+            raise UnsupportedError(f"delete file {delete_file.path} is {delete_file.format}; known: Parquet, Puffin")
+    with _read_lock:
+        if _read.getsizeof(positions) <= _CACHE_BYTES:
+            _read[delete_file.path] = positions
+    return positions
+
+
+def read_positional_deletes(io: FileIO, location: str) -> Positions:
+    """Read a positional delete file.
+
+    Raises:
+        CorruptFileError: If it is no Parquet file with the columns `file_path` and `pos`, or a position is negative.
+        UnsupportedError: If a position is 2^32 or more.
+    """
+    with open_parquet(io, location) as parquet:
+        try:
+            table = parquet.read(columns=["file_path", "pos"]).combine_chunks()
+            paths = table.column("file_path").cast(pa.large_string()).combine_chunks().dictionary_encode()
+            column = table.column("pos").cast(pa.int64())
+        except (pa.ArrowInvalid, KeyError) as error:
+            raise CorruptFileError(f"not a positional delete file: {error}", location=location) from error
+    if paths.null_count or column.null_count:
+        raise CorruptFileError("a positional delete file with a NULL", location=location)
+    positions = np.asarray(column.to_numpy(), np.int64)
+    if len(positions) and positions.min() < 0:
+        raise CorruptFileError(f"position {positions.min()} in a positional delete file", location=location)
+    if len(positions) and positions.max() >= _MOST_POSITIONS:
+        raise UnsupportedError(f"{location}: position {positions.max()}; known are those below 2^32")
+    return _by_path(paths, positions)
+
+
+def _by_path(paths: pa.DictionaryArray, positions: npt.NDArray[np.int64]) -> Positions:
+    codes = np.asarray(paths.indices.to_numpy(zero_copy_only=False), np.int64)
+    order = np.argsort(codes, kind="stable")
+    ends = np.cumsum(np.bincount(codes, minlength=len(paths.dictionary)))
+    parts = np.split(positions[order], ends[:-1]) if len(ends) else []
+    most = int(positions.max(initial=0)) + 1
+    return {
+        path: roaring_read.row_set_of(part, most)
+        for path, part in zip(paths.dictionary.to_pylist(), parts, strict=True)
+    }
+
+
+def read_deletion_vectors(reader: RangedReader) -> Positions:
+    """Read all deletion vectors of a Puffin file; blobs of other types are left alone.
+
+    Raises:
+        CorruptFileError: If the file or a vector breaks its format.
+        UnsupportedError: If a position is 2^32 or more.
+    """
+    positions: dict[str, BitMap] = {}
+    for blob in read_footer(reader).blobs:
+        if blob.type != DELETION_VECTOR:
+            continue
+        data_file = blob.properties.get(REFERENCED_DATA_FILE)
+        if data_file is None:
+            raise CorruptFileError(
+                f"a deletion vector without {REFERENCED_DATA_FILE}", location=reader.location, offset=blob.offset
+            )
+        rows = parse_deletion_vector(read_blob(reader, blob), location=reader.location, offset=blob.offset)
+        positions[data_file] = positions.get(data_file, BitMap()) | rows
+    return positions
+
+
+def parse_deletion_vector(data: Buffer, *, location: str = "<bytes>", offset: int = 0) -> BitMap:
+    """Read the positions of one deletion vector.
+
+    Args:
+        data: The blob.
+        location: The file, for messages.
+        offset: Where the blob begins in it, for messages.
+
+    Raises:
+        CorruptFileError: If the bytes are no deletion vector.
+        UnsupportedError: If a position is 2^32 or more.
+    """
+    cursor = ByteCursor(data, location, offset)
+    length = cursor.uint32_be()
+    if length != cursor.remaining - 4 or length < len(_MAGIC) + 8:
+        raise cursor.corrupt(f"a deletion vector of {length} bytes in a blob of {cursor.position + cursor.remaining}")
+    body = cursor.bytes(length)
+    if zlib.crc32(body) != cursor.uint32_be():
+        raise CorruptFileError("a deletion vector's CRC-32 is wrong", location=location, offset=offset)
+    inner = ByteCursor(body, location, offset + 4)
+    magic = bytes(inner.bytes(len(_MAGIC), "magic"))
+    if magic != _MAGIC:
+        raise CorruptFileError(f"not a deletion vector: {magic!r}", location=location, offset=offset + 4)
+    count = inner.uint64_le()
+    if count == 0:
+        inner.expect_end()
+        return BitMap()
+    key = inner.uint32_le()
+    if count > 1 or key:
+        raise UnsupportedError(f"{location}: a deletion vector with positions of 2^32 and more")
+    return roaring_read.deserialize(
+        inner.bytes(inner.remaining), _MOST_POSITIONS, location=location, offset=offset + 4 + inner.position
+    )

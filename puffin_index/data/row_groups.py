@@ -1,0 +1,282 @@
+"""The row groups of an opened data file, read one column at a time: Parquet row groups and ORC stripes alike."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyarrow.orc import ORCFile
+from pyiceberg.io import FileIO
+
+from puffin_index.data.byte_ranges import READ_WHOLE, range_starts
+from puffin_index.data.column_source import Reading
+from puffin_index.data.constant_column import constant_column
+from puffin_index.data.data_table import DataFile
+from puffin_index.data.file_fields import FileFields, Rule, identify_fields
+from puffin_index.data.located_column import LocatedColumn, locate_column
+from puffin_index.data.orc_footer import SeekableStream, read_stripes
+from puffin_index.data.parquet_footer import row_group_places
+from puffin_index.errors import BuildError, UnsupportedError
+from puffin_index.keys.map_key import ColumnId, column_and_key, values_of_key
+from puffin_index.keys.values import Column, ValueType, column_of, gather_column
+
+INDEXED_FORMATS = frozenset({"PARQUET", "ORC"})
+"""Avro files have no row groups."""
+
+BATCH_ROWS = 262_144
+"""Rows that are decoded at a time, so that a row group of any size needs little more than its keys."""
+
+_BUFFER_BYTES = 4 * 1024 * 1024
+_ORC_LONG_TYPE = b"iceberg.long-type"
+_MICROSECONDS = frozenset({"timestamp", "timestamptz"})
+# Older releases wrap timestamps around that nanoseconds since 1970 cannot hold, instead of refusing them.
+_ORC_TIMESTAMPS_ARE_CHECKED = int(pa.__version__.split(".")[0]) >= 26
+
+
+class RowGroups(Protocol):
+    """A data file and its row groups."""
+
+    @property
+    def file(self) -> DataFile:
+        """The data file."""
+
+    @property
+    def row_counts(self) -> tuple[int, ...]:
+        """Rows of each row group."""
+
+    @property
+    def row_group_offsets(self) -> tuple[int, ...]:
+        """Start of the byte range that reads each row group alone (`puffin_index.data.byte_ranges`)."""
+
+
+class OpenDataFile(RowGroups, Protocol):
+    """A data file whose footer has been read and agrees with the manifest."""
+
+    def locate(self, field_id: int) -> LocatedColumn:
+        """Find a column of the table.
+
+        Raises:
+            UnsupportedError: If it cannot be told with certainty what Iceberg would read.
+        """
+
+    def check_type(self, column: ColumnId, value_type: ValueType) -> None:
+        """Check that Iceberg reads the values that are stored as Arrow does.
+
+        Raises:
+            UnsupportedError: If it does not, or the values of this file cannot be read without a loss.
+        """
+
+    def read_column(self, row_group: int, field_id: int, map_key: str | None = None) -> Iterator[pa.Array]:
+        """Read one column of one row group, some rows at a time.
+
+        Args:
+            row_group: Its ordinal in the file.
+            field_id: The column, which the file has; may be a leaf of structs.
+            map_key: Read the values of this key of a map (`puffin_index.keys.map_key`).
+
+        Raises:
+            OSError: If the bytes cannot be read or decoded; `pyarrow.ArrowException` likewise.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class OpenParquetFile:
+    """A Parquet file."""
+
+    file: DataFile
+    row_counts: tuple[int, ...]
+    row_group_offsets: tuple[int, ...]
+    _parquet: pq.ParquetFile
+    _fields: FileFields
+    _reading: Reading
+
+    def locate(self, field_id: int) -> LocatedColumn:
+        """Find a column of the table."""
+        return locate_column(self._fields, self._reading, self.file.constants, field_id, self.file.path)
+
+    def check_type(self, column: ColumnId, value_type: ValueType) -> None:
+        """Check that Iceberg reads the values that are stored as Arrow does."""
+        field_id, map_key = column_and_key(column)
+        located = self.locate(field_id)
+        if not located.path:
+            return
+        field = located.path[-1] if map_key is None else located.path[-1].children[1]
+        is_int96 = self._parquet.schema.column(field.leaves[0]).physical_type == "INT96"
+        if not _reads_alike(field.field.type, value_type) or (is_int96 and value_type.name not in _MICROSECONDS):
+            stored = "INT96" if is_int96 else field.field.type
+            raise UnsupportedError(
+                f"data file {self.file.path}: column {field_id} is stored as {stored}, which is no {value_type.name}"
+            )
+
+    def read_column(self, row_group: int, field_id: int, map_key: str | None = None) -> Iterator[pa.Array]:
+        """Read one column of one row group, some rows at a time."""
+        path = self.locate(field_id).path
+        # By ordinals of leaves: names may have dots in them, or occur twice.
+        batches = self._parquet.reader.iter_batches(
+            BATCH_ROWS, row_groups=[row_group], column_indices=list(path[-1].leaves), use_threads=False
+        )
+        for batch in batches:
+            values = batch.column(0)
+            for _ in path[1:]:
+                # Only one field of each struct was read. struct_field takes the parent's NULLs along.
+                values = pc.struct_field(values, [0])
+            yield values if map_key is None else values_of_key(values, map_key)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenOrcFile:
+    """An ORC file; Arrow reads a column of a stripe as a whole."""
+
+    file: DataFile
+    row_counts: tuple[int, ...]
+    row_group_offsets: tuple[int, ...]
+    _orc: ORCFile
+    _fields: FileFields
+    _reading: Reading
+
+    def locate(self, field_id: int) -> LocatedColumn:
+        """Find a column of the table."""
+        return locate_column(self._fields, self._reading, self.file.constants, field_id, self.file.path)
+
+    def check_type(self, column: ColumnId, value_type: ValueType) -> None:  # noqa: ARG002 - Arrow converts ORC's types
+        """Check that Iceberg reads the values that are stored as Arrow does."""
+        field_id, map_key = column_and_key(column)
+        path = self.locate(field_id).path
+        if not path:
+            return
+        names = [field.field.name for field in path]
+        if any("." in name for name in names):
+            raise UnsupportedError(f"data file {self.file.path}: ORC columns with a dot in the name cannot be read")
+        stored = (path[-1] if map_key is None else path[-1].children[1]).field.type
+        is_temporal = pa.types.is_temporal(stored)
+        if is_temporal and self._fields.rule is not Rule.FIELD_IDS:
+            # Other writers count them in a time zone and a calendar of their own.
+            raise UnsupportedError(f"data file {self.file.path}: dates and times of an imported ORC file")
+        if pa.types.is_timestamp(stored) and not _ORC_TIMESTAMPS_ARE_CHECKED:
+            raise UnsupportedError(f"data file {self.file.path}: ORC timestamps need PyArrow 26 or later")
+
+    def read_column(self, row_group: int, field_id: int, map_key: str | None = None) -> Iterator[pa.Array]:
+        """Read one column of one stripe."""
+        path = self.locate(field_id).path
+        names = [field.field.name for field in path]
+        leaf = path[-1] if map_key is None else path[-1].children[1]
+        batch = self._orc.read_stripe(row_group, columns=[".".join(names)])
+        rows = batch.column(0)
+        for name in names[1:]:
+            rows = pc.struct_field(rows, name)
+        values = rows if map_key is None else values_of_key(rows, map_key)
+        # Iceberg stores times as plain numbers, and says so beside the field id.
+        is_time = (leaf.field.metadata or {}).get(_ORC_LONG_TYPE) == b"TIME"
+        yield values.cast(pa.time64("us")) if is_time else values
+
+
+def _reads_alike(stored: pa.DataType, value_type: ValueType) -> bool:
+    """Whether Iceberg's Parquet readers, which take numbers as they are stored, give the values that Arrow gives."""
+    if pa.types.is_timestamp(stored):
+        return bool(stored.unit == "ns") == value_type.name.endswith("_ns")
+    if pa.types.is_unsigned_integer(stored):
+        # Iceberg's vectorised readers take them as signed.
+        return False
+    if pa.types.is_time(stored):
+        return bool(stored.unit != "ns")
+    if pa.types.is_decimal(stored) and value_type.is_decimal:
+        return bool(stored.scale == value_type.decimal_scale)
+    return True
+
+
+def read_keys(opened: OpenDataFile, row_group: int, column: ColumnId, value_type: ValueType) -> Column:
+    """Read the keys of one column, or of one key of a map, of one row group; NULLs where the file lacks the column.
+
+    Raises:
+        UnsupportedError: If the values are none of this type, or cannot be read without a loss.
+        BuildError: If the bytes cannot be read or decoded.
+    """
+    row_count = opened.row_counts[row_group]
+    field_id, map_key = column_and_key(column)
+    located = opened.locate(field_id)
+    if located.constant is not None:
+        return constant_column(located.constant, value_type, row_count)
+    if not located.path:
+        return column_of(pa.nulls(row_count), value_type)
+    opened.check_type(column, value_type)
+    try:
+        return gather_column(opened.read_column(row_group, field_id, map_key), value_type, row_count)
+    except (pa.ArrowException, OSError) as error:
+        raise BuildError(str(error)) from error
+
+
+@contextmanager
+def open_data_file(io: FileIO, file: DataFile, reading: Reading) -> Iterator[OpenDataFile]:
+    """Read a data file's footer and check it against what the manifest says.
+
+    Args:
+        io: The FileIO of the data table.
+        file: The data file.
+        reading: How the table's scans find columns.
+
+    Raises:
+        BuildError: If the file is not there or is not what the manifest describes.
+        UnsupportedError: If it has no row groups, or its columns cannot be told.
+    """
+    if file.format not in INDEXED_FORMATS:
+        raise UnsupportedError(f"data file {file.path}: {file.format} files have no row groups")
+    try:
+        stream = io.new_input(file.path).open(seekable=True)
+    except FileNotFoundError as error:
+        raise BuildError(f"data file not found: {file.path}") from error
+    with stream:
+        try:
+            opened = _open_orc(stream, file, reading) if file.format == "ORC" else _open_parquet(stream, file, reading)
+        except (pa.ArrowException, OSError) as error:
+            raise BuildError(f"data file {file.path} cannot be read as {file.format}: {error}") from error
+        _check_rows(opened)
+        yield opened
+
+
+def _open_parquet(stream: object, file: DataFile, reading: Reading) -> OpenParquetFile:
+    # A buffered stream keeps a column chunk from being held as a whole. Iceberg reads INT96 as microseconds.
+    parquet = pq.ParquetFile(stream, pre_buffer=False, buffer_size=_BUFFER_BYTES, coerce_int96_timestamp_unit="us")
+    groups = [parquet.metadata.row_group(i) for i in range(parquet.metadata.num_row_groups)]
+    fields = identify_fields(parquet.schema_arrow, file.format, reading.name_mapping)
+    assert fields is not None
+    if sum(len(field.leaves) for field in fields.fields) != len(parquet.schema):
+        raise UnsupportedError(f"data file {file.path}: its columns are nested in a way that is not known")
+    starts = _range_starts(parquet.metadata, file.file_size)
+    return OpenParquetFile(file, tuple(group.num_rows for group in groups), starts, parquet, fields, reading)
+
+
+def _range_starts(footer: pq.FileMetaData, file_size: int) -> tuple[int, ...]:
+    # Manifests may list offsets in another order than that of the row groups, or offsets that no reader goes by.
+    places = row_group_places(footer)
+    if places is None:
+        return (READ_WHOLE,) * int(footer.num_row_groups)
+    return range_starts([place.offset for place in places], [place.midpoint for place in places], file_size)
+
+
+def _open_orc(stream: SeekableStream, file: DataFile, reading: Reading) -> OpenOrcFile:
+    orc = ORCFile(stream)
+    fields = identify_fields(orc.schema, file.format, reading.name_mapping)
+    if fields is None:
+        raise UnsupportedError(
+            f"data file {file.path}: the columns of this ORC file have no field ids, and the table has no name mapping"
+        )
+    stripes = read_stripes(stream, orc)
+    offsets = [stripe.offset for stripe in stripes]
+    starts = range_starts(offsets, offsets, file.file_size)
+    return OpenOrcFile(file, tuple(stripe.rows for stripe in stripes), starts, orc, fields, reading)
+
+
+def _check_rows(opened: OpenDataFile) -> None:
+    file, rows = opened.file, sum(opened.row_counts)
+    if rows != file.record_count:
+        raise BuildError(f"data file {file.path} holds {rows} rows, its manifest entry says {file.record_count}")
+    if file.split_offsets and len(file.split_offsets) != len(opened.row_counts):
+        raise BuildError(
+            f"data file {file.path} has {len(opened.row_counts)} row groups, its manifest entry lists "
+            f"{len(file.split_offsets)} split offsets"
+        )

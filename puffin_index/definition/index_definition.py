@@ -1,0 +1,248 @@
+"""The index definition: which columns carry which index kinds, with which options.
+
+Users name columns; inside, a column is its Iceberg field id, so that a rename changes nothing. `column#k#key` names one
+key of a map column. Resolving checks a definition against a schema and refuses what cannot be built, naming the column
+and the kind.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyiceberg.schema import Schema, _index_parents
+from pyiceberg.types import IcebergType, ListType, MapType, NestedField, PrimitiveType
+
+from puffin_index.errors import DefinitionError, UnsupportedError
+from puffin_index.keys.map_key import SEPARATOR, ColumnId, MapKey, key_text, split_name, stored_kind
+from puffin_index.keys.values import ValueType, value_type_of
+from puffin_index.kinds.registry import KINDS
+
+Options = Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class IndexedColumn:
+    """One column by name, with its kinds and each kind's options."""
+
+    name: str
+    kinds: Mapping[str, Options]
+
+
+@dataclass(frozen=True, slots=True)
+class IndexDefinition:
+    """The columns to index, as a user names them."""
+
+    columns: tuple[IndexedColumn, ...]
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        bitmap: Iterable[str] = (),
+        bsi: Iterable[str] = (),
+        bloom: Iterable[str] = (),
+        options: Mapping[str, str] | None = None,
+    ) -> IndexDefinition:
+        """Make a definition from column names by kind.
+
+        Args:
+            bitmap: Columns with a bitmap index.
+            bsi: Columns with a bit-sliced index.
+            bloom: Columns with a bloom filter.
+            options: `{"column.key": value}`; a key goes to those of the column's kinds that know it.
+
+        Raises:
+            DefinitionError: If an option names a column without an index or a key that none of its kinds knows.
+        """
+        kinds_of: dict[str, dict[str, dict[str, str]]] = {}
+        for kind, names in (("bitmap", bitmap), ("bsi", bsi), ("bloom", bloom)):
+            for name in names:
+                kinds_of.setdefault(name, {})[kind] = {}
+        for option, value in (options or {}).items():
+            name, _, key = option.rpartition(".")
+            if name not in kinds_of:
+                raise DefinitionError(f"option {option!r} is not `column.key` of an indexed column")
+            takers = [kind for kind in kinds_of[name] if key in KINDS[kind].option_names]
+            if not takers:
+                known = sorted({key for kind in kinds_of[name] for key in KINDS[kind].option_names})
+                raise DefinitionError(
+                    f"option {option!r}: no index of column {name!r} knows {key!r}; known: {', '.join(known) or 'none'}"
+                )
+            for kind in takers:
+                kinds_of[name][kind][key] = str(value)
+        return cls(tuple(IndexedColumn(name, kinds) for name, kinds in kinds_of.items()))
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedColumn:
+    """One column of a definition, bound to a schema.
+
+    Attributes:
+        field_id: The column; where `map_key` is set, the map.
+        name: In the schema; `map#k#key` where `map_key` is set.
+        value_type: What the values are.
+        kinds: The options of each kind.
+        map_key: Which key of the map, as `puffin_index.keys.map_key` spells it.
+    """
+
+    field_id: int
+    name: str
+    value_type: ValueType
+    kinds: Mapping[str, Options] = field(hash=False)
+    map_key: str | None = None
+
+    @property
+    def column_id(self) -> ColumnId:
+        """What the index is about."""
+        return self.field_id if self.map_key is None else MapKey(self.field_id, self.map_key)
+
+    def stored_kind(self, kind: str) -> str:
+        """How an index of a kind, or the statistics, are called beside the field id wherever they are stored."""
+        return stored_kind(kind, self.map_key)
+
+
+def resolve(definition: IndexDefinition, schema: Schema) -> tuple[ResolvedColumn, ...]:
+    """Bind a definition to a schema, in the order of field ids.
+
+    Raises:
+        DefinitionError: If a column is not there, cannot be indexed, or a kind or option does not fit it.
+    """
+    if not definition.columns:
+        raise DefinitionError("an index definition needs at least one column")
+    columns = [_resolve_column(column, schema) for column in definition.columns]
+    named = Counter((column.field_id, column.map_key) for column in columns)
+    duplicates = [column.name for column in columns if named[column.field_id, column.map_key] > 1]
+    if duplicates:
+        raise DefinitionError(f"columns are named twice: {', '.join(duplicates)}")
+    return tuple(sorted(columns, key=lambda column: (column.field_id, column.map_key or "")))
+
+
+def _resolve_column(column: IndexedColumn, schema: Schema) -> ResolvedColumn:
+    name, key = (column.name, None) if _is_column(schema, column.name) else split_name(column.name)
+    return _resolve_field(find_field(schema, name), key, column, schema)
+
+
+def _is_column(schema: Schema, name: str) -> bool:
+    """Whether a name is a column's as it stands, `#k#` in it or not."""
+    try:
+        schema.find_field(name, case_sensitive=False)
+    except ValueError:
+        return False
+    return True
+
+
+def _resolve_field(found: NestedField, key: str | None, column: IndexedColumn, schema: Schema) -> ResolvedColumn:
+    name = schema.find_column_name(found.field_id) or column.name
+    values = _indexed_type(column.name, found.field_type, key)
+    try:
+        if key is not None and isinstance(found.field_type, MapType):
+            key = key_text(key, found.field_type.key_type)
+            name = f"{name}{SEPARATOR}{key}"
+        value_type = value_type_of(values)
+    except (UnsupportedError, DefinitionError) as error:
+        raise DefinitionError(f"column {column.name!r}: {error}") from error
+    for kind, options in column.kinds.items():
+        if kind not in KINDS:
+            raise DefinitionError(f"unknown index kind {kind!r}; known: {', '.join(KINDS)}")
+        try:
+            KINDS[kind].check(value_type, options)
+        except DefinitionError as error:
+            raise DefinitionError(f"column {column.name!r}: {error}") from error
+    kinds = {kind: dict(options) for kind, options in column.kinds.items()}
+    return ResolvedColumn(found.field_id, name, value_type, kinds, key)
+
+
+def _indexed_type(name: str, field_type: IcebergType, key: str | None) -> PrimitiveType:
+    """The type of the values of a column, or of one key of it."""
+    if key is None:
+        if isinstance(field_type, PrimitiveType):
+            return field_type
+        hint = (
+            f"name one of its keys: {name}{SEPARATOR}key"
+            if isinstance(field_type, MapType)
+            else "only leaves can be indexed"
+        )
+        raise DefinitionError(f"column {name!r} is a {field_type}: {hint}")
+    if not isinstance(field_type, MapType):
+        raise DefinitionError(f"column {name!r} is a {field_type}: `{SEPARATOR}` names a key of a map")
+    if isinstance(field_type.value_type, PrimitiveType):
+        return field_type.value_type
+    raise DefinitionError(f"column {name!r} is a {field_type}: only keys of primitive values can be indexed")
+
+
+def find_field(schema: Schema, name: str) -> NestedField:
+    """Find a column by its (case-insensitive) name; a leaf of structs is named with dots, which names may have as well.
+
+    Raises:
+        DefinitionError: If it is not there, or lies in a list or a map.
+    """
+    try:
+        found = schema.find_field(name, case_sensitive=False)
+    except ValueError as error:
+        columns = ", ".join(f.name for f in schema.fields)
+        raise DefinitionError(f"there is no column {name!r}; the table has: {columns}") from error
+    parents = _index_parents(schema)
+    above = parents.get(found.field_id)
+    while above is not None:
+        parent_type = schema.find_type(above)
+        if isinstance(parent_type, ListType | MapType):
+            raise DefinitionError(f"column {name!r} lies in a {parent_type}: a row may have many values there")
+        above = parents.get(above)
+    return found
+
+
+def to_json(columns: tuple[ResolvedColumn, ...]) -> str:
+    """Serialise a resolved definition (a property of the index table)."""
+    return json.dumps(
+        [
+            {"field-id": c.field_id, "name": c.name, "kinds": {kind: dict(opts) for kind, opts in c.kinds.items()}}
+            | ({} if c.map_key is None else {"map-key": c.map_key})
+            for c in columns
+        ],
+        sort_keys=True,
+    )
+
+
+def from_json(text: str, schema: Schema) -> tuple[ResolvedColumn, ...]:
+    """Read a definition back and bind it to the table's schema of today; what that has no place for is left out."""
+    columns: list[ResolvedColumn] = []
+    for item in json.loads(text):
+        # What has another type by now is told by `retyped_columns`.
+        with suppress(DefinitionError):
+            found = _resolve_item(item, schema)
+            columns += [found] if found is not None else []
+    return tuple(columns)
+
+
+def retyped_columns(text: str, schema: Schema) -> list[str]:
+    """Say which columns of a stored definition have a type today that cannot be indexed so, and why not."""
+    reasons: list[str] = []
+    for item in json.loads(text):
+        try:
+            _resolve_item(item, schema)
+        except DefinitionError as error:
+            reasons.append(str(error))
+    return reasons
+
+
+def stored_kinds(text: str) -> dict[tuple[int, str], Options]:
+    """The options of all indexes of a stored definition by field ID and stored kind, whatever the columns are today."""
+    return {
+        (item["field-id"], stored_kind(kind, item.get("map-key"))): options
+        for item in json.loads(text)
+        for kind, options in item["kinds"].items()
+    }
+
+
+def _resolve_item(item: Mapping[str, Any], schema: Schema) -> ResolvedColumn | None:
+    """Bind one column of a stored definition; None if it was dropped."""
+    name = schema.find_column_name(item["field-id"])
+    if name is None:
+        return None
+    found = schema.find_field(item["field-id"])
+    return _resolve_field(found, item.get("map-key"), IndexedColumn(name, item["kinds"]), schema)

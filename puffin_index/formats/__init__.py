@@ -1,0 +1,1 @@
+"""Containers of blobs: Puffin files and Paimon's file index container."""

@@ -1,0 +1,207 @@
+"""Paimon's file index container: the indexes of many columns in one run of bytes, found through a head.
+
+| offset | size | meaning |
+| --- | --- | --- |
+| 0 | 8 | magic 1493475289347502 |
+| 8 | 4 | version, 1 |
+| 12 | 4 | head length: everything before the body, magic included |
+| 16 | 4 | number of columns |
+| - | 2 + n | for each column: its name, then |
+| - | 4 | the number of its indexes |
+| - | 2 + n | for each index: its name (`bitmap`, `bsi`, `bloom-filter`), then |
+| - | 4 | start, from the container's beginning; -1 for an index without bytes |
+| - | 4 | length; 0 for an index without bytes |
+| - | 4 + n | redundant length and bytes; kept for later versions, 0 in this one |
+| head length | any | body: the bytes of the indexes, in the order of the head, without gaps |
+
+All numbers are big-endian and signed, but for the unsigned 16 bits before a name. Names are in Java's modified UTF-8:
+NUL takes two bytes, and a letter beyond U+FFFF is two surrogates of three bytes each. Source: seed 001, seed 004, and
+Paimon's `FileIndexFormat`, whose reader takes an index "without bytes" for a column that no row satisfies a test on.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from puffin_index.errors import CorruptFileError, UnsupportedError
+from puffin_index.storage.binary import ByteCursor, write_int32_be, write_int64_be, write_uint16_be
+from puffin_index.storage.ranged import Blob, RangedReader
+
+MAGIC = 1493475289347502
+VERSION = 1
+EMPTY_INDEX = -1
+HEAD_READ_BYTES = 4 * 1024
+_PREAMBLE_BYTES = 16
+_MIN_HEAD_BYTES = _PREAMBLE_BYTES + 4 + 4
+_MIN_COLUMN_BYTES = 2 + 4
+_MIN_INDEX_BYTES = 2 + 4 + 4
+_INT32_MAX = 2**31 - 1
+_NAME_MAX_BYTES = 2**16 - 1
+_SUPPLEMENTARY = re.compile("[\U00010000-\U0010ffff]")
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """The head of a container.
+
+    Attributes:
+        indexes: Column name -> index name -> its bytes, unread; None for an index without bytes. In the head's order.
+        size: The container's size in bytes.
+        head_size: How many of them are the head.
+    """
+
+    indexes: Mapping[str, Mapping[str, Blob | None]] = field(hash=False)
+    size: int
+    head_size: int
+
+
+def write_container(indexes: Mapping[str, Mapping[str, bytes | None]]) -> bytes:
+    """Return the bytes that Paimon's writer gives for the same indexes in the same order.
+
+    Args:
+        indexes: Column name -> index name -> its bytes, or None to say that there are none.
+
+    Raises:
+        UnsupportedError: If a name takes more than 65,535 bytes or the whole more than 2 GiB.
+        UnicodeEncodeError: If a name has a lone surrogate.
+    """
+    names = [[_name_bytes(name) for name in (column, *bodies)] for column, bodies in indexes.items()]
+    head_size = _MIN_HEAD_BYTES + sum(
+        4 + sum(map(len, column_names)) + 8 * (len(column_names) - 1) for column_names in names
+    )
+    head = [write_int64_be(MAGIC), *map(write_int32_be, (VERSION, head_size, len(indexes)))]
+    bodies: list[bytes] = []
+    end = head_size
+    for (column_name, *index_names), column_bodies in zip(names, indexes.values(), strict=True):
+        head += [column_name, write_int32_be(len(index_names))]
+        for index_name, body in zip(index_names, column_bodies.values(), strict=True):
+            start, length = (EMPTY_INDEX, 0) if body is None else (end, len(body))
+            end += length
+            if end > _INT32_MAX:
+                raise UnsupportedError(
+                    f"a file index container of {end} bytes or more: the format ends at {_INT32_MAX}"
+                )
+            head += [index_name, write_int32_be(start), write_int32_be(length)]
+            bodies += [] if body is None else [body]
+    return b"".join((*head, write_int32_be(0), *bodies))
+
+
+def read_container(reader: RangedReader) -> Container:
+    """Read and check a container's head, in one ranged read, or two if it is large. No index is read.
+
+    The format has no checksum: damage to a name or an index's own bytes can't be seen here. Damage to a number can,
+    as the bodies have to follow each other from the head's end to the container's.
+
+    Args:
+        reader: Exactly the container: a file, or a `Blob` of one.
+
+    Raises:
+        CorruptFileError: If the bytes break the format.
+        UnsupportedError: If the version is unknown.
+    """
+    head = _read_head(reader)
+    cursor = ByteCursor(head[_PREAMBLE_BYTES:], reader.location, _PREAMBLE_BYTES)
+    end = len(head)
+    indexes: dict[str, dict[str, Blob | None]] = {}
+    for _ in range(cursor.count(cursor.int32_be(), _MIN_COLUMN_BYTES, "columns")):
+        column = _read_name(cursor, indexes)
+        bodies: dict[str, Blob | None] = {}
+        indexes[column] = bodies
+        for _ in range(cursor.count(cursor.int32_be(), _MIN_INDEX_BYTES, "indexes")):
+            name = _read_name(cursor, bodies)
+            bodies[name] = _read_place(cursor, reader, end)
+            end += 0 if (body := bodies[name]) is None else body.length
+    cursor.bytes(cursor.int32_be(), "redundant bytes")
+    cursor.expect_end()
+    if end != reader.size:
+        raise CorruptFileError(
+            f"the last index ends at byte {end}, the container at {reader.size}", location=reader.location, offset=end
+        )
+    return Container(indexes, reader.size, len(head))
+
+
+def map_key_column(column: str, key: str) -> str:
+    """Return the name under which a container holds the index of one key of a map column (`column[key]`)."""
+    return f"{column}[{key}]"
+
+
+def split_map_key_column(name: str) -> tuple[str, str] | None:
+    """Return map column and key of such a name, or None for the name of a whole column.
+
+    The key begins behind the first bracket, as in Paimon: a map column whose own name has one is not told apart.
+    """
+    column, bracket, rest = name.partition("[")
+    return (column, rest[:-1]) if bracket and rest.endswith("]") else None
+
+
+def encode_modified_utf8(text: str) -> bytes:
+    """Return the bytes of `text` in Java's modified UTF-8, without a length.
+
+    Raises:
+        UnicodeEncodeError: If it has a lone surrogate.
+    """
+    text.encode("utf-8")
+    return _SUPPLEMENTARY.sub(_surrogates, text).encode("utf-8", "surrogatepass").replace(b"\0", b"\xc0\x80")
+
+
+def decode_modified_utf8(data: bytes) -> str:
+    """Return the text of bytes in Java's modified UTF-8; each text has exactly one spelling.
+
+    Raises:
+        UnicodeError: If they are not what `encode_modified_utf8` gives for any text.
+    """
+    halves = data.replace(b"\xc0\x80", b"\0").decode("utf-8", "surrogatepass")
+    text = halves.encode("utf-16-be", "surrogatepass").decode("utf-16-be")
+    if encode_modified_utf8(text) != data:
+        raise UnicodeError("not the shortest spelling in modified UTF-8")
+    return text
+
+
+def _surrogates(match: re.Match[str]) -> str:
+    above = ord(match.group()) - 0x10000
+    return chr(0xD800 + (above >> 10)) + chr(0xDC00 + (above & 0x3FF))
+
+
+def _name_bytes(name: str) -> bytes:
+    data = encode_modified_utf8(name)
+    if len(data) > _NAME_MAX_BYTES:
+        raise UnsupportedError(f"name {name[:40]!r}... takes {len(data)} bytes: the format ends at {_NAME_MAX_BYTES}")
+    return write_uint16_be(len(data)) + data
+
+
+def _read_head(reader: RangedReader) -> memoryview:
+    head = reader.read(0, min(HEAD_READ_BYTES, reader.size))
+    cursor = ByteCursor(head, reader.location)
+    if cursor.int64_be() != MAGIC:
+        raise CorruptFileError("not a file index container: wrong magic", location=reader.location)
+    if (version := cursor.int32_be()) != VERSION:
+        raise UnsupportedError(f"{reader.location}: file index container version {version}; known is {VERSION}")
+    if not _MIN_HEAD_BYTES <= (head_size := cursor.int32_be()) <= reader.size:
+        raise CorruptFileError(
+            f"a head of {head_size} bytes in a container of {reader.size}", location=reader.location, offset=12
+        )
+    if head_size <= len(head):
+        return head[:head_size]
+    return memoryview(b"".join((head, reader.read(len(head), head_size - len(head)))))
+
+
+def _read_name(cursor: ByteCursor, taken: Mapping[str, object]) -> str:
+    data = bytes(cursor.bytes(cursor.uint16_be(), "name"))
+    try:
+        name = decode_modified_utf8(data)
+    except UnicodeError as error:
+        raise cursor.corrupt(f"name {data!r} is not in modified UTF-8: {error}") from error
+    if name in taken:
+        raise cursor.corrupt(f"name {name!r} occurs twice")
+    return name
+
+
+def _read_place(cursor: ByteCursor, reader: RangedReader, expected_start: int) -> Blob | None:
+    start, length = cursor.int32_be(), cursor.int32_be()
+    if (start, length) == (EMPTY_INDEX, 0):
+        return None
+    if start != expected_start or length < 0:
+        raise cursor.corrupt(f"an index of {length} bytes at {start}, not at {expected_start}")
+    return Blob(reader, start, length)

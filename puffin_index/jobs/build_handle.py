@@ -1,0 +1,80 @@
+"""A build in the background: how it stands, waiting for it, cancelling it."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import Literal
+
+from puffin_index.errors import BuildError
+from puffin_index.jobs.build_job import BuildProgress, BuildReport, ProgressListener
+
+_log = logging.getLogger(__name__)
+
+BuildState = Literal["running", "done", "failed", "cancelled"]
+
+
+class BuildHandle:
+    """A build that runs in the background, of a Spark application or in local processes.
+
+    Args:
+        run: Does the build; called in a thread of its own.
+        cancel: Stops it.
+    """
+
+    def __init__(self, run: Callable[[ProgressListener], BuildReport], cancel: Callable[[], None]) -> None:
+        self._cancel = cancel
+        self._cancelled = False
+        self._progress = BuildProgress(0, 0, 0, 0)
+        self._report: BuildReport | None = None
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._main, args=(run,), name="puffin-index-build", daemon=True)
+        self._thread.start()
+
+    def _main(self, run: Callable[[ProgressListener], BuildReport]) -> None:
+        try:
+            self._report = run(self._listen)
+        except BaseException as error:  # noqa: BLE001 - kept for the caller of `wait`
+            self._error = error
+            if not self._cancelled:
+                _log.warning("the background build failed: %s", error)
+
+    def _listen(self, progress: BuildProgress) -> None:
+        self._progress = progress
+
+    def status(self) -> BuildState:
+        """Say how the build stands."""
+        if self._thread.is_alive():
+            return "running"
+        if self._cancelled and self._report is None:
+            return "cancelled"
+        return "failed" if self._error is not None else "done"
+
+    def progress(self) -> BuildProgress:
+        """Say how far the build is."""
+        return self._progress
+
+    def wait(self, timeout_seconds: float | None = None) -> BuildReport:
+        """Wait for the end.
+
+        Raises:
+            TimeoutError: If it is still running after that time.
+            BuildError: If it failed or was cancelled; the cause is attached.
+        """
+        self._thread.join(timeout_seconds)
+        if self._thread.is_alive():
+            raise TimeoutError(f"the build is still running after {timeout_seconds} s")
+        if self._report is None:
+            reason = "was cancelled" if self._cancelled else f"failed: {self._error}"
+            raise BuildError(f"the background build {reason}") from self._error
+        return self._report
+
+    def join(self) -> None:
+        """Wait for the end, whatever it is."""
+        self._thread.join()
+
+    def cancel(self) -> None:
+        """Stop the build; what is finished is committed and stays."""
+        self._cancelled = True
+        self._cancel()

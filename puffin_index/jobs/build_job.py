@@ -1,0 +1,293 @@
+"""The build job: finds what is missing, runs it on an engine, commits segments as they are finished."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
+
+from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Snapshot
+
+from puffin_index.catalogue.entries import append_entries, readable_entries
+from puffin_index.catalogue.index_table import entries_of, is_bound_to, read_entries, segments_folder
+from puffin_index.catalogue.missing import FileBatch, Missing, find_missing
+from puffin_index.catalogue.scope import WHOLE_TABLE, BuildScope
+from puffin_index.data.column_source import reading_of
+from puffin_index.data.data_table import DataFile, refresh_table
+from puffin_index.definition.index_definition import ResolvedColumn
+from puffin_index.errors import BuildError, NotFoundError
+from puffin_index.jobs.engine import Engine
+from puffin_index.jobs.job_segments import JobSegments
+from puffin_index.jobs.log_lines import log_line
+from puffin_index.segments.segment import Segment, SegmentTask, SkippedFile
+
+COMMIT_INTERVAL_SECONDS = 5.0
+"""Finished segments wait this long for others at most, so that a long build makes few commits but loses little."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class BuildProgress:
+    """How far a build is.
+
+    Attributes:
+        files_done: Data files indexed and committed.
+        files_total: Data files that the build started with.
+        rows_done: Rows of `files_done`.
+        rows_total: Rows of `files_total`.
+        segments: Segments committed.
+        index_bytes: Their bytes.
+        bytes_done: Bytes of `files_done`.
+        bytes_total: Bytes of `files_total`.
+    """
+
+    files_done: int
+    files_total: int
+    rows_done: int
+    rows_total: int
+    segments: int = 0
+    index_bytes: int = 0
+    bytes_done: int = 0
+    bytes_total: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class BuildReport:
+    """What a build did.
+
+    Attributes:
+        snapshot_id: The snapshot that it indexed; None for an empty table.
+        files: Data files indexed.
+        row_groups: Their row groups.
+        rows: Their rows.
+        segments: Segments committed.
+        index_bytes: Their bytes.
+        skipped: Data files that could not be indexed, and why.
+        seconds: Wall time.
+        files_left: Data files without an index that were more than the build was to take.
+        warnings: What of the definition could not be used, and why.
+    """
+
+    snapshot_id: int | None
+    files: int
+    row_groups: int
+    rows: int
+    segments: int
+    index_bytes: int
+    skipped: tuple[SkippedFile, ...]
+    seconds: float
+    files_left: int = 0
+    warnings: tuple[str, ...] = ()
+
+
+ProgressListener = Callable[[BuildProgress], None]
+
+
+def build(
+    data_table: Table,
+    index_table: Table,
+    columns: tuple[ResolvedColumn, ...],
+    engine: Engine,
+    listener: ProgressListener | None = None,
+    scope: BuildScope = WHOLE_TABLE,
+) -> BuildReport:
+    """Index the data files of a snapshot that the index table lacks.
+
+    Every commit counts: a build that stops half-way is continued by the next one.
+
+    Raises:
+        BuildError: If a segment cannot be written or the data table was replaced meanwhile.
+        NotFoundError: If there is no such snapshot, branch or tag.
+    """
+    started = time.monotonic()
+    snapshot = scope.find_snapshot(data_table)
+    missing = find_missing(
+        scope.list_data_files(data_table),
+        columns,
+        readable_entries(read_entries(index_table), reading_of(data_table)),
+        engine.parallelism,
+        max_files=scope.max_files,
+    )
+    segments = JobSegments(index_table)
+    committer = _Committer(data_table, index_table, missing, listener, scope, segments)
+    tasks = [_segment_task(batch, data_table, index_table, segments.job_id) for batch in missing.batches]
+    _log_start(data_table, snapshot, committer.progress, len(tasks))
+    if tasks:
+        with segments, _flushed(committer), closing(engine.run(tasks)) as finished:
+            for segment in finished:
+                committer.add(segment)
+    report = BuildReport(
+        snapshot_id=snapshot.snapshot_id if snapshot else None,
+        files=committer.progress.files_done,
+        row_groups=committer.row_groups,
+        rows=committer.progress.rows_done,
+        segments=committer.progress.segments,
+        index_bytes=committer.progress.index_bytes,
+        skipped=tuple(committer.skipped),
+        seconds=time.monotonic() - started,
+        files_left=missing.left,
+    )
+    _log_end(data_table, report)
+    return report
+
+
+def _log_start(data_table: Table, snapshot: Snapshot | None, progress: BuildProgress, tasks: int) -> None:
+    table, snapshot_id = ".".join(data_table.name()), snapshot.snapshot_id if snapshot else None
+    total = {"files": progress.files_total, "rows": progress.rows_total, "bytes": progress.bytes_total}
+    _log.info("%s", log_line("build started", table=table, snapshot=snapshot_id, **total, segments=tasks))
+
+
+def _log_end(data_table: Table, report: BuildReport) -> None:
+    table, done = ".".join(data_table.name()), {"files": report.files, "rows": report.rows}
+    made = {"segments": report.segments, "index_bytes": report.index_bytes}
+    open_ends = {"skipped": len(report.skipped), "files_left": report.files_left}
+    _log.info("%s", log_line("build finished", table=table, **done, **made, **open_ends, seconds=report.seconds))
+
+
+def _segment_task(batch: FileBatch, data_table: Table, index_table: Table, job_id: str) -> SegmentTask:
+    return SegmentTask(
+        files=batch.files,
+        columns=batch.columns,
+        io=data_table.io,
+        index_io=index_table.io,
+        folder=segments_folder(index_table),
+        reading=reading_of(data_table),
+        job_id=job_id,
+    )
+
+
+@contextmanager
+def _flushed(committer: _Committer) -> Iterator[None]:
+    """Commit what is finished, however the block ends."""
+    try:
+        yield
+    finally:
+        committer.flush()
+
+
+class _Committer:
+    """Collects finished segments and adds them to the index table."""
+
+    def __init__(
+        self,
+        data_table: Table,
+        index_table: Table,
+        missing: Missing,
+        listener: ProgressListener | None,
+        scope: BuildScope,
+        segments: JobSegments,
+    ) -> None:
+        self._data_table = data_table
+        self._index_table = index_table
+        self._listener = listener
+        self._scope = scope
+        self._segments = segments
+        self._waiting: list[Segment] = []
+        self._last_commit = time.monotonic()
+        self.skipped = [SkippedFile(file.path, _no_row_groups(file)) for file in missing.unsupported]
+        self.row_groups = 0
+        batches = missing.batches
+        self.progress = BuildProgress(
+            files_done=0,
+            files_total=sum(len(batch.files) for batch in batches),
+            rows_done=0,
+            rows_total=sum(batch.row_count for batch in batches),
+            bytes_total=sum(batch.data_bytes for batch in batches),
+        )
+        self._tell()
+
+    def add(self, segment: Segment) -> None:
+        """Take a finished segment; commit if the last commit is a while ago."""
+        self.skipped.extend(segment.skipped)
+        if segment.covered:
+            self._waiting.append(segment)
+        if time.monotonic() - self._last_commit >= COMMIT_INTERVAL_SECONDS:
+            self.flush()
+
+    def flush(self) -> None:
+        """Commit what is waiting."""
+        segments, self._waiting = self._waiting, []
+        started = time.monotonic()
+        if segments:
+            segments = self._still_live(segments)
+            segments = self._append(segments)
+        self._last_commit = time.monotonic()
+        self._count(segments)
+        if segments:
+            done = {"files": self.progress.files_done, "of": self.progress.files_total, "rows": self.progress.rows_done}
+            size, seconds = sum(segment.size for segment in segments), self._last_commit - started
+            _log.info("%s", log_line("committed", segments=len(segments), index_bytes=size, seconds=seconds, **done))
+            self._tell()
+
+    def _count(self, segments: Sequence[Segment]) -> None:
+        covered = [file for segment in segments for file in segment.covered]
+        self.row_groups += sum(len(file.row_counts) for file in covered)
+        self.progress = replace(
+            self.progress,
+            files_done=self.progress.files_done + len(covered),
+            rows_done=self.progress.rows_done + sum(file.file.record_count for file in covered),
+            segments=self.progress.segments + len(segments),
+            index_bytes=self.progress.index_bytes + sum(segment.size for segment in segments),
+            bytes_done=self.progress.bytes_done + sum(file.file.file_size for file in covered),
+        )
+
+    def _append(self, segments: list[Segment]) -> list[Segment]:
+        """Add segments to the index table but for what another builder has added; delete those with nothing left."""
+        if not segments:
+            return []
+        with self._segments.committing(segment.location for segment in segments):
+            added = append_entries(self._index_table, entries_of(segments), reading_of(self._data_table))
+        pairs = set(zip(added["segment"].to_pylist(), added["data_file"].to_pylist(), strict=True))
+        kept: list[Segment] = []
+        for segment in segments:
+            covered = tuple(file for file in segment.covered if (segment.location, file.file.path) in pairs)
+            if covered:
+                kept.append(replace(segment, covered=covered))
+            else:
+                _log.info("%s", log_line("segment given up, another builder was first", segment=segment.location))
+                self._index_table.io.delete(segment.location)
+        return kept
+
+    def _still_live(self, segments: list[Segment]) -> list[Segment]:
+        """Leave out files that the table has lost while they were indexed; delete segments with none left."""
+        before = self._scope.find_snapshot(self._data_table)
+        try:
+            refresh_table(self._data_table)
+        except NotFoundError as error:
+            raise BuildError(f"while it was indexed, {error}") from error
+        if not is_bound_to(self._index_table, str(self._data_table.metadata.table_uuid)):
+            raise BuildError("the data table was dropped and created anew while it was indexed")
+        live = self._live_paths(before)
+        if live is None:
+            return segments
+        kept: list[Segment] = []
+        for segment in segments:
+            covered = tuple(file for file in segment.covered if file.file.path in live)
+            if covered:
+                kept.append(replace(segment, covered=covered))
+            else:
+                _log.info("%s", log_line("segment given up, its data files are gone", segment=segment.location))
+                self._index_table.io.delete(segment.location)
+        return kept
+
+    def _live_paths(self, before: Snapshot | None) -> set[str] | None:
+        """The data files that are still there, None if nothing has changed."""
+        try:
+            if self._scope.find_snapshot(self._data_table) == before:
+                return None
+            return {file.path for file in self._scope.list_data_files(self._data_table)}
+        except NotFoundError:
+            # The snapshot has expired, or the branch was dropped, and with it what only it had.
+            return set()
+
+    def _tell(self) -> None:
+        if self._listener is not None:
+            self._listener(self.progress)
+
+
+def _no_row_groups(file: DataFile) -> str:
+    return f"data file {file.path}: {file.format} files have no row groups"

@@ -1,0 +1,333 @@
+"""Compaction: many small segments become segments of the target size, and what is dead in them stays behind.
+
+Each new segment is committed by itself. A data file moves to it only if the entries that it was copied from are still
+there at the commit; the old segments are left to `expire`.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TypeAlias
+
+import pyarrow as pa
+from pyiceberg.table import Table
+
+from puffin_index.catalogue.entries import FieldKind, needed_entries, replace_entries
+from puffin_index.catalogue.index_table import entries_of, read_entries, refresh_index_table
+from puffin_index.catalogue.missing import TARGET_SEGMENT_BYTES
+from puffin_index.definition.index_definition import Options
+from puffin_index.errors import CorruptFileError, NotFoundError, PuffinIndexError, UnsupportedError
+from puffin_index.jobs.job_segments import JobSegments
+from puffin_index.kinds.bsi.kind import may_merge
+from puffin_index.segments.rewrite import MergeJob, write_merged
+from puffin_index.segments.segment import ROW_SPACE_ALIGNMENT, Segment
+from puffin_index.segments.source_segment import IndexedFile, SourceSegment, indexed_files, read_source
+
+LEAST_LIVE_SHARE = 0.5
+"""A segment of whose payload bytes less is live is rewritten."""
+
+FEWEST_SMALL = 8
+"""So many small segments are worth a compaction on the side: fewer would rewrite the same bytes over and over."""
+
+_SMALL_SHARE = 0.5
+_ROW_SPACE = 2**32
+_log = logging.getLogger(__name__)
+
+Shape: TypeAlias = tuple[tuple[int, str, str, str], ...]
+"""Field, kind, value type and form of each index of a data file: what its payloads become."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompactProgress:
+    """How far a compaction is.
+
+    Attributes:
+        files_done: Data files whose indexes have moved.
+        files_total: Data files whose indexes are to move.
+        segments: Segments committed.
+        index_bytes: Their bytes.
+    """
+
+    files_done: int
+    files_total: int
+    segments: int = 0
+    index_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CompactReport:
+    """What a compaction did.
+
+    Attributes:
+        segments_before: Segments that the index table named.
+        segments_after: Segments that it names now.
+        rewritten: Segments that were read.
+        segments: Segments committed.
+        files: Data files whose indexes have moved.
+        index_bytes: Bytes of the committed segments.
+        skipped: Segments that could not be read, with the reason; `verify --repair` rebuilds them.
+        seconds: Wall time.
+    """
+
+    segments_before: int
+    segments_after: int
+    rewritten: int
+    segments: int
+    files: int
+    index_bytes: int
+    skipped: tuple[tuple[str, str], ...]
+    seconds: float
+
+
+CompactListener = Callable[[CompactProgress], None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    options: Mapping[FieldKind, Options]
+    bins: tuple[tuple[IndexedFile, ...], ...]
+    sources: Mapping[str, SourceSegment]
+    skipped: tuple[tuple[str, str], ...]
+
+    @property
+    def files(self) -> int:
+        return sum(map(len, self.bins))
+
+    @property
+    def rewritten(self) -> int:
+        return len({origin for files in self.bins for file in files for origin in file.origins})
+
+
+def compact(
+    data_table: Table,
+    index_table: Table,
+    wanted: Mapping[FieldKind, Options],
+    target_bytes: int = TARGET_SEGMENT_BYTES,
+    *,
+    sparse_only: bool = False,
+    listener: CompactListener | None = None,
+) -> CompactReport:
+    """Rewrite small segments, and those of which little is live, as segments of the target size.
+
+    Args:
+        data_table: The data table.
+        index_table: The index table.
+        wanted: The (field, kind) pairs of the definition, with their options.
+        target_bytes: About how large a segment should become.
+        sparse_only: Leave small segments alone.
+        listener: Called at the start and after each commit.
+
+    Raises:
+        NotFoundError: If the data table is not there or is another one by now.
+    """
+    started = time.monotonic()
+    entries = replace_entries(index_table, partial(needed_entries, data_table, index_table, wanted))
+    plan = _plan(index_table, entries, wanted, target_bytes, sparse_only)
+    progress = CompactProgress(0, plan.files)
+    _tell(listener, progress)
+    skipped = list(plan.skipped)
+    with JobSegments(index_table) as segments:
+        for files in plan.bins:
+            written = _write(index_table, segments, files, plan, skipped)
+            if written is None:
+                continue
+            with segments.committing([written.location]):
+                segment = _commit(index_table, files, written)
+            progress = replace(
+                progress,
+                files_done=progress.files_done + len(segment.covered),
+                segments=progress.segments + bool(segment.covered),
+                index_bytes=progress.index_bytes + (segment.size if segment.covered else 0),
+            )
+            _tell(listener, progress)
+    refresh_index_table(index_table)
+    after = read_entries(index_table)
+    return CompactReport(
+        segments_before=len(set(entries["segment"].to_pylist())),
+        segments_after=len(set(after["segment"].to_pylist())),
+        rewritten=plan.rewritten,
+        segments=progress.segments,
+        files=progress.files_done,
+        index_bytes=progress.index_bytes,
+        skipped=tuple(skipped),
+        seconds=time.monotonic() - started,
+    )
+
+
+def is_due(entries: pa.Table, target_bytes: int = TARGET_SEGMENT_BYTES, fewest: int = FEWEST_SMALL) -> bool:
+    """Say from the index table alone whether a compaction is worth its while: it reads no segment and no data table.
+
+    Args:
+        entries: The rows of the index table.
+        target_bytes: About how large a segment should become.
+        fewest: How many small segments it takes.
+    """
+    sizes = dict(zip(entries["segment"].to_pylist(), entries["segment_size_in_bytes"].to_pylist(), strict=True))
+    return len([size for size in sizes.values() if size < _SMALL_SHARE * target_bytes]) >= fewest
+
+
+def _tell(listener: CompactListener | None, progress: CompactProgress) -> None:
+    if listener is not None:
+        listener(progress)
+
+
+def _plan(
+    index_table: Table, entries: pa.Table, wanted: Mapping[FieldKind, Options], target_bytes: int, sparse_only: bool
+) -> _Plan:
+    sources, skipped = _read_sources(index_table, entries)
+    files = [file for file in indexed_files(entries) if file.origins <= sources.keys()]
+    live = dict.fromkeys(sources, 0)
+    for file in files:
+        for key, part in file.parts.items():
+            live[part.segment] += sources[part.segment].live_bytes(key, part.first_row_group, len(file.row_counts))
+    sparse = {name for name, source in sources.items() if live[name] < LEAST_LIVE_SHARE * source.payload_bytes}
+    small = {name for name, source in sources.items() if source.size < _SMALL_SHARE * target_bytes}
+    wide = set() if sparse_only else {name for name, source in sources.items() if _is_wide(source, wanted)}
+    chosen = sparse if sparse_only else sparse | small | wide
+    by_shape: dict[Shape, list[IndexedFile]] = {}
+    for file in _by_place(files):
+        shape = _shape(file, sources)
+        in_parts = len(file.origins) > 1 and not sparse_only
+        if shape is not None and (in_parts or file.origins & chosen):
+            by_shape.setdefault(shape, []).append(file)
+    bins: list[tuple[IndexedFile, ...]] = []
+    for of_shape in by_shape.values():
+        cut = _cut(of_shape, sources, target_bytes)
+        origins = {origin for file in of_shape for origin in file.origins}
+        in_parts = any(len(file.origins) > 1 for file in of_shape)
+        # Rewriting must make segments fewer or smaller, or it would be done again for ever.
+        if len(cut) < len(origins) or origins & (sparse | wide) or in_parts:
+            bins += cut
+    return _Plan(wanted, tuple(bins), sources, tuple(skipped))
+
+
+def _is_wide(source: SourceSegment, wanted: Mapping[FieldKind, Options]) -> bool:
+    """Whether a segment has bit slices that are to be merged, such as earlier releases wrote."""
+    return any(may_merge(wanted[key]) and source.has_small_slices(key) for key in source.payload_rows if key in wanted)
+
+
+def _read_sources(index_table: Table, entries: pa.Table) -> tuple[dict[str, SourceSegment], list[tuple[str, str]]]:
+    """Read the footers and directories of all segments; a segment that is in trouble is left as it is."""
+    names = ("segment_size_in_bytes", "segment_footer_size_in_bytes")
+    sizes: dict[str, tuple[int, int]] = {}
+    directories: dict[str, dict[tuple[int, str], dict[str, int | str]]] = {}
+    columns = (entries[name].to_pylist() for name in ("segment", *names, "directories"))
+    for segment, size, footer_size, own in zip(*columns, strict=True):
+        sizes[segment] = (size, footer_size)
+        directories.setdefault(segment, {}).update({(one["field_id"], one["kind"]): one for one in own})
+    sources: dict[str, SourceSegment] = {}
+    skipped: list[tuple[str, str]] = []
+    for segment, (size, footer_size) in sizes.items():
+        try:
+            sources[segment] = read_source(index_table.io, segment, size, footer_size, directories[segment].values())
+        except (PuffinIndexError, OSError) as error:
+            _log.warning("segment not rewritten: %s", error)
+            skipped.append((segment, str(error)))
+    return sources, skipped
+
+
+def _by_place(files: Sequence[IndexedFile]) -> list[IndexedFile]:
+    """Sort files so that those of a segment come together, in its order: what is merged there is read once."""
+    seen: dict[str, int] = {}
+    for file in files:
+        for part in file.parts.values():
+            seen.setdefault(part.segment, len(seen))
+
+    def place(file: IndexedFile) -> tuple[int, int]:
+        part = file.parts[min(file.parts)]
+        return seen[part.segment], part.first_row_group
+
+    return sorted(files, key=place)
+
+
+def _shape(file: IndexedFile, sources: Mapping[str, SourceSegment]) -> Shape | None:
+    """What must be the same of all files of a segment; None if this release cannot merge the file's indexes."""
+    shape: list[tuple[int, str, str, str]] = []
+    for (field_id, kind), part in sorted(file.parts.items()):
+        source = sources[part.segment]
+        form = source.merged_form((field_id, kind))
+        if form is None:
+            return None
+        shape.append((field_id, kind, source.value_type((field_id, kind)), form))
+    # A column promoted between two builds has statistics of both types; a segment has one.
+    fields = {(field_id, value_type) for field_id, _, value_type, _ in shape}
+    return tuple(shape) if len(fields) == len({field_id for field_id, _ in fields}) else None
+
+
+def _cut(
+    files: Sequence[IndexedFile], sources: Mapping[str, SourceSegment], target_bytes: int
+) -> list[tuple[IndexedFile, ...]]:
+    """Cut files into those of one segment each."""
+    bins: list[list[IndexedFile]] = []
+    size = space = 0
+    for file in files:
+        own = sum(
+            sources[part.segment].live_bytes(key, part.first_row_group, len(file.row_counts))
+            for key, part in file.parts.items()
+        )
+        own_space = sum(file.row_counts) + ROW_SPACE_ALIGNMENT * len(file.row_counts)
+        if not bins or size + own > target_bytes or space + own_space > _ROW_SPACE:
+            bins.append([])
+            size = space = 0
+        bins[-1].append(file)
+        size += own
+        space += own_space
+    return [tuple(some) for some in bins]
+
+
+def _write(
+    index_table: Table,
+    segments: JobSegments,
+    files: Sequence[IndexedFile],
+    plan: _Plan,
+    skipped: list[tuple[str, str]],
+) -> Segment | None:
+    """Write one segment, without the files of sources that turn out to be damaged; None if no file is left."""
+    while files:
+        try:
+            job = MergeJob(files, plan.sources, plan.options, index_table.io)
+            return write_merged(job, segments.new_location())
+        except (CorruptFileError, UnsupportedError, NotFoundError) as error:
+            _log.warning("segment not rewritten: %s", error)
+            damaged = _source_in(error, files)
+            skipped += [(name, str(error)) for name in sorted(damaged)]
+            files = [file for file in files if not file.origins & damaged]
+    return None
+
+
+def _source_in(error: PuffinIndexError, files: Sequence[IndexedFile]) -> frozenset[str]:
+    """The segment that an error is about; all of them if it does not say."""
+    origins = frozenset(origin for file in files for origin in file.origins)
+    named = frozenset({error.location}) if isinstance(error, CorruptFileError) else frozenset()
+    return origins & named or origins
+
+
+def _commit(index_table: Table, files: Sequence[IndexedFile], segment: Segment) -> Segment:
+    """Commit one segment; return it with the files that have moved to it."""
+    written = {file.file.path for file in segment.covered}
+    files = [file for file in files if file.file.path in written]
+    moved: set[str] = set()
+
+    def change(entries: pa.Table) -> pa.Table:
+        rows = list(zip(entries["data_file"].to_pylist(), entries["segment"].to_pylist(), strict=True))
+        present = set(rows)
+        still = [file for file in files if all((file.file.path, origin) in present for origin in file.origins)]
+        moved.clear()
+        moved.update(file.file.path for file in still)
+        replaced = {(file.file.path, origin) for file in still for origin in file.origins}
+        kept = entries.filter(pa.array([row not in replaced for row in rows], pa.bool_()))
+        return pa.concat_tables([kept, entries_of([_covering(segment, moved)])]) if still else entries
+
+    replace_entries(index_table, change)
+    if not moved:
+        _log.info("the data files of segment %s were expired or rebuilt meanwhile", segment.location)
+        index_table.io.delete(segment.location)
+    return _covering(segment, moved)
+
+
+def _covering(segment: Segment, paths: Collection[str]) -> Segment:
+    return replace(segment, covered=tuple(file for file in segment.covered if file.file.path in paths))

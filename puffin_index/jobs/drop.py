@@ -1,0 +1,171 @@
+"""Dropping an index: its table, its segments, and nothing else."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
+from pyiceberg.io import load_file_io
+from pyiceberg.table import Table
+from requests.exceptions import RequestException
+
+from puffin_index.catalogue.damage import index_table_read
+from puffin_index.catalogue.entries import replace_entries
+from puffin_index.catalogue.index_table import (
+    PROPERTY_DATA_TABLE,
+    PROPERTY_DATA_TABLE_UUID,
+    SUFFIX,
+    TableName,
+    index_table_name,
+    is_bound_to,
+)
+from puffin_index.catalogue.lookup import list_index_tables
+from puffin_index.catalogue.stored_files import (
+    StoredFile,
+    delete_empty_folders,
+    delete_files,
+    list_stored_files,
+    own_files,
+)
+from puffin_index.errors import DamagedIndexError, NotFoundError, PuffinIndexError
+
+_OWN_LOCATION = re.compile(rf"(.*{SUFFIX}-[0-9a-f]{{32}})/metadata/[^/]*")
+"""The metadata of an index table whose location has an id of its own, so that no other table's files lie there."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class DropReport:
+    """What was dropped.
+
+    Attributes:
+        index_table: The index table.
+        segments: Segments deleted.
+        bytes: Size of all files deleted.
+        kept: Files below the table's location that no build or commit of this index wrote.
+    """
+
+    index_table: str
+    segments: int
+    bytes: int
+    kept: tuple[str, ...]
+
+
+def drop_index(catalog: Catalog, table: str) -> DropReport:
+    """Drop an index. Where its index table is damaged, what can be told to be of it is dropped.
+
+    Args:
+        catalog: Its catalog.
+        table: `namespace.table` of the data table, or of the index table itself.
+
+    Raises:
+        NotFoundError: If there is no such index.
+        PuffinIndexError: If the table is no index table, or that of another data table.
+    """
+    try:
+        index_table = _find(catalog, TableName.parse(table))
+    except DamagedIndexError as error:
+        return _drop_damaged(catalog, error)
+    return drop_index_table(catalog, index_table)
+
+
+def drop_index_table(catalog: Catalog, index_table: Table) -> DropReport:
+    """Drop an index table with its segments.
+
+    Raises:
+        NotFoundError: If it is gone.
+    """
+    io, location = index_table.io, index_table.location()
+    try:
+        # Without entries no planner asks for segments; a drop that is cut short here can be run again.
+        replace_entries(index_table, lambda entries: entries.slice(0, 0))
+    except RequestException:
+        raise
+    except (DamagedIndexError, OSError) as error:
+        _log.warning("dropped with its entries: %s", error)
+    listed = list_stored_files(io, location)
+    own = own_files(index_table, listed)
+    segments = [file for file in own if file.is_segment]
+    table_files = [file for file in own if not file.is_segment]
+    delete_files(io, segments)
+    with suppress(NoSuchTableError):
+        catalog.drop_table(index_table.name())
+    delete_files(io, table_files)
+    delete_empty_folders(io, location)
+    kept = {file.location for file in listed} - {file.location for file in own}
+    return _report(TableName.of(index_table), own, tuple(sorted(kept)))
+
+
+def _drop_damaged(catalog: Catalog, error: DamagedIndexError) -> DropReport:
+    """Drop an index table whose metadata cannot be read, and its files, if their place says whose they are."""
+    name = TableName.parse(error.index_table)
+    location = _own_location(catalog, error)
+    if location is None:
+        _log.warning("files of index table %s are left behind in its location: %s", name, error.reason)
+        catalog.drop_table(name.identifier)
+        return _report(name, (), ())
+    io = load_file_io(catalog.properties, location)
+    listed = list_stored_files(io, location)
+    files = [file for file in listed if file.is_ours]
+    # As long as the catalog names the table, a drop that is cut short here can be run again.
+    delete_files(io, files)
+    delete_empty_folders(io, location)
+    catalog.drop_table(name.identifier)
+    return _report(name, files, tuple(sorted(file.location for file in listed if not file.is_ours)))
+
+
+def _own_location(catalog: Catalog, error: DamagedIndexError) -> str | None:
+    """Where the index table lies, if that is known and no other table's place."""
+    own = _OWN_LOCATION.fullmatch(error.file or "")
+    if own is None or own[1].startswith("/") or "://" in own[1]:
+        return own[1] if own is not None else None
+    # Errors of object stores name bucket and key alone.
+    scheme, separator, _ = catalog.properties.get("warehouse", "").partition("://")
+    return f"{scheme}://{own[1]}" if separator else None
+
+
+def _report(name: TableName, deleted: Sequence[StoredFile], kept: tuple[str, ...]) -> DropReport:
+    return DropReport(
+        index_table=str(name),
+        segments=sum(file.is_segment for file in deleted),
+        bytes=sum(file.size for file in deleted),
+        kept=kept,
+    )
+
+
+def _find(catalog: Catalog, name: TableName) -> Table:
+    named = _load(catalog, name)
+    if named is not None and PROPERTY_DATA_TABLE_UUID in named.properties:
+        return named
+    own_name = index_table_name(name)
+    index_table = _load(catalog, own_name)
+    uuid = str(named.metadata.table_uuid) if named is not None else ""
+    if named is not None and (index_table is None or not is_bound_to(index_table, uuid)):
+        left_behind = list_index_tables(catalog, name.namespace).get(uuid)
+        index_table = index_table if left_behind is None else _load(catalog, left_behind)
+    if index_table is None:
+        raise NotFoundError(f"there is no index table {own_name}: nothing to drop")
+    if PROPERTY_DATA_TABLE_UUID not in index_table.properties:
+        raise PuffinIndexError(f"{own_name} is no index table: it is left alone")
+    owner = index_table.properties.get(PROPERTY_DATA_TABLE)
+    if named is None and owner != str(name):
+        raise PuffinIndexError(f"{own_name} is the index of {owner}: name {own_name} itself to drop it")
+    if named is not None and not is_bound_to(index_table, uuid):
+        raise PuffinIndexError(f"{own_name} is the index of an earlier table {name}: name {own_name} itself to drop it")
+    return index_table
+
+
+def _load(catalog: Catalog, name: TableName) -> Table | None:
+    try:
+        if not name.name.endswith(SUFFIX):
+            return catalog.load_table(name.identifier)
+        with index_table_read(str(name)):
+            return catalog.load_table(name.identifier)
+    except (NoSuchTableError, NoSuchNamespaceError):
+        return None

@@ -1,0 +1,192 @@
+"""Two ways to run segment tasks: on Spark's executors, or in a pool of local processes without a JVM.
+
+The pure part is the same function, `puffin_index.segments.segment.write_segment`. An engine yields segments as they are
+finished, in any order.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import threading
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from contextlib import suppress
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+from loky import ProcessPoolExecutor
+from loky.process_executor import ShutdownExecutorError, TerminatedWorkerError
+
+from puffin_index.errors import BuildError
+from puffin_index.jobs.processor import environment_of_workers
+from puffin_index.jobs.worker_pool import worker_pool
+from puffin_index.segments.segment import Segment, SegmentTask, write_segment
+
+if TYPE_CHECKING:
+    from py4j.protocol import Py4JJavaError
+    from pyspark.sql import SparkSession
+
+SCHEDULER_POOL = "puffin-index"
+"""Builds run in a FAIR pool of their own, so that queries keep their share."""
+
+WriteSegment: TypeAlias = Callable[[SegmentTask], Segment]
+
+_CANCELLED = "the build was cancelled"
+_LOWEST_PRIORITY = 19
+
+
+def background_engine(spark: SparkSession, tag: str, workers: int | None) -> Engine:
+    """Choose the engine that leaves queries of the same application their speed.
+
+    A task slot that a segment takes is gone for seconds, whatever the pool. So where the executors are threads of the
+    driver (a local master), local processes of low priority do the work and take none.
+    """
+    if (spark.sparkContext.master or "").startswith("local"):
+        return LocalEngine(workers or max(1, spark.sparkContext.defaultParallelism // 2), in_background=True)
+    return SparkEngine(spark, tag, in_background=True)
+
+
+class Engine(Protocol):
+    """Runs segment tasks."""
+
+    @property
+    def parallelism(self) -> int:
+        """How many tasks run at a time."""
+
+    def run(self, tasks: Sequence[SegmentTask]) -> Generator[Segment, None, None]:
+        """Run the tasks; yield each segment when it is finished."""
+
+    def cancel(self) -> None:
+        """Stop what is running, and start nothing more; `run` raises `BuildError`."""
+
+
+class LocalEngine:
+    """A pool of processes on this machine.
+
+    Args:
+        workers: How many; the number of cores by default.
+        in_background: Take only what others leave of the processors.
+    """
+
+    def __init__(self, workers: int | None = None, *, in_background: bool = False) -> None:
+        self.parallelism = workers or os.cpu_count() or 1
+        self._in_background = in_background
+        self._pool: ProcessPoolExecutor | None = None
+        self._cancelled = threading.Event()
+
+    def run(self, tasks: Sequence[SegmentTask]) -> Generator[Segment, None, None]:
+        """Run the tasks in processes; a single one in this process, unless it is to stay in the background."""
+        _check_cancelled(self._cancelled)
+        if len(tasks) == 1 and not self._in_background:
+            yield write_segment(tasks[0])
+            return
+        self._pool = worker_pool(min(self.parallelism, max(1, len(tasks))), environment_of_workers())
+        try:
+            _check_cancelled(self._cancelled)
+            yield from _results(self._pool.submit, tasks, self._in_background)
+        except ShutdownExecutorError as error:
+            raise BuildError(_CANCELLED) from error
+        except TerminatedWorkerError as error:
+            _check_cancelled(self._cancelled)
+            raise BuildError(f"a process of the build died, perhaps for lack of memory: {error}") from error
+        finally:
+            self._pool.shutdown(wait=True, kill_workers=True)
+
+    def cancel(self) -> None:
+        """Stop the processes; a build of one segment, which runs in this one, ends with it."""
+        self._cancelled.set()
+        if self._pool is not None:
+            self._pool.shutdown(wait=False, kill_workers=True)
+
+
+class SparkEngine:
+    """Executors of a live Spark application: one Spark job of one task a segment, in a FAIR pool.
+
+    Args:
+        spark: The session.
+        tag: Names the jobs, so that they can be cancelled.
+        in_background: Leave half of the task slots to queries. A FAIR pool shares slots when they become free, but
+            takes none away from a task that runs, and a segment takes long.
+    """
+
+    def __init__(self, spark: SparkSession, tag: str, *, in_background: bool = False) -> None:
+        self._context = spark.sparkContext
+        self._tag = tag
+        self._cancelled = threading.Event()
+        self._in_background = in_background
+        slots = self._context.defaultParallelism
+        self.parallelism = max(1, slots // 2) if in_background else slots
+
+    def run(self, tasks: Sequence[SegmentTask]) -> Generator[Segment, None, None]:
+        """Run the tasks on executors."""
+        with ThreadPoolExecutor(self.parallelism, thread_name_prefix="puffin-index-build") as threads:
+            yield from _results(
+                lambda write, task: threads.submit(self._run_task, write, task), tasks, self._in_background
+            )
+
+    def _run_task(self, write: WriteSegment, task: SegmentTask) -> Segment:
+        from py4j.protocol import Py4JJavaError
+
+        _check_cancelled(self._cancelled)
+        # Local properties belong to the thread, and each thread of the pool runs many tasks.
+        self._context.setLocalProperty("spark.scheduler.pool", SCHEDULER_POOL)
+        self._context.setJobDescription(f"puffin-index: index {len(task.files)} data files")
+        self._context.addJobTag(self._tag)
+        try:
+            return self._context.parallelize([task], 1).map(write).collect()[0]
+        except Py4JJavaError as error:
+            _check_cancelled(self._cancelled)
+            raise _build_error(error) from error
+
+    def cancel(self) -> None:
+        """Cancel the jobs."""
+        self._cancelled.set()
+        self._context.cancelJobsWithTag(self._tag)
+
+
+def _check_cancelled(cancelled: threading.Event) -> None:
+    if cancelled.is_set():
+        raise BuildError(_CANCELLED)
+
+
+def _build_error(error: Py4JJavaError) -> BuildError:
+    """Say what failed on an executor without its stack of Java and Python frames."""
+    text = str(error.java_exception)
+    missing = re.search(r"No module named '([^']+)'", text)
+    if missing:
+        return BuildError(
+            f"the Python of Spark's executors lacks {missing.group(1)!r}: install puffin-index there, or set "
+            "PYSPARK_PYTHON before the session starts to a Python that has it"
+        )
+    raised = re.findall(r"^(?:[\w.]+(?:Error|Exception)): .*$", text, re.MULTILINE)
+    return BuildError(raised[-1] if raised else text.splitlines()[0])
+
+
+def write_in_background(task: SegmentTask) -> Segment:
+    """`write_segment` in a thread of the lowest priority, so that queries on the same machine go first.
+
+    A thread of its own, because a process that Spark's Python workers or others use again could not be raised again.
+    """
+    with ThreadPoolExecutor(1, initializer=_lower_priority) as thread:
+        return thread.submit(write_segment, task).result()
+
+
+def _lower_priority() -> None:
+    # Threads have priorities of their own on Linux alone.
+    if sys.platform == "linux":
+        with suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _LOWEST_PRIORITY)
+
+
+def _results(
+    submit: Callable[[WriteSegment, SegmentTask], Future[Segment]], tasks: Sequence[SegmentTask], in_background: bool
+) -> Iterator[Segment]:
+    write = write_in_background if in_background else write_segment
+    futures = [submit(write, task) for task in tasks]
+    try:
+        for future in as_completed(futures):
+            yield future.result()
+    finally:
+        for future in futures:
+            future.cancel()

@@ -1,0 +1,162 @@
+"""Cleaning up: entries, segments and files of an index that nothing needs any more.
+
+The index table is changed first and files are deleted after, so that no entry ever names a file that is gone. Files are
+listed before the index table is read: whatever is committed meanwhile is seen as committed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import pyarrow as pa
+from pyiceberg.table import Table
+
+from puffin_index.catalogue.entries import FieldKind, needed_entries, replace_entries
+from puffin_index.catalogue.index_table import read_entries, refresh_index_table
+from puffin_index.catalogue.stored_files import (
+    StoredFile,
+    committed_segments,
+    delete_files,
+    list_stored_files,
+    own_files,
+    reachable_files,
+)
+from puffin_index.definition.index_definition import Options
+from puffin_index.jobs.compact import compact
+
+DEFAULT_GRACE = timedelta(days=3)
+"""A file that no commit names may be one of a running build for that long."""
+
+LEAST_SNAPSHOT_GRACE = timedelta(hours=1)
+"""A snapshot of the index table stays so long after another took its place: commits may be under way on top of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExpireReport:
+    """What was cleaned up, or (dry run) would be.
+
+    Attributes:
+        entries: Entries dropped from the index table.
+        directories: Directories dropped from entries that stay.
+        snapshots: Snapshots of the index table expired.
+        segments: Segments deleted.
+        leftovers: Of those, segments that were never committed.
+        table_files: Data and metadata files of the index table deleted.
+        bytes: Size of all files deleted.
+        files: Their locations.
+        dry_run: Whether nothing was changed.
+        seconds: Wall time.
+    """
+
+    entries: int
+    directories: int
+    snapshots: int
+    segments: int
+    leftovers: int
+    table_files: int
+    bytes: int
+    files: tuple[str, ...]
+    dry_run: bool
+    seconds: float
+
+
+def expire(
+    data_table: Table,
+    index_table: Table,
+    wanted: Mapping[FieldKind, Options],
+    older_than: timedelta = DEFAULT_GRACE,
+    *,
+    dry_run: bool = False,
+) -> ExpireReport:
+    """Drop what nothing needs; segments of which little is live are rewritten.
+
+    Segments that were committed and have no live entry go at once. Files that no commit names go once they are older
+    than `older_than`; so do snapshots of the index table, counted from when another took their place.
+
+    Args:
+        data_table: The data table.
+        index_table: The index table.
+        wanted: The (field, kind) pairs of the definition, with their options.
+        older_than: The grace period. With 0 nothing else may be building.
+        dry_run: Change nothing.
+
+    Raises:
+        NotFoundError: If the data table is not there or is another one by now.
+    """
+    started = time.monotonic()
+    now = datetime.now(UTC)
+    listed = own_files(index_table, list_stored_files(index_table.io, index_table.location()))
+    refresh_index_table(index_table)
+    before = read_entries(index_table)
+    after = kept = _drop_entries(data_table, index_table, wanted, dry_run)
+    if not dry_run:
+        compact(data_table, index_table, wanted, sparse_only=True)
+    committed = committed_segments(index_table)
+    expired = _superseded(index_table, now - max(older_than, LEAST_SNAPSHOT_GRACE))
+    if expired and not dry_run:
+        index_table.maintenance.expire_snapshots().by_ids(expired).commit()
+    if not dry_run:
+        refresh_index_table(index_table)
+        after = read_entries(index_table)
+    used = set(after["segment"].to_pylist())
+    garbage = _garbage_segments(listed, used, committed, now - older_than)
+    table_files = _garbage_table_files(listed, index_table, now - older_than)
+    if not dry_run:
+        delete_files(index_table.io, [*garbage, *table_files])
+    return ExpireReport(
+        entries=max(0, len(before) - len(kept)),
+        directories=max(0, _directory_count(before, kept) - _directory_count(kept, kept)),
+        snapshots=len(expired),
+        segments=len(garbage),
+        leftovers=sum(file.location not in committed for file in garbage),
+        table_files=len(table_files),
+        bytes=sum(file.size for file in [*garbage, *table_files]),
+        files=tuple(file.location for file in [*garbage, *table_files]),
+        dry_run=dry_run,
+        seconds=time.monotonic() - started,
+    )
+
+
+def _drop_entries(data_table: Table, index_table: Table, wanted: Collection[FieldKind], dry_run: bool) -> pa.Table:
+    def change(entries: pa.Table) -> pa.Table:
+        return needed_entries(data_table, index_table, wanted, entries)
+
+    return change(read_entries(index_table)) if dry_run else replace_entries(index_table, change)
+
+
+def _directory_count(entries: pa.Table, of_entries: pa.Table) -> int:
+    """The directories of those entries that are also among others."""
+    kept = set(zip(of_entries["data_file"].to_pylist(), of_entries["segment"].to_pylist(), strict=True))
+    columns = (entries[name].to_pylist() for name in ("data_file", "segment", "directories"))
+    return sum(len(own) for path, segment, own in zip(*columns, strict=True) if (path, segment) in kept)
+
+
+def _superseded(index_table: Table, before: datetime) -> list[int]:
+    """The snapshots in whose place another has come before a time."""
+    limit = before.timestamp() * 1000
+    snapshots = index_table.snapshots()
+    protected = {ref.snapshot_id for ref in index_table.metadata.refs.values()}
+    known = {snapshot.snapshot_id for snapshot in snapshots}
+    old = {s.parent_snapshot_id for s in snapshots if s.timestamp_ms < limit and s.parent_snapshot_id is not None}
+    return sorted((old & known) - protected)
+
+
+def _garbage_segments(
+    listed: list[StoredFile], used: set[str], committed: set[str], cutoff: datetime
+) -> list[StoredFile]:
+    return [
+        file
+        for file in listed
+        if file.is_segment and file.location not in used and (file.location in committed or file.modified < cutoff)
+    ]
+
+
+def _garbage_table_files(listed: list[StoredFile], index_table: Table, cutoff: datetime) -> list[StoredFile]:
+    old = [file for file in listed if not file.is_segment and file.modified < cutoff]
+    if not old:
+        return []
+    reachable = reachable_files(index_table)
+    return [file for file in old if file.location not in reachable]

@@ -1,0 +1,114 @@
+"""Giving a data table its index table: the one that it has, one that it left behind when renamed, or a new one."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import suppress
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import NoSuchTableError, RESTError, TableAlreadyExistsError, ValidationError
+from pyiceberg.table import Table
+
+from puffin_index.catalogue.creation import create_index_table
+from puffin_index.catalogue.index_table import (
+    PROPERTY_DATA_TABLE,
+    PROPERTY_DATA_TABLE_UUID,
+    PROPERTY_DEFINITION,
+    SUFFIX,
+    TableName,
+    index_table_name,
+    is_bound_to,
+    load_index_table,
+)
+from puffin_index.catalogue.lookup import find_index_table, following_hint
+from puffin_index.errors import NotFoundError, PuffinIndexError
+from puffin_index.jobs.drop import drop_index_table
+
+_log = logging.getLogger(__name__)
+
+
+def define_index_table(catalog: Catalog, data_table: Table, definition: str) -> Table:
+    """Give the index table of a data table a definition; where there is none, create it.
+
+    An index table that the data table left behind when it was renamed is renamed as well. One that has the name, but
+    belongs to another table, gets that one's name, or is dropped if there is no such table in the namespace any more.
+
+    Raises:
+        PuffinIndexError: If that cannot be done.
+    """
+    try:
+        index_table = follow(catalog, data_table)
+    except NotFoundError:
+        _make_room(catalog, data_table)
+        index_table = create_index_table(catalog, index_table_name(TableName.of(data_table)), data_table, definition)
+    _set_properties(index_table, {PROPERTY_DEFINITION: definition})
+    return index_table
+
+
+def follow(catalog: Catalog, data_table: Table) -> Table:
+    """Load the index table of a data table; one that was left behind gets the name that goes with the data table's.
+
+    Where the catalog does not rename, the index table stays in use under its name.
+
+    Raises:
+        NotFoundError: If there is none.
+    """
+    index_table = find_index_table(catalog, data_table)
+    name = TableName.of(data_table)
+    if TableName.of(index_table) != index_table_name(name):
+        _make_room(catalog, data_table)
+        try:
+            index_table = _rename(catalog, index_table, name)
+        except (NotImplementedError, RESTError) as error:
+            _log.warning(
+                "%s, but the catalog does not: %s", following_hint(catalog, name, TableName.of(index_table)), error
+            )
+    _set_properties(index_table, {PROPERTY_DATA_TABLE: str(name)})
+    return index_table
+
+
+def _rename(catalog: Catalog, index_table: Table, data_table: TableName) -> Table:
+    name = index_table_name(data_table)
+    try:
+        return catalog.rename_table(index_table.name(), name.identifier)
+    except (NoSuchTableError, TableAlreadyExistsError) as error:
+        raise PuffinIndexError(
+            f"index table {TableName.of(index_table)} cannot be renamed to {name}: {error}"
+        ) from error
+
+
+def _make_room(catalog: Catalog, data_table: Table) -> None:
+    """See to it that no index table of another data table has the name that goes with this one's."""
+    name = TableName.of(data_table)
+    try:
+        index_table = load_index_table(catalog, index_table_name(name))
+    except NotFoundError:
+        return
+    if is_bound_to(index_table, str(data_table.metadata.table_uuid)):
+        return
+    owner = _find_table(catalog, name.namespace, index_table.properties.get(PROPERTY_DATA_TABLE_UUID, ""))
+    if owner is None:
+        # The data table was dropped and made anew: nothing in the old index can be of use.
+        with suppress(NotFoundError):
+            drop_index_table(catalog, index_table)
+        return
+    _log.warning("index table %s belongs to %s, and is renamed", TableName.of(index_table), owner)
+    _set_properties(_rename(catalog, index_table, owner), {PROPERTY_DATA_TABLE: str(owner)})
+
+
+def _find_table(catalog: Catalog, namespace: tuple[str, ...], table_uuid: str) -> TableName | None:
+    for identifier in catalog.list_tables(namespace):
+        name = TableName(namespace, identifier[-1])
+        if name.name.endswith(SUFFIX):
+            continue
+        # What PyIceberg cannot read, such as a table with a VARIANT column, cannot be indexed either.
+        with suppress(NoSuchTableError, ValidationError, OSError):
+            if str(catalog.load_table(name.identifier).metadata.table_uuid) == table_uuid:
+                return name
+    return None
+
+
+def _set_properties(index_table: Table, properties: dict[str, str]) -> None:
+    if any(index_table.properties.get(key) != value for key, value in properties.items()):
+        with index_table.transaction() as transaction:
+            transaction.set_properties(properties)

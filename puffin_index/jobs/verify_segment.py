@@ -1,0 +1,161 @@
+"""Checking a segment by itself: every checksum, every place that a directory names, every number that must fit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from pyiceberg.io import FileIO
+
+from puffin_index.catalogue.entries import FieldKind
+from puffin_index.errors import CorruptFileError, NotFoundError, PuffinIndexError, UnsupportedError
+from puffin_index.formats.puffin import BLOB_CHECKSUM, PuffinFile, check_head, read_blob, read_footer
+from puffin_index.kinds.bloom.matrix import BloomMatrix
+from puffin_index.segments.directory import int64_column, is_statistics
+from puffin_index.segments.open_payload import open_payload
+from puffin_index.segments.segment import ROW_SPACE_ALIGNMENT, align
+from puffin_index.segments.source_segment import SourceSegment, read_source
+from puffin_index.storage.files import FileReader
+from puffin_index.storage.ranged import RangedReader
+
+EntryRow = Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something that is wrong.
+
+    Attributes:
+        file: The segment or data file.
+        blob: The blob's type or the index's field and kind; empty where it is none.
+        offset: Where in the file, in bytes.
+        what: What is wrong.
+    """
+
+    file: str
+    blob: str
+    offset: int
+    what: str
+
+
+def check_segment(
+    io: FileIO, location: str, rows: Sequence[EntryRow]
+) -> tuple[list[Finding], SourceSegment | None, int]:
+    """Check a segment.
+
+    Args:
+        io: The FileIO of the index table.
+        location: The segment.
+        rows: Its entries in the index table.
+
+    Returns:
+        What is wrong; the segment, if it can be read at all; how many blobs were read.
+    """
+    size, footer_size = int(str(rows[0]["segment_size_in_bytes"])), int(str(rows[0]["segment_footer_size_in_bytes"]))
+    directories = {(one["field_id"], one["kind"]): one for row in rows for one in _directories(row)}
+    findings: list[Finding] = []
+    try:
+        with FileReader(io, location) as reader:
+            if reader.size != size:
+                return [Finding(location, "", 0, f"a file of {reader.size} bytes, not {size}")], None, 0
+            check_head(reader)
+            footer = read_footer(reader, footer_size, require_checksum=True)
+            findings += _check_blobs(reader, footer)
+            source = read_source(io, location, size, footer_size, list(directories.values()))
+            findings += [Finding(location, "row groups", 0, what) for what in _check_rows(source, rows)]
+            for key, batch in source.directories.items():
+                name = f"field {key[0]} {key[1]}"
+                wrong = (
+                    _check_statistics(batch, source) if is_statistics(key[1]) else _check_places(source, reader, key)
+                )
+                findings += [Finding(location, name, offset, what) for offset, what in wrong]
+    except (PuffinIndexError, OSError) as error:
+        return [*findings, _finding(location, error)], None, 0
+    return findings, source, len(footer.blobs)
+
+
+def _directories(row: EntryRow) -> list[dict[str, int | str]]:
+    found = row["directories"]
+    assert isinstance(found, list)
+    return found
+
+
+def _finding(location: str, error: Exception) -> Finding:
+    if isinstance(error, CorruptFileError):
+        return Finding(location, "", error.offset, error.reason)
+    return Finding(location, "", 0, str(error))
+
+
+def _check_blobs(reader: RangedReader, footer: PuffinFile) -> Iterator[Finding]:
+    for blob in footer.blobs:
+        if BLOB_CHECKSUM not in blob.properties:
+            yield Finding(reader.location, blob.type, blob.offset, "a blob without a checksum")
+            continue
+        try:
+            read_blob(reader, blob)
+        except (CorruptFileError, UnsupportedError) as error:
+            yield Finding(reader.location, blob.type, blob.offset, _finding(reader.location, error).what)
+
+
+def _check_rows(source: SourceSegment, rows: Sequence[EntryRow]) -> Iterator[str]:
+    """Compare the segment's own list of row groups with its entries."""
+    bases, counts = source.spans[:, 0], source.spans[:, 1]
+    if not np.array_equal(bases[1:], np.cumsum(align(counts))[:-1]) or bool((bases % ROW_SPACE_ALIGNMENT).any()):
+        yield "bases that do not follow from the row counts"
+    for row in rows:
+        first, counts_wanted = int(str(row["first_row_group"])), row["row_counts"]
+        offsets_wanted = row["split_offsets"]
+        assert isinstance(counts_wanted, list)
+        own = source.row_groups.slice(first, len(counts_wanted))
+        if first < 0 or len(own) != len(counts_wanted) or not len(own):
+            yield f"row groups of {row['data_file']} that the segment does not have"
+        elif (
+            set(own.column("data_file").to_pylist()) != {row["data_file"]}
+            or own.column("row_count").to_pylist() != counts_wanted
+            or own.column("offset").to_pylist() != offsets_wanted
+            or own.column("ordinal").to_pylist() != list(range(len(own)))
+            or own.column("base")[0].as_py() != row["first_base"]
+        ):
+            yield f"row groups of {row['data_file']} that are not those of its entry"
+
+
+def _check_statistics(batch: pa.RecordBatch, source: SourceSegment) -> Iterator[tuple[int, str]]:
+    if len(batch) != len(source.spans):
+        yield 0, f"statistics of {len(batch)} row groups, not {len(source.spans)}"
+        return
+    rows, nulls, distinct, nans = (
+        int64_column(batch, name) for name in ("row_count", "null_count", "distinct_count", "nan_count")
+    )
+    fits = (rows == source.spans[:, 1]) & (nulls >= 0) & (nulls <= rows) & (nans >= 0) & (nans <= rows - nulls)
+    fits &= (distinct >= 0) & (distinct <= rows - nulls) & ((distinct > 0) == (nulls < rows))
+    bounds = (batch.column(name).to_pylist() for name in ("minimum", "maximum", "quantiles"))
+    for row_group, (fit, low, high, quantiles) in enumerate(zip(fits.tolist(), *bounds, strict=True)):
+        if not fit:
+            yield 0, f"row group {row_group}: counts that do not fit each other"
+        # A row group of NULLs alone has neither.
+        ends = [quantiles[0], quantiles[-1]] if quantiles else [None, None]
+        if (
+            ends != [low, high]
+            or quantiles != sorted(quantiles)
+            or (low is None) != (nulls[row_group] == rows[row_group])
+        ):
+            yield 0, f"row group {row_group}: minimum, quantiles and maximum do not ascend"
+
+
+def _check_places(source: SourceSegment, reader: RangedReader, key: FieldKind) -> Iterator[tuple[int, str]]:
+    batch = source.directories[key]
+    offsets, lengths = (int64_column(batch, name).tolist() for name in ("offset", "length"))
+    for row, (offset, length) in enumerate(zip(offsets, lengths, strict=True)):
+        blob = source.blobs.get((offset, *key))
+        if blob is None or (blob.length, blob.type, blob.fields) != (length, source.blob_type(key, row), (key[0],)):
+            yield offset, "a payload that the footer does not have"
+            continue
+        try:
+            opened = open_payload(source, reader, key, row)
+            if isinstance(opened, BloomMatrix):
+                # Its directory has no checksum of its own but in the layout, so it is read as a planner reads it.
+                _ = opened.directory
+        except (CorruptFileError, UnsupportedError, NotFoundError) as error:
+            yield offset, _finding(source.location, error).what

@@ -1,0 +1,221 @@
+"""Columns of keys from Arrow: as a whole, or gathered from batches in little more memory than the keys take."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import chain
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from puffin_index.errors import BuildError, UnsupportedError
+from puffin_index.keys.columns import Column, sort_column
+from puffin_index.keys.forms import IntColumnKeys, float_keys, key_dtype
+from puffin_index.keys.merge import SPILL_BYTES, merge_keys, spill
+from puffin_index.keys.value_types import ValueType
+
+LARGE_COLUMN_BYTES = 96 * 1024 * 1024
+"""Up to so many bytes, a column of a row group is taken as a whole, which is faster."""
+
+_Number = TypeVar("_Number", bound=np.generic)
+
+
+def column_of(values: pa.Array | pa.ChunkedArray, value_type: ValueType) -> Column:
+    """Return the keys of an Arrow column.
+
+    Args:
+        values: The column as it was read: any Arrow type that can hold the values of `value_type`, narrower ones
+            included (a column promoted since the file was written), or only NULLs of whatever type.
+        value_type: What the values are in the table's schema.
+
+    Raises:
+        UnsupportedError: If values of this Arrow type are not values of this column, or one is out of range.
+    """
+    array = _one_array(values)
+    row_count = len(array)
+    valid = None if array.null_count == 0 else array.is_valid().to_numpy(zero_copy_only=False)
+    if array.null_count == row_count:
+        return Column(value_type, row_count, _null_keys(value_type, row_count), valid)
+    try:
+        keys = _int64_keys(array, value_type) if value_type.domain == "int64" else _bytes_values(array, value_type)
+    except pa.ArrowException as error:
+        raise UnsupportedError(f"a {value_type.name} column cannot hold Arrow {array.type} values: {error}") from error
+    return Column(value_type, row_count, keys, valid)
+
+
+def gather_column(batches: Iterable[pa.Array], value_type: ValueType, row_count: int) -> Column:
+    """Return the keys of a column that comes some rows at a time.
+
+    A column of ordinary size is taken as a whole. Of a larger one each batch is given up when its keys are there, and
+    byte keys are coded by a dictionary, which may lie in a file (`puffin_index.keys.merge`).
+
+    Args:
+        batches: The column's rows in order, as `column_of` takes them.
+        value_type: What the values are in the table's schema.
+        row_count: How many rows there are.
+
+    Raises:
+        UnsupportedError: If values of this Arrow type are not values of this column, or one is out of range.
+        BuildError: If there are fewer or more rows.
+    """
+    first, rest = _take_until(batches, LARGE_COLUMN_BYTES)
+    if rest is None:
+        column = column_of(pa.chunked_array(first), value_type) if first else column_of(pa.nulls(0), value_type)
+        if column.row_count != row_count:
+            raise BuildError(f"{column.row_count} rows of a row group of {row_count} were read")
+        return column
+    return _gather_large(chain(_given_up(first), rest), value_type, row_count)
+
+
+def _take_until(batches: Iterable[pa.Array], most_bytes: int) -> tuple[list[pa.Array], Iterator[pa.Array] | None]:
+    """Take batches until they have more bytes; return them and the rest, None if these are all."""
+    taken: list[pa.Array] = []
+    rest = iter(batches)
+    for batch in rest:
+        taken.append(batch)
+        if sum(one.nbytes for one in taken) > most_bytes:
+            return taken, rest
+    return taken, None
+
+
+def _given_up(batches: list[pa.Array]) -> Iterator[pa.Array]:
+    batches.reverse()
+    while batches:
+        yield batches.pop()
+
+
+def _gather_large(batches: Iterable[pa.Array], value_type: ValueType, row_count: int) -> Column:
+    valid: npt.NDArray[np.bool_] | None = None
+
+    def parts() -> Iterator[tuple[slice, Column]]:
+        nonlocal valid
+        end = 0
+        for part in (column_of(batch, value_type) for batch in batches):
+            place = slice(end, end + part.row_count)
+            end = place.stop
+            if end > row_count:
+                break
+            if part.valid is not None:
+                valid = np.ones(row_count, np.bool_) if valid is None else valid
+                valid[place] = part.valid
+            yield place, part
+        if end != row_count:
+            raise BuildError(f"{end} rows of a row group of {row_count} were read")
+
+    if value_type.domain == "int64":
+        return Column(value_type, row_count, _gather_integers(parts(), value_type, row_count), valid)
+    keys = _gather_bytes(part for _, part in parts())
+    nulls = None if valid is None else ~valid
+    indices = pa.array(keys.codes, mask=nulls)
+    return Column(value_type, row_count, pa.DictionaryArray.from_arrays(indices, keys.dictionary), valid)
+
+
+def _gather_integers(parts: Iterable[tuple[slice, Column]], value_type: ValueType, row_count: int) -> IntColumnKeys:
+    keys: IntColumnKeys = np.empty(row_count, key_dtype(value_type))
+    for place, part in parts:
+        keys[place] = part.int_keys
+    return keys
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _CodedKeys:
+    """Rows as places in sorted distinct keys; of NULL rows anything."""
+
+    dictionary: pa.LargeBinaryArray
+    codes: npt.NDArray[np.uint32]
+
+
+def _gather_bytes(parts: Iterable[Column]) -> _CodedKeys:
+    """Code the keys of all parts by one dictionary, which is merged whenever it may have doubled."""
+    gathered = [_CodedKeys(pa.array([], pa.large_binary()), np.empty(0, np.uint32))]
+    fresh_bytes = 0
+    for part in parts:
+        own = sort_column(part)
+        dictionary, codes = own.keys, own.codes
+        fresh_bytes += dictionary.nbytes
+        # What waits to be merged may be as much as what has been, and that does not fit into memory forever.
+        gathered.append(_CodedKeys(spill([dictionary]) if fresh_bytes > SPILL_BYTES else dictionary, codes))
+        if fresh_bytes > max(gathered[0].dictionary.nbytes, SPILL_BYTES // 4):
+            gathered, fresh_bytes = [_merge(gathered)], 0
+    return _merge(gathered)
+
+
+def _merge(gathered: list[_CodedKeys]) -> _CodedKeys:
+    merged = merge_keys([own.dictionary for own in gathered])
+    codes = [ranks[own.codes] if len(ranks) else own.codes for own, ranks in zip(gathered, merged.ranks, strict=True)]
+    return _CodedKeys(merged.keys, np.concatenate(codes))
+
+
+def _one_array(values: pa.Array | pa.ChunkedArray) -> pa.Array:
+    array = values
+    if isinstance(array, pa.ChunkedArray):
+        array = array.chunk(0) if array.num_chunks == 1 else array.combine_chunks()
+    if isinstance(array, pa.DictionaryArray):
+        array = array.dictionary_decode()
+    return array.storage if isinstance(array, pa.ExtensionArray) else array
+
+
+def _null_keys(value_type: ValueType, row_count: int) -> IntColumnKeys | pa.LargeBinaryArray:
+    if value_type.domain == "int64":
+        return np.zeros(row_count, key_dtype(value_type))
+    return pa.nulls(row_count, pa.large_binary())
+
+
+def _int64_keys(array: pa.Array, value_type: ValueType) -> IntColumnKeys:
+    found = array.type
+    if value_type.is_floating and pa.types.is_floating(found):
+        return float_keys(_fixed_width(array.cast(pa.float64()), np.dtype(np.float64)))
+    if value_type.is_decimal and pa.types.is_decimal(found):
+        wide = array.cast(pa.decimal128(38, value_type.decimal_scale))
+        return np.ascontiguousarray(_fixed_width(wide, np.dtype("<i8"), parts=2)[0::2])
+    return _fixed_width(array.cast(_cast_type(found, value_type)), key_dtype(value_type))
+
+
+def _cast_type(found: pa.DataType, value_type: ValueType) -> pa.DataType:
+    """The Arrow type whose values are the keys."""
+    match value_type.name:
+        case "boolean" if pa.types.is_boolean(found):
+            return pa.int8()
+        case "int" if pa.types.is_integer(found):
+            return pa.int32()
+        case "long" if pa.types.is_integer(found):
+            return pa.int64()
+        case "date" if pa.types.is_date(found):
+            return pa.date32()
+        case "time" if pa.types.is_time(found):
+            return pa.time64("us")
+        case "timestamp" | "timestamptz" | "timestamp_ns" | "timestamptz_ns" if pa.types.is_timestamp(found):
+            return pa.timestamp("ns" if value_type.name.endswith("_ns") else "us", found.tz)
+        case _:
+            raise _mismatch(found, value_type)
+
+
+def _mismatch(found: pa.DataType, value_type: ValueType) -> UnsupportedError:
+    return UnsupportedError(f"a {value_type.name} column cannot hold Arrow {found} values")
+
+
+def _fixed_width(array: pa.Array, dtype: np.dtype[_Number], parts: int = 1) -> npt.NDArray[_Number]:
+    """The values buffer of a fixed-width array, `parts` numbers a value."""
+    width = dtype.itemsize * parts
+    return np.frombuffer(array.buffers()[1], dtype, count=len(array) * parts, offset=array.offset * width)
+
+
+def _bytes_values(array: pa.Array, value_type: ValueType) -> pa.Array:
+    found = array.type
+    if value_type.is_decimal:
+        if not pa.types.is_decimal(found):
+            raise _mismatch(found, value_type)
+        is_wide = pa.types.is_decimal128(found) and found.scale == value_type.decimal_scale
+        return array if is_wide else array.cast(pa.decimal128(38, value_type.decimal_scale))
+    is_text = pa.types.is_string(found) or pa.types.is_large_string(found) or pa.types.is_string_view(found)
+    is_fixed = pa.types.is_fixed_size_binary(found) and not pa.types.is_decimal(found)
+    is_plain = pa.types.is_binary(found) or pa.types.is_large_binary(found) or pa.types.is_binary_view(found)
+    length = value_type.fixed_length
+    fits = is_plain or (is_fixed and length in (None, found.byte_width))
+    # A string column may have been written as plain BYTE_ARRAY; anything but a string column never holds text.
+    if not (fits or (is_text and value_type.name == "string")):
+        raise _mismatch(found, value_type)
+    return array

@@ -1,0 +1,164 @@
+"""Byte strings in order: some bytes of each as one integer, which sorts ten times as fast as strings are compared."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from puffin_index.keys.order import gather, order_by_key
+from puffin_index.keys.sorted_keys import bytes_of_keys, common_prefix
+
+# So few are compared by Arrow, which takes no longer.
+_FEW = 4096
+_SAMPLED = 4096
+_WINDOW_BYTES = 8
+_WINDOW_BITS = 8 * _WINDOW_BYTES
+_LEAST_BITS = 16
+_AT_ONCE = 65_536
+# The bits of a window that are a string's own, by how many of its bytes are.
+_OWN_BITS = np.array([((1 << 8 * own) - 1) << _WINDOW_BITS - 8 * own for own in range(_WINDOW_BYTES + 1)], np.uint64)
+# Rows take no more bits, and what is taken away from a window must have none of the bits that they push out.
+_ROUNDED = ~((1 << 32) - 1)
+
+_Rows = npt.NDArray[np.uint32]
+
+
+def order_bytes(keys: pa.LargeBinaryArray, few: int = _FEW) -> _Rows:
+    """Return the places of byte strings in ascending order, those of equal strings ascending.
+
+    All are sorted by their first bytes behind what they have in common, in one integer with their place. Those that
+    these do not tell apart are sorted by the next bytes, and so on, as long as that leaves half of them at most.
+
+    Args:
+        keys: Fewer than 2**32, without NULLs.
+        few: How many are compared instead.
+    """
+    data, offsets = bytes_of_keys(keys)
+    if len(keys) <= few or len(data) < _WINDOW_BYTES:
+        compared: _Rows = pc.sort_indices(keys).to_numpy().astype(np.uint32)
+        return compared
+    bounds = pc.min_max(keys)
+    at = common_prefix(bounds["min"].as_py(), bounds["max"].as_py())
+    order, changes, told_bits = _order_windows(_windows(data, offsets, None, at), None)
+    # Where in the order strings are that are not told apart, those of one group next to each other.
+    tied = _tied(changes)
+    places, changes = np.flatnonzero(tied), changes[tied]
+    before = len(keys)
+    while len(places):
+        at += told_bits // 8
+        rows, groups = order[places], np.cumsum(changes, dtype=np.uint32) - np.uint32(1)
+        if len(rows) <= few or 2 * len(rows) > before or _room(groups) < _LEAST_BITS:
+            order[places] = rows[_compared(keys, rows, groups)]
+            break
+        before = len(rows)
+        within, changes, told_bits = _order_windows(_windows(data, offsets, rows, at), groups)
+        order[places] = rows[within]
+        tied = _tied(changes)
+        places, changes = places[tied], changes[tied]
+    return order
+
+
+def seem_distinct(keys: pa.LargeBinaryArray) -> bool:
+    """Whether no key of some thousand occurs twice among them: then hardly any does at all. Few keys do not seem so."""
+    if len(keys) < 2 * _SAMPLED:
+        return False
+    places = np.unique(np.random.default_rng(0).integers(0, len(keys), _SAMPLED))
+    return bool(pc.count_distinct(keys.take(pa.array(places))).as_py() == len(places))
+
+
+def sort_distinct(keys: pa.LargeBinaryArray) -> tuple[pa.LargeBinaryArray, _Rows, npt.NDArray[np.bool_]]:
+    """Sort keys that hardly ever occur twice, which takes less than a dictionary of them that is sorted afterwards.
+
+    Returns:
+        The distinct keys, ascending; the places of all keys in their order; which of these differ from the one before.
+    """
+    order = order_bytes(keys)
+    ordered = take_keys(keys, order)
+    changes = np.ones(len(ordered), np.bool_)
+    changes[1:] = pc.not_equal(ordered[1:], ordered[:-1]).to_numpy(zero_copy_only=False)
+    return ordered if changes.all() else ordered.filter(pa.array(changes)), order, changes
+
+
+def sort_keys(keys: pa.LargeBinaryArray) -> tuple[pa.LargeBinaryArray, _Rows]:
+    """Return the distinct keys in ascending order, and the rank of each that was given; see `sort_distinct`."""
+    distinct, order, changes = sort_distinct(keys)
+    ranks = np.empty(len(order), np.uint32)
+    ranks[order] = np.cumsum(changes, dtype=np.uint32) - np.uint32(1)
+    return distinct, ranks
+
+
+def take_keys(keys: pa.LargeBinaryArray, places: _Rows) -> pa.LargeBinaryArray:
+    """Return byte strings in another order; those of one length faster than Arrow does, which takes any."""
+    data, offsets = bytes_of_keys(keys)
+    width = len(data) // max(len(keys), 1)
+    if len(places) != len(keys) or not width or not _are_multiples(offsets, width):
+        return keys.take(pa.array(places))
+    taken = gather(data.view(np.dtype((np.void, width))), places)
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(taken.view(np.uint8))]
+    return pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(keys), buffers)
+
+
+def _are_multiples(offsets: npt.NDArray[np.int64], width: int) -> bool:
+    spans = (slice(start, start + _AT_ONCE) for start in range(0, len(offsets), _AT_ONCE))
+    return all(
+        np.array_equal(offsets[some], np.arange(some.start, min(some.stop, len(offsets))) * width) for some in spans
+    )
+
+
+def _windows(
+    data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64], rows: _Rows | None, at: int
+) -> npt.NDArray[np.uint64]:
+    """8 bytes of some strings (None: all) from a byte of theirs on, as big-endian numbers; behind the end are zeros."""
+    every = np.ndarray((len(data) - _WINDOW_BYTES + 1,), "<u8", data, strides=(1,))
+    begins, ends = offsets[:-1], offsets[1:]
+    windows = np.empty(len(begins) if rows is None else len(rows), np.uint64)
+    for first in range(0, len(windows), _AT_ONCE):
+        span = slice(first, first + _AT_ONCE)
+        some = span if rows is None else rows[span]
+        starts = begins[some] + at
+        own = np.clip(ends[some] - starts, 0, _WINDOW_BYTES)
+        inside = np.minimum(starts, len(every) - 1)
+        found = every[inside].byteswap()
+        # What begins too near the end of the data has been read from before; nothing of a string is shifted out.
+        beyond = np.minimum(starts - inside, _WINDOW_BYTES - 1)
+        found <<= (8 * beyond).astype(np.uint64)
+        found &= _OWN_BITS[own]
+        windows[span] = found
+    return windows
+
+
+def _room(groups: _Rows) -> int:
+    """How many bits of a window there is room for beside group and place."""
+    return _WINDOW_BITS - int(groups[-1]).bit_length() - len(groups).bit_length()
+
+
+def _order_windows(windows: npt.NDArray[np.uint64], groups: _Rows | None) -> tuple[_Rows, npt.NDArray[np.bool_], int]:
+    """Order windows by group, then by as many of their upper bits as there is room for, then by place.
+
+    Returns:
+        The places; where in their order a window is told apart from the one before; how many of its bits tell.
+    """
+    group_bits = 0 if groups is None else int(groups[-1]).bit_length()
+    if groups is not None and group_bits:
+        windows >>= np.uint64(group_bits)
+        windows |= groups.astype(np.uint64) << np.uint64(_WINDOW_BITS - group_bits)
+    ordered = order_by_key(windows, int(windows.min()) & _ROUNDED, int(windows.max()), None, len(windows))
+    return ordered.rows(), ordered.changes(), _WINDOW_BITS - group_bits - ordered.dropped_bits
+
+
+def _tied(changes: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    """Which strings are not told apart from the one before or the one after."""
+    tied = ~changes
+    tied[:-1] |= tied[1:]
+    return tied
+
+
+def _compared(keys: pa.LargeBinaryArray, rows: _Rows, groups: _Rows) -> npt.NDArray[np.uint64]:
+    """The places of some strings ordered by group, then by the strings themselves."""
+    table = pa.table({"group": pa.array(groups), "key": keys.take(pa.array(rows))})
+    order: npt.NDArray[np.uint64] = pc.sort_indices(
+        table, sort_keys=[("group", "ascending"), ("key", "ascending")]
+    ).to_numpy()
+    return order

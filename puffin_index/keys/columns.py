@@ -1,0 +1,296 @@
+"""Columns of keys: the values of one column in one row group as keys, and sorted for whoever needs it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from puffin_index.keys.byte_strings import seem_distinct, sort_distinct, sort_keys
+from puffin_index.keys.forms import IntColumnKeys, wide_decimal_keys
+from puffin_index.keys.order import (
+    bounds_of,
+    count_keys,
+    distinct_of_counts,
+    distinct_of_sorted,
+    gather,
+    offsets_from,
+    order_by_key,
+    order_few,
+    positions_of,
+    settle,
+    starts_of,
+)
+from puffin_index.keys.value_types import ValueType
+
+KeyArray: TypeAlias = npt.NDArray[np.int64] | pa.LargeBinaryArray
+"""Distinct keys."""
+
+
+# The counters of so narrow a range of keys stay in the processor's cache.
+_MOST_COUNTED = 65_536
+# So narrow a range has counters for all keys in the processor's cache while rows are put in order by them.
+_FEW = 4096
+_COMPARED_AT_ONCE = 1 << 20
+# What is computed at once stays in the processor's cache.
+_AT_ONCE = 65_536
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Column:
+    """The keys of one column in one row group.
+
+    Attributes:
+        value_type: What the values are.
+        row_count: The number of rows, NULLs included.
+        keys: One key a row. In the int64 domain as narrow as `key_dtype` has them, undefined where the row is NULL. In
+            the bytes domain NULL where the row is: the values, of which `bytes_keys` makes keys, or keys coded by a
+            dictionary of distinct ones that all occur.
+        valid: Which rows are not NULL; None if none is.
+    """
+
+    value_type: ValueType
+    row_count: int
+    keys: IntColumnKeys | pa.Array
+    valid: npt.NDArray[np.bool_] | None
+    _sorted: list[SortedColumn] = field(default_factory=list, init=False, repr=False)
+
+    @property
+    def int_keys(self) -> IntColumnKeys:
+        """The keys of a column in the int64 domain."""
+        if not isinstance(self.keys, np.ndarray):
+            raise TypeError(f"the keys of {self.value_type.name} are bytes")
+        return self.keys
+
+    @property
+    def bytes_keys(self) -> pa.LargeBinaryArray | pa.DictionaryArray:
+        """The keys of a column in the bytes domain: coded by a dictionary, or made of the values anew."""
+        if isinstance(self.keys, np.ndarray):
+            raise TypeError(f"the keys of {self.value_type.name} are integers")
+        if isinstance(self.keys, pa.Decimal128Array):
+            return wide_decimal_keys(self.keys)
+        return self.keys if isinstance(self.keys, pa.DictionaryArray) else self.keys.cast(pa.large_binary())
+
+    @property
+    def valid_count(self) -> int:
+        """The number of rows that are not NULL."""
+        return self.row_count if self.valid is None else int(np.count_nonzero(self.valid))
+
+    @property
+    def null_rows(self) -> npt.NDArray[np.uint32]:
+        """The NULL rows, ascending."""
+        if self.valid is None:
+            return np.empty(0, np.uint32)
+        return positions_of(~self.valid)
+
+    def part(self, first: int, end: int) -> Column:
+        """Return the column of the rows from `first` to before `end`."""
+        valid = None if self.valid is None else self.valid[first:end]
+        some = None if valid is None or valid.all() else valid
+        return Column(self.value_type, end - first, self.keys[first:end], some)
+
+
+def join_columns(columns: Sequence[Column]) -> Column:
+    """Return the rows of some columns of one value type as one column: at least one, in the order of the columns."""
+    if len(columns) == 1:
+        return columns[0]
+    value_type, row_count = columns[0].value_type, sum(one.row_count for one in columns)
+    valid = None
+    if any(one.valid is not None for one in columns):
+        valid = np.concatenate(
+            [np.ones(one.row_count, np.bool_) if one.valid is None else one.valid for one in columns]
+        )
+    if value_type.domain == "int64":
+        return Column(value_type, row_count, np.concatenate([one.int_keys for one in columns]), valid)
+    return Column(value_type, row_count, pa.concat_arrays([plain_keys(one) for one in columns]), valid)
+
+
+def plain_keys(column: Column) -> pa.LargeBinaryArray:
+    """Return the keys of a column in the bytes domain, one a row, whatever they are coded by."""
+    keys = column.bytes_keys
+    return keys.dictionary_decode() if isinstance(keys, pa.DictionaryArray) else keys
+
+
+class SortedColumn:
+    """The distinct keys of a column in order, and where each lies. Built once a column by `sort_column`.
+
+    What is not asked for is not made: integer keys alone sort faster. Who needs rows and keys asks for `rows` first.
+    """
+
+    def __init__(self, column: Column) -> None:
+        # A copy that knows no sorted form: a cycle would keep all arrays until the garbage collector finds it.
+        self._column = replace(column)
+        self._codes: npt.NDArray[np.uint32] | None = None
+        if column.value_type.domain == "bytes":
+            keys, starts, self._codes = _encode_bytes_keys(column)
+            self._distinct = keys, starts
+
+    @property
+    def keys(self) -> KeyArray:
+        """The distinct keys, ascending."""
+        return self._distinct[0]
+
+    @property
+    def starts(self) -> npt.NDArray[np.uint32]:
+        """Where the rows of each distinct key begin in `rows`, and in the end the length of `rows`."""
+        return self._distinct[1]
+
+    @property
+    def distinct_count(self) -> int:
+        """The number of distinct keys."""
+        return len(self.starts) - 1
+
+    @property
+    def counts(self) -> npt.NDArray[np.uint32]:
+        """How many rows have each distinct key."""
+        return np.diff(self.starts)
+
+    @cached_property
+    def _distinct(self) -> tuple[KeyArray, npt.NDArray[np.uint32]]:
+        keys = _valid_keys(self._column)
+        if not len(keys):
+            return np.empty(0, np.int64), np.zeros(1, np.uint32)
+        minimum, maximum = bounds_of(keys)
+        if maximum - minimum < _MOST_COUNTED:
+            return distinct_of_counts(count_keys(keys, minimum, maximum), minimum)
+        if maximum - minimum < 1 << 32:
+            # Half the bytes sort in half the time.
+            ordered = offsets_from(minimum, keys, np.dtype(np.uint32))
+            del keys
+            ordered.sort()
+            ordered, starts = distinct_of_sorted(ordered)
+            return np.add(ordered, np.int64(minimum), dtype=np.int64), starts
+        return distinct_of_sorted(np.sort(keys.astype(np.int64, copy=False)))
+
+    @cached_property
+    def rows(self) -> npt.NDArray[np.uint32]:
+        """The non-NULL rows ordered by key, then by row."""
+        return self._sort_rows()
+
+    @property
+    def codes(self) -> npt.NDArray[np.uint32]:
+        """The rank of each row's key among the distinct keys; 0 where the row is NULL. Integer keys' are made anew."""
+        if self._codes is not None:
+            return self._codes
+        # Rows that are not kept yet are not wanted: those who want them as well ask for them first.
+        rows = self.rows if "rows" in vars(self) else self._sort_rows()
+        return _codes_of(rows, self.starts, self._column.row_count)
+
+    def _sort_rows(self) -> npt.NDArray[np.uint32]:
+        column = self._column
+        if self._codes is None:
+            keys, starts, rows = _sort_int_keys(column)
+            self._distinct = keys, starts
+            return rows
+        codes = self._codes if column.valid is None else self._codes[column.valid]
+        return order_by_key(codes, 0, self.distinct_count, _valid_rows(column), column.row_count).rows()
+
+
+def sort_column(column: Column) -> SortedColumn:
+    """Return the column's sorted form, built at the first call."""
+    if not column._sorted:
+        column._sorted.append(SortedColumn(column))
+    return column._sorted[0]
+
+
+def _valid_rows(column: Column) -> npt.NDArray[np.uint32] | None:
+    """The rows that are not NULL; None if all are."""
+    return None if column.valid is None else positions_of(column.valid)
+
+
+def _valid_keys(column: Column) -> IntColumnKeys:
+    return column.int_keys if column.valid is None else column.int_keys[column.valid]
+
+
+def _sort_int_keys(
+    column: Column,
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint32], npt.NDArray[np.uint32]]:
+    """The distinct keys, where the rows of each begin, the rows."""
+    keys = _valid_keys(column)
+    if not len(keys):
+        return np.empty(0, np.int64), np.zeros(1, np.uint32), np.empty(0, np.uint32)
+    minimum, maximum = bounds_of(keys)
+    valid_rows = _valid_rows(column)
+    if maximum - minimum < _FEW:
+        order, counts = order_few(keys, minimum, maximum)
+        return *distinct_of_counts(counts, minimum), order if valid_rows is None else valid_rows[order]
+    ordered = order_by_key(keys, minimum, maximum, valid_rows, column.row_count)
+    del keys, valid_rows
+    if ordered.dropped_bits:
+        rows = ordered.rows()
+        in_order = gather(column.int_keys.astype(np.int64, copy=False), rows)
+        settle(ordered.prefixes(), in_order, rows)
+        del ordered
+        return *distinct_of_sorted(in_order), rows
+    changes = ordered.changes()
+    distinct = ordered.chosen_keys(changes, minimum)
+    rows = ordered.rows()
+    return distinct, starts_of(changes), rows
+
+
+def _encode_bytes_keys(
+    column: Column,
+) -> tuple[pa.LargeBinaryArray, npt.NDArray[np.uint32], npt.NDArray[np.uint32]]:
+    """The distinct keys, where the rows of each begin, the code of each row."""
+    keys = column.bytes_keys
+    if not isinstance(keys, pa.DictionaryArray):
+        known = keys if column.valid is None else keys.drop_null()
+        if seem_distinct(known):
+            return _sort_bytes_keys(known, column)
+    encoded = _sort_dictionary(keys.dictionary_encode())
+    if column.valid is None:
+        codes = encoded.indices.to_numpy()
+        counts = np.bincount(codes, minlength=len(encoded.dictionary))
+    else:
+        codes = np.zeros(column.row_count, np.uint32)
+        codes[column.valid] = encoded.indices.drop_null().to_numpy()
+        counts = np.bincount(codes[column.valid], minlength=len(encoded.dictionary))
+    starts = np.zeros(len(counts) + 1, np.uint32)
+    np.cumsum(counts, out=starts[1:])
+    return encoded.dictionary, starts, codes
+
+
+def _sort_bytes_keys(
+    keys: pa.LargeBinaryArray, column: Column
+) -> tuple[pa.LargeBinaryArray, npt.NDArray[np.uint32], npt.NDArray[np.uint32]]:
+    """The same of keys that hardly ever occur twice: sorted as they are, without a dictionary first."""
+    distinct, order, changes = sort_distinct(keys)
+    starts = starts_of(changes)
+    rows = order if column.valid is None else gather(positions_of(column.valid), order)
+    return distinct, starts, _codes_of(rows, starts, column.row_count)
+
+
+def _codes_of(rows: npt.NDArray[np.uint32], starts: npt.NDArray[np.uint32], row_count: int) -> npt.NDArray[np.uint32]:
+    """The rank of each row's key, from the rows in the order of their keys and where those of each key begin."""
+    codes = np.zeros(row_count, np.uint32)
+    are_distinct = len(starts) > len(rows)
+    # Some at a time: numpy makes 64-bit numbers of the rows.
+    for begin in range(0, len(rows), _AT_ONCE):
+        end = min(begin + _AT_ONCE, len(rows))
+        if are_distinct:
+            codes[rows[begin:end]] = np.arange(begin, end, dtype=np.uint32)
+            continue
+        first, last = np.searchsorted(starts, np.array((begin, end - 1), starts.dtype), "right") - 1
+        ends = np.clip(starts[first : last + 2], begin, end).astype(np.int64)
+        codes[rows[begin:end]] = np.repeat(np.arange(first, last + 1, dtype=np.uint32), ends[1:] - ends[:-1])
+    return codes
+
+
+def _sort_dictionary(encoded: pa.DictionaryArray) -> pa.DictionaryArray:
+    """Return the same array with its dictionary in ascending order, and uint32 indices."""
+    if pa.types.is_uint32(encoded.indices.type) and _is_ascending(encoded.dictionary):
+        return encoded
+    keys, rank = sort_keys(encoded.dictionary)
+    return pa.DictionaryArray.from_arrays(pa.array(rank).take(encoded.indices), keys)
+
+
+def _is_ascending(keys: pa.LargeBinaryArray) -> bool:
+    # Some at a time: what is compared may be mapped from a file that is larger than memory.
+    spans = (keys[max(0, start - 1) : start + _COMPARED_AT_ONCE] for start in range(0, len(keys), _COMPARED_AT_ONCE))
+    return all(pc.all(pc.less(span[:-1], span[1:]), min_count=0).as_py() for span in spans)

@@ -1,0 +1,64 @@
+"""What values are as keys, in arrays: how wide, and of doubles and wide decimals in which bits."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from puffin_index.keys.value_types import ValueType
+
+IntColumnKeys: TypeAlias = npt.NDArray[np.signedinteger]
+"""Keys of rows in the int64 domain, no wider than the values are."""
+
+_NAN_BITS = 0x7FF8_0000_0000_0000
+NAN_KEY = _NAN_BITS
+_LOW_63_BITS = np.int64(0x7FFF_FFFF_FFFF_FFFF)
+_DECIMAL_KEY_BYTES = 16
+# What is computed at once stays in the processor's cache.
+_AT_ONCE = 65_536
+
+
+def key_dtype(value_type: ValueType) -> np.dtype[np.signedinteger]:
+    """Return the narrowest type that holds the keys of all values of a type in the int64 domain."""
+    match value_type.name:
+        case "boolean":
+            return np.dtype(np.int8)
+        case "int" | "date":
+            return np.dtype(np.int32)
+        case _:
+            return np.dtype(np.int64)
+
+
+def float_keys(values: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+    """Return the keys of doubles: their bits, in the order of Spark's comparison."""
+    keys = np.empty(len(values), np.int64)
+    for start in range(0, len(values), _AT_ONCE):
+        some, bits = values[start : start + _AT_ONCE], keys[start : start + _AT_ONCE]
+        with np.errstate(invalid="ignore"):  # what lies under a NULL may be a signalling NaN
+            np.add(some, 0.0, out=bits.view(np.float64))  # -0.0 + 0.0 is 0.0
+        bits[np.isnan(some)] = _NAN_BITS
+        bits ^= (bits >> np.int64(63)) & _LOW_63_BITS
+    return keys
+
+
+def floats_of_keys(keys: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+    """Return the doubles that have these keys."""
+    return (keys ^ ((keys >> np.int64(63)) & _LOW_63_BITS)).view(np.float64)
+
+
+def wide_decimal_keys(array: pa.Decimal128Array) -> pa.LargeBinaryArray:
+    """Return the keys of decimals of more than 18 digits: their 16 bytes, big-endian, the sign bit flipped."""
+    raw = np.frombuffer(
+        array.buffers()[1], np.uint8, len(array) * _DECIMAL_KEY_BYTES, array.offset * _DECIMAL_KEY_BYTES
+    )
+    keys = np.ascontiguousarray(raw.reshape(-1, _DECIMAL_KEY_BYTES)[:, ::-1])
+    keys[:, 0] ^= 0x80
+    offsets = np.arange(0, (len(array) + 1) * _DECIMAL_KEY_BYTES, _DECIMAL_KEY_BYTES, dtype=np.int64)
+    valid = None if array.null_count == 0 else pa.array(array.is_valid().to_numpy(zero_copy_only=False))
+    flags = None if valid is None else valid.buffers()[1]
+    return pa.LargeBinaryArray.from_buffers(
+        pa.large_binary(), len(array), [flags, pa.py_buffer(offsets), pa.py_buffer(keys)]
+    )

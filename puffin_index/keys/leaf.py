@@ -1,0 +1,57 @@
+"""Leaf tests: what an index is asked about one column, in the column's key domain.
+
+A predicate tree (planner) has these at its leaves once NOT has been pushed down. Values are *keys* (see
+`puffin_index.keys.values`): ints for everything that maps to 64 bits in order, bytes for the rest. An index kind needs
+no knowledge of SQL types, of NaN or of -0.0: the key of NaN is simply the greatest one, and both zeros have one key.
+
+All tests follow SQL: a NULL row satisfies `NullTest(is_null=True)` and nothing else, negated tests included.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+Key: TypeAlias = int | bytes
+
+
+@dataclass(frozen=True, slots=True)
+class NullTest:
+    """`IS NULL`, or `IS NOT NULL` where `is_null` is false."""
+
+    is_null: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SetTest:
+    """`IN (keys)`, or `NOT IN (keys)` where `negated`; one key stands for `=` and `<>`.
+
+    Attributes:
+        keys: Ascending, without duplicates. May be empty (nothing matches; negated: every non-NULL row).
+        negated: Non-NULL rows whose key is *not* in `keys`.
+    """
+
+    keys: tuple[int, ...] | tuple[bytes, ...]
+    negated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RangeTest:
+    """Non-NULL rows whose key lies between the bounds, or (`negated`) outside of them.
+
+    Attributes:
+        low: The lower bound, None for unbounded.
+        high: The upper bound, None for unbounded.
+        low_inclusive: Whether a key equal to `low` is inside.
+        high_inclusive: Whether a key equal to `high` is inside.
+        negated: Take the non-NULL rows outside of the range instead.
+    """
+
+    low: Key | None
+    high: Key | None
+    low_inclusive: bool = True
+    high_inclusive: bool = True
+    negated: bool = False
+
+
+LeafTest: TypeAlias = NullTest | SetTest | RangeTest

@@ -1,0 +1,121 @@
+"""Merging sorted byte keys that may be larger than memory: one range of keys at a time, spilled to an unnamed file.
+
+What is spilled is mapped into memory, so that whoever uses the keys sees an Arrow array as any other, while the system
+can take the pages back. The files have no names: they are gone with the process, however it ends.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from puffin_index.keys.byte_strings import seem_distinct, sort_keys
+from puffin_index.keys.sorted_keys import bytes_of_keys
+
+SPILL_BYTES = 64 * 1024 * 1024
+"""About how many bytes of keys are merged in memory."""
+
+_SAMPLES_A_RANGE = 64
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MergedKeys:
+    """The distinct keys of several sorted arrays.
+
+    Attributes:
+        keys: The keys, ascending.
+        ranks: For each array, the place of each of its keys in `keys`.
+    """
+
+    keys: pa.LargeBinaryArray
+    ranks: tuple[npt.NDArray[np.uint32], ...]
+
+
+def merge_keys(arrays: Sequence[pa.LargeBinaryArray], spill_bytes: int = SPILL_BYTES) -> MergedKeys:
+    """Merge arrays of keys.
+
+    Args:
+        arrays: At least one; each of distinct keys, ascending, without NULLs.
+        spill_bytes: About how many bytes of keys to hold in memory.
+    """
+    if len(arrays) == 1:
+        return MergedKeys(arrays[0], (np.arange(len(arrays[0]), dtype=np.uint32),))
+    total_bytes = sum(_key_bytes(array) for array in arrays)
+    if total_bytes <= spill_bytes:
+        return _merge_in_memory(arrays)
+    bounds = _cut_ranges(arrays, -(-total_bytes // spill_bytes))
+    ranks = tuple(np.empty(len(array), np.uint32) for array in arrays)
+
+    def merged() -> Iterable[pa.LargeBinaryArray]:
+        first = 0
+        for number in range(len(bounds[0]) - 1):
+            spans = [slice(*own[number : number + 2]) for own in bounds]
+            slices = [array[span] for array, span in zip(arrays, spans, strict=True)]
+            some = _merge_in_memory(slices)
+            for whole, span, own in zip(ranks, spans, some.ranks, strict=True):
+                whole[span] = own + np.uint32(first)
+            first += len(some.keys)
+            yield some.keys
+
+    return MergedKeys(spill(merged()), ranks)
+
+
+def spill(parts: Iterable[pa.LargeBinaryArray]) -> pa.LargeBinaryArray:
+    """Put arrays of keys, without NULLs, one after the other into a file, and map them as one array."""
+    with tempfile.TemporaryFile() as content, tempfile.TemporaryFile() as ends:
+        count = size = 0
+        ends.write(np.zeros(1, np.int64).tobytes())
+        for part in parts:
+            data, offsets = bytes_of_keys(part)
+            content.write(data.data)
+            ends.write((offsets[1:] + size).tobytes())
+            size += len(data)
+            count += len(part)
+        content.flush()
+        ends.flush()
+        # A file of no bytes cannot be mapped.
+        mapped = np.memmap(content, np.uint8, "r", shape=(size,)) if size else np.empty(0, np.uint8)
+        buffers = [None, pa.py_buffer(np.memmap(ends, np.int64, "r", shape=(count + 1,))), pa.py_buffer(mapped)]
+        return pa.LargeBinaryArray.from_buffers(pa.large_binary(), count, buffers)
+
+
+def rank_keys(arrays: Sequence[pa.LargeBinaryArray]) -> tuple[pa.LargeBinaryArray, npt.NDArray[np.uint32]]:
+    """Return the distinct keys of some arrays without NULLs, ascending, and the place of each key among them."""
+    every = arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)
+    if seem_distinct(every):
+        return sort_keys(every)
+    encoded = every.dictionary_encode()
+    keys, rank = sort_keys(encoded.dictionary)
+    return keys, rank[encoded.indices.to_numpy()]
+
+
+def _key_bytes(array: pa.LargeBinaryArray) -> int:
+    return len(bytes_of_keys(array)[0]) + 8 * len(array)
+
+
+def _merge_in_memory(arrays: Sequence[pa.LargeBinaryArray]) -> MergedKeys:
+    keys, ranks = rank_keys(arrays)
+    ends = np.cumsum([len(array) for array in arrays])[:-1]
+    return MergedKeys(keys, tuple(np.split(ranks, ends)))
+
+
+def _cut_ranges(arrays: Sequence[pa.LargeBinaryArray], count: int) -> list[list[int]]:
+    """Cut all arrays at the same keys, into about `count` ranges of about as many keys: where, for each array."""
+    total = sum(len(array) for array in arrays)
+    step = max(1, total // (count * _SAMPLES_A_RANGE))
+    sample = pa.concat_arrays([array.take(pa.array(np.arange(0, len(array), step))) for array in arrays])
+    ordered = sample.take(pc.sort_indices(sample))
+    places = np.linspace(0, len(ordered), count, endpoint=False)[1:].astype(np.int64)
+    pivots = sorted(set(ordered.take(pa.array(places)).to_pylist()))
+    return [[0, *(_rank(array, pivot) for pivot in pivots), len(array)] for array in arrays]
+
+
+def _rank(array: pa.LargeBinaryArray, key: bytes) -> int:
+    return bisect_left(range(len(array)), key, key=lambda place: array[place].as_py())

@@ -1,0 +1,250 @@
+"""Keys in order, with the rows that have them: array operations that `puffin_index.keys.columns` sorts columns with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+# What numpy makes 64-bit numbers of on the way stays in the processor's cache.
+_AT_ONCE = 65_536
+_COUNTED_AT_ONCE = 1 << 18
+_WORD_BITS = 64
+Packed: TypeAlias = npt.NDArray[np.uint64] | npt.NDArray[np.uint32]
+
+_Number = TypeVar("_Number", bound=np.generic)
+_Offset = TypeVar("_Offset", np.uint8, np.uint16, np.uint32)
+
+
+def distinct_of_counts(
+    counts: npt.NDArray[np.int64], minimum: int
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint32]]:
+    """The distinct keys, and where the rows of each begin, from the counts of all keys from `minimum` on."""
+    places = np.flatnonzero(counts)
+    starts = np.zeros(len(places) + 1, np.uint32)
+    np.cumsum(counts[places], out=starts[1:])
+    return places + np.int64(minimum), starts
+
+
+@dataclass(slots=True, eq=False)
+class PackedRows:
+    """Rows ordered by key, then by row: key and row packed into one integer, which takes one vectorised sort.
+
+    Attributes:
+        packed: The integers, ascending: by how much the key exceeds the least one, above the row.
+        row_bits: How many of their bits, the lowest, are the row.
+        dropped_bits: How many of the lowest bits of the key did not fit: of keys that differ in these alone, rows are
+            in the order of the rows.
+    """
+
+    packed: Packed
+    row_bits: int
+    dropped_bits: int
+
+    def changes(self) -> npt.NDArray[np.bool_]:
+        """Where the bits of the key differ from those before; true for the first."""
+        changes = np.empty(len(self.packed), np.bool_)
+        changes[:1] = True
+        for start in range(1, len(changes), _AT_ONCE):
+            end = min(start + _AT_ONCE, len(changes))
+            upper = self._upper(start - 1, end)
+            np.not_equal(upper[1:], upper[:-1], out=changes[start:end])
+        return changes
+
+    def chosen_keys(self, chosen: npt.NDArray[np.bool_], minimum: int) -> npt.NDArray[np.int64]:
+        """Return the keys of some rows, the least key being `minimum`; no bit of a key may have been dropped."""
+        keys = np.empty(np.count_nonzero(chosen), np.int64)
+        place = 0
+        for start in range(0, len(chosen), _AT_ONCE):
+            some, own = self._upper(start, start + _AT_ONCE), chosen[start : start + _AT_ONCE]
+            some = some if own.all() else some[own]
+            np.add(some, np.int64(minimum), out=keys[place : place + len(some)], casting="unsafe", dtype=np.int64)
+            place += len(some)
+        return keys
+
+    def prefixes(self) -> npt.NDArray[np.uint64]:
+        """Return the bits of each row's key; the rows are lost with it."""
+        packed = self.packed.astype(np.uint64, copy=False)
+        packed >>= np.uint64(self.row_bits)
+        return packed
+
+    def rows(self) -> npt.NDArray[np.uint32]:
+        """Return the rows."""
+        rows = self.packed.astype(np.uint32)
+        rows &= np.uint32((1 << self.row_bits) - 1)
+        return rows
+
+    def _upper(self, start: int, end: int) -> Packed:
+        return self.packed[start:end] >> self.packed.dtype.type(self.row_bits)
+
+
+def order_by_key(
+    keys: npt.NDArray[np.integer],
+    minimum: int,
+    maximum: int,
+    rows: npt.NDArray[np.uint32] | None,
+    row_count: int,
+) -> PackedRows:
+    """Order rows by key, then by row.
+
+    Args:
+        keys: Integers of any width, one a row.
+        minimum: The least of them.
+        maximum: The greatest.
+        rows: The row of each key, ascending; None if key i is that of row i.
+        row_count: A number that is greater than every row.
+    """
+    row_bits = max(row_count - 1, 1).bit_length()
+    key_bits = (maximum - minimum).bit_length()
+    dropped_bits = max(0, key_bits + row_bits - _WORD_BITS)
+    fits_half = key_bits + row_bits <= _WORD_BITS // 2
+    packed: Packed = np.empty(len(keys), np.uint32) if fits_half else np.empty(len(keys), np.uint64)
+    pack_rows(packed, keys, minimum, rows, row_bits, dropped_bits)
+    packed.sort()
+    return PackedRows(packed, row_bits, dropped_bits)
+
+
+def pack_rows(
+    packed: Packed,
+    keys: npt.NDArray[np.integer],
+    minimum: int,
+    rows: npt.NDArray[np.uint32] | None,
+    row_bits: int,
+    dropped_bits: int,
+    first_row: int = 0,
+) -> None:
+    """Write keys and rows, packed as in `PackedRows` but in the order in which they come.
+
+    Args:
+        packed: Where to write, one integer a key.
+        keys: See `order_by_key`.
+        minimum: What to take away from each key; not above the least.
+        rows: See `order_by_key`.
+        row_bits: See `PackedRows`.
+        dropped_bits: See `PackedRows`.
+        first_row: What to add to each row.
+    """
+    number = packed.dtype.type
+    # Modulo 2 to the bits of the type, the difference fits.
+    least = number(minimum & (1 << 8 * packed.dtype.itemsize) - 1)
+    for start in range(0, len(keys), _AT_ONCE):
+        end = min(start + _AT_ONCE, len(keys))
+        some = packed[start:end]
+        some[:] = keys[start:end]
+        some -= least
+        if dropped_bits:
+            some >>= number(dropped_bits)
+        some <<= number(row_bits)
+        if rows is None:
+            some |= np.arange(start + first_row, end + first_row, dtype=np.uint32)
+        else:
+            some |= rows[start:end] + np.uint32(first_row)
+
+
+def bounds_of(keys: npt.NDArray[np.integer]) -> tuple[int, int]:
+    """Return the least and the greatest of some keys, there being any; Arrow finds both at once."""
+    bounds = pc.min_max(pa.array(keys))
+    return bounds["min"].as_py(), bounds["max"].as_py()
+
+
+def count_keys(keys: npt.NDArray[np.integer], minimum: int, maximum: int) -> npt.NDArray[np.int64]:
+    """Return how many keys there are of each from the least to the greatest."""
+    counts = np.zeros(maximum - minimum + 1, np.int64)
+    for start in range(0, len(keys), _COUNTED_AT_ONCE):
+        some = offsets_from(minimum, keys[start : start + _COUNTED_AT_ONCE], np.dtype(np.uint32))
+        counts += np.bincount(some, minlength=len(counts))
+    return counts
+
+
+def order_few(
+    keys: npt.NDArray[np.integer], minimum: int, maximum: int
+) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64]]:
+    """Order positions by key, then by position, where few keys are possible: Arrow counts them instead of comparing.
+
+    Returns:
+        The positions, and how many there are of each key from the least to the greatest.
+    """
+    width = maximum - minimum + 1
+    narrow, wide = np.dtype(np.uint8), np.dtype(np.uint16)
+    offsets = offsets_from(minimum, keys, narrow) if width <= 256 else offsets_from(minimum, keys, wide)
+    order = pc.sort_indices(pa.array(offsets)).to_numpy()
+    ends = np.searchsorted(offsets, np.arange(width, dtype=offsets.dtype), "right", sorter=order.view(np.int64))
+    return order.astype(np.uint32), np.diff(ends, prepend=0)
+
+
+def offsets_from(minimum: int, keys: npt.NDArray[np.integer], dtype: np.dtype[_Offset]) -> npt.NDArray[_Offset]:
+    """Return by how much keys exceed the least of them; none does by more than the type of the offsets holds."""
+    offsets = keys.astype(dtype)
+    # Modulo 2 to the bits of the type, which the difference fits.
+    offsets -= dtype.type(minimum & (1 << 8 * dtype.itemsize) - 1)
+    return offsets
+
+
+def gather(values: npt.NDArray[_Number], places: npt.NDArray[np.uint32]) -> npt.NDArray[_Number]:
+    """Return the values at some places, some at a time: numpy makes 64-bit numbers of the places before it looks."""
+    found = np.empty(len(places), values.dtype)
+    for start in range(0, len(places), _AT_ONCE):
+        some = slice(start, start + _AT_ONCE)
+        # All places are there; unlike "raise", "clip" writes to `out` directly.
+        np.take(values, places[some], out=found[some], mode="clip")
+    return found
+
+
+def settle(
+    prefixes: npt.NDArray[np.unsignedinteger], ordered: npt.NDArray[np.int64], rows: npt.NDArray[np.uint32]
+) -> None:
+    """Put keys in order that were sorted by their prefixes alone, and their rows with them, in place."""
+    descents = np.flatnonzero(ordered[1:] < ordered[:-1])
+    if not len(descents):
+        return
+    unsettled = np.unique(prefixes[descents])
+    low, high = np.searchsorted(prefixes, unsettled, "left"), np.searchsorted(prefixes, unsettled, "right")
+    counts = high - low
+    places = np.arange(int(counts.sum())) + np.repeat(low - (np.cumsum(counts) - counts), counts)
+    order = np.lexsort((rows[places], ordered[places]))
+    ordered[places], rows[places] = ordered[places[order]], rows[places[order]]
+
+
+def distinct_of_sorted(ordered: npt.NDArray[_Number]) -> tuple[npt.NDArray[_Number], npt.NDArray[np.uint32]]:
+    """The distinct keys, and where each begins; the smaller arrays are made first."""
+    changes = changes_of(ordered)
+    starts = starts_of(changes)
+    return ordered if changes.all() else ordered[changes], starts
+
+
+def changes_of(ordered: npt.NDArray[np.generic]) -> npt.NDArray[np.bool_]:
+    """Where an element differs from the one before; true for the first."""
+    changes = np.empty(len(ordered), np.bool_)
+    changes[:1] = True
+    np.not_equal(ordered[1:], ordered[:-1], out=changes[1:])
+    return changes
+
+
+def starts_of(changes: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint32]:
+    """The positions of the changes, and in the end how many elements there are."""
+    starts = np.empty(np.count_nonzero(changes) + 1, np.uint32)
+    _put_positions(changes, starts[:-1])
+    starts[-1] = len(changes)
+    return starts
+
+
+def positions_of(flags: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint32]:
+    """Return where flags are set, some at a time: numpy's own positions have 64 bits."""
+    positions = np.empty(np.count_nonzero(flags), np.uint32)
+    _put_positions(flags, positions)
+    return positions
+
+
+def _put_positions(flags: npt.NDArray[np.bool_], positions: npt.NDArray[np.uint32]) -> None:
+    if len(positions) == len(flags):
+        positions[:] = np.arange(len(flags), dtype=np.uint32)
+        return
+    place = 0
+    for first in range(0, len(flags), _AT_ONCE):
+        some = np.flatnonzero(flags[first : first + _AT_ONCE])
+        positions[place : place + len(some)] = some + first
+        place += len(some)

@@ -1,0 +1,98 @@
+"""Sorted keys as they lie in a block or directory, searched without a loop, and how they are cut into blocks."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from puffin_index.keys.leaf import Key
+from puffin_index.storage.binary import Buffer
+
+
+@dataclass(frozen=True, slots=True)
+class IntKeys:
+    """Ascending 64-bit keys."""
+
+    keys: npt.NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def rank(self, key: Key, right: bool) -> int:
+        """Return how many keys are less than `key`; not greater, where `right`."""
+        return int(np.searchsorted(self.keys, np.int64(key), "right" if right else "left"))
+
+
+@dataclass(frozen=True, slots=True)
+class BytesKeys:
+    """Ascending byte strings that lie anywhere in some bytes.
+
+    Attributes:
+        data: The bytes.
+        starts: Where each key begins.
+        ends: Where each key ends.
+    """
+
+    data: memoryview
+    starts: npt.NDArray[np.int64]
+    ends: npt.NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def key(self, position: int) -> bytes:
+        """Return one key."""
+        return bytes(self.data[self.starts[position] : self.ends[position]])
+
+    def array(self) -> pa.LargeBinaryArray:
+        """Return all keys, which follow each other without gaps. Without a copy."""
+        offsets = np.append(self.starts, self.ends[-1:] if len(self) else 0)
+        return pa.LargeBinaryArray.from_buffers(
+            pa.large_binary(), len(self), [None, pa.py_buffer(offsets), pa.py_buffer(self.data)]
+        )
+
+    def rank(self, key: Key, right: bool) -> int:
+        """Return how many keys are less than `key`; not greater, where `right`."""
+        search = bisect_right if right else bisect_left
+        return search(range(len(self)), key, key=self.key)
+
+
+SortedKeys: TypeAlias = IntKeys | BytesKeys
+
+
+def bytes_of_keys(keys: pa.LargeBinaryArray) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
+    """Return the bytes of all keys, one after the other, and where each begins and the last ends. Without a copy."""
+    offsets = np.frombuffer(keys.buffers()[1], np.int64, count=len(keys) + 1, offset=8 * keys.offset)
+    content = keys.buffers()[2]
+    data = np.empty(0, np.uint8) if content is None else np.frombuffer(content, np.uint8)
+    return data[offsets[0] : offsets[-1]], offsets - offsets[0] if offsets[0] else offsets
+
+
+def common_prefix(one: Buffer, other: Buffer) -> int:
+    """Return how many bytes two byte strings begin with alike."""
+    length = min(len(one), len(other))
+    differ = np.flatnonzero(np.frombuffer(one, np.uint8)[:length] != np.frombuffer(other, np.uint8)[:length])
+    return int(differ[0]) if len(differ) else length
+
+
+def cut_blocks(ends: npt.NDArray[np.int64], limit_bytes: int) -> npt.NDArray[np.int64]:
+    """Cut entries into blocks of at most `limit_bytes`, or of one entry that is larger.
+
+    Args:
+        ends: Where each entry ends, entries following each other from 0.
+        limit_bytes: The size that no block of more than one entry exceeds.
+
+    Returns:
+        The first entry of each block, and in the end the number of entries.
+    """
+    starts = [0] if len(ends) else []
+    while starts and starts[-1] < len(ends):
+        first = starts[-1]
+        begin = int(ends[first - 1]) if first else 0
+        starts.append(max(first + 1, int(np.searchsorted(ends, begin + limit_bytes, "right"))))
+    return np.array(starts or [0], np.int64)

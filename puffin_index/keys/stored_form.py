@@ -1,0 +1,73 @@
+"""How a key is stored and hashed in Paimon's formats: the form that its value has there.
+
+| form | number | value | Iceberg types | Paimon type that reads it |
+| --- | --- | --- | --- | --- |
+| BYTES | 0 | length as a big-endian int32, then the bytes of the key | string | STRING |
+| | | | binary, fixed, uuid, decimal of more than 18 digits | (in a bloom filter:) BYTES |
+| BOOLEAN | 1 | 1 byte, 0 or 1 | boolean | BOOLEAN; TINYINT in a bloom filter |
+| INT32 | 4 | big-endian int32 | int, date | INT, DATE |
+| INT64 | 8 | big-endian int64 | long, timestamp, timestamptz | BIGINT, TIMESTAMP(6), TIMESTAMP_LTZ(6) |
+| | | | time, timestamp_ns, timestamptz_ns, decimal of at most 18 digits (unscaled) | BIGINT |
+| FLOAT32 | -4 | big-endian binary32 | float | FLOAT |
+| FLOAT64 | -8 | big-endian binary64 | double | DOUBLE |
+
+The form is kept in the layout: a column that has since been promoted (int to long, float to double) still has blobs of
+its old form.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from puffin_index.keys.forms import float_keys, floats_of_keys
+from puffin_index.keys.value_types import ValueType
+
+BYTES, BOOLEAN, INT32, INT64, FLOAT32, FLOAT64 = 0, 1, 4, 8, -4, -8
+
+_DTYPES: dict[int, np.dtype[np.generic]] = {
+    BOOLEAN: np.dtype(">i1"),
+    INT32: np.dtype(">i4"),
+    INT64: np.dtype(">i8"),
+    FLOAT32: np.dtype(">f4"),
+    FLOAT64: np.dtype(">f8"),
+}
+_FORMS = {"boolean": BOOLEAN, "int": INT32, "date": INT32, "float": FLOAT32, "double": FLOAT64}
+
+
+def form_of(value_type: ValueType) -> int:
+    """Return the form in which values of a type are stored."""
+    return BYTES if value_type.domain == "bytes" else _FORMS.get(value_type.name, INT64)
+
+
+def is_form_of(form: int, value_type: ValueType) -> bool:
+    """Whether blobs of a column may have this form: its own, or one that it was promoted from."""
+    own = form_of(value_type)
+    promoted = {INT64: (INT32,), FLOAT64: (FLOAT32,)}
+    return form == own or form in promoted.get(own, ())
+
+
+def width_of(form: int) -> int:
+    """Return the bytes that a value takes; 0 for byte strings."""
+    return abs(form)
+
+
+def dtype_of(form: int) -> np.dtype[np.generic]:
+    """Return the type of stored numbers, big-endian."""
+    return _DTYPES[form]
+
+
+def to_stored(keys: npt.NDArray[np.int64], form: int) -> npt.NDArray[np.generic]:
+    """Return keys as the numbers that are stored. Narrow forms hold the keys of their own types only."""
+    if form not in (FLOAT32, FLOAT64):
+        return keys
+    # What no float holds becomes an infinity or a NaN; those who ask compare what comes back.
+    with np.errstate(over="ignore", invalid="ignore"):
+        return floats_of_keys(keys).astype(_DTYPES[form].newbyteorder("="))
+
+
+def from_stored(numbers: npt.NDArray[np.generic], form: int) -> npt.NDArray[np.int64]:
+    """Return stored numbers as keys."""
+    if form not in (FLOAT32, FLOAT64):
+        return numbers.astype(np.int64)
+    return float_keys(numbers.astype(np.float64))

@@ -1,0 +1,226 @@
+"""Values as keys: how the values of an Iceberg column are ordered, compared and hashed by an index.
+
+| Iceberg type | domain | key |
+| --- | --- | --- |
+| boolean | int64 | 0 or 1 |
+| int, long, date, time, timestamp(tz), timestamp(tz)_ns | int64 | the number itself |
+| decimal, precision <= 18 | int64 | the unscaled value |
+| float, double | int64 | the bits of the double, mapped so that their order is Spark's: -0.0 = 0.0, NaN greatest |
+| decimal, precision > 18 | bytes | the unscaled value, 16 bytes big-endian, sign bit flipped |
+| string, binary, fixed, uuid | bytes | the bytes (UTF-8 for strings), compared unsigned |
+
+The bits of a double are mapped so: -0.0 becomes 0.0, every NaN becomes 7FF8000000000000; then, where the sign bit is
+set, the other 63 bits are flipped. A float is widened to a double first, so that a column promoted from float to
+double keeps its keys.
+"""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import ROUND_DOWN, Context, Decimal, Inexact, InvalidOperation, Overflow
+from uuid import UUID
+
+import numpy as np
+
+from puffin_index.errors import UnsupportedError
+from puffin_index.keys.arrow_keys import column_of, gather_column
+from puffin_index.keys.columns import Column, SortedColumn, sort_column
+from puffin_index.keys.forms import float_keys, floats_of_keys
+from puffin_index.keys.leaf import Key
+from puffin_index.keys.value_types import Domain, ValueType, value_type_named, value_type_of
+
+__all__ = [
+    "Column",
+    "Domain",
+    "SortedColumn",
+    "ValueType",
+    "column_of",
+    "float_of_key",
+    "gather_column",
+    "key_of",
+    "sort_column",
+    "value_of",
+    "value_type_named",
+    "value_type_of",
+]
+
+_INT64_MINIMUM, _INT64_MAXIMUM = -(2**63), 2**63 - 1
+_DECIMAL_BIAS = 2**127
+_DECIMAL_KEY_BYTES = 16
+_EPOCH = datetime(1970, 1, 1)
+_EPOCH_DATE = date(1970, 1, 1)
+_NANOS_PER_MICRO = 1000
+# One digit more than the widest decimal, so that an unscaled value out of range is seen instead of rounded.
+_EXACT = Context(prec=80, rounding=ROUND_DOWN, traps=[Inexact, InvalidOperation, Overflow])
+
+
+def key_of(value: object, value_type: ValueType) -> Key:
+    """Return the key of a value, given as PyIceberg's `Literal.value` gives it (or as its natural Python type).
+
+    Dates are days, times microseconds, timestamps microseconds (nanoseconds for the `_ns` types) where they are ints.
+    Floats are rounded to 32 bits for a float column, as Iceberg's float literals are.
+
+    Raises:
+        UnsupportedError: If the value is not one of this type: it has no key.
+    """
+    key = _int64_key(value, value_type) if value_type.domain == "int64" else _bytes_key(value, value_type)
+    if key is None:
+        raise UnsupportedError(f"{value!r} is not a value of a {value_type.name} column")
+    return key
+
+
+def _int64_key(value: object, value_type: ValueType) -> int | None:
+    key: int | None = None
+    if value_type.is_floating:
+        key = _floating_key(value, value_type)
+    elif value_type.is_decimal:
+        key = _unscaled(value, value_type)
+    elif value_type.name == "boolean":
+        key = int(value) if isinstance(value, bool | np.bool_) else None
+    elif isinstance(value, int | np.integer) and not isinstance(value, bool):
+        key = int(value)
+    else:
+        key = _temporal_key(value, value_type.name)
+    return key if key is not None and _INT64_MINIMUM <= key <= _INT64_MAXIMUM else None
+
+
+def _floating_key(value: object, value_type: ValueType) -> int | None:
+    if isinstance(value, bool) or not isinstance(value, int | float | np.floating | np.integer):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    if value_type.name == "float":
+        with np.errstate(over="ignore"):
+            rounded = float(np.float32(number))
+        if math.isinf(rounded) and not math.isinf(number):
+            return None
+        number = rounded
+    return int(float_keys(np.array([number], np.float64))[0])
+
+
+def _temporal_key(value: object, name: str) -> int | None:
+    match value:
+        case datetime() if name.startswith("timestamp"):
+            micros = (_naive_utc(value) - _EPOCH) // timedelta(microseconds=1)
+            return micros * _NANOS_PER_MICRO if name.endswith("_ns") else micros
+        case datetime():
+            return None
+        case date() if name == "date":
+            return (value - _EPOCH_DATE).days
+        case time() if name == "time":
+            return ((value.hour * 60 + value.minute) * 60 + value.second) * 1_000_000 + value.microsecond
+        case _:
+            return None
+
+
+def _naive_utc(value: datetime) -> datetime:
+    return value.astimezone(UTC).replace(tzinfo=None) if value.tzinfo else value
+
+
+def _unscaled(value: object, value_type: ValueType) -> int | None:
+    if isinstance(value, bool) or not isinstance(value, int | Decimal):
+        return None
+    try:
+        return int(_EXACT.scaleb(Decimal(value), value_type.decimal_scale).to_integral_exact(context=_EXACT))
+    except (ArithmeticError, ValueError):
+        return None
+
+
+def _bytes_key(value: object, value_type: ValueType) -> bytes | None:
+    if value_type.is_decimal:
+        unscaled = _unscaled(value, value_type)
+        if unscaled is None or not -_DECIMAL_BIAS <= unscaled < _DECIMAL_BIAS:
+            return None
+        return wide_decimal_key(unscaled)
+    match value:
+        case str() if value_type.name == "string":
+            return _utf8(value)
+        case UUID() if value_type.name == "uuid":
+            return value.bytes
+        case str() if value_type.name == "uuid":
+            return _uuid_bytes(value)
+        case bytes() | bytearray() | memoryview() if value_type.name != "string":
+            return bytes(value)
+        case _:
+            return None
+
+
+def wide_decimal_key(unscaled: int) -> bytes:
+    """Return the key of a decimal of more than 18 digits.
+
+    Raises:
+        OverflowError: If the number has more than 128 bits.
+    """
+    return (unscaled + _DECIMAL_BIAS).to_bytes(_DECIMAL_KEY_BYTES, "big")
+
+
+def _utf8(value: str) -> bytes | None:
+    try:
+        return value.encode("utf-8")
+    except UnicodeEncodeError:
+        return None
+
+
+def _uuid_bytes(value: str) -> bytes | None:
+    try:
+        return UUID(value).bytes
+    except ValueError:
+        return None
+
+
+def value_of(key: Key, value_type: ValueType) -> object:
+    """Return the value of a key as a Python object that prints well.
+
+    Nanosecond timestamps come as ISO text, and so do temporal values that Python's own types cannot hold.
+    """
+    return _value_of_bytes(key, value_type) if isinstance(key, bytes) else _value_of_int(key, value_type)
+
+
+def _value_of_int(key: int, value_type: ValueType) -> object:
+    match value_type.name:
+        case "boolean":
+            return bool(key)
+        case "float" | "double":
+            return float_of_key(key)
+        case "date" | "time" | "timestamp" | "timestamptz" | "timestamp_ns" | "timestamptz_ns":
+            return _temporal_value(key, value_type.name)
+        case _ if value_type.is_decimal:
+            return Decimal(key).scaleb(-value_type.decimal_scale)
+        case _:
+            return key
+
+
+def float_of_key(key: int) -> float:
+    """Return the double that has this key."""
+    return float(floats_of_keys(np.array([key], np.int64))[0])
+
+
+def _temporal_value(key: int, name: str) -> object:
+    try:
+        match name:
+            case "date":
+                return _EPOCH_DATE + timedelta(days=key)
+            case "time":
+                return (_EPOCH + timedelta(microseconds=key)).time() if 0 <= key < 86_400_000_000 else key
+            case "timestamp":
+                return _EPOCH + timedelta(microseconds=key)
+            case "timestamptz":
+                return (_EPOCH + timedelta(microseconds=key)).replace(tzinfo=UTC)
+            case _:
+                return f"{np.datetime64(key, 'ns')}{'+00:00' if name.startswith('timestamptz') else ''}"
+    except OverflowError:
+        return str(np.datetime64(key, "D" if name == "date" else "us"))
+
+
+def _value_of_bytes(key: bytes, value_type: ValueType) -> object:
+    if value_type.is_decimal:
+        unscaled = int.from_bytes(key, "big") - _DECIMAL_BIAS
+        return Decimal(unscaled).scaleb(-value_type.decimal_scale, context=_EXACT)
+    if value_type.name == "string":
+        return key.decode("utf-8", "replace")
+    if value_type.name == "uuid" and len(key) == 16:
+        return UUID(bytes=key)
+    return key

@@ -1,0 +1,289 @@
+"""The bitmap format, Paimon bitmap V2 and V1: for each distinct value of a row group the set of its rows.
+
+All numbers are big-endian, row sets are in the portable roaring format (`puffin_index.roaring.write`), values in the
+form of their type (`puffin_index.keys.stored_form`). Version 2:
+
+| part | bytes | meaning |
+| --- | --- | --- |
+| version | 1 | 2 |
+| rows | 4 | the number of rows, NULLs included |
+| values | 4 | the number of distinct values |
+| has NULL | 1 | 1 if there are NULLs, then the next two numbers follow |
+| NULL offset, NULL length | 4, 4 | where the row set of the NULLs is, as in an entry |
+| blocks | 4 | the number of blocks |
+| block directory | | for each block its first value and its offset (4), counted from the end of the header |
+| body offset | 4 | where the body begins, counted from the end of the header |
+| | | the header ends here |
+| block | | the number of entries (4), entries in ascending order of their values, a seal (4) |
+| body | | row sets, each followed by a seal (4) |
+
+An entry is a value, an offset (4) and a length (4). Offset >= 0: the row set begins there in the body and is so long;
+offset < 0: the value has one row, which is -1 - offset (the length is -1 then; for the NULLs it is what the set would
+take). A seal is the low half of the xxh64 of the block or row set before it. Paimon writes none and skips ours.
+
+Version 1 has the value 1 and the same numbers up to the NULL offset (there is no NULL length), then all entries,
+without lengths, then the body. Row sets of version 1 are sealed too, and follow each other as their entries do.
+
+Blob types: `paimon-bitmap-v2`, `paimon-bitmap-v1`; `puffin-index-bitmap-v2` for binary, fixed, uuid and decimals of
+more than 18 digits, which Paimon's bitmaps do not know.
+
+Layout: `[1, form, version, end of the header, low half of its xxh64, start of the body, NULL offset, NULL length]`; the
+NULL length is -1 without NULLs, 0 where the offset tells the row. In version 1 the header ends where the body begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from puffin_index.errors import BuildError
+from puffin_index.keys.columns import Column, SortedColumn, sort_column
+from puffin_index.keys.sorted_keys import bytes_of_keys, cut_blocks
+from puffin_index.keys.stored_form import dtype_of, form_of, to_stored, width_of
+from puffin_index.roaring.write import SerializedSets, serialize_row_sets
+from puffin_index.storage.binary import write_int32_be, write_uint8, write_uint32_be
+from puffin_index.storage.hashing import xxh64_many
+from puffin_index.storage.parts import CHECKSUM_BYTES, LAYOUT_VERSION, checksum32
+
+VERSION_1, VERSION_2 = 1, 2
+LAYOUT_NUMBERS = 8
+NO_NULLS = -1
+DEFAULT_BLOCK_BYTES = 16 * 1024
+_MAXIMUM_BYTES = 2**31 - 1
+_MAXIMUM_BLOCK_BYTES = 1024 * 1024
+_SINGLE_ROW_SET_BYTES = 18
+_BLOCKS_AT_ONCE = 64
+
+
+@dataclass(frozen=True, slots=True)
+class _Nulls:
+    offset: int
+    length: int
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class _Entries:
+    """The entries of all distinct values, in order: their offsets and lengths are made when they are written.
+
+    Attributes:
+        form: The form of the values.
+        keys: The distinct keys.
+        first_rows: The first row of each.
+        several: Which of them have several rows.
+        offsets: Where the row sets of these begin in the body, and in the end where the body ends.
+    """
+
+    form: int
+    keys: npt.NDArray[np.int64] | pa.LargeBinaryArray
+    first_rows: npt.NDArray[np.uint32]
+    several: npt.NDArray[np.bool_]
+    offsets: npt.NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.first_rows)
+
+
+def serialize_bitmaps(
+    column: Column, version: int, block_bytes: int | None
+) -> tuple[memoryview, npt.NDArray[np.int64]]:
+    """Return the blob of a column, and its layout.
+
+    Args:
+        column: The column.
+        version: 1 or 2.
+        block_bytes: The most that a block of more than one entry takes; None to let the directory and the blocks
+            balance, from 16 KiB up.
+    """
+    ordered = sort_column(column)
+    nulls = _serialize_nulls(column)
+    entries, sets = _entries(ordered, form_of(column.value_type), len(nulls.body))
+    head = write_uint8(version) + write_int32_be(column.row_count) + write_int32_be(len(entries))
+    head += write_uint8(int(nulls.length != NO_NULLS))
+    if nulls.length != NO_NULLS:
+        head += write_int32_be(nulls.offset)
+        if version == VERSION_2:
+            head += write_int32_be(nulls.length or _SINGLE_ROW_SET_BYTES)
+    body_bytes = len(nulls.body) + len(sets.data)
+    write = _write_blocks if version == VERSION_2 else _write_list
+    data, header_end = write(head, entries, body_bytes, block_bytes)
+    body_start = len(data) - body_bytes
+    data[body_start : body_start + len(nulls.body)] = np.frombuffer(nulls.body, np.uint8)
+    data[body_start + len(nulls.body) :] = sets.data
+    checksum = checksum32(data[:header_end].data)
+    layout = [LAYOUT_VERSION, entries.form, version, header_end, checksum, body_start, nulls.offset, nulls.length]
+    return data.data, np.array(layout, np.int64)
+
+
+def _serialize_nulls(column: Column) -> _Nulls:
+    rows = column.null_rows
+    if len(rows) < 2:
+        return _Nulls(-1 - int(rows[0]), 0, b"") if len(rows) else _Nulls(0, NO_NULLS, b"")
+    sets = serialize_row_sets(rows, np.array([0, len(rows)]), CHECKSUM_BYTES)
+    _seal(sets)
+    return _Nulls(0, len(sets.data) - CHECKSUM_BYTES, sets.data.tobytes())
+
+
+def _entries(ordered: SortedColumn, form: int, body_start: int) -> tuple[_Entries, SerializedSets]:
+    """The entries, and the row sets of the values that have several rows; these begin at `body_start` of the body."""
+    rows, starts = ordered.rows, ordered.starts
+    if ordered.distinct_count == len(rows):
+        several, first_rows = np.zeros(len(rows), np.bool_), rows
+        chosen, bounds = rows[:0], np.zeros(1, np.int64)
+    else:
+        counts = ordered.counts
+        several, first_rows = counts > 1, rows[starts[:-1]]
+        chosen = rows if several.all() else rows[np.repeat(several, counts)]
+        bounds = np.zeros(np.count_nonzero(several) + 1, np.int64)
+        np.cumsum(counts[several], out=bounds[1:])
+    sets = serialize_row_sets(chosen, bounds, CHECKSUM_BYTES)
+    _check_size(body_start + len(sets.data), ordered.distinct_count)
+    _seal(sets)
+    return _Entries(form, ordered.keys, first_rows, several, sets.offsets + body_start), sets
+
+
+def _check_size(size: int, value_count: int) -> None:
+    if size > _MAXIMUM_BYTES:
+        raise BuildError(
+            f"the bitmaps of {value_count} values take {size} bytes, {_MAXIMUM_BYTES} at most are possible"
+        )
+
+
+def _seal(sets: SerializedSets) -> None:
+    """Write its checksum into the gap after each set."""
+    starts, ends = sets.offsets[:-1], sets.offsets[1:] - CHECKSUM_BYTES
+    seals = (xxh64_many(sets.data, starts, ends - starts) & np.uint64(0xFFFF_FFFF)).astype(">u4")
+    sets.data[ends[:, None] + np.arange(CHECKSUM_BYTES)] = seals.view(np.uint8).reshape(-1, CHECKSUM_BYTES)
+
+
+def _write_list(
+    head: bytes, entries: _Entries, body_bytes: int, block_bytes: int | None
+) -> tuple[npt.NDArray[np.uint8], int]:
+    """Write the header of version 1, leaving room for the body; return where the header ends."""
+    del block_bytes
+    stream = _joined(entries, slice(None), with_lengths=False)
+    header_end = len(head) + len(stream)
+    _check_size(header_end + body_bytes, len(entries))
+    data = np.empty(header_end + body_bytes, np.uint8)
+    data[: len(head)] = np.frombuffer(head, np.uint8)
+    data[len(head) : header_end] = stream
+    return data, header_end
+
+
+def _write_blocks(
+    head: bytes, entries: _Entries, body_bytes: int, block_bytes: int | None
+) -> tuple[npt.NDArray[np.uint8], int]:
+    """Write header and blocks of version 2, leaving room for the body; return where the header ends."""
+    ends = _EntryEnds.of(entries)
+    starts = ends.cut(block_bytes)
+    counts = np.diff(starts)
+    bounds = ends.at(starts)
+    offsets = bounds + (4 + CHECKSUM_BYTES) * np.arange(len(starts))
+    header = head + write_int32_be(len(counts)) + _directory(entries, starts[:-1], offsets[:-1])
+    header += write_int32_be(int(offsets[-1]))
+    size = len(header) + int(offsets[-1]) + body_bytes
+    _check_size(size, len(entries))
+    data = np.empty(size, np.uint8)
+    data[: len(header)] = np.frombuffer(header, np.uint8)
+    # Some blocks at a time, so that what is joined on the way stays small.
+    for first in range(0, len(counts), _BLOCKS_AT_ONCE):
+        last = min(first + _BLOCKS_AT_ONCE, len(counts))
+        stream = _joined(entries, slice(int(starts[first]), int(starts[last])), with_lengths=True)
+        for block in range(first, last):
+            begin, end = len(header) + int(offsets[block]), len(header) + int(offsets[block + 1])
+            content = data[begin : end - CHECKSUM_BYTES]
+            content[:4] = np.frombuffer(write_int32_be(int(counts[block])), np.uint8)
+            content[4:] = stream[bounds[block] - bounds[first] : bounds[block + 1] - bounds[first]]
+            data[end - CHECKSUM_BYTES : end] = np.frombuffer(write_uint32_be(checksum32(content.data)), np.uint8)
+    return data, len(header)
+
+
+def _directory(entries: _Entries, firsts: npt.NDArray[np.int64], offsets: npt.NDArray[np.int64]) -> bytes:
+    """The first value of each block and its offset."""
+    if isinstance(entries.keys, np.ndarray):
+        return _joined_ints(entries.form, entries.keys[firsts], [offsets]).tobytes()
+    return _joined_bytes(entries.keys.take(firsts), [offsets]).tobytes()
+
+
+@dataclass(frozen=True, slots=True)
+class _EntryEnds:
+    """Where entries end in the stream of all of them: multiples of a width, or as told."""
+
+    width: int
+    ends: npt.NDArray[np.int64]
+    count: int
+
+    @classmethod
+    def of(cls, entries: _Entries) -> _EntryEnds:
+        if isinstance(entries.keys, np.ndarray):
+            return cls(width_of(entries.form) + 8, np.empty(0, np.int64), len(entries))
+        offsets = bytes_of_keys(entries.keys)[1]
+        return cls(0, offsets[1:] + 12 * np.arange(1, len(entries) + 1), len(entries))
+
+    def at(self, starts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Where the entries begin that these blocks begin with."""
+        if self.width or not self.count:
+            return starts * self.width
+        return np.concatenate(([0], self.ends[starts[1:] - 1]))
+
+    def cut(self, block_bytes: int | None) -> npt.NDArray[np.int64]:
+        """The first entry of each block, and in the end the number of entries."""
+        total = self.width * self.count if self.width else int(self.ends[-1]) if self.count else 0
+        limit = block_bytes or DEFAULT_BLOCK_BYTES
+        if block_bytes is None and self.count:
+            # Blocks grow until the directory, with one entry a block, is no larger than a block.
+            while limit < _MAXIMUM_BLOCK_BYTES and total / limit * (total / self.count) > limit:
+                limit *= 2
+        if self.width:
+            step = max(1, (limit - 4) // self.width)
+            return np.append(np.arange(0, self.count, step), self.count)
+        return cut_blocks(self.ends, max(limit - 4, 1))
+
+
+def _joined(entries: _Entries, chosen: slice, *, with_lengths: bool) -> npt.NDArray[np.uint8]:
+    """Some entries, one after the other."""
+    several = entries.several[chosen]
+    offsets = -1 - entries.first_rows[chosen].astype(np.int32)
+    lengths = np.full(len(several) if with_lengths else 0, -1, np.int32)
+    if several.any():
+        before = int(np.count_nonzero(entries.several[: chosen.start or 0]))
+        bounds = entries.offsets[before : before + np.count_nonzero(several) + 1]
+        offsets[several] = bounds[:-1]
+        if with_lengths:
+            lengths[several] = np.diff(bounds) - CHECKSUM_BYTES
+    numbers = [offsets, lengths] if with_lengths else [offsets]
+    if isinstance(entries.keys, np.ndarray):
+        return _joined_ints(entries.form, entries.keys[chosen], numbers)
+    start, stop, _ = chosen.indices(len(entries))
+    return _joined_bytes(entries.keys.slice(start, stop - start), numbers)
+
+
+def _joined_ints(
+    form: int, keys: npt.NDArray[np.int64], numbers: Sequence[npt.NDArray[np.integer]]
+) -> npt.NDArray[np.uint8]:
+    fields = [("key", dtype_of(form)), *((f"number{index}", np.dtype(">i4")) for index in range(len(numbers)))]
+    joined = np.empty(len(keys), fields)
+    joined["key"] = to_stored(keys, form)
+    for index, values in enumerate(numbers):
+        joined[f"number{index}"] = values
+    return joined.view(np.uint8)
+
+
+def _joined_bytes(keys: pa.LargeBinaryArray, numbers: Sequence[npt.NDArray[np.integer]]) -> npt.NDArray[np.uint8]:
+    lengths = np.diff(bytes_of_keys(keys)[1]).astype(">i4")
+    tail = np.stack(numbers, axis=1).astype(">i4")
+    nothing = pa.scalar(b"", pa.large_binary())
+    return bytes_of_keys(pc.binary_join_element_wise(_fixed_width(lengths), keys, _fixed_width(tail), nothing))[0]
+
+
+def _fixed_width(values: npt.NDArray[np.generic]) -> pa.LargeBinaryArray:
+    """Each row of an array as the string of its bytes."""
+    width = values.nbytes // max(len(values), 1)
+    offsets = np.arange(len(values) + 1, dtype=np.int64) * width
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(values).view(np.uint8))]
+    return pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(values), buffers)

@@ -1,0 +1,251 @@
+"""The entries of a bitmap blob: which values there are, and where their row sets lie. Read a block at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from puffin_index.errors import UnsupportedError
+from puffin_index.keys.sorted_keys import BytesKeys, IntKeys, SortedKeys
+from puffin_index.keys.stored_form import BYTES, dtype_of, from_stored, width_of
+from puffin_index.kinds.bitmap.blob import NO_NULLS, VERSION_1, VERSION_2
+from puffin_index.storage.binary import ByteCursor, read_uint32_be
+from puffin_index.storage.many_ranges import ramps
+from puffin_index.storage.parts import CHECKSUM_BYTES, Part, checksum32, corrupt, read_parts
+from puffin_index.storage.ranged import Blob
+
+_WINDOW_BYTES = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class EntryTable:
+    """Entries in ascending order of their keys.
+
+    Attributes:
+        keys: The keys.
+        offsets: Where each row set is in the body, or -1 - row.
+        lengths: How long each row set is; -1 where the offset is a row.
+    """
+
+    keys: SortedKeys
+    offsets: npt.NDArray[np.int64]
+    lengths: npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What comes before the first block of version 2, or before the entries of version 1.
+
+    Attributes:
+        version: 1 or 2.
+        value_count: How many entries there are.
+        null_offset: Where the NULLs are.
+        null_length: `NO_NULLS`, 0 (the offset tells the one row), or the length of their row set; None in version 1,
+            where the next row set or the end of the body tells it.
+        end: Where the header ends.
+    """
+
+    version: int
+    value_count: int
+    null_offset: int
+    null_length: int | None
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class BlockDirectory:
+    """The blocks of version 2: the first key of each, and where it lies in the blob."""
+
+    keys: SortedKeys
+    parts: tuple[Part, ...]
+
+
+def parse_header(blob: Blob, data: memoryview, row_count: int) -> Header:
+    """Return the numbers that a blob begins with.
+
+    Raises:
+        UnsupportedError: If the blob has another version.
+        CorruptFileError: If it is cut short or of another row group.
+    """
+    cursor = ByteCursor(data, blob.location, blob.offset)
+    version = cursor.uint8()
+    if version not in (VERSION_1, VERSION_2):
+        raise UnsupportedError(f"{blob.location}: bitmap version {version} is not one that this release knows")
+    rows, value_count, has_null = cursor.int32_be(), cursor.int32_be(), cursor.uint8()
+    if rows != row_count or value_count < 0 or has_null > 1:
+        raise corrupt(blob, f"bitmaps of {value_count} values and {rows} rows for a row group of {row_count}", 1)
+    null_offset, null_length = 0, NO_NULLS
+    if has_null:
+        null_offset = cursor.int32_be()
+        null_length = cursor.int32_be() if version == VERSION_2 else 0
+        if null_offset < 0:
+            null_length = 0
+        elif version == VERSION_1:
+            return Header(version, value_count, null_offset, None, cursor.position)
+    return Header(version, value_count, null_offset, null_length, cursor.position)
+
+
+def parse_directory(blob: Blob, data: memoryview, header: Header, form: int) -> tuple[BlockDirectory, int]:
+    """Return the block directory of version 2 and where the body begins.
+
+    Args:
+        blob: The blob, for messages and its length.
+        data: Its bytes, at least up to the end of the directory.
+        header: What comes before.
+        form: The form of the values.
+    """
+    cursor = ByteCursor(data[header.end :], blob.location, blob.offset + header.end)
+    count = cursor.count(cursor.int32_be(), width_of(form) + 4, "blocks")
+    table, used = parse_entries(blob, data, cursor.position + header.end, count, form, with_lengths=False)
+    cursor.bytes(used)
+    body_offset = cursor.int32_be()
+    base = header.end + cursor.position
+    offsets = table.offsets.tolist()
+    if not 0 <= body_offset <= blob.length - base or any(
+        low >= high for low, high in pairwise([*offsets, body_offset])
+    ):
+        raise cursor.corrupt("blocks that overlap or leave the blob")
+    parts = tuple(Part(base + low, high - low) for low, high in pairwise([*offsets, body_offset]))
+    return BlockDirectory(table.keys, parts if offsets else ()), base + body_offset
+
+
+def read_blocks(blob: Blob, parts: Sequence[Part], form: int) -> list[EntryTable]:
+    """Read sealed blocks, neighbours together."""
+    return [
+        parse_block(blob, data, part.offset, form, sealed=True)
+        for part, data in zip(parts, read_parts(blob, parts), strict=True)
+    ]
+
+
+def parse_block(blob: Blob, data: memoryview, offset: int, form: int, *, sealed: bool) -> EntryTable:
+    """Return the entries of one block of version 2.
+
+    Args:
+        blob: The blob, for messages.
+        data: The block.
+        offset: Where it lies in the blob.
+        form: The form of the values.
+        sealed: Whether a checksum follows the entries.
+    """
+    seal_bytes = CHECKSUM_BYTES if sealed else 0
+    if len(data) < 4 + seal_bytes:
+        raise corrupt(blob, f"a block of {len(data)} bytes", offset)
+    content = data[: len(data) - seal_bytes]
+    if sealed and checksum32(content) != read_uint32_be(data, len(content)):
+        raise corrupt(blob, "the bytes do not have their checksum", offset)
+    count = ByteCursor(data, blob.location, blob.offset + offset).int32_be()
+    table, used = parse_entries(blob, content, 4, count, form, with_lengths=True)
+    # A blob of ours that comes without its layout has seals that nobody knows of.
+    if sealed and used != len(content) - 4:
+        raise corrupt(blob, f"a block of {len(content)} bytes has {used} bytes of entries", offset)
+    return table
+
+
+def parse_entries(
+    blob: Blob, data: memoryview, start: int, count: int, form: int, *, with_lengths: bool
+) -> tuple[EntryTable, int]:
+    """Return entries that follow each other, and the bytes that they take; without lengths they get -1.
+
+    Raises:
+        CorruptFileError: If they do not lie inside `data`.
+    """
+    numbers = [("offset", ">i4"), ("length", ">i4")] if with_lengths else [("offset", ">i4")]
+    tail = np.dtype(numbers)
+    if count < 0 or count * ((width_of(form) or 4) + tail.itemsize) > len(data) - start:
+        raise corrupt(blob, f"{count} entries in {len(data) - start} bytes", start)
+    if form != BYTES:
+        record = np.dtype([("key", dtype_of(form)), *numbers])
+        entries = np.frombuffer(data, record, count, start)
+        return _table(IntKeys(from_stored(entries["key"], form)), entries), count * record.itemsize
+    starts, ends = _chain(blob, data, start, count, tail.itemsize)
+    entries = _records(data, ends, tail)
+    used = int(ends[-1]) + tail.itemsize - start if count else 0
+    return _table(BytesKeys(data, starts, ends), entries), used
+
+
+def _table(keys: SortedKeys, entries: npt.NDArray[np.void]) -> EntryTable:
+    offsets = entries["offset"].astype(np.int64)
+    names = entries.dtype.names or ()
+    lengths = entries["length"].astype(np.int64) if "length" in names else np.full(len(entries), -1, np.int64)
+    return EntryTable(keys, offsets, lengths)
+
+
+def _records(data: memoryview, places: npt.NDArray[np.int64], record: np.dtype[np.void]) -> npt.NDArray[np.void]:
+    """Records that lie anywhere."""
+    if not len(places):
+        return np.empty(0, record)
+    raw = np.frombuffer(data, np.uint8)[places[:, None] + np.arange(record.itemsize)]
+    return np.ascontiguousarray(raw).view(record).reshape(-1)
+
+
+def _chain(
+    blob: Blob, data: memoryview, start: int, count: int, tail_bytes: int
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Where the bytes of each length-prefixed value begin and end.
+
+    Each value is found from the one before. Within a window that is done for all places at once: where a value that
+    begins at a place leads, then where two lead, four, and so on.
+    """
+    raw = np.frombuffer(data, np.uint8)
+    found: list[npt.NDArray[np.int64]] = []
+    position, missing = start, count
+    while missing:
+        if position + 4 > len(data):
+            raise corrupt(blob, f"{missing} entries are missing", position)
+        window = raw[position : position + _WINDOW_BYTES + 3]
+        wide = np.pad(window[: len(window)], (0, 3)).astype(np.int64)
+        lengths = (wide[:-3] << 24) | (wide[1:-2] << 16) | (wide[2:-1] << 8) | wide[3:]
+        span = min(len(window) - 3, _WINDOW_BYTES)
+        places = _follow(np.arange(span) + 4 + lengths[:span] + tail_bytes, missing)
+        last = int(places[-1])
+        found.append(places + position)
+        missing -= len(places)
+        position += last + 4 + int(lengths[last]) + tail_bytes
+        if position > len(data):
+            raise corrupt(blob, "an entry that is cut short", position)
+    if not found:
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    places = np.concatenate(found)
+    lengths = _records(data, places, np.dtype([("length", ">i4")]))["length"].astype(np.int64)
+    return places + 4, places + 4 + lengths
+
+
+def _follow(leads: npt.NDArray[np.int64], limit: int) -> npt.NDArray[np.int64]:
+    """The places that place 0 leads to, itself included, as long as they lie inside, at most `limit`."""
+    outside = len(leads)
+    jump = np.append(np.minimum(leads, outside), outside)
+    places = np.zeros(1, np.int64)
+    while len(places) < limit and places[-1] < outside:
+        places = np.concatenate((places, jump[places]))
+        jump = jump[jump]
+    return places[places < outside][:limit]
+
+
+def sort_table(table: EntryTable) -> EntryTable:
+    """Return the entries in ascending order of their keys (Paimon's version 1 has them in the order of hashes)."""
+    if isinstance(table.keys, IntKeys):
+        order = np.argsort(table.keys.keys, kind="stable")
+        return EntryTable(IntKeys(table.keys.keys[order]), table.offsets[order], table.lengths[order])
+    keys = table.keys
+    offsets = np.concatenate(([0], np.cumsum(keys.ends - keys.starts)))
+    content = np.frombuffer(keys.data, np.uint8)[ramps(keys.starts, keys.ends - keys.starts)]
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(content)]
+    order = pc.sort_indices(pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(keys), buffers)).to_numpy()
+    sorted_keys = BytesKeys(keys.data, keys.starts[order], keys.ends[order])
+    return EntryTable(sorted_keys, table.offsets[order], table.lengths[order])
+
+
+def with_lengths(table: EntryTable, null_offset: int | None, body_bytes: int, gap: int) -> EntryTable:
+    """Return version 1 entries with the lengths that they do not carry: a row set ends where the next one begins."""
+    starts = table.offsets[table.offsets >= 0]
+    every = np.unique(
+        np.append(starts, body_bytes) if null_offset is None else np.append(starts, (null_offset, body_bytes))
+    )
+    nexts = every[np.minimum(np.searchsorted(every, table.offsets, "right"), len(every) - 1)]
+    return EntryTable(table.keys, table.offsets, np.where(table.offsets >= 0, nexts - table.offsets - gap, -1))

@@ -1,0 +1,276 @@
+"""Finding the entries of values in a bitmap blob: by its block directory, or in all entries where there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from puffin_index.errors import UnsupportedError
+from puffin_index.keys.leaf import Key
+from puffin_index.keys.sorted_keys import BytesKeys, IntKeys
+from puffin_index.keys.stored_form import form_of, is_form_of
+from puffin_index.keys.value_types import ValueType
+from puffin_index.kinds.bitmap.blob import LAYOUT_NUMBERS, NO_NULLS, VERSION_1, VERSION_2
+from puffin_index.kinds.bitmap.entries import (
+    BlockDirectory,
+    EntryTable,
+    Header,
+    parse_block,
+    parse_directory,
+    parse_entries,
+    parse_header,
+    read_blocks,
+    sort_table,
+    with_lengths,
+)
+from puffin_index.kinds.bitmap.rows import BitmapBody, RowSetPlaces
+from puffin_index.storage.parts import CHECKSUM_BYTES, Part, check_layout, corrupt, in_memory, read_parts
+from puffin_index.storage.ranged import Blob
+
+_Made = TypeVar("_Made")
+
+Query: TypeAlias = tuple[Key, bool]
+"""A key and whether to look for the place after it instead of before it."""
+Position: TypeAlias = tuple[int, int]
+"""A block, and an entry in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class EntryRange:
+    """Some entries that have not been read.
+
+    Attributes:
+        cost: About how much there is to read; to be compared with that of another range of the same blob.
+        entries: Read them.
+    """
+
+    cost: int
+    entries: Callable[[], RowSetPlaces]
+
+
+class Entries(Protocol):
+    """The entries of a blob, found by their keys."""
+
+    def with_keys(self, keys: Sequence[Key]) -> RowSetPlaces:
+        """Return the row sets of those keys that are there."""
+
+    def between(self, low: Query | None, high: Query | None) -> tuple[EntryRange, EntryRange]:
+        """Return the entries between two places, and all others."""
+
+    def every(self) -> EntryTable:
+        """Return all entries, in ascending order."""
+
+
+class BlockedEntries:
+    """The entries of a sealed version 2 blob: directory and blocks are read when they are needed, once."""
+
+    def __init__(self, directory: Callable[[], BlockDirectory], blob: Blob, form: int) -> None:
+        self._directory = directory
+        self._blob = blob
+        self._form = form
+        self._tables: dict[int, EntryTable] = {}
+
+    def with_keys(self, keys: Sequence[Key]) -> RowSetPlaces:
+        """Return the row sets of those keys that are there."""
+        places = self._find([(key, right) for key in keys for right in (False, True)])
+        return RowSetPlaces.joined(
+            [self._places(low, high) for low, high in zip(places[0::2], places[1::2], strict=True) if low < high]
+        )
+
+    def between(self, low: Query | None, high: Query | None) -> tuple[EntryRange, EntryRange]:
+        """Return the entries between two places, and all others."""
+        queries = [query for query in (low, high) if query is not None]
+        found = self._find(queries)
+        first, last = (0, 0), (len(self._directory().parts), 0)
+        start = first if low is None else found[0]
+        end = max(start, last if high is None else found[-1])
+        return (
+            EntryRange(self._cost(start, end), lambda: self._places(start, end)),
+            EntryRange(
+                self._cost(first, start) + self._cost(end, last),
+                lambda: RowSetPlaces.joined([self._places(first, start), self._places(end, last)]),
+            ),
+        )
+
+    def every(self) -> EntryTable:
+        """Return all entries, in ascending order."""
+        directory = self._directory()
+        tables = read_blocks(self._blob, directory.parts, self._form)
+        return _joined(self._blob.read_all(), directory, tables)
+
+    def _find(self, queries: Sequence[Query]) -> list[Position]:
+        directory = self._directory()
+        blocks = [directory.keys.rank(key, True) - 1 for key, _ in queries]
+        self._read(sorted({block for block in blocks if block >= 0}))
+        positions = [
+            (block, self._tables[block].keys.rank(key, right)) if block >= 0 else (0, 0)
+            for block, (key, right) in zip(blocks, queries, strict=True)
+        ]
+        # After the last entry of a block is before the first of the next.
+        return [
+            (block + 1, 0) if block in self._tables and index == len(self._tables[block].offsets) else (block, index)
+            for block, index in positions
+        ]
+
+    def _cost(self, start: Position, end: Position) -> int:
+        """Bytes of blocks; row sets of blocks that have been read count as well."""
+        blocks = range(start[0], end[0] + (end[1] > 0))
+        cost = 0
+        for block in blocks:
+            table = self._tables.get(block)
+            if table is None:
+                cost += self._directory().parts[block].length
+            else:
+                chosen = table.lengths[start[1] if block == start[0] else 0 : end[1] if block == end[0] else None]
+                cost += int(chosen.clip(0).sum()) + len(chosen)
+        return cost
+
+    def _places(self, start: Position, end: Position) -> RowSetPlaces:
+        if start >= end:
+            return RowSetPlaces.none()
+        blocks = range(start[0], end[0] + (end[1] > 0))
+        self._read(blocks)
+        tables = [self._tables[block] for block in blocks]
+        offsets = np.concatenate([table.offsets for table in tables])
+        lengths = np.concatenate([table.lengths for table in tables])
+        tail = len(tables[-1].offsets) - end[1] if end[1] else 0
+        chosen = slice(start[1], len(offsets) - tail)
+        return RowSetPlaces(offsets[chosen], lengths[chosen])
+
+    def _read(self, blocks: Sequence[int]) -> None:
+        missing = [block for block in blocks if block not in self._tables]
+        parts = [self._directory().parts[block] for block in missing]
+        self._tables.update(zip(missing, read_blocks(self._blob, parts, self._form), strict=True))
+
+
+class WholeEntries:
+    """All entries of a blob that has no block directory, or is not sealed: read at once."""
+
+    def __init__(self, table: Callable[[], EntryTable]) -> None:
+        self._table = table
+
+    def with_keys(self, keys: Sequence[Key]) -> RowSetPlaces:
+        """Return the row sets of those keys that are there."""
+        ranks = [(self._table().keys.rank(key, False), self._table().keys.rank(key, True)) for key in keys]
+        return RowSetPlaces.joined([self._places(low, high) for low, high in ranks if low < high])
+
+    def between(self, low: Query | None, high: Query | None) -> tuple[EntryRange, EntryRange]:
+        """Return the entries between two places, and all others."""
+        table = self._table()
+        start = 0 if low is None else table.keys.rank(*low)
+        end = max(start, len(table.offsets) if high is None else table.keys.rank(*high))
+        return (
+            EntryRange(end - start, lambda: self._places(start, end)),
+            EntryRange(
+                len(table.offsets) - (end - start),
+                lambda: RowSetPlaces.joined([self._places(0, start), self._places(end, len(table.offsets))]),
+            ),
+        )
+
+    def every(self) -> EntryTable:
+        """Return all entries, in ascending order."""
+        return self._table()
+
+    def _places(self, start: int, end: int) -> RowSetPlaces:
+        table = self._table()
+        return RowSetPlaces(table.offsets[start:end], table.lengths[start:end])
+
+
+def open_entries(
+    blob: Blob, version: int, layout: npt.NDArray[np.int64], value_type: ValueType, row_count: int
+) -> tuple[Entries, BitmapBody]:
+    """Open a bitmap blob: lazily by its layout, else by reading it whole."""
+    if not len(layout):
+        return _open_whole(in_memory(blob), version, form_of(value_type), row_count)
+    numbers = check_layout(blob, layout, LAYOUT_NUMBERS)[1:LAYOUT_NUMBERS]
+    form, of_layout, header_end, checksum, body_start, null_offset, null_length = numbers
+    if not is_form_of(form, value_type):
+        raise UnsupportedError(f"{blob.location}: form {form} is not one of a {value_type.name} column")
+    if of_layout != version or not 0 < header_end <= body_start <= blob.length or null_length < NO_NULLS:
+        raise corrupt(blob, f"a layout that does not describe a bitmap blob of version {version}")
+    body = BitmapBody(blob, body_start, row_count, null_offset, null_length, CHECKSUM_BYTES)
+    head = Part(0, header_end, checksum)
+    if version == VERSION_1:
+        return WholeEntries(_once(lambda: _sealed_table(blob, head, form, row_count, body_start))), body
+    return BlockedEntries(_once(lambda: _sealed_directory(blob, head, form, row_count)), blob, form), body
+
+
+def _sealed_directory(blob: Blob, head: Part, form: int, row_count: int) -> BlockDirectory:
+    data = read_parts(blob, [head])[0]
+    header = _header(blob, data, VERSION_2, row_count)
+    return parse_directory(blob, data, header, form)[0]
+
+
+def _sealed_table(blob: Blob, head: Part, form: int, row_count: int, body_start: int) -> EntryTable:
+    data = read_parts(blob, [head])[0]
+    header = _header(blob, data, VERSION_1, row_count)
+    table, _ = parse_entries(blob, data, header.end, header.value_count, form, with_lengths=False)
+    return with_lengths(table, _null_start(header), blob.length - body_start, CHECKSUM_BYTES)
+
+
+def _header(blob: Blob, data: memoryview, version: int, row_count: int) -> Header:
+    header = parse_header(blob, data, row_count)
+    if header.version != version:
+        raise corrupt(blob, f"version {header.version} in a blob of version {version}")
+    return header
+
+
+def _null_start(header: Header) -> int | None:
+    return header.null_offset if header.null_length is None else None
+
+
+def _open_whole(blob: Blob, version: int, form: int, row_count: int) -> tuple[Entries, BitmapBody]:
+    """Open a blob of which no layout is known, such as one that Paimon wrote: nothing in it is sealed."""
+    data = blob.read_all()
+    header = _header(blob, data, version, row_count)
+    if version == VERSION_1:
+        table, used = parse_entries(blob, data, header.end, header.value_count, form, with_lengths=False)
+        body_start = header.end + used
+        table = with_lengths(table, _null_start(header), blob.length - body_start, 0)
+    else:
+        directory, body_start = parse_directory(blob, data, header, form)
+        tables = [
+            parse_block(blob, data[part.offset : part.offset + part.length], part.offset, form, sealed=False)
+            for part in directory.parts
+        ]
+        table = _joined(data, directory, tables)
+    ordered = sort_table(table)
+    if len(ordered.offsets) != header.value_count:
+        raise corrupt(blob, f"{len(ordered.offsets)} entries of {header.value_count} values")
+    null_length = header.null_length
+    if null_length is None:
+        ends = np.append(table.offsets[table.offsets > header.null_offset], blob.length - body_start)
+        null_length = int(ends.min()) - header.null_offset
+    body = BitmapBody(blob, body_start, row_count, header.null_offset, null_length, 0)
+    return WholeEntries(lambda: ordered), body
+
+
+def _joined(data: memoryview, directory: BlockDirectory, tables: Sequence[EntryTable]) -> EntryTable:
+    """The entries of all blocks as one table."""
+    offsets = np.concatenate([np.empty(0, np.int64), *(table.offsets for table in tables)])
+    lengths = np.concatenate([np.empty(0, np.int64), *(table.lengths for table in tables)])
+    int_keys = [table.keys.keys for table in tables if isinstance(table.keys, IntKeys)]
+    if isinstance(directory.keys, IntKeys):
+        return EntryTable(IntKeys(np.concatenate([np.empty(0, np.int64), *int_keys])), offsets, lengths)
+    starts = [np.empty(0, np.int64)]
+    ends = [np.empty(0, np.int64)]
+    for table, part in zip(tables, directory.parts, strict=True):
+        if isinstance(table.keys, BytesKeys):
+            starts.append(table.keys.starts + part.offset)
+            ends.append(table.keys.ends + part.offset)
+    return EntryTable(BytesKeys(data, np.concatenate(starts), np.concatenate(ends)), offsets, lengths)
+
+
+def _once(make: Callable[[], _Made]) -> Callable[[], _Made]:
+    made: list[_Made] = []
+
+    def get() -> _Made:
+        if not made:
+            made.append(make())
+        return made[0]
+
+    return get

@@ -1,0 +1,126 @@
+"""The body of a bitmap blob: reading the row sets of entries, neighbours with one request."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from pyroaring import BitMap
+
+from puffin_index.kinds.bitmap.blob import NO_NULLS
+from puffin_index.roaring.read import deserialize, row_set_of
+from puffin_index.roaring.union import union_of_sets
+from puffin_index.storage.binary import read_uint32_be
+from puffin_index.storage.hashing import xxh64_many
+from puffin_index.storage.parts import COALESCE_BYTES, checksum32, corrupt
+from puffin_index.storage.ranged import Blob
+
+
+@dataclass(frozen=True, slots=True)
+class RowSetPlaces:
+    """Where the row sets of some entries are.
+
+    Attributes:
+        offsets: Where each begins in the body, or -1 - row.
+        lengths: How long each is, undefined where the offset is a row.
+    """
+
+    offsets: npt.NDArray[np.int64]
+    lengths: npt.NDArray[np.int64]
+
+    @classmethod
+    def none(cls) -> RowSetPlaces:
+        """Return no places."""
+        return cls(np.empty(0, np.int64), np.empty(0, np.int64))
+
+    @classmethod
+    def joined(cls, places: Sequence[RowSetPlaces]) -> RowSetPlaces:
+        """Return all of several places."""
+        if not places:
+            return cls.none()
+        return cls(np.concatenate([p.offsets for p in places]), np.concatenate([p.lengths for p in places]))
+
+
+@dataclass(frozen=True, slots=True)
+class BitmapBody:
+    """The row sets of a blob.
+
+    Attributes:
+        blob: The blob.
+        start: Where the body begins in it.
+        row_count: The rows of the row group.
+        null_offset: Where the row set of the NULLs is in the body, or -1 - row.
+        null_length: How long that is; 0 where the offset is a row, `NO_NULLS` without NULLs.
+        seal_bytes: How long the checksum is that follows each row set: 4, or 0 if there is none.
+    """
+
+    blob: Blob
+    start: int
+    row_count: int
+    null_offset: int
+    null_length: int
+    seal_bytes: int
+
+    def null_rows(self) -> BitMap:
+        """Return the NULL rows."""
+        if self.null_length == NO_NULLS:
+            return BitMap()
+        return self.rows_of(RowSetPlaces(np.array([self.null_offset]), np.array([self.null_length])))
+
+    def rows_of(self, places: RowSetPlaces) -> BitMap:
+        """Return the rows of some entries.
+
+        Raises:
+            CorruptFileError: If a row set leaves the body, breaks its seal, or is none.
+        """
+        is_row = places.offsets < 0
+        rows = -1 - places.offsets[is_row]
+        if len(rows) and int(rows.max()) >= self.row_count:
+            raise corrupt(self.blob, f"row {rows.max()} in a row group of {self.row_count} rows")
+        found = row_set_of(rows, self.row_count)
+        if is_row.all():
+            return found
+        order = np.argsort(places.offsets[~is_row], kind="stable")
+        starts, lengths = places.offsets[~is_row][order], places.lengths[~is_row][order]
+        ends = starts + lengths + self.seal_bytes
+        body_bytes = self.blob.length - self.start
+        if int(lengths.min()) < 1 or int(ends.max()) > body_bytes:
+            raise corrupt(self.blob, f"a row set leaves a body of {body_bytes} bytes", self.start)
+        reach = np.maximum.accumulate(ends)
+        first = np.flatnonzero(np.append(True, starts[1:] > reach[:-1] + COALESCE_BYTES))
+        for low, high in zip(first.tolist(), [*first[1:].tolist(), len(starts)], strict=True):
+            found |= self._read(starts[low:high], lengths[low:high], int(reach[high - 1]))
+        return found
+
+    def _read(self, starts: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64], end: int) -> BitMap:
+        """The union of row sets that lie close to each other, read at once."""
+        begin = int(starts[0])
+        data = self.blob.read(self.start + begin, end - begin)
+        offset = self.start + begin
+        relative = starts - begin
+        location, file_offset = self.blob.location, self.blob.offset + offset
+        if len(starts) == 1:
+            content = data[: int(lengths[0])]
+            if self.seal_bytes and checksum32(content) != read_uint32_be(data, len(content)):
+                raise corrupt(self.blob, "the bytes do not have their checksum", offset)
+            sealed = self.seal_bytes > 0
+            return deserialize(content, self.row_count, whole=sealed, location=location, offset=file_offset)
+        if self.seal_bytes:
+            self.check_seals(data, relative, lengths, offset)
+        return union_of_sets(data, relative, lengths, self.row_count, location=location, offset=file_offset)
+
+    def check_seals(
+        self, data: memoryview, starts: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64], offset: int
+    ) -> None:
+        """Check the seals of row sets in some bytes, which lie at an offset of the blob.
+
+        Raises:
+            CorruptFileError: If one does not have its seal.
+        """
+        raw = np.frombuffer(data, np.uint8)
+        found = raw[(starts + lengths)[:, None] + np.arange(self.seal_bytes)]
+        seals = np.ascontiguousarray(found).view(">u4").reshape(-1)
+        if bool(((xxh64_many(raw, starts, lengths) & np.uint64(0xFFFF_FFFF)) != seals).any()):
+            raise corrupt(self.blob, "the bytes do not have their checksum", offset)

@@ -1,0 +1,141 @@
+"""The blob type `puffin-index-dictionary-bsi-v1`: keys of any type, compared by the bit slices of their codes.
+
+A dictionary (`puffin_index.kinds.bsi.key_dictionary`), followed by the codes of all rows in the BSI format
+(`puffin_index.kinds.bsi.slices`; there is no negative half). To test keys, their codes are looked up and tested.
+
+Layout: `[1, end of the dictionary's directory, low half of the xxh64 up to there, where the slices begin]`, then the
+layout of the slices, whose offsets count from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyroaring import BitMap
+
+from puffin_index.keys.columns import Column, sort_column
+from puffin_index.keys.intervals import Intervals, complement, union
+from puffin_index.keys.leaf import LeafTest, NullTest, RangeTest, SetTest
+from puffin_index.keys.value_types import ValueType
+from puffin_index.kinds.base import Payload, RowSet
+from puffin_index.kinds.bsi.key_dictionary import HEADER_BYTES, DictionaryReader, serialize_dictionary
+from puffin_index.kinds.bsi.slices import serialize_numbers
+from puffin_index.storage.parts import LAYOUT_VERSION, Part, check_layout, checksum32, corrupt, sub_blob
+from puffin_index.storage.ranged import Blob
+
+DICTIONARY_BSI = "puffin-index-dictionary-bsi-v1"
+_LAYOUT_NUMBERS = 4
+
+
+_Blob: TypeAlias = tuple[bytearray, npt.NDArray[np.int64]]
+
+
+def build_dictionary_coded(column: Column) -> Payload:
+    """Build the payload of one row group."""
+    return Payload(DICTIONARY_BSI, *serialize_dictionary_coded(column, serialize_numbers))
+
+
+def serialize_dictionary_coded(
+    column: Column, serialize: Callable[[npt.NDArray[np.uint32], npt.NDArray[np.bool_] | None], _Blob]
+) -> _Blob:
+    """Return the blob of a column, and its layout.
+
+    Args:
+        column: The column.
+        serialize: Gives the blob and the layout of the codes, from those of all rows and which are not NULL.
+    """
+    ordered = sort_column(column)
+    # Slices first: the codes are gone before there is a dictionary, and with them the keys came for nothing.
+    slices, slices_layout = serialize(ordered.codes, column.valid)
+    data, directory_end = serialize_dictionary(ordered.keys)
+    with memoryview(data) as view:
+        head = [LAYOUT_VERSION, directory_end, checksum32(view[:directory_end]), len(data)]
+    data += slices
+    return data, np.concatenate((np.array(head, np.int64), slices_layout))
+
+
+class CodeIndex(Protocol):
+    """What answers tests of codes."""
+
+    @property
+    def value_count(self) -> int:
+        """The rows that have a code."""
+
+    def numbers(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_] | None]:
+        """Return the code of each row, and which rows have one (None for all)."""
+
+    def null_rows(self, is_null: bool, candidates: BitMap | None) -> BitMap:
+        """Return the NULL rows, or the others."""
+
+    def search(self, intervals: Intervals, candidates: BitMap | None) -> BitMap:
+        """Return the rows whose code lies in one of the intervals."""
+
+
+class DictionaryCodedIndex:
+    """Answer tests of keys from a dictionary and the slices of codes."""
+
+    def __init__(
+        self,
+        blob: Blob,
+        layout: npt.NDArray[np.int64],
+        value_type: ValueType,
+        row_count: int,
+        open_slices: Callable[[Blob, npt.NDArray[np.int64], int], CodeIndex],
+    ) -> None:
+        _, directory_end, checksum, slices_from = check_layout(blob, layout, _LAYOUT_NUMBERS)[:_LAYOUT_NUMBERS]
+        if not HEADER_BYTES <= directory_end <= slices_from <= blob.length or len(layout) == _LAYOUT_NUMBERS:
+            raise corrupt(blob, "a layout that describes no dictionary")
+        self._blob = blob
+        self._dictionary = DictionaryReader(blob, Part(0, directory_end, checksum), value_type.domain)
+        slices = sub_blob(blob, slices_from, blob.length - slices_from)
+        self._codes = open_slices(slices, layout[_LAYOUT_NUMBERS:], row_count)
+
+    def evaluate(self, test: LeafTest, candidates: BitMap | None = None) -> RowSet:
+        """Return the rows that satisfy `test`, among the candidates."""
+        if isinstance(test, NullTest):
+            return RowSet(self._codes.null_rows(test.is_null, candidates), True)
+        if candidates is not None and not candidates:
+            return RowSet(BitMap(), True)
+        return RowSet(self._codes.search(self._code_intervals(test), candidates), True)
+
+    @property
+    def value_count(self) -> int:
+        """The rows that are not NULL, as the layout tells."""
+        return self._codes.value_count
+
+    def column(self, value_type: ValueType) -> Column:
+        """Return the column that the dictionary and the slices were built from.
+
+        Raises:
+            CorruptFileError: If what is read is not what was written.
+        """
+        codes, valid = self._codes.numbers()
+        keys = self._dictionary.keys()
+        known = codes if valid is None else codes[valid]
+        if len(known) and not 0 <= int(known.min()) <= int(known.max()) < len(keys):
+            raise corrupt(self._blob, "codes that the dictionary does not have")
+        if isinstance(keys, np.ndarray):
+            own = keys[codes] if len(keys) else codes
+            return Column(value_type, len(codes), own, valid)
+        return Column(value_type, len(codes), keys.take(pa.array(codes, mask=None if valid is None else ~valid)), valid)
+
+    def _code_intervals(self, test: SetTest | RangeTest) -> Intervals:
+        found = self._codes_in(test) if isinstance(test, SetTest) else self._codes_between(test)
+        return complement(found, 0, self._dictionary.key_count - 1) if test.negated else found
+
+    def _codes_in(self, test: SetTest) -> Intervals:
+        ranks = self._dictionary.ranks([(key, right) for key in test.keys for right in (False, True)])
+        pairs = zip(ranks[0::2], ranks[1::2], strict=True)
+        return union((low, high - 1) for low, high in pairs if low < high)
+
+    def _codes_between(self, test: RangeTest) -> Intervals:
+        queries = [] if test.low is None else [(test.low, not test.low_inclusive)]
+        queries += [] if test.high is None else [(test.high, test.high_inclusive)]
+        ranks = self._dictionary.ranks(queries)
+        low = 0 if test.low is None else ranks[0]
+        high = (self._dictionary.key_count if test.high is None else ranks[-1]) - 1
+        return ((low, high),) if low <= high else ()

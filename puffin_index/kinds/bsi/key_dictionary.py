@@ -1,0 +1,259 @@
+"""The sorted dictionary of a row group's keys: each key has its rank as its code. Read a block at a time.
+
+All numbers are big-endian.
+
+| offset | bytes | meaning |
+| --- | --- | --- |
+| 0 | 1 | version: 1 |
+| 1 | 1 | form of the keys: 0 for 64-bit integers, 1 for byte strings |
+| 2 | 2 | flags: 0 |
+| 4 | 4 | k, the number of keys |
+| 8 | 4 | n, the number of blocks |
+| 12 | 4 | the length of the directory, which follows at 20 |
+| 16 | 4 | the length of all blocks, which follow the directory |
+
+The directory, with one number for each block in each of its columns:
+
+| bytes | meaning |
+| --- | --- |
+| 4 n | code of the block's first key |
+| 4 n | where the block ends, counted from the first block's start |
+| 4 n | length of the block's content |
+| 4 n | low half of the xxh64 of the block as it is stored |
+| form 0: 8 n | the block's first key |
+| form 1: 4 n, then the bytes | where each separator ends; the separators |
+
+A separator is greater than every key of the blocks before and not greater than the block's first key (it is the
+shortest prefix of that). A block is its content as a zstd frame that tells the content's size, or, where it has the
+content's length, the content itself. A content is at most 32 KiB, but for a block of one key, which is not compressed.
+Form 0: the m keys of the block as m first bytes, m second bytes, and so on. Form 1: m lengths of 4 bytes, then the
+keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import zstandard
+
+from puffin_index.errors import BuildError, UnsupportedError
+from puffin_index.keys.columns import KeyArray
+from puffin_index.keys.leaf import Key
+from puffin_index.keys.sorted_keys import BytesKeys, IntKeys, SortedKeys, bytes_of_keys, common_prefix, cut_blocks
+from puffin_index.keys.value_types import Domain
+from puffin_index.storage.binary import ByteCursor, write_int32_be, write_uint8
+from puffin_index.storage.parts import Part, checksum32, corrupt, read_parts
+from puffin_index.storage.ranged import Blob
+
+VERSION = 1
+INT_KEYS, BYTES_KEYS = 0, 1
+HEADER_BYTES = 20
+_DIRECTORY_COLUMNS = 4
+_INT_BLOCK_KEYS = 2048
+_BLOCK_LIMIT_BYTES = 32 * 1024
+_MAXIMUM_BYTES = 2**31 - 1
+_LEVEL = 3
+
+
+def serialize_dictionary(keys: KeyArray) -> tuple[bytearray, int]:
+    """Return a dictionary and the length of its header and directory.
+
+    Args:
+        keys: Ascending, without duplicates.
+    """
+    if isinstance(keys, np.ndarray):
+        starts = np.append(np.arange(0, len(keys), _INT_BLOCK_KEYS), len(keys))
+        contents, separators = _int_contents(keys, starts), keys[starts[:-1]].astype(">i8").tobytes()
+    else:
+        data, offsets = bytes_of_keys(keys)
+        starts = cut_blocks(offsets[1:] + 4 * np.arange(1, len(keys) + 1), _BLOCK_LIMIT_BYTES)
+        contents, separators = _bytes_contents(data, offsets, starts), _separators(data, offsets, starts[:-1].tolist())
+    block_count = len(starts) - 1
+    directory = np.zeros((_DIRECTORY_COLUMNS, block_count), ">u4")
+    directory_bytes = directory.nbytes + len(separators)
+    blocks_from = HEADER_BYTES + directory_bytes
+    dictionary = bytearray(blocks_from)
+    compressor = zstandard.ZstdCompressor(level=_LEVEL)
+    for block, content in enumerate(contents):
+        frame = content if starts[block + 1] - starts[block] == 1 else compressor.compress(content)
+        stored = frame if len(frame) < len(content) else content
+        dictionary += stored
+        blocks_bytes = len(dictionary) - blocks_from
+        if blocks_bytes > _MAXIMUM_BYTES:
+            raise BuildError(f"the dictionary of {len(keys)} keys takes more than {_MAXIMUM_BYTES} bytes")
+        directory[:, block] = starts[block], blocks_bytes, len(content), checksum32(stored)
+    form = INT_KEYS if isinstance(keys, np.ndarray) else BYTES_KEYS
+    head = write_uint8(VERSION) + write_uint8(form) + bytes(2) + write_int32_be(len(keys)) + write_int32_be(block_count)
+    head += write_int32_be(directory_bytes) + write_int32_be(len(dictionary) - blocks_from)
+    dictionary[:blocks_from] = head + directory.tobytes() + separators
+    return dictionary, blocks_from
+
+
+def _int_contents(keys: npt.NDArray[np.int64], starts: npt.NDArray[np.int64]) -> Iterator[bytes]:
+    for low, high in pairwise(starts.tolist()):
+        yield keys[low:high].astype(">i8").view(np.uint8).reshape(-1, 8).T.tobytes()
+
+
+def _bytes_contents(
+    data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64], starts: npt.NDArray[np.int64]
+) -> Iterator[bytes]:
+    for low, high in pairwise(starts.tolist()):
+        ends = offsets[low : high + 1]
+        yield np.diff(ends).astype(">u4").tobytes() + data[ends[0] : ends[-1]].tobytes()
+
+
+def _separators(data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64], starts: Sequence[int]) -> bytes:
+    """The shortest prefix of each block's first key that is greater than the key before."""
+    view = data.data
+    separators: list[memoryview] = []
+    for first in starts:
+        key = view[offsets[first] : offsets[first + 1]]
+        before = view[offsets[first - 1] : offsets[first]] if first else view[:0]
+        separators.append(key[: common_prefix(before, key) + 1])
+    ends = np.cumsum([len(separator) for separator in separators], dtype=np.int64)
+    if len(ends) and ends[-1] > _MAXIMUM_BYTES:
+        raise BuildError(f"the separators of {len(starts)} dictionary blocks take {ends[-1]} bytes")
+    return ends.astype(">u4").tobytes() + b"".join(separators)
+
+
+@dataclass(frozen=True, slots=True)
+class _Directory:
+    key_count: int
+    form: int
+    codes: npt.NDArray[np.int64]
+    parts: tuple[Part, ...]
+    content_lengths: npt.NDArray[np.int64]
+    separators: SortedKeys
+
+
+class DictionaryReader:
+    """Find the ranks of keys, reading the directory once and each block that is needed once.
+
+    Args:
+        blob: The blob that begins with the dictionary.
+        directory: Header and directory, with their checksum.
+        domain: What the keys that are looked up are; the dictionary's own have to be the same.
+    """
+
+    def __init__(self, blob: Blob, directory: Part, domain: Domain) -> None:
+        self._blob = blob
+        self._form = INT_KEYS if domain == "int64" else BYTES_KEYS
+        self._part = directory
+        self._directory: _Directory | None = None
+        self._blocks: dict[int, SortedKeys] = {}
+
+    @property
+    def key_count(self) -> int:
+        """The number of keys."""
+        return self._opened().key_count
+
+    def ranks(self, queries: Sequence[tuple[Key, bool]]) -> list[int]:
+        """Return for each (key, right) how many keys are less than the key; not greater, where `right`."""
+        directory = self._opened()
+        blocks = [directory.separators.rank(key, True) - 1 for key, _ in queries]
+        self._read_blocks(sorted({block for block in blocks if block >= 0 and block not in self._blocks}))
+        return [
+            int(directory.codes[block]) + self._blocks[block].rank(key, right) if block >= 0 else 0
+            for block, (key, right) in zip(blocks, queries, strict=True)
+        ]
+
+    def keys(self) -> KeyArray:
+        """Return all keys, ascending."""
+        blocks = range(len(self._opened().parts))
+        self._read_blocks([block for block in blocks if block not in self._blocks])
+        ordered = [self._blocks[block] for block in blocks]
+        if self._form == INT_KEYS:
+            return np.concatenate([np.empty(0, np.int64), *(one.keys for one in ordered if isinstance(one, IntKeys))])
+        texts = [one.array() for one in ordered if isinstance(one, BytesKeys)]
+        return pa.concat_arrays([pa.array([], pa.large_binary()), *texts])
+
+    def _opened(self) -> _Directory:
+        if self._directory is None:
+            data = read_parts(self._blob, [self._part])[0]
+            self._directory = _parse_directory(self._blob, data, self._form)
+        return self._directory
+
+    def _read_blocks(self, missing: Sequence[int]) -> None:
+        directory = self._opened()
+        stored = read_parts(self._blob, [directory.parts[block] for block in missing])
+        for block, data in zip(missing, stored, strict=True):
+            count = int(np.append(directory.codes, directory.key_count)[block + 1] - directory.codes[block])
+            content = _content(self._blob, directory, block, data)
+            self._blocks[block] = _parse_block(self._blob, directory, block, content, count)
+
+
+def _parse_directory(blob: Blob, data: memoryview, asked_form: int) -> _Directory:
+    cursor = ByteCursor(data, blob.location, blob.offset)
+    version, form, flags = cursor.uint8(), cursor.uint8(), cursor.uint16_be()
+    if version != VERSION or form != asked_form or flags:
+        raise UnsupportedError(
+            f"{blob.location}: a dictionary of version {version}, form {form}, flags {flags} cannot be asked for keys "
+            f"of form {asked_form}"
+        )
+    key_count, block_count, directory_bytes, blocks_bytes = (cursor.uint32_be() for _ in range(4))
+    if directory_bytes != cursor.remaining:
+        raise cursor.corrupt(f"a directory of {directory_bytes} bytes lies in {cursor.remaining}")
+    cursor.count(block_count, 4 * 4 + (8 if form == INT_KEYS else 4), "blocks")
+    codes, ends, lengths, checksums = (
+        np.frombuffer(cursor.bytes(4 * block_count), ">u4").astype(np.int64) for _ in range(4)
+    )
+    starts = np.concatenate(([0], ends[:-1])) if block_count else ends
+    separators = _parse_separators(cursor, form, block_count)
+    cursor.expect_end()
+    counts = np.diff(codes, append=key_count)
+    limited = (lengths <= _BLOCK_LIMIT_BYTES) | ((counts == 1) & (lengths == ends - starts))
+    first = int(codes[0]) if block_count else key_count
+    last = int(ends[-1]) if block_count else 0
+    if first or last != blocks_bytes or (counts <= 0).any() or (ends < starts).any() or not limited.all():
+        raise cursor.corrupt("a directory that describes no blocks")
+    base = HEADER_BYTES + directory_bytes
+    parts = tuple(
+        Part(base + start, end - start, checksum)
+        for start, end, checksum in zip(starts.tolist(), ends.tolist(), checksums.tolist(), strict=True)
+    )
+    return _Directory(key_count, form, codes, parts, lengths, separators)
+
+
+def _parse_separators(cursor: ByteCursor, form: int, block_count: int) -> SortedKeys:
+    if form == INT_KEYS:
+        return IntKeys(np.frombuffer(cursor.bytes(8 * block_count), ">i8").astype(np.int64))
+    ends = np.frombuffer(cursor.bytes(4 * block_count), ">u4").astype(np.int64)
+    content = cursor.bytes(cursor.remaining)
+    starts = np.concatenate(([0], ends[:-1])) if block_count else ends
+    if (ends < starts).any() or (int(ends[-1]) if block_count else 0) != len(content):
+        raise cursor.corrupt("separators that overlap")
+    return BytesKeys(content, starts, ends)
+
+
+def _content(blob: Blob, directory: _Directory, block: int, stored: memoryview) -> memoryview:
+    length = int(directory.content_lengths[block])
+    if len(stored) == length:
+        return stored
+    offset = directory.parts[block].offset
+    try:
+        # The frame's own size is looked at first: decompress() would allocate it, however large it claims to be.
+        if zstandard.frame_content_size(bytes(stored)) != length:
+            raise corrupt(blob, f"a block whose content is not {length} bytes long", offset)
+        return memoryview(zstandard.ZstdDecompressor().decompress(stored))
+    except zstandard.ZstdError as error:
+        raise corrupt(blob, f"not a zstd frame: {error}", offset) from error
+
+
+def _parse_block(blob: Blob, directory: _Directory, block: int, content: memoryview, count: int) -> SortedKeys:
+    offset = directory.parts[block].offset
+    if directory.form == INT_KEYS:
+        if len(content) != 8 * count:
+            raise corrupt(blob, f"{count} keys in {len(content)} bytes", offset)
+        planes = np.frombuffer(content, np.uint8).reshape(8, count)
+        return IntKeys(np.ascontiguousarray(planes.T).view(">i8").reshape(-1).astype(np.int64))
+    if len(content) < 4 * count:
+        raise corrupt(blob, f"{count} keys in {len(content)} bytes", offset)
+    ends = np.cumsum(np.frombuffer(content[: 4 * count], ">u4"), dtype=np.int64) + 4 * count
+    if int(ends[-1]) != len(content):
+        raise corrupt(blob, f"keys of {ends[-1]} bytes in {len(content)} bytes", offset)
+    return BytesKeys(content, np.concatenate(([4 * count], ends[:-1])), ends)

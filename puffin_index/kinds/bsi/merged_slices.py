@@ -1,0 +1,168 @@
+"""The blob types of merged bit slices: the bit slices of neighbouring small row groups in one blob.
+
+| blob type | its bytes |
+| --- | --- |
+| `puffin-index-merged-bsi-v1` | packed bit slices (`puffin_index.kinds.bsi.packed_slices`) of the numbers of all rows |
+| `puffin-index-merged-dictionary-bsi-v1` | a dictionary of the keys of all rows, and packed bit slices of their codes \
+(`puffin_index.kinds.bsi.dictionary_coded`) |
+
+The rows of all row groups are numbered from 0 without gaps, in the order of the row groups: in the segment's row space,
+65,536 rows or more would lie between the first rows of two row groups.
+
+Layout: `[1, low half of the xxh64 of the row counts]`, 8 bytes each, little-endian, then the layout of what the blob's
+bytes are, with its own 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+from pyroaring import BitMap
+
+from puffin_index.errors import UnsupportedError
+from puffin_index.keys.columns import Column
+from puffin_index.keys.leaf import LeafTest, NullTest
+from puffin_index.keys.value_types import ValueType
+from puffin_index.kinds.bsi.dictionary_coded import DictionaryCodedIndex
+from puffin_index.kinds.bsi.kind import BitSlicedIndex, open_packed
+from puffin_index.kinds.bsi.merged_slices_build import MERGED_BSI, MERGED_DICTIONARY_BSI, row_counts_checksum
+from puffin_index.kinds.postings.demand import AskedTest
+from puffin_index.roaring.read import row_set_of_ascending
+from puffin_index.storage.parts import check_layout, corrupt
+from puffin_index.storage.ranged import Blob
+
+_LAYOUT_NUMBERS = 2
+
+
+class MergedSlices:
+    """Answer any test with rows of the segment's row space. Nothing that is read is kept.
+
+    Safe to share between threads.
+
+    Args:
+        blob: The blob.
+        blob_type: Its blob type.
+        layout: Its layout.
+        value_type: The type of the keys.
+        spans: For each row group that it covers, in order, base and row count in the segment's row space.
+
+    Raises:
+        UnsupportedError: If the layout is of another version, or the keys are of another domain.
+        CorruptFileError: If the layout describes no such blob, or one of other row groups.
+    """
+
+    def __init__(
+        self,
+        blob: Blob,
+        blob_type: str,
+        layout: npt.NDArray[np.int64],
+        value_type: ValueType,
+        spans: Sequence[tuple[int, int]] | npt.NDArray[np.int64],
+    ) -> None:
+        checksum = check_layout(blob, layout, _LAYOUT_NUMBERS)[1]
+        self._bases, self._row_counts = np.array(spans, np.int64).reshape(-1, 2).T
+        if checksum != row_counts_checksum(self._row_counts):
+            raise corrupt(blob, "bit slices of other row groups")
+        self._firsts = np.cumsum(self._row_counts) - self._row_counts
+        self._blob = blob
+        self._blob_type = blob_type
+        self._layout = layout[_LAYOUT_NUMBERS:]
+        self._value_type = value_type
+        self._value_count = self._open().value_count
+
+    @property
+    def nbytes(self) -> int:
+        """The memory that it takes, about."""
+        return sum(array.nbytes for array in (self._bases, self._row_counts, self._firsts, self._layout))
+
+    def _open(self) -> BitSlicedIndex | DictionaryCodedIndex:
+        """The slices of all rows, of which nothing has been read."""
+        row_count = int(self._row_counts.sum())
+        if self._blob_type == MERGED_DICTIONARY_BSI:
+            return DictionaryCodedIndex(self._blob, self._layout, self._value_type, row_count, open_packed)
+        if self._value_type.domain != "int64" or self._value_type.is_floating:
+            raise UnsupportedError(
+                f"{self._blob.location}: kind bsi reads no blob {MERGED_BSI} of a {self._value_type.name} column"
+            )
+        return open_packed(self._blob, self._layout, row_count)
+
+    def prepare(self, test: AskedTest | NullTest) -> PreparedSlices:
+        """Return what knows all that is to be known of a test."""
+        return PreparedSlices(self, test if isinstance(test, NullTest) else test.test)
+
+    def rows(self, test: LeafTest, candidates: BitMap | None = None) -> BitMap:
+        """Return what `PreparedSlices.rows` of a test does."""
+        return PreparedSlices(self, test).rows(candidates)
+
+    def count_bounds(self, test: LeafTest) -> tuple[int, int]:
+        """Return what `PreparedSlices.count_bounds` of a test does."""
+        return PreparedSlices(self, test).count_bounds()
+
+    def columns(self) -> list[Column]:
+        """Return the column of each row group, decoded from all slices.
+
+        Raises:
+            CorruptFileError: If what is read is not what was written.
+        """
+        column = self._open().column(self._value_type)
+        return [
+            column.part(first, first + count)
+            for first, count in zip(self._firsts.tolist(), self._row_counts.tolist(), strict=True)
+        ]
+
+    def _numbers_of(self, rows: BitMap) -> BitMap:
+        """The numbers of those rows of the row space that lie in the row groups."""
+        some = np.frombuffer(rows.to_array(), np.uint32).astype(np.int64)
+        owners = np.searchsorted(self._bases, some, "right") - 1
+        inside = (owners >= 0) & (some - self._bases[owners] < self._row_counts[owners])
+        owners = owners[inside]
+        return row_set_of_ascending(some[inside] - self._bases[owners] + self._firsts[owners])
+
+    def _rows_of(self, numbers: BitMap) -> BitMap:
+        """The rows of the row space that have some numbers."""
+        some = np.frombuffer(numbers.to_array(), np.uint32)
+        counts = np.diff(np.searchsorted(some, self._firsts), append=len(some))
+        return row_set_of_ascending(some + np.repeat(self._bases - self._firsts, counts))
+
+
+class PreparedSlices:
+    """A test of merged bit slices: how many rows it may match, what reading them takes, and which they are."""
+
+    def __init__(self, index: MergedSlices, test: LeafTest) -> None:
+        self._index = index
+        self._test = test
+
+    def count_bounds(self) -> tuple[int, int]:
+        """Return the least and the greatest number of rows that may satisfy the test; nothing is read."""
+        index = self._index
+        if isinstance(self._test, NullTest):
+            row_count = int(index._row_counts.sum())
+            matches = row_count - index._value_count if self._test.is_null else index._value_count
+            return matches, matches
+        return 0, index._value_count
+
+    def cost(self) -> tuple[int, int]:
+        """Return about how many requests and bytes `rows` takes, at most."""
+        # Of a dictionary its directory and some of its blocks come first.
+        requests = 3 if self._index._blob_type == MERGED_DICTIONARY_BSI else 1
+        return requests, self._index._blob.length
+
+    def rows(self, candidates: BitMap | None = None) -> BitMap:
+        """Return exactly the rows that satisfy the test, among the candidates, rows of the row space, if any are given.
+
+        Raises:
+            CorruptFileError: If what is read is not what was written.
+        """
+        index = self._index
+        among = None if candidates is None else index._numbers_of(candidates)
+        found = index._open().evaluate(self._test, among).rows
+        least, most = self.count_bounds()
+        if len(found) > most or (among is None and len(found) < least):
+            raise corrupt(index._blob, "bit slices of other rows than they are said to have")
+        return index._rows_of(found)
+
+    def read(self, most_bytes: int) -> None:
+        """Say that these are no blocks that could be searched together with those of other blobs."""
+        del most_bytes

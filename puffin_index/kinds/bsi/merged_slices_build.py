@@ -1,0 +1,74 @@
+"""Building merged bit slices: which row groups are put together, and their payload."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from puffin_index.keys.columns import Column, join_columns
+from puffin_index.kinds.base import MergedPayload, Payload
+from puffin_index.kinds.bsi.dictionary_coded import serialize_dictionary_coded
+from puffin_index.kinds.bsi.kind import fits_slices
+from puffin_index.kinds.bsi.packed_slices import serialize_packed
+from puffin_index.roaring.write import BLOCK_ROWS, block_count
+from puffin_index.storage.parts import LAYOUT_VERSION, checksum32
+
+MERGED_BSI = "puffin-index-merged-bsi-v1"
+MERGED_DICTIONARY_BSI = "puffin-index-merged-dictionary-bsi-v1"
+MERGED_ROWS = 131_072
+"""So many rows have all row groups of a payload together, unless it is one row group: what planning reads at once."""
+
+_MERGED_BYTES = 64 * 1024 * 1024
+
+
+def is_small(row_count: int) -> bool:
+    """Whether the slices of a row group are better merged than in Paimon's format.
+
+    A roaring container of a slice takes about as many bytes for less than 65,536 rows as for all of them. A row group
+    is small if its rows are less than three quarters of those that its containers could hold.
+    """
+    return 4 * row_count < 3 * BLOCK_ROWS * max(1, block_count(row_count))
+
+
+def row_counts_checksum(row_counts: npt.NDArray[np.int64]) -> int:
+    """Return the low half of the xxh64 of the row counts of row groups, 8 bytes each, little-endian."""
+    return checksum32(np.asarray(row_counts, "<i8").tobytes())
+
+
+def build_merged_slices(columns: Sequence[Column]) -> Payload:
+    """Build the payload of some row groups.
+
+    Args:
+        columns: The column of each; at least one, of one value type.
+    """
+    column = join_columns(columns)
+    if fits_slices(column):
+        blob_type, (data, layout) = MERGED_BSI, serialize_packed(column.int_keys, column.valid)
+    else:
+        blob_type, (data, layout) = MERGED_DICTIONARY_BSI, serialize_dictionary_coded(column, serialize_packed)
+    checksum = row_counts_checksum(np.array([one.row_count for one in columns], np.int64))
+    return Payload(blob_type, data, np.concatenate((np.array((LAYOUT_VERSION, checksum), np.int64), layout)))
+
+
+class SmallRowGroups:
+    """Gathers neighbouring small row groups until they are enough for a payload."""
+
+    def __init__(self) -> None:
+        self._columns: list[Column] = []
+
+    def add(self, column: Column) -> list[MergedPayload]:
+        """Take the next row group; return the payload of those before it if they are enough without it."""
+        together = [*self._columns, column]
+        row_count, nbytes = sum(one.row_count for one in together), sum(one.keys.nbytes for one in together)
+        complete = self.flush() if row_count > MERGED_ROWS or nbytes > _MERGED_BYTES else []
+        # A copy does not keep what others sort of this column.
+        self._columns.append(replace(column))
+        return complete
+
+    def flush(self) -> list[MergedPayload]:
+        """Return the payload of the row groups that are waiting, if there are any."""
+        columns, self._columns = self._columns, []
+        return [MergedPayload(build_merged_slices(columns), len(columns))] if columns else []

@@ -1,0 +1,129 @@
+"""Comparisons on bit slices: the rows whose numbers lie in some intervals, from the highest slice down.
+
+This is O'Neil's and Quass's algorithm for any set of intervals at once: rows are split by the slice's bit, and a side
+that lies wholly inside or outside of the intervals needs no further slice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+from pyroaring import BitMap
+
+from puffin_index.keys.intervals import Interval, Intervals, clip, shift
+from puffin_index.kinds.bsi.slices import Half
+from puffin_index.storage.parts import Part, corrupt, read_parts
+from puffin_index.storage.ranged import Blob
+
+_READ_AT_ONCE_BYTES = 64 * 1024
+
+RowSetOf: TypeAlias = Callable[[Blob, Part, memoryview, int], BitMap]
+"""Gives the row set of a blob's part: of its stored bytes, and of how many rows."""
+
+
+class HalfReader:
+    """Read the row sets of one half, each at most once; `row_set_of` knows the form that parts are stored in."""
+
+    def __init__(self, blob: Blob, half: Half, row_count: int, row_set_of: RowSetOf) -> None:
+        self.half = half
+        self._row_set_of = row_set_of
+        self._blob = blob
+        self._row_count = row_count
+        self._slices: dict[int, BitMap] = {}
+        self._existence: BitMap | None = BitMap(range(row_count)) if half.row_count == row_count else None
+
+    def existence(self) -> BitMap:
+        """Return the rows that have a number in this half. It is not to be changed."""
+        if self._existence is None:
+            self._read([self.half.existence], [])
+        assert self._existence is not None
+        return self._existence
+
+    def search(self, intervals: Intervals, candidates: BitMap | None) -> BitMap:
+        """Return the rows whose magnitude lies in one of the intervals.
+
+        Args:
+            intervals: Disjoint, ascending, none touching another.
+            candidates: Only these rows are of interest; None for all.
+        """
+        half = self.half
+        wanted = shift(clip(intervals, half.minimum, half.maximum), -half.minimum)
+        if not wanted:
+            return BitMap()
+        if wanted == ((0, half.maximum - half.minimum),):
+            rows = self.existence()
+            return rows.copy() if candidates is None else rows & candidates
+        # The numbers end at the maximum: an interval up to it may as well reach to the last number of so many bits.
+        top = (1 << len(half.slices)) - 1
+        if wanted[-1][1] == half.maximum - half.minimum:
+            wanted = (*wanted[:-1], (wanted[-1][0], top))
+        lowest = _lowest_slice(wanted)
+        self._read_first(lowest)
+        rows = self.existence()
+        rows = rows if candidates is None else rows & candidates
+        return self._descend(rows, len(half.slices) - 1, wanted, lowest)
+
+    def magnitudes(self) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64]]:
+        """Return the rows that have a number in this half, ascending, and the magnitude of each.
+
+        Raises:
+            CorruptFileError: If there are other rows or magnitudes than the half is said to have.
+        """
+        half = self.half
+        self._read([half.existence] if self._existence is None else [], range(len(half.slices)))
+        rows = np.frombuffer(self.existence().to_array(), np.uint32)
+        offsets = np.zeros(self._row_count, np.uint64)
+        for bit, ones in self._slices.items():
+            offsets[np.frombuffer(ones.to_array(), np.uint32)] |= np.uint64(1 << bit)
+        own = offsets[rows]
+        agree = len(rows) == half.row_count and np.count_nonzero(offsets) == np.count_nonzero(own)
+        if not agree or int(own.max()) > half.maximum - half.minimum:
+            raise corrupt(self._blob, "bit slices of other numbers than they are said to have", half.existence.offset)
+        return rows, (own + np.uint64(half.minimum)).astype(np.int64)
+
+    def _descend(self, rows: BitMap, bit: int, intervals: Sequence[Interval], lowest: int) -> BitMap:
+        """The rows, whose numbers are known but for the bits up to `bit`, that lie in one of the intervals."""
+        if not rows or not intervals:
+            return BitMap()
+        middle = 1 << bit if bit >= 0 else 0
+        if intervals[0] == (0, max(2 * middle - 1, 0)):
+            return rows
+        if bit not in self._slices:
+            self._read([], range(lowest, bit + 1))
+        ones = self._slices[bit]
+        below = [(low, min(high, middle - 1)) for low, high in intervals if low < middle]
+        above = [(max(low - middle, 0), high - middle) for low, high in intervals if high >= middle]
+        if not above:
+            return self._descend(rows - ones, bit - 1, below, lowest)
+        found = self._descend(rows & ones, bit - 1, above, lowest)
+        return found | self._descend(rows - ones, bit - 1, below, lowest) if below else found
+
+    def _read_first(self, lowest: int) -> None:
+        """Read the existence set and those slices that are needed, or the upper ones of them if they are many."""
+        slices = self.half.slices
+        # Numbers that differ are told apart by about log2(rows) of their bits: what is below is seldom needed.
+        first = max(lowest, len(slices) - self.half.row_count.bit_length() - 1)
+        if sum(part.length for part in slices[lowest:first]) <= _READ_AT_ONCE_BYTES:
+            first = lowest
+        missing = [bit for bit in range(first, len(slices)) if bit not in self._slices]
+        self._read([self.half.existence] if self._existence is None else [], missing)
+
+    def _read(self, existence: Sequence[Part], bits: Sequence[int]) -> None:
+        missing = [bit for bit in bits if bit not in self._slices]
+        parts = [*existence, *(self.half.slices[bit] for bit in missing)]
+        stored = zip(parts, read_parts(self._blob, parts), strict=True)
+        sets = [self._row_set_of(self._blob, part, content, self._row_count) for part, content in stored]
+        if existence:
+            self._existence = sets[0]
+        self._slices.update(zip(missing, sets[len(existence) :], strict=True))
+
+
+def _lowest_slice(intervals: Intervals) -> int:
+    """The lowest bit that can matter: below it, every interval begins at zeros and ends at ones."""
+    bounds = 0
+    for low, high in intervals:
+        bounds |= low | (high + 1)
+    return (bounds & -bounds).bit_length() - 1

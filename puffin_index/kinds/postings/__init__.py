@@ -1,0 +1,1 @@
+"""Bitmap indexes that cover many row groups at once: sorted postings and merged bitmaps."""

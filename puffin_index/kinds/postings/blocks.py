@@ -1,0 +1,276 @@
+"""The blocks of a postings blob: some keys and the rows of each, bit-packed.
+
+All numbers are little-endian; a stream is bit-packed (`puffin_index.storage.bit_packing`).
+
+| part of a block | bytes | meaning |
+| --- | --- | --- |
+| sections | 4 | s, the number of sections |
+| key word | 4 | int64 domain: the width of the key steps; bytes domain: how many bytes the keys take here |
+| key number | 8 | int64 domain: the least key step; bytes domain: the length of the keys' content |
+| lengths | 4 s | the length of each section |
+| keys | | see below |
+| sections | | one after the other |
+
+A block has whole keys, so that no key is in two blocks: k keys in one section, or one key in several sections (each of
+at most 4,096 runs, as this release writes them).
+
+Keys, int64 domain: a stream of k - 1 numbers, the step from each key to the next less the least step (modulo 2 ** 64);
+the first key is the block's separator in the directory. Keys, bytes domain: k lengths of 4 bytes, then the k keys; as a
+zstd frame that tells the content's length, or, where it has that length itself, as it is. The content takes at most
+32 KiB, but for a block of one key, which is not compressed.
+
+The rows of a key are runs of neighbouring rows of one row group; here a row is its number as
+`puffin_index.kinds.postings.numbers` has it. A group is the runs of one key in one section.
+
+| part of a section | bytes | meaning |
+| --- | --- | --- |
+| runs | 2 | r - 1 for r runs |
+| groups | 2 | g - 1 for g groups: one for each key of the block, or one |
+| widths | 4 | the widths of the four streams, one byte each |
+| least | 16 | the least number of each of the four streams, 4 bytes each |
+| rows | 4 | the number of rows |
+| counts | | stream of g numbers: the runs of each group |
+| first rows | | stream of g numbers: the first row of each group |
+| gaps | | stream of r - g numbers: for the other runs, how many rows lie between the run before and it |
+| run lengths | | stream of r numbers: the rows of each run |
+
+What a stream holds is each number less the least one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import zstandard
+
+from puffin_index.keys.sorted_keys import bytes_of_keys, cut_blocks
+from puffin_index.kinds.postings.sort import OrderedRows, Rows
+from puffin_index.storage.bit_packing import Ints, Words, bit_lengths, bounds_of_streams, pack_streams
+from puffin_index.storage.many_ranges import ramps
+
+KEY_CONTENT_LIMIT_BYTES = 32 * 1024
+STREAMS = 4
+_LEVEL = 3
+
+BLOCK_HEADER = np.dtype([("sections", "<u4"), ("key_word", "<u4"), ("key_number", "<u8")])
+SECTION_HEADER = np.dtype(
+    [("runs", "<u2"), ("groups", "<u2"), ("widths", "u1", STREAMS), ("least", "<u4", STREAMS), ("rows", "<u4")]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How a blob is cut; a reader takes any.
+
+    Attributes:
+        block_runs: Runs in a block of several keys, and in a section, at most. 4,096 of them take about 15 KB, which a
+            look-up reads and decodes whole; fewer would make the directory larger, which every look-up reads as well.
+        key_content_bytes: Bytes of the keys in a block of several, at most; not above `KEY_CONTENT_LIMIT_BYTES`.
+        root_bytes: The longest root page that has the blocks itself.
+        page_bytes: About how long the other pages are.
+        rows_at_once: About how many rows are worked on at a time, so that what that takes stays in the caches.
+    """
+
+    block_runs: int = 4096
+    key_content_bytes: int = KEY_CONTENT_LIMIT_BYTES
+    root_bytes: int = 24 * 1024
+    page_bytes: int = 8 * 1024
+    rows_at_once: int = 3 << 14
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenBlock:
+    """A block, and what the directory says of it.
+
+    Attributes:
+        data: Its bytes.
+        row_count: The rows of all its keys.
+        key_count: Its keys.
+        first_key: The first of them, as a key of `OrderedRows.span`.
+    """
+
+    data: bytes
+    row_count: int
+    key_count: int
+    first_key: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Runs:
+    """The runs of some whole keys.
+
+    Attributes:
+        starts: The first row of each run.
+        lengths: Its rows.
+        keys: The distinct keys.
+        key_ends: The first run of each key, and in the end the number of runs.
+    """
+
+    starts: Ints
+    lengths: Ints
+    keys: Words
+    key_ends: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class _KeyPart:
+    word: int
+    number: int
+    content: bytes | memoryview
+
+
+class _KeyWriter(Protocol):
+    """How keys are cut into blocks and written."""
+
+    def cut(self, first_key: int, run_counts: Ints) -> Ints:
+        """Cut the keys from `first_key` on into blocks, as `cut_blocks` does."""
+
+    def write(self, keys: Words, ends: Ints) -> list[_KeyPart]:
+        """Return the keys of each block as bytes."""
+
+
+def write_blocks(ordered: OrderedRows, sizes: Sizes) -> Iterator[WrittenBlock]:
+    """Write the rows of a segment as blocks, in order."""
+    dictionary = ordered.dictionary
+    writer: _KeyWriter = _IntKeyWriter(sizes) if dictionary is None else _BytesKeyWriter(dictionary, sizes)
+    first = 0
+    while first < len(ordered):
+        end = ordered.end_of_key(min(first + sizes.rows_at_once, len(ordered)) - 1)
+        yield from _write_some(_runs(*ordered.span(first, end)), writer, sizes.block_runs)
+        first = end
+
+
+def _runs(keys: Words, rows: Rows) -> _Runs:
+    is_first_of_key = np.ones(len(keys), np.bool_)
+    np.not_equal(keys[1:], keys[:-1], out=is_first_of_key[1:])
+    begins = is_first_of_key.copy()
+    begins[1:] |= rows[1:] - rows[:-1] != 1
+    if begins.all():
+        key_ends = np.append(np.flatnonzero(is_first_of_key), len(rows))
+        return _Runs(rows.astype(np.int64), np.ones(len(rows), np.int64), keys[is_first_of_key], key_ends)
+    places = np.flatnonzero(begins)
+    key_places = np.flatnonzero(is_first_of_key[places])
+    return _Runs(
+        rows[places].astype(np.int64),
+        np.diff(places, append=len(rows)),
+        keys[places[key_places]],
+        np.append(key_places, len(places)),
+    )
+
+
+def _write_some(runs: _Runs, writer: _KeyWriter, limit: int) -> Iterator[WrittenBlock]:
+    block_keys = writer.cut(int(runs.keys[0]), np.diff(runs.key_ends))
+    block_runs = runs.key_ends[block_keys]
+    section_counts = np.maximum(-(-np.diff(block_runs) // limit), 1)
+    section_runs = np.append(ramps(block_runs[:-1], section_counts, limit), len(runs.starts))
+    sections = _write_sections(runs, section_runs)
+    key_parts = writer.write(runs.keys, block_keys)
+    row_counts = np.add.reduceat(runs.lengths, block_runs[:-1])
+    key_counts = np.diff(block_keys)
+    section = 0
+    for block, key_part in enumerate(key_parts):
+        own = sections[section : section + section_counts[block]]
+        section += len(own)
+        data = _block(key_part, own)
+        yield WrittenBlock(data, int(row_counts[block]), int(key_counts[block]), int(runs.keys[block_keys[block]]))
+
+
+def _block(key_part: _KeyPart, sections: Sequence[bytes]) -> bytes:
+    header = np.array((len(sections), key_part.word, key_part.number), BLOCK_HEADER)
+    lengths = np.array([len(section) for section in sections], "<u4")
+    return b"".join((header.tobytes(), lengths.tobytes(), key_part.content, *sections))
+
+
+def _write_sections(runs: _Runs, section_runs: Ints) -> list[bytes]:
+    """Write sections, each from one run of `section_runs` to the next."""
+    is_first = np.zeros(len(runs.starts), np.bool_)
+    is_first[runs.key_ends[:-1]] = True
+    is_first[section_runs[:-1]] = True
+    first_runs = np.flatnonzero(is_first)
+    section_groups = np.searchsorted(first_runs, section_runs)
+    headers = np.zeros(len(section_runs) - 1, SECTION_HEADER)
+    headers["runs"], headers["groups"] = np.diff(section_runs) - 1, np.diff(section_groups) - 1
+    headers["rows"] = np.add.reduceat(runs.lengths, section_runs[:-1])
+    ends = (section_groups, section_groups, section_runs - section_groups, section_runs)
+    packed: list[list[memoryview]] = []
+    # One stream at a time: what each takes on the way is gone before the next.
+    for stream, numbers in enumerate(_streams(runs, first_runs, ~is_first)):
+        least, widths, above = _above_least(numbers.view(np.uint64), ends[stream])
+        headers["widths"][:, stream], headers["least"][:, stream] = widths, least
+        packed.append(pack_streams(above, ends[stream], widths))
+    return [b"".join(parts) for parts in zip(_each(headers), *packed, strict=True)]
+
+
+def _streams(runs: _Runs, first_runs: Ints, is_later: npt.NDArray[np.bool_]) -> Iterator[Ints]:
+    """What the streams of all sections hold: counts, first rows, gaps, run lengths."""
+    yield np.diff(first_runs, append=len(runs.starts))
+    yield runs.starts[first_runs]
+    later = np.flatnonzero(is_later)
+    yield runs.starts[later] - (runs.starts[later - 1] + runs.lengths[later - 1])
+    yield runs.lengths
+
+
+def _above_least(numbers: Words, ends: Ints) -> tuple[Words, Ints, Words]:
+    """The least number of each stream, the width of what lies above it, and that."""
+    if len(numbers) and numbers.min() == numbers.max():
+        least = np.where(ends[1:] > ends[:-1], numbers[0], np.uint64(0))
+        return least, np.zeros(len(least), np.int64), numbers
+    least, most = bounds_of_streams(numbers, ends)
+    return least, bit_lengths(most - least), numbers - np.repeat(least, np.diff(ends))
+
+
+def _each(headers: npt.NDArray[np.void]) -> list[memoryview]:
+    data, size = memoryview(headers.tobytes()), headers.dtype.itemsize
+    return [data[start : start + size] for start in range(0, len(data), size)]
+
+
+class _IntKeyWriter:
+    """Keys as steps."""
+
+    def __init__(self, sizes: Sizes) -> None:
+        self._sizes = sizes
+
+    def cut(self, first_key: int, run_counts: Ints) -> Ints:  # noqa: ARG002 - the protocol has it
+        return cut_blocks(np.cumsum(run_counts), self._sizes.block_runs)
+
+    def write(self, keys: Words, ends: Ints) -> list[_KeyPart]:
+        is_first = np.zeros(len(keys), np.bool_)
+        is_first[ends[:-1]] = True
+        steps = (keys[1:] - keys[:-1])[~is_first[1:]]
+        step_ends = ends - np.arange(len(ends))
+        least, widths, above = _above_least(steps, step_ends)
+        parts = zip(widths.tolist(), least.tolist(), pack_streams(above, step_ends, widths), strict=True)
+        return [_KeyPart(width, number, content) for width, number, content in parts]
+
+
+class _BytesKeyWriter:
+    """Keys as compressed bytes."""
+
+    def __init__(self, dictionary: pa.LargeBinaryArray, sizes: Sizes) -> None:
+        self._sizes = sizes
+        self._data, self._offsets = bytes_of_keys(dictionary)
+        self._compressor = zstandard.ZstdCompressor(level=_LEVEL)
+
+    def cut(self, first_key: int, run_counts: Ints) -> Ints:
+        # A key weighs what it takes of either limit, so that one cut keeps both.
+        sizes = 4 + np.diff(self._offsets[first_key : first_key + len(run_counts) + 1])
+        limit = self._sizes.key_content_bytes
+        weights = np.maximum(sizes, run_counts * -(-limit // self._sizes.block_runs))
+        return cut_blocks(np.cumsum(weights), limit)
+
+    def write(self, keys: Words, ends: Ints) -> list[_KeyPart]:
+        return [self._part(int(keys[first]), int(keys[end - 1]) + 1) for first, end in pairwise(ends.tolist())]
+
+    def _part(self, first: int, end: int) -> _KeyPart:
+        ends = self._offsets[first : end + 1]
+        content = np.diff(ends).astype("<u4").tobytes() + self._data[ends[0] : ends[-1]].tobytes()
+        stored = content if end - first == 1 else self._compressor.compress(content)
+        if len(stored) >= len(content):
+            stored = content
+        return _KeyPart(len(stored), len(content), stored)

@@ -1,0 +1,210 @@
+"""Building a postings blob, and telling when it pays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from puffin_index.errors import BuildError
+from puffin_index.keys.columns import Column
+from puffin_index.keys.leaf import Key
+from puffin_index.keys.sorted_keys import bytes_of_keys, common_prefix
+from puffin_index.kinds.base import Payload
+from puffin_index.kinds.postings.blocks import Sizes, WrittenBlock, write_blocks
+from puffin_index.kinds.postings.numbers import RowNumbers
+from puffin_index.kinds.postings.pages import BYTES_KEYS, INT_KEYS, Children, write_directory
+from puffin_index.kinds.postings.sort import OrderedRows, order_rows
+from puffin_index.roaring.write import serialize_row_sets
+from puffin_index.storage.binary import Buffer
+from puffin_index.storage.parts import LAYOUT_VERSION, checksum32
+
+POSTINGS = "puffin-index-postings-v1"
+DEFAULT_SIZES = Sizes()
+MAXIMUM_ROWS = 2**32
+_FULL_SEPARATOR_BYTES = 256
+_ROWS_OF_A_KEY = 2048
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedColumn:
+    """The column of one row group and where the row group begins in the segment's row space.
+
+    Attributes:
+        base: The row that the row group's first row is in the segment; a multiple of 65,536.
+        column: The keys.
+    """
+
+    base: int
+    column: Column
+
+
+class PlacedBlock(NamedTuple):
+    """What is left of a block when its bytes are in the blob: there are hundreds of thousands.
+
+    Attributes:
+        end: Where its bytes end.
+        row_count: The rows of all its keys.
+        key_count: Its keys.
+        first_key: The first of them, as a key of `OrderedRows.span`.
+        checksum: Of its bytes.
+    """
+
+    end: int
+    row_count: int
+    key_count: int
+    first_key: int
+    checksum: int
+
+
+def build_postings(columns: Sequence[PlacedColumn], sizes: Sizes = DEFAULT_SIZES) -> Payload:
+    """Build the payload of all row groups of a segment.
+
+    Args:
+        columns: At least one; of one value type, in ascending order of their bases, their rows disjoint.
+        sizes: How to cut the blob.
+
+    Raises:
+        BuildError: If the rows leave the row space, or the row groups are none of one segment.
+    """
+    _check(columns)
+    form = BYTES_KEYS if columns[0].column.value_type.domain == "bytes" else INT_KEYS
+    numbers = RowNumbers.of([(placed.base, placed.column.row_count) for placed in columns])
+    if numbers.limit > MAXIMUM_ROWS:
+        raise BuildError(f"{numbers.limit} numbers of rows in a segment, which has {MAXIMUM_ROWS}")
+    ordered = order_rows([placed.column for placed in columns], numbers, form == BYTES_KEYS)
+    data = bytearray()
+    blocks = append_blocks(data, write_blocks(ordered, sizes))
+    children = children_of_blocks(blocks, *separators_of_blocks(ordered, blocks))
+    return finish_postings(POSTINGS, data, children, _write_nulls(columns), form == BYTES_KEYS, numbers, sizes)
+
+
+def append_blocks(data: bytearray, blocks: Iterable[WrittenBlock]) -> list[PlacedBlock]:
+    """Put blocks into a blob as they come, so that they are in memory only once."""
+    placed: list[PlacedBlock] = []
+    for block in blocks:
+        data += block.data
+        placed.append(PlacedBlock(len(data), block.row_count, block.key_count, block.first_key, checksum32(block.data)))
+    return placed
+
+
+def children_of_blocks(blocks: Sequence[PlacedBlock], separators: Sequence[Key], are_exact: Sequence[bool]) -> Children:
+    """Return what the directory says of blocks."""
+    return Children(
+        0,
+        [block.end for block in blocks],
+        [block.row_count for block in blocks],
+        [block.key_count for block in blocks],
+        [block.checksum for block in blocks],
+        separators,
+        are_exact,
+    )
+
+
+def finish_postings(
+    blob_type: str,
+    data: bytearray,
+    children: Children,
+    nulls: Buffer,
+    is_bytes: bool,
+    numbers: RowNumbers,
+    sizes: Sizes,
+    layout_forms: int = 0,
+) -> Payload:
+    """Put a payload together from its blocks.
+
+    Args:
+        blob_type: Its blob type.
+        data: The bytes of all blocks; becomes the payload.
+        children: What the directory says of them.
+        nulls: The set of the NULL rows; empty if there are none.
+        is_bytes: Whether the keys are of the bytes domain.
+        numbers: The row groups.
+        sizes: How to cut the directory.
+        layout_forms: What the form in the layout is above that of the keys.
+    """
+    form = BYTES_KEYS if is_bytes else INT_KEYS
+    nulls_from = children.ends[-1] if children.ends else 0
+    pages_from = nulls_from + len(nulls)
+    pages, root = write_directory(children, form, pages_from, sizes.root_bytes, sizes.page_bytes)
+    root_from = pages_from + sum(len(page) for page in pages)
+    row_count = sum(children.row_counts)
+    counts = [row_count, numbers.row_count - row_count, numbers.checksum]
+    places = [nulls_from, checksum32(nulls), pages_from, root_from, checksum32(root)]
+    layout = np.array([LAYOUT_VERSION, layout_forms + form, *counts, *places], np.int64)
+    for part in (nulls, *pages, root):
+        data += part
+    return Payload(blob_type, data, layout)
+
+
+def _check(columns: Sequence[PlacedColumn]) -> None:
+    if not columns:
+        raise BuildError("postings of no row group")
+    names = {placed.column.value_type.name for placed in columns}
+    if len(names) > 1:
+        raise BuildError(f"postings of row groups of different types: {', '.join(sorted(names))}")
+    end = 0
+    for placed in columns:
+        if placed.base < end:
+            raise BuildError(f"a row group at base {placed.base}, where rows up to {end} are another's")
+        end = placed.base + placed.column.row_count
+    if end > MAXIMUM_ROWS:
+        raise BuildError(f"{end} rows in the row space of a segment, which has {MAXIMUM_ROWS}")
+
+
+def _write_nulls(columns: Sequence[PlacedColumn]) -> bytes:
+    rows = np.concatenate([placed.column.null_rows + np.uint32(placed.base) for placed in columns])
+    return serialize_row_sets(rows, np.array([0, len(rows)])).data.tobytes() if len(rows) else b""
+
+
+def separators_of_blocks(
+    ordered: OrderedRows, blocks: Sequence[PlacedBlock], before_all: bytes | None = None
+) -> tuple[list[Key], list[bool]]:
+    """Return the separators of blocks, and whether each is the first key itself.
+
+    Args:
+        ordered: The rows that were written.
+        blocks: The blocks that were made of them.
+        before_all: The key before all of these, if there is one; only in the bytes domain.
+    """
+    if ordered.dictionary is None:
+        return [ordered.least + block.first_key for block in blocks], [True] * len(blocks)
+    data, offsets = bytes_of_keys(ordered.dictionary)
+    first_before = np.frombuffer(before_all or b"", np.uint8)
+    separators: list[Key] = []
+    are_exact: list[bool] = []
+    for block in blocks:
+        begin, end = offsets[block.first_key : block.first_key + 2].tolist()
+        key = data[begin:end]
+        before = data[offsets[block.first_key - 1] : begin] if block.first_key else first_before
+        is_full = block.key_count == 1 and len(key) <= _FULL_SEPARATOR_BYTES
+        length = len(key) if is_full else min(len(key), common_prefix(before.data, key.data) + 1)
+        separators.append(key[:length].tobytes())
+        are_exact.append(length == len(key))
+    return separators, are_exact
+
+
+def postings_pay(distinct_counts: Sequence[int], value_counts: Sequence[int]) -> bool:
+    """Tell whether the bitmap kind should write postings of a segment, and not one bitmap a value and row group.
+
+    They pay if a key has at most 2,048 rows in a row group, on average. Measured on 6 M random rows in row groups of
+    245,760, bytes a row and the time of `=` over all of them (bitmaps: 72 to 75 reads, postings: 1 and the directory):
+
+    | distinct | rows a key | bitmaps | postings | bitmaps | postings |
+    | --- | --- | --- | --- | --- | --- |
+    | 8 | 30,720 | 1.07 | 1.01 | 3.2 ms | 33 ms |
+    | 64 | 3,840 | 2.02 | 1.41 | 2.9 ms | 4.7 ms |
+    | 128 | 1,920 | 2.03 | 1.49 | 2.9 ms | 2.7 ms |
+    | 1,024 | 240 | 2.25 | 1.84 | 2.9 ms | 0.9 ms |
+    | 4,096 | 60 | 3.01 | 2.04 | 2.8 ms | 0.8 ms |
+    | 65,536 | 4 | 14.0 | 2.50 | 4.1 ms | 0.9 ms |
+
+    A key of many rows is read and decoded whole, for all row groups, whichever of them are still of interest.
+
+    Args:
+        distinct_counts: The distinct keys of each row group.
+        value_counts: The rows of each that are not NULL.
+    """
+    return sum(value_counts) <= _ROWS_OF_A_KEY * sum(distinct_counts)

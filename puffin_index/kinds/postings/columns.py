@@ -1,0 +1,112 @@
+"""Postings turned back into the columns that they were built from, to be merged with those of other segments."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from puffin_index.keys.columns import Column, KeyArray
+from puffin_index.keys.value_types import ValueType
+from puffin_index.kinds.postings.keys import keys_of_blocks
+from puffin_index.kinds.postings.numbers import RowNumbers
+from puffin_index.kinds.postings.parse import ParsedBlocks
+from puffin_index.kinds.postings.rows import decode_runs
+from puffin_index.storage.bit_packing import Ints
+from puffin_index.storage.many_ranges import ramps
+from puffin_index.storage.parts import corrupt
+from puffin_index.storage.ranged import Blob
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KeyRows:
+    """Some keys and their rows.
+
+    Attributes:
+        keys: Distinct keys, ascending.
+        codes: For each row the place of its key.
+        numbers: For each row its number (`puffin_index.kinds.postings.numbers`).
+    """
+
+    keys: KeyArray
+    codes: Ints
+    numbers: Ints
+
+
+def key_rows(blocks: ParsedBlocks, first_keys: Ints, is_bytes: bool) -> KeyRows:
+    """Decode whole blocks.
+
+    Args:
+        blocks: The blocks.
+        first_keys: The first key of each of them, in the int64 domain.
+        is_bytes: Whether the keys are of the bytes domain.
+
+    Raises:
+        CorruptFileError: If what is there are no keys or rows.
+    """
+    keys = keys_of_blocks(blocks.raw, first_keys, is_bytes)
+    sections = np.arange(len(blocks.sections.runs))
+    starts, lengths = decode_runs(blocks, sections)
+    run_codes = np.repeat(_group_codes(blocks), blocks.group_counts(sections))
+    if lengths is None:
+        return KeyRows(keys, run_codes, starts)
+    return KeyRows(keys, np.repeat(run_codes, lengths), ramps(starts, lengths))
+
+
+def _group_codes(blocks: ParsedBlocks) -> Ints:
+    """The place among all keys of each group's key: a block of several sections has one key, in all of its groups."""
+    counts = blocks.raw.key_counts
+    first_codes = np.cumsum(counts) - counts
+    owners = np.repeat(np.arange(len(counts)), blocks.raw.section_counts)
+    steps = np.where(blocks.raw.section_counts == 1, 1, 0)[owners]
+    groups = blocks.sections.groups
+    within = ramps(np.zeros(len(groups), np.int64), groups)
+    codes: Ints = np.repeat(first_codes[owners], groups) + within * np.repeat(steps, groups)
+    return codes
+
+
+def columns_of(blob: Blob, parts: Sequence[KeyRows], numbers: RowNumbers, value_type: ValueType) -> list[Column]:
+    """Return the column of each row group.
+
+    Args:
+        blob: The blob, for messages.
+        parts: All keys, ascending, and their rows.
+        numbers: The row groups.
+        value_type: The type of the keys.
+
+    Raises:
+        CorruptFileError: If rows are missing, given twice or of no row group.
+    """
+    first_codes = np.cumsum([0, *(len(part.keys) for part in parts)])
+    codes = np.full(numbers.limit, -1, np.int64)
+    for part, first in zip(parts, first_codes.tolist(), strict=False):
+        if int(part.numbers.max(initial=0)) >= numbers.limit:
+            raise corrupt(blob, "rows that no row group has")
+        codes[part.numbers] = part.codes + first
+    # Two keys of a row, or a row of no row group, make it fewer than there are.
+    owned = np.zeros(numbers.limit, np.bool_)
+    owned[ramps(numbers.firsts, numbers.row_counts)] = True
+    if np.count_nonzero((codes >= 0) & owned) != sum(len(part.numbers) for part in parts):
+        raise corrupt(blob, "rows that no row group has, or twice")
+    keys = _joined([part.keys for part in parts], value_type)
+    spans = zip(numbers.firsts.tolist(), numbers.row_counts.tolist(), strict=True)
+    return [_column(keys, codes[first : first + count], value_type) for first, count in spans]
+
+
+def _joined(keys: Sequence[KeyArray], value_type: ValueType) -> KeyArray:
+    if value_type.domain == "bytes":
+        return pa.concat_arrays([*keys, pa.array([], pa.large_binary())])
+    return np.concatenate([np.empty(0, np.int64), *keys])
+
+
+def _column(keys: KeyArray, codes: Ints, value_type: ValueType) -> Column:
+    known: npt.NDArray[np.bool_] = codes >= 0
+    valid = None if known.all() else known
+    if isinstance(keys, np.ndarray):
+        own = np.zeros(len(codes), np.int64)
+        own[known] = keys[codes[known]]
+        return Column(value_type, len(codes), own, valid)
+    return Column(value_type, len(codes), keys.take(pa.array(codes, mask=~known)), valid)

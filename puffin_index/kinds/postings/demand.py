@@ -1,0 +1,192 @@
+"""What a test needs of a postings blob, told from its directory: which blocks, at what cost, for how many rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from puffin_index.keys.intervals import INT64_MAXIMUM, INT64_MINIMUM, intervals_of
+from puffin_index.keys.leaf import RangeTest, SetTest
+from puffin_index.kinds.postings.directory import PostingsDirectory
+from puffin_index.kinds.postings.pages import Flags
+from puffin_index.storage.bit_packing import Ints
+from puffin_index.storage.many_ranges import ramps
+from puffin_index.storage.parts import COALESCE_BYTES
+
+BLOCKS_AT_ONCE = 256
+_MANY = 2**40
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cuts:
+    """Places between keys, ascending: two each enclose an interval of keys.
+
+    Attributes:
+        blocks: The block that each place is in or before.
+        inside: Whether it is inside of the block, where its key tells; else it is before the block.
+        keys: The key of each place; of a place that is not inside of a block anything.
+        right: Whether the place is after keys that are equal, instead of before them.
+        key_limits: How many keys each interval may have.
+    """
+
+    blocks: Ints
+    inside: Flags
+    keys: Ints | tuple[bytes, ...]
+    right: Flags
+    key_limits: Ints
+
+    @property
+    def lows(self) -> tuple[Ints, Flags]:
+        """Where the intervals begin."""
+        return self.blocks[0::2], self.inside[0::2]
+
+    @property
+    def highs(self) -> tuple[Ints, Flags]:
+        """Where the intervals end."""
+        return self.blocks[1::2], self.inside[1::2]
+
+    def needed_blocks(self) -> Ints:
+        """Return the blocks that have keys of the intervals, ascending."""
+        (lows, _), (highs, in_highs) = self.lows, self.highs
+        if len(lows) == 1:
+            return np.arange(lows[0], highs[0] + in_highs[0])
+        return np.unique(ramps(lows, np.maximum(highs + in_highs - lows, 0)))
+
+    def complement(self, block_count: int) -> Cuts:
+        """Return the intervals of all other keys."""
+        return Cuts(
+            np.concatenate(([0], self.blocks, [block_count])),
+            np.concatenate(([False], self.inside, [False])),
+            (b"", *self.keys, b"") if isinstance(self.keys, tuple) else np.concatenate(([0], self.keys, [0])),
+            np.concatenate(([False], self.right, [False])),
+            np.full(len(self.key_limits) + 1, _MANY),
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Places:
+    """Places between keys, ascending, two around each interval.
+
+    Attributes:
+        keys: The key of each; of a place before or after everything anything.
+        right: Whether the place is after keys that are equal, instead of before them.
+        is_end: Whether it is before everything; after everything, where `right`.
+        key_limits: How many keys each interval may have.
+    """
+
+    keys: Ints | tuple[bytes, ...]
+    right: Flags
+    is_end: Flags
+    key_limits: Ints
+
+
+class AskedTest:
+    """A test and the places around the keys that it asks for, its negation left out: the same in all postings."""
+
+    def __init__(self, test: SetTest | RangeTest) -> None:
+        self.test = test
+        self.negated = test.negated
+        self._plain = replace(test, negated=False)
+
+    def cuts(self, directory: PostingsDirectory, is_bytes: bool) -> Cuts:
+        """Return where the places are among the blocks of some postings."""
+        places = self._bytes_places if is_bytes else self._int_places
+        return _located(directory, places)
+
+    @cached_property
+    def _int_places(self) -> _Places:
+        bounds = np.array(intervals_of(self._plain), np.int64).reshape(-1, 2)
+        keys = bounds.reshape(-1)
+        right = np.tile([False, True], len(bounds))
+        is_end = (keys == np.where(right, INT64_MAXIMUM, INT64_MINIMUM)).astype(np.bool_)
+        widths = (bounds[:, 1] - bounds[:, 0]).view(np.uint64)
+        return _Places(keys, right, is_end, np.minimum(widths, np.uint64(_MANY)).astype(np.int64) + 1)
+
+    @cached_property
+    def _bytes_places(self) -> _Places:
+        match self._plain:
+            case SetTest():
+                keys = tuple(_bytes(key) for key in self._plain.keys for _ in range(2))
+                right = np.tile([False, True], len(self._plain.keys))
+                return _Places(keys, right, np.zeros(len(keys), np.bool_), np.ones(len(keys) // 2, np.int64))
+            case RangeTest() as test:
+                low, high = (b"" if key is None else _bytes(key) for key in (test.low, test.high))
+                is_end = np.array([test.low is None, test.high is None])
+                right = np.array([not test.low_inclusive and not is_end[0], test.high_inclusive or is_end[1]])
+                if not is_end.any() and (low, right[0]) >= (high, right[1]):
+                    return _Places((), right[:0], is_end[:0], np.empty(0, np.int64))
+                key_limit = 1 if low == high and not is_end.any() else _MANY
+                return _Places((low, high), right, is_end, np.full(1, key_limit))
+
+
+def _bytes(key: int | bytes) -> bytes:
+    if isinstance(key, int):
+        raise TypeError("an integer key in a test of byte strings")
+    return key
+
+
+def _located(directory: PostingsDirectory, places: _Places) -> Cuts:
+    """Locate places; those before everything and (`right`) after everything are known."""
+    keys, right = places.keys, places.right
+    if len(right) and not places.is_end.any():
+        return Cuts(*directory.locate(keys, right), keys, right, places.key_limits)
+    blocks = np.where(right, directory.block_count, 0)
+    inside = np.zeros(len(right), np.bool_)
+    asked = np.flatnonzero(~places.is_end)
+    some: Ints | Sequence[bytes]
+    some = [keys[place] for place in asked.tolist()] if isinstance(keys, tuple) else keys[asked]
+    if len(asked):
+        blocks[asked], inside[asked] = directory.locate(some, right[asked])
+    return Cuts(blocks, inside, keys, right, places.key_limits)
+
+
+def bounds_of(cuts: Cuts, directory: PostingsDirectory) -> tuple[int, int]:
+    """Return the least and the greatest number of rows that the intervals may have."""
+    table = directory.table
+    (lows, in_lows), (highs, in_highs) = cuts.lows, cuts.highs
+    least = table.rows[highs] - table.rows[lows + in_lows]
+    most = table.rows[highs + in_highs] - table.rows[lows]
+    within = in_highs & (lows == highs)
+    blocks, asked = highs[within], cuts.key_limits[within]
+    if len(blocks) > 1:
+        blocks, owners = np.unique(blocks, return_inverse=True)
+        asked = np.bincount(owners, asked).astype(np.int64)
+    # A block's keys that are not asked for have a row each at least.
+    most_within = table.rows[blocks + 1] - table.rows[blocks] - np.maximum(table.keys[blocks] - asked, 0)
+    total = int(most[~within].sum()) + int(most_within.sum())
+    return int(np.maximum(least, 0).sum()), min(total, int(table.rows[-1]))
+
+
+def cost_of_blocks(blocks: Ints, directory: PostingsDirectory) -> tuple[int, int]:
+    """Return how many requests reading some blocks takes, and bytes.
+
+    Args:
+        blocks: The blocks, ascending.
+        directory: The directory, in which at least the pages of the first and last of neighbouring ones are read.
+    """
+    if not len(blocks):
+        return 0, 0
+    offsets = directory.table.offsets
+    if len(blocks) == 1:
+        return 1, int(offsets[blocks[0] + 1] - offsets[blocks[0]])
+    breaks = np.flatnonzero(np.diff(blocks) > 1) + 1
+    gaps = offsets[blocks[breaks]] - offsets[blocks[breaks - 1] + 1]
+    apart = (gaps > COALESCE_BYTES) | (breaks % BLOCKS_AT_ONCE == 0)
+    chunk_ends = np.arange(BLOCKS_AT_ONCE, len(blocks), BLOCKS_AT_ONCE)
+    requests = 1 + len(np.union1d(breaks[apart], chunk_ends))
+    span = int(offsets[blocks[-1] + 1] - offsets[blocks[0]])
+    return requests, span - int(gaps[apart].sum())
+
+
+def cost_of_pages(blocks: Ints, directory: PostingsDirectory) -> tuple[int, int]:
+    """Return how many requests reading the pages of some blocks takes, and bytes, for those that have not been read."""
+    requests = length = end = 0
+    for part in directory.missing(blocks):
+        near = requests > 0 and part.offset <= end + COALESCE_BYTES
+        requests += not near
+        length += part.offset + part.length - end if near else part.length
+        end = part.offset + part.length
+    return requests, length

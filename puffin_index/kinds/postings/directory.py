@@ -1,0 +1,245 @@
+"""The directory of a postings blob, read lazily: which block a key is in, as far as the pages tell."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from puffin_index.keys.sorted_keys import BytesKeys, IntKeys, SortedKeys
+from puffin_index.kinds.postings.pages import BLOCKS, PAGES, Flags, Page, parse_page
+from puffin_index.storage.bit_packing import Ints
+from puffin_index.storage.parts import Part, corrupt, read_parts
+from puffin_index.storage.ranged import Blob
+
+# Of a child of a page: five numbers in the table or six in the root, and its separator's flag.
+_CHILD_BYTES = 50
+_EMPTY_BYTES = 4096
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BlockTable:
+    """What is known of the blocks: arrays by block number, filled where a page has been read.
+
+    Attributes:
+        offsets: Where each block begins in the blob, and where the one before ends.
+        rows: How many rows are in the blocks before.
+        keys: The keys of each.
+        checksums: Of each.
+        first_keys: The separators in the int64 domain.
+    """
+
+    offsets: Ints
+    rows: Ints
+    keys: Ints
+    checksums: Ints
+    first_keys: Ints
+
+    @classmethod
+    def empty(cls, block_count: int) -> BlockTable:
+        """Return a table of which nothing is known."""
+        return cls(*(np.zeros(block_count + 1, np.int64) for _ in range(5)))
+
+    def fill(self, first: int, page: Page) -> None:
+        """Take down what a page says of its blocks, the first of which is `first`."""
+        end = first + len(page)
+        self.offsets[first : end + 1], self.rows[first : end + 1] = page.offsets, page.rows + self.rows[first]
+        self.keys[first:end], self.checksums[first:end] = page.keys, page.checksums
+        if isinstance(page.separators, IntKeys):
+            self.first_keys[first:end] = page.separators.keys
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _KnownBlocks:
+    """What a search needs of the blocks of a page.
+
+    Attributes:
+        keys: The keys of each.
+        are_exact: Whether its separator is its first key itself.
+        separators: Of each.
+    """
+
+    keys: Ints
+    are_exact: Flags
+    separators: SortedKeys
+
+
+class PostingsDirectory:
+    """Find the blocks of keys, reading the root once and each page that is needed once. Safe to share between threads.
+
+    Args:
+        blob: The blob.
+        root: Where its root page is.
+        form: `INT_KEYS` or `BYTES_KEYS`.
+        blocks_end: Where the last block ends in the blob.
+        row_count: The rows of all blocks.
+    """
+
+    def __init__(self, blob: Blob, root: Part, form: int, blocks_end: int, row_count: int) -> None:
+        self._blob = blob
+        self._root_part = root
+        self._form = form
+        self._ends = (blocks_end, row_count)
+        self._root: Page | None = None
+        self._table: BlockTable | None = None
+        self._pages: dict[int, _KnownBlocks] = {}
+        self._nbytes = _EMPTY_BYTES
+        self._lock = threading.Lock()
+
+    @property
+    def nbytes(self) -> int:
+        """The memory that what was read of it takes, about."""
+        return self._nbytes
+
+    @property
+    def table(self) -> BlockTable:
+        """What is known of the blocks: at both ends, around what was located, and where pages were loaded."""
+        self._opened()
+        assert self._table is not None
+        return self._table
+
+    @property
+    def block_count(self) -> int:
+        """The number of blocks."""
+        return self._opened().block_count
+
+    def locate(self, keys: Ints | Sequence[bytes], right: Flags) -> tuple[Ints, Flags]:
+        """Find the place of each key, before equal keys or (`right`) after them, as far as the directory tells.
+
+        Args:
+            keys: Some keys, ascending.
+            right: One flag a key.
+
+        Returns:
+            A block, and whether the place is inside of it, where only its keys tell; else it is before the block.
+        """
+        root = self._opened()
+        if not len(root):
+            return np.zeros(len(keys), np.int64), np.zeros(len(keys), np.bool_)
+        pages = np.zeros(len(keys), np.int64)
+        if root.level == PAGES:
+            pages = np.maximum(_last_not_above(root.separators, keys), 0)
+        if pages[0] == pages[-1]:  # they ascend
+            page = int(pages[0])
+            self._read_pages(pages[:1])
+            blocks, inside = _locate_in(self._pages[page], keys, right)
+            return blocks + page * root.child_blocks if page else blocks, inside
+        self._read_pages(np.unique(pages))
+        blocks, inside = np.zeros(len(keys), np.int64), np.zeros(len(keys), np.bool_)
+        for page in np.unique(pages).tolist():
+            chosen = np.flatnonzero(pages == page)
+            blocks[chosen], inside[chosen] = _locate_in(self._pages[page], _chosen(keys, chosen), right[chosen])
+            blocks[chosen] += page * root.child_blocks if root.level == PAGES else 0
+        return blocks, inside
+
+    def load(self, blocks: Ints) -> None:
+        """Read the pages of some blocks."""
+        self._read_pages(self._pages_of(blocks))
+
+    def missing(self, blocks: Ints) -> list[Part]:
+        """Return the pages of some blocks that have not been read."""
+        return [self._page_part(page) for page in self._pages_of(blocks).tolist() if page not in self._pages]
+
+    def parts(self, blocks: Ints) -> list[Part]:
+        """Return where blocks are, whose pages have been loaded."""
+        table = self.table
+        starts, ends, checksums = table.offsets[blocks], table.offsets[blocks + 1], table.checksums[blocks]
+        columns = zip(starts.tolist(), ends.tolist(), checksums.tolist(), strict=True)
+        return [Part(start, end - start, checksum) for start, end, checksum in columns]
+
+    def separators(self) -> Sequence[SortedKeys]:
+        """Return the separators of all blocks, in order, reading all pages."""
+        self.load(np.arange(self.block_count))
+        return [self._pages[page].separators for page in sorted(self._pages)]
+
+    def _pages_of(self, blocks: Ints) -> Ints:
+        root = self._opened()
+        return np.unique(blocks // root.child_blocks) if root.level == PAGES else np.empty(0, np.int64)
+
+    def _opened(self) -> Page:
+        if self._root is None:
+            with self._lock:
+                if self._root is None:
+                    self._open()
+        assert self._root is not None
+        return self._root
+
+    def _open(self) -> None:
+        data = read_parts(self._blob, [self._root_part])[0]
+        root = parse_page(self._blob, data, self._root_part.offset, self._form)
+        if int(root.rows[-1]) != self._ends[1]:
+            raise corrupt(self._blob, f"{root.rows[-1]} rows, not {self._ends[1]}", self._root_part.offset)
+        self._table = BlockTable.empty(root.block_count)
+        self._table.offsets[-1], self._table.rows[-1] = self._ends
+        if root.level == BLOCKS:
+            self._pages[0] = self._take(self._table, 0, root)
+        self._nbytes += _CHILD_BYTES * len(root)
+        # Last: who sees the root sees all.
+        self._root = root
+
+    def _page_part(self, page: int) -> Part:
+        root = self._opened()
+        start = int(root.offsets[page])
+        return Part(start, int(root.offsets[page + 1]) - start, int(root.checksums[page]))
+
+    def _read_pages(self, pages: Ints) -> None:
+        if all(page in self._pages for page in pages.tolist()):
+            return
+        with self._lock:
+            missing = [page for page in pages.tolist() if page not in self._pages]
+            parts = [self._page_part(page) for page in missing]
+            for page, part, data in zip(missing, parts, read_parts(self._blob, parts), strict=True):
+                self._pages[page] = self._parse_child(page, part, data)
+
+    def _parse_child(self, page: int, part: Part, data: memoryview) -> _KnownBlocks:
+        root = self._opened()
+        parsed = parse_page(self._blob, data, part.offset, self._form)
+        first = page * root.child_blocks
+        count = min(root.child_blocks, root.block_count - first)
+        rows = int(root.rows[page + 1] - root.rows[page])
+        if parsed.level != BLOCKS or len(parsed) != count or int(parsed.rows[-1]) != rows:
+            raise corrupt(self._blob, "a directory page that does not fit the root", part.offset)
+        self.table.rows[first] = root.rows[page]
+        return self._take(self.table, first, parsed)
+
+    def _take(self, table: BlockTable, first: int, page: Page) -> _KnownBlocks:
+        """Take down what a page says of its blocks, once: what the table has is not kept beside it."""
+        table.fill(first, page)
+        end = first + len(page)
+        separators = page.separators
+        self._nbytes += _CHILD_BYTES * len(page) + (len(separators.data) if isinstance(separators, BytesKeys) else 0)
+        if isinstance(separators, IntKeys):
+            separators = IntKeys(table.first_keys[first:end])
+        return _KnownBlocks(table.keys[first:end], page.are_exact, separators)
+
+
+def _chosen(keys: Ints | Sequence[bytes], places: Ints) -> Ints | Sequence[bytes]:
+    return keys[places] if isinstance(keys, np.ndarray) else [keys[place] for place in places.tolist()]
+
+
+def _last_not_above(separators: SortedKeys, keys: Ints | Sequence[bytes]) -> Ints:
+    """The last child whose separator is not greater than each key; -1 if there is none."""
+    if isinstance(keys, np.ndarray):
+        assert isinstance(separators, IntKeys)
+        return np.searchsorted(separators.keys, keys, "right").astype(np.int64) - 1
+    return np.array([separators.rank(key, True) - 1 for key in keys], np.int64)
+
+
+def _locate_in(page: _KnownBlocks, keys: Ints | Sequence[bytes], right: Flags) -> tuple[Ints, Flags]:
+    """Find places among the blocks of a page of level 0."""
+    blocks = _last_not_above(page.separators, keys)
+    at = np.maximum(blocks, 0)
+    is_first = _equal(page.separators, at, keys) & page.are_exact[at] & (blocks >= 0)
+    # A first key that is known tells the place before it, and, where it is the only one, the place after it.
+    before = (blocks < 0) | (is_first & ~right)
+    after = ~before & page.are_exact[at] & (page.keys[at] == 1)
+    return np.where(after, at + 1, at), ~(before | after)
+
+
+def _equal(separators: SortedKeys, places: Ints, keys: Ints | Sequence[bytes]) -> Flags:
+    if isinstance(separators, IntKeys):
+        return np.equal(separators.keys[places], keys).astype(np.bool_, copy=False)
+    pairs = zip(places.tolist(), keys, strict=True)
+    return np.array([separators.key(place) == key for place, key in pairs], np.bool_)

@@ -1,0 +1,161 @@
+"""The keys of postings blocks, decoded where a place among them is looked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import zstandard
+
+from puffin_index.keys.columns import KeyArray
+from puffin_index.keys.sorted_keys import BytesKeys
+from puffin_index.kinds.postings.blocks import KEY_CONTENT_LIMIT_BYTES
+from puffin_index.kinds.postings.pages import Flags
+from puffin_index.kinds.postings.parse import ParsedBlocks, RawBlocks
+from puffin_index.storage.bit_packing import Ints, unpack_streams
+from puffin_index.storage.parts import corrupt
+
+
+def key_ranks(raw: RawBlocks, places: Ints, keys: Ints | Sequence[bytes], right: Flags, first_keys: Ints) -> Ints:
+    """Return how many keys of its block are less than each key of some; not greater, where `right`.
+
+    Args:
+        raw: The blocks.
+        places: The place of the block among them in which each key's place is, ascending.
+        keys: The keys.
+        right: One flag a key.
+        first_keys: The first key of each block, in the int64 domain.
+
+    Raises:
+        CorruptFileError: If what is there are no keys.
+    """
+    return _ranks(raw, *_distinct(places), keys, right, first_keys)
+
+
+def first_runs(blocks: ParsedBlocks, places: Ints, ranks: Ints) -> Ints:
+    """Return the first run of the keys from a rank on.
+
+    Args:
+        blocks: The blocks.
+        places: The place of a block among them, one for each rank, ascending.
+        ranks: How many keys of the block are before.
+
+    Raises:
+        CorruptFileError: If keys have another number of runs than there are.
+    """
+    begins = blocks.section_runs[blocks.block_sections[places]]
+    ends = blocks.section_runs[blocks.block_sections[places + 1]]
+    # A block of several sections has one key: nothing is between its ends.
+    between = begins + _runs_before(blocks, *_distinct(places), ranks)
+    is_end = ranks == blocks.raw.key_counts[places]
+    return np.where(is_end, ends, between)
+
+
+def keys_of_blocks(raw: RawBlocks, first_keys: Ints, is_bytes: bool) -> KeyArray:
+    """Return all keys of some blocks, ascending.
+
+    Args:
+        raw: The blocks.
+        first_keys: The first key of each of them, in the int64 domain.
+        is_bytes: Whether they are of the bytes domain.
+
+    Raises:
+        CorruptFileError: If what is there are no keys.
+    """
+    blocks = range(len(raw.numbers))
+    if not is_bytes:
+        return _int_keys(raw, np.array(blocks, np.int64), first_keys)
+    return pa.concat_arrays([_arrow_of(_bytes_keys(raw, block)) for block in blocks])
+
+
+def _arrow_of(keys: BytesKeys) -> pa.LargeBinaryArray:
+    # In a block each key begins where the one before ends.
+    offsets = np.append(keys.starts, keys.ends[-1:])
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(keys.data)]
+    return pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(keys), buffers)
+
+
+def _runs_before(blocks: ParsedBlocks, chosen: Ints, owners: Ints, ranks: Ints) -> Ints:
+    """How many runs of its block's first section are of keys before each rank."""
+    sections = blocks.block_sections[chosen]
+    ends = np.concatenate(([0], np.cumsum(blocks.group_counts(sections))))
+    groups = blocks.sections.groups[sections]
+    firsts = (np.cumsum(groups) - groups)[owners]
+    runs: Ints = ends[firsts + np.minimum(ranks, groups[owners])] - ends[firsts]
+    return runs
+
+
+def _distinct(numbers: Ints) -> tuple[Ints, Ints]:
+    if numbers[0] == numbers[-1]:  # they ascend
+        return numbers[:1], np.zeros(len(numbers), np.int64)
+    distinct, owners = np.unique(numbers, return_inverse=True)
+    return distinct, owners
+
+
+def _ranks(
+    raw: RawBlocks, blocks: Ints, owners: Ints, keys: Ints | Sequence[bytes], right: Flags, first_keys: Ints
+) -> Ints:
+    """How many keys of its block are less than each key; not greater, where `right`."""
+    if not isinstance(keys, np.ndarray):
+        opened = [_bytes_keys(raw, block) for block in blocks.tolist()]
+        queries = zip(owners.tolist(), keys, right.tolist(), strict=True)
+        return np.array([opened[owner].rank(key, after) for owner, key, after in queries], np.int64)
+    found = _int_keys(raw, blocks, first_keys[blocks])
+    counts = raw.key_counts[blocks]
+    firsts = np.cumsum(counts) - counts
+    if raw.owners[blocks[0]] != raw.owners[blocks[-1]]:
+        own_keys = np.split(found, firsts[1:])
+        asked = zip(owners.tolist(), keys.tolist(), right.tolist(), strict=True)
+        return np.array([own_keys[owner].searchsorted(k, "right" if after else "left") for owner, k, after in asked])
+    # The keys of all blocks of a blob ascend: one search of them is one of each.
+    ranks = np.where(right, np.searchsorted(found, keys, "right"), np.searchsorted(found, keys, "left"))
+    own: Ints = np.clip(ranks - firsts[owners], 0, counts[owners])
+    return own
+
+
+def _int_keys(raw: RawBlocks, blocks: Ints, first_keys: Ints) -> Ints:
+    counts = raw.key_counts[blocks]
+    steps = np.zeros(int(counts.sum()), np.uint64)
+    firsts = np.cumsum(counts) - counts
+    is_step = np.ones(len(steps), np.bool_)
+    is_step[firsts] = False
+    above = unpack_streams(raw.raw, raw.key_starts[blocks], counts - 1, raw.key_words[blocks])
+    steps[is_step] = above + np.repeat(raw.key_numbers[blocks], counts - 1)
+    sums = np.cumsum(steps)
+    keys: Ints = (sums - np.repeat(sums[firsts] - first_keys.view(np.uint64), counts)).view(np.int64)
+    descends = keys[1:] <= keys[:-1]
+    blobs = raw.owners[blocks]
+    if blobs[0] != blobs[-1]:
+        descends[firsts[1:][blobs[1:] != blobs[:-1]] - 1] = False
+    if bool(descends.any()):
+        raise corrupt(raw.blob, "keys that do not ascend", int(raw.offsets[blocks[0]]))
+    return keys
+
+
+def _bytes_keys(raw: RawBlocks, block: int) -> BytesKeys:
+    count = int(raw.key_counts[block])
+    content = _content(raw, block, count)
+    if len(content) < 4 * count:
+        raise corrupt(raw.blob, f"{count} keys in {len(content)} bytes", int(raw.offsets[block]))
+    ends = 4 * count + np.cumsum(np.frombuffer(content[: 4 * count], "<u4"), dtype=np.int64)
+    if int(ends[-1]) != len(content):
+        raise corrupt(raw.blob, f"keys of {ends[-1]} bytes in {len(content)}", int(raw.offsets[block]))
+    return BytesKeys(content, np.append(4 * count, ends[:-1]), ends)
+
+
+def _content(raw: RawBlocks, block: int, key_count: int) -> memoryview:
+    start, length = int(raw.key_starts[block]), int(raw.key_numbers[block])
+    stored = raw.raw[start : start + int(raw.key_words[block])]
+    if len(stored) == length:
+        return stored
+    offset = int(raw.offsets[block])
+    if key_count == 1 or length > KEY_CONTENT_LIMIT_BYTES:
+        raise corrupt(raw.blob, f"{key_count} keys of {length} bytes in {len(stored)}", offset)
+    try:
+        # The frame's own size is looked at first: decompress() would allocate it, however large it claims to be.
+        if zstandard.frame_content_size(bytes(stored)) != length:
+            raise corrupt(raw.blob, f"keys that do not take {length} bytes", offset)
+        return memoryview(zstandard.ZstdDecompressor().decompress(stored))
+    except zstandard.ZstdError as error:
+        raise corrupt(raw.blob, f"not a zstd frame: {error}", offset) from error

@@ -1,0 +1,317 @@
+"""The blob type `puffin-index-postings-v1`: the rows of all keys of a segment, sorted by key, in bit-packed blocks.
+
+One blob has the rows of all row groups of a segment (row group i has the rows from base_i to base_i + n_i of the
+segment's row space; in blocks they are numbered without gaps, see `puffin_index.kinds.postings.numbers`). It is the
+layout of the bitmap kind for many distinct values, where one roaring bitmap a value takes 7 to 14 bytes a row.
+
+| part | meaning |
+| --- | --- |
+| blocks | keys and their rows (`puffin_index.kinds.postings.blocks`), ascending by key |
+| NULL rows | their set in the portable roaring format, in the row space; of length 0 if there are none |
+| pages | pages of the directory (`puffin_index.kinds.postings.pages`); none if the root has the blocks itself |
+| root | the root page of the directory |
+
+Layout: `[1, form, rows, NULLs, low half of the xxh64 of the row groups, where the NULL rows begin, low half of their
+xxh64, where the pages begin, where the root begins, low half of its xxh64]`. Form is 0 for the int64 domain, 1 for the
+bytes domain. Rows are those that are not NULL. Of each row group base and row count are hashed, 8 bytes each,
+little-endian. The blocks end where the NULL rows begin, the root where the blob ends. Blocks and pages have their
+checksums in the directory.
+
+To look a key up takes the root, one page, if there are any, and one block. A range takes all blocks from that of its
+lower bound to that of its upper one, or all others, whichever is less to read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+from pyroaring import BitMap
+
+from puffin_index.errors import UnsupportedError
+from puffin_index.keys.columns import Column
+from puffin_index.keys.leaf import LeafTest, NullTest
+from puffin_index.keys.value_types import ValueType
+from puffin_index.kinds.postings.asked import AskedBlocks, rows_of_asked
+from puffin_index.kinds.postings.build import POSTINGS, PlacedColumn, build_postings, postings_pay
+from puffin_index.kinds.postings.columns import KeyRows, columns_of, key_rows
+from puffin_index.kinds.postings.demand import BLOCKS_AT_ONCE, AskedTest, Cuts, bounds_of, cost_of_blocks, cost_of_pages
+from puffin_index.kinds.postings.directory import PostingsDirectory
+from puffin_index.kinds.postings.numbers import RowNumbers
+from puffin_index.kinds.postings.pages import BYTES_KEYS, INT_KEYS
+from puffin_index.kinds.postings.parse import ParsedBlocks, parse_blocks, read_blocks
+from puffin_index.kinds.postings.rows import Near
+from puffin_index.roaring.read import deserialize
+from puffin_index.storage.bit_packing import Ints
+from puffin_index.storage.parts import Part, check_layout, corrupt, read_parts
+from puffin_index.storage.ranged import Blob
+
+__all__ = ["POSTINGS", "PlacedColumn", "Postings", "PreparedTest", "asked_test", "build_postings", "postings_pay"]
+
+_LAYOUT_NUMBERS = 10
+_SPARSE = 64
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Plan:
+    """What to read for a test.
+
+    Attributes:
+        cuts: Around the keys whose rows are read.
+        blocks: The blocks that have them.
+        subtract: Whether the rows that are read are to be taken from all others that are not NULL.
+        cost: Requests and bytes.
+    """
+
+    cuts: Cuts
+    blocks: Ints
+    subtract: bool
+    cost: tuple[int, int]
+
+
+class Postings:
+    """Answer any test with rows of the segment's row space. The directory is kept once read, blocks are not.
+
+    Safe to share between threads.
+
+    Args:
+        blob: The blob.
+        layout: Its layout.
+        value_type: The type of the keys.
+        row_numbers: The row groups of the segment.
+    """
+
+    _FIRST_FORM = 0
+    _HAS_RUNS = True
+
+    def __init__(
+        self, blob: Blob, layout: npt.NDArray[np.int64], value_type: ValueType, row_numbers: RowNumbers
+    ) -> None:
+        numbers = check_layout(blob, layout, _LAYOUT_NUMBERS)[1:_LAYOUT_NUMBERS]
+        form, row_count, null_count, groups_sum, nulls_from, nulls_sum, pages_from, root_from, root_sum = numbers
+        self._form = BYTES_KEYS if value_type.domain == "bytes" else INT_KEYS
+        if form != self._FIRST_FORM + self._form:
+            raise UnsupportedError(f"{blob.location}: postings of form {form} are none of a {value_type.name} column")
+        if not 0 <= nulls_from <= pages_from <= root_from <= blob.length or min(row_count, null_count) < 0:
+            raise corrupt(blob, "a layout that describes no postings blob")
+        if row_count + null_count != row_numbers.row_count or groups_sum != row_numbers.checksum:
+            raise corrupt(blob, "postings of other row groups")
+        self._blob = blob
+        self._numbers = row_numbers
+        self._value_type = value_type
+        self._counts = (row_count, null_count)
+        self._nulls_part = Part(nulls_from, pages_from - nulls_from, nulls_sum)
+        root = Part(root_from, blob.length - root_from, root_sum)
+        self._directory = PostingsDirectory(blob, root, self._form, nulls_from, row_count)
+        self._every: BitMap | None = None
+        self._nulls: BitMap | None = BitMap() if null_count == 0 else None
+
+    @classmethod
+    def open(
+        cls,
+        blob: Blob,
+        layout: npt.NDArray[np.int64],
+        value_type: ValueType,
+        spans: Sequence[tuple[int, int]] | npt.NDArray[np.int64],
+    ) -> Self:
+        """Open a blob without reading it.
+
+        Args:
+            blob: The blob.
+            layout: Its layout.
+            value_type: The type of the keys.
+            spans: For each row group of the segment, in order, its base and its row count.
+
+        Raises:
+            UnsupportedError: If the layout is of another version, or the keys are of another domain.
+            CorruptFileError: If the layout describes no such blob, or one of other row groups.
+        """
+        return cls(blob, layout, value_type, RowNumbers.of(spans))
+
+    @property
+    def nbytes(self) -> int:
+        """The memory that it takes with what was read of its directory, about."""
+        nulls = 0 if self._nulls is None else self._nulls_part.length
+        return self._directory.nbytes + self._numbers.nbytes + nulls
+
+    def prepare(self, test: AskedTest | NullTest) -> PreparedTest:
+        """Find the keys of a test in the directory, for all that is to be known of it."""
+        return PreparedTest(self, test)
+
+    def rows(self, test: LeafTest, candidates: BitMap | None = None) -> BitMap:
+        """Return what `PreparedTest.rows` of a test does."""
+        return self.prepare(asked_test(test)).rows(candidates)
+
+    def count_bounds(self, test: LeafTest) -> tuple[int, int]:
+        """Return what `PreparedTest.count_bounds` of a test does."""
+        return self.prepare(asked_test(test)).count_bounds()
+
+    def cost(self, test: LeafTest) -> tuple[int, int]:
+        """Return what `PreparedTest.cost` of a test does."""
+        return self.prepare(asked_test(test)).cost()
+
+    def _near(self, candidates: BitMap) -> Near | None:
+        """What leaves out runs without a candidate; None where many candidates are near to nearly all runs."""
+        are_few = _SPARSE * len(candidates) < self._numbers.row_count
+        return Near(candidates, self._numbers) if self._HAS_RUNS and are_few else None
+
+    def _found(self, blocks: Ints, cuts: Cuts, near: Near | None) -> BitMap:
+        """The rows between the cuts that some blocks have, whose pages are loaded; those that are near at least."""
+        stored = read_blocks(self._blob, self._directory, blocks)
+        return rows_of_asked([AskedBlocks(stored, cuts, self._numbers, self._form)], near)[0]
+
+    def _read_asked(self, plan: _Plan) -> AskedBlocks:
+        self._directory.load(plan.blocks)
+        stored = read_blocks(self._blob, self._directory, plan.blocks)
+        return AskedBlocks(stored, plan.cuts, self._numbers, self._form)
+
+    def columns(self) -> list[Column]:
+        """Return the column of each row group, decoded from all blocks.
+
+        Raises:
+            CorruptFileError: If what is read is not what was written.
+        """
+        every = np.arange(self._directory.block_count)
+        self._directory.load(every)
+        parts: list[KeyRows] = []
+        for first in range(0, len(every), BLOCKS_AT_ONCE):
+            blocks = every[first : first + BLOCKS_AT_ONCE]
+            parsed = self.scan(blocks)
+            parts.append(key_rows(parsed, self._directory.table.first_keys[blocks], self._form == BYTES_KEYS))
+        return columns_of(self._blob, parts, self._numbers, self._value_type)
+
+    @property
+    def directory(self) -> PostingsDirectory:
+        """Where the blocks are."""
+        return self._directory
+
+    def read_nulls(self) -> memoryview:
+        """Return the set of the NULL rows as it is stored, checked; empty if there are none."""
+        return read_parts(self._blob, [self._nulls_part])[0]
+
+    def scan(self, blocks: Ints) -> ParsedBlocks:
+        """Read some blocks, ascending, whose pages are loaded."""
+        return parse_blocks([read_blocks(self._blob, self._directory, blocks)], self._form)
+
+    def _plan(self, cuts: Cuts, negated: bool) -> _Plan:
+        inside = self._option(cuts, negated)
+        # All else takes at least what the inside leaves of the blocks.
+        if 2 * inside.cost[1] <= self._nulls_part.offset:
+            return inside
+        outside = self._option(cuts.complement(self._directory.block_count), not negated)
+        return min(inside, outside, key=lambda option: option.cost[1])
+
+    def _option(self, cuts: Cuts, subtract: bool) -> _Plan:
+        blocks = cuts.needed_blocks()
+        costs = [cost_of_blocks(blocks, self._directory), cost_of_pages(blocks, self._directory)]
+        costs += [self._nulls_cost()] if subtract else []
+        return _Plan(cuts, blocks, subtract, (sum(cost[0] for cost in costs), sum(cost[1] for cost in costs)))
+
+    def _nulls_cost(self) -> tuple[int, int]:
+        return (1, self._nulls_part.length) if self._nulls is None else (0, 0)
+
+    def _every_row(self) -> BitMap:
+        if self._every is None:
+            every = BitMap()
+            spans = zip(self._numbers.bases.tolist(), self._numbers.row_counts.tolist(), strict=True)
+            for base, row_count in spans:
+                every.add_range(base, base + row_count)
+            # Only now: other threads may ask as well.
+            self._every = every
+        return self._every
+
+    def _null_rows(self) -> BitMap:
+        if self._nulls is None:
+            data = read_parts(self._blob, [self._nulls_part])[0]
+            place = self._blob.offset + self._nulls_part.offset
+            nulls = deserialize(data, self._numbers.row_limit, location=self._blob.location, offset=place)
+            if len(nulls) != self._counts[1] or not nulls <= self._every_row():
+                raise corrupt(self._blob, "a set of NULL rows of other row groups", self._nulls_part.offset)
+            self._nulls = nulls
+        return self._nulls
+
+    def _existing(self) -> BitMap:
+        return self._every_row() - self._null_rows()
+
+
+def asked_test(test: LeafTest) -> AskedTest | NullTest:
+    """Return a test as postings are asked it: made once for all that are."""
+    return test if isinstance(test, NullTest) else AskedTest(test)
+
+
+class PreparedTest:
+    """A test of postings: how many rows it may match, what reading them takes, and which they are.
+
+    What one of these finds out is known to the others, and goes with this object: of a list of very many keys it is
+    much, and postings are kept for long.
+    """
+
+    def __init__(self, postings: Postings, test: AskedTest | NullTest) -> None:
+        self._postings = postings
+        self._test = test
+        self._known_cuts: Cuts | None = None
+        self._known_plan: _Plan | None = None
+
+    @property
+    def postings(self) -> Postings:
+        """What is tested."""
+        return self._postings
+
+    # Not `cached_property`: before Python 3.12 threads would wait for each other, whatever postings they read.
+    @property
+    def _cuts(self) -> Cuts:
+        if self._known_cuts is None:
+            assert not isinstance(self._test, NullTest)
+            self._known_cuts = self._test.cuts(self._postings.directory, self._postings._form == BYTES_KEYS)
+        return self._known_cuts
+
+    @property
+    def _plan(self) -> _Plan:
+        if self._known_plan is None:
+            assert not isinstance(self._test, NullTest)
+            self._known_plan = self._postings._plan(self._cuts, self._test.negated)
+        return self._known_plan
+
+    def count_bounds(self) -> tuple[int, int]:
+        """Return the least and the greatest number of rows that may satisfy the test, reading only the directory."""
+        row_count, null_count = self._postings._counts
+        if isinstance(self._test, NullTest):
+            return (null_count, null_count) if self._test.is_null else (row_count, row_count)
+        least, most = bounds_of(self._cuts, self._postings.directory)
+        return (row_count - most, row_count - least) if self._test.negated else (least, most)
+
+    def cost(self) -> tuple[int, int]:
+        """Return the requests and bytes that `rows` would take, besides what this reads of the directory itself."""
+        return self._postings._nulls_cost() if isinstance(self._test, NullTest) else self._plan.cost
+
+    def rows(self, candidates: BitMap | None = None) -> BitMap:
+        """Return exactly the rows that satisfy the test, among the candidates, rows of the blob, if any are given.
+
+        Raises:
+            CorruptFileError: If what is read is not what was written.
+        """
+        postings = self._postings
+        if isinstance(self._test, NullTest):
+            found = postings._null_rows().copy() if self._test.is_null else postings._existing()
+        else:
+            plan = self._plan
+            postings.directory.load(plan.blocks)
+            near = None if candidates is None else postings._near(candidates)
+            found = BitMap()
+            for first in range(0, len(plan.blocks), BLOCKS_AT_ONCE):
+                found |= postings._found(plan.blocks[first : first + BLOCKS_AT_ONCE], plan.cuts, near)
+            if plan.subtract:
+                found = postings._existing() - found
+        return found if candidates is None else found & candidates
+
+    def read(self, most_bytes: int) -> AskedBlocks | None:
+        """Read the blocks that the test needs, to be searched with those of other blobs; None if it needs too much."""
+        if isinstance(self._test, NullTest):
+            return None
+        plan = self._plan
+        if plan.subtract or not len(plan.blocks) or plan.cost[1] > most_bytes:
+            return None
+        return self._postings._read_asked(plan)

@@ -1,0 +1,281 @@
+"""Postings of several segments merged to one blob: range by range of their keys, so that memory stays bounded."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from puffin_index.errors import BuildError, CorruptFileError
+from puffin_index.keys.columns import KeyArray
+from puffin_index.keys.leaf import Key
+from puffin_index.keys.merge import rank_keys
+from puffin_index.keys.sorted_keys import BytesKeys
+from puffin_index.keys.value_types import ValueType
+from puffin_index.kinds.base import Payload
+from puffin_index.kinds.postings.blocks import Sizes, write_blocks
+from puffin_index.kinds.postings.build import (
+    DEFAULT_SIZES,
+    MAXIMUM_ROWS,
+    POSTINGS,
+    PlacedBlock,
+    append_blocks,
+    children_of_blocks,
+    finish_postings,
+    separators_of_blocks,
+)
+from puffin_index.kinds.postings.keys import keys_of_blocks
+from puffin_index.kinds.postings.look_up import Postings
+from puffin_index.kinds.postings.merged_bitmap_build import new_blocks
+from puffin_index.kinds.postings.numbers import RowNumbers
+from puffin_index.kinds.postings.parse import ParsedBlocks
+from puffin_index.kinds.postings.rows import decode_runs
+from puffin_index.kinds.postings.sort import KeyedRows, OrderedRows, Rows, order_keyed
+from puffin_index.roaring.move import LooseContainers, assemble_sets, containers_of_sets, joined
+from puffin_index.roaring.union import BrokenSetError
+from puffin_index.storage.bit_packing import Ints
+from puffin_index.storage.many_ranges import ramps
+from puffin_index.storage.parts import corrupt
+from puffin_index.storage.ranged import Blob
+
+ROWS_AT_ONCE = 4 * 1024 * 1024
+"""About how many rows are in memory at a time; more where one key has more."""
+_BLOCKS_AT_ONCE = 256
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PostingsPart:
+    """Postings to be merged, and where their row groups go.
+
+    Attributes:
+        blob: The blob.
+        layout: Its layout.
+        spans: Base and row count of each row group that it covers, in its own segment: shape (n, 2).
+        new_bases: Where each begins in the new row space; negative for one that is left out.
+    """
+
+    blob: Blob
+    layout: npt.NDArray[np.int64]
+    spans: npt.NDArray[np.int64]
+    new_bases: Ints
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Some:
+    """Some keys, ascending, and their rows.
+
+    Attributes:
+        keys: The distinct keys; each has a row.
+        owners: For each row the place of its key.
+        rows: The new number of each row, ascending for one key.
+    """
+
+    keys: KeyArray
+    owners: Ints
+    rows: Rows
+
+
+def merge_postings(
+    parts: Sequence[PostingsPart],
+    value_type: ValueType,
+    sizes: Sizes = DEFAULT_SIZES,
+    rows_at_once: int = ROWS_AT_ONCE,
+) -> Payload:
+    """Merge the postings of some segments.
+
+    Args:
+        parts: In the order of their row groups, whose new bases ascend through all of them.
+        value_type: The column's type.
+        sizes: How to cut the blob.
+        rows_at_once: About how many rows to hold in memory.
+
+    Raises:
+        BuildError: If the rows leave the row space.
+        CorruptFileError: If a part is not what was written.
+        UnsupportedError: If a part is of another version or domain.
+    """
+    is_bytes = value_type.domain == "bytes"
+    kept = np.concatenate([np.stack((p.new_bases, p.spans[:, 1]), 1)[p.new_bases >= 0] for p in parts])
+    numbers = RowNumbers.of(kept)
+    if max(numbers.limit, numbers.row_limit) > MAXIMUM_ROWS:
+        raise BuildError(f"{numbers.row_limit} rows in the row space of a segment, which has {MAXIMUM_ROWS}")
+    sources: list[_Source] = []
+    first = 0
+    for part in parts:
+        end = first + int(np.count_nonzero(part.new_bases >= 0))
+        sources.append(_Source(part, value_type, numbers.firsts[first:end]))
+        first = end
+    data = bytearray()
+    blocks: list[PlacedBlock] = []
+    separators: list[Key] = []
+    are_exact: list[bool] = []
+    before: bytes | None = None
+    for ordered in _ranges(sources, numbers, is_bytes, rows_at_once):
+        written = append_blocks(data, write_blocks(ordered, sizes))
+        own_separators, own_exact = separators_of_blocks(ordered, written, before)
+        blocks += written
+        separators += own_separators
+        are_exact += own_exact
+        before = ordered.dictionary[-1].as_py() if ordered.dictionary is not None else None
+    children = children_of_blocks(blocks, separators, are_exact)
+    nulls, null_count = _merge_nulls(parts, sources)
+    if sum(children.row_counts) + null_count != numbers.row_count:
+        raise CorruptFileError("postings that do not have every row once", location=parts[0].blob.location)
+    return finish_postings(POSTINGS, data, children, nulls, is_bytes, numbers, sizes)
+
+
+class _Source:
+    """One of the postings, read from its first block to its last."""
+
+    def __init__(self, part: PostingsPart, value_type: ValueType, new_firsts: Ints) -> None:
+        self.blob = part.blob
+        self.postings = Postings.open(part.blob, part.layout, value_type, part.spans)
+        self._numbers = RowNumbers.of(part.spans)
+        self._is_bytes = value_type.domain == "bytes"
+        self._is_kept = part.new_bases >= 0
+        self._moves = np.zeros(len(part.spans), np.int64)
+        self._moves[self._is_kept] = new_firsts - self._numbers.firsts[self._is_kept]
+        pages = self.postings.directory.separators()
+        self.separators: list[bytes] = [
+            page.key(place) for page in pages if isinstance(page, BytesKeys) for place in range(len(page))
+        ]
+        self._next = 0
+        self._pending: list[_Some] = []
+
+    @property
+    def first_keys(self) -> Ints:
+        """The first key of each block, in the int64 domain."""
+        return self.postings.directory.table.first_keys[:-1]
+
+    @property
+    def row_counts(self) -> Ints:
+        """The rows of each block."""
+        return np.diff(self.postings.directory.table.rows)
+
+    def below(self, limit: Key | None) -> list[_Some]:
+        """Return the keys that are less than a limit, or all, of those that have not been returned."""
+        end = self.postings.directory.block_count
+        if isinstance(limit, int):
+            end = int(np.searchsorted(self.first_keys, np.int64(limit)))
+        elif limit is not None:
+            end = bisect_left(self.separators, limit)
+        found = self._pending
+        for first in range(self._next, end, _BLOCKS_AT_ONCE):
+            found.append(self._read(np.arange(first, min(first + _BLOCKS_AT_ONCE, end))))
+        self._next = max(self._next, end)
+        if limit is None:
+            self._pending = []
+            return found
+        cuts = [(some, _count_below(some.keys, limit)) for some in found]
+        self._pending = [_slice(some, cut, None) for some, cut in cuts if cut < len(some.keys)]
+        return [_slice(some, 0, cut) for some, cut in cuts if cut]
+
+    def _read(self, blocks: Ints) -> _Some:
+        parsed = self.postings.scan(blocks)
+        keys = self._keys(parsed)
+        sections = np.arange(len(parsed.sections.runs))
+        starts, lengths = decode_runs(parsed, sections)
+        counts = np.ones(len(starts), np.int64) if lengths is None else lengths
+        owners = _key_of_runs(parsed, sections)
+        row_groups = np.searchsorted(self._numbers.firsts, starts, "right") - 1
+        ends = (self._numbers.firsts + self._numbers.row_counts)[row_groups]
+        if bool((starts + counts > ends).any()):
+            raise corrupt(self.blob, "rows that no row group has", int(parsed.raw.offsets[0]))
+        kept = self._is_kept[row_groups]
+        starts = (starts + self._moves[row_groups])[kept]
+        counts, owners = counts[kept], owners[kept]
+        some = _Some(keys, np.repeat(owners, counts), ramps(starts, counts).astype(np.uint32))
+        return some if kept.all() else _without_unused(some)
+
+    def _keys(self, parsed: ParsedBlocks) -> KeyArray:
+        keys = keys_of_blocks(parsed.raw, self.first_keys[parsed.raw.numbers], self._is_bytes)
+        if isinstance(keys, np.ndarray):
+            return keys
+        if bool(pc.any(pc.less_equal(keys[1:], keys[:-1])).as_py()):
+            raise corrupt(self.blob, "keys that do not ascend", int(parsed.raw.offsets[0]))
+        return keys
+
+
+def _key_of_runs(parsed: ParsedBlocks, sections: Ints) -> Ints:
+    """The key of each run, by its place among the keys of all blocks."""
+    key_counts = parsed.raw.key_counts
+    first_keys = (np.cumsum(key_counts) - key_counts)[np.repeat(np.arange(len(key_counts)), parsed.raw.section_counts)]
+    # The only section of a block has a group for each of its keys; each of several has one, of the block's one key.
+    groups = ramps(first_keys, parsed.sections.groups[sections])
+    return np.repeat(groups, parsed.group_counts(sections))
+
+
+def _count_below(keys: KeyArray, limit: Key) -> int:
+    if isinstance(keys, np.ndarray):
+        return int(np.searchsorted(keys, limit))
+    return int(pc.sum(pc.less(keys, pa.scalar(limit, pa.large_binary()))).as_py() or 0)
+
+
+def _slice(some: _Some, first: int, end: int | None) -> _Some:
+    """Some of the keys and their rows; owners ascend."""
+    low = int(np.searchsorted(some.owners, first))
+    high = len(some.owners) if end is None else int(np.searchsorted(some.owners, end))
+    return _Some(some.keys[first:end], some.owners[low:high] - first, some.rows[low:high])
+
+
+def _without_unused(some: _Some) -> _Some:
+    """Leave out keys that have no row any more."""
+    used, owners = np.unique(some.owners, return_inverse=True)
+    keys = some.keys[used] if isinstance(some.keys, np.ndarray) else some.keys.take(pa.array(used))
+    return _Some(keys, owners.astype(np.int64), some.rows)
+
+
+def _ranges(
+    sources: Sequence[_Source], numbers: RowNumbers, is_bytes: bool, rows_at_once: int
+) -> Iterator[OrderedRows]:
+    """Yield the rows of one range of keys after the other."""
+    for limit in (*_limits(sources, is_bytes, rows_at_once), None):
+        some = [one for source in sources for one in source.below(limit) if len(one.rows)]
+        if some:
+            yield _ordered(some, (numbers.limit - 1).bit_length(), is_bytes)
+
+
+def _limits(sources: Sequence[_Source], is_bytes: bool, rows_at_once: int) -> list[Key]:
+    """Keys between which there are about so many rows, as far as the directories tell."""
+    row_counts = np.concatenate([source.row_counts for source in sources])
+    texts = [separator for source in sources for separator in source.separators]
+    first_keys = np.concatenate([source.first_keys for source in sources])
+    order = np.array(sorted(range(len(texts)), key=texts.__getitem__), np.int64) if is_bytes else first_keys.argsort()
+    ranges = np.cumsum(row_counts[order]) // rows_at_once
+    chosen = order[np.flatnonzero(np.diff(ranges)) + 1].tolist()
+    keys: list[Key] = [texts[place] for place in chosen] if is_bytes else first_keys[chosen].tolist()
+    return list(dict.fromkeys(keys))
+
+
+def _ordered(some: Sequence[_Some], row_bits: int, is_bytes: bool) -> OrderedRows:
+    if is_bytes:
+        dictionary, ranks = rank_keys([one.keys for one in some])
+        ends = np.cumsum([len(one.keys) for one in some])[:-1]
+        coded = [KeyedRows(own[one.owners], one.rows) for one, own in zip(some, np.split(ranks, ends), strict=True)]
+        return order_keyed(coded, 0, len(dictionary), row_bits, dictionary)
+    arrays = [one.keys for one in some if isinstance(one.keys, np.ndarray)]
+    keyed = [KeyedRows(keys[one.owners], one.rows) for keys, one in zip(arrays, some, strict=True)]
+    return order_keyed(keyed, min(int(keys[0]) for keys in arrays), max(int(keys[-1]) for keys in arrays), row_bits)
+
+
+def _merge_nulls(parts: Sequence[PostingsPart], sources: Sequence[_Source]) -> tuple[bytes, int]:
+    """The set of all NULL rows, and how many there are."""
+    found: list[LooseContainers] = []
+    for part, source in zip(parts, sources, strict=True):
+        data = source.postings.read_nulls()
+        if len(data):
+            place = part.blob.location
+            one = containers_of_sets(data, np.zeros(1, np.int64), np.array([len(data)]), location=place)
+            found.append(one.moved(one.sets, new_blocks(part.blob, one.blocks, part.spans, part.new_bases)))
+    containers = joined(found) if found else None
+    if containers is None or not len(containers.blocks):
+        return b"", 0
+    try:
+        return assemble_sets(containers, 1).data.tobytes(), int(containers.cardinalities.sum())
+    except BrokenSetError as error:
+        raise CorruptFileError(f"NULL rows: {error}", location=parts[0].blob.location) from error

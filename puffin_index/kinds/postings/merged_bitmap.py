@@ -1,0 +1,103 @@
+"""The blob type `puffin-index-merged-bitmap-v1`: for each distinct key of many row groups the set of its rows.
+
+One blob has the rows of consecutive row groups of a segment, in the segment's row space. It is what the bitmaps of
+these row groups become when segments are merged: their containers under new keys.
+
+| part | meaning |
+| --- | --- |
+| row sets | of each key, ascending by key, in the portable roaring format (`puffin_index.roaring.write`) |
+| NULL rows | their set, in the same format; of length 0 if there are none |
+| pages | pages of the directory (`puffin_index.kinds.postings.pages`); none if the root has the row sets itself |
+| root | the root page of the directory |
+
+Directory and layout are those of `puffin-index-postings-v1` (`puffin_index.kinds.postings.look_up`), with two
+differences. The layout's form is 2 for the int64 domain and 3 for the bytes domain. A block is the row set of one key,
+and the block's separator is the key itself, however long the key is.
+
+Looking up a key reads the root, one page if there are pages, and the row set. The directory tells how many rows a key
+has.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+from pyroaring import BitMap
+
+from puffin_index.keys.columns import KeyArray
+from puffin_index.keys.sorted_keys import BytesKeys, IntKeys
+from puffin_index.kinds.postings.demand import Cuts
+from puffin_index.kinds.postings.look_up import Postings
+from puffin_index.kinds.postings.rows import Near
+from puffin_index.roaring.read import deserialize
+from puffin_index.roaring.union import union_of_sets
+from puffin_index.storage.bit_packing import Ints
+from puffin_index.storage.parts import Part, corrupt, read_parts
+
+MERGED_BITMAP = "puffin-index-merged-bitmap-v1"
+LAYOUT_FORMS = 2
+"""What the form in a layout is above that of the keys, so that nobody takes row sets for the blocks of postings."""
+_BYTES_AT_ONCE = 32 * 1024 * 1024
+_SMALL_SET_ROWS = 1024
+
+
+class MergedBitmap(Postings):
+    """Answer any test with rows of the segment's row space. The directory is kept once read, row sets are not.
+
+    Opened as postings are; the spans are those of the row groups that the blob covers.
+    """
+
+    _FIRST_FORM = LAYOUT_FORMS
+    _HAS_RUNS = False
+
+    def _found(self, blocks: Ints, cuts: Cuts, near: Near | None) -> BitMap:
+        """The rows of some keys: cuts between keys that are all known lie around them."""
+        del cuts, near
+        table = self._directory.table
+        if bool((table.keys[blocks] != 1).any()):
+            raise corrupt(self._blob, "a row set that is not of one key", int(table.offsets[blocks[0]]))
+        row_counts = table.rows[blocks + 1] - table.rows[blocks]
+        parts = self._directory.parts(blocks)
+        found = BitMap()
+        cut_at = np.cumsum([part.length for part in parts]) // _BYTES_AT_ONCE
+        bounds = [0, *(np.flatnonzero(np.diff(cut_at)) + 1).tolist(), len(parts)]
+        for first, end in pairwise(bounds):
+            found |= self._read(parts[first:end], row_counts[first:end])
+        if len(found) != int(row_counts.sum()) or not found <= self._every_row():
+            raise corrupt(self._blob, "row sets of other rows", parts[0].offset if parts else 0)
+        return found
+
+    def every_set(self) -> tuple[KeyArray, list[Part], Part]:
+        """Return all keys, where their row sets are, and where that of the NULL rows is, all of them checked."""
+        pages = self._directory.separators()
+        ints = [page.keys for page in pages if isinstance(page, IntKeys)]
+        texts = [page.key(place) for page in pages if isinstance(page, BytesKeys) for place in range(len(page))]
+        keys = pa.array(texts, pa.large_binary()) if self._form else np.concatenate((np.empty(0, np.int64), *ints))
+        parts = self._directory.parts(np.arange(self._directory.block_count))
+        read_parts(self._blob, [*parts, self._nulls_part])
+        return keys, parts, self._nulls_part
+
+    def _read(self, parts: list[Part], row_counts: Ints) -> BitMap:
+        views = read_parts(self._blob, parts)
+        is_small = row_counts <= _SMALL_SET_ROWS
+        location, limit, start = self._blob.location, self._numbers.row_limit, self._blob.offset
+        large = (
+            deserialize(views[place], limit, location=location, offset=start + parts[place].offset)
+            for place in np.flatnonzero(~is_small).tolist()
+        )
+        found = BitMap.union(BitMap(), *large)
+        some = [views[place] for place in np.flatnonzero(is_small).tolist()]
+        if not some:
+            return found
+        lengths = np.array([len(view) for view in some], np.int64)
+        return found | union_of_sets(
+            memoryview(b"".join(some)),
+            np.cumsum(lengths) - lengths,
+            lengths,
+            limit,
+            most_rows=int(row_counts.sum()),
+            location=location,
+            offset=start + parts[0].offset,
+        )

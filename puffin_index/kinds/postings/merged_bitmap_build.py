@@ -1,0 +1,226 @@
+"""Making merged bitmaps of the bitmaps of row groups, and of merged bitmaps, by moving their containers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from puffin_index.errors import BuildError, CorruptFileError
+from puffin_index.keys.columns import KeyArray
+from puffin_index.keys.merge import rank_keys
+from puffin_index.keys.sorted_keys import IntKeys, SortedKeys
+from puffin_index.keys.value_types import Domain, ValueType
+from puffin_index.kinds.base import Payload
+from puffin_index.kinds.bitmap.blob import NO_NULLS
+from puffin_index.kinds.bitmap.entries import EntryTable
+from puffin_index.kinds.bitmap.lookup import open_entries
+from puffin_index.kinds.bitmap.rows import BitmapBody
+from puffin_index.kinds.postings.build import DEFAULT_SIZES, finish_postings
+from puffin_index.kinds.postings.merged_bitmap import LAYOUT_FORMS, MERGED_BITMAP, MergedBitmap
+from puffin_index.kinds.postings.numbers import RowNumbers
+from puffin_index.kinds.postings.pages import Children
+from puffin_index.roaring.move import LooseContainers, assemble_sets, containers_of_rows, containers_of_sets, joined
+from puffin_index.roaring.union import BrokenSetError
+from puffin_index.roaring.write import BLOCK_ROWS, block_count
+from puffin_index.storage.bit_packing import Ints
+from puffin_index.storage.hashing import xxh64_many
+from puffin_index.storage.many_ranges import ramps
+from puffin_index.storage.parts import corrupt, in_memory
+from puffin_index.storage.ranged import Blob
+
+_ROW_SPACE = 2**32
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KeyedContainers:
+    """The containers of a bitmap index, at their places in the new row space.
+
+    Attributes:
+        keys: The distinct keys.
+        containers: Set i is of key i; the set after the last is of the NULL rows.
+    """
+
+    keys: KeyArray
+    containers: LooseContainers
+
+
+def bitmap_containers(
+    blob: Blob, version: int, layout: npt.NDArray[np.int64], value_type: ValueType, row_count: int, new_base: int
+) -> KeyedContainers:
+    """Take the bitmaps of one row group apart.
+
+    Args:
+        blob: The blob; it is read whole.
+        version: The version of the format, 1 or 2.
+        layout: Its layout.
+        value_type: The column's type.
+        row_count: The rows of the row group.
+        new_base: Where the row group begins in the new row space.
+
+    Raises:
+        CorruptFileError: If it is not what was written.
+    """
+    blob = in_memory(blob)
+    entries, body = open_entries(blob, version, layout, value_type, row_count)
+    table = entries.every()
+    containers = _containers_of_entries(blob, table, body)
+    if len(containers.blocks) and int(containers.blocks.max()) >= block_count(row_count):
+        raise corrupt(blob, f"a row set leaves a row group of {row_count} rows", body.start)
+    blocks = containers.blocks + new_base // BLOCK_ROWS
+    return KeyedContainers(_keys_of(table.keys), containers.moved(containers.sets, blocks))
+
+
+def _containers_of_entries(blob: Blob, table: EntryTable, body: BitmapBody) -> LooseContainers:
+    """The containers of all entries and of the NULL rows, which are the set after the last."""
+    has_nulls = body.null_length != NO_NULLS
+    offsets = np.append(table.offsets, body.null_offset) if has_nulls else table.offsets
+    lengths = np.append(table.lengths, body.null_length) if has_nulls else table.lengths
+    sets = np.arange(len(offsets))
+    is_row = offsets < 0
+    rows = containers_of_rows(sets[is_row], -1 - offsets[is_row])
+    starts, lengths = offsets[~is_row], lengths[~is_row]
+    data = blob.read(body.start, blob.length - body.start)
+    ends = starts + lengths + body.seal_bytes
+    if len(starts) and (int(lengths.min()) < 1 or int(ends.max()) > len(data)):
+        raise corrupt(blob, f"a row set leaves a body of {len(data)} bytes", body.start)
+    if body.seal_bytes and len(starts):
+        body.check_seals(data, starts, lengths, body.start)
+    place = blob.offset + body.start
+    found = containers_of_sets(data, starts, lengths, location=blob.location, offset=place)
+    return joined((rows, found.moved(sets[~is_row][found.sets], found.blocks)))
+
+
+def _keys_of(keys: SortedKeys) -> KeyArray:
+    if isinstance(keys, IntKeys):
+        return keys.keys
+    lengths = keys.ends - keys.starts
+    offsets = np.concatenate(([0], np.cumsum(lengths)))
+    content = np.frombuffer(keys.data, np.uint8)[ramps(keys.starts, lengths)]
+    return pa.LargeBinaryArray.from_buffers(
+        pa.large_binary(), len(keys), [None, pa.py_buffer(offsets), pa.py_buffer(content)]
+    )
+
+
+def merged_containers(
+    blob: Blob, layout: npt.NDArray[np.int64], value_type: ValueType, spans: npt.NDArray[np.int64], new_bases: Ints
+) -> KeyedContainers:
+    """Take merged bitmaps apart.
+
+    Args:
+        blob: The blob; it is read whole.
+        layout: Its layout.
+        value_type: The column's type.
+        spans: Base and row count of each row group that it covers, in its own segment.
+        new_bases: Where each begins in the new row space; negative for one that is left out.
+
+    Raises:
+        CorruptFileError: If it is not what was written.
+    """
+    blob = in_memory(blob)
+    keys, parts, nulls = MergedBitmap.open(blob, layout, value_type, spans).every_set()
+    places = [*parts, nulls] if nulls.length else parts
+    starts = np.array([part.offset for part in places], np.int64)
+    lengths = np.array([part.length for part in places], np.int64)
+    containers = containers_of_sets(blob.read_all(), starts, lengths, location=blob.location, offset=blob.offset)
+    blocks = new_blocks(blob, containers.blocks, spans, new_bases)
+    return KeyedContainers(keys, containers.moved(containers.sets, blocks))
+
+
+def new_blocks(blob: Blob, blocks: Ints, spans: npt.NDArray[np.int64], new_bases: Ints) -> Ints:
+    """Return the keys that containers get in the new row space; -1 where their row group is left out.
+
+    Args:
+        blob: What they are from, for messages.
+        blocks: Their keys.
+        spans: Base and row count of each row group, in its own segment.
+        new_bases: Where each begins in the new row space; negative for one that is left out.
+
+    Raises:
+        CorruptFileError: If one is in no row group.
+    """
+    firsts, counts = spans[:, 0] // BLOCK_ROWS, -(-spans[:, 1] // BLOCK_ROWS)
+    # A row group without rows begins where the next one does, which is the last of those that begin there.
+    owners = np.searchsorted(firsts, blocks, "right") - 1
+    within = blocks - firsts[owners]
+    if bool(((owners < 0) | (within >= counts[owners])).any()):
+        raise corrupt(blob, "rows that no row group has")
+    bases = new_bases[owners]
+    return np.where(bases < 0, -1, bases // BLOCK_ROWS + within)
+
+
+def build_merged_bitmap(
+    parts: Sequence[KeyedContainers], domain: Domain, spans: npt.NDArray[np.int64], location: str
+) -> Payload:
+    """Build the payload of many row groups.
+
+    Args:
+        parts: Their bitmaps, taken apart.
+        domain: Of the keys.
+        spans: Base and row count of each row group in the new row space: shape (n, 2).
+        location: Where the parts are from, for messages.
+
+    Raises:
+        BuildError: If the rows leave the row space.
+        CorruptFileError: If the parts do not have every row once.
+    """
+    numbers = RowNumbers.of(spans)
+    if numbers.row_limit > _ROW_SPACE:
+        raise BuildError(f"{numbers.row_limit} rows in the row space of a segment, which has {_ROW_SPACE}")
+    keys, containers = _ranked(parts, domain)
+    set_count = len(keys) + 1
+    row_counts = np.bincount(containers.sets, containers.cardinalities, set_count).astype(np.int64)
+    if int(row_counts.sum()) != numbers.row_count:
+        raise CorruptFileError(f"bitmaps of {row_counts.sum()} rows, not {numbers.row_count}", location=location)
+    try:
+        sets = assemble_sets(containers, set_count if row_counts[-1] else len(keys))
+    except BrokenSetError as error:
+        raise CorruptFileError(f"bitmaps that are not of one column: {error}", location=location) from error
+    ends = sets.offsets[1 : len(keys) + 1]
+    nulls_from = int(sets.offsets[len(keys)])
+    hashes = xxh64_many(sets.data, sets.offsets[: len(keys)], np.diff(sets.offsets[: len(keys) + 1]))
+    children = Children(
+        0,
+        ends.tolist(),
+        row_counts[:-1].tolist(),
+        [1] * len(keys),
+        (hashes & np.uint64(0xFFFF_FFFF)).astype(np.int64).tolist(),
+        keys.tolist() if isinstance(keys, np.ndarray) else keys.to_pylist(),
+        [True] * len(keys),
+    )
+    nulls = sets.data[nulls_from:].data
+    data = bytearray(sets.data[:nulls_from])
+    return finish_postings(
+        MERGED_BITMAP, data, children, nulls, domain == "bytes", numbers, DEFAULT_SIZES, LAYOUT_FORMS
+    )
+
+
+def _ranked(parts: Sequence[KeyedContainers], domain: Domain) -> tuple[KeyArray, LooseContainers]:
+    """The distinct keys of all parts that have rows, ascending; the containers by their places among them."""
+    keys, ranks = _rank([part.keys for part in parts], domain)
+    sets: list[Ints] = []
+    first = 0
+    for part in parts:
+        own = np.append(ranks[first : first + len(part.keys)], len(keys))
+        first += len(part.keys)
+        sets.append(own[part.containers.sets])
+    every = joined([part.containers for part in parts])
+    used = np.zeros(len(keys) + 1, np.bool_)
+    ranked = np.concatenate(sets)
+    used[ranked] = True
+    used[-1] = True
+    places = np.cumsum(used) - 1
+    chosen = np.flatnonzero(used[:-1])
+    some = keys[chosen] if isinstance(keys, np.ndarray) else keys.take(pa.array(chosen))
+    return some, every.moved(places[ranked], every.blocks)
+
+
+def _rank(arrays: Sequence[KeyArray], domain: Domain) -> tuple[KeyArray, Ints]:
+    if domain == "int64":
+        distinct, ranks = np.unique(np.concatenate(arrays), return_inverse=True)
+        return distinct, ranks.astype(np.int64)
+    keys, places = rank_keys(arrays)
+    return keys, places.astype(np.int64)

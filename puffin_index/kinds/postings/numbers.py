@@ -1,0 +1,84 @@
+"""The numbers of rows in a postings blob: hardly more than there are rows, so that they and the gaps take few bits.
+
+Row r of row group i has the number r + sum of (n_j + 1) for all row groups j < i, n_j being the rows of row group j.
+One number is left free after each row group, so that no run of numbers reaches from one row group into the next. (Of
+the segment's row space many are left free there, and each of those gaps would widen all gaps of a section.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from puffin_index.storage.bit_packing import Ints
+from puffin_index.storage.parts import checksum32
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RowNumbers:
+    """The row groups of a segment and the numbers of their rows.
+
+    Attributes:
+        bases: Where each row group begins in the segment's row space.
+        row_counts: The rows of each.
+        firsts: The number of the first row of each.
+    """
+
+    bases: Ints
+    row_counts: Ints
+    firsts: Ints
+
+    @classmethod
+    def of(cls, spans: Sequence[tuple[int, int]] | npt.NDArray[np.int64]) -> RowNumbers:
+        """Number the rows of row groups, given by base and row count in ascending order."""
+        pairs = np.array(spans, np.int64).reshape(-1, 2)
+        bases, counts = pairs[:, 0], pairs[:, 1]
+        return cls(bases, counts, np.cumsum(counts + 1) - (counts + 1))
+
+    @property
+    def nbytes(self) -> int:
+        """The memory that it takes."""
+        return self.bases.nbytes + self.row_counts.nbytes + self.firsts.nbytes
+
+    @property
+    def row_count(self) -> int:
+        """The rows of all row groups."""
+        return int(self.row_counts.sum())
+
+    @property
+    def row_limit(self) -> int:
+        """A number in the row space that is greater than every row."""
+        return int((self.bases + self.row_counts).max(initial=0))
+
+    @property
+    def limit(self) -> int:
+        """A number that is greater than that of every row."""
+        return int((self.row_counts + 1).sum())
+
+    @property
+    def checksum(self) -> int:
+        """The low half of the xxh64 of base and row count of each row group, 8 bytes each."""
+        return checksum32(np.stack((self.bases, self.row_counts), axis=1).astype("<i8").tobytes())
+
+    def to_rows(self, starts: Ints, lengths: Ints) -> Ints | None:
+        """Return where runs of numbers begin in the row space; None if one of them leaves its row group.
+
+        Args:
+            starts: The first number of each, ascending, each below `limit`.
+            lengths: How many numbers it has.
+        """
+        cuts = np.append(np.searchsorted(starts, self.firsts), len(starts))
+        counts = np.diff(cuts)
+        if bool((starts + lengths > np.repeat(self.firsts + self.row_counts, counts)).any()):
+            return None
+        rows: Ints = starts + np.repeat(self.bases - self.firsts, counts)
+        return rows
+
+    def to_numbers(self, rows: npt.NDArray[np.uint32]) -> Ints:
+        """Return the numbers of rows of the row space, each of one of the row groups."""
+        owners = np.searchsorted(self.bases, rows, "right") - 1
+        numbers: Ints = rows + (self.firsts - self.bases)[owners]
+        return numbers

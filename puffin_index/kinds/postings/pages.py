@@ -1,0 +1,220 @@
+"""The pages of a postings directory: where each block is and what is in it. There are one or two levels of them.
+
+All numbers are little-endian.
+
+| offset | bytes | meaning |
+| --- | --- | --- |
+| 0 | 1 | version: 1 |
+| 1 | 1 | form of the keys: 0 for 64-bit integers, 1 for byte strings |
+| 2 | 1 | level: 0 if the children are blocks, 1 if they are pages |
+| 3 | 1 | flags: 0 |
+| 4 | 4 | c, the number of children |
+| 8 | 4 | how many blocks each child stands for, the last one of a level may stand for fewer: 1 at level 0 |
+| 12 | 4 | how many blocks all children stand for |
+| 16 | 8 | the number of rows in these blocks |
+| 24 | 8 | where the first child begins in the blob; each of the others begins where the one before ends |
+| 32 | 8 c | where each child ends in the blob |
+| | 4 c | how many rows are in the children before each child |
+| | 4 c | 2 * keys of each child; 1 more if its separator is its first key itself |
+| | 4 c | low half of the xxh64 of each child's bytes |
+| | | form 0: c separators of 8 bytes (signed); form 1: where each separator ends (4 c), then the separators |
+
+A separator is greater than every key before its child and not greater than the child's first key. In form 0 it is that
+key; in form 1 the shortest prefix of it, but the key itself if a block has no other key and it has at most 256 bytes.
+
+The root page is of level 0, or it is of level 1 and its children are pages of level 0. This release writes a root of
+level 0 if that is not longer than 24 KiB, and other pages of about 8 KiB.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from puffin_index.errors import BuildError, UnsupportedError
+from puffin_index.keys.leaf import Key
+from puffin_index.keys.sorted_keys import BytesKeys, IntKeys, SortedKeys
+from puffin_index.storage.binary import ByteCursor, write_uint8, write_uint32_le, write_uint64_le
+from puffin_index.storage.bit_packing import Ints
+from puffin_index.storage.parts import checksum32, corrupt
+from puffin_index.storage.ranged import Blob
+
+VERSION = 1
+INT_KEYS, BYTES_KEYS = 0, 1
+BLOCKS, PAGES = 0, 1
+_LEAST_PAGE_BLOCKS = 2
+_CHILD_BYTES = 8 + 4 + 4 + 4
+_LEAST_BLOCK_BYTES = 16
+_UINT32_MAXIMUM = 2**32 - 1
+
+Flags: TypeAlias = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Children:
+    """Children of a page: blocks, or pages.
+
+    Attributes:
+        start: Where the first one begins in the blob.
+        ends: Where each ends.
+        row_counts: The rows of each.
+        key_counts: The keys of each.
+        checksums: The low half of the xxh64 of each.
+        separators: Of each.
+        are_exact: Whether each separator is the first key itself.
+    """
+
+    start: int
+    ends: Sequence[int]
+    row_counts: Sequence[int]
+    key_counts: Sequence[int]
+    checksums: Sequence[int]
+    separators: Sequence[Key]
+    are_exact: Sequence[bool]
+
+    def some(self, first: int, end: int) -> Children:
+        """Return the children from one to another."""
+        start = self.ends[first - 1] if first else self.start
+        return Children(
+            start,
+            self.ends[first:end],
+            self.row_counts[first:end],
+            self.key_counts[first:end],
+            self.checksums[first:end],
+            self.separators[first:end],
+            self.are_exact[first:end],
+        )
+
+
+def write_directory(
+    blocks: Children, form: int, offset: int, root_bytes: int, page_bytes: int
+) -> tuple[list[bytes], bytes]:
+    """Write the pages and the root.
+
+    Args:
+        blocks: What the directory is of.
+        form: The form of the keys.
+        offset: Where the pages begin in the blob; the root follows them.
+        root_bytes: The longest root that has the blocks itself.
+        page_bytes: About how long the other pages are.
+    """
+    count = len(blocks.ends)
+    root = _write_page(blocks, form, BLOCKS, 1, count)
+    if len(root) <= root_bytes:
+        return [], root
+    page_blocks = max(_LEAST_PAGE_BLOCKS, page_bytes * count // len(root))
+    firsts = range(0, count, page_blocks)
+    parts = [blocks.some(first, min(first + page_blocks, count)) for first in firsts]
+    pages = [_write_page(part, form, BLOCKS, 1, len(part.ends)) for part in parts]
+    children = Children(
+        offset,
+        (offset + np.cumsum([len(page) for page in pages])).tolist(),
+        [sum(part.row_counts) for part in parts],
+        [sum(part.key_counts) for part in parts],
+        [checksum32(page) for page in pages],
+        [part.separators[0] for part in parts],
+        [part.are_exact[0] for part in parts],
+    )
+    return pages, _write_page(children, form, PAGES, page_blocks, count)
+
+
+def _write_page(children: Children, form: int, level: int, child_blocks: int, block_count: int) -> bytes:
+    rows = np.cumsum([0, *children.row_counts])
+    header = (
+        write_uint8(VERSION) + write_uint8(form) + write_uint8(level) + write_uint8(0),
+        write_uint32_le(len(children.ends)) + write_uint32_le(child_blocks) + write_uint32_le(block_count),
+        write_uint64_le(int(rows[-1])) + write_uint64_le(children.start),
+    )
+    keys = 2 * np.array(children.key_counts, np.int64) + np.array(children.are_exact, np.int64)
+    columns = (np.array(children.ends, "<u8"), rows[:-1], keys, np.array(children.checksums, np.int64))
+    data = [column.astype("<u4").tobytes() for column in columns[1:]]
+    return b"".join((*header, columns[0].tobytes(), *data, _write_separators(children.separators, form)))
+
+
+def _write_separators(separators: Sequence[Key], form: int) -> bytes:
+    if form == INT_KEYS:
+        return np.array(separators, "<i8").tobytes()
+    texts = [separator for separator in separators if isinstance(separator, bytes)]
+    ends = np.cumsum([len(text) for text in texts], dtype=np.int64)
+    if len(ends) and ends[-1] > _UINT32_MAXIMUM:
+        raise BuildError(f"the separators of {len(texts)} blocks take {ends[-1]} bytes")
+    return ends.astype("<u4").tobytes() + b"".join(texts)
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page that was read.
+
+    Attributes:
+        child_blocks: How many blocks a child stands for.
+        block_count: How many blocks there are in all.
+        level: `BLOCKS` or `PAGES`.
+        offsets: Where each child begins in the blob, and where the last ends.
+        rows: How many rows of this page are before each child, and in all.
+        keys: The keys of each child.
+        are_exact: Whether its separator is its first key itself.
+        checksums: Of each child.
+        separators: Of each child.
+    """
+
+    child_blocks: int
+    block_count: int
+    level: int
+    offsets: Ints
+    rows: Ints
+    keys: Ints
+    are_exact: Flags
+    checksums: Ints
+    separators: SortedKeys
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+
+def parse_page(blob: Blob, data: memoryview, offset: int, form: int) -> Page:
+    """Parse the page that is at an offset of the blob.
+
+    Raises:
+        UnsupportedError: If it is of another version or form.
+        CorruptFileError: If it is none.
+    """
+    cursor = ByteCursor(data, blob.location, blob.offset + offset)
+    version, of_form, level, flags = (cursor.uint8() for _ in range(4))
+    if version != VERSION or of_form != form or level not in (BLOCKS, PAGES) or flags:
+        raise UnsupportedError(
+            f"{blob.location}: a postings directory of version {version}, form {of_form}, level {level}, flags {flags} "
+            f"cannot be read as one of version {VERSION}, form {form}"
+        )
+    count, child_blocks, block_count = (cursor.uint32_le() for _ in range(3))
+    row_count, start = cursor.uint64_le(), cursor.uint64_le()
+    cursor.count(count, _CHILD_BYTES + (8 if form == INT_KEYS else 4), "children")
+    ends = np.frombuffer(cursor.bytes(8 * count), "<u8")
+    rows, keys, checksums = (np.frombuffer(cursor.bytes(4 * count), "<u4").astype(np.int64) for _ in range(3))
+    separators = _parse_separators(cursor, form, count)
+    cursor.expect_end()
+    largest = max(start, int(ends.max(initial=0)))
+    if largest > blob.length or row_count > _UINT32_MAXIMUM + 1 or block_count > blob.length // _LEAST_BLOCK_BYTES:
+        raise corrupt(blob, "a directory page that describes more than the blob can hold", offset)
+    offsets = np.concatenate(([start], ends.astype(np.int64)))
+    all_rows = np.append(rows, row_count)
+    children = -(-block_count // child_blocks) if child_blocks else -1
+    ascending = not bool((np.diff(offsets) < 0).any() or (np.diff(all_rows) < 0).any())
+    if not ascending or all_rows[0] or children != count or (level == BLOCKS and child_blocks != 1):
+        raise corrupt(blob, "a directory page that describes no blocks", offset)
+    are_exact = keys % 2 == 1
+    return Page(child_blocks, block_count, level, offsets, all_rows, keys >> 1, are_exact, checksums, separators)
+
+
+def _parse_separators(cursor: ByteCursor, form: int, count: int) -> SortedKeys:
+    if form == INT_KEYS:
+        return IntKeys(np.frombuffer(cursor.bytes(8 * count), "<i8").astype(np.int64))
+    ends = np.frombuffer(cursor.bytes(4 * count), "<u4").astype(np.int64)
+    content = cursor.bytes(cursor.remaining)
+    starts = np.concatenate((np.zeros(1, np.int64), ends))[:count]
+    if (ends < starts).any() or (int(ends[-1]) if count else 0) != len(content):
+        raise cursor.corrupt("separators that overlap")
+    return BytesKeys(content, starts, ends)

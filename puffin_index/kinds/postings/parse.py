@@ -1,0 +1,262 @@
+"""Blocks of a postings blob that were read: headers parsed and every length checked, streams not decoded yet."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from puffin_index.kinds.postings.blocks import BLOCK_HEADER, SECTION_HEADER, STREAMS
+from puffin_index.kinds.postings.directory import PostingsDirectory
+from puffin_index.kinds.postings.pages import INT_KEYS, Flags
+from puffin_index.storage.bit_packing import MAXIMUM_WIDTH, SLACK_BYTES, Ints, packed_bytes, unpack_streams
+from puffin_index.storage.many_ranges import ramps
+from puffin_index.storage.parts import corrupt, read_parts
+from puffin_index.storage.ranged import Blob
+
+COUNTS, FIRST_ROWS, GAPS, LENGTHS = range(STREAMS)
+_MAXIMUM_ROW_WIDTH = 32
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StoredBlocks:
+    """Blocks as they are stored, and what the directory says of them.
+
+    Attributes:
+        blob: The blob that they are from.
+        numbers: Their numbers, ascending.
+        offsets: Where each begins in the blob.
+        views: The bytes of each.
+        key_counts: The keys of each.
+        row_counts: The rows of each.
+        first_keys: The first key of each, in the int64 domain.
+    """
+
+    blob: Blob
+    numbers: Ints
+    offsets: Ints
+    views: list[memoryview]
+    key_counts: Ints
+    row_counts: Ints
+    first_keys: Ints
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RawBlocks:
+    """Blocks in memory, their headers parsed.
+
+    Attributes:
+        blob: The blob that they are from, the first if there are several.
+        owners: Which of several blobs each is from.
+        numbers: Their numbers in their blob, ascending.
+        offsets: Where each begins in its blob.
+        raw: Their bytes, one block after the other, and slack.
+        starts: Where each begins in `raw`, and in the end where the last ends.
+        key_counts: The keys of each.
+        row_counts: The rows of each.
+        key_words: For each the number of its header that has this name.
+        key_numbers: The same.
+        key_starts: Where its keys begin in `raw`.
+        section_starts: Where its sections begin.
+        section_counts: How many it has.
+    """
+
+    blob: Blob
+    owners: Ints
+    numbers: Ints
+    offsets: Ints
+    raw: memoryview
+    starts: Ints
+    key_counts: Ints
+    row_counts: Ints
+    key_words: Ints
+    key_numbers: npt.NDArray[np.uint64]
+    key_starts: Ints
+    section_starts: Ints
+    section_counts: Ints
+
+    def require(self, holds: Flags, reason: str) -> None:
+        """Raise `CorruptFileError` at the first block for which something does not hold."""
+        if not bool(holds.all()):
+            raise corrupt(self.blob, reason, int(self.offsets[int(np.argmin(holds))]))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sections:
+    """The sections of some blocks, one after the other.
+
+    Attributes:
+        raw: What they lie in.
+        runs: The runs of each.
+        groups: The groups of each.
+        rows: The rows of each.
+        widths: Of the streams of each: shape (sections, 4).
+        least: The same.
+        starts: Where each stream begins in `raw`: the same.
+    """
+
+    raw: memoryview
+    runs: Ints
+    groups: Ints
+    rows: Ints
+    widths: Ints
+    least: Ints
+    starts: Ints
+
+    def stream(self, which: int, sections: Ints) -> Ints:
+        """Return one of the streams of some sections."""
+        counts = self.lengths(which)[sections]
+        if not self.widths[sections, which].any():
+            return np.repeat(self.least[sections, which], counts)
+        numbers = unpack_streams(self.raw, self.starts[sections, which], counts, self.widths[sections, which])
+        numbers += np.repeat(self.least[sections, which], counts).view(np.uint64)
+        return numbers.view(np.int64)
+
+    def lengths(self, which: int) -> Ints:
+        """Return how many numbers one of the streams of each section has."""
+        match which:
+            case 0 | 1:
+                return self.groups
+            case 2:
+                return self.runs - self.groups
+            case _:
+                return self.runs
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ParsedBlocks:
+    """Blocks and their sections. Runs are numbered through all of them.
+
+    Attributes:
+        raw: The blocks.
+        sections: Their sections.
+        section_runs: The first run of each section, and in the end the number of runs.
+        block_sections: The first section of each block, and in the end the number of sections.
+    """
+
+    raw: RawBlocks
+    sections: Sections
+    section_runs: Ints
+    block_sections: Ints
+
+    def group_counts(self, sections: Ints) -> Ints:
+        """Return how many runs each group of some sections has."""
+        runs, groups = self.sections.runs[sections], self.sections.groups[sections]
+        counts = self.sections.stream(COUNTS, sections)
+        if bool((np.add.reduceat(counts, np.cumsum(groups) - groups) != runs).any()):
+            raise corrupt(self.raw.blob, "a section of another number of runs", int(self.raw.offsets[0]))
+        return counts
+
+
+def read_blocks(blob: Blob, directory: PostingsDirectory, numbers: Ints) -> StoredBlocks:
+    """Read blocks, neighbours with one request.
+
+    Args:
+        blob: The blob.
+        directory: Its directory, the pages of these blocks loaded.
+        numbers: The blocks, ascending; not none.
+
+    Raises:
+        CorruptFileError: If a block does not have its checksum.
+    """
+    table = directory.table
+    return StoredBlocks(
+        blob,
+        numbers,
+        table.offsets[numbers],
+        read_parts(blob, directory.parts(numbers)),
+        table.keys[numbers],
+        table.rows[numbers + 1] - table.rows[numbers],
+        table.first_keys[numbers],
+    )
+
+
+def parse_blocks(stored: Sequence[StoredBlocks], form: int) -> ParsedBlocks:
+    """Parse blocks, of several blobs at once.
+
+    Args:
+        stored: The blocks of each blob; not none.
+        form: The form of the keys.
+
+    Raises:
+        CorruptFileError: If a block is not what the directory says; it names the first blob, whichever it is of.
+    """
+    raw = _parse_headers(stored, form)
+    sections = _parse_sections(raw)
+    return ParsedBlocks(raw, sections, _before(sections.runs), _before(raw.section_counts))
+
+
+def _before(counts: Ints) -> Ints:
+    """How many there are before each, and in all."""
+    ends = np.zeros(len(counts) + 1, np.int64)
+    np.cumsum(counts, out=ends[1:])
+    return ends
+
+
+def _records(data: npt.NDArray[np.uint8], places: Ints, dtype: np.dtype[np.void]) -> npt.NDArray[np.void]:
+    """Records that lie anywhere."""
+    found = data[places[:, None] + np.arange(dtype.itemsize)]
+    return np.ascontiguousarray(found).view(dtype).reshape(-1)
+
+
+def _joined(arrays: Sequence[Ints]) -> Ints:
+    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
+
+
+def _parse_headers(stored: Sequence[StoredBlocks], form: int) -> RawBlocks:
+    views = [view for blocks in stored for view in blocks.views]
+    joined = b"".join((*views, bytes(SLACK_BYTES)))
+    starts = _before(np.array([len(view) for view in views], np.int64))
+    header = _records(np.frombuffer(joined, np.uint8), starts[:-1], BLOCK_HEADER)
+    keys = _joined([blocks.key_counts for blocks in stored])
+    words, sections = header["key_word"].astype(np.int64), header["sections"].astype(np.int64)
+    key_bytes = packed_bytes(keys - 1, words) if form == INT_KEYS else words
+    key_starts = starts[:-1] + BLOCK_HEADER.itemsize + 4 * sections
+    raw = RawBlocks(
+        stored[0].blob,
+        np.repeat(np.arange(len(stored)), [len(blocks.numbers) for blocks in stored]),
+        _joined([blocks.numbers for blocks in stored]),
+        _joined([blocks.offsets for blocks in stored]),
+        memoryview(joined),
+        starts,
+        keys,
+        _joined([blocks.row_counts for blocks in stored]),
+        words,
+        header["key_number"].astype(np.uint64),
+        key_starts,
+        key_starts + key_bytes,
+        sections,
+    )
+    fits = (key_starts + key_bytes <= starts[1:]) & (sections > 0) & (keys > 0)
+    fits &= (words <= MAXIMUM_WIDTH) | (form != INT_KEYS)
+    raw.require(fits & ((sections == 1) | (keys == 1)), "a block whose header does not fit it")
+    return raw
+
+
+def _parse_sections(raw: RawBlocks) -> Sections:
+    data = np.frombuffer(raw.raw, np.uint8)
+    owners = np.repeat(np.arange(len(raw.numbers)), raw.section_counts)
+    first_sections = _before(raw.section_counts)[:-1]
+    places = ramps(raw.starts[:-1] + BLOCK_HEADER.itemsize, raw.section_counts, 4)
+    lengths = _records(data, places, np.dtype([("length", "<u4")]))["length"].astype(np.int64)
+    before = _before(lengths)
+    starts = before[:-1] + (raw.section_starts - before[first_sections])[owners]
+    ends_well = raw.section_starts + np.add.reduceat(lengths, first_sections) == raw.starts[1:]
+    long_enough = np.minimum.reduceat(lengths, first_sections) >= SECTION_HEADER.itemsize
+    raw.require(ends_well & long_enough, "sections that do not fill their block")
+    header = _records(data, starts, SECTION_HEADER)
+    runs, groups = header["runs"].astype(np.int64) + 1, header["groups"].astype(np.int64) + 1
+    widths, least = header["widths"].astype(np.int64), header["least"].astype(np.int64)
+    counts = np.stack((groups, groups, runs - groups, runs), axis=1)
+    stream_bytes = packed_bytes(counts, widths)
+    stream_starts = (starts + SECTION_HEADER.itemsize)[:, None] + np.cumsum(stream_bytes, axis=1) - stream_bytes
+    rows = header["rows"].astype(np.int64)
+    fits = (stream_bytes.sum(axis=1) + SECTION_HEADER.itemsize == lengths) & (rows >= runs)
+    fits &= (groups <= runs) & (widths <= _MAXIMUM_ROW_WIDTH).all(axis=1)
+    fits &= (least[:, COUNTS] > 0) & (least[:, LENGTHS] > 0)
+    fits &= groups == np.where(raw.section_counts == 1, raw.key_counts, 1)[owners]
+    fits &= (np.add.reduceat(rows, first_sections) == raw.row_counts)[owners]
+    raw.require(np.logical_and.reduceat(fits, first_sections), "a section whose header does not fit it")
+    return Sections(raw.raw, runs, groups, rows, widths, least, stream_starts)

@@ -1,0 +1,168 @@
+"""The rows of postings blocks: runs decoded and united to a row set."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+from pyroaring import BitMap
+
+from puffin_index.kinds.postings.numbers import RowNumbers
+from puffin_index.kinds.postings.parse import FIRST_ROWS, GAPS, LENGTHS, ParsedBlocks
+from puffin_index.roaring.read import row_set_of_ascending
+from puffin_index.storage.bit_packing import Ints
+from puffin_index.storage.many_ranges import ramps
+from puffin_index.storage.parts import corrupt
+
+_SECTIONS_AT_ONCE = 64
+_SPAN_BITS = 6
+_LONG_RUN_ROWS = 64
+_LOW_HALF = np.uint64(0xFFFF_FFFF)
+
+
+class Near:
+    """Tells runs that may have rows of a set from those that surely have none, by spans of 64 numbers.
+
+    Args:
+        rows: The set, in the row space of a blob.
+        numbers: What rows the blob's numbers are.
+    """
+
+    def __init__(self, rows: BitMap, numbers: RowNumbers) -> None:
+        self._spans = np.zeros((numbers.limit >> _SPAN_BITS) + 1, np.bool_)
+        self._spans[numbers.to_numbers(np.frombuffer(rows.to_array(), np.uint32)) >> _SPAN_BITS] = True
+
+    def chosen(self, starts: Ints, lengths: Ints | None) -> npt.NDArray[np.bool_]:
+        """Say which runs may have rows of the set; all numbers are below the limit."""
+        near: npt.NDArray[np.bool_] = self._spans[starts >> _SPAN_BITS]
+        if lengths is not None:
+            # One that is no longer than a span lies in those of its ends.
+            near |= self._spans[(starts + lengths - 1) >> _SPAN_BITS]
+            near |= lengths > 1 << _SPAN_BITS
+        return near
+
+
+def rows_of_runs(
+    blocks: ParsedBlocks,
+    lows: Ints,
+    highs: Ints,
+    owners: Ints,
+    numbers: Sequence[RowNumbers],
+    near: Near | None = None,
+) -> list[BitMap]:
+    """Return the rows of some runs of each of some blobs.
+
+    Args:
+        blocks: The blocks.
+        lows: Where some runs begin, ascending.
+        highs: Where they end: none before its low, none after the next low.
+        owners: Which blob the runs between each low and high are of, ascending.
+        numbers: For each blob, what rows their numbers are.
+        near: The runs that are wanted, of the only blob; others may be left out. All are, if it is None.
+
+    Raises:
+        CorruptFileError: If a number is none of a row.
+    """
+    some = lows < highs
+    lows, highs, owners = lows[some], highs[some], owners[some]
+    firsts = np.searchsorted(blocks.section_runs, lows, "right") - 1
+    ends = np.searchsorted(blocks.section_runs, highs, "left")
+    sections = ramps(firsts, ends - firsts)
+    if len(lows) > 1:
+        sections = np.unique(sections)
+    found = [BitMap() for _ in numbers]
+    for place in range(0, len(sections), _SECTIONS_AT_ONCE):
+        starts, lengths, counts = _runs_in(blocks, sections[place : place + _SECTIONS_AT_ONCE], lows, highs)
+        own_counts = np.bincount(owners, counts).astype(np.int64)
+        own_ends = np.cumsum(own_counts)
+        for owner in np.flatnonzero(own_counts).tolist():
+            own = slice(own_ends[owner] - own_counts[owner], own_ends[owner])
+            rows = _row_set(starts[own], None if lengths is None else lengths[own], numbers[owner], near)
+            if rows is None:
+                raise corrupt(blocks.raw.blob, "rows that no row group has", int(blocks.raw.offsets[0]))
+            found[owner] |= rows
+    return found
+
+
+def _runs_in(blocks: ParsedBlocks, sections: Ints, lows: Ints, highs: Ints) -> tuple[Ints, Ints | None, Ints]:
+    """The first numbers and the lengths of the runs in some sections, and how many there are from each low."""
+    starts, lengths = decode_runs(blocks, sections)
+    own_lows = _own_places(blocks, sections, lows)
+    counts = _own_places(blocks, sections, highs) - own_lows
+    if int(counts.sum()) < len(starts):
+        chosen = ramps(own_lows, counts)
+        starts = starts[chosen]
+        lengths = None if lengths is None else lengths[chosen]
+    return starts, lengths, counts
+
+
+def _own_places(blocks: ParsedBlocks, sections: Ints, places: Ints) -> Ints:
+    """Where the place of a run is if there are no runs but those of some sections."""
+    counts = blocks.sections.runs[sections]
+    begins = blocks.section_runs[sections]
+    owners = np.searchsorted(begins, places, "right") - 1
+    own = np.minimum(places - begins[owners], counts[owners]) + (np.cumsum(counts) - counts)[owners]
+    return np.where(owners < 0, 0, own)
+
+
+def decode_runs(blocks: ParsedBlocks, sections: Ints) -> tuple[Ints, Ints | None]:
+    """Return the number of the first row of each run of some sections, and the length of each; None if all are 1.
+
+    Raises:
+        CorruptFileError: If a section has another number of runs or rows than it says.
+    """
+    parsed = blocks.sections
+    firsts = parsed.stream(FIRST_ROWS, sections)
+    runs = parsed.runs[sections]
+    all_single = bool((parsed.rows[sections] == runs).all())
+    lengths = None if all_single else parsed.stream(LENGTHS, sections)
+    if lengths is not None:
+        _check_row_counts(blocks, sections, lengths)
+    if len(firsts) == int(runs.sum()):
+        return firsts, lengths
+    counts = blocks.group_counts(sections)
+    group_runs = np.cumsum(counts) - counts
+    steps = np.ones(int(runs.sum()), np.int64)
+    if lengths is not None:
+        steps[1:] = lengths[:-1]
+    is_first = np.zeros(len(steps), np.bool_)
+    is_first[group_runs] = True
+    steps[~is_first] += parsed.stream(GAPS, sections)
+    steps[is_first] = 0
+    np.cumsum(steps, out=steps)
+    steps += np.repeat(firsts - steps[group_runs], counts)
+    return steps, lengths
+
+
+def _check_row_counts(blocks: ParsedBlocks, sections: Ints, lengths: Ints) -> None:
+    runs = blocks.sections.runs[sections]
+    sums = np.add.reduceat(lengths, np.cumsum(runs) - runs)
+    if bool((sums != blocks.sections.rows[sections]).any()):
+        raise corrupt(blocks.raw.blob, "a section of another number of rows", int(blocks.raw.offsets[0]))
+
+
+def _row_set(starts: Ints, lengths: Ints | None, numbers: RowNumbers, near: Near | None) -> BitMap | None:
+    """The rows of disjoint runs of numbers, in any order; None if one is not of one row group."""
+    if int((starts if lengths is None else starts + lengths - 1).max(initial=0)) >= numbers.limit:
+        return None
+    if near is not None:
+        chosen = near.chosen(starts, lengths)
+        starts, lengths = starts[chosen], None if lengths is None else lengths[chosen]
+    # In ascending order, so that the set is built container by container.
+    if lengths is None:
+        ordered, counts = np.sort(starts.astype(np.uint32)).astype(np.int64), np.ones(len(starts), np.int64)
+    else:
+        packed = np.sort((starts << 32 | lengths).view(np.uint64))
+        ordered, counts = (packed >> np.uint64(32)).view(np.int64), (packed & _LOW_HALF).view(np.int64)
+    rows = numbers.to_rows(ordered, counts)
+    if rows is None:
+        return None
+    if lengths is None:
+        return row_set_of_ascending(rows)
+    if int(counts.sum()) <= _LONG_RUN_ROWS * len(counts):
+        return row_set_of_ascending(ramps(rows, counts))
+    found = BitMap()
+    for row, count in zip(rows.tolist(), counts.tolist(), strict=True):
+        found.add_range(row, row + count)
+    return found

@@ -1,0 +1,166 @@
+"""The non-NULL rows of a segment ordered by key, then by row: one vectorised sort of key and row in one integer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from puffin_index.keys.columns import Column, sort_column
+from puffin_index.keys.merge import merge_keys
+from puffin_index.keys.order import PackedRows, bounds_of, gather, pack_rows, positions_of
+from puffin_index.kinds.postings.numbers import RowNumbers
+from puffin_index.storage.bit_packing import Words
+
+Rows: TypeAlias = npt.NDArray[np.uint32]
+
+_WORD_BITS = 64
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KeyedRows:
+    """Some rows and their keys.
+
+    Attributes:
+        keys: One key a row.
+        rows: The rows, less `first`; None if they are 0, 1, 2, ...
+        first: What to add to each row.
+    """
+
+    keys: npt.NDArray[np.integer]
+    rows: Rows | None
+    first: int = 0
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def all_rows(self) -> Rows:
+        """Return the rows."""
+        own = np.arange(len(self.keys), dtype=np.uint32) if self.rows is None else self.rows
+        return own + np.uint32(self.first)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OrderedRows:
+    """All non-NULL rows, ordered by key, then by row.
+
+    Attributes:
+        words: For each row its key, less the least one, above its row; the key alone where `rows` has the rows. In the
+            bytes domain the key is its place in `dictionary`.
+        row_bits: How many bits of each word, the lowest, are the row.
+        rows: The numbers of the rows (`puffin_index.kinds.postings.numbers`), where words have no room for them.
+        least: The least key; 0 in the bytes domain.
+        dictionary: The distinct keys, ascending; None in the int64 domain.
+    """
+
+    words: Words
+    row_bits: int
+    rows: Rows | None
+    least: int
+    dictionary: pa.LargeBinaryArray | None
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    def end_of_key(self, place: int) -> int:
+        """Return the place after the last row that has the key of the row at a place."""
+        last = self.words[place] | self._row_mask
+        return int(np.searchsorted(self.words, last, "right"))
+
+    def span(self, first: int, end: int) -> tuple[Words, Rows]:
+        """Return the keys and the rows at some places."""
+        words = self.words[first:end]
+        rows = (words & self._row_mask).astype(np.uint32) if self.rows is None else self.rows[first:end]
+        return words >> np.uint64(self.row_bits), rows
+
+    @property
+    def _row_mask(self) -> np.uint64:
+        return np.uint64((1 << self.row_bits) - 1)
+
+
+def order_rows(columns: Sequence[Column], numbers: RowNumbers, is_bytes: bool) -> OrderedRows:
+    """Order the rows of a segment, of whose row groups these are the columns."""
+    used = [
+        (column, first) for column, first in zip(columns, numbers.firsts.tolist(), strict=True) if column.valid_count
+    ]
+    if not used:
+        nothing = pa.array([], pa.large_binary()) if is_bytes else None
+        return OrderedRows(np.empty(0, np.uint64), 0, np.empty(0, np.uint32), 0, nothing)
+    row_bits = (numbers.limit - 1).bit_length()
+    if is_bytes:
+        merged = merge_keys([sort_column(column).keys for column, _ in used])
+        parts = [
+            _keyed(own[sort_column(column).codes], column, first)
+            for (column, first), own in zip(used, merged.ranks, strict=True)
+        ]
+        return order_keyed(parts, 0, len(merged.keys), row_bits, merged.keys)
+    parts = [_keyed(column.int_keys, column, first) for column, first in used]
+    bounds = [bounds_of(part.keys) for part in parts]
+    return order_keyed(parts, min(low for low, _ in bounds), max(high for _, high in bounds), row_bits)
+
+
+def _keyed(keys: npt.NDArray[np.integer], column: Column, first: int) -> KeyedRows:
+    if column.valid is None:
+        return KeyedRows(keys, None, first)
+    return KeyedRows(keys[column.valid], positions_of(column.valid), first)
+
+
+def order_keyed(
+    parts: Sequence[KeyedRows], least: int, most: int, row_bits: int, dictionary: pa.LargeBinaryArray | None = None
+) -> OrderedRows:
+    """Return rows ordered by key, then by row.
+
+    Args:
+        parts: The rows; for one key they ascend through all parts.
+        least: No key is less.
+        most: No key is greater.
+        row_bits: No row has more bits.
+        dictionary: What the keys are places in.
+    """
+    key_bits = (most - least).bit_length()
+    if key_bits + row_bits > _WORD_BITS:
+        return OrderedRows(*_order_wide(parts, least, key_bits), least, dictionary)
+    words = np.empty(sum(map(len, parts)), np.uint64)
+    for place, part in _placed(parts):
+        pack_rows(words[place : place + len(part)], part.keys, least, part.rows, row_bits, 0, part.first)
+    words.sort()
+    return OrderedRows(words, row_bits, None, least, dictionary)
+
+
+def _placed(parts: Sequence[KeyedRows]) -> Iterator[tuple[int, KeyedRows]]:
+    place = 0
+    for part in parts:
+        yield place, part
+        place += len(part)
+
+
+def _order_wide(parts: Sequence[KeyedRows], least: int, key_bits: int) -> tuple[Words, int, Rows]:
+    """Order keys that leave no room for the row: by their upper bits, then the few that these do not tell apart."""
+    count = sum(map(len, parts))
+    place_bits = count.bit_length()
+    dropped_bits = max(0, key_bits + place_bits - _WORD_BITS)
+    packed = np.empty(count, np.uint64)
+    for place, part in _placed(parts):
+        pack_rows(packed[place : place + len(part)], part.keys, least, None, place_bits, dropped_bits, place)
+    packed.sort()
+    by_prefix = PackedRows(packed, place_bits, dropped_bits)
+    alike, order = ~by_prefix.changes(), by_prefix.rows()
+    del packed, by_prefix
+    keys = gather(parts[0].keys if len(parts) == 1 else np.concatenate([part.keys for part in parts]), order)
+    # Modulo 2 ** 64, the difference of any two keys fits.
+    keys = keys.astype(np.int64, copy=False)
+    keys -= np.int64(least)
+    words: Words = keys.view(np.uint64)
+    rows = gather(parts[0].all_rows() if len(parts) == 1 else np.concatenate([p.all_rows() for p in parts]), order)
+    if not bool((words[1:] < words[:-1]).any()):
+        return words, 0, rows
+    alike[:-1] |= alike[1:]
+    places = np.flatnonzero(alike)
+    # Upper bits ascend with the key, so that all groups of like ones are put in order by one stable sort.
+    again = places[np.argsort(words[places], kind="stable")]
+    words[places], rows[places] = words[again], rows[again]
+    return words, 0, rows

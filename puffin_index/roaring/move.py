@@ -1,0 +1,132 @@
+"""Row sets put together from the containers of others, which are moved under new keys and never decoded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from puffin_index.errors import CorruptFileError
+from puffin_index.roaring.union import BrokenSetError, parse_containers, require, uint16_at
+from puffin_index.roaring.write import ARRAY_LIMIT, BLOCK_BYTES, BLOCK_ROWS, Containers, SerializedSets, lay_out_sets
+from puffin_index.storage.many_ranges import put_bytes, take_bytes
+
+_Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LooseContainers:
+    """Containers that belong to some sets: arrays of one length, in any order.
+
+    Attributes:
+        sets: The set that each belongs to.
+        blocks: Its key: the upper 16 bits of its rows.
+        cardinalities: Its rows.
+        are_runs: Whether it holds runs.
+        data: The bytes that all of them lie in.
+        starts: Where each begins.
+        sizes: How many bytes it takes.
+    """
+
+    sets: _Ints
+    blocks: _Ints
+    cardinalities: _Ints
+    are_runs: npt.NDArray[np.bool_]
+    data: npt.NDArray[np.uint8]
+    starts: _Ints
+    sizes: _Ints
+
+    def __len__(self) -> int:
+        return len(self.sets)
+
+    def moved(self, sets: _Ints, blocks: _Ints) -> LooseContainers:
+        """Return the containers as those of other sets, under other keys; those whose key is negative are left out."""
+        kept = blocks >= 0
+        return LooseContainers(
+            sets[kept],
+            blocks[kept],
+            self.cardinalities[kept],
+            self.are_runs[kept],
+            self.data,
+            self.starts[kept],
+            self.sizes[kept],
+        )
+
+
+def containers_of_sets(
+    data: memoryview, starts: _Ints, lengths: _Ints, *, location: str = "<bytes>", offset: int = 0
+) -> LooseContainers:
+    """Return the containers of row sets that lie in some bytes; sets are numbered in the order in which they are told.
+
+    Args:
+        data: The bytes.
+        starts: Where each set begins.
+        lengths: How long it is.
+        location: The file, for messages.
+        offset: Where `data` begins in it, for messages.
+
+    Raises:
+        CorruptFileError: If the bytes are not such sets.
+    """
+    raw = np.frombuffer(data, np.uint8)
+    try:
+        require((starts >= 0) & (lengths >= 8) & (starts + lengths <= len(raw)), "it leaves its blob")
+        parsed = parse_containers(raw, starts, starts + lengths)
+        sizes = np.where(parsed.cardinalities > ARRAY_LIMIT, BLOCK_BYTES, 2 * parsed.cardinalities)
+        run_bytes = 2 + 4 * uint16_at(raw, parsed.starts[parsed.are_runs])
+        sizes[parsed.are_runs] = run_bytes
+        require(parsed.starts + sizes <= parsed.ends_of_sets, "a container is cut short")
+    except BrokenSetError as error:
+        raise CorruptFileError(f"not a row set: {error}", location=location, offset=offset) from error
+    blocks = parsed.bases // BLOCK_ROWS
+    return LooseContainers(parsed.sets, blocks, parsed.cardinalities, parsed.are_runs, raw, parsed.starts, sizes)
+
+
+def containers_of_rows(sets: _Ints, rows: _Ints) -> LooseContainers:
+    """Return containers of one row each."""
+    count = len(rows)
+    data = (rows % BLOCK_ROWS).astype("<u2").view(np.uint8)
+    ones = np.ones(count, np.int64)
+    return LooseContainers(
+        sets, rows // BLOCK_ROWS, ones, np.zeros(count, np.bool_), data, 2 * np.arange(count), 2 * ones
+    )
+
+
+def joined(parts: Sequence[LooseContainers]) -> LooseContainers:
+    """Return all containers of several parts; at least one."""
+    before = np.cumsum([0, *(len(part.data) for part in parts)]).tolist()
+    return LooseContainers(
+        np.concatenate([part.sets for part in parts]),
+        np.concatenate([part.blocks for part in parts]),
+        np.concatenate([part.cardinalities for part in parts]),
+        np.concatenate([part.are_runs for part in parts]),
+        np.concatenate([part.data for part in parts]),
+        np.concatenate([part.starts + start for part, start in zip(parts, before, strict=False)]),
+        np.concatenate([part.sizes for part in parts]),
+    )
+
+
+def assemble_sets(containers: LooseContainers, set_count: int) -> SerializedSets:
+    """Write the sets that containers belong to; none of them is without one.
+
+    Raises:
+        BrokenSetError: If two containers of a set have the same key, or containers overlap.
+    """
+    places = containers.sets * BLOCK_ROWS + containers.blocks
+    order = np.argsort(places, kind="stable")
+    require(places[order][1:] > places[order][:-1], "two containers of one key")
+    starts, sizes = containers.starts[order], containers.sizes[order]
+    by_start = np.argsort(starts, kind="stable")
+    require((starts + sizes)[by_start][:-1] <= starts[by_start][1:], "containers that overlap")
+    are_runs = containers.are_runs[order]
+    table = Containers(
+        containers.sets[order],
+        containers.blocks[order].astype(np.uint16),
+        containers.cardinalities[order],
+        np.where(are_runs, (sizes - 2) // 4, 0),
+    )
+    frame = lay_out_sets(table, are_runs, set_count, 0)
+    put_bytes(frame.sets.data, frame.starts, sizes, take_bytes(containers.data, starts, sizes))
+    return frame.sets

@@ -1,0 +1,124 @@
+"""Row sets read from the portable roaring format (`puffin_index.roaring.write`), every length checked, and of rows."""
+
+from __future__ import annotations
+
+from array import array
+from typing import NoReturn
+
+import numpy as np
+import numpy.typing as npt
+from pyroaring import BitMap
+
+from puffin_index.errors import CorruptFileError
+from puffin_index.roaring.write import (
+    ARRAY_LIMIT,
+    BLOCK_BYTES,
+    BLOCK_ROWS,
+    COOKIE,
+    OFFSETS_FROM,
+    RUN_COOKIE,
+    pad_bits,
+    serialize_bit_slices,
+)
+from puffin_index.storage.binary import Buffer, ByteCursor, check_inside
+
+_FEW_ROWS = 1000
+_SPARSE = 64
+
+
+def deserialize(
+    data: Buffer, row_count: int, *, whole: bool = True, location: str = "<bytes>", offset: int = 0
+) -> BitMap:
+    """Read one serialised set.
+
+    Args:
+        data: The bytes.
+        row_count: Every row must be below.
+        whole: Whether the set takes all bytes; else something may follow it.
+        location: The file, for messages.
+        offset: Where `data` begins in it, for messages.
+
+    Raises:
+        CorruptFileError: If the bytes are not such a set.
+    """
+    length = serialized_length(data, location=location, offset=offset)
+    if whole and length != len(data):
+        _corrupt(f"a row set of {length} bytes lies in {len(data)} bytes", location, offset)
+    try:
+        rows = BitMap.deserialize(bytes(data[:length]))
+    except ValueError as error:
+        raise CorruptFileError(f"not a row set: {error}", location=location, offset=offset) from error
+    if rows and rows.max() >= row_count:
+        _corrupt(f"row {rows.max()} in a row group of {row_count} rows", location, offset)
+    return rows
+
+
+def row_set_of(rows: npt.NDArray[np.integer], row_count: int) -> BitMap:
+    """Return rows, in any order and all below `row_count`, as a row set."""
+    if len(rows) <= _FEW_ROWS:
+        return BitMap(rows.tolist())
+    if _SPARSE * len(rows) < row_count:
+        return row_set_of_ascending(np.sort(rows))
+    flags = np.zeros(row_count, np.bool_)
+    flags[rows] = True
+    return row_set_of_flags(flags)
+
+
+def row_set_of_ascending(rows: npt.NDArray[np.integer]) -> BitMap:
+    """Return ascending rows as a row set; from an `array` it is built without an object a row."""
+    numbers = array("I")
+    numbers.frombytes(rows.astype(np.uint32).data.cast("B"))
+    return BitMap(numbers)
+
+
+def row_set_of_flags(flags: npt.NDArray[np.bool_]) -> BitMap:
+    """Return the rows whose flag is set."""
+    return row_set_of_bits(np.packbits(flags, bitorder="little").data, len(flags))
+
+
+def row_set_of_bits(bits: Buffer, row_count: int) -> BitMap:
+    """Return the rows whose bit is set: bit `row & 7` of byte `row >> 3`."""
+    padded = pad_bits(np.frombuffer(bits, np.uint8), row_count)
+    return BitMap.deserialize(serialize_bit_slices(padded).data.tobytes())
+
+
+def _corrupt(reason: str, location: str, offset: int) -> NoReturn:
+    raise CorruptFileError(reason, location=location, offset=offset)
+
+
+def serialized_length(data: Buffer, *, location: str = "<bytes>", offset: int = 0) -> int:
+    """Return the length of the serialised set that `data` begins with.
+
+    Raises:
+        CorruptFileError: If it does not lie inside `data`.
+    """
+    cursor = ByteCursor(data, location, offset)
+    cookie = cursor.uint32_le()
+    with_runs = cookie & 0xFFFF == RUN_COOKIE
+    if not with_runs and cookie != COOKIE:
+        _corrupt(f"{cookie} is not the cookie of a row set", location, offset)
+    count = (cookie >> 16) + 1 if with_runs else cursor.count(cursor.uint32_le(), 8, "containers")
+    if count > BLOCK_ROWS:
+        _corrupt(f"{count} containers in a row set", location, offset)
+    flags = np.zeros(count, np.bool_)
+    if with_runs:
+        packed = np.frombuffer(cursor.bytes((count + 7) // 8, "run flags"), np.uint8)
+        flags = np.unpackbits(packed, count=count, bitorder="little").astype(np.bool_)
+    described = np.frombuffer(cursor.bytes(4 * count, "container keys"), "<u2").reshape(-1, 2)
+    cardinalities = described[:, 1].astype(np.int64) + 1
+    sizes = np.where(cardinalities > ARRAY_LIMIT, BLOCK_BYTES, 2 * cardinalities)
+    if not with_runs or count >= OFFSETS_FROM:
+        cursor.bytes(4 * count, "container offsets")
+    position = cursor.position
+    if not with_runs:
+        position += int(sizes.sum())
+        check_inside("row set", len(data), 0, position, location, offset)
+        return position
+    for is_run, size in zip(flags.tolist(), sizes.tolist(), strict=True):
+        if is_run:
+            check_inside("run count", len(data), position, 2, location, offset)
+            position += 2 + 4 * int.from_bytes(data[position : position + 2], "little")
+        else:
+            position += size
+    check_inside("row set", len(data), 0, position, location, offset)
+    return position

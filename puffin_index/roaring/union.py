@@ -1,0 +1,200 @@
+"""The union of many serialised row sets at once, decoded by array operations: for ranges over many distinct values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from pyroaring import BitMap
+
+from puffin_index.errors import CorruptFileError
+from puffin_index.roaring.read import deserialize, row_set_of
+from puffin_index.roaring.write import ARRAY_LIMIT, BLOCK_BYTES, BLOCK_ROWS, COOKIE, OFFSETS_FROM, RUN_COOKIE
+from puffin_index.storage.many_ranges import ramps
+
+_FEW_SETS = 32
+_BITSETS_AT_ONCE = 64
+
+_Ints = npt.NDArray[np.int64]
+_Flags = npt.NDArray[np.bool_]
+
+
+class BrokenSetError(Exception):
+    """A set breaks the format; the caller knows where the bytes are."""
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedContainers:
+    """All containers of all sets, in their order.
+
+    Attributes:
+        sets: The set of each.
+        bases: The least row that it may hold, a multiple of 65,536.
+        cardinalities: Its rows.
+        are_runs: Whether it holds runs.
+        starts: Where it begins.
+        ends_of_sets: Where its set ends.
+    """
+
+    sets: _Ints
+    bases: _Ints
+    cardinalities: _Ints
+    are_runs: _Flags
+    starts: _Ints
+    ends_of_sets: _Ints
+
+
+def union_of_sets(
+    data: memoryview,
+    starts: _Ints,
+    lengths: _Ints,
+    row_count: int,
+    *,
+    most_rows: int | None = None,
+    location: str = "<bytes>",
+    offset: int = 0,
+) -> BitMap:
+    """Return the union of disjoint row sets that lie in some bytes.
+
+    Args:
+        data: The bytes.
+        starts: Where each set begins.
+        lengths: How long it is.
+        row_count: Every row must be below.
+        most_rows: There are no more rows in all sets together; `row_count` if it is not told.
+        location: The file, for messages.
+        offset: Where `data` begins in it, for messages.
+
+    Raises:
+        CorruptFileError: If the bytes are not such sets.
+    """
+    if bool(((starts < 0) | (lengths < 8) | (starts + lengths > len(data))).any()):
+        raise CorruptFileError("a row set leaves its blob", location=location, offset=offset)
+    if len(starts) <= _FEW_SETS:
+        pairs = zip(starts.tolist(), lengths.tolist(), strict=True)
+        return BitMap.union(
+            BitMap(),
+            *(
+                deserialize(data[s : s + n], row_count, whole=False, location=location, offset=offset + s)
+                for s, n in pairs
+            ),
+        )
+    raw = np.frombuffer(data, np.uint8)
+    try:
+        containers = parse_containers(raw, starts, starts + lengths)
+        limit = row_count if most_rows is None else most_rows
+        if int(containers.cardinalities.sum()) > limit:
+            raise BrokenSetError(f"more than {limit} rows")
+        rows = np.concatenate((_array_rows(raw, containers), _run_rows(raw, containers), _bitset_rows(raw, containers)))
+        if len(rows) and int(rows.max()) >= row_count:
+            raise BrokenSetError(f"row {rows.max()} in a row group of {row_count} rows")
+    except BrokenSetError as error:
+        raise CorruptFileError(f"not a row set: {error}", location=location, offset=offset) from error
+    return row_set_of(rows, row_count)
+
+
+def _uint32_at(raw: npt.NDArray[np.uint8], places: _Ints) -> _Ints:
+    """Little-endian numbers that lie anywhere."""
+    columns = raw[places[:, None] + np.arange(4)]
+    return np.ascontiguousarray(columns).view("<u4").reshape(-1).astype(np.int64)
+
+
+def uint16_at(raw: npt.NDArray[np.uint8], places: _Ints) -> _Ints:
+    """Return little-endian 16-bit numbers that lie anywhere."""
+    numbers: _Ints = raw[places].astype(np.int64)
+    numbers |= raw[places + 1].astype(np.int64) << 8
+    return numbers
+
+
+def require(holds: _Flags, reason: str) -> None:
+    """Raise `BrokenSetError` unless something holds everywhere."""
+    if not bool(holds.all()):
+        raise BrokenSetError(reason)
+
+
+def parse_containers(raw: npt.NDArray[np.uint8], starts: _Ints, ends: _Ints) -> ParsedContainers:
+    """Find the containers of sets that lie in some bytes, decoding none.
+
+    Raises:
+        BrokenSetError: If the headers of a set break the format.
+    """
+    cookies = _uint32_at(raw, starts)
+    with_runs = cookies & 0xFFFF == RUN_COOKIE
+    require(with_runs | (cookies == COOKIE), "no cookie")
+    counts = np.where(with_runs, (cookies >> 16) + 1, _uint32_at(raw, starts + 4))
+    keys_at = starts + np.where(with_runs, 4 + (counts + 7) // 8, 8)
+    listed = ~with_runs | (counts >= OFFSETS_FROM)
+    bodies = keys_at + 4 * counts + np.where(listed, 4 * counts, 0)
+    require((counts <= BLOCK_ROWS) & (bodies <= ends), "too many containers")
+    sets = np.repeat(np.arange(len(starts)), counts)
+    ordinals = ramps(np.zeros(len(starts), np.int64), counts)
+    described = _uint32_at(raw, keys_at[sets] + 4 * ordinals)
+    cardinalities = (described >> 16) + 1
+    flags = raw[starts[sets] + 4 + (ordinals >> 3)] >> (ordinals & 7).astype(np.uint8) & 1
+    are_runs = with_runs[sets] & (flags == 1)
+    places = starts[sets]
+    in_listed = listed[sets]
+    directory = (keys_at + 4 * counts)[sets] + 4 * ordinals
+    places[in_listed] += _uint32_at(raw, directory[in_listed])
+    _place_unlisted(raw, places, ordinals, sets, are_runs, cardinalities, bodies, ends, ~in_listed)
+    require((places >= bodies[sets]) & (places + 2 <= ends[sets]), "a container outside of its set")
+    return ParsedContainers(sets, (described & 0xFFFF) << 16, cardinalities, are_runs, places, ends[sets])
+
+
+def _place_unlisted(
+    raw: npt.NDArray[np.uint8],
+    places: _Ints,
+    ordinals: _Ints,
+    sets: _Ints,
+    are_runs: _Flags,
+    cardinalities: _Ints,
+    bodies: _Ints,
+    ends: _Ints,
+    unlisted: _Flags,
+) -> None:
+    """Find the containers of sets that do not list their offsets: at most three a set, each after the one before."""
+    position = bodies.copy()
+    sizes = np.where(cardinalities > ARRAY_LIMIT, BLOCK_BYTES, 2 * cardinalities)
+    for ordinal in range(OFFSETS_FROM - 1):
+        here = np.flatnonzero(unlisted & (ordinals == ordinal))
+        own = sets[here]
+        require(position[own] + 2 <= ends[own], "a container outside of its set")
+        places[here] = position[own]
+        run_bytes = 2 + 4 * uint16_at(raw, places[here])
+        position[own] += np.where(are_runs[here], run_bytes, sizes[here])
+
+
+def _array_rows(raw: npt.NDArray[np.uint8], containers: ParsedContainers) -> _Ints:
+    chosen = ~containers.are_runs & (containers.cardinalities <= ARRAY_LIMIT)
+    starts, counts = containers.starts[chosen], containers.cardinalities[chosen]
+    require(starts + 2 * counts <= containers.ends_of_sets[chosen], "a container is cut short")
+    return uint16_at(raw, ramps(starts, counts, step=2)) | np.repeat(containers.bases[chosen], counts)
+
+
+def _run_rows(raw: npt.NDArray[np.uint8], containers: ParsedContainers) -> _Ints:
+    chosen = containers.are_runs
+    starts = containers.starts[chosen]
+    counts = uint16_at(raw, starts)
+    require(starts + 2 + 4 * counts <= containers.ends_of_sets[chosen], "a container is cut short")
+    pairs = _uint32_at(raw, ramps(starts + 2, counts, step=4))
+    lengths = (pairs >> 16) + 1
+    # Cardinalities are known to be possible: no run list may unfold to more rows than they tell.
+    owners = np.repeat(np.arange(len(starts)), counts)
+    unfolded = np.bincount(owners, lengths, minlength=len(starts))
+    require(unfolded == containers.cardinalities[chosen], "runs of another cardinality")
+    return ramps((pairs & 0xFFFF) + np.repeat(containers.bases[chosen], counts), lengths)
+
+
+def _bitset_rows(raw: npt.NDArray[np.uint8], containers: ParsedContainers) -> _Ints:
+    chosen = np.flatnonzero(~containers.are_runs & (containers.cardinalities > ARRAY_LIMIT))
+    starts = containers.starts[chosen]
+    require(starts + BLOCK_BYTES <= containers.ends_of_sets[chosen], "a container is cut short")
+    found = [np.empty(0, np.int64)]
+    for first in range(0, len(chosen), _BITSETS_AT_ONCE):
+        some = chosen[first : first + _BITSETS_AT_ONCE]
+        bits = raw[containers.starts[some][:, None] + np.arange(BLOCK_BYTES)]
+        owners, low = np.nonzero(np.unpackbits(bits, axis=1, bitorder="little"))
+        require(np.bincount(owners, minlength=len(some)) == containers.cardinalities[some], "bits of another number")
+        found.append(low + containers.bases[some][owners])
+    return np.concatenate(found)

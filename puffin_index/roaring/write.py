@@ -1,0 +1,301 @@
+"""Row sets in the portable roaring format, written by array operations; `puffin_index.roaring.read` reads them.
+
+One serialised set (all numbers little-endian; RoaringBitmap format specification):
+
+| part | bytes | meaning |
+| --- | --- | --- |
+| cookie | 4 | 12346 if no container holds runs, else 12347 + (n - 1) * 65536 for n containers |
+| n | 4 | the number of containers; only after 12346 |
+| run flags | ceil(n / 8) | bit i set: container i holds runs; only after 12347 |
+| keys | 4 n | for each container the upper 16 bits of its rows, then its cardinality - 1 |
+| offsets | 4 n | where each container begins in the set; left out after 12347 if n < 4 |
+| containers | | sorted 16-bit numbers (cardinality <= 4096), 65,536 bits, or run count and (start, length - 1) pairs |
+
+A container holds runs where that is smaller than what it would be otherwise, as Java's `runOptimize` decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from puffin_index.storage.many_ranges import put_bytes, ramps
+
+BLOCK_ROWS = 65_536
+BLOCK_BYTES = BLOCK_ROWS // 8
+ARRAY_LIMIT = 4096
+COOKIE = 12_346
+RUN_COOKIE = 12_347
+OFFSETS_FROM = 4
+# What is compared at once stays in the processor's cache.
+_AT_ONCE = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class SerializedSets:
+    """Serialised row sets, one after the other.
+
+    Attributes:
+        data: The bytes; where a gap was asked for, it is zero.
+        offsets: Where each set begins, and in the end the length of `data`.
+    """
+
+    data: npt.NDArray[np.uint8]
+    offsets: npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Containers:
+    """What is known of all containers of all sets: arrays of one length, ordered by set and key."""
+
+    sets: npt.NDArray[np.int64]
+    keys: npt.NDArray[np.uint16]
+    cardinalities: npt.NDArray[np.int64]
+    runs: npt.NDArray[np.int64]
+
+    @property
+    def has_runs(self) -> npt.NDArray[np.bool_]:
+        """Which containers are written as runs."""
+        plain: npt.NDArray[np.int64] = np.where(self.is_bitset, BLOCK_BYTES, 2 * self.cardinalities)
+        return 2 + 4 * self.runs < plain
+
+    @property
+    def is_bitset(self) -> npt.NDArray[np.bool_]:
+        """Which containers are written as 65,536 bits unless as runs."""
+        return self.cardinalities > ARRAY_LIMIT
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """Sets whose headers are written; the containers' bytes are to be filled in.
+
+    Attributes:
+        sets: The sets.
+        has_runs: Which containers are runs.
+        starts: Where each container's bytes begin.
+    """
+
+    sets: SerializedSets
+    has_runs: npt.NDArray[np.bool_]
+    starts: npt.NDArray[np.int64]
+
+
+def serialize_row_sets(rows: npt.NDArray[np.uint32], starts: npt.NDArray[np.integer], gap: int = 0) -> SerializedSets:
+    """Serialise many row sets at once.
+
+    Args:
+        rows: The rows of all sets, one set after the other, ascending in each.
+        starts: Where each set begins in `rows`, and in the end the length of `rows`. No set is empty.
+        gap: Bytes to leave after each set.
+    """
+    if not len(rows):
+        return SerializedSets(np.empty(0, np.uint8), np.zeros(len(starts), np.int64))
+    low = rows.astype("<u2")
+    first = np.zeros(len(rows), np.bool_)
+    first[starts[:-1]] = True
+    set_first = first.copy()
+    for some, before in _neighbours(len(rows)):
+        first[some] |= (rows[some] ^ rows[before]) >= BLOCK_ROWS
+    container_starts = np.flatnonzero(first)
+    # Within a container, rows differ as their lower halves do.
+    for some, before in _neighbours(len(rows)):
+        first[some] |= low[some] - low[before] != 1
+    containers = Containers(
+        np.cumsum(set_first[container_starts]) - 1,
+        (rows[container_starts] >> 16).astype("<u2"),
+        np.diff(container_starts, append=len(rows)),
+        _runs_between(first, np.append(container_starts, len(rows))),
+    )
+    frame = lay_out_sets(containers, containers.has_runs, len(starts) - 1, gap)
+    _fill_arrays(frame, containers, low)
+    _fill_runs(frame, containers, low, first)
+    _fill_bitsets(frame, containers, low, container_starts)
+    return frame.sets
+
+
+def _neighbours(count: int) -> Iterator[tuple[slice, slice]]:
+    """Yield where some elements are, but for the first of all, and the one before each."""
+    for start in range(1, count, _AT_ONCE):
+        end = min(start + _AT_ONCE, count)
+        yield slice(start, end), slice(start - 1, end - 1)
+
+
+def _runs_between(begins: npt.NDArray[np.bool_], bounds: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """How many runs begin in each container, from where all begin; the rarer of beginnings and others is counted."""
+    if 2 * np.count_nonzero(begins) < len(begins):
+        runs: npt.NDArray[np.int64] = np.diff(np.searchsorted(np.flatnonzero(begins), bounds))
+        return runs
+    inside = np.searchsorted(np.flatnonzero(~begins), bounds)
+    others: npt.NDArray[np.int64] = np.diff(bounds) - np.diff(inside)
+    return others
+
+
+def serialize_bit_slices(slices: npt.NDArray[np.uint8]) -> SerializedSets:
+    """Serialise row sets given as bits, one after the other.
+
+    Args:
+        slices: Shape (sets, bytes): bit `row & 7` of byte `row >> 3` says whether the row is in. The number of bytes is
+            a multiple of 8,192.
+    """
+    words = slices.reshape(len(slices), slices.shape[1] // BLOCK_BYTES, BLOCK_BYTES).view("<u8")
+    cardinalities = np.bitwise_count(words).sum(axis=2, dtype=np.int64)
+    used = cardinalities > 0
+    set_of, block_of = np.nonzero(used)
+    runs = np.zeros(cardinalities.shape, np.int64)
+    for row_set, of_set in enumerate(words):
+        runs[row_set] = _count_runs(of_set)
+    containers = Containers(set_of, block_of.astype(np.uint16), cardinalities[used], runs[used])
+    frame = lay_out_sets(containers, containers.has_runs, len(slices), 0)
+    blocks = slices.reshape(-1, BLOCK_BYTES)
+    places = np.flatnonzero(used.reshape(-1)).tolist()
+    for place, start, is_bitset, has_runs in zip(
+        places, frame.starts.tolist(), containers.is_bitset.tolist(), frame.has_runs.tolist(), strict=True
+    ):
+        block = blocks[place]
+        content = block if is_bitset and not has_runs else _sparse_container(block, has_runs)
+        frame.sets.data[start : start + len(content)] = content
+    return frame.sets
+
+
+def pad_bits(bits: npt.NDArray[np.uint8], row_count: int) -> npt.NDArray[np.uint8]:
+    """Return packed bits as `serialize_bit_slices` takes them: shape (1, bytes), padded to whole blocks."""
+    padded = np.zeros((1, block_count(row_count) * BLOCK_BYTES), np.uint8)
+    padded[0, : len(bits)] = bits
+    return padded
+
+
+def block_count(row_count: int) -> int:
+    """The number of 65,536-row blocks that so many rows take."""
+    return -(-row_count // BLOCK_ROWS)
+
+
+def _count_runs(words: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
+    """The number of runs of ones in each block of words."""
+    before = words << np.uint64(1)
+    before[:, 1:] |= words[:, :-1] >> np.uint64(63)
+    counts: npt.NDArray[np.int64] = np.bitwise_count(words & ~before).sum(axis=1, dtype=np.int64)
+    return counts
+
+
+def _sparse_container(block: npt.NDArray[np.uint8], has_runs: bool) -> npt.NDArray[np.uint8]:
+    low = np.flatnonzero(np.unpackbits(block, bitorder="little")).astype("<u2")
+    if not has_runs:
+        return low.view(np.uint8)
+    starts = np.flatnonzero(np.concatenate(([True], low[1:] != low[:-1] + 1)))
+    pairs = np.empty(1 + 2 * len(starts), "<u2")
+    pairs[0] = len(starts)
+    pairs[1::2] = low[starts]
+    pairs[2::2] = np.diff(starts, append=len(low)) - 1
+    return pairs.view(np.uint8)
+
+
+def lay_out_sets(containers: Containers, has_runs: npt.NDArray[np.bool_], set_count: int, gap: int) -> Frame:
+    """Write everything of some sets but the bytes of their containers, of which `has_runs` are written as runs."""
+    sizes = np.where(
+        has_runs, 2 + 4 * containers.runs, np.where(containers.is_bitset, BLOCK_BYTES, 2 * containers.cardinalities)
+    )
+    counts = np.bincount(containers.sets, minlength=set_count)
+    with_runs = np.zeros(set_count, np.bool_)
+    with_runs[containers.sets[has_runs]] = True
+    flag_bytes = np.where(with_runs, (counts + 7) // 8, 4)
+    offset_bytes = np.where(with_runs & (counts < OFFSETS_FROM), 0, 4 * counts)
+    headers = 4 + flag_bytes + 4 * counts + offset_bytes
+    set_sizes = headers + gap
+    set_sizes += np.bincount(containers.sets, sizes, set_count).astype(np.int64)
+    offsets = np.concatenate(([0], np.cumsum(set_sizes)))
+    # Container bytes follow each other, but for the gap and the header before each set's first one.
+    starts = np.cumsum(sizes) - sizes + np.cumsum(headers)[containers.sets] + gap * containers.sets
+    sets = SerializedSets(np.zeros(offsets[-1], np.uint8), offsets)
+    _write_headers(sets, containers, starts, counts, with_runs)
+    _write_flags(sets, containers, has_runs, counts)
+    return Frame(sets, has_runs, starts)
+
+
+def _write_headers(
+    sets: SerializedSets,
+    containers: Containers,
+    starts: npt.NDArray[np.int64],
+    counts: npt.NDArray[np.int64],
+    with_runs: npt.NDArray[np.bool_],
+) -> None:
+    begins = sets.offsets[:-1]
+    _scatter(sets.data, begins, np.where(with_runs, RUN_COOKIE + ((counts - 1) << 16), COOKIE).astype("<u4"))
+    _scatter(sets.data, begins[~with_runs] + 4, counts[~with_runs].astype("<u4"))
+    ordinals = _ordinals(counts)
+    keys_at = begins + 4 + np.where(with_runs, (counts + 7) // 8, 4)
+    described = containers.keys.astype("<u4") | ((containers.cardinalities - 1).astype("<u4") << np.uint32(16))
+    _scatter(sets.data, keys_at[containers.sets] + 4 * ordinals, described)
+    listed = (~with_runs | (counts >= OFFSETS_FROM))[containers.sets]
+    offsets_at = (keys_at + 4 * counts)[containers.sets] + 4 * ordinals
+    relative = (starts - begins[containers.sets]).astype("<u4")
+    _scatter(sets.data, offsets_at[listed], relative[listed])
+
+
+def _write_flags(
+    sets: SerializedSets,
+    containers: Containers,
+    has_runs: npt.NDArray[np.bool_],
+    counts: npt.NDArray[np.int64],
+) -> None:
+    ordinals = _ordinals(counts)[has_runs]
+    places = sets.offsets[containers.sets[has_runs]] + 4 + (ordinals >> 3)
+    np.bitwise_or.at(sets.data, places, (1 << (ordinals & 7)).astype(np.uint8))
+
+
+def _ordinals(counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """0, 1, ... for each set anew."""
+    return ramps(np.zeros(len(counts), np.int64), counts)
+
+
+def _scatter(
+    data: npt.NDArray[np.uint8], places: npt.NDArray[np.int64], numbers: npt.NDArray[np.unsignedinteger]
+) -> None:
+    """Write little-endian numbers at byte positions that need not be aligned."""
+    width = numbers.dtype.itemsize
+    if not len(numbers):
+        return
+    if not (int(np.bitwise_or.reduce(places)) | len(data)) % width:
+        data.view(numbers.dtype)[places // width] = numbers
+        return
+    columns = np.ascontiguousarray(numbers).view(np.uint8).reshape(-1, width)
+    for byte in range(width):
+        data[places + byte] = columns[:, byte]
+
+
+def _fill_arrays(frame: Frame, containers: Containers, low: npt.NDArray[np.uint16]) -> None:
+    chosen = ~frame.has_runs & ~containers.is_bitset
+    if not chosen.any():
+        return
+    values = low if chosen.all() else low[np.repeat(chosen, containers.cardinalities)]
+    content = np.ascontiguousarray(values).astype("<u2", copy=False).view(np.uint8)
+    put_bytes(frame.sets.data, frame.starts[chosen], 2 * containers.cardinalities[chosen], content)
+
+
+def _fill_runs(
+    frame: Frame, containers: Containers, low: npt.NDArray[np.uint16], begins: npt.NDArray[np.bool_]
+) -> None:
+    chosen = frame.has_runs
+    if not chosen.any():
+        return
+    run_starts = np.flatnonzero(begins)
+    in_chosen = np.repeat(chosen, containers.runs)
+    lengths = np.diff(run_starts, append=len(low))[in_chosen]
+    _scatter(frame.sets.data, frame.starts[chosen], containers.runs[chosen].astype("<u2"))
+    places = ramps(frame.starts[chosen] + 2, containers.runs[chosen], step=4)
+    _scatter(frame.sets.data, places, low[run_starts[in_chosen]].astype("<u2"))
+    _scatter(frame.sets.data, places + 2, (lengths - 1).astype("<u2"))
+
+
+def _fill_bitsets(
+    frame: Frame, containers: Containers, low: npt.NDArray[np.uint16], container_starts: npt.NDArray[np.int64]
+) -> None:
+    chosen = np.flatnonzero(containers.is_bitset & ~frame.has_runs)
+    ends = container_starts + containers.cardinalities
+    places = zip(frame.starts[chosen].tolist(), container_starts[chosen].tolist(), ends[chosen].tolist(), strict=True)
+    for place, start, end in places:
+        bits = np.zeros(BLOCK_ROWS, np.bool_)
+        bits[low[start:end]] = True
+        frame.sets.data[place : place + BLOCK_BYTES] = np.packbits(bits, bitorder="little")

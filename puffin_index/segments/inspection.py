@@ -1,0 +1,251 @@
+"""What a file of indexes holds: the blobs, directories and payloads of a segment, or the indexes of a container."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from rich.markup import escape
+from rich.table import Table as RichTable
+
+from puffin_index.errors import CorruptFileError
+from puffin_index.formats.paimon_container import MAGIC, Container
+from puffin_index.formats.puffin import BLOB_CHECKSUM, BlobMetadata, PuffinFile, read_blob
+from puffin_index.keys.map_key import ColumnId, split_kind
+from puffin_index.segments.directory import DIRECTORY_BLOB, STATISTICS, STATISTICS_BLOB, int64_column, parse_directory
+from puffin_index.storage.binary import write_int64_be
+from puffin_index.storage.ranged import RangedReader
+
+_CONTAINER_MAGIC = write_int64_be(MAGIC)
+_PAYLOAD_COLUMNS = ("first_row_group", "row_groups", "offset", "length", "blob_type")
+_LEAST_TEXT_WIDTH = len("statistics")
+
+
+@dataclass(frozen=True, slots=True)
+class PayloadPlace:
+    """One payload of a segment, as its directory tells.
+
+    Attributes:
+        field_id: The column.
+        kind: The index kind, with the key of a map if it is of one.
+        value_type: Iceberg's name of the column's type.
+        blob_type: The payload's blob type.
+        first_row_group: Ordinal in the segment of the first row group that it covers.
+        row_groups: How many row groups it covers.
+        offset: Where it begins in the segment, in bytes.
+        length: Its bytes.
+    """
+
+    field_id: int
+    kind: str
+    value_type: str
+    blob_type: str
+    first_row_group: int
+    row_groups: int
+    offset: int
+    length: int
+
+    @property
+    def column(self) -> ColumnId:
+        """The column, or the key of a map."""
+        return split_kind(self.field_id, self.kind)[0]
+
+
+@dataclass(frozen=True, slots=True)
+class DirectorySummary:
+    """One directory of a segment, or the statistics of one column.
+
+    Attributes:
+        field_id: The column.
+        kind: The index kind, or `statistics`.
+        value_type: Iceberg's name of the column's type.
+        row_groups: How many row groups it covers.
+        payloads: How many payloads that takes: fewer than row groups where some are merged; 0 for statistics.
+        blob_types: The blob types of its payloads.
+        payload_bytes: The bytes of all its payloads; 0 for statistics.
+        directory_bytes: Its own bytes.
+    """
+
+    field_id: int
+    kind: str
+    value_type: str
+    row_groups: int
+    payloads: int
+    blob_types: tuple[str, ...]
+    payload_bytes: int
+    directory_bytes: int
+
+
+def is_container(reader: RangedReader) -> bool:
+    """Whether a file begins as a Paimon container does."""
+    return bytes(reader.read(0, min(len(_CONTAINER_MAGIC), reader.size))) == _CONTAINER_MAGIC
+
+
+def read_payload_places(reader: RangedReader, footer: PuffinFile) -> Iterator[PayloadPlace]:
+    """Yield the payloads of a segment, directory by directory.
+
+    Raises:
+        CorruptFileError: If a directory breaks its format or does not have its checksum.
+        UnsupportedError: If a directory is of a later version.
+    """
+    for blob in footer.blobs:
+        if blob.type == DIRECTORY_BLOB:
+            yield from _payload_places(blob, _read_batch(reader, blob, _PAYLOAD_COLUMNS), reader.location)
+
+
+def summarize_directories(reader: RangedReader, footer: PuffinFile) -> list[DirectorySummary]:
+    """Return what each directory of a segment covers, in the order of the file. Other Puffin files have none.
+
+    Raises:
+        CorruptFileError: If a directory breaks its format or does not have its checksum.
+        UnsupportedError: If a directory is of a later version.
+    """
+    summaries: list[DirectorySummary] = []
+    for blob in footer.blobs:
+        if blob.type == STATISTICS_BLOB:
+            batch = _read_batch(reader, blob, ("row_count",))
+            value_type = _metadata(batch, "value-type", blob, reader.location)
+            field_id = _field_id(blob, reader.location)
+            kind = blob.properties.get("kind", STATISTICS)
+            summaries.append(DirectorySummary(field_id, kind, value_type, len(batch), 0, (), 0, blob.length))
+        elif blob.type == DIRECTORY_BLOB:
+            summaries.append(_summary(blob, _read_batch(reader, blob, _PAYLOAD_COLUMNS), reader.location))
+    return summaries
+
+
+def _read_batch(reader: RangedReader, blob: BlobMetadata, columns: tuple[str, ...]) -> pa.RecordBatch:
+    return parse_directory(read_blob(reader, blob), columns, location=reader.location, offset=blob.offset)
+
+
+def _summary(blob: BlobMetadata, batch: pa.RecordBatch, location: str) -> DirectorySummary:
+    return DirectorySummary(
+        field_id=_field_id(blob, location),
+        kind=_metadata(batch, "kind", blob, location),
+        value_type=_metadata(batch, "value-type", blob, location),
+        row_groups=int(_integers(batch, "row_groups", blob, location).sum()),
+        payloads=len(batch),
+        blob_types=tuple(dict.fromkeys(_texts(batch, "blob_type", blob, location))),
+        payload_bytes=int(_integers(batch, "length", blob, location).sum()),
+        directory_bytes=blob.length,
+    )
+
+
+def _payload_places(blob: BlobMetadata, batch: pa.RecordBatch, location: str) -> Iterator[PayloadPlace]:
+    field_id = _field_id(blob, location)
+    kind, value_type = (_metadata(batch, name, blob, location) for name in ("kind", "value-type"))
+    firsts, counts, offsets, lengths = (
+        _integers(batch, name, blob, location).tolist()
+        for name in ("first_row_group", "row_groups", "offset", "length")
+    )
+    blob_types = _texts(batch, "blob_type", blob, location)
+    for blob_type, first, count, offset, length in zip(blob_types, firsts, counts, offsets, lengths, strict=True):
+        yield PayloadPlace(field_id, kind, value_type, blob_type, first, count, offset, length)
+
+
+def _corrupt(reason: str, blob: BlobMetadata, location: str) -> CorruptFileError:
+    return CorruptFileError(reason, location=location, offset=blob.offset)
+
+
+def _field_id(blob: BlobMetadata, location: str) -> int:
+    if len(blob.fields) != 1:
+        raise _corrupt(f"a directory of {len(blob.fields)} columns", blob, location)
+    return blob.fields[0]
+
+
+def _metadata(batch: pa.RecordBatch, name: str, blob: BlobMetadata, location: str) -> str:
+    value = (batch.schema.metadata or {}).get(name.encode())
+    if value is None:
+        raise _corrupt(f"a directory without {name}", blob, location)
+    return str(value, "utf-8", "replace")
+
+
+def _integers(batch: pa.RecordBatch, name: str, blob: BlobMetadata, location: str) -> npt.NDArray[np.int64]:
+    if not pa.types.is_signed_integer(batch.schema.field(name).type):
+        raise _corrupt(f"a directory whose {name} are no integers", blob, location)
+    numbers = int64_column(batch, name)
+    if bool((numbers < 0).any()):
+        raise _corrupt(f"a directory with negative {name}", blob, location)
+    return numbers
+
+
+def _texts(batch: pa.RecordBatch, name: str, blob: BlobMetadata, location: str) -> list[str]:
+    column = batch.column(name)
+    if not pa.types.is_string(column.type) or column.null_count:
+        raise _corrupt(f"a directory whose {name} are no texts", blob, location)
+    texts: list[str] = column.to_pylist()
+    return texts
+
+
+def segment_document(file: str, footer: PuffinFile, directories: list[DirectorySummary]) -> dict[str, object]:
+    """Return what a Puffin file holds, to be printed as JSON."""
+    blobs = [asdict(blob) | {"properties": dict(blob.properties)} for blob in footer.blobs]
+    return {
+        "file": file,
+        "format": "puffin",
+        "size": footer.file_size,
+        "properties": dict(footer.properties),
+        "blobs": blobs,
+        "directories": [asdict(directory) for directory in directories],
+    }
+
+
+def container_document(file: str, container: Container) -> dict[str, object]:
+    """Return what a container holds, to be printed as JSON; an index without bytes has no offset."""
+    indexes = [
+        {"column": column, "index": name, "offset": body.offset if body else None, "length": body.length if body else 0}
+        for column, bodies in container.indexes.items()
+        for name, body in bodies.items()
+    ]
+    return {
+        "file": file,
+        "format": "paimon-container",
+        "size": container.size,
+        "head_size": container.head_size,
+        "indexes": indexes,
+    }
+
+
+def blob_table(title: str, footer: PuffinFile) -> RichTable:
+    """Return the blobs of a Puffin file as a table."""
+    grid = _table(title, "type", "fields", "offset>", "length>", "codec", "properties")
+    for blob in footer.blobs:
+        described = ", ".join(f"{key}={value}" for key, value in blob.properties.items() if key != BLOB_CHECKSUM)
+        fields = ",".join(map(str, blob.fields))
+        places = (f"{blob.offset:,}", f"{blob.length:,}")
+        grid.add_row(escape(blob.type), fields, *places, blob.compression_codec or "", escape(described))
+    return grid
+
+
+def directory_table(directories: list[DirectorySummary]) -> RichTable:
+    """Return the directories of a segment as a table."""
+    headers = ("field>", "kind", "value type", "groups>", "payloads>", "bytes>", "directory>", "blob types")
+    grid = _table("directories: row groups, payloads and their bytes, bytes of the directory", *headers)
+    for one in directories:
+        sizes = (f"{one.row_groups:,}", f"{one.payloads:,}", f"{one.payload_bytes:,}", f"{one.directory_bytes:,}")
+        names = (escape(one.kind), escape(one.value_type))
+        grid.add_row(str(one.field_id), *names, *sizes, escape(", ".join(one.blob_types)))
+    return grid
+
+
+def container_table(title: str, container: Container) -> RichTable:
+    """Return the indexes of a container as a table."""
+    grid = _table(title, "column", "index", "offset>", "length>")
+    for column, bodies in container.indexes.items():
+        for name, body in bodies.items():
+            places = ("", "0") if body is None else (f"{body.offset:,}", f"{body.length:,}")
+            grid.add_row(escape(column), escape(name), *places)
+    return grid
+
+
+def _table(title: str, *headers: str) -> RichTable:
+    """A table; the columns whose header ends in `>` are numbers."""
+    grid = RichTable(title=escape(title))
+    for header in headers:
+        if header.endswith(">"):
+            grid.add_column(header[:-1], justify="right", no_wrap=True)
+        else:
+            grid.add_column(header, overflow="fold", min_width=_LEAST_TEXT_WIDTH)
+    return grid

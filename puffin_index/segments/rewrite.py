@@ -1,0 +1,169 @@
+"""Writing one segment from the contents of others: payloads are merged (`puffin_index.segments.merge`).
+
+Statistics are copied row by row. Whatever is read has the checksum that the footer of its segment has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+from pyiceberg.io import FileIO
+
+from puffin_index.catalogue.entries import FieldKind, statistics_key
+from puffin_index.definition.index_definition import Options
+from puffin_index.errors import CorruptFileError
+from puffin_index.formats.puffin import PuffinWriter
+from puffin_index.keys.values import value_type_named
+from puffin_index.segments.directory import (
+    DIRECTORY_BLOB,
+    ROW_GROUPS_BLOB,
+    STATISTICS_BLOB,
+    PlacedPayload,
+    serialize_batch,
+    serialize_directory,
+    serialize_row_groups,
+)
+from puffin_index.segments.merge import DROPPED, SourcePayload, merge_payloads
+from puffin_index.segments.segment import (
+    Segment,
+    WrittenDirectory,
+    align,
+    place_files,
+    row_group_entries,
+    write_directories,
+)
+from puffin_index.segments.source_segment import IndexedFile, SourceSegment, in_memory
+from puffin_index.storage.files import NewFile
+from puffin_index.storage.ranged import Blob, BytesReader
+
+
+class MergeJob:
+    """The files of one new segment, and what they are copied from.
+
+    Args:
+        files: Data files of one shape: the same indexes of the same value types and forms.
+        sources: The segments that they are in, by location.
+        options: What the definition says of each of their indexes.
+        io: The FileIO of the index table.
+    """
+
+    def __init__(
+        self,
+        files: Sequence[IndexedFile],
+        sources: Mapping[str, SourceSegment],
+        options: Mapping[FieldKind, Options],
+        io: FileIO,
+    ) -> None:
+        self.files = files
+        self.options = options
+        self.covered = place_files(files, [file.sources for file in files])
+        self.io = io
+        self._sources = sources
+        self._readers: dict[str, BytesReader] = {}
+
+    def source(self, file: IndexedFile, key: FieldKind) -> SourceSegment:
+        """The segment that has an index of a file."""
+        return self._sources[file.parts[key].segment]
+
+    def reader(self, source: SourceSegment) -> BytesReader:
+        """The bytes of a segment, read once."""
+        if source.location not in self._readers:
+            self._readers[source.location] = in_memory(self.io, source)
+        return self._readers[source.location]
+
+
+def write_merged(job: MergeJob, location: str) -> Segment:
+    """Write a segment.
+
+    Args:
+        job: What to write.
+        location: Where.
+
+    Raises:
+        CorruptFileError: If a source is not what was written.
+    """
+    keys = sorted(job.files[0].parts)
+    with NewFile(job.io, location) as stream:
+        writer = PuffinWriter(stream, created_by="puffin-index")
+        directories: list[WrittenDirectory] = []
+        for statistics in dict.fromkeys(map(statistics_key, keys)):
+            kinds = [key for key in keys if statistics_key(key) == statistics]
+            directories.append(_statistics(job, kinds[0]))
+            directories += [_write_payloads(writer, job, key) for key in kinds]
+        locations = write_directories(writer, directories)
+        writer.add(ROW_GROUPS_BLOB, serialize_row_groups(row_group_entries(job.covered)))
+        summary = writer.finish()
+    return Segment(location, summary.file_size, summary.footer_size, job.covered, locations, ())
+
+
+def _statistics(job: MergeJob, key: FieldKind) -> WrittenDirectory:
+    """The statistics of a column, whichever of its kinds they came with."""
+    statistics = statistics_key(key)
+    rows = _rows_of(job, key, statistics)
+    value_type = job.source(job.files[0], key).value_type(key)
+    return WrittenDirectory(*statistics, STATISTICS_BLOB, serialize_batch(rows, {"value-type": value_type}))
+
+
+def _rows_of(job: MergeJob, key: FieldKind, directory: FieldKind) -> pa.RecordBatch:
+    """The rows of a directory with a row for each row group, of all files."""
+    slices: list[pa.RecordBatch] = []
+    for file in job.files:
+        source, first = job.source(file, key), file.parts[key].first_row_group
+        batch = source.directories[directory]
+        if first < 0 or first + len(file.row_counts) > len(batch):
+            raise CorruptFileError("a directory with too few entries", location=source.location)
+        slices.append(batch.slice(first, len(file.row_counts)).replace_schema_metadata(None))
+    return pa.Table.from_batches(slices).combine_chunks().to_batches()[0]
+
+
+def _write_payloads(writer: PuffinWriter, job: MergeJob, key: FieldKind) -> WrittenDirectory:
+    """Write the payloads of one index; return the directory."""
+    value_type = value_type_named(job.source(job.files[0], key).value_type(key))
+    parts = _parts(job, key)
+    placed: list[PlacedPayload] = []
+    first = 0
+    for one in merge_payloads(value_type, parts, job.options[key]):
+        properties = {"kind": key[1], "row-group": str(first), "value-type": value_type.name}
+        payload = one.payload
+        offset = writer.add(payload.blob_type, payload.data, fields=(key[0],), properties=properties).offset
+        placed.append(PlacedPayload(first, one.row_groups, offset, payload))
+        first += one.row_groups
+    return WrittenDirectory(*key, DIRECTORY_BLOB, serialize_directory(placed, key[1], value_type))
+
+
+def _parts(job: MergeJob, key: FieldKind) -> list[SourcePayload]:
+    """The payloads of one index in the order of the new segment, each with the row groups that it gives.
+
+    A payload whose row groups are not to lie in the order that they have in it stands there several times.
+    """
+    parts: list[SourcePayload] = []
+    last: tuple[str, int, int] | None = None
+    for file, place in zip(job.files, job.covered, strict=True):
+        source, first = job.source(file, key), file.parts[key].first_row_group
+        rows = source.payload_rows[key][first : first + len(file.row_counts)]
+        spaces = align(np.array(file.row_counts, np.int64))
+        new_bases = place.first_base + np.cumsum(spaces) - spaces
+        for row in np.unique(rows).tolist():
+            taken = first + np.flatnonzero(rows == row)
+            if last is None or last[:2] != (source.location, row) or last[2] > int(taken[0]):
+                parts.append(_part(job, source, key, row))
+            inside = taken - source.covered(key, row).start
+            parts[-1].new_bases[inside] = new_bases[rows == row]
+            last = source.location, row, int(taken[-1])
+    return parts
+
+
+def _part(job: MergeJob, source: SourceSegment, key: FieldKind, row: int) -> SourcePayload:
+    """A payload that gives no row group yet."""
+    blob, data = source.read_payload(job.reader(source), key, row)
+    bases, row_counts = source.spans[source.covered(key, row)].T
+    return SourcePayload(
+        Blob(BytesReader.of(data, source.location), 0, len(data)),
+        blob.type,
+        source.layout(key, row),
+        bases,
+        row_counts,
+        np.full(len(bases), DROPPED, np.int64),
+    )

@@ -1,0 +1,384 @@
+"""A segment: one Puffin file of index blobs that covers whole data files.
+
+Order of the blobs: for each column, for each kind, the payloads of all row groups; then the directories, next to each
+other and to the footer, so that a planner gets all of them with one read; then the list of row groups.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+from pyiceberg.io import FileIO
+
+from puffin_index.data.column_source import Reading
+from puffin_index.data.data_table import DataFile
+from puffin_index.data.row_groups import OpenDataFile, RowGroups, open_data_file, read_keys
+from puffin_index.definition.index_definition import Options, ResolvedColumn
+from puffin_index.errors import BuildError, UnsupportedError
+from puffin_index.formats.puffin import BLOB_CHECKSUM, PuffinWriter
+from puffin_index.keys.values import Column
+from puffin_index.kinds.base import MergedPayload, Payload
+from puffin_index.kinds.bitmap.kind import layout_of
+from puffin_index.kinds.bsi.kind import may_merge
+from puffin_index.kinds.bsi.merged_slices_build import SmallRowGroups, is_small
+from puffin_index.kinds.postings.look_up import PlacedColumn, build_postings, postings_pay
+from puffin_index.kinds.registry import ColumnStatistics, build_payloads, statistics_of
+from puffin_index.segments.directory import (
+    DIRECTORY_BLOB,
+    ROW_GROUPS_BLOB,
+    STATISTICS,
+    STATISTICS_BLOB,
+    PlacedPayload,
+    RowGroupEntry,
+    serialize_directory,
+    serialize_row_groups,
+    serialize_statistics,
+)
+from puffin_index.storage.files import NewFile
+
+ROW_SPACE_ALIGNMENT = 65_536
+"""Bases are multiples of a roaring container's span, so that merging bitmaps only renumbers containers."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class DirectoryLocation:
+    """Where the directory of one (field, kind) lies in a segment; kind `statistics` is the column's statistics.
+
+    Attributes:
+        field_id: The column.
+        kind: The kind, or `statistics`; of one key of a map with the key (`puffin_index.keys.map_key`).
+        offset: In bytes.
+        length: In bytes.
+        checksum: xxh64 of its bytes, 16 hex digits. Planners read directories without the segment's footer.
+    """
+
+    field_id: int
+    kind: str
+    offset: int
+    length: int
+    checksum: str
+
+
+@dataclass(frozen=True, slots=True)
+class CoveredFile:
+    """A data file that a segment covers.
+
+    Attributes:
+        file: The data file.
+        row_counts: Rows of each of its row groups.
+        row_group_offsets: Start of the byte range of each row group (`puffin_index.data.byte_ranges`).
+        first_row_group: Ordinal of its first row group in the segment.
+        first_base: Base of its first row group in the segment's row space.
+        sources: For each indexed field id, where the column was found in it (`puffin_index.data.column_source`).
+    """
+
+    file: DataFile
+    row_counts: tuple[int, ...]
+    row_group_offsets: tuple[int, ...]
+    first_row_group: int
+    first_base: int
+    sources: Mapping[int, str]
+
+
+@dataclass(frozen=True, slots=True)
+class SkippedFile:
+    """A data file that could not be indexed, and why. It is simply read."""
+
+    path: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A written segment, not yet committed.
+
+    Attributes:
+        location: The Puffin file.
+        size: In bytes.
+        footer_size: In bytes.
+        covered: The data files in it.
+        directories: Where the directories lie.
+        skipped: Data files of the batch that are not in it.
+    """
+
+    location: str
+    size: int
+    footer_size: int
+    covered: tuple[CoveredFile, ...]
+    directories: tuple[DirectoryLocation, ...]
+    skipped: tuple[SkippedFile, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentTask:
+    """All that a worker needs to write one segment; pickled to executors and processes.
+
+    Attributes:
+        files: The data files to cover.
+        columns: The columns and kinds to build.
+        io: The FileIO of the data table (it pickles with its properties).
+        index_io: The FileIO of the index table.
+        folder: Where to write. The file gets a name when it is begun: Spark runs a task again whose executor was lost,
+            or a slow one twice at a time, and what the first run wrote may still be there.
+        reading: How the table's scans find columns in data files.
+        job_id: What the name of the file begins with (`new_segment_location`).
+    """
+
+    files: tuple[DataFile, ...]
+    columns: tuple[ResolvedColumn, ...]
+    io: FileIO
+    index_io: FileIO
+    folder: str
+    reading: Reading
+    job_id: str = ""
+
+
+_Rows = TypeVar("_Rows", int, npt.NDArray[np.int64])
+
+
+def new_segment_location(folder: str, job_id: str = "") -> str:
+    """Return where a new segment is written: 32 hexadecimal digits, of which the first are those of its job."""
+    return f"{folder}/{job_id}{uuid.uuid4().hex[len(job_id) :]}.puffin"
+
+
+def align(row: _Rows) -> _Rows:
+    """Round up to the next base of the row space."""
+    return -(-row // ROW_SPACE_ALIGNMENT) * ROW_SPACE_ALIGNMENT
+
+
+def place_files(files: Sequence[RowGroups], sources: Sequence[Mapping[int, str]]) -> tuple[CoveredFile, ...]:
+    """Number the row groups and rows of a segment's data files.
+
+    Args:
+        files: The data files.
+        sources: For each file, where its indexed columns were found.
+    """
+    covered: list[CoveredFile] = []
+    row_group = base = 0
+    for opened, own in zip(files, sources, strict=True):
+        covered.append(CoveredFile(opened.file, opened.row_counts, opened.row_group_offsets, row_group, base, own))
+        row_group += len(opened.row_counts)
+        base += sum(align(rows) for rows in opened.row_counts)
+    return tuple(covered)
+
+
+def write_segment(task: SegmentTask) -> Segment:
+    """Build the indexes of a batch of data files and write them as one segment.
+
+    Returns:
+        The segment, or one without a file (`location` empty) if no data file of the batch could be read.
+    """
+    skipped: list[SkippedFile] = []
+    with ExitStack() as stack:
+        opened = _open_files(task, stack, skipped)
+        while opened:
+            location = new_segment_location(task.folder, task.job_id)
+            try:
+                return _write_files(task, location, opened, skipped)
+            except _UnreadableFileError as error:
+                # One bad file must not keep the others from being indexed: the segment is begun anew without it.
+                _log.warning("not indexed: %s", error)
+                skipped.append(SkippedFile(error.path, str(error)))
+                opened = [other for other in opened if other.file.path != error.path]
+    return Segment("", 0, 0, (), (), tuple(skipped))
+
+
+class _UnreadableFileError(BuildError):
+    """Says which data file could not be read to its end."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        self.path = path
+        super().__init__(reason)
+
+
+def _open_files(task: SegmentTask, stack: ExitStack, skipped: list[SkippedFile]) -> list[OpenDataFile]:
+    opened: list[OpenDataFile] = []
+    for file in task.files:
+        try:
+            candidate = stack.enter_context(open_data_file(task.io, file, task.reading))
+            _check_columns(candidate, task.columns)
+            opened.append(candidate)
+        except (BuildError, UnsupportedError) as error:
+            _log.warning("not indexed: %s", error)
+            skipped.append(SkippedFile(file.path, str(error)))
+    return opened
+
+
+def _write_files(
+    task: SegmentTask, location: str, opened: Sequence[OpenDataFile], skipped: Sequence[SkippedFile]
+) -> Segment:
+    covered = place_files(opened, [_sources(one, task.columns) for one in opened])
+    with NewFile(task.index_io, location) as stream:
+        writer = PuffinWriter(stream, created_by="puffin-index")
+        directories = [directory for column in task.columns for directory in _write_column(writer, column, opened)]
+        locations = write_directories(writer, directories)
+        writer.add(ROW_GROUPS_BLOB, serialize_row_groups(row_group_entries(covered)))
+        summary = writer.finish()
+    return Segment(location, summary.file_size, summary.footer_size, covered, locations, tuple(skipped))
+
+
+def _check_columns(opened: OpenDataFile, columns: Sequence[ResolvedColumn]) -> None:
+    for column in columns:
+        opened.check_type(column.column_id, column.value_type)
+
+
+def _sources(opened: OpenDataFile, columns: Sequence[ResolvedColumn]) -> dict[int, str]:
+    return {column.field_id: opened.locate(column.field_id).source.to_text() for column in columns}
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenDirectory:
+    """A directory's bytes, to be written after the payloads."""
+
+    field_id: int
+    kind: str
+    blob_type: str
+    data: bytes
+
+
+def _write_column(
+    writer: PuffinWriter, column: ResolvedColumn, files: Sequence[OpenDataFile]
+) -> list[WrittenDirectory]:
+    """Write the payloads of one column; return its directories, to be written at the end."""
+    statistics, payloads = _build_column(column, files)
+    directories = [
+        WrittenDirectory(
+            column.field_id,
+            column.stored_kind(STATISTICS),
+            STATISTICS_BLOB,
+            serialize_statistics(statistics, column.value_type),
+        )
+    ]
+    # Payloads of one kind lie side by side, so that neighbours are read with one request.
+    for kind, of_kind in payloads.items():
+        placed: list[PlacedPayload] = []
+        first = 0
+        for payload, row_groups in ((one.payload, one.row_groups) for one in of_kind):
+            offset = _add_payload(writer, column, kind, first, payload)
+            placed.append(PlacedPayload(first, row_groups, offset, payload))
+            first += row_groups
+        stored_kind = column.stored_kind(kind)
+        data = serialize_directory(placed, stored_kind, column.value_type)
+        directories.append(WrittenDirectory(column.field_id, stored_kind, DIRECTORY_BLOB, data))
+    return directories
+
+
+def _build_column(
+    column: ResolvedColumn, files: Sequence[OpenDataFile]
+) -> tuple[list[ColumnStatistics], dict[str, list[MergedPayload]]]:
+    """Build all of one column, holding the keys of one row group at a time, or of as many as are merged."""
+    statistics: list[ColumnStatistics] = []
+    payloads: dict[str, list[MergedPayload]] = {kind: [] for kind in column.kinds}
+    postings, small = _PostingsBuilder(column), SmallRowGroups()
+    merges_slices = "bsi" in column.kinds and may_merge(column.kinds["bsi"])
+    for values in _read_row_groups(column, files):
+        kinds = postings.other_kinds(values)
+        if merges_slices and is_small(values.row_count):
+            kinds = {kind: options for kind, options in kinds.items() if kind != "bsi"}
+            payloads["bsi"] += small.add(values)
+        elif merges_slices:
+            payloads["bsi"] += small.flush()
+        column_statistics, built = build_payloads(values, kinds)
+        statistics.append(column_statistics)
+        for kind, payload in built.items():
+            payloads[kind].append(MergedPayload(payload, 1))
+        # Before the next one is read, and before postings are built: with it goes all that was sorted of it.
+        del values
+    if merges_slices:
+        payloads["bsi"] += small.flush()
+    if postings.chosen:
+        payloads["bitmap"] = [MergedPayload(postings.build(), len(statistics))]
+    return statistics, payloads
+
+
+def _read_row_groups(column: ResolvedColumn, files: Sequence[OpenDataFile]) -> Iterator[Column]:
+    for opened in files:
+        for ordinal in range(len(opened.row_counts)):
+            try:
+                yield read_keys(opened, ordinal, column.column_id, column.value_type)
+            except (UnsupportedError, BuildError) as error:
+                path = opened.file.path
+                reason = f"data file {path}, row group {ordinal}, column {column.name!r}: {error}"
+                raise _UnreadableFileError(path, reason) from error
+
+
+class _PostingsBuilder:
+    """Chooses the layout of a column's bitmap index by its first row group, and collects what sorted postings need.
+
+    One bitmap a value is the wrong shape for many distinct values: 7 to 14 bytes a row, against 1 to 4.
+    """
+
+    def __init__(self, column: ResolvedColumn) -> None:
+        self._kinds = column.kinds
+        self._placed: list[PlacedColumn] = []
+        self._base = 0
+        self._decided = "bitmap" not in column.kinds
+        self.chosen = False
+
+    def other_kinds(self, values: Column) -> Mapping[str, Options]:
+        """Take a row group; return the kinds that are still to be built of it."""
+        if not self._decided:
+            self._decided = True
+            self.chosen = self._choose(values)
+        if not self.chosen:
+            return self._kinds
+        # Integers are sorted anew, all row groups together: a copy does not keep what others sort of this column.
+        own = replace(values) if values.value_type.domain == "int64" else values
+        self._placed.append(PlacedColumn(self._base, own))
+        self._base += align(values.row_count)
+        return {kind: options for kind, options in self._kinds.items() if kind != "bitmap"}
+
+    def _choose(self, values: Column) -> bool:
+        layout = layout_of(self._kinds["bitmap"])
+        if layout != "auto":
+            return layout == "postings"
+        statistics = statistics_of(values, quantile_count=2)
+        return postings_pay([statistics.distinct_count], [statistics.row_count - statistics.null_count])
+
+    def build(self) -> Payload:
+        """Build the postings of all row groups."""
+        return build_postings(self._placed)
+
+
+def _add_payload(writer: PuffinWriter, column: ResolvedColumn, kind: str, row_group: int, payload: Payload) -> int:
+    properties: Mapping[str, str] = {
+        "kind": column.stored_kind(kind),
+        "row-group": str(row_group),
+        "value-type": column.value_type.name,
+    }
+    return writer.add(payload.blob_type, payload.data, fields=(column.field_id,), properties=properties).offset
+
+
+def write_directories(writer: PuffinWriter, directories: Sequence[WrittenDirectory]) -> tuple[DirectoryLocation, ...]:
+    """Write directories next to each other; return where they lie."""
+    locations: list[DirectoryLocation] = []
+    for directory in directories:
+        blob = writer.add(
+            directory.blob_type,
+            directory.data,
+            fields=(directory.field_id,),
+            properties={"kind": directory.kind},
+        )
+        checksum = blob.properties[BLOB_CHECKSUM]
+        locations.append(DirectoryLocation(directory.field_id, directory.kind, blob.offset, blob.length, checksum))
+    return tuple(locations)
+
+
+def row_group_entries(covered: Sequence[CoveredFile]) -> list[RowGroupEntry]:
+    """List the row groups of a segment."""
+    entries: list[RowGroupEntry] = []
+    for file in covered:
+        base = file.first_base
+        for ordinal, (offset, rows) in enumerate(zip(file.row_group_offsets, file.row_counts, strict=True)):
+            entries.append(RowGroupEntry(file.file.path, ordinal, offset, rows, base))
+            base += align(rows)
+    return entries

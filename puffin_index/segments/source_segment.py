@@ -1,0 +1,261 @@
+"""A segment whose contents are to be copied into another one: its blobs, its directories, and whose they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyiceberg.io import FileIO
+
+from puffin_index.catalogue.entries import FieldKind, entry_files
+from puffin_index.data.data_table import DataFile, FileIdentity
+from puffin_index.errors import CorruptFileError, UnsupportedError
+from puffin_index.formats.puffin import BLOB_CHECKSUM, BlobMetadata, PuffinFile, read_blob, read_footer
+from puffin_index.kinds.bsi.kind import BitSlicedKind
+from puffin_index.kinds.bsi.merged_slices_build import is_small
+from puffin_index.segments.directory import (
+    DIRECTORY_BLOB,
+    ROW_GROUPS_BLOB,
+    STATISTICS_BLOB,
+    int64_column,
+    is_statistics,
+    parse_directory,
+    read_directory,
+)
+from puffin_index.segments.merge import merged_type
+from puffin_index.storage.files import FileReader
+from puffin_index.storage.ranged import BytesReader, RangedReader
+
+DIRECTORY_BLOBS = frozenset({STATISTICS_BLOB, DIRECTORY_BLOB, ROW_GROUPS_BLOB})
+_ROW_GROUP_COLUMNS = ("data_file", "ordinal", "offset", "row_count", "base")
+_COLUMNS = ("first_row_group", "row_groups", "offset", "length", "blob_type", "layout")
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Where an index of a data file is: a segment, and the ordinal in it of the file's first row group."""
+
+    segment: str
+    first_row_group: int
+
+
+@dataclass(frozen=True, slots=True)
+class IndexedFile:
+    """A data file and its indexes, in one segment or several.
+
+    Attributes:
+        file: The data file.
+        row_counts: Rows of each row group.
+        row_group_offsets: Start of the byte range of each row group (`puffin_index.data.byte_ranges`).
+        parts: Where the index of each (field, kind) is.
+        origins: The segments of its entries.
+        sources: For each indexed field id, where the column was found in the file.
+    """
+
+    file: DataFile
+    row_counts: tuple[int, ...]
+    row_group_offsets: tuple[int, ...]
+    parts: Mapping[FieldKind, Part]
+    origins: frozenset[str]
+    sources: Mapping[int, str]
+
+
+@dataclass(frozen=True, eq=False)
+class SourceSegment:
+    """A segment's footer and directories.
+
+    Attributes:
+        location: Where it is.
+        size: In bytes.
+        footer: Its footer.
+        directories: Directories and statistics.
+        row_groups: The list of its row groups.
+        payload_rows: For each index and row group the row of the directory that tells of its payload.
+    """
+
+    location: str
+    size: int
+    footer: PuffinFile
+    directories: Mapping[FieldKind, pa.RecordBatch]
+    row_groups: pa.RecordBatch
+    payload_rows: Mapping[FieldKind, npt.NDArray[np.int64]]
+
+    @cached_property
+    def spans(self) -> npt.NDArray[np.int64]:
+        """Base and row count of each row group, shape (row groups, 2)."""
+        return np.column_stack((int64_column(self.row_groups, "base"), int64_column(self.row_groups, "row_count")))
+
+    @cached_property
+    def blobs(self) -> dict[tuple[int, int, str], BlobMetadata]:
+        """The blobs of columns by offset, field id and kind: one without bytes begins where the next one does."""
+        return {
+            (blob.offset, blob.fields[0], blob.properties.get("kind", "")): blob
+            for blob in self.footer.blobs
+            if blob.fields
+        }
+
+    @property
+    def payload_bytes(self) -> int:
+        """The bytes of all payloads, live or not."""
+        return payload_bytes(self.footer)
+
+    def value_type(self, key: FieldKind) -> str:
+        """The name of the type that an index was built for."""
+        return str((self.directories[key].schema.metadata or {}).get(b"value-type", b""), "utf-8", "replace")
+
+    @cached_property
+    def payload_shares(self) -> dict[FieldKind, npt.NDArray[np.float64]]:
+        """For each index and row group its share of the payload that it is in, in bytes."""
+        row_counts = self.spans[:, 1]
+        shares: dict[FieldKind, npt.NDArray[np.float64]] = {}
+        for key, rows in self.payload_rows.items():
+            lengths = int64_column(self.directories[key], "length")
+            together = np.bincount(rows, row_counts, len(lengths))
+            shares[key] = lengths[rows] * row_counts / np.maximum(together[rows], 1)
+        return shares
+
+    def covered(self, key: FieldKind, row: int) -> slice:
+        """The row groups of a payload, by the row of its directory."""
+        first, count = (int(self.directories[key].column(name)[row].as_py()) for name in _COLUMNS[:2])
+        return slice(first, first + count)
+
+    def blob_type(self, key: FieldKind, row: int) -> str:
+        """The blob type of a payload, by the row of its directory."""
+        return str(self.directories[key].column("blob_type")[row].as_py())
+
+    def layout(self, key: FieldKind, row: int) -> npt.NDArray[np.int64]:
+        """The layout of a payload, by the row of its directory."""
+        return np.asarray(self.directories[key].column("layout")[row].values.to_numpy(), np.int64)
+
+    def merged_form(self, key: FieldKind) -> str | None:
+        """What the payloads become with others: a blob type; None if this release cannot rewrite them."""
+        blob_types = self.directories[key].column("blob_type").unique().to_pylist()
+        try:
+            forms = {merged_type(blob_type) for blob_type in blob_types}
+        except UnsupportedError:
+            return None
+        return forms.pop() if len(forms) == 1 else None
+
+    def has_small_slices(self, key: FieldKind) -> bool:
+        """Whether small row groups have bit slices of their own, which would take less if they were merged."""
+        is_single = np.isin(self.directories[key].column("blob_type").to_pylist(), list(BitSlicedKind.blob_types))
+        row_counts = self.spans[is_single[self.payload_rows[key]], 1]
+        return any(map(is_small, row_counts.tolist()))
+
+    def live_bytes(self, key: FieldKind, first: int, row_groups: int) -> int:
+        """About how many bytes of payloads some neighbouring row groups have."""
+        return int(self.payload_shares[key][first : first + row_groups].sum())
+
+    def read_payload(self, reader: RangedReader, key: FieldKind, row: int) -> tuple[BlobMetadata, memoryview]:
+        """Read one payload, the bytes that were written.
+
+        Args:
+            reader: The segment.
+            key: The index.
+            row: The row of its directory.
+
+        Raises:
+            CorruptFileError: If directory and footer disagree, or the bytes are not those that were written.
+        """
+        offset = int(int64_column(self.directories[key], "offset")[row])
+        blob = self.blobs.get((offset, *key))
+        if blob is None or blob.length != int(int64_column(self.directories[key], "length")[row]):
+            raise CorruptFileError("a payload that the footer does not know", location=self.location, offset=offset)
+        if BLOB_CHECKSUM not in blob.properties:
+            raise CorruptFileError("a payload without a checksum", location=self.location, offset=offset)
+        return blob, read_blob(reader, blob)
+
+
+def payload_bytes(footer: PuffinFile) -> int:
+    """The bytes of all payloads of a segment."""
+    return sum(blob.length for blob in footer.blobs if blob.type not in DIRECTORY_BLOBS)
+
+
+def read_source(
+    io: FileIO, location: str, size: int, footer_size: int, directories: Iterable[Mapping[str, int | str]]
+) -> SourceSegment:
+    """Read a segment's footer and directories.
+
+    Args:
+        io: The FileIO of the index table.
+        location: The segment.
+        size: In bytes.
+        footer_size: Of its footer, in bytes.
+        directories: Its directories as an entry of the index table has them.
+
+    Raises:
+        CorruptFileError: If what is there is not what was written, or a directory does not have every row group once.
+        UnsupportedError: If it is of a later version.
+        NotFoundError: If the file is not there.
+    """
+    with FileReader(io, location, size) as reader:
+        footer = read_footer(reader, footer_size, require_checksum=True)
+        batches: dict[FieldKind, pa.RecordBatch] = {}
+        for one in directories:
+            kind = str(one["kind"])
+            place = int(one["offset"]), int(one["length"]), str(one["xxh64"])
+            batches[int(one["field_id"]), kind] = read_directory(
+                reader, *place, () if is_statistics(kind) else _COLUMNS
+            )
+        lists = [blob for blob in footer.blobs if blob.type == ROW_GROUPS_BLOB]
+        if len(lists) != 1:
+            raise UnsupportedError(f"{location}: {len(lists)} lists of row groups in a segment")
+        rows = parse_directory(
+            read_blob(reader, lists[0]), _ROW_GROUP_COLUMNS, location=location, offset=lists[0].offset
+        )
+    payload_rows = {
+        key: _rows_of_row_groups(batch, len(rows), location)
+        for key, batch in batches.items()
+        if not is_statistics(key[1])
+    }
+    return SourceSegment(location, size, footer, batches, rows, payload_rows)
+
+
+def _rows_of_row_groups(batch: pa.RecordBatch, row_group_count: int, location: str) -> npt.NDArray[np.int64]:
+    firsts, counts = int64_column(batch, "first_row_group"), int64_column(batch, "row_groups")
+    ends = np.cumsum(counts)
+    total = int(ends[-1]) if len(ends) else 0
+    if bool((counts < 1).any()) or not np.array_equal(firsts, ends - counts) or total != row_group_count:
+        raise CorruptFileError("a directory that does not have every row group once", location=location)
+    return np.repeat(np.arange(len(batch)), counts)
+
+
+def in_memory(io: FileIO, source: SourceSegment) -> BytesReader:
+    """Read a whole segment with one request."""
+    with FileReader(io, source.location, source.size) as reader:
+        return BytesReader.of(reader.read(0, source.size), source.location)
+
+
+def indexed_files(entries: pa.Table) -> list[IndexedFile]:
+    """Return the data files of the index table and where their indexes are, by location.
+
+    Args:
+        entries: Live entries, in which no (field, kind) of a data file is named twice.
+    """
+    by_file: dict[FileIdentity, list[dict[str, object]]] = {}
+    for file, row in zip(entry_files(entries), entries.to_pylist(), strict=True):
+        by_file.setdefault(file, []).append(row)
+    return [_indexed_file(file, by_file[file]) for file in sorted(by_file)]
+
+
+def _indexed_file(identity: FileIdentity, rows: list[dict[str, object]]) -> IndexedFile:
+    first = rows[0]
+    path, size, records, constants = identity
+    offsets, counts = first["split_offsets"], first["row_counts"]
+    assert isinstance(offsets, list) and isinstance(counts, list)  # noqa: PT018
+    parts: dict[FieldKind, Part] = {}
+    sources: dict[int, str] = {}
+    for row in rows:
+        assert isinstance(row["directories"], list)
+        part = Part(str(row["segment"]), int(str(row["first_row_group"])))
+        parts.update(
+            ((one["field_id"], one["kind"]), part) for one in row["directories"] if not is_statistics(one["kind"])
+        )
+        sources.update((one["field_id"], one["source"]) for one in row["directories"])
+    file = DataFile(path, size, records, tuple(offsets), constants_text=constants)
+    origins = frozenset(str(row["segment"]) for row in rows)
+    return IndexedFile(file, tuple(counts), tuple(offsets), parts, origins, sources)

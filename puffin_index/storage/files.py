@@ -1,0 +1,180 @@
+"""Ranged reads and writes through a table's FileIO: local paths, S3 and whatever else PyIceberg reaches."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Protocol, cast
+
+from pyiceberg.io import FileIO
+
+from puffin_index.errors import CorruptFileError, NotFoundError
+from puffin_index.storage.ranged import RangedReader, check_range
+
+_log = logging.getLogger(__name__)
+
+
+class _PositionalStream(Protocol):
+    def read_at(self, nbytes: int, offset: int) -> bytes: ...
+
+
+class FileReader(AbstractContextManager["FileReader"]):
+    """A `RangedReader` over a file of a FileIO. Safe to share between threads.
+
+    Args:
+        io: The FileIO.
+        location: The file.
+        size: Its size in bytes if known (saves asking the store).
+    """
+
+    def __init__(self, io: FileIO, location: str, size: int | None = None) -> None:
+        self._input = io.new_input(location)
+        self._location = location
+        self._lock = threading.Lock()
+        try:
+            # PyArrow streams read at a position without moving a cursor, so threads need not take turns.
+            self._stream = self._input.open(seekable=True)
+            self._size = len(self._input) if size is None else size
+        except FileNotFoundError as error:
+            raise NotFoundError(f"file not found: {location}") from error
+
+    @property
+    def location(self) -> str:
+        """The file's location."""
+        return self._location
+
+    @property
+    def size(self) -> int:
+        """The file's size in bytes."""
+        return self._size
+
+    def read(self, offset: int, length: int) -> memoryview:
+        """Return exactly `length` bytes from `offset`."""
+        check_range(self, offset, length)
+        if hasattr(self._stream, "read_at"):
+            data = cast(_PositionalStream, self._stream).read_at(length, offset)
+        else:
+            with self._lock:
+                self._stream.seek(offset)
+                data = self._stream.read(length)
+        if len(data) != length:
+            raise CorruptFileError(
+                f"the file ends early: {len(data)} of {length} bytes read", location=self._location, offset=offset
+            )
+        return memoryview(data)
+
+    def close(self) -> None:
+        """Close the stream."""
+        self._stream.close()
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+@dataclass(slots=True)
+class ReadCount:
+    """How often and how much was read; shared by the readers of one plan, whatever threads they are in."""
+
+    requests: int = 0
+    bytes: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
+
+    def add(self, length: int) -> None:
+        """Count one request for so many bytes."""
+        with self._lock:
+            self.requests += 1
+            self.bytes += length
+
+
+READ_COUNT: ContextVar[ReadCount | None] = ContextVar("READ_COUNT", default=None)
+"""The count of the plan that is being made: opened indexes outlive a plan, their reads belong to the one that asks."""
+
+
+class CountingReader:
+    """A `RangedReader` that counts what passes through it, in `READ_COUNT` unless it is given a count."""
+
+    def __init__(self, reader: RangedReader, count: ReadCount | None = None) -> None:
+        self._reader = reader
+        self._count = count
+
+    @property
+    def location(self) -> str:
+        """The file's location."""
+        return self._reader.location
+
+    @property
+    def size(self) -> int:
+        """The file's size in bytes."""
+        return self._reader.size
+
+    def read(self, offset: int, length: int) -> memoryview:
+        """Return exactly `length` bytes from `offset`, and count them."""
+        count = self._count or READ_COUNT.get()
+        if count is not None:
+            count.add(length)
+        return self._reader.read(offset, length)
+
+
+class NewFile(AbstractContextManager["NewFile"]):
+    """A new file to be written front to back; what is not finished is deleted, so that a full disk does not stay full.
+
+    Args:
+        io: The FileIO.
+        location: The file; an existing one is an error.
+
+    Raises:
+        OSError: If it cannot be made, written or closed; says which file.
+    """
+
+    def __init__(self, io: FileIO, location: str) -> None:
+        self._io = io
+        self._location = location
+        with self._in_context():
+            self._stream = io.new_output(location).create(overwrite=False)
+
+    def write(self, data: bytes, /) -> int:
+        """Write bytes; return how many of them were taken."""
+        with self._in_context():
+            return self._stream.write(data)
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        with ExitStack() as unfinished:
+            unfinished.callback(self._delete)
+            if exc_type is None:
+                # Buffered bytes are written here: a full disk may show only now.
+                with self._in_context():
+                    self._stream.close()
+                unfinished.pop_all()
+            else:
+                with suppress(OSError, ValueError):
+                    self._stream.close()
+
+    @contextmanager
+    def _in_context(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise in_context(error, f"{self._location} cannot be written") from error
+
+    def _delete(self) -> None:
+        try:
+            self._io.delete(self._location)
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            _log.warning("an unfinished file is left to `expire`: %s", error)
+
+
+def in_context(error: OSError, what: str) -> OSError:
+    """Say what an error of the system is about; its number stays."""
+    reason = error.strerror or str(error)
+    return OSError(f"{what}: {reason}") if error.errno is None else OSError(error.errno, f"{what}: {reason}")

@@ -1,0 +1,1 @@
+"""The benchmark data: SSB tables, queries, and where they lie."""

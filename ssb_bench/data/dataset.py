@@ -1,0 +1,266 @@
+"""Make the SSB tables as Parquet files: TPC-H by `tpchgen-cli`, slice by slice, reshaped by DuckDB in bounded memory.
+
+Each finished file appears under its name at once (written beside it and renamed), so a run that was stopped goes on
+where it was; `dataset.json` is written last and says that everything is there.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+import duckdb
+import pyarrow.parquet as pq
+
+from ssb_bench.data import tables
+from ssb_bench.data.layout import SSB_TABLES, Layout, write_json
+from ssb_bench.errors import BenchError
+
+RULES_VERSION: Final = 1
+"""Raised when a rule of `tables` changes, so that older files are made anew."""
+
+FEWEST_FILES: Final = 8
+PARQUET_ROW_GROUP_ROWS: Final = 122_880
+_WHOLE_SOURCES: Final = ("nation", "region", "customer", "supplier", "part", "orders")
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """How far a long job is: `done` of `total` steps, and what comes next."""
+
+    done: int
+    total: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    """What `generate` made.
+
+    Attributes:
+        scale_factor: The scale factor.
+        rules_version: `RULES_VERSION` of the program that made it.
+        rows: Rows of each table.
+        data_bytes: Size of all files.
+    """
+
+    scale_factor: float
+    rules_version: int
+    rows: dict[str, int]
+    data_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """A slice of TPC-H's lineitem, made by one run of its generator, and the lineorder files that come of it.
+
+    Attributes:
+        number: Which slice, from 1.
+        slices: How many slices there are.
+        targets: The lineorder files, in key order.
+    """
+
+    number: int
+    slices: int
+    targets: tuple[Path, ...]
+
+
+def slices_of(layout: Layout) -> list[Slice]:
+    """Cut lineorder into slices of at most 6 million rows, and into 8 files at least."""
+    slices = max(1, math.ceil(layout.scale_factor))
+    files = math.ceil(FEWEST_FILES / slices)
+    names = [layout.ssb / "lineorder" / f"lineorder-{number:05d}.parquet" for number in range(slices * files)]
+    return [Slice(number + 1, slices, tuple(names[number * files : (number + 1) * files])) for number in range(slices)]
+
+
+def generate(
+    layout: Layout,
+    *,
+    keep_tpch: bool = False,
+    threads: int = 2,
+    memory_limit: str = "2GB",
+    on_step: Callable[[Step], None] = lambda _: None,
+) -> Dataset:
+    """Make what is missing of the SSB tables of a scale factor.
+
+    Args:
+        layout: Where to put them, and the scale factor.
+        keep_tpch: Keep the TPC-H files, which are deleted as soon as they are used otherwise.
+        threads: Threads of DuckDB and of the TPC-H generator.
+        memory_limit: DuckDB's memory, in its own notation; beyond it, DuckDB spills to disk.
+        on_step: Called before each step and once at the end.
+
+    Raises:
+        BenchError: If the TPC-H generator is missing or fails, or if rows are missing at the end.
+    """
+    finished = read_dataset(layout)
+    if finished is None and layout.dataset_json.exists():
+        shutil.rmtree(layout.ssb)  # made by other rules
+    steps = 1 + sum(1 + len(part.targets) for part in slices_of(layout))
+    if finished is None:
+        for done, text in enumerate(_make(layout, keep_tpch, threads, memory_limit)):
+            on_step(Step(done, steps, text))
+        finished = _finish(layout)
+        if not keep_tpch:
+            shutil.rmtree(layout.tpch, ignore_errors=True)
+    on_step(Step(steps, steps, f"{finished.rows['lineorder']:,} lineorder rows"))
+    return finished
+
+
+def read_dataset(layout: Layout) -> Dataset | None:
+    """Read what a finished `generate` left, or None if there is nothing complete made by the present rules."""
+    if not layout.dataset_json.exists():
+        return None
+    content = json.loads(layout.dataset_json.read_text(encoding="utf-8"))
+    return Dataset(**content) if content.get("rules_version") == RULES_VERSION else None
+
+
+def require_dataset(layout: Layout) -> Dataset:
+    """Read what `generate` left.
+
+    Raises:
+        BenchError: If there is nothing complete.
+    """
+    dataset = read_dataset(layout)
+    if dataset is None:
+        raise BenchError(
+            f"no SSB data of scale factor {layout.scale_factor:g} in {layout.root.parent}: "
+            f"run `ssb-bench generate --sf {layout.scale_factor:g} --data {layout.root.parent}` first"
+        )
+    return dataset
+
+
+def open_duckdb(layout: Layout, *, threads: int = 2, memory_limit: str = "2GB") -> duckdb.DuckDBPyConnection:
+    """Open an in-memory DuckDB that spills under the layout, with a view for each SSB table that has files."""
+    spill = layout.root / "duckdb_spill"
+    connection = duckdb.connect()
+    connection.execute(f"SET threads = {threads}; SET memory_limit = '{memory_limit}'")
+    connection.execute(f"SET temp_directory = '{spill}'; SET enable_progress_bar = false")
+    for table in SSB_TABLES:
+        if any((layout.ssb / table).glob("*.parquet")):
+            connection.execute(
+                f"CREATE VIEW \"{table}\" AS SELECT * FROM read_parquet('{layout.ssb / table}/*.parquet')"
+            )
+    return connection
+
+
+def _make(layout: Layout, keep_tpch: bool, threads: int, memory_limit: str) -> Iterator[str]:
+    """Make each missing file, saying before each step what it is."""
+    with open_duckdb(layout, threads=threads, memory_limit=memory_limit) as connection:
+        yield "customer, supplier, part, date"
+        _make_dimensions(connection, layout, threads)
+        for part in slices_of(layout):
+            yield from _make_lineorder(connection, layout, part, threads)
+            if not keep_tpch:
+                _lineitem(layout, part).unlink(missing_ok=True)
+
+
+def _make_dimensions(connection: duckdb.DuckDBPyConnection, layout: Layout, threads: int) -> None:
+    whole = [source for source in _WHOLE_SOURCES if not (layout.tpch / f"{source}.parquet").exists()]
+    if whole:
+        _run_tpchgen(layout, whole, threads)
+    queries = {
+        "customer": tables.customer_sql(layout.tpch, layout.scale_factor),
+        "supplier": tables.supplier_sql(layout.tpch, layout.scale_factor),
+        "part": tables.part_sql(layout.tpch, layout.scale_factor),
+        "date": tables.date_sql(),
+    }
+    for table, sql in queries.items():
+        target = layout.ssb / table / f"{table}.parquet"
+        if not target.exists():
+            _copy(connection, sql, target)
+
+
+def _make_lineorder(connection: duckdb.DuckDBPyConnection, layout: Layout, part: Slice, threads: int) -> Iterator[str]:
+    """Make the lineorder files of a slice, each from a range of order keys, and count that no row was lost."""
+    lineitem, orders = _lineitem(layout, part), layout.tpch / "orders.parquet"
+    yield f"TPC-H lineitem, {part.number} of {part.slices}"
+    if not lineitem.exists() and not all(target.exists() for target in part.targets):
+        _run_tpchgen(layout, ["lineitem"], threads, "--parts", str(part.slices), "--part", str(part.number))
+    for position, target in enumerate(part.targets):
+        yield target.stem
+        if target.exists():
+            continue
+        first, last = _key_range(connection, lineitem, position, len(part.targets))
+        due = _single(connection, f"SELECT count(*) FROM '{lineitem}' WHERE l_orderkey BETWEEN {first} AND {last}")
+        _copy(connection, tables.lineorder_sql(lineitem, orders, first, last, layout.scale_factor), target, due)
+
+
+def _key_range(connection: duckdb.DuckDBPyConnection, lineitem: Path, position: int, positions: int) -> tuple[int, int]:
+    """Give the first and the last order key of one of the equal ranges that a slice is cut into."""
+    least = _single(connection, f"SELECT min(l_orderkey) FROM '{lineitem}'")
+    width = _single(connection, f"SELECT max(l_orderkey) FROM '{lineitem}'") + 1 - least
+    return least + width * position // positions, least + width * (position + 1) // positions - 1
+
+
+def _single(connection: duckdb.DuckDBPyConnection, sql: str) -> int:
+    row = connection.execute(sql).fetchone()
+    if row is None or row[0] is None:
+        raise BenchError(f"no rows in the TPC-H source: {sql}")
+    return int(row[0])
+
+
+def _lineitem(layout: Layout, part: Slice) -> Path:
+    return layout.tpch / "lineitem" / f"lineitem.{part.number}.parquet"
+
+
+def _copy(connection: duckdb.DuckDBPyConnection, sql: str, target: Path, rows_due: int | None = None) -> None:
+    """Write a query's rows to a Parquet file that is there completely or not at all."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = target.with_name(target.name + ".tmp")
+    connection.execute(
+        f"COPY ({sql}) TO '{unfinished}' (FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE {PARQUET_ROW_GROUP_ROWS})"
+    )
+    if rows_due is not None and _rows(unfinished) != rows_due:
+        raise BenchError(f"{target.name} would have {_rows(unfinished):,} rows where {rows_due:,} are due")
+    os.replace(unfinished, target)
+
+
+def _run_tpchgen(layout: Layout, sources: Sequence[str], threads: int, *extra: str) -> None:
+    layout.tpch.mkdir(parents=True, exist_ok=True)
+    command = [
+        *(str(_tpchgen()), "parquet", "--scale-factor", f"{layout.scale_factor:g}", "--output-dir", str(layout.tpch)),
+        *("--tables", ",".join(sources), "--num-threads", str(threads), "--overwrite", "--quiet", *extra),
+    ]
+    finished = subprocess.run(command, capture_output=True, text=True, check=False)
+    if finished.returncode != 0:
+        message = (finished.stderr or finished.stdout).strip().splitlines() or ["no message"]
+        raise BenchError(f"tpchgen-cli ended with {finished.returncode}: {message[-1]}")
+
+
+def _tpchgen() -> Path:
+    beside = Path(sys.executable).with_name("tpchgen-cli")
+    found = beside if beside.exists() else shutil.which("tpchgen-cli")
+    if found is None:
+        raise BenchError("tpchgen-cli is not installed: install the `bench` extra of this package")
+    return Path(found)
+
+
+def _finish(layout: Layout) -> Dataset:
+    """Count what is there, refuse a table of the wrong size, and write `dataset.json`."""
+    rows = {table: sum(_rows(file) for file in layout.files(table)) for table in SSB_TABLES}
+    expected = {
+        "customer": tables.customer_rows(layout.scale_factor),
+        "supplier": tables.supplier_rows(layout.scale_factor),
+        "part": tables.part_rows(layout.scale_factor),
+        "date": tables.DATE_DAYS,
+    }
+    for table, count in expected.items():
+        if rows[table] != count:
+            raise BenchError(f"SSB table {table} has {rows[table]:,} rows where {count:,} are due")
+    data_bytes = sum(file.stat().st_size for table in SSB_TABLES for file in layout.files(table))
+    dataset = Dataset(layout.scale_factor, RULES_VERSION, rows, data_bytes)
+    write_json(layout.dataset_json, asdict(dataset))
+    return dataset
+
+
+def _rows(file: Path) -> int:
+    return int(pq.read_metadata(file).num_rows)

@@ -1,0 +1,152 @@
+"""The guard: two runs of the same benchmark side by side; what got slower, reads more or fails is a regression.
+
+A query's ratio is the median time with the index in the new run by that in the old one. With `relative`, each time is
+taken as a share of the time without the index in the same run, so that a slower machine or hour cancels out. A ratio
+within the noise band says nothing; neither does one where the ranges of the two overlap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from ssb_bench.errors import BenchError
+from ssb_bench.results.results import QueryResult, Run
+from ssb_bench.results.statistics import Summary, geometric_mean, summarize, verdict
+
+DEFAULT_NOISE_BAND: Final = 0.05
+Change = Literal["faster", "unchanged", "slower", "new", "missing", "broken", "more row groups"]
+_REGRESSIONS: Final = frozenset({"slower", "missing", "broken", "more row groups"})
+_MUST_AGREE: Final = ("processor", "cores", "memory_bytes", "spark_driver_memory")
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """One query in two runs.
+
+    Attributes:
+        name: The query.
+        old: Its times with the index in the old run; None if it has none.
+        new: In the new run.
+        ratio: New median by old median, both as shares of the time without the index if asked for; None without both.
+        old_kept: Row groups that the old run's planner kept; None if it did not say.
+        new_kept: And the new run's.
+        change: What that means.
+    """
+
+    name: str
+    old: Summary | None
+    new: Summary | None
+    ratio: float | None
+    old_kept: int | None
+    new_kept: int | None
+    change: Change
+
+    @property
+    def is_regression(self) -> bool:
+        """Whether the guard fails for it."""
+        return self.change in _REGRESSIONS
+
+
+def compare_runs(
+    old: Run, new: Run, *, noise_band: float = DEFAULT_NOISE_BAND, relative: bool = False
+) -> tuple[Compared, ...]:
+    """Compare two runs query by query, in the order of the new run, then what only the old one has.
+
+    Args:
+        old: The run to measure against.
+        new: The run to judge.
+        noise_band: A ratio within this share of 1 says nothing.
+        relative: Compare shares of the time without the index.
+
+    Raises:
+        BenchError: If the runs are of other data or, unless `relative`, of another machine.
+    """
+    _check_comparable(old, new, relative)
+    of_old = {query.name: query for query in old.queries}
+    compared = [_compare(of_old.pop(query.name, None), query, noise_band, relative) for query in new.queries]
+    missing = [_compare(query, None, noise_band, relative) for query in of_old.values()]
+    return (*compared, *missing)
+
+
+def render_comparison(compared: Sequence[Compared], *, noise_band: float = DEFAULT_NOISE_BAND) -> RenderableType:
+    """Lay out a comparison, regressions in red."""
+    table = Table(box=None, pad_edge=False)
+    for heading in ("query", "old s", "new s", "ratio", "old kept", "new kept", "verdict"):
+        table.add_column(heading, justify="left" if heading in ("query", "verdict") else "right")
+    for query in compared:
+        style = "bold red" if query.is_regression else "green" if query.change == "faster" else ""
+        table.add_row(
+            query.name,
+            _median(query.old),
+            _median(query.new),
+            "" if query.ratio is None else f"{query.ratio:.3f}",
+            *("" if kept is None else f"{kept:,}" for kept in (query.old_kept, query.new_kept)),
+            Text(query.change, style=style),
+        )
+    ratios = [query.ratio for query in compared if query.ratio is not None]
+    lines = [f"noise band: {noise_band:.0%}; a ratio over 1 is slower"]
+    if ratios:
+        lines.insert(0, f"geometric mean of the ratios: {geometric_mean(ratios):.3f}")
+    return Group(table, *lines)
+
+
+def _check_comparable(old: Run, new: Run, relative: bool) -> None:
+    data = {(run.scale_factor, run.table.rows, run.table.row_groups) for run in (old, new)}
+    if len(data) > 1:
+        raise BenchError(f"the runs are of different data (scale factor, rows, row groups): {sorted(data)}")
+    other = [key for key in _MUST_AGREE if old.machine.get(key) != new.machine.get(key)]
+    if other and not relative:
+        raise BenchError(
+            f"the runs are of different machines ({', '.join(other)}): compare them with --relative, "
+            "by the time without the index of each run"
+        )
+
+
+def _compare(old: QueryResult | None, new: QueryResult | None, noise_band: float, relative: bool) -> Compared:
+    name = new.name if new is not None else old.name if old is not None else ""
+    before, after = _times(old, relative), _times(new, relative)
+    ratio = None if before is None or after is None else after.median_seconds / before.median_seconds
+    kept = (_kept(old), _kept(new))
+    return Compared(name, before, after, ratio, *kept, _change(old, new, before, after, kept, noise_band))
+
+
+def _change(
+    old: QueryResult | None,
+    new: QueryResult | None,
+    before: Summary | None,
+    after: Summary | None,
+    kept: tuple[int | None, int | None],
+    noise_band: float,
+) -> Change:
+    if new is None:
+        return "missing"
+    if new.failures:
+        return "broken"
+    if old is None or before is None or after is None:
+        return "new"
+    if kept[0] is not None and kept[1] is not None and kept[1] > kept[0]:
+        return "more row groups"
+    overlap = before.least_seconds <= after.greatest_seconds and after.least_seconds <= before.greatest_seconds
+    return "unchanged" if overlap else verdict(before.median_seconds / after.median_seconds, noise_band)
+
+
+def _times(query: QueryResult | None, relative: bool) -> Summary | None:
+    """The times with the index, or (`relative`) those of each pair by the median time without it."""
+    if query is None or query.with_index is None or query.without_index is None:
+        return None
+    unit = summarize(query.without_index.seconds).median_seconds if relative else 1.0
+    return summarize([seconds / unit for seconds in query.with_index.seconds])
+
+
+def _kept(query: QueryResult | None) -> int | None:
+    return None if query is None or query.plan is None else query.plan.kept
+
+
+def _median(summary: Summary | None) -> str:
+    return "" if summary is None else f"{summary.median_seconds:.3f}"

@@ -1,0 +1,266 @@
+"""What a run measured, as plain data and as one JSON file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from ssb_bench.data.layout import write_json
+from ssb_bench.data.workload import Workload
+from ssb_bench.errors import BenchError
+from ssb_bench.results.statistics import geometric_mean, ratio, summarize
+
+FORMAT: Final = "ssb-bench/run/1"
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One query on one side of the comparison: without or with the index.
+
+    Attributes:
+        first_seconds: Wall time of the first execution in this application (cold code, warm or cold files).
+        seconds: Wall times of the measured executions, in order.
+        rows_read: Rows that Spark's tasks read (`inputMetrics.recordsRead`), the same in every execution.
+        bytes_read: Bytes that the Spark process asked the operating system for; None where it does not tell.
+        spark_input_bytes: `inputMetrics.bytesRead` of Spark's tasks, which leaves out vectored reads.
+        tasks: Tasks that Spark ran.
+    """
+
+    first_seconds: float
+    seconds: tuple[float, ...]
+    rows_read: int
+    bytes_read: int | None
+    spark_input_bytes: int
+    tasks: int
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What the planner reported for a query with the index.
+
+    Attributes:
+        row_groups: Row groups of the scan.
+        kept: Those left to read.
+        unindexed: Those kept because they have no index.
+        kept_rows: Rows of the kept, indexed row groups.
+        index_bytes_read: Bytes of index that were read.
+        planning_seconds: Median of the planning times.
+    """
+
+    row_groups: int
+    kept: int
+    unindexed: int
+    kept_rows: int
+    index_bytes_read: int
+    planning_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class QueryResult:
+    """One query of a run.
+
+    Attributes:
+        name: Its name.
+        title: What it is.
+        sql: The SQL that ran.
+        literals: How its literals were fitted to the data, one sentence each.
+        answer: The answer without the index: the value, or a count of rows and a checksum; None after a failure.
+        answers_equal: Whether DuckDB on the source files and Spark with the index gave the same.
+        without_index: Measured without the index; None after a failure.
+        with_index: Measured with it; None after a failure.
+        plan: What the planner reported; None if it reported nothing, which is a failure unless the query is one of the
+            13 standard ones, where there is nothing to skip.
+        failures: What went wrong, one sentence each.
+        workload: See `ssb_bench.data.workload.Query`.
+        perfect: Measured with the surviving row groups handed in for free; None where it was not measured.
+        survivors: How many row groups really hold a match; None where it is not known.
+    """
+
+    name: str
+    title: str
+    sql: str
+    literals: tuple[str, ...]
+    answer: str | None
+    answers_equal: bool
+    without_index: Side | None
+    with_index: Side | None
+    plan: Plan | None
+    failures: tuple[str, ...]
+    workload: Workload = "count"
+    perfect: Side | None = None
+    survivors: int | None = None
+
+    @property
+    def speed_up(self) -> float | None:
+        """Median time without by median time with the index; None after a failure."""
+        if self.without_index is None or self.with_index is None:
+            return None
+        return ratio(self.without_index.seconds, self.with_index.seconds)
+
+    @property
+    def perfect_speed_up(self) -> float | None:
+        """The speed-up that perfect pruning gives; None where it was not measured."""
+        if self.without_index is None or self.perfect is None:
+            return None
+        return ratio(self.without_index.seconds, self.perfect.seconds)
+
+    @property
+    def share_of_perfect(self) -> float | None:
+        """The speed-up as a share of the one that perfect pruning gives."""
+        if self.speed_up is None or self.perfect_speed_up is None:
+            return None
+        return self.speed_up / self.perfect_speed_up
+
+    @property
+    def planning_share(self) -> float | None:
+        """Median planning time, of warm executions, as a share of the median time without the index."""
+        if self.plan is None or self.without_index is None:
+            return None
+        return self.plan.planning_seconds / summarize(self.without_index.seconds).median_seconds
+
+
+@dataclass(frozen=True, slots=True)
+class TableFacts:
+    """The table that was queried: see `ssb_bench.spark_runs.load.Load`."""
+
+    rows: int
+    data_files: int
+    row_groups: int
+    row_group_rows: int
+    data_bytes: int
+    write_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class IndexFacts:
+    """The index that was used.
+
+    Attributes:
+        columns: Index kinds by column.
+        column_bytes: Index bytes by column.
+        indexed_row_groups: Row groups that have it.
+        index_bytes: Size of its segments.
+        build_seconds: Time that its build took; None if it is not known.
+        build_in_background: Whether queries ran while it was built.
+    """
+
+    columns: dict[str, list[str]]
+    column_bytes: dict[str, int]
+    indexed_row_groups: int
+    index_bytes: int
+    build_seconds: float | None
+    build_in_background: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run: the machine, the table, the index, and each query.
+
+    Attributes:
+        started_at: Begin, ISO 8601 in UTC.
+        scale_factor: Scale factor of the data.
+        repeats: Measured executions of each query on each side.
+        machine: Hardware and versions.
+        table: The table.
+        index: The index.
+        queries: The queries, in order; a failed one is there with its failures.
+    """
+
+    started_at: str
+    scale_factor: float
+    repeats: int
+    machine: dict[str, str | int]
+    table: TableFacts
+    index: IndexFacts
+    queries: tuple[QueryResult, ...]
+
+    @property
+    def failures(self) -> list[str]:
+        """Everything that went wrong, each with its query's name."""
+        return [f"{query.name}: {failure}" for query in self.queries for failure in query.failures]
+
+    @property
+    def geometric_mean_speed_up(self) -> float | None:
+        """Geometric mean of the speed-ups of the queries that did not fail; None if all did."""
+        return mean_speed_up(self.queries)
+
+
+def mean_speed_up(queries: Sequence[QueryResult]) -> float | None:
+    """Give the geometric mean of the speed-ups of those queries that did not fail; None if all did."""
+    speed_ups = [query.speed_up for query in queries if query.speed_up is not None]
+    return geometric_mean(speed_ups) if speed_ups else None
+
+
+def write_run(run: Run, path: Path) -> None:
+    """Write a run as JSON."""
+    write_json(path, {"format": FORMAT, **asdict(run)})
+
+
+def read_run(path: Path) -> Run:
+    """Read a run.
+
+    Raises:
+        BenchError: If the file is not there or is not a run of this format.
+    """
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise BenchError(f"no such run: {path}") from error
+    except ValueError as error:
+        raise BenchError(f"{path} is not JSON: {error}") from error
+    if not isinstance(content, dict) or content.pop("format", None) != FORMAT:
+        raise BenchError(f"{path} is not a run of format {FORMAT}")
+    try:
+        return _run_of(content)
+    except (KeyError, TypeError) as error:
+        raise BenchError(f"{path} is not a whole run: {error}") from error
+
+
+def newest_run(runs: Path) -> Path:
+    """Find the newest run of a directory.
+
+    Raises:
+        BenchError: If there is none.
+    """
+    found = sorted(runs.glob("run-*.json"))
+    if not found:
+        raise BenchError(f"no run under {runs}: run `ssb-bench run` first")
+    return found[-1]
+
+
+# `Any`: what json.loads gives has no narrower type; a record that lacks a field or has another is refused by its class.
+def _side_of(content: Mapping[str, Any] | None) -> Side | None:
+    return None if content is None else Side(**{**content, "seconds": tuple(content["seconds"])})
+
+
+def _run_of(content: Mapping[str, Any]) -> Run:
+    return Run(
+        started_at=content["started_at"],
+        scale_factor=content["scale_factor"],
+        repeats=content["repeats"],
+        machine=content["machine"],
+        table=TableFacts(**content["table"]),
+        index=IndexFacts(**content["index"]),
+        queries=tuple(_query_of(query) for query in content["queries"]),
+    )
+
+
+def _query_of(content: Mapping[str, Any]) -> QueryResult:
+    return QueryResult(
+        name=content["name"],
+        title=content["title"],
+        sql=content["sql"],
+        literals=tuple(content["literals"]),
+        answer=content["answer"],
+        answers_equal=content["answers_equal"],
+        without_index=_side_of(content["without_index"]),
+        with_index=_side_of(content["with_index"]),
+        plan=None if content["plan"] is None else Plan(**content["plan"]),
+        failures=tuple(content["failures"]),
+        workload=content.get("workload", "count"),
+        perfect=_side_of(content.get("perfect")),
+        survivors=content.get("survivors"),
+    )

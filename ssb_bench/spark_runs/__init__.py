@@ -1,0 +1,1 @@
+"""Queries in Spark: sessions, loading, indexing, and runs with and without the index."""

@@ -1,0 +1,63 @@
+"""What a query must answer: asked of DuckDB on the source files, and compared by value with what Spark gives.
+
+A `select *` of many rows is not compared row by row: its digest is the count of rows, and of every column the sum
+(numbers) or least value, greatest value and total length (text).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from ssb_bench.data.dataset import open_duckdb
+from ssb_bench.data.layout import Layout
+from ssb_bench.data.workload import FittedQuery
+from ssb_bench.spark_runs.measure import Answer, answer_of, rows_text
+
+MOST_ROWS_COMPARED: Final = 20_000
+_NUMBERS: Final = (
+    *("lo_orderkey", "lo_linenumber", "lo_custkey", "lo_partkey", "lo_suppkey", "lo_orderdate", "lo_shippriority"),
+    *("lo_quantity", "lo_extendedprice", "lo_ordtotalprice", "lo_discount", "lo_revenue", "lo_supplycost", "lo_tax"),
+    "lo_commitdate",
+)
+_TEXTS: Final = ("lo_orderpriority", "lo_shipmode")
+
+
+def fetches(query: FittedQuery) -> bool:
+    """Whether the rows of a query are few enough by its nature to be fetched in every execution."""
+    return query.query.workload != "rows"
+
+
+def answer_due(layout: Layout, query: FittedQuery) -> tuple[str, Answer]:
+    """Ask DuckDB on the source files; give the SQL that it was asked (the query or its digest) and the answer.
+
+    Raises:
+        duckdb.Error: If the query is none.
+    """
+    with open_duckdb(layout) as connection:
+        sql, rows = query.sql, 0
+        if not fetches(query):
+            counted = connection.execute(f"SELECT count(*) FROM ({query.sql}) AS matching").fetchone()
+            rows = 0 if counted is None else int(counted[0])
+            sql = _digest_sql(query.sql) if rows > MOST_ROWS_COMPARED else sql
+        answer = answer_of(connection.execute(sql).fetchall())
+    return sql, answer if sql == query.sql else replace(answer, text=rows_text(rows))
+
+
+def same_answer(one: Answer, other: Answer) -> bool:
+    """Whether two answers have the same values, whatever they are called."""
+    return one.checksum == other.checksum
+
+
+def spark_answer(spark: SparkSession, sql: str) -> Answer:
+    """Ask Spark, without measuring it."""
+    return answer_of(spark.sql(sql).collect())
+
+
+def _digest_sql(sql: str) -> str:
+    parts = ["count(*)", *(f"sum(CAST({column} AS BIGINT))" for column in _NUMBERS)]
+    for column in _TEXTS:
+        parts += [f"min({column})", f"max({column})", f"sum(length({column}))"]
+    return f"SELECT {', '.join(parts)} FROM ({sql}) AS matching"

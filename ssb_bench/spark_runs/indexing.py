@@ -1,0 +1,101 @@
+"""Define and build the index of lineorder, and remember what the build took."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from puffin_index import BuildProgress, BuildReport, IndexDefinition, TableIndex
+from ssb_bench.data.layout import NAMESPACE, Layout, write_json
+from ssb_bench.results.results import IndexFacts
+from ssb_bench.spark_runs.load import require_load
+from ssb_bench.spark_runs.session import open_catalog
+
+TABLE: Final = f"{NAMESPACE}.lineorder"
+
+
+@dataclass(frozen=True, slots=True)
+class IndexColumns:
+    """The columns of lineorder by index kind; the default serves the Volcano queries."""
+
+    bitmap: tuple[str, ...] = ("lo_suppkey", "lo_ordtotalprice", "lo_revenue")
+    bsi: tuple[str, ...] = ("lo_ordtotalprice", "lo_revenue")
+    bloom: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class BuildRecord:
+    """What the build of the present index took.
+
+    Attributes:
+        snapshot_id: The snapshot of lineorder that was indexed.
+        build_seconds: Wall time.
+        in_background: Whether queries ran at the same time.
+    """
+
+    snapshot_id: int
+    build_seconds: float
+    in_background: bool
+
+
+def define_index(layout: Layout, columns: IndexColumns) -> TableIndex:
+    """Define the index of lineorder; an index of the same columns is kept.
+
+    Raises:
+        BenchError: If the table is not loaded.
+        DefinitionError: If a column is not there or cannot have the kind.
+    """
+    require_load(layout)
+    definition = IndexDefinition.of(bitmap=columns.bitmap, bsi=columns.bsi, bloom=columns.bloom)
+    return TableIndex.create(open_catalog(layout.warehouse), TABLE, definition)
+
+
+def open_index(layout: Layout) -> TableIndex:
+    """Open the index of lineorder.
+
+    Raises:
+        BenchError: If the table is not loaded.
+        NotFoundError: If it has no index.
+    """
+    require_load(layout)
+    return TableIndex.open(open_catalog(layout.warehouse), TABLE)
+
+
+def build_index(
+    spark: SparkSession, layout: Layout, index: TableIndex, on_progress: Callable[[BuildProgress], None]
+) -> BuildReport:
+    """Build what is missing of the index, in the foreground, on Spark's executors."""
+    report = index.build(spark, on_progress)
+    record_build(layout, report, in_background=False)
+    return report
+
+
+def record_build(layout: Layout, report: BuildReport, *, in_background: bool) -> None:
+    """Remember what a build took, unless there was nothing to build."""
+    if report.rows:
+        record = BuildRecord(require_load(layout).snapshot_id, report.seconds, in_background)
+        write_json(layout.warehouse / "build.json", asdict(record))
+
+
+def describe_index(layout: Layout, index: TableIndex) -> IndexFacts:
+    """Say what the index is, from the index table and the remembered build."""
+    status = index.status()
+    record = _read_build(layout)
+    known = record is not None and record.snapshot_id == status.snapshot_id
+    return IndexFacts(
+        columns={column.name: list(column.kinds) for column in status.columns},
+        column_bytes={column.name: column.index_bytes for column in status.columns},
+        indexed_row_groups=status.indexed_row_groups,
+        index_bytes=status.index_bytes,
+        build_seconds=record.build_seconds if record is not None and known else None,
+        build_in_background=record.in_background if record is not None and known else False,
+    )
+
+
+def _read_build(layout: Layout) -> BuildRecord | None:
+    file = layout.warehouse / "build.json"
+    return BuildRecord(**json.loads(file.read_text(encoding="utf-8"))) if file.exists() else None

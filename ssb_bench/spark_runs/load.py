@@ -1,0 +1,229 @@
+"""Write the SSB tables into Iceberg through Spark, in row groups of chosen rows, and prove that they arrived."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+from urllib.parse import unquote, urlparse
+
+import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
+
+from ssb_bench.data.dataset import Step, open_duckdb, require_dataset
+from ssb_bench.data.layout import NAMESPACE, SSB_TABLES, Layout, write_json
+from ssb_bench.errors import BenchError
+from ssb_bench.spark_runs.session import CATALOG
+
+LINEORDER: Final = f"{CATALOG}.{NAMESPACE}.lineorder"
+DEFAULT_ROW_GROUP_ROWS: Final = 50_000
+_CHECKED_COLUMNS: Final = ("lo_orderkey", "lo_linenumber", "lo_ordtotalprice", "lo_revenue", "lo_orderdate")
+_ONE_FILE_A_TASK_BYTES: Final = 1 << 40
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What `load` wrote, as the Parquet footers tell it.
+
+    Attributes:
+        scale_factor: The scale factor.
+        row_group_rows: Rows of a row group as they were asked for.
+        rows: Rows of lineorder.
+        data_files: Data files of lineorder.
+        row_groups: Row groups of lineorder.
+        smallest_row_group_rows: Rows of the smallest row group (the last one of some file).
+        median_row_group_rows: Median of the rows of the row groups.
+        largest_row_group_rows: Rows of the largest row group.
+        data_bytes: Size of lineorder's data files.
+        write_seconds: Time that Spark took to write lineorder.
+        snapshot_id: The snapshot that was written.
+    """
+
+    scale_factor: float
+    row_group_rows: int
+    rows: int
+    data_files: int
+    row_groups: int
+    smallest_row_group_rows: int
+    median_row_group_rows: int
+    largest_row_group_rows: int
+    data_bytes: int
+    write_seconds: float
+    snapshot_id: int
+
+
+def load(
+    spark: SparkSession,
+    layout: Layout,
+    *,
+    row_group_rows: int = DEFAULT_ROW_GROUP_ROWS,
+    anew: bool = False,
+    on_step: Callable[[Step], None] = lambda _: None,
+) -> Load:
+    """Make the Iceberg tables, unless they are there with the same row-group size.
+
+    Args:
+        spark: A session whose catalog lives in the layout's warehouse.
+        layout: Where the SSB files are.
+        row_group_rows: Rows of a row group of lineorder.
+        anew: Make them anew in any case.
+        on_step: Called before each table and once at the end.
+
+    Raises:
+        BenchError: If the SSB files are not there, or if rows did not arrive as they were.
+    """
+    dataset = require_dataset(layout)
+    if row_group_rows < 1:
+        raise BenchError(f"a row group cannot have {row_group_rows} rows")
+    finished = read_load(layout)
+    if anew or finished is None or finished.row_group_rows != row_group_rows:
+        finished = _load(spark, layout, row_group_rows, on_step)
+    on_step(Step(len(SSB_TABLES) + 1, len(SSB_TABLES) + 1, f"{dataset.rows['lineorder']:,} lineorder rows in Iceberg"))
+    return finished
+
+
+def read_load(layout: Layout) -> Load | None:
+    """Read what a finished `load` left, or None if there is nothing complete."""
+    if not layout.load_json.exists():
+        return None
+    return Load(**json.loads(layout.load_json.read_text(encoding="utf-8")))
+
+
+def require_load(layout: Layout) -> Load:
+    """Read what `load` left.
+
+    Raises:
+        BenchError: If there is nothing complete.
+    """
+    loaded = read_load(layout)
+    if loaded is None:
+        raise BenchError(
+            f"the SSB tables of scale factor {layout.scale_factor:g} are not in Iceberg yet: "
+            f"run `ssb-bench load --sf {layout.scale_factor:g} --data {layout.root.parent}` first"
+        )
+    return loaded
+
+
+def prove_arrival(spark: SparkSession, layout: Layout, table: str) -> None:
+    """Compare the row count of a table, and for lineorder the sums of some columns, with DuckDB on the SSB files.
+
+    Raises:
+        BenchError: If they differ: queries on a table that is half there are fast.
+    """
+    columns = _CHECKED_COLUMNS if table == "lineorder" else ()
+    projection = ", ".join(["count(*)", *(f"CAST(sum({column}) AS BIGINT)" for column in columns)])
+    with open_duckdb(layout) as connection:
+        due = connection.execute(f'SELECT {projection} FROM "{table}"').fetchone()
+    arrived = spark.sql(f"SELECT {projection} FROM {CATALOG}.{NAMESPACE}.{table}").first()
+    if due is None or arrived is None or tuple(due) != tuple(arrived):
+        raise BenchError(f"{table} did not arrive whole in Iceberg: {projection} is {arrived}, {due} is due")
+
+
+def _load(spark: SparkSession, layout: Layout, row_group_rows: int, on_step: Callable[[Step], None]) -> Load:
+    layout.load_json.unlink(missing_ok=True)
+    spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {CATALOG}.{NAMESPACE}")
+    write_seconds = 0.0
+    # lineorder last: its time is a measure of Spark's writing, not of its waking up.
+    for number, table in enumerate(reversed(SSB_TABLES)):
+        on_step(Step(number, len(SSB_TABLES) + 1, f"writing {table} into Iceberg"))
+        if table == "lineorder":
+            seconds = write_lineorder(spark, layout, LINEORDER, row_group_rows)
+        else:
+            seconds = _write(spark, layout, table, f"{CATALOG}.{NAMESPACE}.{table}", {})
+        write_seconds = seconds if table == "lineorder" else write_seconds
+    on_step(Step(len(SSB_TABLES), len(SSB_TABLES) + 1, "checking that all rows arrived"))
+    for table in SSB_TABLES:
+        prove_arrival(spark, layout, table)
+    loaded = _describe(spark, layout, row_group_rows, write_seconds)
+    write_json(layout.load_json, asdict(loaded))
+    return loaded
+
+
+def lineorder_properties(row_group_rows: int) -> dict[str, str]:
+    """Give the table properties that make Iceberg's Parquet writer cut row groups by rows.
+
+    The writer looks at the size of a row group only after so many records as `check-min` … `check-max` allow, and
+    cuts when the size is over the target. With both at the wanted rows and a target of one byte, every look is a cut.
+    """
+    return {
+        "write.format.default": "parquet",
+        "write.parquet.row-group-size-bytes": "1",
+        "write.parquet.row-group-size-track-uncompressed": "false",
+        "write.parquet.row-group-check-min-record-count": str(row_group_rows),
+        "write.parquet.row-group-check-max-record-count": str(row_group_rows),
+        "write.distribution-mode": "none",
+    }
+
+
+def write_lineorder(
+    spark: SparkSession, layout: Layout, name: str, row_group_rows: int, properties: Mapping[str, str] | None = None
+) -> float:
+    """Write lineorder into a table anew, in row groups of so many rows; give the seconds that it took.
+
+    Args:
+        spark: The session.
+        layout: Where the SSB files are.
+        name: The table, with its catalog.
+        row_group_rows: Rows of a row group.
+        properties: More table properties.
+    """
+    return _write(spark, layout, "lineorder", name, lineorder_properties(row_group_rows) | dict(properties or {}))
+
+
+def _write(spark: SparkSession, layout: Layout, table: str, name: str, properties: Mapping[str, str]) -> float:
+    """Write the rows of an SSB table into an Iceberg table anew and give the seconds that it took."""
+    files = [file.as_uri() for file in layout.files(table)]
+    spark.sql(f"DROP TABLE IF EXISTS {name} PURGE")
+    with _one_file_a_task(spark):
+        started = time.perf_counter()
+        writer = spark.read.parquet(*files).writeTo(name).using("iceberg")
+        for key, value in properties.items():
+            writer = writer.tableProperty(key, value)
+        writer.create()
+        return time.perf_counter() - started
+
+
+@contextmanager
+def _one_file_a_task(spark: SparkSession) -> Iterator[None]:
+    """Let each source file be one task, so that each gives one data file with even row groups."""
+    settings = ("spark.sql.files.maxPartitionBytes", "spark.sql.files.openCostInBytes")
+    before = {setting: spark.conf.get(setting) for setting in settings}
+    for setting in settings:
+        spark.conf.set(setting, str(_ONE_FILE_A_TASK_BYTES))
+    try:
+        yield
+    finally:
+        for setting, value in before.items():
+            if value is not None:
+                spark.conf.set(setting, value)
+
+
+def _describe(spark: SparkSession, layout: Layout, row_group_rows: int, write_seconds: float) -> Load:
+    files = spark.sql(f"SELECT file_path, file_size_in_bytes, split_offsets FROM {LINEORDER}.files").collect()
+    rows: list[int] = []
+    for file in files:
+        footer = pq.read_metadata(Path(unquote(urlparse(file.file_path).path)))
+        if footer.num_row_groups != len(file.split_offsets):
+            raise BenchError(f"{file.file_path} has {footer.num_row_groups} row groups, Iceberg says otherwise")
+        rows.extend(footer.row_group(ordinal).num_rows for ordinal in range(footer.num_row_groups))
+    snapshot = spark.sql(f"SELECT snapshot_id FROM {LINEORDER}.snapshots ORDER BY committed_at DESC LIMIT 1").first()
+    if snapshot is None or not rows:
+        raise BenchError("lineorder is empty in Iceberg")
+    return Load(
+        scale_factor=layout.scale_factor,
+        row_group_rows=row_group_rows,
+        rows=sum(rows),
+        data_files=len(files),
+        row_groups=len(rows),
+        smallest_row_group_rows=min(rows),
+        median_row_group_rows=int(statistics.median(rows)),
+        largest_row_group_rows=max(rows),
+        data_bytes=sum(file.file_size_in_bytes for file in files),
+        write_seconds=write_seconds,
+        snapshot_id=snapshot.snapshot_id,
+    )

@@ -1,0 +1,209 @@
+"""Run the queries without the index, with it and with perfect pruning, side by side, and compare answers and reads.
+
+Rules: all arms in one application, on one table, each in a session of its own (the hook is installed in one of them
+and stays there, as in real use); first all queries once on each arm to warm up (those times are kept as
+`first_seconds`); then each query in turn without, with, perfect, perfect, with, without, ... so that a drift of the
+machine hits all arms, with and perfect several times a round where they are that much faster; answers compared by value
+with each other and with DuckDB on the source files; a failure is a row with a reason. A query that takes long is
+executed less often: as many rounds as fit `ROUNDS_SECONDS`, two at least.
+"""
+
+from __future__ import annotations
+
+import datetime
+import statistics
+from collections.abc import Callable, Sequence
+from functools import cache, partial
+from pathlib import Path
+from typing import Final
+
+import duckdb
+from pyspark.sql import SparkSession
+
+from planner.scans.scan_plan import ScanPlan
+from ssb_bench.data.dataset import Step, open_duckdb, require_dataset
+from ssb_bench.data.layout import Layout
+from ssb_bench.data.workload import VOLCANO_QUERIES, DuckValues, FittedQuery, fit, load_query
+from ssb_bench.errors import BenchError
+from ssb_bench.results.results import Plan, QueryResult, Run, Side, TableFacts
+from ssb_bench.spark_runs.answers import answer_due, same_answer
+from ssb_bench.spark_runs.arms import Arm, Executions, Task, execute_rounds, newest_report, open_sessions
+from ssb_bench.spark_runs.indexing import describe_index, open_index
+from ssb_bench.spark_runs.load import require_load
+from ssb_bench.spark_runs.machine import describe_machine
+from ssb_bench.spark_runs.measure import Answer, Measurement
+from ssb_bench.spark_runs.survivors import Survivors, count_survivors, data_file_locations, find_survivors
+
+__all__ = ["fit_queries", "newest_report", "run_path", "run_queries"]
+
+ROUNDS_SECONDS: Final = 15.0
+LEAST_ROUNDS: Final = 2
+
+
+def fit_queries(layout: Layout, names: Sequence[str] = VOLCANO_QUERIES) -> list[FittedQuery]:
+    """Fit the literals of queries to the SSB files."""
+    require_dataset(layout)
+    with open_duckdb(layout) as connection:
+        return [fit(load_query(name), DuckValues(connection)) for name in names]
+
+
+def run_queries(
+    spark: SparkSession,
+    layout: Layout,
+    queries: Sequence[FittedQuery],
+    *,
+    repeats: int = 5,
+    on_step: Callable[[Step], None] = lambda _: None,
+) -> Run:
+    """Measure queries without the index, with it, and with perfect pruning.
+
+    Args:
+        spark: A session over the layout's warehouse; nothing else may run in it.
+        layout: The data.
+        queries: What to run.
+        repeats: Measured executions of each query on each arm, at most.
+        on_step: Called before each query and once at the end.
+
+    Returns:
+        The run; `failures` in it is empty if all went well.
+
+    Raises:
+        BenchError: If the table is not loaded, or `repeats` is not positive.
+        NotFoundError: If the table has no index.
+    """
+    if repeats < 1:
+        raise BenchError(f"{repeats} repeats are none")
+    loaded, index = require_load(layout), open_index(layout)
+    started = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    steps = 2 * len(queries) + 1
+    on_step(Step(0, steps, "perfect pruning and answers, by DuckDB"))
+    locations = data_file_locations(layout)
+    # The queries of a workload ask for the same rows as those of the others.
+    survivors = cache(partial(find_survivors, locations))
+    tasks = [_task_of(layout, survivors, query) for query in queries]
+    collected = [Executions(error=task.refusal) for task in tasks]
+    with open_sessions(spark) as sessions:
+        for number, (task, executions) in enumerate(zip(tasks, collected, strict=True)):
+            on_step(Step(1 + number, steps, "warming up"))
+            execute_rounds(sessions, task, 1, executions)
+        for number, (task, executions) in enumerate(zip(tasks, collected, strict=True)):
+            on_step(Step(1 + len(queries) + number, steps, f"{task.query.query.name}, {task.query.query.title}"))
+            execute_rounds(sessions, task, rounds_within(executions.round_seconds, repeats), executions)
+    on_step(Step(steps, steps, "done"))
+    results = [_compare(task, executions, loaded.rows) for task, executions in zip(tasks, collected, strict=True)]
+    return Run(
+        started_at=started,
+        scale_factor=layout.scale_factor,
+        repeats=repeats,
+        machine=describe_machine(spark),
+        table=TableFacts(
+            loaded.rows,
+            loaded.data_files,
+            loaded.row_groups,
+            loaded.row_group_rows,
+            loaded.data_bytes,
+            loaded.write_seconds,
+        ),
+        index=describe_index(layout, index),
+        queries=tuple(results),
+    )
+
+
+def rounds_within(round_seconds: float, repeats: int) -> int:
+    """Say how many rounds of a query are run: `repeats`, or fewer where one takes long."""
+    fitting = repeats if round_seconds <= 0 else int(ROUNDS_SECONDS / round_seconds)
+    return min(repeats, max(LEAST_ROUNDS, fitting))
+
+
+def run_path(layout: Layout, run: Run) -> Path:
+    """Name the file of a run by its begin."""
+    stamp = datetime.datetime.fromisoformat(run.started_at).strftime("%Y%m%dT%H%M%SZ")
+    return layout.runs / f"run-{stamp}.json"
+
+
+def _task_of(layout: Layout, survivors: Callable[[str], Survivors], query: FittedQuery) -> Task:
+    try:
+        return Task(query, *answer_due(layout, query), None if query.where is None else survivors(query.where))
+    except duckdb.Error as error:
+        return Task(query, query.sql, Answer("", ""), None, refusal=str(error).splitlines()[0])
+
+
+def _compare(task: Task, executions: Executions, table_rows: int) -> QueryResult:
+    """Compare the answers with each other and with DuckDB, and what was read with what the planner kept."""
+    if executions.error is not None:
+        return _result(task, executions, None, [executions.error])
+    failures: list[str] = []
+    if not _all_right(task, executions):
+        texts = ", ".join(sorted(answer.text for answer in executions.answers))
+        failures.append(f"the answers differ: DuckDB {task.due.text}, Spark {texts}")
+    may_go_without = task.query.query.workload == "ssb"
+    plan = _plan_of(executions.reports, len(executions.measurements["with"]), failures, may_go_without)
+    sides = {arm: _side_of(runs) for arm, runs in executions.measurements.items() if runs}
+    if plan is not None and not may_go_without and not plan.unindexed and sides["with"].rows_read > plan.kept_rows:
+        failures.append(
+            f"Spark read {sides['with'].rows_read:,} rows, but the row groups that were kept have {plan.kept_rows:,}"
+        )
+    if not may_go_without and sides["without"].rows_read > table_rows:
+        failures.append(f"Spark read {sides['without'].rows_read:,} rows of a table of {table_rows:,}")
+    if plan is not None and task.survivors is not None and plan.kept < count_survivors(task.survivors):
+        failures.append(f"{count_survivors(task.survivors)} row groups hold a match, but {plan.kept} were kept")
+    return _result(task, executions, plan, failures)
+
+
+def _all_right(task: Task, executions: Executions) -> bool:
+    return bool(executions.answers) and all(same_answer(answer, task.due) for answer in executions.answers)
+
+
+def _plan_of(reports: Sequence[ScanPlan], executions: int, failures: list[str], may_go_without: bool) -> Plan | None:
+    """Sum up the planner's reports; a join of which lineorder has no filter need not have any."""
+    if len(reports) != executions:
+        if not may_go_without:
+            failures.append(f"the planner reported {len(reports)} of {executions} scans: the index was not used")
+        return None
+    last = reports[-1]
+    return Plan(
+        row_groups=last.row_groups,
+        kept=last.kept,
+        unindexed=last.unindexed,
+        kept_rows=last.kept_rows,
+        index_bytes_read=max(report.index_bytes_read for report in reports),
+        planning_seconds=statistics.median(report.planning_seconds for report in reports[1:]),
+    )
+
+
+def _side_of(measurements: Sequence[Measurement]) -> Side:
+    """Sum up the executions of one arm: the first apart, the others as timings, the last for what was read."""
+    first, *measured = measurements
+    last = measured[-1]
+    process_bytes = [run.process_bytes for run in measured if run.process_bytes is not None]
+    return Side(
+        first_seconds=first.seconds,
+        seconds=tuple(run.seconds for run in measured),
+        rows_read=last.read.rows,
+        # The least: whatever else the process reads now and then is not the query's.
+        bytes_read=min(process_bytes) if process_bytes else None,
+        spark_input_bytes=last.read.spark_bytes,
+        tasks=last.read.tasks,
+    )
+
+
+def _result(task: Task, executions: Executions, plan: Plan | None, failures: Sequence[str]) -> QueryResult:
+    def side(arm: Arm) -> Side | None:
+        runs = executions.measurements[arm]
+        return _side_of(runs) if runs and executions.error is None else None
+
+    return QueryResult(
+        name=task.query.query.name,
+        title=task.query.query.title,
+        sql=task.query.sql,
+        literals=tuple(str(literal) for literal in task.query.literals),
+        answer=None if executions.error is not None else task.due.text,
+        answers_equal=executions.error is None and _all_right(task, executions),
+        without_index=side("without"),
+        with_index=side("with"),
+        plan=plan,
+        failures=tuple(failures),
+        workload=task.query.query.workload,
+        perfect=side("perfect"),
+        survivors=None if task.survivors is None else count_survivors(task.survivors),
+    )

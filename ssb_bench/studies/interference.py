@@ -1,0 +1,146 @@
+"""What a build in the background costs the queries of the same application: their times alone and beside it.
+
+Both sides run without the hook, so that the work of a query is the same; a throwaway index table takes what is built,
+again and again until the queries are through. Alone and beside take turns, so that a drift of the machine hits both.
+"""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from pyiceberg.table import Table
+from pyspark.sql import SparkSession
+from rich.table import Table as RichTable
+
+from puffin_index import TableIndex
+from puffin_index.catalogue.creation import create_index_table
+from puffin_index.catalogue.index_table import TableName
+from puffin_index.definition.index_definition import to_json
+from puffin_index.jobs.build_handle import BuildHandle
+from puffin_index.jobs.build_job import BuildReport, ProgressListener, build
+from puffin_index.jobs.engine import Engine, background_engine
+from ssb_bench.data.dataset import Step
+from ssb_bench.data.layout import NAMESPACE, Layout
+from ssb_bench.data.workload import FittedQuery
+from ssb_bench.results.statistics import Summary, geometric_mean, summarize
+from ssb_bench.spark_runs.indexing import open_index
+from ssb_bench.spark_runs.measure import measure
+from ssb_bench.spark_runs.session import CATALOG
+
+LIMIT = 1.3
+"""Beside a build, a query may take so many times as long as alone, on two cores."""
+
+_JOIN_SECONDS = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Interference:
+    """The times of one query.
+
+    Attributes:
+        query: Its name.
+        alone: While nothing else runs.
+        beside: While an index is built.
+    """
+
+    query: str
+    alone: Summary
+    beside: Summary
+
+    @property
+    def ratio(self) -> float:
+        """How many times as long it takes beside a build."""
+        return self.beside.median_seconds / self.alone.median_seconds
+
+
+def measure_interference(
+    spark: SparkSession,
+    layout: Layout,
+    queries: Sequence[FittedQuery],
+    *,
+    repeats: int,
+    on_step: Callable[[Step], None] = lambda _: None,
+) -> list[Interference]:
+    """Run queries alone and beside builds of the index of lineorder.
+
+    Raises:
+        BenchError: If the table is not loaded.
+        NotFoundError: If it has no index, whose definition is what is built.
+    """
+    spark.sql(f"USE {CATALOG}.{NAMESPACE}")
+    index = open_index(layout)
+    for query in queries:
+        measure(spark, query.sql)
+    alone: dict[str, list[float]] = {query.query.name: [] for query in queries}
+    beside: dict[str, list[float]] = {query.query.name: [] for query in queries}
+    for number in range(repeats):
+        on_step(Step(2 * number, 2 * repeats, "alone"))
+        _time(spark, queries, alone)
+        on_step(Step(2 * number + 1, 2 * repeats, "beside a build"))
+        with _builds(spark, index):
+            _time(spark, queries, beside)
+    on_step(Step(2 * repeats, 2 * repeats, "done"))
+    return [Interference(name, summarize(alone[name]), summarize(beside[name])) for name in alone]
+
+
+def _time(spark: SparkSession, queries: Sequence[FittedQuery], seconds: dict[str, list[float]]) -> None:
+    for query in queries:
+        seconds[query.query.name].append(measure(spark, query.sql).seconds)
+
+
+@contextmanager
+def _builds(spark: SparkSession, index: TableIndex) -> Iterator[None]:
+    """Build the whole index again and again, from when the first segment is at work until the end of the block."""
+    stop, started = threading.Event(), threading.Event()
+    thread = threading.Thread(target=_build_until, args=(spark, index, started, stop), name="interference")
+    thread.start()
+    try:
+        started.wait(_JOIN_SECONDS)
+        yield
+    finally:
+        stop.set()
+        thread.join(_JOIN_SECONDS)
+
+
+def _build_until(spark: SparkSession, index: TableIndex, started: threading.Event, stop: threading.Event) -> None:
+    name = TableName((NAMESPACE,), f"interference_{uuid.uuid4().hex}")
+    try:
+        while not stop.is_set():
+            scratch = create_index_table(index.catalog, name, index.data_table, to_json(index.columns))
+            engine = background_engine(spark, f"interference-{uuid.uuid4().hex}", None)
+            handle = _start(index, scratch, engine)
+            while handle.status() == "running" and not stop.wait(0.1):
+                started.set()
+            handle.cancel()
+            handle.join()
+            index.catalog.purge_table(name.identifier)
+    finally:
+        started.set()
+
+
+def _start(index: TableIndex, scratch: Table, engine: Engine) -> BuildHandle:
+    def run(listener: ProgressListener) -> BuildReport:
+        return build(index.data_table, scratch, index.columns, engine, listener)
+
+    return BuildHandle(run, engine.cancel)
+
+
+def render_interference(results: Sequence[Interference]) -> RichTable:
+    """Make a table of the times."""
+    table = RichTable(title="queries beside a build", title_justify="left", title_style="bold")
+    for heading in ("query", "alone s", "range", "beside s", "range", "ratio"):
+        table.add_column(heading, justify="left" if heading == "query" else "right")
+    for result in results:
+        times = (text for side in (result.alone, result.beside) for text in _times(side))
+        style = "red" if result.ratio > LIMIT else ""
+        table.add_row(result.query, *times, f"{result.ratio:.2f}", style=style)
+    table.add_row("geometric mean", *[""] * 4, f"{geometric_mean([result.ratio for result in results]):.2f}")
+    return table
+
+
+def _times(side: Summary) -> tuple[str, str]:
+    return f"{side.median_seconds:.2f}", f"{side.least_seconds:.2f} - {side.greatest_seconds:.2f}"

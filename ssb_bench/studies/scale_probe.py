@@ -1,0 +1,155 @@
+"""Planning one predicate over a simulated index, in a process of its own, so that its memory is its own.
+
+`python -m ssb_bench.studies.scale_probe ENTRIES SCENARIO REPEATS` prints one JSON object.
+"""
+
+from __future__ import annotations
+
+import cProfile
+import json
+import pstats
+import resource
+import statistics
+import sys
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+from pyiceberg.io.pyarrow import PyArrowFileIO
+
+from planner.predicate.nodes import Leaf
+from planner.prune.gate import Limits
+from planner.prune.pruned import Pruned
+from planner.scans.plan import prune_row_groups
+from planner.view.index_view import IndexView
+from puffin_index.keys.leaf import RangeTest, SetTest
+from ssb_bench.studies.simulate import FEW, FILTERED, MATRIX, NEEDLE, SCATTERED, SORTED, VALUE_TYPE
+
+SCENARIOS: Final[dict[str, Leaf]] = {
+    "sorted, equality": Leaf(SORTED, SetTest((NEEDLE[SORTED],)), VALUE_TYPE),
+    "sorted, range": Leaf(SORTED, RangeTest(NEEDLE[SORTED], NEEDLE[SORTED] + 4_000), VALUE_TYPE),
+    "postings, equality": Leaf(SCATTERED, SetTest((NEEDLE[SCATTERED],)), VALUE_TYPE),
+    "postings, range": Leaf(SCATTERED, RangeTest(NEEDLE[SCATTERED], NEEDLE[SCATTERED] + 1), VALUE_TYPE),
+    "bloom, equality": Leaf(FILTERED, SetTest((NEEDLE[FILTERED],)), VALUE_TYPE),
+    "merged bloom, equality": Leaf(MATRIX, SetTest((NEEDLE[MATRIX],)), VALUE_TYPE),
+    "merged bitmaps, equality": Leaf(FEW, SetTest((NEEDLE[FEW],)), VALUE_TYPE),
+}
+_PROFILED_FUNCTIONS: Final = 6
+_WARM_SECONDS: Final = 20.0
+_LIMITS: Final = Limits(strict=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """What planning one predicate took.
+
+    Attributes:
+        open_seconds: From the index table's rows to a numbered view.
+        cold_seconds: The first plan: directories are read.
+        warm_seconds: Each later plan.
+        cold_requests: Index reads of the first plan.
+        cold_bytes: Their bytes.
+        warm_requests: Index reads of a later plan.
+        warm_bytes: Their bytes.
+        kept: Row groups that survive.
+        needle_kept: Whether the row group with the needle is among them.
+        peak_bytes: Peak of the process's memory, libraries included.
+        base_bytes: Peak before the index table's rows were loaded.
+        stage_seconds: Time of each stage of a later plan.
+        profile: What dominates a later plan: own time in seconds by function, greatest first.
+    """
+
+    open_seconds: float
+    cold_seconds: float
+    warm_seconds: tuple[float, ...]
+    cold_requests: int
+    cold_bytes: int
+    warm_requests: int
+    warm_bytes: int
+    kept: int
+    needle_kept: bool
+    peak_bytes: int
+    base_bytes: int
+    stage_seconds: dict[str, float]
+    profile: dict[str, float]
+
+    @property
+    def warm_median_seconds(self) -> float:
+        """Median of the later plans."""
+        return statistics.median(self.warm_seconds)
+
+
+def probe(entries: pa.Table, scenario: str, repeats: int, base_bytes: int) -> Probe:
+    """Plan a scenario once cold, warm so many times (fewer where it is slow), then once more under the profiler."""
+    started = time.perf_counter()
+    view = IndexView("simulated", entries, PyArrowFileIO())
+    numbers = np.arange(view.row_group_count)
+    opened = time.perf_counter() - started
+    leaf = SCENARIOS[scenario]
+    cold, cold_seconds = _timed(view, leaf, numbers)
+    fitting = max(1, min(repeats, int(_WARM_SECONDS / cold_seconds)))
+    warm = [_timed(view, leaf, numbers) for _ in range(fitting)]
+    peak = peak_bytes()
+    needle = 250 if leaf.field_id == SORTED else 500
+    last = warm[-1][0]
+    return Probe(
+        open_seconds=opened,
+        cold_seconds=cold_seconds,
+        warm_seconds=tuple(seconds for _, seconds in warm),
+        cold_requests=sum(stage.reads for stage in cold.stages),
+        cold_bytes=sum(stage.bytes_read for stage in cold.stages),
+        warm_requests=sum(stage.reads for stage in last.stages),
+        warm_bytes=sum(stage.bytes_read for stage in last.stages),
+        kept=int(last.kept.sum()),
+        needle_kept=bool(last.kept[needle]),
+        peak_bytes=peak,
+        base_bytes=base_bytes,
+        stage_seconds={stage.name: stage.seconds for stage in last.stages},
+        profile=_profile(view, leaf, numbers),
+    )
+
+
+def peak_bytes() -> int:
+    """The most memory that this process has had so far."""
+    status = Path("/proc/self/status")
+    if status.exists():
+        # The other counter starts with the memory of the process that forked this one.
+        line = next(line for line in status.read_text(encoding="ascii").splitlines() if line.startswith("VmHWM:"))
+        return int(line.split()[1]) * 1024
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+
+def _timed(view: IndexView, leaf: Leaf, numbers: np.ndarray[tuple[int], np.dtype[np.int64]]) -> tuple[Pruned, float]:
+    started = time.perf_counter()
+    pruned = prune_row_groups(view, leaf, numbers, _LIMITS)
+    return pruned, time.perf_counter() - started
+
+
+def _profile(view: IndexView, leaf: Leaf, numbers: np.ndarray[tuple[int], np.dtype[np.int64]]) -> dict[str, float]:
+    profiler = cProfile.Profile()
+    profiler.enable()
+    prune_row_groups(view, leaf, numbers, _LIMITS)
+    profiler.disable()
+    functions = pstats.Stats(profiler).get_stats_profile().func_profiles
+    by_time = sorted(functions.items(), key=lambda item: item[1].tottime, reverse=True)
+    return {
+        f"{name} ({profile.file_name.rsplit('/', 1)[-1]})": profile.tottime
+        for name, profile in by_time[:_PROFILED_FUNCTIONS]
+    }
+
+
+def main() -> None:
+    """Probe as the command line says."""
+    path, scenario, repeats = sys.argv[1:]
+    base = peak_bytes()
+    with pa.memory_map(path) as source:
+        entries = pa.ipc.open_file(source).read_all()
+    sys.stdout.write(json.dumps(asdict(probe(entries, scenario, int(repeats), base))) + "\n")
+
+
+if __name__ == "__main__":
+    main()

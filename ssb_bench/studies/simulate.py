@@ -1,0 +1,237 @@
+"""Simulated indexes of up to a million row groups, without data: real segments by the project's own writers.
+
+A segment covers 1,000 row groups of 1,000 rows in 50 data files that do not exist. Its columns are numbers:
+
+| field | column | kinds |
+| --- | --- | --- |
+| 1 | `sorted`: in the order of the row groups, within a segment | bloom |
+| 2 | `scattered`: drawn from 2^24 | bitmap, as sorted postings |
+| 3 | `filtered`: drawn from 2^24 | bloom |
+| 4 | the same as `filtered` | bloom, merged as compaction does: one matrix |
+| 5 | `few`: drawn from 100 | bitmap, merged as compaction does: one blob |
+
+Some segments are written; all others are hard links to them, so that a million row groups take seconds and little disk.
+The needle, one key of each column, lies in one row group of one segment that is linked nowhere.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyiceberg.io.pyarrow import PyArrowFileIO
+
+from puffin_index.catalogue.index_table import entries_of
+from puffin_index.data.column_source import ColumnSource
+from puffin_index.data.data_table import DataFile
+from puffin_index.data.file_fields import Rule
+from puffin_index.formats.puffin import BLOB_CHECKSUM, PuffinWriter
+from puffin_index.keys.arrow_keys import column_of
+from puffin_index.keys.columns import Column
+from puffin_index.keys.value_types import value_type_named
+from puffin_index.kinds.base import Payload
+from puffin_index.kinds.postings.look_up import PlacedColumn, build_postings
+from puffin_index.kinds.registry import build_payloads
+from puffin_index.segments.directory import (
+    DIRECTORY_BLOB,
+    ROW_GROUPS_BLOB,
+    STATISTICS,
+    STATISTICS_BLOB,
+    PlacedPayload,
+    RowGroupEntry,
+    serialize_directory,
+    serialize_row_groups,
+    serialize_statistics,
+)
+from puffin_index.segments.merge import SourcePayload, merge_payloads
+from puffin_index.segments.segment import ROW_SPACE_ALIGNMENT, CoveredFile, DirectoryLocation, Segment
+from puffin_index.storage.files import NewFile
+from puffin_index.storage.ranged import Blob, BytesReader
+from ssb_bench.errors import BenchError
+
+SEGMENT_ROW_GROUPS: Final = 1000
+ROW_GROUP_ROWS: Final = 1000
+FILE_ROW_GROUPS: Final = 20
+ROW_GROUP_BYTES: Final = 8 << 20
+VALUE_TYPE: Final = "long"
+SORTED, SCATTERED, FILTERED, MATRIX, FEW = 1, 2, 3, 4, 5
+NEEDLE: Final[Mapping[int, int]] = {SORTED: 500_001, SCATTERED: 1 << 23, FILTERED: 1 << 23, MATRIX: 1 << 23, FEW: 50}
+"""The key of each column that one row group of the first segment has."""
+
+_KEYS: Final = 1 << 24
+_FEW_KEYS: Final = 100
+_TYPE: Final = value_type_named(VALUE_TYPE)
+
+
+@dataclass(frozen=True, slots=True)
+class Simulated:
+    """A simulated index.
+
+    Attributes:
+        entries: The rows of its index table.
+        row_groups: N.
+        index_bytes: Bytes of all segments, links counted as files.
+    """
+
+    entries: pa.Table
+    row_groups: int
+    index_bytes: int
+
+
+def segment_multiple(row_groups: int) -> int:
+    """Round up to whole segments."""
+    return -(-row_groups // SEGMENT_ROW_GROUPS) * SEGMENT_ROW_GROUPS
+
+
+def simulate(folder: Path, row_groups: int, *, different: int = 2) -> Simulated:
+    """Write the index of so many row groups, a multiple of 1,000 (rounded up), into a folder of its own.
+
+    Args:
+        folder: The folder.
+        row_groups: How many.
+        different: How many different segments there are beside the one with the needle.
+    """
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    count = segment_multiple(row_groups) // SEGMENT_ROW_GROUPS
+    written = [_write_segment(folder, number) for number in range(min(count, 1 + different))]
+    segments = [_place(folder, written, number) for number in range(count)]
+    return Simulated(entries_of(segments), count * SEGMENT_ROW_GROUPS, sum(segment.size for segment in segments))
+
+
+def _place(folder: Path, written: list[Segment], number: int) -> Segment:
+    """Give segment `number`: one that was written, or a link to one of those without the needle."""
+    if number < len(written):
+        source, location = written[number], Path(written[number].location)
+    else:
+        source = written[1 + number % (len(written) - 1)]
+        location = folder / f"{number:06d}.puffin"
+        os.link(source.location, location)
+    covered = tuple(
+        replace(file, file=replace(file.file, path=f"file:///simulated/{number:06d}/{at:04d}.parquet"))
+        for at, file in enumerate(source.covered)
+    )
+    return replace(source, location=str(location), covered=covered)
+
+
+def _write_segment(folder: Path, number: int) -> Segment:
+    location = str(folder / f"{number:06d}.puffin")
+    bases = np.arange(SEGMENT_ROW_GROUPS, dtype=np.int64) * ROW_SPACE_ALIGNMENT
+    with NewFile(PyArrowFileIO(), location) as stream:
+        writer = PuffinWriter(stream, created_by="puffin-index")
+        pending: list[tuple[int, str, str, bytes]] = []
+        for field, values in _columns(number).items():
+            pending += _write_column(writer, field, values, bases)
+        directories = tuple(_add_directory(writer, *directory) for directory in pending)
+        files = _covered_files(bases)
+        writer.add(ROW_GROUPS_BLOB, serialize_row_groups(_row_group_entries(files)))
+        summary = writer.finish()
+    return Segment(location, summary.file_size, summary.footer_size, files, directories, ())
+
+
+def _columns(number: int) -> dict[int, npt.NDArray[np.int64]]:
+    """Draw the values of a segment, one row of the array a row group; the first segment has the needle."""
+    random = np.random.default_rng(number)
+    shape = (SEGMENT_ROW_GROUPS, ROW_GROUP_ROWS)
+    scattered = [random.integers(0, _KEYS, shape, dtype=np.int64) for _ in range(2)]
+    for values in scattered:
+        values[values == NEEDLE[SCATTERED]] += 1
+    # Even keys only: the needle is odd.
+    ordered = np.arange(SEGMENT_ROW_GROUPS * ROW_GROUP_ROWS, dtype=np.int64).reshape(shape) * 2
+    few = random.integers(0, _FEW_KEYS, shape, dtype=np.int64)
+    few[few == NEEDLE[FEW]] += 1
+    columns = {SORTED: ordered, SCATTERED: scattered[0], FILTERED: scattered[1], MATRIX: scattered[1], FEW: few}
+    if number == 0:
+        ordered[NEEDLE[SORTED] // (2 * ROW_GROUP_ROWS), NEEDLE[SORTED] // 2 % ROW_GROUP_ROWS] += 1
+        for field in (SCATTERED, FILTERED, FEW):
+            columns[field][SEGMENT_ROW_GROUPS // 2, 7] = NEEDLE[field]
+    return columns
+
+
+def _write_column(
+    writer: PuffinWriter, field: int, values: npt.NDArray[np.int64], bases: npt.NDArray[np.int64]
+) -> list[tuple[int, str, str, bytes]]:
+    """Write the payloads of a column; return field, kind, blob type and bytes of its directories."""
+    columns: list[Column] = [column_of(pa.array(row), _TYPE) for row in values]
+    kind = "bitmap" if field in (SCATTERED, FEW) else "bloom"
+    options = {"bitmap": {"layout": "bitmaps"}} if field == FEW else {"bloom": {}}
+    built = [build_payloads(column, {} if field == SCATTERED else options) for column in columns]
+    payloads: list[Payload] = [payload for _, made in built for payload in made.values()]
+    if field == SCATTERED:
+        payloads = [build_postings([PlacedColumn(int(b), c) for b, c in zip(bases, columns, strict=True)])]
+    elif field in (MATRIX, FEW):
+        payloads = [_merge(payloads, bases)]
+    covered = SEGMENT_ROW_GROUPS // len(payloads)
+    placed = [
+        PlacedPayload(
+            at * covered,
+            covered,
+            writer.add(payload.blob_type, payload.data, fields=(field,), properties={"kind": kind}).offset,
+            payload,
+        )
+        for at, payload in enumerate(payloads)
+    ]
+    statistics = serialize_statistics([statistics for statistics, _ in built], _TYPE)
+    return [
+        (field, STATISTICS, STATISTICS_BLOB, statistics),
+        (field, kind, DIRECTORY_BLOB, serialize_directory(placed, kind, _TYPE)),
+    ]
+
+
+def _merge(payloads: Sequence[Payload], bases: npt.NDArray[np.int64]) -> Payload:
+    """Give the payload that compaction makes of those of all row groups.
+
+    Raises:
+        BenchError: If it makes several.
+    """
+    rows = np.array([ROW_GROUP_ROWS], np.int64)
+    parts = [
+        # In the row space of its own row group, a payload begins at 0.
+        SourcePayload(_blob(payload.data), payload.blob_type, payload.layout, np.zeros(1, np.int64), rows, base)
+        for payload, base in zip(payloads, bases.reshape(-1, 1), strict=True)
+    ]
+    merged = list(merge_payloads(_TYPE, parts))
+    if len(merged) != 1:
+        raise BenchError(f"{len(payloads)} payloads were merged into {len(merged)}, not into one")
+    return merged[0].payload
+
+
+def _blob(data: bytes | bytearray | memoryview) -> Blob:
+    return Blob(BytesReader.of(data), 0, len(data))
+
+
+def _add_directory(writer: PuffinWriter, field: int, kind: str, blob_type: str, data: bytes) -> DirectoryLocation:
+    blob = writer.add(blob_type, data, fields=(field,), properties={"kind": kind})
+    return DirectoryLocation(field, kind, blob.offset, blob.length, blob.properties[BLOB_CHECKSUM])
+
+
+def _covered_files(bases: npt.NDArray[np.int64]) -> tuple[CoveredFile, ...]:
+    offsets = tuple(4 + at * ROW_GROUP_BYTES for at in range(FILE_ROW_GROUPS))
+    rows = FILE_ROW_GROUPS * ROW_GROUP_ROWS
+    sources = {field_id: ColumnSource(Rule.FIELD_IDS, (field_id,)).to_text() for field_id in NEEDLE}
+    return tuple(
+        CoveredFile(
+            DataFile(f"file:///simulated/{first:06d}.parquet", FILE_ROW_GROUPS * ROW_GROUP_BYTES, rows, offsets),
+            (ROW_GROUP_ROWS,) * FILE_ROW_GROUPS,
+            offsets,
+            first,
+            int(bases[first]),
+            sources,
+        )
+        for first in range(0, SEGMENT_ROW_GROUPS, FILE_ROW_GROUPS)
+    )
+
+
+def _row_group_entries(files: tuple[CoveredFile, ...]) -> list[RowGroupEntry]:
+    return [
+        RowGroupEntry(file.file.path, at, offset, ROW_GROUP_ROWS, file.first_base + at * ROW_SPACE_ALIGNMENT)
+        for file in files
+        for at, offset in enumerate(file.row_group_offsets)
+    ]

@@ -1,0 +1,62 @@
+"""Spark's times, without and with the index, for some points of the sweep."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+from pyspark.sql import SparkSession
+
+from ssb_bench.errors import BenchError
+from ssb_bench.spark_runs.arms import Sessions, open_sessions
+from ssb_bench.spark_runs.measure import measure
+from ssb_bench.spark_runs.session import CATALOG
+from ssb_bench.studies.sweep import NAMESPACE, SweepPoint, draw_where, table_name, where_text
+
+_SELECTIVITIES: Final = (1e-7, 1e-5, 1e-3)
+_PREDICATES: Final = (1, 3)
+_REPEATS: Final = 3
+_SEED: Final = 20_241
+
+
+def time_sweep(spark: SparkSession, points: Sequence[SweepPoint]) -> list[SweepPoint]:
+    """Measure the points of rows in no order, in the smallest row groups, with some selectivities.
+
+    Raises:
+        BenchError: If the answers without and with the index differ.
+    """
+    smallest = min(point.row_group_rows for point in points)
+    random = np.random.default_rng(_SEED)
+    spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {CATALOG}.{NAMESPACE}")
+    with open_sessions(spark, NAMESPACE) as sessions:
+        return [_timed(sessions, point, random) if _is_chosen(point, smallest) else point for point in points]
+
+
+def _is_chosen(point: SweepPoint, row_group_rows: int) -> bool:
+    return (
+        point.clustering == "random"
+        and point.row_group_rows == row_group_rows
+        and point.predicates in _PREDICATES
+        and any(np.isclose(point.selectivity, chosen, rtol=1e-6, atol=0) for chosen in _SELECTIVITIES)
+    )
+
+
+def _timed(sessions: Sessions, point: SweepPoint, random: np.random.Generator) -> SweepPoint:
+    where = where_text(draw_where(random, point.predicates, point.selectivity))
+    table = table_name(point.clustering, point.row_group_rows).rpartition(".")[2]
+    sql = f"SELECT count(*), sum(c1) FROM {table} WHERE {where}"
+    without: list[float] = []
+    with_index: list[float] = []
+    # The first pair warms up.
+    for _ in range(1 + _REPEATS):
+        one, other = measure(sessions.of["without"], sql), measure(sessions.of["with"], sql)
+        if one.answer != other.answer:
+            raise BenchError(f"without the index {one.answer}, with it {other.answer}: {sql}")
+        without.append(one.seconds)
+        with_index.append(other.seconds)
+    return replace(
+        point, without_seconds=statistics.median(without[1:]), with_seconds=statistics.median(with_index[1:])
+    )

@@ -1,0 +1,216 @@
+"""The systems that are compared, and the environments that they run in: heavy ones get one of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Thread
+from typing import Any, Final
+
+from ssb_bench.errors import BenchError
+from ssb_bench.systems.java_archives import paimon_classpath
+
+_INSTALL_TIMEOUT_SECONDS: Final = 600
+_ERROR: Final = re.compile(r"\S*\w*(Error|Exception|Killed)\b|\S+: \S|.*: Error")
+
+
+@dataclass(frozen=True, slots=True)
+class System:
+    """One system.
+
+    Attributes:
+        name: Its short name.
+        title: What it is, for a table.
+        worker: The module of `ssb_bench.systems` that runs it; systems with one worker share a process.
+        packages: What its own environment needs; empty for the project's own environment.
+        unavailable: Why it is not run at all; None if it is.
+        classpath: Fetches the Java archives that it needs; None if it needs none.
+    """
+
+    name: str
+    title: str
+    worker: str
+    packages: tuple[str, ...] = ()
+    unavailable: str | None = None
+    classpath: Callable[[], list[str]] | None = None
+
+
+SYSTEMS: Final = (
+    System("iceberg", "Spark, Iceberg without index", "spark_worker"),
+    System("iceberg-bloom", "Spark, Iceberg with Parquet bloom filters", "spark_worker"),
+    System("index", "Spark, Iceberg with this index", "spark_worker"),
+    System("perfect", "Spark, perfect pruning (bound)", "spark_worker"),
+    System("arrow", "this index without a JVM (Arrow scan)", "arrow_worker"),
+    System("duckdb", "DuckDB on the same Parquet files", "duckdb_worker"),
+    System("datafusion", "DataFusion on the same Parquet files", "datafusion_worker", ("datafusion==54.*", "pyarrow")),
+    System("lance", "Lance, its own format, BTREE indexes", "lance_worker", ("pylance==14.0.2", "pyarrow")),
+    System(
+        "paimon",
+        "Paimon through its Java API, file index",
+        "paimon_worker",
+        ("jpype1==1.7.1", "pyarrow", "numpy"),
+        classpath=paimon_classpath,
+    ),
+    System("hudi", "Hudi", "", unavailable="runs on Spark 3.5 only: its times would also be those of another Spark"),
+    System("xskipper", "Xskipper", "", unavailable="its artifacts are not in the registry"),
+    System(
+        "hyperspace", "Hyperspace", "", unavailable="its artifacts are not in the registry; last built for Spark 2.4"
+    ),
+)
+SYSTEM_NAMES: Final = tuple(system.name for system in SYSTEMS)
+
+
+class PeerError(BenchError):
+    """A system could not be installed, opened or asked; the reason is its text."""
+
+
+def environment_python(system: System, environments: Path) -> Path:
+    """Give the interpreter of a system's own environment, made on first use with the project's own pip.
+
+    Raises:
+        PeerError: If it cannot be installed.
+    """
+    folder = environments / system.name
+    python, marker = folder / "bin" / "python", folder / "installed.json"
+    if marker.exists() and json.loads(marker.read_text(encoding="utf-8")) == list(system.packages):
+        return python
+    # No pip of its own and nothing compiled ahead: both take longer than the packages themselves.
+    pip = [sys.executable, "-m", "pip", "--python", str(python)]
+    install = [*pip, "install", "--quiet", "--no-compile", "--disable-pip-version-check", *system.packages]
+    for command in ([sys.executable, "-m", "venv", "--clear", "--without-pip", str(folder)], install):
+        try:
+            done = subprocess.run(
+                command, capture_output=True, text=True, check=False, timeout=_INSTALL_TIMEOUT_SECONDS
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise PeerError(f"cannot be installed: {error}") from error
+        if done.returncode:
+            last = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
+            raise PeerError(f"cannot be installed: {last}")
+    marker.write_text(json.dumps(list(system.packages)), encoding="utf-8")
+    return python
+
+
+class Environments:
+    """The interpreters of systems, whose packages are installed beside whatever goes on.
+
+    Args:
+        systems: Those that will be opened.
+        folder: Where the environments are.
+    """
+
+    def __init__(self, systems: Sequence[System], folder: Path) -> None:
+        self._folder = folder
+        executor = ThreadPoolExecutor(1)
+        self._installed = executor.submit(self._install, [system for system in systems if system.packages])
+        executor.shutdown(wait=False)
+
+    def python(self, system: System) -> Path:
+        """Give the interpreter of a system; one with packages of its own only once all are installed.
+
+        So nothing that such a system times runs beside an installation.
+
+        Raises:
+            PeerError: If it cannot be installed.
+        """
+        if not system.packages:
+            return Path(sys.executable)
+        python = self._installed.result()[system.name]
+        if isinstance(python, PeerError):
+            raise python
+        return python
+
+    def _install(self, systems: Sequence[System]) -> dict[str, Path | PeerError]:
+        installed: dict[str, Path | PeerError] = {}
+        for system in systems:
+            try:
+                installed[system.name] = environment_python(system, self._folder)
+            except PeerError as error:
+                installed[system.name] = error
+        return installed
+
+
+class WorkerProcess:
+    """A worker's process.
+
+    Args:
+        python: Its interpreter.
+        module: Its module in `ssb_bench.systems`.
+        log: Where its stderr goes.
+    """
+
+    def __init__(self, python: Path, module: str, log: Path) -> None:
+        package_root = str(Path(__file__).resolve().parents[2])
+        self._last_words: deque[str] = deque(maxlen=50)
+        self._process = subprocess.Popen(
+            [str(python), "-m", f"ssb_bench.systems.{module}"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=dict(os.environ) | {"PYTHONPATH": package_root},
+        )
+        self._log = log
+        self._listener = Thread(target=self._listen, daemon=True)
+        self._listener.start()
+
+    def _listen(self) -> None:
+        assert self._process.stderr is not None
+        with self._log.open("a", encoding="utf-8") as log:
+            for line in self._process.stderr:
+                log.write(line)
+                if line.strip():
+                    self._last_words.append(line.strip())
+
+    def ask(self, request: Mapping[str, object]) -> Mapping[str, Any]:
+        """Send a request and give the reply.
+
+        Raises:
+            PeerError: If the worker says that it failed, or has ended.
+        """
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        try:
+            self._process.stdin.write(json.dumps(request) + "\n")
+            self._process.stdin.flush()
+            line = self._process.stdout.readline()
+        except BrokenPipeError:
+            line = ""
+        if not line:
+            self._process.wait()
+            self._listener.join(timeout=5)
+            raise PeerError(self._reason())
+        reply: Mapping[str, Any] = json.loads(line)
+        if "error" in reply:
+            raise PeerError(str(reply["error"]))
+        return reply
+
+    def _reason(self) -> str:
+        """Give the last line that names an error, or else the exit code."""
+        named = [words for words in self._last_words if _ERROR.match(words)]
+        return named[-1] if named else f"the worker ended with exit code {self._process.returncode}"
+
+    def close(self) -> None:
+        """Let the worker end."""
+        for stream in (self._process.stdin, self._process.stdout):
+            # Closing sends what a worker that has ended did not take.
+            with suppress(BrokenPipeError):
+                if stream is not None:
+                    stream.close()
+        try:
+            self._process.wait(timeout=60)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._listener.join(timeout=5)
+        if self._process.stderr is not None:
+            self._process.stderr.close()

@@ -1,0 +1,342 @@
+"""The comparison of systems: the same rows, the same machine, one run; cold first, then warm and interleaved.
+
+Cold is the first execution of a query in a process that has just started, after the files of the data and the index
+were dropped from the page cache as far as a user can (`posix_fadvise`); Spark has run one query on another table.
+Then the processes stay, and the rounds go through the systems forwards and backwards. Answers are compared by value
+(`count`: the count; `rows`: how many rows, and the sum of lo_revenue); a failure is null and listed.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import subprocess
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cache, partial
+from pathlib import Path
+from typing import Final
+
+from ssb_bench.data.dataset import Step, open_duckdb
+from ssb_bench.data.layout import Layout, write_json
+from ssb_bench.data.workload import FittedQuery
+from ssb_bench.errors import BenchError
+from ssb_bench.results.statistics import summarize
+from ssb_bench.spark_runs.bloom_table import BloomTable
+from ssb_bench.spark_runs.indexing import IndexColumns, describe_index, open_index
+from ssb_bench.spark_runs.load import Load, require_load
+from ssb_bench.spark_runs.machine import describe_host
+from ssb_bench.spark_runs.survivors import data_file_locations, find_survivors, local_path
+from ssb_bench.systems.peers import Environments, PeerError, System, WorkerProcess
+
+FORMAT: Final = "ssb-bench/systems/1"
+SECONDS_A_QUERY: Final = 5.0
+"""A system whose cold execution took longer than this gets one warm execution."""
+
+
+@dataclass(slots=True)
+class SystemResult:
+    """One system.
+
+    Attributes:
+        name: Its short name.
+        title: What it is.
+        facts: Version, build seconds and bytes, as it says.
+        failure: Why it did not run at all, or None.
+        cold: Seconds of the first execution, by query; None after a failure.
+        warm: Seconds of the later ones, by query.
+        failures: What went wrong, by query.
+        reads: What the last execution read, by query, of a system that counts it: files and rows.
+    """
+
+    name: str
+    title: str
+    facts: dict[str, str | float] = field(default_factory=dict)
+    failure: str | None = None
+    cold: dict[str, float | None] = field(default_factory=dict)
+    warm: dict[str, list[float]] = field(default_factory=dict)
+    failures: dict[str, str] = field(default_factory=dict)
+    reads: dict[str, dict[str, float]] = field(default_factory=dict)
+
+    def median(self, query: str) -> float | None:
+        """Median of a query's warm times; None after a failure."""
+        seconds = self.warm.get(query)
+        return summarize(seconds).median_seconds if seconds and query not in self.failures else None
+
+
+@dataclass(frozen=True, slots=True)
+class SystemsRun:
+    """A comparison of systems.
+
+    Attributes:
+        started_at: Begin, ISO 8601 in UTC.
+        scale_factor: Of the data.
+        rows: Rows of lineorder.
+        row_groups: Its row groups.
+        data_bytes: Bytes of the Iceberg table.
+        machine: Hardware and versions.
+        queries: What ran, in order: name and predicate.
+        systems: The systems, in order.
+    """
+
+    started_at: str
+    scale_factor: float
+    rows: int
+    row_groups: int
+    data_bytes: int
+    machine: dict[str, str | int]
+    queries: dict[str, str]
+    systems: tuple[SystemResult, ...]
+
+    @property
+    def failures(self) -> list[str]:
+        """What went wrong while a system ran; one that could not be run at all is listed, but is no failure."""
+        return [f"{s.name}, {query}: {why}" for s in self.systems for query, why in s.failures.items()]
+
+
+@dataclass(frozen=True, slots=True)
+class _Query:
+    """A query as workers get it, and what it must answer."""
+
+    name: str
+    kind: str
+    where: str
+    survivors: dict[str, list[int]]
+    due: object
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What DuckDB tells of the rows that a predicate asks for: how many, the sum of their revenue, where they are."""
+
+    count: int
+    revenue: int
+    survivors: dict[str, list[int]]
+
+
+class _Running:
+    """A system with its worker's process."""
+
+    def __init__(self, system: System, process: WorkerProcess, result: SystemResult) -> None:
+        self.system = system
+        self.process = process
+        self.result = result
+
+    def execute(self, query: _Query) -> float | None:
+        """Execute a query; note a failure, and then never again."""
+        if query.name in self.result.failures:
+            return None
+        survivors = query.survivors if self.system.name == "perfect" else {}
+        request = {"kind": query.kind, "where": query.where, "system": self.system.name, "survivors": survivors}
+        try:
+            reply = self.process.ask({"query": request})
+        except PeerError as error:
+            self.result.failures[query.name] = str(error)
+            return None
+        if reply["answer"] != query.due:
+            self.result.failures[query.name] = f"answers {reply['answer']}, {query.due} is due"
+            return None
+        if "read" in reply:
+            self.result.reads[query.name] = dict(reply["read"])
+        return float(reply["seconds"])
+
+
+def run_systems(
+    layout: Layout,
+    systems: Sequence[System],
+    queries: Sequence[FittedQuery],
+    *,
+    repeats: int = 5,
+    cores: int = 2,
+    memory: str = "2g",
+    bloom: BloomTable | None = None,
+    on_step: Callable[[Step], None] = lambda _: None,
+) -> SystemsRun:
+    """Compare systems on queries of lineorder alone.
+
+    Args:
+        layout: The data, loaded and indexed; the table with bloom filters must be there if it is asked for.
+        systems: What to compare.
+        queries: Queries of the workloads `count` and `rows`.
+        repeats: Warm executions of each query.
+        cores: Spark's threads.
+        memory: Spark's heap.
+        bloom: What writing the table with bloom filters took.
+        on_step: Called before each step and once at the end.
+
+    Raises:
+        BenchError: If the table is not loaded, or a query is a join.
+    """
+    loaded = require_load(layout)
+    files = link_files(layout)
+    # While answers are computed and Spark starts: none of it is timed.
+    environments = Environments(
+        [one for one in systems if one.unavailable is None], layout.root.parent / "environments"
+    )
+    # The queries of one workload ask for the same rows as those of the other.
+    known = cache(partial(_known_of, layout))
+    asked = [_due(known, query) for query in queries]
+    steps = len(systems) + len(asked) * (1 + repeats) + 1
+    config = {
+        "files": str(files),
+        "warehouse": str(layout.warehouse),
+        "columns": list(IndexColumns().bsi),
+        "cores": cores,
+        "memory": memory,
+    }
+    results = [SystemResult(system.name, system.title, failure=system.unavailable) for system in systems]
+    processes: dict[str, WorkerProcess] = {}
+    running: list[_Running] = []
+    started = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    try:
+        for number, (system, result) in enumerate(zip(systems, results, strict=True)):
+            on_step(Step(number, steps, f"opening {system.title}"))
+            if result.failure is None:
+                running += _open(layout, environments, system, result, config, processes)
+        done = len(systems)
+        for place, query in enumerate(asked):
+            on_step(Step(done + place, steps, f"{query.name}, cold"))
+            for one in running:
+                drop_caches([files, layout.warehouse, layout.root / "systems"])
+                one.result.cold[query.name] = one.execute(query)
+        done += len(asked)
+        for number in range(repeats):
+            for place, query in enumerate(asked):
+                on_step(Step(done + number * len(asked) + place, steps, f"{query.name}, warm {number + 1}"))
+                for one in running if number % 2 == 0 else reversed(running):
+                    _execute_warm(one, query, number)
+    finally:
+        for process in processes.values():
+            process.close()
+    on_step(Step(steps, steps, "done"))
+    _add_facts(layout, loaded, bloom, results)
+    return SystemsRun(
+        started,
+        layout.scale_factor,
+        loaded.rows,
+        loaded.row_groups,
+        loaded.data_bytes,
+        describe_host(),
+        {query.name: query.where for query in asked},
+        tuple(results),
+    )
+
+
+def _add_facts(layout: Layout, loaded: Load, bloom: BloomTable | None, results: Sequence[SystemResult]) -> None:
+    """Say what the Iceberg tables and the index took; the index is the one that is there, with all its columns."""
+    index = describe_index(layout, open_index(layout))
+    written: dict[str, str | float] = {"write_seconds": loaded.write_seconds, "data_bytes": loaded.data_bytes}
+    for result in results:
+        if result.name in ("iceberg", "index", "perfect"):
+            result.facts |= written
+        if result.name in ("index", "arrow"):
+            result.facts["index_bytes"] = index.index_bytes
+            if index.build_seconds is not None:
+                result.facts["build_seconds"] = index.build_seconds
+        if result.name == "iceberg-bloom" and bloom is not None:
+            result.facts |= {"write_seconds": bloom.write_seconds, "data_bytes": bloom.data_bytes}
+            result.facts["index_bytes"] = bloom.data_bytes - loaded.data_bytes
+
+
+def _execute_warm(one: _Running, query: _Query, number: int) -> None:
+    cold = one.result.cold.get(query.name)
+    if cold is None or (cold > SECONDS_A_QUERY and number > 0):
+        return
+    seconds = one.execute(query)
+    if seconds is not None:
+        one.result.warm.setdefault(query.name, []).append(seconds)
+
+
+def _open(
+    layout: Layout,
+    environments: Environments,
+    system: System,
+    result: SystemResult,
+    config: dict[str, object],
+    processes: dict[str, WorkerProcess],
+) -> list[_Running]:
+    """Start the worker of a system, unless another one has, and let it open; what fails is the system's result."""
+    own = layout.root / "systems"
+    try:
+        if system.worker not in processes:
+            own.mkdir(parents=True, exist_ok=True)
+            python = environments.python(system)
+            if system.classpath is not None:
+                config = config | {"classpath": _classpath(system.classpath)}
+            process = WorkerProcess(python, system.worker, own / f"{system.worker}.log")
+            processes[system.worker] = process
+            result.facts = dict(process.ask({"open": config | {"folder": str(own / system.name)}})["facts"])
+        return [_Running(system, processes[system.worker], result)]
+    except PeerError as error:
+        result.failure = str(error)
+        return []
+
+
+def _classpath(fetch: Callable[[], list[str]]) -> list[str]:
+    try:
+        return fetch()
+    except (OSError, subprocess.SubprocessError) as error:
+        raise PeerError(f"cannot be fetched: {error}") from error
+
+
+def _due(known: Callable[[str], _Known], query: FittedQuery) -> _Query:
+    if query.where is None or query.query.workload == "aggregate":
+        raise BenchError(f"systems are compared on counts and rows of lineorder, not on {query.query.name}")
+    kind = "rows" if query.query.workload == "rows" else "count"
+    rows = known(query.where)
+    due = rows.count if kind == "count" else [rows.count, rows.revenue]
+    return _Query(query.query.name, kind, query.where, rows.survivors, due)
+
+
+def _known_of(layout: Layout, where: str) -> _Known:
+    with open_duckdb(layout) as connection:
+        row = connection.execute(
+            f"SELECT count(*), coalesce(sum(lo_revenue), 0) FROM lineorder WHERE {where}"
+        ).fetchone()
+    count, revenue = (0, 0) if row is None else (int(row[0]), int(row[1]))
+    survivors = find_survivors(data_file_locations(layout), where)
+    return _Known(count, revenue, {file: list(kept) for file, kept in survivors.items()})
+
+
+def link_files(layout: Layout) -> Path:
+    """Put links to the present data files of lineorder into one directory, which other systems read."""
+    folder = layout.root / "systems" / "files"
+    folder.mkdir(parents=True, exist_ok=True)
+    for old in folder.iterdir():
+        old.unlink()
+    for location in data_file_locations(layout):
+        path = local_path(location)
+        (folder / path.name).symlink_to(path)
+    return folder
+
+
+def drop_caches(folders: Sequence[Path]) -> None:
+    """Ask the system to forget the cached pages of all files under some folders, as far as a user may ask."""
+    if not hasattr(os, "posix_fadvise"):
+        return
+    for folder in folders:
+        for file in folder.rglob("*"):
+            if file.is_file():
+                descriptor = os.open(file, os.O_RDONLY)
+                try:
+                    os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+                finally:
+                    os.close(descriptor)
+
+
+def write_systems(run: SystemsRun, path: Path) -> None:
+    """Write a comparison as JSON."""
+    write_json(path, {"format": FORMAT, **asdict(run)})
+
+
+def read_systems(path: Path) -> SystemsRun:
+    """Read a comparison.
+
+    Raises:
+        BenchError: If the file is not one.
+    """
+    content = json.loads(path.read_text(encoding="utf-8"))
+    if content.pop("format", None) != FORMAT:
+        raise BenchError(f"{path} is not of format {FORMAT}")
+    return SystemsRun(**{**content, "systems": tuple(SystemResult(**system) for system in content["systems"])})

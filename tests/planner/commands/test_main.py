@@ -1,0 +1,266 @@
+"""The command line as a user runs it, on a real SQLite catalog, with the local engine."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner, Result
+from pyiceberg.catalog.sql import SqlCatalog
+
+from planner.commands.main import main
+from tests.conftest import create_table
+
+ROWS = 4_000
+
+
+@pytest.fixture
+def table(local_catalog: SqlCatalog) -> str:
+    """`local.ns.t`: 8 row groups in 2 files."""
+    data = pa.table(
+        {
+            "id": pa.array(range(ROWS // 2), pa.int64()),
+            "k": pa.array([(i * 7919) % ROWS for i in range(ROWS // 2)], pa.int32()),
+            "name": pa.array([f"name-{i % 100}" for i in range(ROWS // 2)], pa.string()),
+            "tags": pa.array([[i] for i in range(ROWS // 2)], pa.list_(pa.int64())),
+        }
+    )
+    created = create_table(local_catalog, "t", data, 500)
+    created.append(data)
+    return "local.ns.t"
+
+
+@pytest.fixture
+def run(local_catalog: SqlCatalog, tmp_path: Path) -> Runner:
+    return Runner(str(local_catalog.properties["uri"]), tmp_path)
+
+
+class Runner:
+    """Runs `puffin-index` with the test's catalog."""
+
+    def __init__(self, uri: str, warehouse: Path) -> None:
+        self.properties = ["--catalog-property", f"uri={uri}", "--catalog-property", f"warehouse={warehouse.as_uri()}"]
+
+    def __call__(self, command: str, *arguments: str) -> Result:
+        return CliRunner().invoke(main, [command, *arguments, *self.properties])
+
+    def json(self, command: str, *arguments: str) -> dict[str, object]:
+        result = self(command, *arguments, "--json")
+        assert result.exit_code == 0, result.output
+        document = json.loads(result.stdout)
+        assert isinstance(document, dict)
+        return document
+
+
+def test_create_build_status_explain_inspect(run: Runner, table: str, tmp_path: Path) -> None:
+    created = run.json(
+        "create",
+        table,
+        "--bsi",
+        "k",
+        "--bitmap",
+        "name",
+        "--bloom",
+        "name",
+        "--option",
+        "name.fpp=0.02",
+        "--option",
+        "name.version=2",
+    )
+    assert created["index_table"] == "ns.t__puffin_index"
+
+    before = run.json("status", table)
+    assert (before["row_groups"], before["indexed_row_groups"], before["segments"]) == (8, 0, 0)
+
+    built = run.json("build", table, "--engine", "local", "--workers", "1")
+    assert (built["files"], built["row_groups"], built["rows"]) == (2, 8, ROWS)
+
+    status = run.json("status", table)
+    assert set(status) == {
+        "table",
+        "snapshot_id",
+        "data_files",
+        "indexed_data_files",
+        "row_groups",
+        "indexed_row_groups",
+        "segments",
+        "index_bytes",
+        "data_bytes",
+        "columns",
+        "unindexed_bytes",
+        "snapshots_behind",
+        "live_index_bytes",
+        "outdated",
+        "total_index_bytes",
+        "index_table",
+    }
+    assert (before["snapshots_behind"], before["unindexed_bytes"]) == (2, before["data_bytes"])
+    assert (status["snapshots_behind"], status["unindexed_bytes"]) == (0, 0)
+    assert (status["indexed_data_files"], status["indexed_row_groups"]) == (2, 8)
+    columns = status["columns"]
+    assert isinstance(columns, list)
+    assert [(c["name"], c["kinds"]) for c in columns] == [("k", ["bsi"]), ("name", ["bitmap", "bloom"])]
+    assert all(column["index_bytes"] == sum(column["kind_bytes"].values()) > 0 for column in columns)
+    assert all(column["data_bytes"] > 0 for column in columns)
+
+    explained = run.json("explain", table, "k = 3919 AND name = 'name-1'")
+    assert (explained["row_groups"], explained["kept"], explained["dropped"]) == (8, 2, 6)
+    splits = explained["splits"]
+    assert isinstance(splits, list)
+    assert [split["rows"] for split in splits if split["verdict"] == "kept"] == [1, 1]
+
+    segment = next(tmp_path.rglob("_segments/*.puffin"))
+    inspected = CliRunner().invoke(main, ["inspect", str(segment), "--json"])
+    blobs = json.loads(inspected.stdout)["blobs"]
+    assert {"puffin-index-merged-bsi-v1", "paimon-bitmap-v2", "paimon-bloom-v1"} <= {blob["type"] for blob in blobs}
+
+    for command in (("status", table), ("explain", table, "k = 3919"), ("build", table, "--engine", "local")):
+        assert run(*command).exit_code == 0
+    assert CliRunner().invoke(main, ["inspect", str(segment)]).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("create", "local.ns.missing", "--bsi", "k"), "there is no table ns.missing in catalog 'local'"),
+        (("create", "local.nowhere.t", "--bsi", "k"), "there is no table nowhere.t in catalog 'local'"),
+        (("create", "local.ns.t", "--bsi", "nope"), "there is no column 'nope'; the table has: id, k, name, tags"),
+        (("create", "local.ns.t", "--bsi", "tags"), "column 'tags' is a list<long>: only leaves can be indexed"),
+        (("create", "local.ns.t"), "an index definition needs at least one column"),
+        (("create", "local.ns.t", "--bloom", "k", "--option", "k.size=3"), "no index of column 'k' knows 'size'"),
+        (("create", "t", "--bsi", "k"), "'t' is not a table name: it should read catalog.namespace.table"),
+        (("build", "local.ns.t"), "there is no index table ns.t__puffin_index: run `puffin-index create` first"),
+        (("status", "local.ns.t"), "there is no index table ns.t__puffin_index"),
+        (("explain", "local.ns.t", "k = 1"), "there is no index table ns.t__puffin_index"),
+    ],
+)
+def test_bad_input_is_one_clear_sentence(run: Runner, table: str, arguments: tuple[str, ...], sentence: str) -> None:
+    assert table == "local.ns.t"
+
+    result = run(*arguments)
+
+    assert result.exit_code == 1
+    assert sentence in result.stderr.replace("\n", " ")
+    assert "Traceback" not in result.output
+
+
+def test_a_where_that_does_not_parse_shows_a_caret(run: Runner, table: str) -> None:
+    run("create", table, "--bsi", "k")
+
+    result = run("explain", table, "k = 1 AND name BETWEEN 'a' 'b'")
+
+    assert result.exit_code == 1
+    lines = result.stderr.splitlines()
+    assert lines[1].strip() == "k = 1 AND name BETWEEN 'a' 'b'"
+    assert lines[2].strip() == "^"
+
+
+def test_a_column_that_is_not_there_is_named(run: Runner, table: str) -> None:
+    run("create", table, "--bsi", "k")
+
+    result = run("explain", table, "kk = 1")
+
+    assert result.exit_code == 1
+    assert "there is no column 'kk'" in result.stderr
+
+
+def test_a_catalog_that_is_not_there_is_an_error_and_is_not_made(tmp_path: Path) -> None:
+    missing = tmp_path / "missing.db"
+
+    result = CliRunner().invoke(main, ["status", "lost.ns.t", "--catalog-property", f"uri=sqlite:///{missing}"])
+
+    assert result.exit_code == 1
+    assert "catalog 'lost' is not there" in result.stderr
+    assert not missing.exists()
+
+
+def test_a_catalog_that_is_not_configured_says_how(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PYICEBERG_HOME", str(tmp_path))
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+    result = CliRunner().invoke(main, ["status", "unheard.ns.t"])
+
+    assert result.exit_code == 1
+    assert "catalog 'unheard' is not configured" in result.stderr
+
+
+def test_inspect_of_something_else_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "x.puffin").write_bytes(b"not a puffin file at all")
+
+    result = CliRunner().invoke(main, ["inspect", str(tmp_path / "x.puffin")])
+
+    assert result.exit_code == 1
+    assert "x.puffin" in result.stderr
+
+
+def test_inspect_of_a_missing_file_is_an_error(tmp_path: Path) -> None:
+    result = CliRunner().invoke(main, ["inspect", str(tmp_path / "none.puffin")])
+
+    assert result.exit_code == 1
+    assert "file not found" in result.stderr
+
+
+def test_a_build_of_a_part_says_what_is_left(run: Runner, table: str) -> None:
+    run("create", table, "--bsi", "k")
+
+    part = run.json("build", table, "--engine", "local", "--max-files", "1")
+    none = run.json("build", table, "--engine", "local", "--where", "id > 100000 AND name = 'x'")
+    rest = run("build", table, "--engine", "local", "--where", "id < 10 OR id IN (1999)", "--workers", "1")
+
+    assert (part["files"], part["files_left"]) == (1, 1)
+    assert none["files"] == 0
+    assert "indexed 1 data files" in rest.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "sentence"),
+    [
+        (("--where", "nope = 1"), 1, "there is no column 'nope'"),
+        (("--where", "upper(name) = 'A'"), 1, "Iceberg cannot choose data files by this predicate"),
+        (("--where", "k = = 1"), 1, "expected"),
+        (("--ref", "nowhere"), 1, "table ns.t has no branch or tag 'nowhere'"),
+        (("--snapshot-id", "17"), 1, "table ns.t has no snapshot 17"),
+        (("--snapshot-id", "17", "--ref", "main"), 2, "--snapshot-id goes with neither --ref nor --watch"),
+        (("--snapshot-id", "17", "--watch"), 2, "--snapshot-id goes with neither --ref nor --watch"),
+        (("--watch", "--interval", "0"), 2, "--interval"),
+    ],
+)
+def test_a_scope_that_does_not_fit_is_one_clear_sentence(
+    run: Runner, table: str, arguments: tuple[str, ...], code: int, sentence: str
+) -> None:
+    run("create", table, "--bsi", "k")
+
+    result = run("build", table, "--engine", "local", *arguments)
+
+    assert result.exit_code == code
+    assert sentence in result.stderr.replace("\n", " ")
+    assert "Traceback" not in result.output
+
+
+def test_status_says_how_far_behind_and_what_properties_it_cannot_use(
+    run: Runner, table: str, local_catalog: SqlCatalog
+) -> None:
+    run("create", table, "--bsi", "k")
+    with local_catalog.load_table("ns.t").transaction() as transaction:
+        transaction.set_properties({"file-index.bitmap.columns": "gone"})
+
+    result = run("status", table)
+
+    assert "2 snapshots" in result.stdout
+    assert "warning: table property file-index.bitmap.columns: there is no column 'gone'" in result.stderr
+
+
+def test_count_says_how_many_rows_match_and_what_was_read(run: Runner, table: str) -> None:
+    run.json("create", table, "--bsi", "k")
+    run.json("build", table, "--engine", "local")
+
+    indexed = run.json("count", table, "k < 20")
+    read = run.json("count", table, "name = 'name-7'")
+
+    assert (indexed["rows"], indexed["row_groups"], indexed["row_groups_read"]) == (20, 8, 0)
+    assert (read["rows"], read["row_groups_read"]) == (40, 8)
+    assert run.json("count", table)["rows"] == ROWS
+    assert "20 rows; 0 of 8 row groups had to be read" in run("count", table, "k < 20").output
+    assert "'nope'" in run("count", table, "nope = 1").output

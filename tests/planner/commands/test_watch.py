@@ -1,0 +1,246 @@
+"""`puffin-index build --watch` as a process of its own, as a supervisor runs it."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.table import Table
+
+from puffin_index import IndexDefinition, TableIndex
+from puffin_index.catalogue.index_table import read_entries
+from puffin_index.errors import NotFoundError
+from puffin_index.jobs.compact import FEWEST_SMALL
+from tests.conftest import create_table
+
+DEADLINE_SECONDS = 60.0
+
+
+def rows(count: int) -> pa.Table:
+    return pa.table({"k": pa.array(range(count), pa.int64()), "name": [f"n{i % 9}" for i in range(count)]})
+
+
+class Service:
+    """A running watch; its reports (JSON lines) and log lines are read as they come."""
+
+    def __init__(self, catalog: SqlCatalog, tmp_path: Path) -> None:
+        command = [
+            sys.executable,
+            "-c",
+            "from planner.commands.main import main; main()",
+            "build",
+            "local.ns.t",
+            "--json",
+        ]
+        command += ["--engine", "local", "--workers", "1", "--watch", "--interval", "0.2"]
+        command += ["--catalog-property", f"uri={catalog.properties['uri']}"]
+        command += ["--catalog-property", f"warehouse={tmp_path.as_uri()}"]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.output: list[str] = []
+        self.log: list[str] = []
+        self._changed = threading.Condition()
+        self._threads = [
+            threading.Thread(target=self._read, args=(self.process.stdout, self.output)),
+            threading.Thread(target=self._read, args=(self.process.stderr, self.log)),
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def _read(self, stream: Iterator[str], lines: list[str]) -> None:
+        for line in stream:
+            with self._changed:
+                lines.append(line)
+                self._changed.notify_all()
+        with self._changed:
+            self._changed.notify_all()
+
+    def wait_for_log(self, text: str, count: int = 1) -> None:
+        with self._changed:
+            seen = self._changed.wait_for(
+                lambda: sum(text in line for line in self.log) >= count or self.process.poll() is not None,
+                DEADLINE_SECONDS,
+            )
+        assert seen, "".join(self.log)
+        assert sum(text in line for line in self.log) >= count, "".join(self.log)
+
+    def reports(self, count: int) -> list[dict[str, object]]:
+        with self._changed:
+            assert self._changed.wait_for(lambda: len(self.output) >= count, DEADLINE_SECONDS), "".join(self.log)
+        return [json.loads(line) for line in self.output]
+
+    def stop(self, number: signal.Signals) -> int:
+        self.process.send_signal(number)
+        code = self.process.wait(DEADLINE_SECONDS)
+        self.close()
+        return code
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        for thread in self._threads:
+            thread.join()
+        for stream in (self.process.stdout, self.process.stderr):
+            assert stream is not None
+            stream.close()
+
+
+@pytest.fixture
+def table(local_catalog: SqlCatalog) -> Table:
+    return create_table(local_catalog, "t", rows(1000), 250)
+
+
+@pytest.fixture
+def service(local_catalog: SqlCatalog, table: Table, tmp_path: Path) -> Iterator[Service]:
+    assert table.name() == ("ns", "t")
+    TableIndex.create(local_catalog, "ns.t", IndexDefinition.of(bsi=["k"], bitmap=["name"]))
+    running = Service(local_catalog, tmp_path)
+    yield running
+    running.close()
+
+
+def test_new_snapshots_are_indexed_and_sigterm_ends_it_with_zero(
+    service: Service, local_catalog: SqlCatalog, table: Table
+) -> None:
+    assert [report["files"] for report in service.reports(1)] == [1]
+    table.append(rows(500))
+    assert [(report["files"], report["rows"]) for report in service.reports(2)] == [(1, 1000), (1, 500)]
+
+    assert service.stop(signal.SIGTERM) == 0
+
+    status = TableIndex.open(local_catalog, "ns.t").status()
+    assert (status.data_files, status.indexed_data_files, status.snapshots_behind) == (2, 2, 0)
+    lags = [line for line in service.log if " lag table=ns.t " in line]
+    assert ["snapshots=1 files=1" in line for line in lags] == [True, True]
+    assert "watch stopped" in service.log[-1]
+
+
+def test_sigint_ends_it_with_zero_as_well(service: Service) -> None:
+    service.wait_for_log("watch started")
+
+    assert service.stop(signal.SIGINT) == 0
+
+
+def test_a_table_that_vanishes_is_tried_again_and_followed_when_it_is_back(
+    service: Service, local_catalog: SqlCatalog, table: Table
+) -> None:
+    service.reports(1)
+    local_catalog.drop_table("ns.t")
+    service.wait_for_log("pass failed attempt=1")
+    again = create_table(local_catalog, "t", rows(300), 100)
+    with again.transaction() as transaction:
+        transaction.set_properties({"file-index.bsi.columns": "k"})
+
+    assert [report["rows"] for report in service.reports(2)] == [1000, 300]
+    assert service.stop(signal.SIGTERM) == 0
+    delays = [float(line.split("retry_in_seconds=")[1].split()[0]) for line in service.log if "pass failed" in line]
+    assert delays == sorted(delays)
+    assert table.metadata.table_uuid != again.metadata.table_uuid
+
+
+def test_it_makes_the_index_of_a_table_that_has_only_properties(
+    local_catalog: SqlCatalog, table: Table, tmp_path: Path
+) -> None:
+    with table.transaction() as transaction:
+        transaction.set_properties({"file-index.bitmap.columns": "name,nope"})
+    running = Service(local_catalog, tmp_path)
+    try:
+        report = running.reports(1)[0]
+        assert report["files"] == 1
+        warnings = report["warnings"]
+        assert isinstance(warnings, list)
+        assert "there is no column 'nope'" in warnings[0]
+        assert running.stop(signal.SIGTERM) == 0
+    finally:
+        running.close()
+
+
+def test_a_table_without_any_definition_is_an_error_at_once(
+    local_catalog: SqlCatalog, table: Table, tmp_path: Path
+) -> None:
+    assert table.name() == ("ns", "t")
+    running = Service(local_catalog, tmp_path)
+    try:
+        assert running.process.wait(DEADLINE_SECONDS) == 1
+    finally:
+        running.close()
+    assert "run `puffin-index create` first" in "".join(running.log)
+
+
+def test_a_stop_in_the_middle_of_a_build_leaves_only_whole_segments(local_catalog: SqlCatalog, tmp_path: Path) -> None:
+    table = create_table(local_catalog, "t", rows(200_000), 50_000)
+    for _ in range(5):
+        table.append(rows(200_000))
+    TableIndex.create(local_catalog, "ns.t", IndexDefinition.of(bsi=["k"], bitmap=["k", "name"]))
+    running = Service(local_catalog, tmp_path)
+    try:
+        running.wait_for_log("build started")
+        time.sleep(0.05)  # anywhere in the build; the facts below hold wherever it is
+        assert running.stop(signal.SIGTERM) == 0
+    finally:
+        running.close()
+
+    index = TableIndex.open(local_catalog, "ns.t")
+    segments = set(read_entries(index.index_table)["segment"].to_pylist())
+    assert all(Path(segment.removeprefix("file://")).exists() for segment in segments)
+    index.build(workers=1)
+    assert index.status().indexed_data_files == 6
+
+
+def test_many_small_segments_are_compacted_on_the_side(local_catalog: SqlCatalog, table: Table, tmp_path: Path) -> None:
+    index = TableIndex.create(local_catalog, "ns.t", IndexDefinition.of(bsi=["k"], bitmap=["name"]))
+    for count in range(FEWEST_SMALL - 1):
+        index.build(workers=1)
+        table.append(rows(10 + count))
+    running = Service(local_catalog, tmp_path)
+    try:
+        running.wait_for_log("compacted table=ns.t")
+        assert running.stop(signal.SIGTERM) == 0
+    finally:
+        running.close()
+
+    told = next(line for line in running.log if "compacted table" in line)
+    assert f"segments_before={FEWEST_SMALL} segments_after=1" in told
+
+
+def test_watching_needs_a_table(local_catalog: SqlCatalog) -> None:
+    with pytest.raises(NotFoundError):
+        TableIndex.open_or_define(local_catalog, "ns.none")
+
+
+_SIGNAL_WHILE_LOCKED = """
+import os, signal
+from planner.build_cli import _follow
+from puffin_index.watch import Watch
+
+class Interrupted(Watch):
+    def run(self):
+        with self._stopped._cond:
+            os.kill(os.getpid(), signal.SIGTERM)
+            for _ in range(1000):
+                pass
+        print("stopped", self._stopped.wait(20))
+
+_follow(Interrupted(None, None, 1.0))
+"""
+
+
+def test_a_signal_that_comes_while_the_service_begins_to_rest_ends_it() -> None:
+    """The handler runs in the thread that waits: it must not wait for a lock which that thread holds."""
+    done = subprocess.run(
+        [sys.executable, "-c", _SIGNAL_WHILE_LOCKED],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=DEADLINE_SECONDS,
+    )
+    assert done.stdout == "stopped True\n"

@@ -1,0 +1,226 @@
+"""The law of the planner on very many pairs of a table and a predicate, in parts that go on where the last one ended.
+
+    python -m tests.planner.laws.pairs --pairs 50000 --state data/pairs.json
+
+Each table is made of a seed, each predicate of that seed and a number, so that one pair can be repeated alone.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import tempfile
+import time
+import traceback
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from random import Random
+from unittest.mock import patch
+
+import click
+import numpy as np
+import pyarrow as pa
+
+from planner.predicate.bind import bind
+from planner.prune.gate import Limits
+from planner.scans.count import count
+from planner.scans.plan import plan_files, view_of
+from planner.view.index_view import IndexView
+from planner.where.parser import parse_where
+from puffin_index.data.column_source import reading_of
+from puffin_index.data.data_table import DataFile, list_data_files
+from puffin_index.errors import PuffinIndexError, UnsupportedError
+from tests.oracle import Predicate
+from tests.planner.laws.random_tables import RandomTable, random_predicate
+from tests.planner.where.where_text import Writer
+
+PAIRS_A_TABLE = 250
+_TROUBLE = (
+    PuffinIndexError,
+    AssertionError,
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    OSError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+    pa.ArrowException,
+)
+"""What a wrong pair may raise: recorded, so that the others are run as well."""
+
+
+@dataclass
+class State:
+    """How far all parts came together.
+
+    Attributes:
+        next_seed: Of the next table.
+        pairs: Pairs that were tried.
+        dropped: Row groups that were dropped, of all pairs.
+        refused: Pairs whose count was refused, for what only Spark knows for certain.
+        seconds: Time spent.
+        failures: The wrong pairs.
+    """
+
+    next_seed: int = 0
+    pairs: int = 0
+    dropped: int = 0
+    refused: int = 0
+    seconds: float = 0.0
+    failures: list[dict[str, object]] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, path: Path) -> State:
+        """The state that the last part left; a new one if there was none."""
+        return cls(**json.loads(path.read_text())) if path.exists() else cls()
+
+    def write(self, path: Path) -> None:
+        """Write the state down, in one step."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        beside = path.with_suffix(".new")
+        beside.write_text(json.dumps(asdict(self), indent=1))
+        beside.replace(path)
+
+
+class Trial:
+    """The table of a seed, and the pairs of it."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self.folder = Path(tempfile.mkdtemp())
+        self.table = RandomTable.make(seed, self.folder)
+        self.dropped = self.refused = 0
+        index = self.table.index
+        self.files: tuple[DataFile, ...] = list_data_files(index.data_table)
+        self.view: IndexView = view_of(index.index_table, reading_of(index.data_table))
+
+    def close(self) -> None:
+        """Remove the table."""
+        self.table.close()
+        shutil.rmtree(self.folder)
+
+    def ask(self, pair: int) -> tuple[Predicate, str]:
+        """The predicate of a pair, and a text of it."""
+        random = Random(f"{self.seed}/{pair}")
+        predicate = random_predicate(random, self.table)
+        return predicate, Writer(random.choice).predicate(predicate)
+
+    def check(self, pair: int) -> None:
+        """Hold one pair against the oracle.
+
+        Raises:
+            AssertionError: If a matching row lies in a dropped row group, or a number of rows is wrong.
+        """
+        predicate, where = self.ask(pair)
+        random = Random(f"{self.seed}/{pair}/how")
+        matching = {path: append.truths(predicate) == 1 for path, append in self.table.appends.items()}
+        # If rows are wanted, indexes are asked that would not be worth it for the little data here.
+        limits = Limits(rows_wanted=random.random() < 0.8)
+        # Wide tests are looked up among the rows of others, as where their rows are many.
+        with patch("planner.prune.lookups._FEW_ROWS", random.choice([0, 2, 1000])):
+            self.check_plan(where, limits, matching)
+            if random.random() < 0.3:
+                self.check_count(where, matching)
+
+    def check_plan(self, where: str, limits: Limits, matching: dict[str, np.ndarray]) -> None:
+        schema = self.table.index.data_table.schema()
+        plan = plan_files(self.view, bind(parse_where(where), schema), self.files, limits)
+        assert plan.warnings == (), plan.warnings
+        for path, file_of in {file.path: number for number, file in enumerate(self.files)}.items():
+            here = np.flatnonzero(plan.file_of == file_of)
+            starts = np.arange(0, len(matching[path]), self.table.row_group_rows)
+            assert len(here) == len(starts), f"{path} has {len(starts)} row groups, not {len(here)}"
+            counts = np.add.reduceat(matching[path], starts, dtype=np.int64)[plan.ordinals[here]]
+            dropped, known = ~plan.kept_mask[here], plan.matches[here]
+            assert not counts[dropped].any(), f"row groups {np.flatnonzero(dropped & (counts > 0))} of {path} dropped"
+            wrong = np.flatnonzero((known >= 0) & (known != counts))
+            assert not len(wrong), f"row groups {wrong} of {path}: {known[wrong]} rows, not {counts[wrong]}"
+            self.dropped += int(dropped.sum())
+
+    def check_count(self, where: str, matching: dict[str, np.ndarray]) -> None:
+        expected = sum(int((rows & ~self.table.deleted[path]).sum()) for path, rows in matching.items())
+        try:
+            found = count(self.table.index, where, refresh=False).rows
+        except UnsupportedError:
+            self.refused += 1
+            return
+        assert found == expected, f"{found} rows counted, not {expected}"
+
+
+@dataclass
+class Tried:
+    """What came of the pairs of one table; also an outcome where the table could not even be made."""
+
+    dropped: int = 0
+    refused: int = 0
+    failures: list[dict[str, object]] = field(default_factory=list)
+
+
+def run_table(seed: int, pairs: range) -> Tried:
+    """Try pairs of one table."""
+    repeat = f"python -m tests.planner.laws.pairs --seed {seed}"
+    tried = Tried()
+    try:
+        trial = Trial(seed)
+    except _TROUBLE:
+        problem = traceback.format_exc(limit=-3)
+        tried.failures.append({"seed": seed, "where": "making the table", "problem": problem, "command": repeat})
+        return tried
+    try:
+        for pair in pairs:
+            try:
+                trial.check(pair)
+            except _TROUBLE:
+                problem, command = traceback.format_exc(limit=-3), f"{repeat} --pair {pair}"
+                where = trial.ask(pair)[1]
+                tried.failures.append(
+                    {"seed": seed, "pair": pair, "where": where, "problem": problem, "command": command}
+                )
+    finally:
+        trial.close()
+    tried.dropped, tried.refused = trial.dropped, trial.refused
+    return tried
+
+
+def run_part(state: State, path: Path, pairs: int) -> list[dict[str, object]]:
+    """Try so many more pairs, and write down how far it came after each table; return what was wrong."""
+    end, found = state.pairs + pairs, []
+    while state.pairs < end:
+        started = time.perf_counter()
+        tried = run_table(state.next_seed, range(PAIRS_A_TABLE))
+        found += tried.failures
+        state.next_seed += 1
+        state.pairs += PAIRS_A_TABLE
+        state.dropped += tried.dropped
+        state.refused += tried.refused
+        state.seconds += time.perf_counter() - started
+        state.failures += tried.failures
+        state.write(path)
+    return found
+
+
+@click.command(context_settings={"show_default": True})
+@click.option("--pairs", default=50_000, help="How many more pairs to try.")
+@click.option("--state", default="data/pairs.json", type=click.Path(path_type=Path), help="Where the count is kept.")
+@click.option("--seed", type=int, help="Repeat pairs of this table instead; nothing is counted.")
+@click.option("--pair", type=int, help="Of that table just this pair.")
+def main(pairs: int, state: Path, seed: int | None, pair: int | None) -> None:
+    """Hold the planner against an oracle on pairs of a random table and a random predicate."""
+    if seed is not None:
+        failures = run_table(seed, range(PAIRS_A_TABLE) if pair is None else range(pair, pair + 1)).failures
+    else:
+        so_far = State.read(state)
+        failures = run_part(so_far, state, pairs)
+        click.echo(
+            f"{so_far.pairs} pairs of {so_far.next_seed} tables in {so_far.seconds:.0f} s, {so_far.dropped} row groups "
+            f"dropped, {so_far.refused} counts refused, {len(so_far.failures)} pairs wrong"
+        )
+    for failure in failures:
+        click.echo("\n{command}\n{where}\n{problem}".format(**failure))
+    sys.exit(bool(failures))
+
+
+if __name__ == "__main__":
+    main()

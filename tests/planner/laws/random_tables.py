@@ -1,0 +1,328 @@
+"""Random tables with an index, and random predicates about their values, from a seed and without Hypothesis.
+
+For runs of very many pairs, where Hypothesis takes longer than planning does.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from random import Random
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyiceberg.catalog.sql import SqlCatalog
+
+from puffin_index import IndexDefinition, TableIndex
+from puffin_index.data.data_table import list_data_files
+from tests import oracle
+from tests.deletes_sample import commit_deletion_vectors, commit_positional_deletes
+from tests.oracle import Among, And, Between, Compare, IsNan, IsNull, Like, Not, Operator, Or, Predicate
+
+T = TypeVar("T")
+Truths = npt.NDArray[np.int8]
+"""One of each row: 1 true, 0 false, -1 NULL."""
+
+MAP_KEYS = ("a", "é")
+TYPES: dict[str, pa.DataType] = {
+    "i": pa.int64(),
+    "j": pa.int32(),
+    "d": pa.decimal128(10, 2),
+    "w": pa.decimal128(30, 4),
+    "f": pa.float64(),
+    "g": pa.float32(),
+    "s": pa.string(),
+    "b": pa.bool_(),
+    "dt": pa.date32(),
+    "nt": pa.timestamp("us"),
+    "ts": pa.timestamp("us", "UTC"),
+}
+SCHEMA = pa.schema([*TYPES.items(), ("u", pa.struct([("v", pa.int64())])), ("m", pa.map_(pa.string(), pa.string()))])
+KEY_COLUMNS = {f"m['{key}']": key for key in MAP_KEYS}
+COLUMNS = (*TYPES, "u.v", *KEY_COLUMNS)
+INDEXED_NAMES = {column: column for column in (*TYPES, "u.v")} | {
+    column: f"m#k#{key}" for column, key in KEY_COLUMNS.items()
+}
+
+_EDGES: dict[str, list[Any]] = {
+    "i": [2**63 - 1, -(2**63), 2**53, 2**53 + 1, 2**31],
+    "j": [2**31 - 1, -(2**31)],
+    "d": [Decimal("99999999.99"), Decimal("-99999999.99")],
+    "w": [Decimal("99999999999999999999999999.9999"), Decimal("-0.0001")],
+    "f": [0.0, -0.0, 5e-324, 1.7976931348623157e308],
+    "g": [0.0, -0.0, float(np.float32(0.1)), float(np.float32(3.4e38))],
+    "s": [
+        "",
+        "a",
+        "ab",
+        "abc",
+        "a%",
+        "%",
+        "_",
+        "it's",
+        "\\",
+        "\\%",
+        "a\nb",
+        "a\0",
+        "ä",
+        "a\u0308",
+        "\ufffd",
+        "😀",
+        "\uffff",
+    ],
+    "b": [],
+    "dt": [date(1, 1, 1), date.max],
+    "nt": [datetime(1, 1, 2), datetime(1969, 12, 31, 23, 59, 59, 999_999), datetime(9999, 12, 30)],
+}
+# What a column can hold but no literal can say.
+_UNSAYABLE = [math.nan, math.inf, -math.inf]
+_MOMENT = datetime(2024, 1, 1)
+
+
+def _plain(column: str, random: Random) -> Any:
+    """A value of which a table has many."""
+    number = random.randrange(-20, 21)
+    match column:
+        case "i" | "j" | "u.v":
+            return number
+        case "d":
+            return Decimal(number * 25) / 100
+        case "w":
+            return Decimal(number * 12_501) / 10_000
+        case "f" | "g":
+            return number / 4
+        case "b":
+            return number > 0
+        case "dt":
+            return date(2024, 1, 1) + timedelta(days=number)
+        case "nt":
+            return _MOMENT + timedelta(seconds=number * 1_800)
+        case "ts":
+            return _plain("nt", random).replace(tzinfo=UTC)
+        case _:
+            return "".join(random.choices("abü%_'", k=random.randrange(4)))
+
+
+def _edges(column: str) -> list[Any]:
+    match column:
+        case "ts":
+            return [moment.replace(tzinfo=UTC) for moment in _EDGES["nt"]]
+        case "u.v":
+            return _EDGES["i"]
+        case _:
+            return _EDGES.get(column, _EDGES["s"])
+
+
+def _sayable(column: str, random: Random) -> Any:
+    """A value that a literal can say."""
+    edges = _edges(column)
+    return random.choice(edges) if edges and random.random() < 0.2 else _plain(column, random)
+
+
+@dataclass(frozen=True)
+class Values:
+    """The values of a column: the distinct ones, and which of them each row has.
+
+    Attributes:
+        distinct: The values that occur, NULL among them or not.
+        codes: Of each row.
+    """
+
+    distinct: list[Any]
+    codes: npt.NDArray[np.int64]
+
+    @property
+    def rows(self) -> list[Any]:
+        return [self.distinct[code] for code in self.codes.tolist()]
+
+
+def _values(column: str, count: int, random: Random) -> Values:
+    distinct = [_sayable(column, random) for _ in range(random.choice([1, 2, 4, 8, 30]))]
+    if column in "fg" and random.random() < 0.5:
+        distinct += random.sample(_UNSAYABLE, 2)
+    if random.random() < 0.6:
+        distinct.append(None)
+    codes = [random.randrange(len(distinct)) for _ in range(count)]
+    # Sorted or in runs, so that some row groups have few values and narrow bounds.
+    match random.randrange(3):
+        case 0:
+            codes.sort()
+        case 1:
+            codes = [codes[row - row % 5] for row in range(count)]
+    return Values(distinct, np.array(codes, np.int64))
+
+
+@dataclass(frozen=True)
+class Append:
+    """The rows of one data file."""
+
+    count: int
+    columns: dict[str, Values]
+
+    @classmethod
+    def random(cls, random: Random) -> Append:
+        count = random.choice([1, 3, 20, 60])
+        return cls(count, {column: _values(column, count, random) for column in COLUMNS})
+
+    def to_arrow(self, random: Random) -> pa.Table:
+        rows = {column: values.rows for column, values in self.columns.items()}
+        arrays = [pa.array(rows[column], arrow_type) for column, arrow_type in TYPES.items()]
+        # Where the leaf is NULL, the struct is or is not.
+        structs = [None if value is None and random.random() < 0.5 else {"v": value} for value in rows["u.v"]]
+        found = zip(*(rows[column] for column in KEY_COLUMNS), strict=True)
+        maps = [
+            [
+                (key, value)
+                for key, value in zip(MAP_KEYS, pair, strict=True)
+                if value is not None or random.random() < 0.5
+            ]
+            for pair in found
+        ]
+        return pa.Table.from_arrays(
+            [*arrays, pa.array(structs, SCHEMA.field("u").type), pa.array(maps, SCHEMA.field("m").type)], schema=SCHEMA
+        )
+
+    def truths(self, predicate: Predicate) -> Truths:
+        """What a predicate says of each row; a leaf is asked of each distinct value, combinations of whole columns."""
+        match predicate:
+            case Not(part):
+                found = self.truths(part)
+                return np.where(found < 0, found, 1 - found).astype(np.int8)
+            case And(parts) | Or(parts):
+                decisive = int(isinstance(predicate, Or))
+                sides = np.stack([self.truths(part) for part in parts])
+                undecided = np.where((sides < 0).any(axis=0), -1, 1 - decisive)
+                return np.where((sides == decisive).any(axis=0), decisive, undecided).astype(np.int8)
+            case leaf:
+                values = self.columns[leaf.column]
+                found = [oracle.evaluate(leaf, {leaf.column: value}) for value in values.distinct]
+                return np.array([-1 if truth is None else int(truth) for truth in found], np.int8)[values.codes]
+
+
+def _definition(random: Random) -> IndexDefinition:
+    def some() -> list[str]:
+        return [INDEXED_NAMES[column] for column in COLUMNS if random.random() < 0.5]
+
+    bitmap = some() or ["i"]
+    bsi = [name for name in some() if name not in ("s", "b") and "#" not in name]
+    layouts = {f"{name}.layout": random.choice(["auto", "bitmaps", "postings"]) for name in bitmap}
+    return IndexDefinition.of(bitmap=bitmap, bsi=bsi, bloom=some(), options=layouts)
+
+
+@dataclass(frozen=True)
+class RandomTable:
+    """A table, its index, and what is in it.
+
+    Attributes:
+        index: The index.
+        row_group_rows: Rows of a row group.
+        appends: The rows by data file.
+        deleted: The rows of each data file that are deleted.
+    """
+
+    index: TableIndex
+    row_group_rows: int
+    appends: dict[str, Append]
+    deleted: dict[str, npt.NDArray[np.bool_]]
+
+    @classmethod
+    def make(cls, seed: int, folder: Path) -> RandomTable:
+        """Make the table of a seed in an empty folder."""
+        random = Random(seed)
+        catalog = SqlCatalog("local", uri=f"sqlite:///{folder / 'catalog.db'}", warehouse=folder.as_uri())
+        catalog.create_namespace("ns")
+        row_group_rows = random.choice([1, 2, 5, 16])
+        properties = {"write.parquet.row-group-limit": str(row_group_rows)}
+        if random.random() < 0.5:
+            # Else Iceberg's own pruning by bounds takes much away from the index.
+            properties["write.metadata.metrics.default"] = "none"
+        table = catalog.create_table("ns.t", SCHEMA, properties=properties)
+        appends: dict[str, Append] = {}
+        files = random.randrange(1, 4)
+        built = random.randrange(files)
+        for number in range(files):
+            append = Append.random(random)
+            table.append(append.to_arrow(random))
+            (path,) = {file.path for file in list_data_files(table)} - appends.keys()
+            appends[path] = append
+            if number == built or random.random() < 0.5:
+                index = TableIndex.create(catalog, "ns.t", _definition(random))
+                index.build(workers=1)
+        if random.random() < 0.3:
+            index.compact()
+        deleted = {path: np.zeros(append.count, np.bool_) for path, append in appends.items()}
+        if random.random() < 0.3:
+            for flags in deleted.values():
+                flags[:] = [random.random() < 0.2 for _ in flags]
+            positions = {path: np.flatnonzero(flags).tolist() for path, flags in deleted.items() if flags.any()}
+            commit = random.choice([commit_positional_deletes, commit_deletion_vectors])
+            if positions:
+                commit(table, positions)
+        index.refresh()
+        return cls(index, row_group_rows, appends, deleted)
+
+    def close(self) -> None:
+        self.index.catalog.close()
+
+
+def random_predicate(random: Random, table: RandomTable) -> Predicate:
+    """A predicate of up to five leaves."""
+    return _combined(random, table, random.choice([1, 1, 2, 3, 5]))
+
+
+def _combined(random: Random, table: RandomTable, leaves: int) -> Predicate:
+    if random.random() < 0.2:
+        return Not(_combined(random, table, leaves))
+    if leaves == 1:
+        return _leaf(random, table)
+    left = random.randrange(1, leaves)
+    parts = (_combined(random, table, left), _combined(random, table, leaves - left))
+    return And(parts) if random.random() < 0.6 else Or(parts)
+
+
+def _leaf(random: Random, table: RandomTable) -> Predicate:
+    column = random.choice(COLUMNS)
+
+    def literal() -> Any:
+        return _literal(random, table, column)
+
+    operators: Sequence[Operator] = ("=", "=", "<>", "<", "<=", ">", ">=", "<=>")
+    kinds: list[Callable[[], Predicate]] = [
+        lambda: Compare(column, random.choice(operators), literal()),
+        lambda: Compare(column, random.choice(operators), literal()),
+        lambda: Among(column, tuple(literal() for _ in range(random.choice([1, 2, 4, 20])))),
+        lambda: Between(column, literal(), literal()),
+        lambda: IsNull(column),
+        lambda: IsNan(random.choice("fg")),
+        lambda: Like(
+            "s", tuple(random.choice([None, ..., _plain("s", random), literal_text(random, table)]) for _ in "12")
+        ),
+    ]
+    return random.choice(kinds)()
+
+
+def literal_text(random: Random, table: RandomTable) -> str:
+    found = _literal(random, table, "s")
+    return found if isinstance(found, str) else ""
+
+
+def _literal(random: Random, table: RandomTable, column: str) -> Any:
+    """A value of the table's, or near to one, or of another type of number; seldom NULL."""
+    kind = random.random()
+    if kind < 0.04:
+        return None
+    if kind < 0.6:
+        held = random.choice(random.choice(list(table.appends.values())).columns[column].distinct)
+        if held is not None and not (isinstance(held, float) and not math.isfinite(held)):
+            return held
+    if kind < 0.7 and column in ("i", "j", "u.v"):
+        return Decimal(random.randrange(-45, 45)) / 2
+    if kind < 0.7 and column in ("d", "w", "f", "g"):
+        return random.randrange(-5, 6)
+    return _sayable(column, random)

@@ -1,0 +1,196 @@
+"""The law of the planner for text of any bytes: what is no UTF-8 in data, and what is hardly a character in literals.
+
+Spark compares strings by their bytes, whatever those are.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+from hypothesis import HealthCheck, given, note, settings
+from hypothesis import strategies as st
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.expressions import BooleanExpression, EqualTo, GreaterThanOrEqual, In, LessThan, Reference, StartsWith
+from pyiceberg.expressions.literals import StringLiteral
+
+import planner
+from planner.scans.plan import plan_scan
+from planner.scans.scan_plan import ScanPlan
+from puffin_index import IndexDefinition, TableIndex
+from puffin_index.errors import PuffinIndexError
+from tests.oracle import compare
+
+ROW_GROUP_ROWS = 3
+KEYS = ("a", "\ufffd", "e\u0301", "a\0", "😀")
+PIECES = ["a", "b", "?", "\0", "\ufffd", "\u0301", "é", "e", "\uffff", "😀", "\x7f", "\u0800"]
+HALVES = ["\ud800", "\udcff", "\ude00", "\ud83d\ude00"]
+"""What Python's strings can hold and UTF-8 cannot; Spark makes a pair one character and any other half a `?`."""
+
+sayable = st.lists(st.sampled_from(PIECES), max_size=3).map("".join)
+halved = st.lists(st.sampled_from([*PIECES, *HALVES]), min_size=1, max_size=3).map("".join)
+stored = st.none() | st.one_of(
+    st.sampled_from([b"\xff", b"a\xff", b"\xed\xa0\x80", b"\xc3", b"\xf0\x9f\x98", b"a\x80b", b"\xfe\xff"]),
+    sayable.map(str.encode),
+    st.binary(max_size=2),
+)
+maps = st.none() | st.dictionaries(
+    st.sampled_from([*(key.encode() for key in KEYS), b"\xff", b"a\xff", b""]), stored, max_size=3
+)
+Row = tuple[bytes | None, dict[bytes, bytes | None] | None]
+Test = Callable[[Row], bool | None]
+
+
+def java_bytes(text: str) -> bytes:
+    """The bytes of a string of Spark's that was written so."""
+    paired = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
+    return paired.encode("utf-8", "replace")
+
+
+def quoted(text: str) -> str:
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def has_half(text: str) -> bool:
+    return any("\ud800" <= character <= "\udfff" for character in text)
+
+
+@st.composite
+def leaves(draw: st.DrawFn, texts: st.SearchStrategy[str]) -> tuple[str, Test]:
+    """A test of the column or of a key of the map, as text and as what it says of a row."""
+    key = draw(st.none() | st.sampled_from(KEYS))
+    column = "s" if key is None else f"m[{quoted(key)}]"
+    literals = draw(st.lists(texts, min_size=1, max_size=3))
+    written, asked = [quoted(text) for text in literals], [java_bytes(text) for text in literals]
+    operator = draw(st.sampled_from(["=", "<>", "<", "<=", ">", ">=", "<=>"]))
+    kind = draw(st.sampled_from(["compare", "in", "starts", "null"]))
+
+    def value(row: Row) -> bytes | None:
+        return row[0] if key is None else (row[1] or {}).get(key.encode())
+
+    def starts(row: Row) -> bool | None:
+        found = value(row)
+        return None if found is None else found.startswith(asked[0])
+
+    match kind:
+        case "in":
+            return (
+                f"{column} IN ({', '.join(written)})",
+                lambda row: None if value(row) is None else value(row) in asked,
+            )
+        case "starts":
+            return f"startswith({column}, {written[0]})", starts
+        case "null":
+            return f"{column} IS NULL", lambda row: value(row) is None
+        case _:
+            return f"{column} {operator} {written[0]}", lambda row: compare(value(row), operator, asked[0])
+
+
+def combined(parts: st.SearchStrategy[tuple[str, Test]]) -> st.SearchStrategy[tuple[str, Test]]:
+    def opposite(part: tuple[str, Test]) -> tuple[str, Test]:
+        return f"NOT ({part[0]})", lambda row: None if part[1](row) is None else not part[1](row)
+
+    def both(pair: tuple[tuple[str, Test], tuple[str, Test]]) -> tuple[str, Test]:
+        (left, one), (right, other) = pair
+
+        def conjunction(row: Row) -> bool | None:
+            sides = one(row), other(row)
+            return False if False in sides else None if None in sides else True
+
+        return f"({left}) AND ({right})", conjunction
+
+    return st.one_of(parts.map(opposite), st.tuples(parts, parts).map(both))
+
+
+def texts_of(values: Sequence[bytes | None]) -> pa.Array:
+    """Strings of these bytes, which nobody has looked at."""
+    raw = pa.array(values, pa.binary())
+    return pa.Array.from_buffers(pa.string(), len(raw), raw.buffers())
+
+
+def maps_of(values: Sequence[dict[bytes, bytes | None] | None]) -> pa.Array:
+    entries = [list(one.items()) if one else [] for one in values]
+    offsets = [None if one is None else sum(map(len, entries[:at])) for at, one in enumerate(values)]
+    flat = [entry for one in entries for entry in one]
+    return pa.MapArray.from_arrays(
+        pa.array([*offsets, len(flat)], pa.int32()),
+        texts_of([key for key, _ in flat]),
+        texts_of([value for _, value in flat]),
+    )
+
+
+def indexed(folder: Path, rows: list[Row], layout: str) -> TableIndex:
+    catalog = SqlCatalog("local", uri=f"sqlite:///{folder / 'catalog.db'}", warehouse=folder.as_uri())
+    catalog.create_namespace("ns")
+    data = pa.table({"s": texts_of([text for text, _ in rows]), "m": maps_of([entries for _, entries in rows])})
+    # PyIceberg reads the statistics of what it has written as Python's strings.
+    properties = {"write.metadata.metrics.default": "none", "write.parquet.row-group-limit": str(ROW_GROUP_ROWS)}
+    catalog.create_table("ns.t", data.schema, properties=properties).append(data)
+    names = ["s", *(f"m#k#{key}" for key in KEYS[:4])]
+    definition = IndexDefinition.of(bitmap=names, bloom=names[:3], options={f"{name}.layout": layout for name in names})
+    index = TableIndex.create(catalog, "ns.t", definition)
+    index.build(workers=1)
+    return index
+
+
+def check_plan(found: ScanPlan, matching: list[bool], what: object) -> None:
+    for split in found.splits:
+        count = sum(matching[split.row_group * ROW_GROUP_ROWS :][:ROW_GROUP_ROWS])
+        assert split.verdict == "kept" or not count, f"{what}: {split} drops {count} rows"
+        assert split.rows is None or split.rows == count, f"{what}: {split}, not {count} rows"
+
+
+@st.composite
+def expressions(draw: st.DrawFn) -> tuple[BooleanExpression, Test]:
+    """A leaf with a literal that is half a character, and what it says of a row if that half has bytes."""
+    literal = draw(halved.filter(has_half))
+    raw = literal.encode("utf-8", "surrogatepass")
+    node = draw(st.sampled_from([EqualTo, LessThan, GreaterThanOrEqual, StartsWith, In]))
+    term = Reference("s")
+    if node is In:
+        return In(term, {StringLiteral(literal), StringLiteral("a")}), lambda row: row[0] in (raw, b"a")
+    tests: dict[type[BooleanExpression], Callable[[bytes], bool]] = {
+        EqualTo: lambda value: value == raw,
+        LessThan: lambda value: value < raw,
+        GreaterThanOrEqual: lambda value: value >= raw,
+        StartsWith: lambda value: value.startswith(raw),
+    }
+    return node(term, StringLiteral(literal)), lambda row: row[0] is not None and tests[node](row[0])
+
+
+@settings(max_examples=max(6, settings().max_examples // 12), deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    rows=st.lists(st.tuples(stored, maps), min_size=1, max_size=14),
+    layout=st.sampled_from(["auto", "bitmaps", "postings"]),
+    asked=st.lists(st.recursive(leaves(sayable), combined, max_leaves=3), min_size=10, max_size=10),
+    halves=st.lists(leaves(halved), min_size=3, max_size=3),
+    trees=st.lists(expressions(), min_size=3, max_size=3),
+)
+def test_bytes_of_any_kind_are_compared_as_spark_compares_them(
+    rows: list[Row],
+    layout: str,
+    asked: list[tuple[str, Test]],
+    halves: list[tuple[str, Test]],
+    trees: list[tuple[BooleanExpression, Test]],
+) -> None:
+    folder = Path(tempfile.mkdtemp())
+    index = indexed(folder, rows, layout)
+    try:
+        assert index.verify(None).findings == ()
+        for where, test in [*asked, *halves]:
+            note(where)
+            matching = [test(row) is True for row in rows]
+            try:
+                check_plan(planner.plan(index, where, strict=True), matching, where)
+                assert planner.count(index, where).rows == sum(matching), where
+                assert planner.scan(index, where, ["s"]).read_all().num_rows == sum(matching), where
+            except PuffinIndexError:
+                assert has_half(where), where
+        for tree, test in trees:
+            check_plan(plan_scan(index, tree).plan, [test(row) is True for row in rows], tree)
+    finally:
+        index.catalog.close()
+        shutil.rmtree(folder)

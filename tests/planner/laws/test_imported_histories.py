@@ -1,0 +1,478 @@
+"""Imported files, name mappings that change, restored tables, partition constants: scans find what Iceberg would read.
+
+Files come with field ids on all, some or none of their fields, in any order, with fields too many or too few. Which
+rows Iceberg reads says `tests.planner.laws.iceberg_reading`.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from datetime import timedelta
+from pathlib import Path
+from random import Random
+from typing import Any
+from unittest.mock import patch
+
+import pyarrow as pa
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.manifest import DataFile
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.typedef import Record
+from pyiceberg.types import IntegerType, LongType, NestedField, StringType, StructType
+
+from planner.scans.arrow_scan import scan
+from planner.scans.count import count
+from planner.scans.plan import plan
+from puffin_index import IndexDefinition, TableIndex
+from puffin_index.errors import PuffinIndexError
+from tests.column_questions import Question, asked_columns, numbers, questions, texts
+from tests.deletes_sample import commit_positional_deletes
+from tests.oracle import evaluate
+from tests.planner.laws.iceberg_reading import NAME_MAPPING, OddFileError, leaf_columns, live_files, schema_at
+from tests.planner.laws.imported_files import StoredField, commit_file, remove_file, write_parquet
+from tests.planner.where.where_text import Writer
+from tests.questions import Rows, batches
+
+HISTORIES = max(3, settings().max_examples // 20)
+"""In `make test`; with the profile `nightly` 200."""
+STEPS = 12
+SCHEMA = Schema(
+    NestedField(1, "n", LongType()),
+    NestedField(2, "k", IntegerType()),
+    NestedField(3, "s", StringType()),
+    NestedField(4, "u", StructType(NestedField(5, "v", IntegerType()))),
+)
+SPARE_NAMES = ("k2", "s2", "x")
+OUTDATED = "other column mappings"
+CHANGES = ("rename", "map", "unmap", "restore")
+
+places = st.integers(0, 2**16)
+
+
+class ImportedHistory(RuleBasedStateMachine):
+    """One table, its index, and what may happen to how its columns are found in its files."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = Path(tempfile.mkdtemp())
+        self.catalog = SqlCatalog(
+            "local", uri=f"sqlite:///{self.folder / 'catalog.db'}", warehouse=self.folder.as_uri()
+        )
+        self.catalog.create_namespace("ns")
+        self.names = self.rows = self.step = 0
+        self.imported: list[str] = []
+        self.past: list[str] = []
+
+    def teardown(self) -> None:
+        self.catalog.close()
+        shutil.rmtree(self.folder)
+
+    @initialize(
+        rows=batches,
+        asked=st.lists(questions, min_size=8, max_size=8),
+        is_mapped=st.booleans(),
+        numbered=st.sampled_from(["all", "none", "none"]),
+    )
+    def begin(self, rows: Rows, asked: list[Question], is_mapped: bool, numbered: str) -> None:
+        """A table with an imported file and its index: one more step can change what is read of it."""
+        self.asked = asked
+        table = self.catalog.create_table("ns.t", SCHEMA, properties={"write.parquet.row-group-limit": "3"})
+        if is_mapped:
+            with table.transaction() as transaction:
+                transaction.set_properties({NAME_MAPPING: table.schema().name_mapping.model_dump_json()})
+        self.define(["k", "s", "u.v"], "postings")
+        self.import_fields(self.stored_fields(rows, numbered, 0, set()), 2, (True, True), (1, "a"))
+        self.build_and_append(rows)
+        self.build()
+
+    @property
+    def table(self) -> Table:
+        table = self.catalog.load_table("ns.t")
+        if table.metadata_location not in self.past:
+            self.past.append(table.metadata_location)
+        return table
+
+    def fresh(self) -> str:
+        self.names += 1
+        return f"c{self.names}"
+
+    def next_row(self) -> int:
+        self.rows += 1
+        return self.rows
+
+    def field_of(self, place: int, *, top: bool = True) -> NestedField | None:
+        """A column that may be changed: any but the one that tells rows apart."""
+        fields = [field for field in self.table.schema().fields if field.field_id != 1]
+        fields = [field for field in fields if not top or not isinstance(field.field_type, StructType)]
+        return fields[place % len(fields)] if fields else None
+
+    # What the table holds
+
+    @rule(rows=batches)
+    def append(self, rows: Rows) -> None:
+        table = self.table
+        values = {field.name: self.values_of(field, rows) for field in table.schema().fields}
+        table.append(pa.Table.from_pydict(values, table.schema().as_arrow()))
+
+    def values_of(self, field: NestedField, rows: Rows) -> list[Any]:
+        """What a column holds of some rows; columns of one type hold the same in another order."""
+        if field.field_id == 1:
+            return [self.next_row() for _ in rows]
+        turned = [rows[(row + field.field_id) % len(rows)] for row in range(len(rows))]
+        match field.field_type:
+            case StringType():
+                return [text for _, text in turned]
+            case StructType(fields=(inner,)):
+                return [None if text is None else {inner.name: number} for number, text in turned]
+            case _:
+                return [number for number, _ in turned]
+
+    @rule(
+        rows=batches,
+        order=st.permutations(range(8)),
+        numbered=st.sampled_from(["all", "all", "some", "none", "none"]),
+        shift=st.sampled_from([0, 0, 0, 1]),
+        left_out=st.sets(st.integers(0, 7), max_size=3),
+        in_order=st.booleans(),
+        row_group_rows=st.integers(1, 4),
+        flags=st.tuples(st.booleans(), st.booleans()),
+        partition=st.tuples(numbers, texts),
+    )
+    def import_file(
+        self,
+        rows: Rows,
+        order: list[int],
+        numbered: str,
+        shift: int,
+        left_out: set[int],
+        in_order: bool,
+        row_group_rows: int,
+        flags: tuple[bool, bool],
+        partition: tuple[int, str],
+    ) -> None:
+        fields = self.stored_fields(rows, numbered, shift, left_out)
+        if not in_order:
+            fields = [fields[place] for place in order if place < len(fields)]
+        self.import_fields(fields, row_group_rows, flags, partition)
+
+    def import_fields(
+        self, fields: list[StoredField], row_group_rows: int, flags: tuple[bool, bool], partition: tuple[int, str]
+    ) -> None:
+        path = self.folder / f"{self.fresh()}.parquet"
+        write_parquet(path, fields, row_group_rows, statistics=flags[0])
+        self.imported.append(path.as_uri())
+        self.commit(path.as_uri(), partition, with_offsets=flags[1])
+
+    def stored_fields(self, rows: Rows, numbered: str, shift: int, left_out: set[int]) -> list[StoredField]:
+        """The table's columns as fields of a file, then some that it lacks, numbered as if they were added next."""
+        table = self.table
+        known = table.schema()
+        spare = [name for name in SPARE_NAMES if name not in {field.name for field in known.fields}]
+        beyond = [
+            NestedField(table.metadata.last_column_id + at, name, StringType() if name[0] == "s" else IntegerType())
+            for at, name in enumerate(spare, 1)
+        ]
+        stored: list[StoredField] = []
+        for place, field in enumerate([*known.fields, *beyond]):
+            if place in left_out and field.field_id != 1:
+                continue
+            has_id = numbered == "all" or (numbered == "some" and place % 2 == 0)
+            inner = field.field_type.fields[0].field_id if isinstance(field.field_type, StructType) else None
+            stored.append(
+                StoredField(
+                    field.name,
+                    self.values_of(field, rows),
+                    Schema(field).as_arrow().field(0).type if inner is None else pa.struct([("v", pa.int32())]),
+                    field.field_id + (shift if field.field_id != 1 else 0) if has_id else None,
+                    () if inner is None else (inner if has_id else None,),
+                )
+            )
+        return stored
+
+    def commit(self, path: str, partition: tuple[int, str], *, with_offsets: bool) -> None:
+        table = self.table
+        spec, schema = table.spec(), table.schema()
+        number, text = partition
+        values = [text if isinstance(schema.find_type(f.source_id), StringType) else number for f in spec.fields]
+        commit_file(table, path, Record(*values), spec.spec_id, with_offsets=with_offsets)
+
+    @precondition(lambda self: self.imported)
+    @rule(place=places, partition=st.tuples(numbers, texts), with_offsets=st.booleans())
+    def import_again(self, place: int, partition: tuple[int, str], with_offsets: bool) -> None:
+        """A file that the table once had, in another partition or lineage of it."""
+        path = self.imported[place % len(self.imported)]
+        if path not in {live.file.file_path for live in live_files(self.table, None)}:
+            self.commit(path, partition, with_offsets=with_offsets)
+
+    @rule(place=places)
+    def remove(self, place: int) -> None:
+        files = live_files(self.table, None)
+        if files:
+            remove_file(self.table, files[place % len(files)].file)
+
+    @rule(place=places, positions=st.sets(st.integers(0, 9), min_size=1, max_size=4))
+    def delete(self, place: int, positions: set[int]) -> None:
+        table = self.table
+        # PyIceberg writes manifests of the newest partitioning only.
+        files = [live for live in live_files(table, None) if live.file.spec_id == table.spec().spec_id]
+        if not files:
+            return
+        file: DataFile = files[place % len(files)].file
+        here = {position for position in positions if position < file.record_count}
+        if here:
+            commit_positional_deletes(table, {file.file_path: here}, file)
+
+    # What its columns are called and found by
+
+    @rule(place=places, is_replaced=st.booleans())
+    def rename(self, place: int, is_replaced: bool) -> None:
+        field = self.field_of(place, top=False)
+        if field is None:
+            return
+        with self.table.update_schema() as update:
+            update.rename_column(field.name, self.fresh())
+        if is_replaced and field.field_type.is_primitive:
+            with self.table.update_schema() as update:
+                update.add_column(field.name, field.field_type)
+
+    @rule(is_text=st.booleans(), spare=st.sampled_from([None, *SPARE_NAMES]), default=st.none() | numbers)
+    def add_column(self, is_text: bool, spare: str | None, default: int | None) -> None:
+        table = self.table
+        is_free = spare is not None and all(field.name != spare for field in table.schema().fields)
+        name = spare if spare is not None and is_free else self.fresh()
+        is_text = name[0] == "s" if is_free else is_text
+        value = None if default is None else "a" if is_text else default
+        with table.update_schema() as update:
+            update.add_column(name, StringType() if is_text else IntegerType(), default_value=value)
+
+    @rule(place=places)
+    def drop_column(self, place: int) -> None:
+        field, table = self.field_of(place, top=False), self.table
+        if field is None or len(table.schema().fields) < 3 or field.field_id in self.partition_sources(table):
+            return
+        with table.update_schema() as update:
+            update.delete_column(field.name)
+
+    @rule(place=places)
+    def promote(self, place: int) -> None:
+        field, table = self.field_of(place), self.table
+        if field and isinstance(field.field_type, IntegerType) and field.field_id not in self.partition_sources(table):
+            with table.update_schema() as update:
+                update.update_column(field.name, field_type=LongType())
+
+    def partition_sources(self, table: Table) -> set[int]:
+        return {field.source_id for spec in table.specs().values() for field in spec.fields}
+
+    @rule(place=places)
+    def partition(self, place: int) -> None:
+        field, table = self.field_of(place), self.table
+        if table.spec().fields:
+            with table.update_spec() as update:
+                update.remove_field(table.spec().fields[0].name)
+        elif field and field.field_id not in self.partition_sources(table):
+            with table.update_spec() as update:
+                update.add_field(field.name, IdentityTransform(), self.fresh())
+
+    @rule(places=st.lists(places, min_size=8, max_size=8))
+    def map_names(self, places: list[int]) -> None:
+        """Another mapping: columns have their own name, one of a column of their type, or none."""
+        table = self.table
+        taken: set[str] = set()
+        mapping = list(self.mapped(table.schema().fields, places, taken))
+        with table.transaction() as transaction:
+            transaction.set_properties({NAME_MAPPING: json.dumps(mapping)})
+
+    def mapped(self, fields: Iterable[NestedField], places: list[int], taken: set[str]) -> Iterator[dict[str, Any]]:
+        every = tuple(fields)
+        for field, place in zip(every, places, strict=False):
+            alike = [one.name for one in every if type(one.field_type) is type(field.field_type)]
+            names = [field.name, field.name, *alike, *SPARE_NAMES[:1]]
+            name = field.name if field.field_id == 1 else names[place % len(names)]
+            entry: dict[str, Any] = {"field-id": field.field_id, "names": [] if name in taken else [name]}
+            taken.add(name)
+            if isinstance(field.field_type, StructType):
+                inner = field.field_type.fields[0]
+                entry["fields"] = [{"field-id": inner.field_id, "names": [inner.name]}]
+            yield entry
+
+    @rule()
+    def unmap_names(self) -> None:
+        if NAME_MAPPING in self.table.properties:
+            with self.table.transaction() as transaction:
+                transaction.remove_properties(NAME_MAPPING)
+
+    @rule(place=places)
+    def restore(self, place: int) -> None:
+        """The table as it was, under its UUID: field ids are given out again."""
+        self.catalog.drop_table("ns.t")
+        self.catalog.register_table("ns.t", self.past[place % len(self.past)])
+        self.index = TableIndex.open(self.catalog, "ns.t")
+
+    @rule()
+    def tag(self) -> None:
+        head = self.table.current_snapshot()
+        if head is not None:
+            self.table.manage_snapshots().create_tag(head.snapshot_id, self.fresh()).commit()
+
+    # What happens to the index
+
+    @rule(place=places, layout=st.sampled_from(["auto", "bitmaps", "postings"]))
+    def define_anew(self, place: int, layout: str) -> None:
+        columns = [column for column in leaf_columns(self.table.schema().fields) if column.field.field_id != 1]
+        self.define([column.name for at, column in enumerate(columns) if not (place >> at) & 1] or ["n"], layout)
+
+    def define(self, columns: list[str], layout: str) -> None:
+        schema = self.catalog.load_table("ns.t").schema()
+        numeric = [name for name in columns if not isinstance(schema.find_type(name), StringType)]
+        definition = IndexDefinition.of(
+            bitmap=columns, bsi=numeric, bloom=columns, options={f"{name}.layout": layout for name in columns}
+        )
+        self.index = TableIndex.create(self.catalog, "ns.t", definition)
+
+    @rule()
+    def build(self) -> None:
+        self.index.build(workers=1)
+
+    @rule(rows=batches)
+    def build_and_append(self, rows: Rows) -> None:
+        self.append(rows)
+        self.build()
+
+    @rule()
+    def compact(self) -> None:
+        self.index.compact()
+
+    @rule()
+    def expire(self) -> None:
+        self.index.expire(timedelta(0))
+
+    @rule()
+    def verify(self) -> None:
+        assert self.index.verify(None).findings == ()
+
+    @rule(
+        rows=batches,
+        place=places,
+        names=st.lists(places, min_size=8, max_size=8),
+        change=st.sampled_from(CHANGES),
+    )
+    def change_what_was_indexed(self, rows: Rows, place: int, names: list[int], change: str) -> None:
+        """Index all columns of a file without ids, then change what they are found by: every question is asked."""
+        self.import_fields(self.stored_fields(rows, "none", 0, set()), 2, (False, True), (1, "a"))
+        self.define([column.name for column in leaf_columns(self.table.schema().fields)], "auto")
+        self.build()
+        match change:
+            case "rename":
+                self.rename(place, is_replaced=True)
+            case "map":
+                self.map_names(names)
+            case "unmap":
+                self.unmap_names()
+            case _:
+                self.restore(place)
+        for question in self.asked:
+            self.step += 1
+            self.compare(self.table, question, None)
+
+    # What has to hold
+
+    @invariant()
+    def find_what_iceberg_reads(self) -> None:
+        self.step += 1
+        table = self.table
+        references = sorted(reference.snapshot_id for reference in table.refs().values())
+        for turn in range(2):
+            self.compare(table, self.asked[(self.step + turn) % len(self.asked)], None)
+        if references:
+            self.compare(table, self.asked[self.step % len(self.asked)], references[self.step % len(references)])
+
+    def compare(self, table: Table, question: Question, snapshot_id: int | None) -> None:
+        columns = list(leaf_columns(schema_at(table, snapshot_id).fields))
+        predicate = question(columns)
+        where = Writer(Random(self.step).choice).predicate(predicate)
+        (row_name,) = (column.name for column in columns if column.field.field_id == 1)
+        wanted = [column for column in columns if column.name in {row_name, *asked_columns(predicate)}]
+        matches: dict[str, list[Any]] = {}
+        found: Counter[tuple[Any, ...]] = Counter()
+        is_odd = False
+        for live in live_files(table, snapshot_id):
+            try:
+                rows = live.rows(wanted, table.properties.get(NAME_MAPPING))
+            except OddFileError:
+                is_odd = True
+                continue
+            hits = [at not in live.deleted and evaluate(predicate, row) is True for at, row in enumerate(rows)]
+            matches[live.file.file_path] = [sum(hits[group.start : group.stop]) for group in live.row_groups]
+            found.update(tuple(row.values()) for row, hit in zip(rows, hits, strict=True) if hit)
+        # Wide tests are looked up among the rows of others, as where their rows are many.
+        with patch("planner.prune.lookups._FEW_ROWS", (0, 2, 1000)[self.step % 3]):
+            self.compare_plan(where, snapshot_id, matches)
+            names = [column.name for column in wanted]
+            if is_odd:
+                with suppress(PuffinIndexError):
+                    scan(self.index, where, names, snapshot_id).read_all()
+                with suppress(PuffinIndexError):
+                    count(self.index, where, snapshot_id)
+                return
+            read = scan(self.index, where, names, snapshot_id).read_all().to_pylist()
+            assert Counter(tuple(leaf_value(row, name) for name in names) for row in read) == found, (
+                where,
+                snapshot_id,
+            )
+            assert count(self.index, where, snapshot_id).rows == found.total(), (where, snapshot_id)
+
+    def compare_plan(self, where: str, snapshot_id: int | None, matches: dict[str, list[Any]]) -> None:
+        found = plan(self.index, where, snapshot_id, strict=True)
+        assert all(OUTDATED in warning for warning in found.warnings), found.warnings
+        for split in found.splits:
+            if split.reason == "unindexed" or split.data_file not in matches:
+                continue
+            rows = matches[split.data_file][split.row_group]
+            assert split.verdict == "kept" or not rows, f"{where}: {split} drops {rows} rows"
+            assert split.rows is None or split.rows == rows, f"{where}: {split}, not {rows} rows"
+
+
+@settings(max_examples=max(6, settings().max_examples // 20), suppress_health_check=list(HealthCheck))
+@given(
+    rows=batches,
+    asked=st.lists(questions, min_size=8, max_size=8),
+    is_mapped=st.booleans(),
+    place=places,
+    names=st.lists(places, min_size=8, max_size=8),
+    change=st.sampled_from(CHANGES),
+)
+def test_what_columns_are_found_by_changes_after_the_build(
+    rows: Rows, asked: list[Question], is_mapped: bool, place: int, names: list[int], change: str
+) -> None:
+    history = ImportedHistory()
+    try:
+        history.begin(rows, asked, is_mapped, "none")
+        history.change_what_was_indexed(rows, place, names, change)
+    finally:
+        history.teardown()
+
+
+def leaf_value(row: dict[str, Any], name: str) -> Any:
+    value: Any = row
+    for part in name.split("."):
+        value = None if value is None else value[part]
+    return value
+
+
+TestImportedHistories = ImportedHistory.TestCase
+TestImportedHistories.settings = settings(
+    max_examples=HISTORIES,
+    stateful_step_count=STEPS,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+)

@@ -1,0 +1,119 @@
+"""What went wrong in other indexes, each once: bugs that their users reported, as tests of ours."""
+
+from __future__ import annotations
+
+import math
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.table import Table
+
+from planner.scans.plan import plan
+from planner.scans.scan_plan import ScanPlan
+from puffin_index import IndexDefinition, TableIndex
+from tests.conftest import create_table
+
+ROW_GROUP_ROWS = 100
+
+
+def indexed(catalog: SqlCatalog, data: pa.Table, **kinds: list[str]) -> tuple[Table, TableIndex]:
+    table = create_table(catalog, "t", data, ROW_GROUP_ROWS)
+    index = TableIndex.create(catalog, "ns.t", IndexDefinition.of(**kinds))
+    index.build(workers=1)
+    return table, index
+
+
+def kept(scan_plan: ScanPlan) -> list[int]:
+    return [split.row_group for split in scan_plan.splits if split.verdict == "kept"]
+
+
+@pytest.mark.parametrize("kind", ["bitmap", "bsi"])
+def test_rows_of_a_bitmap_are_numbered_from_their_own_row_group(local_catalog: SqlCatalog, kind: str) -> None:
+    """Paimon #4806: the offset of a later row group was left out, so that other rows were taken."""
+    values = [n % 7 for n in range(1_000)]
+    values[707] = 99
+    _, index = indexed(local_catalog, pa.table({"k": values, "n": range(1_000)}), **{kind: ["k", "n"]})
+    assert kept(plan(index, "k = 99")) == [7]
+    assert kept(plan(index, "k = 99 AND n = 707")) == [7]
+    assert kept(plan(index, "k = 99 AND n = 7")) == []
+
+
+def test_a_column_without_an_index_leaves_counts_open(local_catalog: SqlCatalog) -> None:
+    """LanceDB #3436: a limit went below a second predicate that no index answers, and rows were lost."""
+    data = pa.table({"k": [n % 10 for n in range(1_000)], "free": [n % 3 for n in range(1_000)]})
+    _, index = indexed(local_catalog, data, bitmap=["k"])
+    scan_plan = plan(index, "k = 3 AND free = 1")
+    assert scan_plan.kept == 10
+    assert all(split.rows is None for split in scan_plan.splits)
+
+
+def test_a_rewritten_file_does_not_inherit_the_index_of_the_old_one(local_catalog: SqlCatalog) -> None:
+    """Lance #5929, #6116, #6514: entries from before an update or a compaction answered for the new rows."""
+    table, index = indexed(local_catalog, pa.table({"k": range(1_000)}), bsi=["k"])
+    table.overwrite(pa.table({"k": [n * 3 for n in range(1_000)]}))
+    scan_plan = plan(index, "k = 2997")
+    assert scan_plan.unindexed == scan_plan.kept == scan_plan.row_groups > 0
+    index.build(workers=1)
+    assert kept(plan(index, "k = 2997")) == [9]
+
+
+def test_files_without_an_index_are_read(local_catalog: SqlCatalog) -> None:
+    """Paimon's `fast` mode, its default, returns only what the index covers."""
+    table, index = indexed(local_catalog, pa.table({"k": range(1_000)}), bitmap=["k"])
+    table.append(pa.table({"k": range(1_000)}))
+    scan_plan = plan(index, "k = 500")
+    # One row group that is indexed, and all of the new file's.
+    assert (scan_plan.kept, scan_plan.unindexed, scan_plan.dropped) == (11, 10, 9)
+
+
+@pytest.mark.parametrize("kind", ["bitmap", "bsi", "bloom"])
+def test_negative_nan_and_negative_zero_are_found(local_catalog: SqlCatalog, kind: str) -> None:
+    """Lance's zone maps and others: the sign of a NaN, or of a zero, hid rows."""
+    values = [float(n) for n in range(1, 1_001)]
+    values[150], values[250], values[350], values[450] = math.nan, -math.nan, -0.0, 0.0
+    _, index = indexed(local_catalog, pa.table({"x": values}), **{kind: ["x"]})
+    assert {1, 2} <= set(kept(plan(index, "isnan(x)")))
+    assert {3, 4} <= set(kept(plan(index, "x = 0")))
+    assert {3, 4} <= set(kept(plan(index, "x = -0.0D")))
+    assert {1, 2} <= set(kept(plan(index, "x > 1e300D")))
+
+
+@pytest.mark.parametrize("kind", ["bitmap", "bsi"])
+def test_the_complement_of_a_set_has_neither_nulls_nor_rows_beyond_the_row_group(
+    local_catalog: SqlCatalog, kind: str
+) -> None:
+    """RFC-92 and others: NOT turned NULL rows into matches, or into rows behind the last one."""
+    values = [None if n % 2 else 5 for n in range(250)]
+    values[249] = 6
+    data = pa.table({"k": pa.array(values, pa.int64()), "n": range(250)})
+    _, index = indexed(local_catalog, data, **{kind: ["k", "n"]})
+    for where in ("NOT (k = 5)", "k <> 5", "k NOT IN (5, 7)", "NOT (k BETWEEN 0 AND 5)"):
+        (split,) = (split for split in plan(index, where).splits if split.verdict == "kept")
+        assert split.row_group == 2, where
+        assert split.rows in (1, None), where
+    assert plan(index, "NOT (k <> 5) AND n IN (1, 101)").kept == 0
+
+
+def test_a_renamed_column_keeps_its_index_and_a_new_one_of_the_old_name_has_none(local_catalog: SqlCatalog) -> None:
+    """Kahshe's introduction: names and positions are no identity, field ids are."""
+    table, index = indexed(local_catalog, pa.table({"k": range(1_000)}), bsi=["k"])
+    with table.update_schema() as update:
+        update.rename_column("k", "old")
+    with table.update_schema() as update:
+        update.add_column("k", table.schema().find_field("old").field_type)
+    assert kept(plan(index, "old = 500")) == [5]
+    # In the files of before, the new column is NULL; no index says anything of it.
+    found = plan(index, "k = 500")
+    assert found.kept in (0, found.row_groups)
+    assert all(split.verdict == "dropped" or split.rows is None for split in found.splits)
+    assert plan(index, "k IS NULL").dropped == 0
+
+
+def test_an_index_of_few_values_is_not_read_where_it_drops_nothing(local_catalog: SqlCatalog) -> None:
+    """StarRocks: bitmaps of few values made queries three times slower."""
+    data = pa.table({"k": [n % 3 for n in range(10_000)]})
+    _, index = indexed(local_catalog, data, bitmap=["k"])
+    plan(index, "k = 1")
+    again = plan(index, "k = 1")
+    assert (again.kept, again.index_reads, again.index_bytes_read) == (again.row_groups, 0, 0)

@@ -1,0 +1,88 @@
+"""Estimates come near what is counted, however values are spread; the steps of quantiles keep the order of keys."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from planner.prune.estimate import Estimate, estimate_leaf
+from planner.view.directories import LAST_STEP, FieldStatistics, steps_of
+from puffin_index.keys.leaf import RangeTest
+from puffin_index.keys.values import value_type_named
+
+INT64 = st.integers(-(2**63), 2**63 - 1)
+ROWS = 2_000
+
+
+@given(st.lists(INT64, min_size=1, max_size=20))
+def test_steps_keep_the_order_of_keys_and_reach_from_end_to_end(keys: list[int]) -> None:
+    ordered = np.sort(np.array([keys], np.int64), axis=1)
+    minimum, maximum = ordered[:, 0], ordered[:, -1]
+    steps = steps_of(ordered, minimum, maximum)[0].astype(int)
+    assert (np.diff(steps) >= 0).all()
+    assert steps[0] == 0
+    width = max(keys) - min(keys)
+    if width <= LAST_STEP:
+        assert steps.tolist() == [key - min(keys) for key in sorted(keys)]
+    else:
+        assert steps[-1] == LAST_STEP
+
+
+def statistics_of(values: npt.NDArray[np.int64]) -> FieldStatistics:
+    """Of row groups, one a row of `values`."""
+    count, rows = values.shape
+    ordered = np.sort(values, axis=1)
+    quantiles = ordered[:, np.linspace(0, rows - 1, 32).astype(int)]
+    return FieldStatistics(
+        value_type=value_type_named("long"),
+        known=np.ones(count, np.bool_),
+        row_count=np.full(count, rows),
+        null_count=np.zeros(count, np.int64),
+        distinct_count=np.array([len(np.unique(row)) for row in values]),
+        minimum=ordered[:, 0],
+        maximum=ordered[:, -1],
+        quantiles=steps_of(quantiles, ordered[:, 0], ordered[:, -1]).T.copy(),
+    )
+
+
+def estimated(
+    values: npt.NDArray[np.int64], low: int | None, high: int | None
+) -> tuple[Estimate, npt.NDArray[np.bool_]]:
+    bounds = np.iinfo(np.int64)
+    inside = (values >= (bounds.min if low is None else low)) & (values <= (bounds.max if high is None else high))
+    return estimate_leaf(RangeTest(low, high), statistics_of(values), np.arange(len(values))), inside
+
+
+@pytest.mark.parametrize(
+    ("low", "high"), [(None, 10_000), (100_000, 100_500), (10**6, 2 * 10**6), (10**6, 10**6), (3 * 10**6, None)]
+)
+def test_ranges_of_skewed_values_are_estimated_near_their_share(low: int | None, high: int | None) -> None:
+    values = np.random.default_rng(1).exponential(1e6, (50, ROWS)).astype(np.int64)
+    estimate, inside = estimated(values, low, high)
+    assert estimate.selectivity.mean() == pytest.approx(inside.mean(), rel=0.3, abs=0.003)
+    assert estimate.presence.mean() == pytest.approx(inside.any(axis=1).mean(), abs=0.1)
+
+
+@pytest.mark.parametrize(("low", "high"), [(1, 3), (1, 1), (5, 5), (0, 10), (None, None)])
+def test_ranges_of_few_values_are_certain_to_be_there(low: int | None, high: int | None) -> None:
+    estimate, inside = estimated(np.random.default_rng(2).integers(0, 11, (20, ROWS)), low, high)
+    assert inside.any(axis=1).all()
+    assert (estimate.presence == 1).all()
+    assert estimate.selectivity.mean() == pytest.approx(inside.mean(), rel=0.3)
+
+
+def test_a_range_outside_of_all_values_is_nowhere() -> None:
+    estimate, _ = estimated(np.random.default_rng(3).integers(-(2**62), 2**62, (20, ROWS)), 2**62 + 1, None)
+    assert (estimate.presence == 0).all()
+    assert (estimate.selectivity == 0).all()
+
+
+@pytest.mark.parametrize(("low", "high"), [(None, 900), (500, None), (0, 2_000), (3, 40), (None, None), (2_001, None)])
+def test_asked_alone_a_range_is_as_likely_to_be_there(low: int | None, high: int | None) -> None:
+    values = np.random.default_rng(4).integers(0, 2_001, (30, 50)) + np.arange(30)[:, None]
+    statistics, row_groups = statistics_of(values), np.arange(len(values))
+    alone = estimate_leaf(RangeTest(low, high), statistics, row_groups, is_alone=True)
+    assert alone.presence.tolist() == estimate_leaf(RangeTest(low, high), statistics, row_groups).presence.tolist()

@@ -1,0 +1,162 @@
+"""Predicates whose leaves are all answered by sorted postings: wide ones are looked for among what narrow ones left."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from unittest.mock import patch
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pyiceberg.catalog.sql import SqlCatalog
+
+import planner
+from planner.prune.found_rows import FoundRows
+from planner.prune.lookups import LookUp
+from puffin_index import IndexDefinition, TableIndex
+from puffin_index.segments import rewrite
+from puffin_index.segments.merge import RunLimits, merge_payloads
+from tests.conftest import create_table
+
+APPENDS, APPEND_ROWS, ROW_GROUP_ROWS, KEYS = 3, 3000, 500, 1000
+"""`a` and `b` are in no order, `up` ascends over all appends with nine rows a key; a tenth of `b` is NULL."""
+
+
+@st.composite
+def leaf(draw: st.DrawFn) -> str:
+    column, key = draw(st.sampled_from(["a", "b", "up"])), draw(st.integers(-5, KEYS + 5))
+    match draw(st.sampled_from(["=", "below", "above", "between", "in", "null"])):
+        case "=":
+            return f"{column} = {key}"
+        case "below":
+            return f"{column} < {key}"
+        case "above":
+            return f"{column} >= {key}"
+        case "between":
+            return f"{column} BETWEEN {key} AND {key + draw(st.integers(0, 300))}"
+        case "in":
+            return f"{column} IN ({', '.join(map(str, draw(st.lists(st.integers(0, KEYS), min_size=1, max_size=9))))})"
+        case _:
+            return f"{column} IS {draw(st.sampled_from(['', 'NOT ']))}NULL"
+
+
+PREDICATES = st.recursive(
+    leaf(),
+    lambda children: st.one_of(
+        st.tuples(children, st.sampled_from(["AND", "AND", "OR"]), children).map(lambda p: f"({p[0]} {p[1]} {p[2]})"),
+        children.map(lambda child: f"NOT ({child})"),
+    ),
+    max_leaves=5,
+)
+
+
+def rows_of(number: int) -> pa.Table:
+    chance = np.random.default_rng(number)
+    first = number * APPEND_ROWS
+    b = chance.integers(0, KEYS, APPEND_ROWS)
+    return pa.table(
+        {
+            "a": chance.integers(0, KEYS, APPEND_ROWS),
+            "b": pa.array(b, mask=chance.random(APPEND_ROWS) < 0.1),
+            "up": np.arange(first, first + APPEND_ROWS) // 9,
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def index() -> Iterator[TableIndex]:
+    """Three builds: of what was there at the first, `b` is in the segment of the second; bitmaps of its row groups are
+    in the third."""
+    folder = Path(tempfile.mkdtemp())
+    catalog = SqlCatalog("local", uri=f"sqlite:///{folder / 'catalog.db'}", warehouse=folder.as_uri())
+    catalog.create_namespace("ns")
+    properties = {"write.parquet.row-group-limit": str(ROW_GROUP_ROWS)}
+    table = catalog.create_table("ns.t", rows_of(0).schema, properties=properties)
+    layouts = {f"{column}.layout": "postings" for column in ("a", "b", "up")}
+    for number, columns in enumerate((["a", "up"], ["a", "b", "up"], ["a", "b", "up"])):
+        table.append(rows_of(number))
+        if number == APPENDS - 1:
+            layouts["b.layout"] = "bitmaps"
+        own_layouts = {option: layout for option, layout in layouts.items() if option.split(".")[0] in columns}
+        definition = IndexDefinition.of(bitmap=columns, options=own_layouts)
+        index = TableIndex.create(catalog, "ns.t", definition)
+        index.build(workers=1)
+    yield index
+    catalog.close()
+    shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="module")
+def rows() -> pa.Table:
+    return pa.concat_tables([rows_of(number) for number in range(APPENDS)])
+
+
+def due(rows: pa.Table, where: str) -> pa.Table:
+    with duckdb.connect() as connection:
+        connection.register("data", rows)
+        return connection.sql(f"SELECT * FROM data WHERE {where}").to_arrow_table()
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@given(where=PREDICATES, few_rows=st.sampled_from([0, 100, 65_536]), sparse=st.sampled_from([0, 4, 64]))
+def test_what_several_look_ups_leave_is_what_a_plain_scan_finds(
+    index: TableIndex, rows: pa.Table, where: str, few_rows: int, sparse: int
+) -> None:
+    expected = due(rows, where)
+    with (
+        patch("planner.prune.lookups._FEW_ROWS", few_rows),
+        patch("puffin_index.kinds.postings.look_up._SPARSE", sparse),
+    ):
+        counted = planner.count(index, where)
+        batches = list(planner.scan(index, where))
+    found = pa.Table.from_batches(batches) if batches else rows.slice(0, 0)
+
+    assert counted.rows == len(expected), where
+    order = [("up", "ascending"), ("a", "ascending"), ("b", "ascending")]
+    assert found.sort_by(order).to_pylist() == expected.sort_by(order).to_pylist(), where
+
+
+def test_a_wide_leaf_is_looked_for_among_the_rows_of_a_narrow_one(
+    index: TableIndex, rows: pa.Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("planner.prune.lookups._FEW_ROWS", 0)
+    seen: list[FoundRows | None] = []
+    plain = LookUp.find
+    monkeypatch.setattr(LookUp, "find", lambda self, at: (seen.append(self.candidates), plain(self, at))[1])
+    where = "a BETWEEN 40 AND 44 AND b >= 200"
+
+    counted = planner.count(index, where)
+
+    assert counted.rows == len(due(rows, where)) > 0
+    assert counted.row_groups_read == 0
+    # Those of the first append lie in another segment than `b` does.
+    narrow = len(due(rows.slice(0, 2 * APPEND_ROWS), "a BETWEEN 40 AND 44"))
+    assert [sum(map(len, one.rows.values())) for one in seen if one is not None] == [narrow]
+
+
+def test_candidates_lie_in_payloads_that_cover_a_part_of_a_segment(
+    local_catalog: SqlCatalog, rows: pa.Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Merged bitmaps may be several of a segment: the rows that are left in one are none of the others."""
+    few = rows.append_column("few", pc.bit_wise_and(rows["a"], 7))
+    table = create_table(local_catalog, "merged", few.slice(0, 4500), ROW_GROUP_ROWS)
+    layouts = {"a.layout": "postings", "few.layout": "bitmaps"}
+    index = TableIndex.create(local_catalog, "ns.merged", IndexDefinition.of(bitmap=["a", "few"], options=layouts))
+    index.build(workers=1)
+    table.append(few.slice(4500))
+    index.build(workers=1)
+    monkeypatch.setattr(rewrite, "merge_payloads", partial(merge_payloads, limits=RunLimits(bytes=8_000)))
+    assert index.compact().segments == 1
+    monkeypatch.setattr("planner.prune.lookups._FEW_ROWS", 0)
+
+    for where in ("a BETWEEN 40 AND 44 AND few <= 4", "a BETWEEN 40 AND 60 AND few <> 3", "a < 9 AND few IN (1, 2, 3)"):
+        counted = planner.count(index, where)
+        assert (counted.rows, counted.row_groups_read) == (len(due(few, where)), 0), where

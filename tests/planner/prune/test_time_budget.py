@@ -1,0 +1,157 @@
+"""Planning ends when its time is over: what is not decided by then is kept, counts stay exact; its steps are few."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from unittest.mock import patch
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.expressions import And, BooleanExpression, EqualTo, GreaterThan, Or
+
+import planner
+from planner.clock import Clock
+from planner.predicate.nodes import Conjunction, Disjunction, Leaf, Nothing
+from planner.prune.estimate import JoinedEstimates
+from planner.prune.gate import Limits
+from planner.prune.pruned import Reason
+from planner.prune.zone_map import JoinedVerdicts
+from planner.scans.plan import plan, plan_scan, prune_row_groups, view_of
+from puffin_index import IndexDefinition, TableIndex
+from puffin_index.data.column_source import reading_of
+from puffin_index.keys.leaf import SetTest
+from tests.conftest import create_table
+
+ROWS, ROW_GROUP_ROWS = 4_000, 200
+KINDS = ["bitmap", "postings", "bsi", "bloom"]
+
+
+@pytest.fixture
+def index(local_catalog: SqlCatalog, request: pytest.FixtureRequest) -> TableIndex:
+    chooser = np.random.default_rng(9)
+    data = pa.table({"k": chooser.permutation(ROWS) * 7, "id": chooser.permutation(ROWS) * 3})
+    create_table(local_catalog, "t", data, ROW_GROUP_ROWS)
+    layout = {f"{column}.layout": "postings" for column in ("k", "id")} if request.param == "postings" else {}
+    kind = "bitmap" if request.param == "postings" else request.param
+    index = TableIndex.create(local_catalog, "ns.t", IndexDefinition.of(**{kind: ["k", "id"]}, options=layout))
+    index.build(workers=1)
+    return index
+
+
+@pytest.mark.parametrize("index", KINDS, indirect=True)
+@pytest.mark.parametrize("where", ["k = 7007", "k = 7007 OR id = 300", "k > 7 AND id < 2"])
+def test_without_time_all_is_kept_for_that_reason_and_counted_rightly(index: TableIndex, where: str) -> None:
+    scan_plan = plan(index, where, planning_milliseconds=0)
+    assert scan_plan.reason_counts() == {"time-budget": ROWS // ROW_GROUP_ROWS}
+    assert scan_plan.index_reads == 0
+    assert all(split.rows is None for split in scan_plan.splits)
+    counted = planner.count(index, where, planning_milliseconds=0)
+    assert counted.rows == planner.count(index, where).rows
+    assert counted.row_groups_read == counted.row_groups
+    assert planner.scan(index, where, planning_milliseconds=0).read_all().num_rows == counted.rows
+
+
+@pytest.mark.parametrize("index", ["bsi"], indirect=True)
+def test_what_nothing_has_to_be_read_for_is_decided_without_time(index: TableIndex) -> None:
+    view = view_of(index.index_table, reading_of(index.data_table))
+    pruned = prune_row_groups(view, Nothing(), np.arange(view.row_group_count), Limits(seconds=0))
+    assert not pruned.kept.any()
+
+
+class _Ticks:
+    """A clock that is over after so many looks at it."""
+
+    def __init__(self, looks: int) -> None:
+        self.left = looks
+
+    def look(self, _: Clock) -> bool:
+        self.left -= 1
+        return self.left < 0
+
+
+@pytest.mark.parametrize("index", KINDS, indirect=True)
+@pytest.mark.parametrize("where", ["k = 7007", "(k = 7007 OR id < 300) AND id <> 3", "k IN (7, 14) AND id < 6000"])
+def test_whenever_time_is_over_no_match_is_dropped_and_counts_are_exact(index: TableIndex, where: str) -> None:
+    rows = planner.count(index, where, planning_milliseconds=60_000).rows
+    matching = {
+        split.row_group for split in plan(index, where, planning_milliseconds=60_000).splits if split.verdict == "kept"
+    }
+    decided = []
+    for looks in [*range(12), 20, 40, 80, 1_000]:
+        for check in (planner.count, plan):
+            ticks = _Ticks(looks)
+            with patch.object(Clock, "is_over", property(ticks.look)):
+                result = check(index, where)
+            if isinstance(result, planner.RowCount):
+                assert result.rows == rows
+                continue
+            kept = {split.row_group for split in result.splits if split.verdict == "kept"}
+            assert matching <= kept
+            decided.append(len(kept))
+    assert decided[-1] == len(matching)
+
+
+def pairs(count: int) -> str:
+    return " OR ".join(f"(k = {7 * number + 1} AND id = {3 * number + 1})" for number in range(count))
+
+
+@pytest.fixture
+def joins() -> Iterator[list[str]]:
+    """What is joined anew of trees, one element for each node."""
+    joined: list[str] = []
+
+    def counting(kind: type[JoinedVerdicts] | type[JoinedEstimates]) -> object:
+        plain = kind._join
+
+        def join(*args: object, **kwargs: object) -> object:
+            joined.append(kind.__name__)
+            return plain(*args, **kwargs)  # type: ignore[arg-type]
+
+        return join
+
+    with (
+        patch.object(JoinedVerdicts, "_join", counting(JoinedVerdicts)),
+        patch.object(JoinedEstimates, "_join", counting(JoinedEstimates)),
+    ):
+        yield joined
+
+
+@pytest.mark.parametrize("index", ["bsi", "postings"], indirect=True)
+def test_ten_times_the_terms_take_about_ten_times_the_steps(index: TableIndex, joins: list[str]) -> None:
+    def steps(count: int) -> int:
+        joins.clear()
+        plan(index, pairs(count), planning_milliseconds=600_000)
+        return len(joins)
+
+    few, many = steps(100), steps(1_000)
+    assert many <= 20 * few
+
+
+@pytest.mark.parametrize("index", ["bsi"], indirect=True)
+def test_10_000_pairs_are_planned_in_steps_that_grow_little_faster_than_they(
+    index: TableIndex, joins: list[str]
+) -> None:
+    view = view_of(index.index_table, reading_of(index.data_table))
+    leaves = [[Leaf(field, SetTest((number,)), "long") for field in (1, 2)] for number in range(10_000)]
+    predicate = Disjunction(tuple(Conjunction(tuple(pair)) for pair in leaves))
+    pruned = prune_row_groups(view, predicate, np.arange(view.row_group_count), Limits(seconds=600))
+    assert Reason.TIME_BUDGET not in pruned.reasons
+    # What a leaf's look-up says changes what stands above the leaf: so many nodes of a balanced tree.
+    height = math.ceil(math.log2(20_000))
+    assert 0 < len(joins) <= 4 * 20_000 * height
+
+
+@pytest.mark.parametrize("index", ["bitmap"], indirect=True)
+def test_deep_expressions_are_planned(index: TableIndex) -> None:
+    left_deep: BooleanExpression = EqualTo("k", 7)
+    alternating: BooleanExpression = EqualTo("k", 7)
+    for number in range(3_000):
+        left_deep = Or(left_deep, And(EqualTo("k", 7 * number), EqualTo("id", -1)))
+        alternating = Or(EqualTo("id", -1 - number), And(GreaterThan("k", -number), alternating))
+    right = {split.row_group for split in plan(index, "k = 7").splits if split.verdict == "kept"}
+    for expression in (left_deep, alternating):
+        planned = plan_scan(index, expression, None, Limits(seconds=600)).plan
+        assert right <= {split.row_group for split in planned.splits if split.verdict == "kept"}

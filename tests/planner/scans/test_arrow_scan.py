@@ -1,0 +1,419 @@
+"""The Arrow scan and the count give exactly the rows of a plain scan, whatever is indexed, deleted or evolved."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, note, settings
+from hypothesis import strategies as st
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.table import Table
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.typedef import Record
+from pyiceberg.types import LongType, StringType
+
+import planner
+from puffin_index import IndexDefinition, TableIndex
+from puffin_index.data.data_table import list_data_files
+from puffin_index.errors import NotFoundError, UnsupportedError
+from tests.conftest import create_table
+from tests.deletes_sample import commit_deletion_vectors, commit_equality_delete, commit_positional_deletes
+from tests.oracle import Predicate, evaluate
+from tests.planner.laws.imported_files import StoredField, commit_file, write_parquet
+from tests.planner.where.where_text import predicates, render
+from tests.planner.where.where_text import rows as row_values
+
+SCHEMA = pa.schema(
+    [
+        ("n", pa.int64()),
+        ("i", pa.int64()),
+        ("d", pa.decimal128(10, 2)),
+        ("f", pa.float64()),
+        ("s", pa.large_string()),
+        ("b", pa.bool_()),
+        ("dt", pa.date32()),
+        ("nt", pa.timestamp("us")),
+        ("ts", pa.timestamp("us", "UTC")),
+    ]
+)
+KINDS = {"bitmap": ["i", "s", "b", "dt", "f"], "bsi": ["i", "d", "f", "nt", "ts"], "bloom": ["s", "ts"]}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A table as appends of rows, what of it is indexed, and which rows are deleted, append by append."""
+
+    appends: list[list[dict[str, Any]]]
+    row_group_rows: int
+    indexed_appends: int
+    positional: list[set[int]]
+    vectors: list[set[int]]
+    kinds: dict[str, list[str]]
+
+    @property
+    def live_rows(self) -> list[dict[str, Any]]:
+        rows, n = [], 0
+        for append, *deleted in zip(self.appends, self.positional, self.vectors, strict=True):
+            for position, row in enumerate(append):
+                if not any(position in some for some in deleted):
+                    rows.append({**row, "n": n})
+                n += 1
+        return rows
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> Case:
+    appends = draw(st.lists(st.lists(row_values, min_size=1, max_size=20), min_size=1, max_size=2))
+    some_deleted = st.tuples(
+        *(st.one_of(st.just(set()), st.sets(st.integers(0, len(a) - 1)), st.just(set(range(len(a))))) for a in appends)
+    )
+    kinds = {kind: draw(st.lists(st.sampled_from(columns), unique=True)) for kind, columns in KINDS.items()}
+    if not any(kinds.values()):
+        kinds["bsi"] = ["i"]
+    return Case(
+        appends,
+        draw(st.integers(1, 8)),
+        draw(st.integers(0, len(appends))),
+        list(draw(some_deleted)),
+        list(draw(some_deleted)),
+        kinds,
+    )
+
+
+def build_case(case: Case, directory: Path) -> TableIndex:
+    catalog = SqlCatalog("local", uri=f"sqlite:///{directory / 'catalog.db'}", warehouse=directory.as_uri())
+    catalog.create_namespace("ns")
+    table = catalog.create_table("ns.t", SCHEMA, properties={"write.parquet.row-group-limit": str(case.row_group_rows)})
+    index = TableIndex.create(catalog, "ns.t", IndexDefinition.of(**case.kinds))
+    n = 0
+    paths: list[str] = []
+    for number, rows in enumerate(case.appends):
+        table.append(pa.Table.from_pylist([{**row, "n": n + at} for at, row in enumerate(rows)], SCHEMA))
+        n += len(rows)
+        paths += [file.path for file in list_data_files(table) if file.path not in paths]
+        if number + 1 == case.indexed_appends:
+            index.build(workers=1)
+    commits = ((case.positional, commit_positional_deletes), (case.vectors, commit_deletion_vectors))
+    for deleted, commit in commits:
+        positions = {path: some for path, some in zip(paths, deleted, strict=True) if some}
+        if positions:
+            commit(table, positions)
+    return index
+
+
+def scan_unless_refused(index: TableIndex, where: str) -> pa.Table | None:
+    try:
+        return planner.scan(index, where).read_all()
+    except UnsupportedError as error:
+        # Binding may leave a leaf open; nothing else may be refused.
+        if "cannot be evaluated without Spark" not in str(error):
+            raise
+        return None
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    case=cases(),
+    wheres=st.lists(predicates.flatmap(lambda p: st.tuples(st.just(p), render(p))), min_size=6, max_size=10),
+)
+def test_scan_and_count_agree_with_the_oracle_row_by_row(case: Case, wheres: list[tuple[Predicate, str]]) -> None:
+    directory = Path(tempfile.mkdtemp())
+    try:
+        index = build_case(case, directory)
+        for predicate, where in wheres:
+            note(where)
+            expected = [row["n"] for row in case.live_rows if evaluate(predicate, row) is True]
+            found = scan_unless_refused(index, where)
+            if found is None:
+                continue
+            assert sorted(found.column("n").to_pylist()) == expected
+            assert found.schema.equals(SCHEMA)
+            assert planner.count(index, where).rows == len(expected)
+            kept = planner.plan(index, where, strict=True)
+            assert sum(split.rows or 0 for split in kept.splits) <= len(expected)
+        assert planner.count(index).rows == len(case.live_rows)
+        assert planner.scan(index, columns=["n"]).read_all().num_rows == len(case.live_rows)
+    finally:
+        index.catalog.close()
+        shutil.rmtree(directory)
+
+
+def items(count: int = 2_000) -> pa.Table:
+    return pa.table(
+        {
+            "id": pa.array(range(count), pa.int32()),
+            "k": pa.array([(i * 7919) % count for i in range(count)], pa.int32()),
+            "name": pa.array([None if i % 9 == 0 else f"name-{i % 100}" for i in range(count)], pa.string()),
+            "place": pa.array([{"x": i % 10, "y": i} if i % 4 else None for i in range(count)]),
+        }
+    )
+
+
+@pytest.fixture
+def index(local_catalog: SqlCatalog) -> TableIndex:
+    """`ns.t` with 8 row groups in 2 files, `k` and `name` indexed."""
+    table = create_table(local_catalog, "t", items(), 500)
+    table.append(items())
+    index = TableIndex.create(local_catalog, "ns.t", IndexDefinition.of(bitmap=["name"], bsi=["k"]))
+    index.build(workers=1)
+    return index
+
+
+def read(index: TableIndex, *arguments: Any) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = planner.scan(index, *arguments).read_all().to_pylist()
+    return rows
+
+
+def test_columns_come_in_the_order_asked_for_and_nested_ones_alone(index: TableIndex) -> None:
+    found = planner.scan(index, "k = 11", ["place.x", "name", "ID"]).read_all()
+
+    place = pa.struct([pa.field("x", pa.int64())])
+    assert found.schema == pa.schema([("place", place), ("name", pa.large_string()), ("id", pa.int32())])
+    assert [row["id"] for row in found.to_pylist()] == [i for i in range(2000) if (i * 7919) % 2000 == 11] * 2
+
+
+def test_a_condition_on_a_nested_column_and_a_pattern_need_no_index(index: TableIndex) -> None:
+    found = read(index, "place.x = 3 AND name LIKE '%-_7' AND NOT name LIKE 'name-1%'", ["id"])
+    expected = [i for i in range(2000) if i % 10 == 3 and i % 4 and i % 9 and i % 10 == 7]
+    found += read(index, "place.x = 7 AND name LIKE '%-_7' AND NOT name LIKE 'name-1%'", ["id"])
+    expected += [i for i in range(2000) if i % 10 == 7 and i % 4 and i % 9 and i % 100 > 19]
+
+    assert [row["id"] for row in found] == expected * 2
+
+
+def test_batches_are_read_as_they_are_asked_for(index: TableIndex) -> None:
+    reader = planner.scan(index, None, ["id"])
+
+    assert reader.read_next_batch().num_rows == 500
+    reader.close()
+
+
+def test_duckdb_reads_the_arrow_stream(index: TableIndex) -> None:
+    reader = planner.scan(index, "k < 10")
+    with duckdb.connect() as connection:
+        rows = connection.from_arrow(reader).aggregate("count(*)").fetchall()
+
+    assert rows == [(20,)]
+
+
+def test_what_only_spark_can_decide_is_refused_by_name(index: TableIndex) -> None:
+    with pytest.raises(UnsupportedError, match="without Spark: EqualTo of name with 5"):
+        planner.scan(index, "name = 5")
+    with pytest.raises(UnsupportedError, match=r"without Spark: .*upper"):
+        planner.scan(index, "k = 3 AND upper(name) = 'X'")
+
+
+def test_unknown_columns_and_snapshots_are_named(index: TableIndex) -> None:
+    with pytest.raises(NotFoundError, match="nope"):
+        planner.scan(index, None, ["id", "nope"])
+    with pytest.raises(NotFoundError, match="snapshot 5"):
+        planner.scan(index, None, None, 5)
+    with pytest.raises(UnsupportedError, match="without columns"):
+        planner.scan(index, None, [])
+
+
+def test_a_damaged_data_file_raises_from_the_reader(index: TableIndex) -> None:
+    path = list_data_files(index.data_table)[0].path.removeprefix("file://")
+    Path(path).write_bytes(b"PAR1" + bytes(Path(path).stat().st_size - 8) + b"PAR1")
+
+    with pytest.raises((ValueError, OSError)):
+        planner.scan(index, "k = 11").read_all()
+
+
+def evolve(table: Table) -> None:
+    """Rename, promote, add with a default, drop and add again under the same name."""
+    with table.update_schema(allow_incompatible_changes=True) as update:
+        update.rename_column("k", "key")
+        update.delete_column("name")
+    with table.update_schema() as update:
+        update.add_column("name", table.schema().find_type("id"))
+        update.add_column("size", table.schema().find_type("id"), default_value=7)
+        update.add_column(("place", "z"), table.schema().find_type("id"))
+    with table.update_schema() as update:
+        update.update_column("key", LongType())
+
+
+def test_old_files_are_seen_through_renames_promotions_defaults_and_columns_added_again(index: TableIndex) -> None:
+    old_snapshot = index.data_table.metadata.current_snapshot_id
+    evolve(index.data_table)
+    index.data_table.append(
+        pa.table(
+            {
+                "id": pa.array([9000], pa.int32()),
+                "key": pa.array([2**40], pa.int64()),
+                "name": pa.array([1], pa.int32()),
+                "size": pa.array([8], pa.int32()),
+            }
+        )
+    )
+
+    assert planner.count(index, "size = 7").rows == 4000
+    assert planner.count(index, "size IS NULL").rows == 0
+    assert planner.count(index, "name IS NULL AND key < 10").rows == 20
+    assert [row["id"] for row in read(index, "key = 1099511627776 AND name = 1 AND size = 8")] == [9000]
+    assert (
+        read(index, "key = 11 AND place.z IS NULL", ["key", "size", "name"])
+        == [{"key": 11, "size": 7, "name": None}] * 2
+    )
+    assert planner.scan(index, None, ["key"]).schema == pa.schema([("key", pa.int64())])
+    row = next(i for i in range(2000) if (i * 7919) % 2000 == 11)
+    assert read(index, "k = 11", ["id", "name"], old_snapshot) == [{"id": row, "name": f"name-{row % 100}"}] * 2
+    assert planner.count(index, "k = 11", old_snapshot).rows == 2
+
+
+@pytest.mark.parametrize("commit", [commit_positional_deletes, commit_deletion_vectors])
+def test_a_row_group_whose_matches_are_all_deleted_is_dropped(index: TableIndex, commit: Any) -> None:
+    table, where = index.data_table, "k = 11"
+    row = next(i for i in range(2000) if (i * 7919) % 2000 == 11)
+    first, second = (file.path for file in list_data_files(table))
+    commit(table, {first: {row}})
+
+    plan = planner.plan(index, where, strict=True)
+
+    reasons = {(split.data_file, split.reason) for split in plan.splits if split.row_group == row // 500}
+    assert reasons == {(first, "all-deleted"), (second, "rows-match")}
+    assert (plan.kept, [split.rows for split in plan.splits if split.verdict == "kept"]) == (1, [1])
+    assert plan.funnel[-1].name == "deletes"
+    assert plan.funnel[-1].dropped == 1
+    assert planner.count(index, where).rows == len(read(index, where)) == 1
+    assert planner.count(index, where).row_groups_read == 0
+
+
+def test_equality_deletes_leave_counts_unknown_and_are_refused_where_rows_are_read(index: TableIndex) -> None:
+    commit_equality_delete(index.data_table)
+
+    plan = planner.plan(index, "k = 11", strict=True)
+
+    assert plan.kept == 2
+    assert {split.rows for split in plan.splits if split.verdict == "kept"} == {None}
+    with pytest.raises(UnsupportedError, match="equality deletes"):
+        planner.scan(index, "k = 11").read_all()
+    with pytest.raises(UnsupportedError, match="equality deletes"):
+        planner.count(index, "k = 11")
+
+
+def test_a_delete_file_that_cannot_be_read_keeps_its_row_groups_but_fails_a_scan(index: TableIndex) -> None:
+    first = list_data_files(index.data_table)[0].path
+    location = commit_deletion_vectors(index.data_table, {first: {0}})
+    path = Path(location.removeprefix("file://"))
+    path.write_bytes(b"PFA1" + bytes(path.stat().st_size - 4))
+
+    plan = planner.plan(index, "k = 0")
+
+    assert plan.kept == 2
+    assert len(plan.warnings) == 1
+    with pytest.raises(ValueError, match="Puffin"):
+        planner.scan(index, "k = 0").read_all()
+
+
+def test_identity_partitions_that_are_not_in_the_files_are_read_from_the_manifest(local_catalog: SqlCatalog) -> None:
+    table = create_table(local_catalog, "p", items(100), 50)
+    with table.update_spec() as update:
+        update.add_field("id", IdentityTransform())
+    table.append(items(3))
+    index = TableIndex.create(local_catalog, "ns.p", IndexDefinition.of(bsi=["k"]))
+    index.build(workers=1)
+
+    assert sorted(row["id"] for row in read(index, "id < 2", ["id"])) == [0, 0, 1, 1]
+    assert planner.count(index, "k = 1 AND id = 2").rows == sum((i * 7919) % n == 1 for n in (100, 3) for i in [2])
+
+
+def test_a_count_reads_only_what_no_index_answers(index: TableIndex) -> None:
+    index.data_table.append(items(500))
+
+    counted = planner.count(index, "k >= 100 AND k < 110")
+
+    assert counted.rows == 2 * 10 + sum(100 <= (i * 7919) % 500 < 110 for i in range(500))
+    assert (counted.row_groups, counted.row_groups_read) == (9, 1)
+    assert planner.count(index).rows == 4500
+    late = TableIndex.open(index.catalog, index.name)
+    index.data_table.append(items(7))
+    assert planner.count(late, refresh=False).rows == 4500
+    assert planner.scan(late, columns=["id"], refresh=False).read_all().num_rows == 4500
+    assert len(planner.plan(late, refresh=False).data_files) == 3
+    assert planner.count(late).rows == 4507
+    assert planner.count(index).row_groups_read == 0
+
+
+def test_a_key_of_a_map_that_has_no_index_is_read(local_catalog: SqlCatalog) -> None:
+    maps = pa.array(
+        [[("color", f"c{row % 9}")] if row % 2 else None for row in range(40)], pa.map_(pa.string(), pa.string())
+    )
+    create_table(local_catalog, "m", pa.table({"id": pa.array(range(40), pa.int64()), "m": maps}), 10)
+    index = TableIndex.create(local_catalog, "ns.m", IndexDefinition.of(bsi=["id"]))
+    index.build(workers=1)
+
+    expected = [row for row in range(1, 40, 2) if row % 9 == 5]
+    assert sorted(row["id"] for row in read(index, "m['color'] = 'c5'", ["id"])) == expected
+    assert planner.count(index, "m['color'] = 'c5' OR id < 0").rows == len(expected)
+
+
+def test_a_partition_constant_that_is_null_wins_over_a_default(local_catalog: SqlCatalog) -> None:
+    table = create_table(local_catalog, "nulls", items(10), 5)
+    with table.update_schema() as update:
+        update.add_column("c", StringType(), default_value="new")
+    with table.update_spec() as update:
+        update.add_field("c", IdentityTransform(), "by_c")
+    table.append(pa.Table.from_pylist([{"id": 50, "c": None}, {"id": 51, "c": "x"}], table.schema().as_arrow()))
+    index = TableIndex.create(local_catalog, "ns.nulls", IndexDefinition.of(bitmap=["id"]))
+    index.build(workers=1)
+
+    assert sorted((row["id"], row["c"]) for row in read(index, "id >= 9", ["id", "c"])) == [
+        (9, "new"),
+        (50, None),
+        (51, "x"),
+    ]
+
+
+def test_a_file_column_of_a_type_that_none_is_promoted_from_is_refused(
+    local_catalog: SqlCatalog, tmp_path: Path
+) -> None:
+    table = create_table(local_catalog, "odd", items(10), 5)
+    path = tmp_path / "odd.parquet"
+    write_parquet(path, [StoredField("id", ["a", "b"], pa.string())], 1, statistics=False)
+    commit_file(table, path.as_uri(), Record(), 0, with_offsets=True)
+    index = TableIndex.create(local_catalog, "ns.odd", IndexDefinition.of(bsi=["k"]))
+    index.build(workers=1)
+
+    with pytest.raises(UnsupportedError, match=r"odd\.parquet: columns cannot be read"):
+        read(index, None, ["id"])
+
+
+def test_a_pattern_over_what_is_no_text_in_a_file_is_refused(local_catalog: SqlCatalog, tmp_path: Path) -> None:
+    table = create_table(local_catalog, "odd", items(10), 5)
+    path = tmp_path / "odd.parquet"
+    structs = StoredField("name", [{"x": 1}], pa.struct([("x", pa.int64())]), 3)
+    write_parquet(path, [structs], 1, statistics=False)
+    commit_file(table, path.as_uri(), Record(), 0, with_offsets=True)
+    index = TableIndex.create(local_catalog, "ns.odd", IndexDefinition.of(bsi=["k"]))
+    index.build(workers=1)
+    assert table.schema().find_field(3).name == "name"
+
+    with pytest.raises(UnsupportedError, match="no text"):
+        planner.count(index, "name NOT LIKE '_a'")
+
+
+def test_the_position_of_a_column_is_not_the_number_of_a_nested_one(local_catalog: SqlCatalog, tmp_path: Path) -> None:
+    place = pa.struct([("x", pa.int64())])
+    schema = pa.schema([("id", pa.int64()), ("place", place)])
+    table = local_catalog.create_table("ns.nested", schema)
+    assert table.schema().find_field("place.x").field_id == 3
+    path = tmp_path / "positions.parquet"
+    fields = [
+        StoredField("id", [1, 2], pa.int64()),
+        StoredField("place", [{"x": 5}, None], place),
+        StoredField("other", [7, 8], pa.int64()),
+    ]
+    write_parquet(path, fields, 1, statistics=False)
+    commit_file(table, path.as_uri(), Record(), 0, with_offsets=True)
+    index = TableIndex.create(local_catalog, "ns.nested", IndexDefinition.of(bsi=["id"]))
+    index.build(workers=1)
+
+    assert [row["id"] for row in read(index, "id >= 1", ["id", "place"])] == [1, 2]

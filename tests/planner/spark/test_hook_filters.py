@@ -1,0 +1,143 @@
+"""What the hook hands over is bound as Spark means it; other types than the column's, and lost bytes, are unknown."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from typing import Any
+
+import pytest
+
+from planner.predicate.nodes import UNKNOWN, Conjunction, Disjunction, Leaf, Predicate
+from planner.spark.hook_filters import bind_filters
+from puffin_index.keys.leaf import LeafTest, RangeTest, SetTest
+from puffin_index.keys.map_key import MapKey
+
+_MAP = {"type": "map", "key-id": 7, "key": "string", "value-id": 8, "value": "double", "value-required": False}
+SCHEMA = json.dumps(
+    {
+        "type": "struct",
+        "schema-id": 0,
+        "fields": [
+            {"id": field_id, "name": name, "required": False, "type": field_type, "initial-default": None}
+            for field_id, name, field_type in (
+                (1, "i", "int"),
+                (2, "s.t", "string"),
+                (3, "v", "variant"),
+                (4, "m", _MAP),
+                (5, "key", "uuid"),
+                (6, "place", "geometry(srid:3857)"),
+            )
+        ],
+    }
+)
+
+
+def bound(*conditions: dict[str, Any], filters: tuple[str, ...] = ()) -> Predicate:
+    return bind_filters({"schema": SCHEMA, "filters": list(filters), "conditions": list(conditions)})
+
+
+def column(field: int, type_name: str) -> dict[str, Any]:
+    return {"node": "column", "type": type_name, "field": field, "path": ["a", "b.c"]}
+
+
+def text(content: bytes) -> dict[str, Any]:
+    return {"node": "bytes", "type": "string", "content": b64encode(content).decode()}
+
+
+def integer(content: int, type_name: str = "int") -> dict[str, Any]:
+    return {"node": "integer", "type": type_name, "content": content}
+
+
+def comparison(left: dict[str, Any], operator: str, right: dict[str, Any]) -> dict[str, Any]:
+    return {"node": "comparison", "left": left, "operator": operator, "right": right}
+
+
+def floating(bits: int) -> dict[str, Any]:
+    return {"node": "floating", "type": "double", "content": bits}
+
+
+def element(type_name: str, key: dict[str, Any]) -> dict[str, Any]:
+    return {"node": "element", "type": type_name, "field": 4, "path": ["m"], "key": key}
+
+
+S = column(2, "string")
+ONE_HALF = floating(0x3FE0000000000000)
+
+
+@pytest.mark.parametrize(
+    ("node", "expected"),
+    [
+        (comparison(S, "=", text(b"a\xff")), SetTest((b"a\xff",))),
+        (comparison(text(b"a\xff"), "<", S), RangeTest(b"a\xff", None, low_inclusive=False)),
+        (comparison(S, "starts with", text(b"a\xff")), RangeTest(b"a\xff", b"b", high_inclusive=False)),
+        (comparison(S, "starts with", text(b"\xff\xff")), RangeTest(b"\xff\xff", None, high_inclusive=False)),
+        ({"node": "in", "value": S, "members": [text(b"b"), text(b"a\xff")]}, SetTest((b"a\xff", b"b"))),
+        ({"node": "not", "part": comparison(S, "=", text(b"a\xff"))}, SetTest((b"a\xff",), True)),
+        (comparison(column(1, "int"), "=", integer(5)), SetTest((5,))),
+    ],
+)
+def test_bytes_and_numbers_arrive_as_they_are(node: dict[str, Any], expected: LeafTest) -> None:
+    predicate = bound(node)
+
+    assert isinstance(predicate, Leaf)
+    assert predicate.test == expected
+
+
+@pytest.mark.parametrize(
+    "node",
+    [
+        comparison(column(1, "long"), "=", integer(5, "long")),
+        comparison(column(1, "int"), "=", integer(5, "date")),
+        comparison(column(3, "string"), "=", text(b"a")),
+        comparison(column(6, "binary"), "=", {"node": "bytes", "type": "binary", "content": ""}),
+        comparison(column(99, "int"), "=", integer(5)),
+        comparison(column(5, "string"), "=", text(b"\xff")),
+        comparison(S, "=", S),
+        comparison(integer(5), "=", integer(5)),
+        comparison(element("int", text(b"k")), "=", integer(5)),
+        comparison(element("double", integer(5)), "=", ONE_HALF),
+        comparison(element("double", text(b"k\xff")), "=", ONE_HALF),
+        comparison(element("double", text(b"k")), "=", floating(0x7FF8000000000000)),
+        {"node": "in", "value": S, "members": [text(b"a"), integer(5)]},
+        {"node": "is-null", "value": integer(5)},
+        {"node": "unknown", "name": "cast"},
+        S,
+    ],
+)
+def test_other_types_than_the_columns_are_unknown(node: dict[str, Any]) -> None:
+    assert bound(node) == UNKNOWN
+    assert bound({"node": "not", "part": node}) == UNKNOWN
+
+
+def test_a_key_of_a_map_is_found() -> None:
+    predicate = bound(comparison(element("double", text(b"k")), "=", ONE_HALF))
+
+    assert isinstance(predicate, Leaf)
+    assert predicate.field_id == MapKey(4, "k")
+
+
+def test_the_known_rest_of_a_conjunction_stays() -> None:
+    known = comparison(column(1, "int"), "=", integer(5))
+    rest = {"node": "and", "parts": [{"node": "unknown", "name": "cast"}, known]}
+
+    assert isinstance(bound(rest), Conjunction)
+    assert isinstance(bound({"node": "or", "parts": [rest, comparison(S, "=", text(b"b"))]}), Disjunction)
+    assert bound({"node": "or", "parts": [{"node": "unknown", "name": "cast"}, known]}) == UNKNOWN
+
+
+def test_icebergs_filters_lose_only_what_is_unknown() -> None:
+    number = '{"type":"eq","term":"i","value":5}'
+    for lost in (
+        '{"type":"eq","term":"s.t","value":"a\ufffd"}',
+        '{"type":"not-eq","term":"s.t","value":"a\ufffd"}',
+        '{"type":"starts-with","term":"s.t","value":"a\ufffd"}',
+        '{"type":"in","term":"s.t","values":["b","a\ufffd"]}',
+        '{"type":"is-null","term":"v"}',
+        '{"type":"eq","term":{"type":"transform","transform":"year","term":"i"},"value":5}',
+    ):
+        assert bound(filters=(lost,)) == UNKNOWN
+        assert bound(filters=(f'{{"type":"not","child":{lost}}}',)) == UNKNOWN
+        assert isinstance(bound(filters=(lost, number)), Conjunction)
+        assert isinstance(bound(filters=(f'{{"type":"and","left":{lost},"right":{number}}}',)), Conjunction)
+        assert bound(filters=(f'{{"type":"or","left":{lost},"right":{number}}}',)) == UNKNOWN

@@ -1,0 +1,139 @@
+"""What queries know of index tables: bound by UUID, found again after a rename, and nothing looked up in their way."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog import Identifier
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.table import Table
+
+from planner.spark.known_index_tables import KnownIndexTables
+from planner.spark.left_behind import DataTable
+from puffin_index import IndexDefinition, TableIndex
+
+_DEADLINE_SECONDS = 20.0
+
+
+class Counted(SqlCatalog):
+    """A catalog that counts what is asked of it."""
+
+    lists = loads = 0
+
+    def load_table(self, identifier: str | Identifier) -> Table:
+        self.loads += 1
+        return super().load_table(identifier)
+
+    def list_tables(self, namespace: str | Identifier) -> list[Identifier]:
+        self.lists += 1
+        return super().list_tables(namespace)
+
+
+@pytest.fixture
+def counted(local_catalog: SqlCatalog) -> Iterator[Counted]:
+    catalog = Counted("local", **local_catalog.properties)
+    yield catalog
+    catalog.close()
+
+
+@pytest.fixture
+def known() -> KnownIndexTables:
+    return KnownIndexTables()
+
+
+def make(catalog: SqlCatalog, name: str) -> str:
+    """Make a table with an index; return its UUID."""
+    table = catalog.create_table(f"ns.{name}", pa.schema([("k", pa.int64())]))
+    TableIndex.create(catalog, f"ns.{name}", IndexDefinition.of(bsi=["k"]))
+    return str(table.metadata.table_uuid)
+
+
+def find_in_the_end(known: KnownIndexTables, table: DataTable) -> Table:
+    end = time.monotonic() + _DEADLINE_SECONDS
+    while (found := known.find(table, 0)) is None:
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    return found
+
+
+def test_a_session_goes_on_with_the_index_of_a_renamed_table(
+    local_catalog: SqlCatalog, known: KnownIndexTables, counted: Counted, caplog: pytest.LogCaptureFixture
+) -> None:
+    uuid = make(local_catalog, "t")
+    assert known.find(DataTable(counted, "ns.t", uuid), 0) is not None
+    local_catalog.rename_table("ns.t", "ns.h")
+
+    for _ in range(3):
+        found = known.find(DataTable(counted, "ns.h", uuid), 0)
+        assert found is not None
+        assert found.name() == ("ns", "t__puffin_index")
+
+    assert counted.lists == 0
+    assert caplog.text.count("puffin-index follow local.ns.h") == 1
+
+
+def test_a_new_session_finds_it_where_no_query_waits(
+    local_catalog: SqlCatalog, known: KnownIndexTables, counted: Counted, caplog: pytest.LogCaptureFixture
+) -> None:
+    uuid = make(local_catalog, "t")
+    for name in ("other", "another"):
+        make(local_catalog, name)
+    local_catalog.rename_table("ns.t", "ns.h")
+
+    assert known.find(DataTable(counted, "ns.h", uuid), 0) is None
+    assert (counted.lists, counted.loads) == (0, 1), "the query itself asks for its own index table alone"
+    assert find_in_the_end(known, DataTable(counted, "ns.h", uuid)).name() == ("ns", "t__puffin_index")
+    assert counted.lists == 1
+    assert "puffin-index follow local.ns.h" in caplog.text
+
+
+def test_a_table_without_an_index_is_searched_for_once(
+    local_catalog: SqlCatalog, known: KnownIndexTables, counted: Counted
+) -> None:
+    local_catalog.create_table("ns.plain", pa.schema([("k", pa.int64())]))
+
+    for _ in range(4):
+        assert known.find(DataTable(counted, "ns.plain", "some uuid"), 0) is None
+        time.sleep(0.1)
+
+    assert counted.lists == 1
+
+
+def test_a_new_table_of_the_old_name_never_gets_the_index(
+    local_catalog: SqlCatalog, known: KnownIndexTables, counted: Counted
+) -> None:
+    uuid = make(local_catalog, "t")
+    local_catalog.rename_table("ns.t", "ns.h")
+    location = local_catalog.load_table("ns.h").location() + "-new"
+    new = local_catalog.create_table("ns.t", pa.schema([("k", pa.int64())]), location=location)
+
+    assert known.find(DataTable(counted, "ns.t", str(new.metadata.table_uuid)), 0) is None
+    found = known.find(DataTable(counted, "ns.h", uuid), 0)
+    assert found is not None, "the other table's query has seen it"
+    assert found.properties["puffin-index.data-table-uuid"] == uuid
+
+
+def test_after_follow_the_new_name_is_used(
+    local_catalog: SqlCatalog, known: KnownIndexTables, counted: Counted
+) -> None:
+    uuid = make(local_catalog, "t")
+    assert known.find(DataTable(counted, "ns.t", uuid), 0) is not None
+    local_catalog.rename_table("ns.t", "ns.h")
+    assert known.find(DataTable(counted, "ns.h", uuid), 0) is not None
+    TableIndex.follow(local_catalog, "ns.h")
+
+    found = known.find(DataTable(counted, "ns.h", uuid), 0)
+
+    assert found is not None
+    assert found.name() == ("ns", "h__puffin_index")
+
+
+def test_an_index_that_is_dropped_is_gone(local_catalog: SqlCatalog, known: KnownIndexTables, counted: Counted) -> None:
+    uuid = make(local_catalog, "t")
+    assert known.find(DataTable(counted, "ns.t", uuid), 0) is not None
+    TableIndex.open(local_catalog, "ns.t").drop()
+
+    assert known.find(DataTable(counted, "ns.t", uuid), 0) is None

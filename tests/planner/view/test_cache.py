@@ -1,0 +1,173 @@
+"""What planning keeps in memory stays within its bound, and what was dropped is read again."""
+
+from __future__ import annotations
+
+import weakref
+
+import numpy as np
+import pyarrow as pa
+from pyiceberg.catalog.sql import SqlCatalog
+
+from planner.predicate.bind import bind
+from planner.scans.plan import plan_files
+from planner.view.cache import BoundedCache
+from planner.view.index_view import IndexView, new_cache
+from planner.where.parser import parse_where
+from puffin_index import IndexDefinition, TableIndex
+from puffin_index.catalogue.index_table import read_entries
+from puffin_index.data.data_table import list_data_files
+from tests.conftest import create_table
+
+
+def test_the_least_used_values_go_when_space_runs_out() -> None:
+    cache: BoundedCache[str, bytes] = BoundedCache(10, len)
+    cache.put("a", b"1234")
+    cache.put("b", b"1234")
+    assert cache.get("a") == b"1234"
+    cache.put("c", b"1234")
+    assert (cache.get("a"), cache.get("b"), cache.get("c")) == (b"1234", None, b"1234")
+    assert cache.used_bytes == 8
+
+
+def test_a_value_larger_than_the_bound_is_not_kept_and_drops_nothing() -> None:
+    cache: BoundedCache[str, bytes] = BoundedCache(10, len)
+    cache.put("a", b"1234")
+    cache.put("b", b"1" * 11)
+    assert (cache.get("a"), cache.get("b")) == (b"1234", None)
+
+
+def test_a_value_that_has_grown_makes_room_for_itself_or_goes() -> None:
+    sizes = {"a": 4, "b": 4}
+    cache: BoundedCache[str, str] = BoundedCache(10, lambda value: sizes[value])
+    cache.put("a", "a")
+    cache.put("b", "b")
+    sizes["b"] = 7
+    cache.put("b", "b")
+    assert (cache.get("a"), cache.get("b"), cache.used_bytes) == (None, "b", 7)
+    sizes["b"] = 11
+    cache.put("b", "b")
+    assert (cache.get("b"), cache.used_bytes) == (None, 0)
+
+
+def test_values_may_be_forgotten_in_the_midst_of_keeping_one() -> None:
+    """As by the garbage collector, which may run whenever something is made."""
+
+    def size_of(value: str) -> int:
+        if value == "b":
+            cache.forget(["a", "b", "none"])
+        return 4
+
+    cache: BoundedCache[str, str] = BoundedCache(10, size_of)
+    cache.put("a", "a")
+    cache.put("b", "b")
+    cache.put("c", "c")
+    assert (cache.get("a"), cache.get("b"), cache.get("c"), cache.used_bytes) == (None, None, "c", 4)
+
+
+def test_another_limit_holds_from_then_on() -> None:
+    cache: BoundedCache[str, bytes] = BoundedCache(10, len)
+    cache.put("a", b"1234")
+    cache.resize(3)
+    cache.put("b", b"1234")
+    cache.put("c", b"123")
+    assert (cache.get("a"), cache.get("b"), cache.get("c"), cache.used_bytes) == (None, None, b"123", 3)
+
+
+def _indexed(catalog: SqlCatalog, definition: IndexDefinition) -> TableIndex:
+    values = np.random.default_rng(5).permutation(2_000)
+    create_table(catalog, "t", pa.table({"k": pa.array(values, pa.int64())}), 100)
+    index = TableIndex.create(catalog, "ns.t", definition)
+    index.build(workers=1)
+    index.refresh()
+    return index
+
+
+def test_plans_are_the_same_with_and_without_memory(local_catalog: SqlCatalog) -> None:
+    index = _indexed(local_catalog, IndexDefinition.of(bsi=["k"]))
+    entries, files = read_entries(index.index_table), list_data_files(index.data_table)
+    predicate = bind(parse_where("k BETWEEN 500 AND 503"), index.data_table.schema())
+    plans = []
+    for limit in (0, 2_000, 1 << 20):
+        view = IndexView("v", entries, index.index_table.io, new_cache(limit))
+        plans += [plan_files(view, predicate, files) for _ in range(2)]
+    assert all((one.reasons == plans[0].reasons).all() for one in plans)
+    assert 0 < plans[0].kept < plans[0].row_groups
+    # Only with memory for them are directories read once.
+    zone_map_reads = [one.funnel[0].reads for one in plans]
+    assert zone_map_reads[:2] == [1, 1]
+    assert zone_map_reads[4:] == [1, 0]
+
+
+def test_a_new_view_reads_no_directory_of_a_segment_again(local_catalog: SqlCatalog) -> None:
+    index = _indexed(local_catalog, IndexDefinition.of(bsi=["k"]))
+    predicate = bind(parse_where("k = 77"), index.data_table.schema())
+    cache = new_cache()
+
+    def directory_reads() -> int:
+        index.refresh()
+        view = IndexView("v", read_entries(index.index_table), index.index_table.io, cache)
+        return plan_files(view, predicate, list_data_files(index.data_table)).funnel[0].reads
+
+    assert directory_reads() == 1
+    assert directory_reads() == 0
+    index.data_table.append(pa.table({"k": pa.array(range(2_000, 2_100), pa.int64())}))
+    index.build(workers=1)
+    assert directory_reads() == 1
+
+
+def test_a_new_view_opens_no_payload_of_a_segment_again(local_catalog: SqlCatalog) -> None:
+    index = _indexed(local_catalog, IndexDefinition.of(bitmap=["k"]))
+    predicate = bind(parse_where("k = 77"), index.data_table.schema())
+    cache = new_cache()
+
+    def reads_of_look_ups() -> int:
+        index.refresh()
+        view = IndexView("v", read_entries(index.index_table), index.index_table.io, cache)
+        stages = {stage.name: stage for stage in plan_files(view, predicate, list_data_files(index.data_table)).funnel}
+        return stages["postings"].reads
+
+    # The kind's directory, the payload's own directory, one block; then the block alone, whoever opened the payload.
+    assert [reads_of_look_ups() for _ in range(3)] == [3, 1, 1]
+    index.data_table.append(pa.table({"k": pa.array(range(2_000, 2_100), pa.int64())}))
+    index.build(workers=1)
+    # The kind's directory in the new segment, and the block.
+    assert reads_of_look_ups() == 2
+
+
+def test_opened_payloads_take_no_more_memory_than_there_is_for_all(local_catalog: SqlCatalog) -> None:
+    index = _indexed(local_catalog, IndexDefinition.of(bitmap=["k"]))
+    entries, files = read_entries(index.index_table), list_data_files(index.data_table)
+    predicate = bind(parse_where("k IN (3, 500, 1999)"), index.data_table.schema())
+
+    def used_and_kept(limit: int) -> tuple[int, int]:
+        cache = new_cache(limit)
+        view = IndexView("v", entries, index.index_table.io, cache)
+        kept = [plan_files(view, predicate, files).kept for _ in range(2)]
+        assert kept[0] == kept[1]
+        return cache.used_bytes, kept[0]
+
+    used, kept = used_and_kept(1 << 20)
+    assert used > 4_096
+    for limit in (0, 1_000, 5_000, used - 1):
+        assert used_and_kept(limit)[0] <= limit
+        assert used_and_kept(limit)[1] == kept
+
+
+def test_what_is_of_one_view_goes_with_it_and_what_is_of_segments_stays(local_catalog: SqlCatalog) -> None:
+    """A long-lived process sees many versions of an index, and each had arrays of its own."""
+    index = _indexed(local_catalog, IndexDefinition.of(bsi=["k"]))
+    predicate = bind(parse_where("k BETWEEN 500 AND 503"), index.data_table.schema())
+    cache = new_cache()
+
+    def used_while_and_after() -> tuple[int, int]:
+        view = IndexView("v", read_entries(index.index_table), index.index_table.io, cache)
+        assert plan_files(view, predicate, list_data_files(index.data_table)).kept
+        used = cache.used_bytes
+        alive = weakref.ref(view)
+        del view
+        assert alive() is None
+        return used, cache.used_bytes
+
+    first = used_while_and_after()
+    assert first[0] > first[1] > 0
+    assert [used_while_and_after() for _ in range(3)] == [first] * 3

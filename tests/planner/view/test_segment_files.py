@@ -1,0 +1,73 @@
+"""Files of segments: however many an index has, few are open at a time, and what was opened before still answers."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyiceberg.io.pyarrow import PyArrowFileIO
+
+from planner.view.segment_files import SegmentFiles, SegmentReader
+from puffin_index.errors import CorruptFileError, NotFoundError
+from ssb_bench.studies.simulate import simulate
+
+pytest.importorskip("resource")
+
+FILES_ALLOWED = 64
+_PLAN_EVERYTHING = f"""
+import resource, sys
+resource.setrlimit(resource.RLIMIT_NOFILE, ({FILES_ALLOWED}, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+import numpy as np
+import pyarrow as pa
+from pyiceberg.io.pyarrow import PyArrowFileIO
+from planner.gate import Limits
+from planner.plan import prune_row_groups
+from planner.view import IndexView
+from ssb_bench.scale_probe import SCENARIOS
+with pa.memory_map(sys.argv[1]) as source:
+    entries = pa.ipc.open_file(source).read_all()
+view = IndexView("simulated", entries, PyArrowFileIO())
+for _ in range(2):
+    for name in ("sorted, equality", "postings, equality", "merged bloom, equality", "merged bitmaps, equality"):
+        pruned = prune_row_groups(view, SCENARIOS[name], np.arange(view.row_group_count), Limits(strict=True))
+        print(len(view.segments), name, int(pruned.kept.sum()) <= 0.01 * view.row_group_count)
+"""
+
+
+def test_an_index_of_many_segments_leaves_files_to_its_process(tmp_path: Path) -> None:
+    """Payloads stay opened from one plan to the next; each that held its file would soon leave none to anybody."""
+    simulated = simulate(tmp_path / "segments", 80_000, different=1)
+    entries = tmp_path / "entries.arrow"
+    with pa.OSFile(str(entries), "wb") as sink, pa.ipc.new_file(sink, simulated.entries.schema) as writer:
+        writer.write_table(simulated.entries)
+    command = [sys.executable, "-c", _PLAN_EVERYTHING, str(entries)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert len(lines) == 8
+    assert all(line.startswith("80 ") and line.endswith(" True") for line in lines)
+
+
+def test_a_file_is_opened_again_when_it_fell_out_or_all_were_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    segments = [(str(tmp_path / f"{number}.puffin"), 100) for number in range(3)]
+    for number, (location, size) in enumerate(segments[:2]):
+        Path(location).write_bytes(bytes([number]) * size)
+    monkeypatch.setattr("planner.view.segment_files.most_open_files", lambda: 1)
+    files = SegmentFiles(PyArrowFileIO())
+    readers = [SegmentReader(files, *segment) for segment in segments]
+
+    for _ in range(2):
+        for number in range(2):
+            assert bytes(readers[number].read(10, 5)) == bytes([number]) * 5
+            assert (readers[number].location, readers[number].size) == segments[number]
+        files.close()
+    with pytest.raises(CorruptFileError, match=r"1\.puffin.*100 bytes"):
+        readers[1].read(90, 20)
+    with pytest.raises(NotFoundError, match=r"2\.puffin"):
+        readers[2].read(0, 1)

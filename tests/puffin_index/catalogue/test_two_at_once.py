@@ -1,0 +1,28 @@
+"""Two processes at once on one index: nothing lost, nothing doubled, nothing dangling."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+
+from tests.puffin_index.indexed_table import check_entries, check_queries, indexed
+from tests.puffin_index.jobs.upkeep_child import start
+
+
+@pytest.mark.parametrize("other", ["append-and-build", "compact", "expire"])
+def test_a_builder_and_another(local_catalog: SqlCatalog, tmp_path: Path, other: str) -> None:
+    index = indexed(local_catalog, 2)
+
+    children = [start(tmp_path, "append-and-build", 0, 5), start(tmp_path, other, 0, 5)]
+
+    for child in children:
+        _, errors = child.communicate(timeout=180)
+        assert child.returncode == 0, errors.decode()
+    index.refresh()
+    check_queries(index)
+    # A builder that was late for the last append of the other one leaves it to the next build.
+    index.build(workers=1)
+    check_entries(index)
+    check_queries(index)

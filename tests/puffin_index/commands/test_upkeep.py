@@ -1,0 +1,99 @@
+"""The commands `verify`, `compact`, `expire` and `drop`: text, JSON, exit codes, bad input."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from pyiceberg.catalog.sql import SqlCatalog
+
+from planner.commands.main import main
+from puffin_index import TableIndex
+from tests.puffin_index.indexed_table import indexed, make_table, named_segments
+
+
+class Shell:
+    """Runs commands on one table."""
+
+    def __init__(self, folder: Path, table: str = "local.ns.t") -> None:
+        self._table = table
+        self._properties = [f"uri=sqlite:///{folder / 'catalog.db'}", f"warehouse={folder.as_uri()}"]
+
+    def __call__(self, command: str, *arguments: str) -> Result:
+        overrides = [part for one in self._properties for part in ("--catalog-property", one)]
+        return CliRunner().invoke(main, [command, self._table, *overrides, *arguments])
+
+
+@pytest.fixture
+def index(local_catalog: SqlCatalog) -> TableIndex:
+    return indexed(local_catalog, 2)
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Shell:
+    return Shell(tmp_path)
+
+
+def test_the_life_of_an_index_in_json(index: TableIndex, shell: Shell) -> None:
+    verified = shell("verify", "--all", "--json")
+    assert verified.exit_code == 0
+    assert json.loads(verified.stdout)["findings"] == []
+    compacted = json.loads(shell("compact", "--json", "--target-size", "64MiB").stdout)
+    assert (compacted["segments_before"], compacted["segments_after"]) == (2, 1)
+    dry = json.loads(shell("expire", "--dry-run", "--json").stdout)
+    assert (dry["segments"], dry["dry_run"]) == (2, True)
+    assert json.loads(shell("expire", "--older-than", "12h", "--json").stdout)["segments"] == 2
+    assert json.loads(shell("drop", "--json").stdout)["segments"] == 1
+    assert not index.catalog.table_exists("ns.t__puffin_index")
+
+
+def test_the_same_in_words(index: TableIndex, shell: Shell) -> None:
+    assert "2 of 2 data files indexed" in shell("verify").stdout
+    assert "2 segments became 1" in shell("compact").stdout
+    assert "would drop 0 entries" in shell("expire", "--dry-run").stdout
+    assert "dropped 0 entries" in shell("expire").stdout.replace("\n", " ")
+    assert "dropped ns.t__puffin_index: 1 segments" in shell("drop").stdout
+    assert not index.catalog.table_exists("ns.t__puffin_index")
+
+
+def test_findings_are_listed_with_exit_code_1_and_repaired(index: TableIndex, shell: Shell) -> None:
+    segment = min(named_segments(index))
+    path = Path(segment.removeprefix("file://"))
+    path.write_bytes(b"X" + path.read_bytes()[1:])
+
+    found = shell("verify", "--json")
+
+    assert found.exit_code == 1
+    (finding,) = json.loads(found.stdout)["findings"]
+    assert set(finding) == {"file", "blob", "offset", "what"}
+    assert (finding["file"], finding["offset"]) == (segment, 0)
+    assert "not a Puffin file" in shell("verify").stderr
+    repaired = shell("verify", "--repair")
+    assert repaired.exit_code == 0
+    assert "indexed anew: 1 data files" in repaired.stdout
+    assert shell("verify", "--all").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("command", "arguments", "said"),
+    [
+        ("expire", ["--older-than", "soon"], "'soon' is not a duration"),
+        ("compact", ["--target-size", "0"], "'0' is not a size"),
+    ],
+)
+def test_bad_options_are_named(shell: Shell, command: str, arguments: list[str], said: str) -> None:
+    result = shell(command, *arguments)
+
+    assert result.exit_code == 2
+    assert said in result.stderr
+
+
+@pytest.mark.parametrize("command", ["verify", "compact", "expire", "drop"])
+def test_a_table_without_index_is_an_error(local_catalog: SqlCatalog, shell: Shell, command: str) -> None:
+    make_table(local_catalog)
+    result = shell(command)
+
+    assert result.exit_code == 1
+    assert "there is no index table ns.t__puffin_index" in result.stderr.replace("\n", " ")

@@ -1,0 +1,66 @@
+"""Columns that the table has lost, or has with another type: older snapshots keep their index, builds go on."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.schema import Schema
+from pyiceberg.types import IcebergType, IntegerType, LongType, MapType, NestedField, StringType, StructType
+
+from planner.scans.plan import plan
+from puffin_index.definition.index_definition import (
+    IndexDefinition,
+    from_json,
+    resolve,
+    retyped_columns,
+    stored_kinds,
+    to_json,
+)
+from tests.puffin_index.indexed_table import indexed, rows
+
+
+def test_a_dropped_column_keeps_its_index_for_the_snapshots_that_have_it(local_catalog: SqlCatalog) -> None:
+    index = indexed(local_catalog, 2)
+    old = index.data_table.current_snapshot()
+    assert old is not None
+    before = plan(index, "k = 77", old.snapshot_id)
+    with index.data_table.update_schema() as update:
+        update.delete_column("k")
+    index.data_table.overwrite(rows(7).drop_columns(["k"]))
+
+    assert index.build(workers=1).skipped == ()
+    index.compact()
+    index.expire(timedelta(0))
+
+    after = plan(index, "k = 77", old.snapshot_id, strict=True)
+    assert before.dropped == after.dropped > 0
+    assert index.verify(None).findings == ()
+
+
+@pytest.mark.parametrize(
+    ("column", "of_type", "reason"),
+    [
+        ("k", StructType(NestedField(5, "x", IntegerType())), "only leaves can be indexed"),
+        ("k", MapType(5, StringType(), 6, LongType()), "name one of its keys"),
+        ("m#k#1", StringType(), "names a key of a map"),
+    ],
+)
+def test_a_column_that_can_no_longer_be_indexed_is_told_of_and_the_others_go_on(
+    column: str, of_type: IcebergType, reason: str
+) -> None:
+    map_type = MapType(3, IntegerType(), 4, LongType())
+    other = NestedField(9, "other", LongType())
+    first = Schema(NestedField(1, "k", LongType()), NestedField(2, "m", map_type), other)
+    text = to_json(resolve(IndexDefinition.of(bsi=[column, "other"]), first))
+    assert retyped_columns(text, first) == []
+
+    name = column.partition("#")[0]
+    now = Schema(NestedField(first.find_field(name).field_id, name, of_type), other)
+
+    assert [found.name for found in from_json(text, now)] == ["other"]
+    reasons = retyped_columns(text, now)
+    assert len(reasons) == 1
+    assert reason in reasons[0]
+    assert len(stored_kinds(text)) == 2

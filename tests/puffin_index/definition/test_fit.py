@@ -1,0 +1,71 @@
+"""Bad fits of kind and column are told; good ones are not."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+
+from puffin_index.definition.fit import fit_warnings
+from puffin_index.definition.index_definition import IndexDefinition, ResolvedColumn
+from puffin_index.keys.values import value_type_named
+from puffin_index.table_index import TableIndex
+from tests.conftest import create_table
+
+
+def column(type_name: str, **kinds: Mapping[str, str]) -> ResolvedColumn:
+    return ResolvedColumn(1, "c", value_type_named(type_name), kinds)
+
+
+@pytest.mark.parametrize(
+    ("bad", "said"),
+    [
+        (column("boolean", bsi={}), "use bitmap"),
+        (column("boolean", bloom={}), "minimum and maximum"),
+        (column("boolean", bitmap={"layout": "postings"}), "layout=postings"),
+        (column("double", bitmap={"layout": "bitmaps"}), "a double column mostly has many distinct values"),
+        (column("timestamptz", bitmap={"version": "2"}), "a timestamptz column mostly has many distinct values"),
+        (column("decimal(38,2)", bitmap={"layout": "bitmaps"}), "many distinct values"),
+        (column("uuid", bsi={}), "for = and IN use bitmap or bloom"),
+        (column("fixed[16]", bsi={}), "for = and IN use bitmap or bloom"),
+        (column("double", bloom={}), "use bsi"),
+        (column("string", bloom={"fpp": "0.5"}), "fpp=0.5"),
+    ],
+)
+def test_a_bad_fit_is_told_in_a_sentence_that_names_the_column(bad: ResolvedColumn, said: str) -> None:
+    (warning,) = fit_warnings([bad])
+
+    assert warning.startswith("column 'c': ")
+    assert said in warning
+
+
+@pytest.mark.parametrize(
+    "good",
+    [
+        column("boolean", bitmap={}),
+        column("int", bitmap={"layout": "bitmaps"}, bsi={}, bloom={}),
+        column("string", bitmap={"version": "1"}, bsi={}, bloom={"fpp": "0.01"}),
+        column("double", bitmap={}, bsi={}),
+        column("timestamp", bitmap={"layout": "postings"}, bsi={}),
+        column("uuid", bitmap={}, bloom={}),
+        column("decimal(9,2)", bitmap={"layout": "bitmaps"}, bsi={}),
+    ],
+)
+def test_a_good_fit_is_not_told(good: ResolvedColumn) -> None:
+    assert fit_warnings([good]) == []
+
+
+def test_create_logs_a_bad_fit_and_defines_the_index_all_the_same(
+    local_catalog: SqlCatalog, caplog: pytest.LogCaptureFixture
+) -> None:
+    create_table(local_catalog, "t", pa.table({"flag": [True, False], "id": [1, 2]}), 500)
+    with caplog.at_level(logging.WARNING, logger="puffin_index"):
+        index = TableIndex.create(local_catalog, "ns.t", IndexDefinition.of(bsi=["flag", "id"]))
+
+    assert [set(column.kinds) for column in index.columns] == [{"bsi"}, {"bsi"}]
+    assert [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING] == [
+        "column 'flag': bsi is for comparisons, and a boolean has only two values; use bitmap"
+    ]

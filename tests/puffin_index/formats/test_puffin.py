@@ -1,0 +1,633 @@
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+import xxhash
+import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
+
+from puffin_index.errors import CorruptFileError, UnsupportedError
+from puffin_index.formats.puffin import (
+    MAGIC,
+    TAIL_BYTES,
+    BlobMetadata,
+    PuffinFile,
+    PuffinWriter,
+    check_head,
+    open_blob,
+    read_blob,
+    read_footer,
+    verify,
+)
+from puffin_index.storage.ranged import BytesReader
+
+GOLDEN = Path(__file__).parents[2] / "golden"
+DOCUMENTED = (CorruptFileError, UnsupportedError)
+
+
+@dataclass
+class CountingReader:
+    """Bytes in memory that remember which ranges were asked for."""
+
+    data: bytes
+    location: str = "counted"
+    reads: list[tuple[int, int]] = field(default_factory=list)
+
+    @property
+    def size(self) -> int:
+        return len(self.data)
+
+    def read(self, offset: int, length: int) -> memoryview:
+        self.reads.append((offset, length))
+        return BytesReader.of(self.data).read(offset, length)
+
+
+def _golden_file() -> bytes:
+    stream = io.BytesIO()
+    writer = PuffinWriter(stream, created_by="golden", properties={"z": "last", "a": "erste — 雪 😀"})
+    writer.add("first-v1", b"abcdefghi", (1, 2147483647), properties={"row": "10"})
+    writer.add("empty-v1", b"", snapshot_id=9223372036854775807, sequence_number=34)
+    writer.add("ünïcode-v1", memoryview(bytes(range(256))), [3], properties={"naïve": '"quoted" \\ \n 😀', "A": ""})
+    writer.finish()
+    return stream.getvalue()
+
+
+def _small_file() -> bytes:
+    stream = io.BytesIO()
+    writer = PuffinWriter(stream, created_by="t", properties={"p": "q"})
+    writer.add("x", b"abc", (1,), properties={"k": "v"})
+    writer.add("y", b"hello hello hello hello hello hello", (2,), compress=True)
+    writer.finish()
+    return stream.getvalue()
+
+
+def _framed(payload: bytes, *, blobs: bytes = b"", flags: bytes = bytes(4), payload_size: int | None = None) -> bytes:
+    size = len(payload) if payload_size is None else payload_size
+    return MAGIC + blobs + MAGIC + payload + size.to_bytes(4, "little", signed=True) + flags + MAGIC
+
+
+def _with_footer(document: object, *, blobs: bytes = b"") -> bytes:
+    return _framed(json.dumps(document).encode(), blobs=blobs)
+
+
+def _blob(**changed: object) -> dict[str, object]:
+    blob = {"type": "t", "fields": [1], "snapshot-id": 2, "sequence-number": 3, "offset": 4, "length": 5}
+    return {name: value for name, value in {**blob, **changed}.items() if value is not ...}
+
+
+def _open(data: bytes, footer_size: int | None = None, *, require_checksum: bool = False) -> PuffinFile:
+    return read_footer(BytesReader.of(data), footer_size, require_checksum=require_checksum)
+
+
+def _everything(data: bytes, *, require_checksum: bool = True) -> tuple[PuffinFile, list[bytes]]:
+    """What a careful reader learns from a file."""
+    reader = BytesReader.of(data)
+    file = read_footer(reader, require_checksum=require_checksum)
+    check_head(reader)
+    return file, [bytes(read_blob(reader, blob)) for blob in file.blobs]
+
+
+class TestWriter:
+    def test_writes_the_golden_bytes(self) -> None:
+        assert _golden_file() == (GOLDEN / "puffin_written.bin").read_bytes()
+
+    def test_the_summary_is_what_a_reader_finds(self) -> None:
+        stream = io.BytesIO()
+        writer = PuffinWriter(stream, created_by="me")
+        added = [writer.add("a", b"12345", (7,)), writer.add("b", b"x" * 1000, compress=True)]
+        summary = writer.finish()
+        file = _open(stream.getvalue())
+        assert summary.blobs == file.blobs == tuple(added)
+        assert (summary.file_size, summary.footer_size) == (file.file_size, file.footer_size)
+        assert summary.file_size == len(stream.getvalue())
+        assert file.properties["created-by"] == "me"
+
+    def test_an_offset_is_known_before_the_blob_that_mentions_it_is_written(self) -> None:
+        stream = io.BytesIO()
+        writer = PuffinWriter(stream, created_by="t")
+        assert writer.position == 4
+        expected = writer.position
+        first = writer.add("a", b"123")
+        assert (first.offset, first.length, writer.position) == (expected, 3, 7)
+        writer.add("directory", str(first.offset).encode())
+        writer.finish()
+        reader = BytesReader.of(stream.getvalue())
+        assert bytes(reader.read(int(bytes(read_blob(reader, read_footer(reader).blobs[1]))), 3)) == b"123"
+
+    def test_the_order_of_properties_and_the_kind_of_buffer_do_not_matter(self) -> None:
+        files = []
+        for names, content in (("ab", b"xyz"), ("ba", bytearray(b"xyz"))):
+            stream = io.BytesIO()
+            properties = {name: name * 2 for name in names}
+            writer = PuffinWriter(stream, created_by="t", properties=properties)
+            writer.add("a", content, (1, 2), properties=properties)
+            writer.add("a", content, [1], properties=properties, compress=True)
+            writer.finish()
+            files.append(stream.getvalue())
+        assert files[0] == files[1]
+
+    def test_a_compressed_blob_is_one_zstd_frame_that_says_its_content_size(self) -> None:
+        stream = io.BytesIO()
+        blob = PuffinWriter(stream, created_by="t").add("a", b"z" * 5000, compress=True)
+        stored = stream.getvalue()[blob.offset : blob.offset + blob.length]
+        assert blob.compression_codec == "zstd"
+        assert blob.length < 100
+        assert zstandard.get_frame_parameters(stored).content_size == 5000
+        assert blob.properties["xxh64"] == xxhash.xxh64_hexdigest(stored)
+
+    def test_properties_that_it_sets_itself_are_refused(self) -> None:
+        for name in ("created-by", "footer-xxh64"):
+            with pytest.raises(ValueError, match=name):
+                PuffinWriter(io.BytesIO(), created_by="t", properties={name: "x"})
+        with pytest.raises(ValueError, match="xxh64"):
+            PuffinWriter(io.BytesIO(), created_by="t").add("a", b"", properties={"xxh64": "x"})
+
+    @pytest.mark.parametrize(("bits", "argument"), [(32, "fields"), (64, "snapshot_id"), (64, "sequence_number")])
+    def test_numbers_may_be_as_large_as_the_format_allows(self, bits: int, argument: str) -> None:
+        def add(number: int) -> None:
+            writer = PuffinWriter(io.BytesIO(), created_by="t")
+            match argument:
+                case "fields":
+                    writer.add("a", b"", (number,))
+                case "snapshot_id":
+                    writer.add("a", b"", snapshot_id=number)
+                case _:
+                    writer.add("a", b"", sequence_number=number)
+
+        for bound, beyond in ((-(2 ** (bits - 1)), -1), (2 ** (bits - 1) - 1, 1)):
+            add(bound)
+            with pytest.raises(OverflowError, match=f"int{bits}"):
+                add(bound + beyond)
+
+    def test_nothing_can_be_added_after_the_footer(self) -> None:
+        writer = PuffinWriter(io.BytesIO(), created_by="t")
+        writer.finish()
+        for attempt in (lambda: writer.add("a", b""), writer.finish):
+            with pytest.raises(ValueError, match="finished"):
+                attempt()
+
+    def test_a_stream_that_takes_only_a_part_is_an_error_that_no_later_call_forgets(self) -> None:
+        class Full(io.BytesIO):
+            def write(self, data: object, /) -> int:
+                assert data
+                return 4
+
+        writer = PuffinWriter(Full(), created_by="t")
+        with pytest.raises(OSError, match="4 of 9"):
+            writer.add("a", b"123456789")
+        with pytest.raises(ValueError, match="failed before"):
+            writer.finish()
+
+    def test_half_a_surrogate_pair_is_refused(self) -> None:
+        writer = PuffinWriter(io.BytesIO(), created_by="\ud800")
+        with pytest.raises(ValueError, match="surrogate"):
+            writer.finish()
+
+
+TEXTS = st.text(max_size=8)
+PROPERTIES = st.dictionaries(TEXTS.filter(lambda name: name not in ("xxh64", "created-by", "footer-xxh64")), TEXTS)
+INT64S = st.integers(-(2**63), 2**63 - 1)
+BLOBS = st.tuples(
+    TEXTS, st.binary(max_size=60), st.lists(st.integers(-(2**31), 2**31 - 1)), INT64S, INT64S, PROPERTIES, st.booleans()
+)
+
+
+@given(blobs=st.lists(BLOBS, max_size=4), properties=PROPERTIES, created_by=TEXTS)
+def test_what_is_written_is_read_back(
+    blobs: list[tuple[str, bytes, list[int], int, int, dict[str, str], bool]],
+    properties: dict[str, str],
+    created_by: str,
+) -> None:
+    stream = io.BytesIO()
+    writer = PuffinWriter(stream, created_by=created_by, properties=properties)
+    for blob_type, content, fields, snapshot_id, sequence_number, blob_properties, compress in blobs:
+        writer.add(
+            blob_type,
+            content,
+            fields,
+            snapshot_id=snapshot_id,
+            sequence_number=sequence_number,
+            properties=blob_properties,
+            compress=compress,
+        )
+    summary = writer.finish()
+    file, contents = _everything(stream.getvalue())
+    assert file == _open(stream.getvalue(), summary.footer_size)
+    assert file.blobs == summary.blobs
+    assert contents == [blob[1] for blob in blobs]
+    assert [(b.type, list(b.fields), b.snapshot_id, b.sequence_number) for b in file.blobs] == [
+        (blob_type, fields, snapshot_id, number) for blob_type, _, fields, snapshot_id, number, _, _ in blobs
+    ]
+    assert [{k: v for k, v in b.properties.items() if k != "xxh64"} for b in file.blobs] == [b[5] for b in blobs]
+    assert {k: v for k, v in file.properties.items() if k != "footer-xxh64"} == {**properties, "created-by": created_by}
+
+
+class TestGoldenFiles:
+    def test_own_file_with_a_zstd_blob(self) -> None:
+        """Only read: another release of zstd may write other bytes."""
+        file, contents = _everything((GOLDEN / "puffin_written_zstd.bin").read_bytes())
+        assert [blob.compression_codec for blob in file.blobs] == [None, "zstd", "zstd"]
+        assert contents == [b"plain", b"squeeze " * 100, b""]
+
+    def test_java_file_without_compression(self) -> None:
+        data = (GOLDEN / "puffin_java_uncompressed.bin").read_bytes()
+        file, contents = _everything(data, require_checksum=False)
+        assert file.properties == {"created-by": "Java writer", "title": "雪 😀"}
+        assert file.blobs == (
+            BlobMetadata("first", (1,), 2, 1, 4, 9),
+            BlobMetadata("second-ü", (2, 3), 2**63 - 1, -1, 13, 0, None, {"naïve": "ü 😀", "empty": ""}),
+            BlobMetadata("third", (), -1, -1, 13, 4),
+        )
+        assert contents == [b"abcdefghi", b"", b"\x00\xff\x00\xff"]
+
+    def test_java_file_with_zstd(self) -> None:
+        data = (GOLDEN / "puffin_java_zstd.bin").read_bytes()
+        file, contents = _everything(data, require_checksum=False)
+        assert [blob.compression_codec for blob in file.blobs] == ["zstd", None, "zstd"]
+        assert contents == [b"again and " * 50, b"not compressed", b""]
+
+
+class TestOpening:
+    def test_takes_one_read_where_the_footer_size_is_known(self) -> None:
+        data = _golden_file()
+        footer_size = _open(data).footer_size
+        reader = CountingReader(data)
+        read_footer(reader, footer_size)
+        assert reader.reads == [(len(data) - footer_size, footer_size)]
+
+    @pytest.mark.parametrize(("footer_size", "reads"), [(TAIL_BYTES, 1), (TAIL_BYTES + 1, 2), (3 * TAIL_BYTES, 2)])
+    def test_takes_a_second_read_only_for_a_footer_longer_than_the_tail(self, footer_size: int, reads: int) -> None:
+        def build(padding: int) -> tuple[bytes, int]:
+            stream = io.BytesIO()
+            writer = PuffinWriter(stream, created_by="t", properties={"padding": "x" * padding})
+            writer.add("a", bytes(50_000), (1,))
+            size = writer.finish().footer_size
+            return stream.getvalue(), size
+
+        data, size = build(footer_size - build(0)[1])
+        assert size == footer_size
+        reader = CountingReader(data)
+        assert len(read_footer(reader).blobs) == 1
+        assert len(reader.reads) == reads
+        assert sum(length for _, length in reader.reads) == max(TAIL_BYTES, footer_size)
+
+    def test_a_small_file_is_read_once_and_no_further_than_its_beginning(self) -> None:
+        reader = CountingReader(_small_file())
+        read_footer(reader)
+        assert reader.reads == [(0, reader.size)]
+
+    def test_a_range_of_a_blob_costs_one_read_of_that_range(self) -> None:
+        reader = CountingReader(_small_file())
+        blob = open_blob(reader, read_footer(reader).blobs[0])
+        reader.reads.clear()
+        assert bytes(blob.read(1, 2)) == b"bc"
+        assert reader.reads == [(5, 2)]
+
+    def test_a_footer_size_that_the_file_does_not_confirm_is_refused(self) -> None:
+        data = _small_file()
+        footer_size = _open(data).footer_size
+        for wrong in (footer_size - 1, footer_size + 1, 15, 0, -1, len(data) - 3, len(data) + 1):
+            with pytest.raises(CorruptFileError, match="footer"):
+                _open(data, wrong)
+
+    def test_the_smallest_file_has_32_bytes_and_fewer_than_20_are_never_one(self) -> None:
+        smallest = _framed(b'{"blobs":[]}')
+        assert (len(smallest), _open(smallest).blobs) == (32, ())
+        with pytest.raises(CorruptFileError, match="not JSON"):
+            _open(_framed(b""))
+        with pytest.raises(CorruptFileError, match="19 bytes are too few"):
+            _open(_framed(b"")[1:])
+
+    @pytest.mark.parametrize("payload_size", [-1, -(2**31), 13, 2**31 - 1])
+    def test_a_payload_size_beyond_the_file_is_refused_before_anything_is_read(self, payload_size: int) -> None:
+        with pytest.raises(CorruptFileError, match=f"footer payload of {payload_size} bytes"):
+            _open(_framed(b'{"blobs":[]}', payload_size=payload_size))
+
+    def test_a_payload_size_that_misses_the_footers_first_magic_is_refused(self) -> None:
+        with pytest.raises(CorruptFileError, match="not a Puffin file"):
+            _open(_framed(b'{"blobs":[]}', payload_size=11))
+
+    def test_each_magic_is_checked_and_another_version_is_named(self) -> None:
+        data = _framed(b'{"blobs":[]}')
+        for at in (4, len(data) - 4):
+            with pytest.raises(CorruptFileError, match="not a Puffin file") as caught:
+                _open(data[:at] + b"PAR1" + data[at + 4 :])
+            assert caught.value.offset == at
+            with pytest.raises(UnsupportedError, match="version b'2'"):
+                _open(data[:at] + b"PFA2" + data[at + 4 :])
+
+    def test_the_head_is_checked_apart_as_it_costs_a_read(self) -> None:
+        data = _small_file()
+        check_head(BytesReader.of(data))
+        assert _open(b"PAR1" + data[4:]) == _open(data)
+        with pytest.raises(CorruptFileError, match="not a Puffin file"):
+            check_head(BytesReader.of(b"PAR1" + data[4:]))
+        with pytest.raises(UnsupportedError, match="version b'9'"):
+            check_head(BytesReader.of(b"PFA9" + data[4:]))
+
+    def test_a_compressed_footer_is_refused_by_name(self) -> None:
+        with pytest.raises(UnsupportedError, match="footer is LZ4-compressed"):
+            _open(_framed(b'{"blobs":[]}', flags=b"\x01\0\0\0"))
+
+    @pytest.mark.parametrize("bit", range(1, 32))
+    def test_every_other_flag_is_refused(self, bit: int) -> None:
+        for flags in (1 << bit, 1 << bit | 1):
+            with pytest.raises(UnsupportedError, match="unknown Puffin flags"):
+                _open(_framed(b'{"blobs":[]}', flags=flags.to_bytes(4, "little")))
+
+
+class TestFooterPayload:
+    def test_members_that_the_format_does_not_know_are_passed_over(self) -> None:
+        data = _with_footer({"blobs": [_blob(later=[1.5, None])], "later": {"a": True}}, blobs=bytes(5))
+        assert _open(data).blobs == (BlobMetadata("t", (1,), 2, 3, 4, 5),)
+
+    def test_a_null_codec_is_no_codec(self) -> None:
+        assert _open(_with_footer({"blobs": [_blob(**{"compression-codec": None})]}, blobs=bytes(5))).blobs[
+            0
+        ] == BlobMetadata("t", (1,), 2, 3, 4, 5)
+
+    @pytest.mark.parametrize(
+        ("document", "reason"),
+        [
+            ([], "not a JSON object"),
+            ({}, "'blobs' is not a list"),
+            ({"blobs": {}}, "'blobs' is not a list"),
+            ({"blobs": [1]}, r"blobs\[0\] is not an object"),
+            ({"blobs": [_blob(), _blob(type=...)]}, r"blobs\[1\].type is not a string"),
+            ({"blobs": [_blob(type=1)]}, r"blobs\[0\].type is not a string"),
+            ({"blobs": [_blob(type="\ud800")]}, r"blobs\[0\].type has a lone surrogate"),
+            ({"blobs": [_blob(fields=...)]}, r"blobs\[0\].fields is not a list"),
+            ({"blobs": [_blob(fields=["1"])]}, r"blobs\[0\].fields is not an int32"),
+            ({"blobs": [_blob(fields=[2**31])]}, r"blobs\[0\].fields is not an int32"),
+            ({"blobs": [_blob(**{"snapshot-id": 2**63})]}, r"blobs\[0\].snapshot-id is not an int64"),
+            ({"blobs": [_blob(**{"snapshot-id": ...})]}, r"blobs\[0\].snapshot-id is not an int64"),
+            ({"blobs": [_blob(**{"sequence-number": 1.0})]}, r"blobs\[0\].sequence-number is not an int64"),
+            ({"blobs": [_blob(offset=True)]}, r"blobs\[0\].offset is not an int64"),
+            ({"blobs": [_blob(length=None)]}, r"blobs\[0\].length is not an int64"),
+            ({"blobs": [_blob(properties=None)]}, r"blobs\[0\].properties is not an object"),
+            ({"blobs": [_blob(properties={"a": 1})]}, r"blobs\[0\].properties is not a string"),
+            ({"blobs": [], "properties": []}, "properties is not an object"),
+            ({"blobs": [], "properties": {"a": None}}, "properties is not a string"),
+            ({"blobs": [_blob(**{"compression-codec": 7})]}, r"blobs\[0\].compression-codec is not a string"),
+        ],
+    )
+    def test_a_wrong_shape_is_named(self, document: object, reason: str) -> None:
+        with pytest.raises(CorruptFileError, match=reason) as caught:
+            _open(_with_footer(document, blobs=bytes(5)))
+        assert caught.value.offset == 4 + 5 + 4
+
+    @pytest.mark.parametrize(
+        "payload",
+        [
+            b"{",
+            b"\xff",
+            b'{"blobs":[]} x',
+            b'{"blobs":[],"blobs":[]}',
+            b"[" * 100_000,
+            b'{"blobs":' + b"9" * 5000 + b"}",
+            b"\xef\xbb\xbf{}",
+        ],
+    )
+    def test_what_is_not_plain_json_is_refused(self, payload: bytes) -> None:
+        with pytest.raises(CorruptFileError, match="Puffin footer"):
+            _open(_framed(payload))
+
+    @pytest.mark.parametrize(
+        ("offset", "length", "inside"),
+        [
+            (4, 5, True),
+            (4, 6, False),
+            (5, 5, False),
+            (3, 5, False),
+            (9, 0, True),
+            (10, 0, False),
+            (4, -1, False),
+            (-1, 0, False),
+            (4, 2**63 - 1, False),
+        ],
+    )
+    def test_a_blob_lies_between_head_and_footer(self, offset: int, length: int, inside: bool) -> None:
+        data = _with_footer({"blobs": [_blob(offset=offset, length=length)]}, blobs=bytes(5))
+        if inside:
+            assert _open(data).blobs[0].length == length
+            return
+        with pytest.raises(CorruptFileError, match=r"do not lie in 4\.\.9"):
+            _open(data)
+
+    def test_an_unknown_codec_is_refused_by_name(self) -> None:
+        with pytest.raises(UnsupportedError, match="'snappy'"):
+            _open(_with_footer({"blobs": [_blob(**{"compression-codec": "snappy"})]}, blobs=bytes(5)))
+
+    def test_an_lz4_blob_is_listed_and_its_neighbour_can_be_read(self) -> None:
+        document = {"blobs": [_blob(**{"compression-codec": "lz4"}), _blob(offset=9)]}
+        reader = BytesReader.of(_with_footer(document, blobs=b"lz4..plain"))
+        lz4, plain = read_footer(reader).blobs
+        assert lz4.compression_codec == "lz4"
+        assert bytes(read_blob(reader, plain)) == b"plain"
+        for attempt in (read_blob, open_blob):
+            with pytest.raises(UnsupportedError, match=r"lz4|compressed"):
+                attempt(reader, lz4)
+
+    def test_the_checksum_is_over_values_and_not_over_their_spelling(self) -> None:
+        data = _small_file()
+        file = _open(data)
+        payload = data[len(data) - file.footer_size + 4 : -12]
+        respelled = json.dumps(json.loads(payload), indent=3, sort_keys=True).encode()
+        other = _open(_framed(respelled, blobs=data[4 : len(data) - file.footer_size]), require_checksum=True)
+        assert (other.blobs, other.properties) == (file.blobs, file.properties)
+
+    def test_a_changed_value_does_not_pass_the_checksum(self) -> None:
+        data = _small_file()
+        for old, new in ((b'"k":"v"', b'"k":"w"'), (b'"t"', b'"u"'), (b'"fields":[1]', b'"fields":[2]')):
+            assert old in data
+            with pytest.raises(CorruptFileError, match="its xxh64 is"):
+                _open(data.replace(old, new))
+
+    def test_a_file_of_another_writer_needs_no_checksum_unless_asked_for(self) -> None:
+        data = _with_footer({"blobs": []})
+        assert _open(data).properties == {}
+        with pytest.raises(CorruptFileError, match="footer-xxh64"):
+            _open(data, require_checksum=True)
+
+
+def _zstd_reader(frame: bytes, **properties: str) -> tuple[BytesReader, BlobMetadata]:
+    blob = _blob(length=len(frame), properties=properties, **{"compression-codec": "zstd"})
+    reader = BytesReader.of(_with_footer({"blobs": [blob]}, blobs=frame))
+    return reader, read_footer(reader).blobs[0]
+
+
+def _zstd_frame(declared: int, content: bytes) -> bytes:
+    """A frame of one raw block that declares any content size."""
+    block = ((len(content) << 3) | 1).to_bytes(3, "little") + content
+    return b"\x28\xb5\x2f\xfd\xe0" + declared.to_bytes(8, "little") + block
+
+
+class TestReadingBlobs:
+    def test_content_is_not_copied_where_it_is_not_compressed(self) -> None:
+        data = bytearray(_small_file())
+        reader = BytesReader.of(data)
+        content = read_blob(reader, read_footer(reader).blobs[0])
+        data[4] = ord("X")
+        assert bytes(content) == b"Xbc"
+
+    def test_a_damaged_blob_is_noticed_unless_told_not_to_look(self) -> None:
+        data = bytearray(_small_file())
+        data[4] ^= 1
+        reader = BytesReader.of(data, "f")
+        blob = read_footer(reader).blobs[0]
+        with pytest.raises(CorruptFileError, match="blob 'x' of 3 bytes has xxh64") as caught:
+            read_blob(reader, blob)
+        assert (caught.value.location, caught.value.offset) == ("f", 4)
+        assert bytes(read_blob(reader, blob, verify=False)) == b"`bc"
+
+    def test_verify_reads_every_byte_of_blobs_and_head(self) -> None:
+        data = _small_file()
+        file = _open(data)
+        verify(BytesReader.of(data), file)
+        for at in range(file.file_size - file.footer_size):
+            damaged = bytearray(data)
+            damaged[at] ^= 0x40
+            with pytest.raises(DOCUMENTED):
+                verify(BytesReader.of(damaged), file)
+
+    def test_a_compressed_blob_cannot_be_read_in_ranges(self) -> None:
+        reader = BytesReader.of(_small_file())
+        with pytest.raises(UnsupportedError, match="compressed"):
+            open_blob(reader, read_footer(reader).blobs[1])
+
+    def test_metadata_from_elsewhere_is_checked_against_the_file(self) -> None:
+        reader = BytesReader.of(_small_file())
+        fitting = BlobMetadata("x", (), -1, -1, reader.size - 2, 2)
+        assert open_blob(reader, fitting).size == 2
+        for offset, length in ((reader.size - 1, 2), (-1, 2), (0, -1)):
+            stray = BlobMetadata("x", (), -1, -1, offset, length)
+            for attempt in (open_blob, read_blob):
+                with pytest.raises(CorruptFileError):
+                    attempt(reader, stray)
+
+    def test_the_limit_is_on_content_and_includes_itself(self) -> None:
+        reader = BytesReader.of(_small_file())
+        for blob, size in zip(read_footer(reader).blobs, (3, 35), strict=True):
+            assert len(read_blob(reader, blob, limit=size)) == size
+            with pytest.raises(UnsupportedError, match=f"limit {size - 1}"):
+                read_blob(reader, blob, limit=size - 1)
+
+    def test_a_frame_without_content_size_is_refused(self) -> None:
+        frame = zstandard.ZstdCompressor(write_content_size=False).compress(b"abc" * 10)
+        with pytest.raises(CorruptFileError, match="no content size"):
+            read_blob(*_zstd_reader(frame))
+
+    @pytest.mark.parametrize("declared", [2, 4, 10_000])
+    def test_a_frame_that_lies_about_its_content_size_is_refused(self, declared: int) -> None:
+        assert bytes(read_blob(*_zstd_reader(_zstd_frame(3, b"abc")))) == b"abc"
+        with pytest.raises(CorruptFileError, match="zstd blob"):
+            read_blob(*_zstd_reader(_zstd_frame(declared, b"abc")))
+
+    def test_a_declared_size_that_no_such_frame_can_hold_is_refused_unallocated(self) -> None:
+        with pytest.raises(CorruptFileError, match="can't hold 1073741824 bytes"):
+            read_blob(*_zstd_reader(_zstd_frame(1 << 30, b"abc")))
+        with pytest.raises(UnsupportedError, match="limit 1073741824"):
+            read_blob(*_zstd_reader(_zstd_frame((1 << 30) + 1, b"abc")))
+
+    def test_the_most_compressible_content_is_still_believed(self) -> None:
+        frame = zstandard.ZstdCompressor(level=19).compress(bytes(32 << 20))
+        assert len(read_blob(*_zstd_reader(frame))) == 32 << 20
+
+    @pytest.mark.parametrize(
+        "frame",
+        [
+            b"",
+            b"not zstd",
+            zstandard.ZstdCompressor().compress(b"abc") + b"x",
+            zstandard.ZstdCompressor().compress(b"abc") * 2,
+            zstandard.ZstdCompressor().compress(b"abc")[:-1],
+            b"\x50\x2a\x4d\x18\x03\0\0\0abc",
+        ],
+        ids=["nothing", "other bytes", "a byte too many", "two frames", "cut short", "a skippable frame"],
+    )
+    def test_only_a_single_whole_frame_is_taken(self, frame: bytes) -> None:
+        with pytest.raises(CorruptFileError, match="zstd blob 't'"):
+            read_blob(*_zstd_reader(frame))
+
+
+def _damages(data: bytes) -> Iterator[bytes]:
+    """Every flipped bit, some replaced bytes, every truncation at either end, and one byte too many."""
+    for at in range(len(data)):
+        replacements = {data[at] ^ (1 << bit) for bit in range(8)} | {0, 0xFF, ord("0"), ord('"'), ord(" ")}
+        for value in replacements - {data[at]}:
+            yield data[:at] + bytes([value]) + data[at + 1 :]
+    for length in range(len(data)):
+        yield data[:length]
+        yield data[len(data) - length :]
+    yield data + b"\0"
+    yield b"\0" + data
+
+
+class TestDamage:
+    def test_any_small_damage_gives_an_error_or_what_was_written(self) -> None:
+        """With head, footer checksum and blob checksums looked at, no byte of a file is unprotected."""
+        data = _small_file()
+        intact = _everything(data)
+        refused = 0
+        for damaged in _damages(data):
+            try:
+                assert _everything(damaged) == intact
+            except DOCUMENTED:
+                refused += 1
+        assert refused > 8 * len(data)
+
+    def test_without_insisting_on_the_checksum_the_blobs_are_still_right(self) -> None:
+        """Damage to the names `footer-xxh64` or `properties` hides the checksum, but then nothing else is damaged."""
+        data = _small_file()
+        intact, contents = _everything(data)
+        for damaged in _damages(data):
+            try:
+                file, damaged_contents = _everything(damaged, require_checksum=False)
+            except DOCUMENTED:
+                continue
+            assert (file.blobs, damaged_contents) == (intact.blobs, contents)
+
+    def test_a_file_without_any_checksum_still_fails_only_as_documented(self) -> None:
+        for damaged in _damages((GOLDEN / "puffin_java_zstd.bin").read_bytes()):
+            try:
+                _everything(damaged, require_checksum=False)
+            except DOCUMENTED:
+                continue
+
+    @given(data=st.data())
+    def test_any_damage_gives_an_error_or_what_was_written(self, data: st.DataObject) -> None:
+        original = _small_file()
+        damaged = bytearray(original)
+        for _ in range(data.draw(st.integers(1, 4))):
+            start = data.draw(st.integers(0, len(damaged)))
+            end = data.draw(st.integers(start, min(len(damaged), start + 12)))
+            damaged[start:end] = data.draw(st.binary(max_size=12))
+        try:
+            assert _everything(bytes(damaged)) == _everything(original)
+        except DOCUMENTED:
+            return
+
+    @given(
+        document=st.recursive(
+            st.none() | st.booleans() | st.integers() | st.floats() | TEXTS | st.just([_blob()]) | st.just(_blob()),
+            lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from(["blobs", "properties", *_blob()]), inner),
+        )
+    )
+    def test_any_json_is_a_footer_or_a_documented_error(self, document: object) -> None:
+        try:
+            assert isinstance(_open(_with_footer(document, blobs=bytes(5))), PuffinFile)
+        except DOCUMENTED:
+            return
+
+    @given(tail=st.binary(max_size=80), framed=st.booleans())
+    def test_any_bytes_are_a_file_or_a_documented_error(self, tail: bytes, framed: bool) -> None:
+        try:
+            assert isinstance(_open(_framed(tail) if framed else tail), PuffinFile)
+        except DOCUMENTED:
+            return

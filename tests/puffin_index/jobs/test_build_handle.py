@@ -1,0 +1,111 @@
+"""Builds in the background of local processes: how they stand, how they end, how they are cancelled."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+
+from puffin_index import BuildHandle, BuildReport, IndexDefinition, TableIndex
+from puffin_index.catalogue.index_table import read_entries, segments_folder
+from puffin_index.catalogue.missing import find_missing
+from puffin_index.catalogue.status import read_lag
+from puffin_index.data.column_source import reading_of
+from puffin_index.data.data_table import list_data_files
+from puffin_index.errors import BuildError
+from puffin_index.jobs.build_job import ProgressListener, build
+from puffin_index.jobs.engine import LocalEngine, write_in_background
+from puffin_index.segments.segment import SegmentTask, write_segment
+from tests.conftest import create_table
+
+
+@pytest.fixture
+def index(local_catalog: SqlCatalog) -> TableIndex:
+    """Two data files without an index."""
+    data = pa.table({"k": pa.array(range(2_000), pa.int64())})
+    create_table(local_catalog, "t", data, 500).append(data)
+    return TableIndex.create(local_catalog, "ns.t", IndexDefinition.of(bsi=["k"]))
+
+
+def test_a_background_build_ends_with_its_report(index: TableIndex) -> None:
+    handle = index.build_async(workers=1)
+
+    report = handle.wait(60)
+
+    assert (handle.status(), report.files, report.rows) == ("done", 2, 4_000)
+    progress = handle.progress()
+    assert (progress.files_done, progress.bytes_done) == (progress.files_total, progress.bytes_total) != (0, 0)
+
+
+def test_a_cancel_before_the_first_segment_is_not_lost(index: TableIndex) -> None:
+    engine = LocalEngine(1)
+    engine.cancel()
+
+    def run(listener: ProgressListener) -> BuildReport:
+        return build(index.data_table, index.index_table, index.columns, engine, listener)
+
+    handle = BuildHandle(run, engine.cancel)
+    handle.cancel()
+    handle.join()
+
+    assert handle.status() == "cancelled"
+    with pytest.raises(BuildError, match="was cancelled"):
+        handle.wait()
+    assert index.build(workers=1).files == 2
+
+
+def test_a_failure_is_told_with_its_cause(index: TableIndex) -> None:
+    def run(_: ProgressListener) -> BuildReport:
+        raise OSError("disk full")
+
+    handle = BuildHandle(run, lambda: None)
+    handle.join()
+
+    assert handle.status() == "failed"
+    with pytest.raises(BuildError, match="disk full") as failure:
+        handle.wait()
+    assert isinstance(failure.value.__cause__, OSError)
+    assert index.status().indexed_data_files == 0
+
+
+def test_low_priority_changes_neither_the_segment_nor_the_process(index: TableIndex) -> None:
+    before = os.getpriority(os.PRIO_PROCESS, 0)
+    missing = find_missing(list_data_files(index.data_table), index.columns, read_entries(index.index_table), 1)
+    batch = missing.batches[0]
+    folder = segments_folder(index.index_table)
+    task = SegmentTask(
+        batch.files, batch.columns, index.data_table.io, index.index_table.io, folder, reading_of(index.data_table)
+    )
+
+    segment = write_in_background(task)
+
+    assert os.getpriority(os.PRIO_PROCESS, 0) == before
+    assert [covered.file for covered in segment.covered] == list(batch.files)
+    assert Path(segment.location.removeprefix("file://")).stat().st_size == segment.size
+
+
+def test_a_task_that_is_run_again_writes_a_segment_of_its_own(index: TableIndex) -> None:
+    """Spark does so when an executor is lost, whose half-written file stays, and with a slow task while it runs."""
+    missing = find_missing(list_data_files(index.data_table), index.columns, read_entries(index.index_table), 1)
+    batch = missing.batches[0]
+    folder = segments_folder(index.index_table)
+    task = SegmentTask(
+        batch.files, batch.columns, index.data_table.io, index.index_table.io, folder, reading_of(index.data_table)
+    )
+
+    first, second = write_segment(task), write_segment(task)
+
+    assert first.location != second.location
+    contents = [Path(one.location.removeprefix("file://")).read_bytes() for one in (first, second)]
+    assert contents[0] == contents[1]
+    assert len(contents[0]) == first.size
+
+
+def test_a_build_that_stays_in_the_background_finishes(index: TableIndex) -> None:
+    report = build(index.data_table, index.index_table, index.columns, LocalEngine(1, in_background=True))
+
+    assert (report.files, report.skipped) == (2, ())
+    assert read_lag(index.data_table, index.index_table, index.columns).files == 0

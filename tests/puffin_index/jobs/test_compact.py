@@ -1,0 +1,226 @@
+"""Compaction: fewer segments and reads, the same answers, and whatever happens meanwhile is kept."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+
+from planner.scans.plan import plan
+from puffin_index import IndexDefinition, TableIndex
+from puffin_index.catalogue.index_table import read_entries
+from puffin_index.formats.puffin import read_footer
+from puffin_index.jobs.compact import CompactProgress
+from puffin_index.storage.files import FileReader
+from tests.puffin_index.indexed_table import (
+    DEFINITION,
+    check_entries,
+    check_queries,
+    indexed,
+    make_table,
+    named_segments,
+    rows,
+)
+
+
+def test_many_segments_become_one_that_answers_with_fewer_reads(local_catalog: SqlCatalog) -> None:
+    index = indexed(local_catalog, 8)
+    point = plan(index, "k = 77", strict=True)
+    before = check_queries(index)
+
+    report = index.compact()
+
+    assert (report.segments_before, report.segments_after, report.files, report.skipped) == (8, 1, 8, ())
+    assert check_queries(index) < before
+    compacted = plan(index, "k = 77", strict=True)
+    assert compacted.index_reads * 7 <= point.index_reads
+    assert list(compacted.splits) == list(point.splits)
+    check_entries(index)
+
+
+def test_compacting_again_changes_nothing(local_catalog: SqlCatalog) -> None:
+    index = indexed(local_catalog, 2)
+    index.compact()
+    segments = named_segments(index)
+
+    assert index.compact().segments == 0
+    assert named_segments(index) == segments
+
+
+def test_segments_are_cut_at_the_target_size(local_catalog: SqlCatalog) -> None:
+    index = indexed(local_catalog, 14)
+    target = int(2.1 * max(read_entries(index.index_table)["segment_size_in_bytes"].to_pylist()))
+
+    index.compact(target)
+
+    assert 2 <= len(named_segments(index)) <= 5
+    assert index.compact(target).segments == 0
+    check_queries(index)
+    check_entries(index)
+
+
+PLAIN = IndexDefinition.of(bsi=["k", "s"], options={"k.compression": "none", "s.compression": "none"})
+"""Bit slices as earlier releases wrote them: those of each row group by themselves."""
+
+
+def test_bit_slices_that_are_not_to_be_compressed_are_copied_byte_by_byte(local_catalog: SqlCatalog) -> None:
+    index = indexed(local_catalog, 3, PLAIN)
+
+    def checksums() -> set[str]:
+        found: set[str] = set()
+        for segment in named_segments(index):
+            with FileReader(index.index_table.io, segment) as reader:
+                blobs = read_footer(reader).blobs
+            found |= {
+                blob.properties["xxh64"]
+                for blob in blobs
+                if blob.properties.get("kind") == "bsi" and "row-group" in blob.properties
+            }
+        return found
+
+    before = checksums()
+    index.compact()
+
+    assert checksums() == before
+
+
+@pytest.mark.parametrize("appends", [1, 5])
+def test_bit_slices_of_small_row_groups_are_merged_once(local_catalog: SqlCatalog, appends: int) -> None:
+    """Also those of one segment alone, which is small enough not to be rewritten for another reason."""
+    index = indexed(local_catalog, appends, PLAIN)
+    point = plan(index, "k = 77", strict=True)
+    before = check_queries(index)
+    index = TableIndex.create(local_catalog, "ns.t", IndexDefinition.of(bsi=["k", "s"]))
+    size = sum(set(read_entries(index.index_table)["segment_size_in_bytes"].to_pylist()))
+
+    assert index.compact().segments == 1
+
+    assert check_queries(index) < before
+    compacted = plan(index, "k = 77", strict=True)
+    assert compacted.index_reads < point.index_reads
+    assert [split.rows for split in compacted.splits] == [split.rows for split in point.splits]
+    assert sum(set(read_entries(index.index_table)["segment_size_in_bytes"].to_pylist())) < 0.7 * size
+    check_entries(index)
+    assert index.compact().segments == 0
+
+
+def test_row_groups_that_are_gone_leave_merged_bit_slices(local_catalog: SqlCatalog) -> None:
+    index = indexed(local_catalog, 4, IndexDefinition.of(bsi=["k", "s"]))
+    index.compact()
+    gone = rows(1)["k"].drop_null()[0].as_py()
+    index.data_table.delete(f"k = {gone}")  # rewrites the data files that have it
+    index.data_table.append(rows(77))
+    index.build(workers=1)
+
+    assert index.compact().segments == 1
+
+    check_queries(index)
+    check_entries(index)
+
+
+def test_kinds_that_were_built_later_join_the_others(local_catalog: SqlCatalog) -> None:
+    index = indexed(local_catalog, 3)
+    wider = IndexDefinition.of(
+        bitmap=["k", "b"], bsi=["k", "b"], bloom=["s"], options={"k.layout": "postings", "b.layout": "bitmaps"}
+    )
+    index = TableIndex.create(local_catalog, "ns.t", wider)
+    index.build(workers=1)
+    assert len(read_entries(index.index_table)) == 6
+
+    index.compact()
+
+    index.refresh()
+    assert len(read_entries(index.index_table)) == 3
+    assert len(named_segments(index)) == 1
+    check_queries(index)
+    check_entries(index)
+
+
+def test_columns_of_both_layouts_stay_apart(local_catalog: SqlCatalog) -> None:
+    index = indexed(local_catalog, 2)
+    changed = IndexDefinition.of(bitmap=["k", "b"], bsi=["k"], bloom=["s"], options={"k.layout": "bitmaps"})
+    index.data_table.append(rows(7))
+    index.data_table.append(rows(8))
+    index = TableIndex.create(local_catalog, "ns.t", changed)
+    index.build(workers=1)
+
+    index.compact()
+
+    assert len(named_segments(index)) == 2
+    check_queries(index)
+    check_entries(index)
+
+
+def test_a_damaged_segment_is_left_out_and_named(local_catalog: SqlCatalog) -> None:
+    index = indexed(local_catalog, 3)
+    damaged = min(named_segments(index))
+    path = Path(damaged.removeprefix("file://"))
+    data = bytearray(path.read_bytes())
+    data[100] ^= 1
+    path.write_bytes(data)
+
+    report = index.compact()
+
+    assert [segment for segment, _ in report.skipped] == [damaged]
+    assert len(named_segments(index)) == 2
+    assert damaged in named_segments(index)
+    check_queries(index, strict=False)
+
+
+def test_files_that_are_expired_meanwhile_do_not_come_back(local_catalog: SqlCatalog) -> None:
+    index, other = indexed(local_catalog, 4), TableIndex.open(local_catalog, "ns.t")
+    segments = named_segments(index)
+
+    def interfere(now: CompactProgress) -> None:
+        if now.files_done == 0 and len(segments) == 4:
+            segments.clear()
+            other.refresh()
+            other.data_table.delete("b < 6")
+            other.data_table.maintenance.expire_snapshots().by_ids(
+                [s.snapshot_id for s in other.data_table.snapshots()[:-1]]
+            ).commit()
+            other.expire()
+
+    report = index.compact(progress=interfere)
+
+    assert report.files == 0
+    assert len(read_entries(index.index_table)) == 0
+    check_entries(index)
+
+
+def test_an_index_without_entries_is_compacted_to_nothing(local_catalog: SqlCatalog) -> None:
+    make_table(local_catalog)
+    index = TableIndex.create(local_catalog, "ns.t", DEFINITION)
+
+    assert index.compact().segments == 0
+
+
+@pytest.mark.parametrize("names", [["k"], ["s"], ["b"]])
+def test_postings_of_any_column_are_merged(local_catalog: SqlCatalog, names: list[str]) -> None:
+    table = make_table(local_catalog)
+    options = {f"{name}.layout": "postings" for name in names}
+    index = TableIndex.create(local_catalog, "ns.t", IndexDefinition.of(bitmap=names, options=options))
+    for seed in range(3):
+        table.append(rows(seed, 130 * (seed + 1)))
+        index.build(workers=1)
+
+    index.compact()
+
+    assert len(named_segments(index)) == 1
+    check_queries(index)
+    check_entries(index)
+
+
+def test_a_service_compacts_once_there_are_enough_small_segments(local_catalog: SqlCatalog) -> None:
+    index = indexed(local_catalog, 2)
+    large = min(read_entries(index.index_table)["segment_size_in_bytes"].to_pylist())
+
+    assert index.compact_if_due() is None
+    assert index.compact_if_due(large, fewest=1) is None
+    report = index.compact_if_due(fewest=2)
+
+    assert report is not None
+    assert (report.segments_before, report.segments_after) == (2, 1)
+    assert index.compact_if_due(fewest=2) is None
+    check_queries(index)

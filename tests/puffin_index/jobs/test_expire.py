@@ -1,0 +1,178 @@
+"""Expiration drops what nothing needs, and nothing else."""
+
+from __future__ import annotations
+
+import os
+import time
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+
+from planner.predicate.bind import bind
+from planner.scans.plan import plan_files, view_of
+from planner.where.parser import parse_where
+from puffin_index import IndexDefinition, TableIndex
+from puffin_index.catalogue.entries import field_kinds
+from puffin_index.catalogue.index_table import read_entries
+from puffin_index.data.column_source import reading_of
+from puffin_index.data.data_table import list_data_files
+from puffin_index.errors import NotFoundError
+from tests.puffin_index.indexed_table import (
+    check_entries,
+    check_queries,
+    indexed,
+    make_table,
+    named_segments,
+    rows,
+    segment_files,
+)
+
+NOW = timedelta(0)
+
+
+def forget_history(index: TableIndex) -> None:
+    """Expire all snapshots of the data table but the last."""
+    index.refresh()
+    old = [snapshot.snapshot_id for snapshot in index.data_table.snapshots()[:-1]]
+    index.data_table.maintenance.expire_snapshots().by_ids(old).commit()
+
+
+def overwrite_all(index: TableIndex) -> None:
+    index.data_table.refresh()
+    index.data_table.overwrite(rows(99))
+
+
+def age(index: TableIndex, days: int) -> None:
+    """Let all files of the index table look so old."""
+    then = time.time() - days * 86_400
+    for path in Path(index.index_table.location().removeprefix("file://")).rglob("*"):
+        os.utime(path, (then, then))
+
+
+def test_files_of_a_retained_snapshot_keep_their_entries(local_catalog: SqlCatalog) -> None:
+    index = indexed(local_catalog, 3)
+    overwrite_all(index)
+
+    report = index.expire()
+
+    assert (report.entries, report.segments) == (0, 0)
+    assert len(read_entries(index.index_table)) == 3
+
+
+def test_a_tag_keeps_entries(local_catalog: SqlCatalog) -> None:
+    index = indexed(local_catalog, 3)
+    first = index.data_table.snapshots()[0].snapshot_id
+    index.data_table.manage_snapshots().create_tag(first, "first").commit()
+    overwrite_all(index)
+    old = [s.snapshot_id for s in index.data_table.snapshots()[1:-1]]
+    index.data_table.maintenance.expire_snapshots().by_ids(old).commit()
+
+    report = index.expire()
+
+    assert report.entries == 2
+    assert len(read_entries(index.index_table)) == 1
+
+
+def test_entries_and_segments_of_files_that_no_snapshot_holds_go(local_catalog: SqlCatalog) -> None:
+    index = indexed(local_catalog, 3)
+    overwrite_all(index)
+    index.build(workers=1)
+    forget_history(index)
+
+    report = index.expire()
+
+    assert (report.entries, report.segments, report.leftovers) == (3, 3, 0)
+    assert segment_files(index) == named_segments(index)
+    assert len(segment_files(index)) == 1
+    check_queries(index)
+    check_entries(index)
+
+
+def test_a_dry_run_lists_the_same_and_changes_nothing(local_catalog: SqlCatalog) -> None:
+    index = indexed(local_catalog, 2)
+    overwrite_all(index)
+    forget_history(index)
+    before = segment_files(index), read_entries(index.index_table)
+
+    dry = index.expire(dry_run=True)
+
+    assert dry.dry_run
+    assert (segment_files(index), read_entries(index.index_table)) == before
+    assert set(dry.files) == segment_files(index)
+    real = index.expire()
+    assert (real.entries, real.files) == (dry.entries, dry.files)
+
+
+def test_kinds_that_the_definition_lost_are_dropped_and_their_bytes_with_them(local_catalog: SqlCatalog) -> None:
+    index = indexed(local_catalog, 2)
+    size = sum(read_entries(index.index_table)["segment_size_in_bytes"].to_pylist())
+    index = TableIndex.create(local_catalog, "ns.t", IndexDefinition.of(bloom=["s"]))
+
+    index.expire()
+
+    entries = read_entries(index.index_table)
+    assert [kinds for kinds in field_kinds(entries) if kinds != {(2, "bloom")}] == []
+    # Little of the segments was live, so they were rewritten.
+    assert sum(set(entries["segment_size_in_bytes"].to_pylist())) < size / 2
+    assert segment_files(index) == named_segments(index)
+    check_queries(index)
+    check_entries(index)
+
+
+def test_leftovers_go_after_the_grace_period_and_not_before(local_catalog: SqlCatalog) -> None:
+    index = indexed(local_catalog, 1)
+    folder = Path(index.index_table.location().removeprefix("file://")) / "_segments"
+    leftover, foreign = folder / f"{'0' * 32}.puffin", folder / "notes.txt"
+    leftover.write_bytes(b"PFA1")
+    foreign.write_bytes(b"mine")
+
+    assert index.expire().leftovers == 0
+    age(index, 2)
+    assert index.expire().leftovers == 0
+    age(index, 4)
+    assert index.expire().files == (leftover.as_uri(),)
+    assert not leftover.exists()
+    assert foreign.exists()
+    check_queries(index)
+
+
+def test_the_index_table_does_not_grow_for_ever(local_catalog: SqlCatalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    index = indexed(local_catalog, 6)
+    index.compact()
+    location = Path(index.index_table.location().removeprefix("file://"))
+    before = len(list(location.rglob("*")))
+    assert index.expire(NOW).snapshots == 0, "commits may be under way on top of snapshots of the last hour"
+    monkeypatch.setattr("puffin_index.jobs.expire.LEAST_SNAPSHOT_GRACE", NOW)
+
+    report = index.expire(NOW)
+
+    assert report.snapshots == 7
+    assert len(index.index_table.snapshots()) == 1
+    assert len(list(location.rglob("*"))) < before - 12
+    check_queries(index)
+    check_entries(index)
+
+
+def test_a_planner_with_an_older_view_keeps_row_groups_when_segments_are_gone(local_catalog: SqlCatalog) -> None:
+    index = indexed(local_catalog, 3)
+    view, files = view_of(index.index_table, reading_of(index.data_table)), list_data_files(index.data_table)
+    index.compact()
+    assert index.expire().segments == 3
+
+    scan_plan = plan_files(view, bind(parse_where("k = 77"), index.data_table.schema()), files)
+
+    assert scan_plan.kept == scan_plan.row_groups
+    assert scan_plan.warnings
+
+
+def test_a_table_that_is_gone_or_another_is_refused(local_catalog: SqlCatalog) -> None:
+    index = indexed(local_catalog, 1)
+    local_catalog.drop_table("ns.t")
+    with pytest.raises(NotFoundError):
+        index.expire()
+    make_table(local_catalog)
+    with pytest.raises(NotFoundError):
+        index.expire()
+    assert len(segment_files(index)) == 1

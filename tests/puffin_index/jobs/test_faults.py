@@ -1,0 +1,159 @@
+"""A full disk, a store that fails or is slow, a catalog that refuses: answers stay right, and the next run finishes."""
+
+from __future__ import annotations
+
+import resource
+import sqlite3
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from sqlalchemy.exc import OperationalError
+
+from puffin_index import TableIndex
+from puffin_index.catalogue.stored_files import committed_segments
+from tests.puffin_index import faulty_io
+from tests.puffin_index.indexed_table import (
+    check_entries,
+    check_queries,
+    indexed,
+    named_segments,
+    rows,
+    segment_files,
+)
+from tests.puffin_index.jobs.upkeep_child import start
+
+ACTIONS: dict[str, Callable[[TableIndex], object]] = {
+    "build": lambda index: index.build(workers=1),
+    "compact": lambda index: index.compact(),
+    "expire": lambda index: index.expire(timedelta(0)),
+}
+
+
+def prepared(catalog: SqlCatalog) -> TableIndex:
+    """An index for which every action has something to do: files to build, to merge and to forget."""
+    index = indexed(catalog, 2)
+    make_work(index, 7)
+    return index
+
+
+def make_work(index: TableIndex, seed: int) -> None:
+    index.data_table.refresh()
+    index.data_table.append(rows(seed))
+    index.build(workers=1)
+    index.data_table.delete(f"b = {seed % 5}")
+    index.data_table.refresh()
+    old = [snapshot.snapshot_id for snapshot in index.data_table.snapshots()[:-1]]
+    index.data_table.maintenance.expire_snapshots().by_ids(old).commit()
+
+
+def check_recovery(index: TableIndex) -> None:
+    """Right at once, complete after the next build, and without a stray file after the next expiration."""
+    index.refresh()
+    check_queries(index)
+    check_entries(index, complete=False)
+    index.build(workers=1)
+    index.expire(timedelta(0))
+    assert segment_files(index) == named_segments(index)
+    check_entries(index)
+
+
+@pytest.fixture
+def faulty_catalog(tmp_path: Path) -> Iterator[SqlCatalog]:
+    """The catalog of `local_catalog`, with a store that can give trouble."""
+    properties = {"py-io-impl": faulty_io.IMPLEMENTATION}
+    catalog = SqlCatalog("local", uri=f"sqlite:///{tmp_path / 'catalog.db'}", warehouse=tmp_path.as_uri(), **properties)
+    yield catalog
+    faulty_io.set_fault(0)
+    catalog.close()
+
+
+@pytest.mark.parametrize(("action", "most_bytes"), [("build", 9_000), ("compact", 3_000)])
+def test_a_full_disk_leaves_nothing_half_done(
+    local_catalog: SqlCatalog, tmp_path: Path, action: str, most_bytes: int
+) -> None:
+    index = prepared(local_catalog)
+
+    child = start(tmp_path, action)
+    resource.prlimit(child.pid, resource.RLIMIT_FSIZE, (most_bytes, most_bytes))
+    _, errors = child.communicate(timeout=120)
+
+    assert child.returncode == 1, errors.decode()
+    assert "File too large" in errors.decode() or "disk" in errors.decode()
+    index.refresh()
+    assert segment_files(index) <= committed_segments(index.index_table)
+    check_recovery(index)
+
+
+@pytest.mark.parametrize("action", ACTIONS)
+def test_a_store_that_fails_leaves_nothing_half_done(
+    local_catalog: SqlCatalog, faulty_catalog: SqlCatalog, action: str
+) -> None:
+    index = prepared(local_catalog)
+    faulty = TableIndex.open(faulty_catalog, "ns.t")
+    faulty_io.set_fault(10**9)
+    ACTIONS[action](faulty)
+    requests = faulty_io.FAULT.seen
+    check_recovery(index)
+
+    for seed, share in enumerate((0.3, 0.6, 0.9), 11):
+        make_work(index, seed)
+        faulty_io.set_fault(max(1, int(requests * share)))
+        with pytest.raises(OSError, match="does not answer"):
+            ACTIONS[action](faulty)
+        index.refresh()
+        assert segment_files(index) <= committed_segments(index.index_table)
+        faulty_io.set_fault(0)
+        check_recovery(index)
+
+
+@pytest.mark.parametrize("action", ACTIONS)
+def test_a_slow_store_only_takes_longer(local_catalog: SqlCatalog, faulty_catalog: SqlCatalog, action: str) -> None:
+    index = prepared(local_catalog)
+    faulty_io.set_fault(3, slow_seconds=0.3)
+
+    ACTIONS[action](TableIndex.open(faulty_catalog, "ns.t"))
+
+    assert faulty_io.FAULT.seen >= 3
+    check_recovery(index)
+
+
+def test_segments_that_cannot_be_read_cost_time_but_no_rows(
+    local_catalog: SqlCatalog, faulty_catalog: SqlCatalog
+) -> None:
+    index = indexed(local_catalog, 3)
+    faulty = TableIndex.open(faulty_catalog, "ns.t")
+    for request in range(1, 4):
+        # A version that no planner has seen, so that segments are opened again.
+        index.data_table.append(rows(20 + request))
+        index.build(workers=1)
+        faulty_io.set_fault(request, within="/_segments/")
+        check_queries(faulty, strict=False)
+        assert faulty_io.FAULT.seen >= request
+
+
+@pytest.mark.parametrize("action", ACTIONS)
+@pytest.mark.parametrize("refusal", ["locked", "read-only"])
+def test_a_catalog_that_refuses_the_commit_loses_nothing(
+    local_catalog: SqlCatalog, tmp_path: Path, action: str, refusal: str
+) -> None:
+    index = prepared(local_catalog)
+    database = tmp_path / "catalog.db"
+    uri = {
+        "locked": f"sqlite:///{database}?timeout=0.1",
+        "read-only": f"sqlite:///file:{database}?mode=ro&uri=true",
+    }[refusal]
+    refusing = SqlCatalog("local", uri=uri, warehouse=tmp_path.as_uri(), init_catalog_tables="false")
+    other = sqlite3.connect(database)
+    if refusal == "locked":
+        other.execute("BEGIN IMMEDIATE")
+
+    with pytest.raises(OperationalError, match=r"locked|readonly"):
+        ACTIONS[action](TableIndex.open(refusing, "ns.t"))
+    assert segment_files(index) <= committed_segments(index.index_table)
+
+    other.close()
+    refusing.close()
+    check_recovery(index)

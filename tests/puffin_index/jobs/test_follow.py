@@ -1,0 +1,163 @@
+"""A renamed table keeps its index: found by UUID whatever it is called, renamed by `follow` and `create`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from pyiceberg.catalog import Identifier
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.table import Table
+
+from puffin_index import IndexDefinition, TableIndex
+from puffin_index.catalogue.index_table import PROPERTY_DATA_TABLE
+from puffin_index.errors import NotFoundError
+from puffin_index.jobs.drop import drop_index
+from tests.puffin_index.commands.test_upkeep import Shell
+from tests.puffin_index.indexed_table import DEFINITION, check_entries, check_queries, indexed, make_table, rows
+
+COMMAND = "puffin-index follow local.ns.h"
+
+
+class FixedNames(SqlCatalog):
+    """A catalog that renames no index table, as some services do not."""
+
+    def rename_table(self, from_identifier: str | Identifier, to_identifier: str | Identifier) -> Table:
+        if "__puffin_index" in str(from_identifier):
+            raise NotImplementedError("this catalog does not rename")
+        return super().rename_table(from_identifier, to_identifier)
+
+
+def renamed(catalog: SqlCatalog) -> TableIndex:
+    """An index whose table was called `ns.t` and is `ns.h` now."""
+    index = indexed(catalog, 2)
+    catalog.rename_table("ns.t", "ns.h")
+    return index
+
+
+def names(catalog: SqlCatalog) -> set[str]:
+    return {identifier[-1] for identifier in catalog.list_tables("ns")}
+
+
+def test_the_index_is_used_under_its_old_name_and_says_what_mends_that(
+    local_catalog: SqlCatalog, caplog: pytest.LogCaptureFixture
+) -> None:
+    renamed(local_catalog)
+
+    index = TableIndex.open(local_catalog, "ns.h")
+
+    assert COMMAND in caplog.text
+    assert index.status().index_table == "ns.t__puffin_index"
+    index.data_table.append(rows(7))
+    assert index.build(workers=1).files == 1
+    check_entries(index)
+    check_queries(index)
+
+
+def test_follow_renames_the_index_table(
+    local_catalog: SqlCatalog, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    renamed(local_catalog)
+    shell = Shell(tmp_path, "local.ns.h")
+
+    assert "ns.t__puffin_index" in shell("status").stdout
+    assert COMMAND in caplog.text
+    caplog.clear()
+    followed = json.loads(shell("follow", "--json").stdout)
+
+    assert followed == {"table": "ns.h", "index_table": "ns.h__puffin_index"}
+    assert names(local_catalog) == {"h", "h__puffin_index"}
+    status = shell("status", "--json")
+    assert caplog.text == ""
+    assert json.loads(status.stdout)["indexed_data_files"] == 2
+    index = TableIndex.open(local_catalog, "ns.h")
+    assert index.index_table.properties[PROPERTY_DATA_TABLE] == "ns.h"
+    check_queries(index)
+    assert shell("follow").exit_code == 0, "once more changes nothing"
+    assert shell("drop").exit_code == 0
+    assert names(local_catalog) == {"h"}
+
+
+def test_create_adopts_what_was_left_behind(local_catalog: SqlCatalog) -> None:
+    renamed(local_catalog)
+
+    index = TableIndex.create(local_catalog, "ns.h", DEFINITION)
+
+    assert names(local_catalog) == {"h", "h__puffin_index"}
+    assert index.build(workers=1).files == 0
+    check_entries(index)
+
+
+def test_a_new_table_of_the_old_name_takes_nothing_from_the_renamed_one(local_catalog: SqlCatalog) -> None:
+    first = renamed(local_catalog)
+    local_catalog.create_table("ns.t", rows(0).schema, location=first.data_table.location() + "-new").append(rows(9))
+
+    with pytest.raises(NotFoundError, match="earlier table"):
+        TableIndex.open(local_catalog, "ns.t")
+    second = TableIndex.create(local_catalog, "ns.t", IndexDefinition.of(bsi=["k"]))
+    second.build(workers=1)
+
+    assert names(local_catalog) == {"h", "h__puffin_index", "t", "t__puffin_index"}
+    for index in (TableIndex.open(local_catalog, "ns.h"), TableIndex.open(local_catalog, "ns.t")):
+        check_entries(index)
+        check_queries(index)
+    assert TableIndex.open(local_catalog, "ns.h").build(workers=1).files == 0
+
+
+def test_tables_that_change_names_keep_their_indexes(local_catalog: SqlCatalog) -> None:
+    first = indexed(local_catalog, 2)
+    local_catalog.create_table("ns.new", rows(0).schema).append(rows(9))
+    TableIndex.create(local_catalog, "ns.new", IndexDefinition.of(bsi=["k"])).build(workers=1)
+    local_catalog.rename_table("ns.t", "ns.old")
+    local_catalog.rename_table("ns.new", "ns.t")
+
+    swapped = TableIndex.follow(local_catalog, "ns.t")
+
+    assert names(local_catalog) == {"t", "t__puffin_index", "old", "old__puffin_index"}
+    assert swapped.build(workers=1).files == 0
+    assert (
+        first.data_table.metadata.table_uuid == TableIndex.open(local_catalog, "ns.old").data_table.metadata.table_uuid
+    )
+    check_entries(TableIndex.open(local_catalog, "ns.old"))
+
+
+def test_a_table_that_was_dropped_and_made_anew_leaves_no_file_of_its_index(local_catalog: SqlCatalog) -> None:
+    index = indexed(local_catalog, 2)
+    location = Path(index.index_table.location().removeprefix("file://"))
+    local_catalog.drop_table("ns.t")
+    make_table(local_catalog)
+
+    TableIndex.create(local_catalog, "ns.t", DEFINITION)
+
+    assert not location.exists()
+    assert names(local_catalog) == {"t", "t__puffin_index"}
+
+
+def test_drop_finds_the_index_by_the_new_name(local_catalog: SqlCatalog) -> None:
+    renamed(local_catalog)
+
+    assert drop_index(local_catalog, "ns.h").segments == 2
+    assert names(local_catalog) == {"h"}
+
+
+def test_a_catalog_that_does_not_rename_loses_nothing(
+    local_catalog: SqlCatalog, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    renamed(local_catalog)
+    fixed = FixedNames("local", uri=f"sqlite:///{tmp_path / 'catalog.db'}", warehouse=tmp_path.as_uri())
+
+    index = TableIndex.create(fixed, "ns.h", DEFINITION)
+
+    assert "does not rename" in caplog.text
+    assert names(fixed) == {"h", "t__puffin_index"}
+    assert index.build(workers=1).files == 0
+    fixed.close()
+
+
+def test_a_table_without_any_index_says_so(local_catalog: SqlCatalog) -> None:
+    make_table(local_catalog)
+
+    for open_index in (TableIndex.open, TableIndex.follow):
+        with pytest.raises(NotFoundError, match="there is no index table"):
+            open_index(local_catalog, "ns.t")

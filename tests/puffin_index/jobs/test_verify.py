@@ -1,0 +1,237 @@
+"""Verification finds every kind of damage, says where it is, and repairs it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.types import LongType
+
+from puffin_index import IndexDefinition, TableIndex
+from puffin_index.catalogue.entries import replace_entries
+from puffin_index.jobs.verify_rows import check_tests
+from puffin_index.keys import arrow_keys
+from puffin_index.keys.arrow_keys import column_of
+from puffin_index.keys.value_types import value_type_named
+from puffin_index.kinds.base import Payload
+from puffin_index.kinds.bloom.kind import BloomIndex
+from puffin_index.kinds.registry import KINDS, build_payloads
+from puffin_index.storage.ranged import Blob, BytesReader
+from tests.puffin_index.indexed_table import check_entries, check_queries, indexed, named_segments, rows
+from tests.puffin_index.kinds.columns import ARROW_TYPES, arrow_of, decimal_of
+
+
+def damage(location: str, position: int) -> None:
+    path = Path(location.removeprefix("file://"))
+    data = bytearray(path.read_bytes())
+    data[position] ^= 0x10
+    path.write_bytes(data)
+
+
+def test_a_good_index_has_no_findings_and_a_file_without_index_is_none(local_catalog: SqlCatalog) -> None:
+    index = indexed(local_catalog, 3)
+    index.data_table.append(rows(9))
+
+    report = index.verify(None)
+
+    assert report.findings == ()
+    assert (report.data_files, report.indexed_data_files, report.segments, report.row_groups) == (4, 3, 3, 9)
+    assert index.verify(2).row_groups == 2
+
+
+@pytest.mark.parametrize("spill_bytes", [1, 1 << 20])
+def test_an_index_of_columns_too_large_for_memory_has_no_findings(
+    local_catalog: SqlCatalog, monkeypatch: pytest.MonkeyPatch, spill_bytes: int
+) -> None:
+    monkeypatch.setattr(arrow_keys, "LARGE_COLUMN_BYTES", 0)
+    monkeypatch.setattr(arrow_keys, "SPILL_BYTES", spill_bytes)
+    index = indexed(local_catalog, 2, IndexDefinition.of(bitmap=["k", "s", "b"], bsi=["k"], bloom=["s"]))
+
+    assert index.verify(None).findings == ()
+    monkeypatch.undo()
+    assert index.verify(None).findings == ()
+
+
+@pytest.mark.parametrize("layout", ["postings", "bitmaps"])
+def test_indexes_of_every_type_have_no_findings_before_and_after_they_are_merged(
+    local_catalog: SqlCatalog, layout: str
+) -> None:
+    types = {f"c{number}": name for number, name in enumerate(ARROW_TYPES) if not name.endswith("_ns")}
+    properties = {"write.parquet.row-group-limit": "40"}
+    parts = [pa.table({column: _some_values(name, seed) for column, name in types.items()}) for seed in range(3)]
+    table = local_catalog.create_table("ns.t", parts[0].schema, properties=properties)
+    options = {f"{column}.layout": layout for column in types}
+    index = TableIndex.create(
+        local_catalog, "ns.t", IndexDefinition.of(bitmap=types, bsi=types, bloom=types, options=options)
+    )
+    for part in parts:
+        table.append(part)
+        index.build(workers=1)
+
+    assert index.verify(None).findings == ()
+    assert index.verify(None).row_groups == 9
+    index.compact()
+    assert index.verify(None).findings == ()
+
+
+def _some_values(type_name: str, seed: int) -> pa.Array:
+    """100 values of a type, each of some twice on average, and NULLs."""
+    known = [values for values in (_drawn(type_name, seed * 100 + number) for number in range(50)) for _ in range(2)]
+    return arrow_of([None if number % 9 == seed else value for number, value in enumerate(known)], type_name)
+
+
+def _drawn(type_name: str, seed: int) -> object:
+    chooser = random.Random(seed)
+    match type_name:
+        case "boolean":
+            return chooser.random() < 0.5
+        case "float" | "double":
+            return float(np.float32(chooser.uniform(-5, 5)))
+        case "string":
+            return f"value {chooser.randrange(1000)}"
+        case "uuid" | "fixed[5]" | "binary":
+            return chooser.randbytes({"uuid": 16, "fixed[5]": 5}.get(type_name, seed % 9))
+        case _ if type_name.startswith("decimal"):
+            return decimal_of(chooser.randrange(-(10**8), 10**8), ARROW_TYPES[type_name].scale)
+        case "time":
+            return chooser.randrange(86_400_000_000)
+        case _:
+            return chooser.randrange(-(2**19), 2**19)
+
+
+def test_a_flipped_bit_is_found_wherever_it_is(local_catalog: SqlCatalog) -> None:
+    index = indexed(local_catalog, 1)
+    (segment,) = named_segments(index)
+    path = Path(segment.removeprefix("file://"))
+    original = path.read_bytes()
+    for position in random.Random(3).sample(range(len(original)), 40):
+        path.write_bytes(original)
+        damage(segment, position)
+
+        report = index.verify(0)
+
+        assert report.findings, position
+        assert {finding.file for finding in report.findings} == {segment}
+    path.write_bytes(original)
+    assert index.verify(0).findings == ()
+
+
+def test_a_missing_and_a_cut_segment_are_found_and_repaired(local_catalog: SqlCatalog) -> None:
+    index = indexed(local_catalog, 3)
+    missing, cut, _ = sorted(named_segments(index))
+    Path(missing.removeprefix("file://")).unlink()
+    path = Path(cut.removeprefix("file://"))
+    path.write_bytes(path.read_bytes()[:-100])
+
+    report = index.verify(repair=True)
+
+    assert {finding.file for finding in report.findings} == {missing, cut}
+    assert report.repaired == 2
+    assert not {missing, cut} & named_segments(index)
+    check_queries(index)
+    check_entries(index)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda row: row | {"record_count": 7}, "indexed as a file"),
+        (lambda row: row | {"first_row_group": 1}, "row groups of"),
+        (lambda row: row | {"first_base": 65_536}, "not those of its entry"),
+    ],
+)
+def test_an_entry_that_does_not_fit_is_found_and_repaired(
+    local_catalog: SqlCatalog, change: Callable[[dict[str, object]], dict[str, object]], said: str
+) -> None:
+    index = indexed(local_catalog, 2)
+
+    def tamper(entries: pa.Table) -> pa.Table:
+        first, *others = entries.to_pylist()
+        return pa.Table.from_pylist([change(first), *others], entries.schema)
+
+    replace_entries(index.index_table, tamper)
+
+    report = index.verify(None, repair=True)
+
+    assert any(said in finding.what for finding in report.findings)
+    check_queries(index)
+    check_entries(index)
+
+
+def test_an_entry_that_is_there_twice_is_found(local_catalog: SqlCatalog) -> None:
+    index = indexed(local_catalog, 1)
+    replace_entries(index.index_table, lambda entries: pa.concat_tables([entries, entries]))
+
+    assert ["indexed twice" in finding.what for finding in index.verify(0).findings] == [True]
+
+
+def test_an_index_of_other_values_is_found(local_catalog: SqlCatalog) -> None:
+    """Everything fits but the values: the entry of one file is given the segment of another of the same shape."""
+    index = indexed(local_catalog, 2)
+    names = ["data_file", "file_size_in_bytes"]
+
+    def swap(entries: pa.Table) -> pa.Table:
+        for name in names:
+            place = entries.schema.get_field_index(name)
+            swapped = pa.array(entries[name].to_pylist()[::-1], entries.schema.field(place).type)
+            entries = entries.set_column(place, entries.schema.field(place), swapped)
+        return entries
+
+    replace_entries(index.index_table, swap)
+
+    assert index.verify(None).findings
+
+
+@pytest.mark.parametrize("kind", ["bitmap", "bsi"])
+def test_a_row_under_another_key_is_found_whichever_it_is(kind: str) -> None:
+    long = value_type_named("long")
+    values = [3, 3, 4, None, 9, 9, 9, 12]
+    payload = build_payloads(column_of(pa.array(values, pa.int64()), long), {kind: {}})[1][kind]
+    index = KINDS[kind].open(_blob(payload), payload.blob_type, payload.layout, long, len(values))
+    assert [*check_tests(column_of(pa.array(values, pa.int64()), long), index.evaluate)] == []
+    for place in range(len(values)):
+        for other in {3, 4, 9, 12, 13, None} - {values[place]}:
+            changed = [*values[:place], other, *values[place + 1 :]]
+            assert [*check_tests(column_of(pa.array(changed, pa.int64()), long), index.evaluate)] != []
+
+
+def test_a_bloom_filter_that_misses_a_value_is_found() -> None:
+    long = value_type_named("long")
+    values = np.arange(500)
+    payload = build_payloads(column_of(pa.array(values), long), {"bloom": {}})[1]["bloom"]
+    index = KINDS["bloom"].open(_blob(payload), payload.blob_type, payload.layout, long, 500)
+    assert isinstance(index, BloomIndex)
+    assert index.contains_all(values)
+    assert not index.contains_all(np.arange(10_000))
+
+
+def _blob(payload: Payload) -> Blob:
+    return Blob(BytesReader.of(payload.data), 0, len(payload.data))
+
+
+def test_columns_dropped_and_renamed_since_are_verified(local_catalog: SqlCatalog) -> None:
+    index = indexed(local_catalog, 2)
+    with index.data_table.update_schema() as update:
+        update.rename_column("k", "key")
+        update.delete_column("b")
+    index = TableIndex.open(local_catalog, "ns.t")
+
+    assert index.verify(None).findings == ()
+    index.compact()
+    assert index.verify(None).findings == ()
+
+
+def test_a_column_added_later_is_verified(local_catalog: SqlCatalog) -> None:
+    index = indexed(local_catalog, 1)
+    with index.data_table.update_schema() as update:
+        update.add_column("late", LongType())
+    index = TableIndex.create(local_catalog, "ns.t", IndexDefinition.of(bitmap=["late"], bsi=["k"]))
+    index.build(workers=1)
+    index.compact()
+
+    assert index.verify(None).findings == ()

@@ -1,0 +1,113 @@
+"""Merging sorted keys, in memory and in ranges that are spilled."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from puffin_index.errors import BuildError, UnsupportedError
+from puffin_index.keys import arrow_keys
+from puffin_index.keys.arrow_keys import column_of, gather_column
+from puffin_index.keys.columns import sort_column
+from puffin_index.keys.merge import merge_keys, spill
+from puffin_index.keys.values import value_type_named
+
+KEYS = st.lists(st.binary(max_size=6), max_size=40)
+
+
+def sorted_array(keys: list[bytes]) -> pa.LargeBinaryArray:
+    return pa.array(sorted(set(keys)), pa.large_binary())
+
+
+@given(st.lists(KEYS, min_size=1, max_size=5), st.sampled_from([1, 50, 1 << 20]))
+def test_merged_keys_are_the_sorted_union_and_ranks_find_them(lists: list[list[bytes]], spill_bytes: int) -> None:
+    arrays = [sorted_array(keys) for keys in lists]
+
+    merged = merge_keys(arrays, spill_bytes)
+
+    assert merged.keys.to_pylist() == sorted({key for keys in lists for key in keys})
+    for array, ranks in zip(arrays, merged.ranks, strict=True):
+        assert merged.keys.take(pa.array(ranks)).to_pylist() == array.to_pylist()
+
+
+def test_slices_merge_like_arrays_of_their_own() -> None:
+    array = sorted_array([bytes([i]) for i in range(20)])
+
+    merged = merge_keys([array[3:9], array[5:20], array[0:0]], 10)
+
+    assert merged.keys.to_pylist() == array[3:20].to_pylist()
+
+
+def test_spilled_arrays_read_as_one() -> None:
+    parts = [sorted_array([b"a", b"bb"]), sorted_array([]), sorted_array([b"", b"ccc"])[1:]]
+
+    assert spill(parts).to_pylist() == [b"a", b"bb", b"ccc"]
+    assert spill([]).to_pylist() == []
+    assert spill([sorted_array([b""])]).to_pylist() == [b""]
+
+
+@given(
+    st.lists(st.one_of(st.none(), st.text(max_size=4)), max_size=60),
+    st.integers(min_value=1, max_value=25),
+    st.sampled_from([1, 100, 1 << 20]),
+    st.sampled_from([0, 100, 1 << 20]),
+)
+def test_a_gathered_string_column_sorts_like_one_read_at_once(
+    values: list[str | None], batch_rows: int, spill_bytes: int, large_bytes: int
+) -> None:
+    array, value_type = pa.array(values, pa.string()), value_type_named("string")
+    batches = [array[start : start + batch_rows] for start in range(0, len(array), batch_rows)]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(arrow_keys, "SPILL_BYTES", spill_bytes)
+        patch.setattr(arrow_keys, "LARGE_COLUMN_BYTES", large_bytes)
+        gathered = gather_column(batches, value_type, len(array))
+    whole = column_of(array, value_type)
+
+    assert np.array_equal(gathered.null_rows, whole.null_rows)
+    one, other = sort_column(gathered), sort_column(whole)
+    assert one.keys.to_pylist() == other.keys.to_pylist()
+    for name in ("starts", "codes", "rows"):
+        assert np.array_equal(getattr(one, name), getattr(other, name))
+
+
+@given(
+    st.lists(st.one_of(st.none(), st.integers(-(2**40), 2**40)), max_size=60),
+    st.integers(1, 25),
+    st.sampled_from([0, 100, 1 << 20]),
+)
+def test_a_gathered_integer_column_is_the_one_read_at_once(
+    values: list[int | None], batch_rows: int, large_bytes: int
+) -> None:
+    array, value_type = pa.array(values, pa.int64()), value_type_named("long")
+    batches = [array[start : start + batch_rows] for start in range(0, len(array), batch_rows)]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(arrow_keys, "LARGE_COLUMN_BYTES", large_bytes)
+        gathered = gather_column(batches, value_type, len(array))
+    whole = column_of(array, value_type)
+
+    assert np.array_equal(gathered.null_rows, whole.null_rows)
+    valid = array.is_valid().to_numpy(zero_copy_only=False)
+    assert np.array_equal(gathered.int_keys[valid], whole.int_keys[valid])
+
+
+@pytest.mark.parametrize("type_name", ["long", "string"])
+@pytest.mark.parametrize("row_count", [3, 5])
+@pytest.mark.parametrize("large_bytes", [0, 1 << 20])
+def test_rows_that_are_missing_or_too_many_are_an_error(
+    type_name: str, row_count: int, large_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(arrow_keys, "LARGE_COLUMN_BYTES", large_bytes)
+    array = pa.nulls(4, pa.int64() if type_name == "long" else pa.string())
+
+    with pytest.raises(BuildError, match=f"of a row group of {row_count}"):
+        gather_column([array], value_type_named(type_name), row_count)
+
+
+def test_a_batch_of_another_type_is_refused() -> None:
+    with pytest.raises(UnsupportedError):
+        gather_column([pa.array(["x"])], value_type_named("long"), 1)

@@ -1,0 +1,101 @@
+"""Containers under new keys are those of pyroaring's own sets, whatever they hold."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyroaring import BitMap
+
+from puffin_index.errors import CorruptFileError
+from puffin_index.roaring.move import assemble_sets, containers_of_rows, containers_of_sets, joined
+from puffin_index.roaring.read import deserialize
+from puffin_index.roaring.union import BrokenSetError
+from puffin_index.roaring.write import BLOCK_ROWS
+from puffin_index.storage.many_ranges import put_bytes, take_bytes
+
+
+@st.composite
+def row_sets(draw: st.DrawFn) -> BitMap:
+    """Rows in all three shapes of containers, written with runs or without."""
+    rows = BitMap()
+    for block in draw(st.sets(st.integers(0, 9), min_size=1, max_size=6)):
+        base = block * BLOCK_ROWS
+        match draw(st.sampled_from(("few", "run", "many"))):
+            case "few":
+                rows |= BitMap(base + row for row in draw(st.sets(st.integers(0, 65_535), min_size=1, max_size=9)))
+            case "run":
+                rows.add_range(base + draw(st.integers(0, 65_535)), base + BLOCK_ROWS)
+            case _:
+                rows |= BitMap(range(base + draw(st.integers(0, 1)), base + BLOCK_ROWS, 3))
+    if draw(st.booleans()):
+        rows.run_optimize()
+    return rows
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(row_sets(), min_size=1, max_size=40), st.sets(st.integers(0, 9)), st.integers(0, 65_526))
+def test_sets_whose_containers_moved_have_the_rows_that_moved(sets: list[BitMap], left: set[int], by: int) -> None:
+    data = [rows.serialize() for rows in sets]
+    lengths = np.array([len(one) for one in data])
+    found = containers_of_sets(memoryview(b"".join(data)), np.cumsum(lengths) - lengths, lengths)
+    blocks = np.where(np.isin(found.blocks, list(left)), -1, found.blocks + by)
+    moved = found.moved(found.sets, blocks)
+    kept, sets_of = np.unique(moved.sets, return_inverse=True)
+    assembled = assemble_sets(moved.moved(sets_of, moved.blocks), len(kept))
+    for place, number in enumerate(kept.tolist()):
+        one = assembled.data[assembled.offsets[place] : assembled.offsets[place + 1]].tobytes()
+        expected = [row + by * BLOCK_ROWS for row in sets[number] if row // BLOCK_ROWS not in left]
+        assert deserialize(one, 2**32) == BitMap(expected)
+        assert BitMap.deserialize(one) == BitMap(expected)
+
+
+def test_single_rows_join_other_containers() -> None:
+    data = BitMap([BLOCK_ROWS]).serialize()
+    other = containers_of_sets(memoryview(data), np.zeros(1, np.int64), np.array([len(data)]))
+    every = joined([containers_of_rows(np.zeros(2, np.int64), np.array([7, 2**32 - 1])), other])
+    assert BitMap.deserialize(assemble_sets(every, 1).data.tobytes()) == BitMap([7, BLOCK_ROWS, 2**32 - 1])
+
+
+def test_two_containers_of_one_key_are_refused() -> None:
+    with pytest.raises(BrokenSetError, match="two containers"):
+        assemble_sets(containers_of_rows(np.zeros(2, np.int64), np.array([7, 8])), 1)
+
+
+@settings(max_examples=40, deadline=None)
+@given(row_sets(), st.data())
+def test_cut_sets_are_refused(rows: BitMap, data: st.DataObject) -> None:
+    whole = rows.serialize()
+    length = data.draw(st.integers(0, len(whole) - 1))
+    with pytest.raises(CorruptFileError):
+        containers_of_sets(memoryview(whole[:length]), np.zeros(1, np.int64), np.array([length]))
+
+
+def test_ranges_are_taken_from_anywhere_and_put_anywhere() -> None:
+    data = np.arange(20, dtype=np.uint8)
+    starts, sizes = np.array([9, 0, 15, 4]), np.array([3, 2, 0, 1])
+    content = take_bytes(data, starts, sizes)
+    assert content.tolist() == [9, 10, 11, 0, 1, 4]
+    target = np.full(10, 99, np.uint8)
+    put_bytes(target, np.array([1, 8]), np.array([4, 2]), content)
+    assert target.tolist() == [99, 9, 10, 11, 0, 99, 99, 99, 1, 4]
+    assert take_bytes(data, starts[:0], sizes[:0]).tolist() == []
+
+
+@given(st.lists(st.tuples(st.sampled_from((0, 1, 2, 7)), st.sampled_from((1, 2, 510, 512, 2_000))), max_size=6))
+def test_bytes_are_put_where_they_belong_whether_ranges_are_short_or_long(pieces: list[tuple[int, int]]) -> None:
+    """Gaps before the ranges and their lengths: adjoining ones, few long ones and many short ones go other ways."""
+    gaps = np.array([gap for gap, _ in pieces], np.int64)
+    sizes = np.array([size for _, size in pieces], np.int64)
+    starts = np.cumsum(gaps + sizes) - sizes
+    content = np.random.default_rng(5).integers(1, 256, int(sizes.sum()), dtype=np.uint8)
+    target = np.zeros(int((gaps + sizes).sum()) + 3, np.uint8)
+    put_bytes(target, starts, sizes, content)
+    places = [
+        place
+        for start, size in zip(starts.tolist(), sizes.tolist(), strict=True)
+        for place in range(start, start + size)
+    ]
+    assert target[places].tolist() == content.tolist()
+    assert np.count_nonzero(target) == len(content)

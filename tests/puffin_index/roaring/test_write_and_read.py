@@ -1,0 +1,115 @@
+"""Row sets written by array operations are byte for byte what CRoaring writes, and many are read at once."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyroaring import BitMap
+
+from puffin_index.errors import CorruptFileError
+from puffin_index.roaring.read import deserialize, row_set_of, serialized_length
+from puffin_index.roaring.union import union_of_sets
+from puffin_index.roaring.write import pad_bits, serialize_bit_slices, serialize_row_sets
+
+ROWS = 400_000
+
+
+def has_tie(rows: BitMap) -> bool:
+    """Whether a container is as small with runs as without: CRoaring takes runs then; Java, and so do we, does not."""
+    by_block = np.split(np.array(rows.to_array()), np.flatnonzero(np.diff(np.array(rows.to_array()) >> 16)) + 1)
+    return any(len(block) == 2 * (1 + np.count_nonzero(np.diff(block) > 1)) + 1 for block in by_block)
+
+
+def croaring(rows: BitMap) -> bytes:
+    """The bytes that CRoaring writes."""
+    optimised = rows.copy()
+    optimised.run_optimize()
+    data: bytes = optimised.serialize()
+    return data
+
+
+@st.composite
+def row_sets(draw: st.DrawFn) -> BitMap:
+    """Single rows, runs, dense and sparse stretches, in one block or several."""
+    rows = BitMap()
+    for _ in range(draw(st.integers(1, 4))):
+        start = draw(st.integers(0, ROWS - 1))
+        step = draw(st.sampled_from((1, 1, 2, 7, 5000)))
+        count = draw(st.sampled_from((1, 2, 3, 4, 5, 100, 4095, 4096, 4097, 70_000)))
+        rows |= BitMap(range(start, min(start + step * count, ROWS), step))
+    return rows
+
+
+def _arrays(sets: list[BitMap]) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64]]:
+    rows = np.concatenate([np.array(row_set.to_array(), np.uint32) for row_set in sets])
+    return rows, np.cumsum([0, *(len(row_set) for row_set in sets)])
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.lists(row_sets(), min_size=1, max_size=6), st.sampled_from((0, 4)))
+def test_row_sets_are_written_as_croaring_writes_them(sets: list[BitMap], gap: int) -> None:
+    written = serialize_row_sets(*_arrays(sets), gap)
+    for row_set, start, end in zip(sets, written.offsets, written.offsets[1:], strict=False):
+        content = written.data[start : end - gap].tobytes()
+        assert content == croaring(row_set) or has_tie(row_set)
+        assert not written.data[end - gap : end].any()
+        assert serialized_length(content + b"more") == len(content)
+        assert deserialize(content, ROWS) == row_set
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(row_sets() | st.just(BitMap()), min_size=1, max_size=4))
+def test_bits_are_written_as_croaring_writes_them(sets: list[BitMap]) -> None:
+    flags = np.zeros((len(sets), ROWS), np.bool_)
+    for index, row_set in enumerate(sets):
+        flags[index, row_set.to_array()] = True
+    bits = np.concatenate([pad_bits(np.packbits(row, bitorder="little"), ROWS) for row in flags])
+    written = serialize_bit_slices(bits)
+    for row_set, start, end in zip(sets, written.offsets, written.offsets[1:], strict=False):
+        content = written.data[start:end].tobytes()
+        assert content == croaring(row_set) or has_tie(row_set)
+        assert deserialize(content, ROWS) == row_set
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(row_sets(), min_size=1, max_size=5), st.integers(0, 60))
+def test_the_union_of_many_disjoint_row_sets_is_read_at_once(sets: list[BitMap], singles: int) -> None:
+    disjoint = [BitMap([ROWS + row]) for row in range(singles)]
+    taken = BitMap()
+    for row_set in sets:
+        if row_set - taken:
+            disjoint.append(row_set - taken)
+        taken |= row_set
+    parts = [croaring(row_set) for row_set in disjoint]
+    lengths = np.array([len(part) for part in parts])
+    data = memoryview(b"".join(parts))
+    found = union_of_sets(data, np.cumsum(lengths) - lengths, lengths, ROWS + singles)
+    assert found == taken | BitMap(range(ROWS, ROWS + singles))
+
+
+@pytest.mark.parametrize("count", [0, 1, 1000, 1001, 5000])
+def test_few_and_many_rows_in_any_order_become_a_row_set(count: int) -> None:
+    rows = np.random.default_rng(count).permutation(10_000)[:count]
+    assert row_set_of(rows, 10_000) == BitMap(rows.tolist())
+
+
+def test_no_row_sets_take_no_bytes() -> None:
+    written = serialize_row_sets(np.empty(0, np.uint32), np.zeros(1, np.int64))
+    assert len(written.data) == 0
+    assert written.offsets.tolist() == [0]
+
+
+def test_bytes_after_a_row_set_are_corrupt_unless_they_are_said_to_follow() -> None:
+    data = croaring(BitMap([1, 2, 9]))
+    with pytest.raises(CorruptFileError, match=f"{len(data)} bytes lies in {len(data) + 1}"):
+        deserialize(data + b"x", 10)
+    assert deserialize(data + b"x", 10, whole=False) == BitMap([1, 2, 9])
+
+
+def test_errors_point_at_the_byte_in_the_file() -> None:
+    with pytest.raises(CorruptFileError) as error:
+        deserialize(b"\0" * 12, 10, location="s3://bucket/file", offset=4711)
+    assert (error.value.location, error.value.offset) == ("s3://bucket/file", 4711)

@@ -1,0 +1,143 @@
+"""Segments of random columns, merged, with the answers that the row groups themselves give."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from hypothesis import strategies as st
+from pyroaring import BitMap
+
+from puffin_index.keys.leaf import LeafTest, SetTest
+from puffin_index.kinds.base import MergedPayload, Payload
+from puffin_index.kinds.bloom.matrix import BLOOM_MATRIX, AskedKeys, BloomMatrix
+from puffin_index.kinds.merged import MERGED_TYPES, MergedIndex, open_merged
+from puffin_index.kinds.postings.look_up import PlacedColumn, build_postings
+from puffin_index.kinds.registry import KINDS
+from puffin_index.segments.merge import DROPPED, SourcePayload, merge_payloads
+from puffin_index.storage.ranged import Blob
+from tests.puffin_index.kinds.columns import VALUES, Sample, rows_of, samples
+from tests.puffin_index.kinds.counting import CountingReader, blob_of
+
+BLOCK_ROWS = 65_536
+POSTINGS_OPTIONS = {"layout": "postings"}
+
+
+@dataclass(frozen=True)
+class Group:
+    """A row group, and where it begins in the row space of its segment."""
+
+    sample: Sample
+    base: int
+
+    @property
+    def span(self) -> tuple[int, int]:
+        return self.base, len(self.sample.values)
+
+    @property
+    def every_row(self) -> BitMap:
+        return BitMap(range(self.base, self.base + len(self.sample.values)))
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A payload and the row groups that it covers."""
+
+    payload: Payload
+    groups: tuple[Group, ...]
+
+    def source(self, new_bases: Sequence[int], data: bytes | None = None) -> SourcePayload:
+        """The payload, to be merged; with other bytes than its own."""
+        blob, _ = blob_of(self.payload.data if data is None else data)
+        bases, counts = np.array([group.span for group in self.groups], np.int64).T
+        return SourcePayload(
+            blob, self.payload.blob_type, self.payload.layout, bases, counts, np.array(new_bases, np.int64)
+        )
+
+    def opened(self, data: bytes | None = None) -> tuple[MergedIndex | BloomMatrix | None, Blob, CountingReader]:
+        """The merged index, unread; None if it is not merged."""
+        blob, reader = blob_of(self.payload.data if data is None else data)
+        value_type, layout = self.groups[0].sample.value_type, self.payload.layout
+        spans = [group.span for group in self.groups]
+        blob_type = self.payload.blob_type
+        if blob_type == BLOOM_MATRIX:
+            return BloomMatrix(blob, layout, value_type, len(spans)), blob, reader
+        if blob_type in MERGED_TYPES:
+            return open_merged(blob, blob_type, layout, value_type, spans), blob, reader
+        return None, blob, reader
+
+    def rows(self, kind: str, test: LeafTest, data: bytes | None = None) -> BitMap:
+        """The rows of the row space that may satisfy a test."""
+        index, blob, _ = self.opened(data)
+        if isinstance(index, BloomMatrix):
+            if not isinstance(test, SetTest) or test.negated:
+                return BitMap.union(BitMap(), *(group.every_row for group in self.groups))
+            possible = zip(self.groups, index.possible(AskedKeys(test.keys)).tolist(), strict=True)
+            return BitMap.union(BitMap(), *(group.every_row for group, is_possible in possible if is_possible))
+        if index is not None:
+            least, most = index.count_bounds(test)
+            found = index.rows(test)
+            assert least <= len(found) <= most
+            return found
+        (group,) = self.groups
+        value_type = group.sample.value_type
+        single = KINDS[kind].open(blob, self.payload.blob_type, self.payload.layout, value_type, group.span[1])
+        return _moved(single.evaluate(test).rows, group.base)
+
+
+def _moved(rows: BitMap, base: int) -> BitMap:
+    return BitMap([row + base for row in rows])
+
+
+def expected_rows(groups: Sequence[Group], test: LeafTest) -> BitMap:
+    """The rows of the row space that satisfy a test, each looked at."""
+    return BitMap.union(BitMap(), *(_moved(rows_of(group.sample, test), group.base) for group in groups))
+
+
+def placed(of_groups: Sequence[Sample], first_base: int = 0) -> tuple[Group, ...]:
+    """Row groups at their places in the row space of a segment."""
+    groups: list[Group] = []
+    base = first_base
+    for sample in of_groups:
+        groups.append(Group(sample, base))
+        base += -(-len(sample.values) // BLOCK_ROWS) * BLOCK_ROWS
+    return tuple(groups)
+
+
+def segment(kind: str, options: Mapping[str, str], groups: Sequence[Group]) -> list[Piece]:
+    """The payloads of a segment as a build writes them."""
+    if options == POSTINGS_OPTIONS:
+        return [Piece(build_postings([PlacedColumn(g.base, g.sample.column) for g in groups]), tuple(groups))]
+    return [Piece(KINDS[kind].build(group.sample.column, options), (group,)) for group in groups]
+
+
+def merged(segments: Sequence[Sequence[Piece]], dropped: frozenset[int] = frozenset()) -> list[Piece]:
+    """One segment of several, without some of their row groups, which are numbered through all of them."""
+    pieces = [piece for one in segments for piece in one]
+    groups = [group for piece in pieces for group in piece.groups]
+    kept = [group for place, group in enumerate(groups) if place not in dropped]
+    new_groups = iter(placed([group.sample for group in kept]))
+    placed_groups = [None if place in dropped else next(new_groups) for place in range(len(groups))]
+    new_bases = iter([DROPPED if group is None else group.base for group in placed_groups])
+    sources = [piece.source([next(new_bases) for _ in piece.groups]) for piece in pieces]
+    found = merge_payloads(groups[0].sample.value_type, sources)
+    return covered(found, [group for group in placed_groups if group is not None])
+
+
+def covered(found: Iterable[MergedPayload], groups: Sequence[Group]) -> list[Piece]:
+    """The merged payloads with the row groups that they cover: all of them, in order."""
+    pieces: list[Piece] = []
+    first = 0
+    for one in found:
+        pieces.append(Piece(one.payload, tuple(groups[first : first + one.row_groups])))
+        first += one.row_groups
+    assert first == len(groups)
+    return pieces
+
+
+@st.composite
+def row_group_lists(draw: st.DrawFn, type_names: Sequence[str] = tuple(VALUES)) -> list[Sample]:
+    """A few row groups of one type."""
+    type_name = draw(st.sampled_from(type_names))
+    return draw(st.lists(samples([type_name]), min_size=1, max_size=5))

@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from puffin_index.errors import CorruptFileError
+from puffin_index.storage import binary
+from puffin_index.storage.binary import ByteCursor, FloatFormat, IntFormat
+
+INTEGERS = {
+    "int8": (binary.read_int8, binary.write_int8, ByteCursor.int8, 1, True, "big"),
+    "uint8": (binary.read_uint8, binary.write_uint8, ByteCursor.uint8, 1, False, "big"),
+    "int16_be": (binary.read_int16_be, binary.write_int16_be, ByteCursor.int16_be, 2, True, "big"),
+    "int16_le": (binary.read_int16_le, binary.write_int16_le, ByteCursor.int16_le, 2, True, "little"),
+    "uint16_be": (binary.read_uint16_be, binary.write_uint16_be, ByteCursor.uint16_be, 2, False, "big"),
+    "uint16_le": (binary.read_uint16_le, binary.write_uint16_le, ByteCursor.uint16_le, 2, False, "little"),
+    "int32_be": (binary.read_int32_be, binary.write_int32_be, ByteCursor.int32_be, 4, True, "big"),
+    "int32_le": (binary.read_int32_le, binary.write_int32_le, ByteCursor.int32_le, 4, True, "little"),
+    "uint32_be": (binary.read_uint32_be, binary.write_uint32_be, ByteCursor.uint32_be, 4, False, "big"),
+    "uint32_le": (binary.read_uint32_le, binary.write_uint32_le, ByteCursor.uint32_le, 4, False, "little"),
+    "int64_be": (binary.read_int64_be, binary.write_int64_be, ByteCursor.int64_be, 8, True, "big"),
+    "int64_le": (binary.read_int64_le, binary.write_int64_le, ByteCursor.int64_le, 8, True, "little"),
+    "uint64_be": (binary.read_uint64_be, binary.write_uint64_be, ByteCursor.uint64_be, 8, False, "big"),
+    "uint64_le": (binary.read_uint64_le, binary.write_uint64_le, ByteCursor.uint64_le, 8, False, "little"),
+}
+FLOATS = {
+    "float32_be": (binary.read_float32_be, binary.write_float32_be, ByteCursor.float32_be, "3fc00000"),
+    "float32_le": (binary.read_float32_le, binary.write_float32_le, ByteCursor.float32_le, "0000c03f"),
+    "float64_be": (binary.read_float64_be, binary.write_float64_be, ByteCursor.float64_be, "3ff8000000000000"),
+    "float64_le": (binary.read_float64_le, binary.write_float64_le, ByteCursor.float64_le, "000000000000f83f"),
+}
+
+
+def _bounds(size: int, signed: bool) -> tuple[int, int]:
+    bits = 8 * size
+    return (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if signed else (0, (1 << bits) - 1)
+
+
+@pytest.mark.parametrize("name", INTEGERS)
+@given(data=st.data())
+def test_an_integer_has_the_bytes_that_python_itself_gives_it(name: str, data: st.DataObject) -> None:
+    read, write, cursor_method, size, signed, order = INTEGERS[name]
+    low, high = _bounds(size, signed)
+    value = data.draw(st.integers(low, high))
+    stored = write(value)
+    assert stored == value.to_bytes(size, "big" if order == "big" else "little", signed=signed)
+    assert read(b"\xee" + stored, 1) == value
+    assert cursor_method(ByteCursor(stored)) == value
+
+
+@pytest.mark.parametrize("name", INTEGERS)
+def test_an_integer_may_be_its_greatest_and_no_greater(name: str) -> None:
+    read, write, _, size, signed, _ = INTEGERS[name]
+    for bound, beyond in zip(_bounds(size, signed), (-1, 1), strict=True):
+        assert read(write(bound)) == bound
+        with pytest.raises(OverflowError, match=r"does not fit (little-endian |big-endian )?u?int"):
+            write(bound + beyond)
+
+
+@pytest.mark.parametrize("name", FLOATS)
+def test_a_float_has_its_ieee_bytes(name: str) -> None:
+    read, write, cursor_method, stored = FLOATS[name]
+    assert write(1.5).hex() == stored
+    assert read(bytes.fromhex(stored)) == 1.5
+    assert cursor_method(ByteCursor(bytes.fromhex(stored))) == 1.5
+    assert math.isnan(read(write(math.nan)))
+    assert math.copysign(1, read(write(-0.0))) == -1
+
+
+def test_a_float_too_large_for_32_bits_is_refused() -> None:
+    with pytest.raises(OverflowError):
+        binary.write_float32_be(1e300)
+
+
+@pytest.mark.parametrize("name", [*INTEGERS, *FLOATS])
+def test_a_number_needs_all_its_bytes(name: str) -> None:
+    format_: IntFormat | FloatFormat = getattr(binary, name.upper())
+    size = format_.layout.size
+    format_.read(bytes(10 + size), 10)
+    for data, offset in ((bytes(10 + size - 1), 10), (bytes(size), -1)):
+        with pytest.raises(CorruptFileError) as caught:
+            format_.read(data, offset, location="s3://b/f", base_offset=100)
+        assert caught.value.location == "s3://b/f"
+        assert caught.value.offset == 100 + max(0, offset)
+
+
+def test_a_cursor_reads_one_after_another_and_says_where_it_is() -> None:
+    cursor = ByteCursor(b"\x01\x00\x02\x00\x00\x00\x03abc")
+    assert (cursor.int8(), cursor.uint16_be(), cursor.int32_be()) == (1, 2, 3)
+    assert (cursor.position, cursor.remaining) == (7, 3)
+    assert bytes(cursor.bytes(3)) == b"abc"
+    cursor.expect_end()
+
+
+def test_a_cursor_that_failed_has_not_moved_and_points_into_the_file() -> None:
+    cursor = ByteCursor(b"\x01\x02\x03", "f", base_offset=50)
+    cursor.int8()
+    attempts: list[Callable[[], object]] = [cursor.int32_le, lambda: cursor.bytes(3), lambda: cursor.bytes(-1)]
+    for attempt in attempts:
+        with pytest.raises(CorruptFileError) as caught:
+            attempt()
+        assert (caught.value.location, caught.value.offset) == ("f", 51)
+    assert cursor.position == 1
+    assert cursor.uint16_be() == 0x0203
+
+
+def test_a_cursor_refuses_bytes_left_over() -> None:
+    cursor = ByteCursor(b"ab")
+    cursor.int8()
+    with pytest.raises(CorruptFileError, match="1 bytes too many"):
+        cursor.expect_end()
+
+
+def test_a_count_is_accepted_up_to_what_the_remaining_bytes_can_hold() -> None:
+    cursor = ByteCursor(bytes(4 + 20))
+    cursor.int32_be()
+    assert cursor.count(5, 4) == 5
+    for hostile in (6, -1, 2**31 - 1):
+        with pytest.raises(CorruptFileError, match="do not fit in 20 bytes"):
+            cursor.count(hostile, 4)
+
+
+def test_a_cursor_hands_out_views_and_no_copies() -> None:
+    data = bytearray(b"abcd")
+    view = ByteCursor(data).bytes(4)
+    data[0] = ord("z")
+    assert bytes(view) == b"zbcd"

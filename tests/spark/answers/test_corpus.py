@@ -1,0 +1,125 @@
+"""The query corpus: what each statement answers, and what it changes, is the same with the hook and without it."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+
+import pytest
+from pyspark.sql import SparkSession
+
+import planner
+from ssb_bench.spark_runs.measure import Answer, answer_of, read_task_input
+from tests.spark.corpus_tables import FACT_TABLES, PLAIN_TABLES, Statement, statements
+
+pytestmark = pytest.mark.spark
+
+ENABLED = "spark.puffin-index.enabled"
+_COUNTS = (
+    "added-records",
+    "deleted-records",
+    "total-records",
+    "added-position-deletes",
+    "total-position-deletes",
+    "total-equality-deletes",
+)
+_THIRDS = {"v1": 0, "equality": 2, "parted": 1, "bucketed": 0, "evolved": 2, "orc": 1}
+"""Tables that see every third query of the corpus; the others see all."""
+
+_QUERIES = [
+    *(
+        (name, statement)
+        for name in FACT_TABLES
+        for statement in statements("queries")[_THIRDS.get(name, 0) :: 3 if name in _THIRDS else 1]
+    ),
+    *(("lineorder", statement) for statement in statements("ssb")),
+    *(("types", statement) for statement in statements("types")),
+    ("v3", Statement("SELECT _row_id, _last_updated_sequence_number, _pos FROM {t} WHERE orderkey = 4000", True)),
+    ("v3", Statement("SELECT MAX(_row_id), COUNT(*) FROM {t} WHERE orderkey BETWEEN 10 AND 20", True)),
+    ("evolved", Statement("SELECT COUNT(*), SUM(income) FROM {t} WHERE revenue IS NULL AND quantity = 9", False)),
+    ("evolved", Statement("SELECT COUNT(*) FROM {t} WHERE revenue = income + 1 AND income < 500", False)),
+]
+_CHANGES = [
+    *(("lineorder", statement) for statement in statements("changes")),
+    *(("v3", statement) for statement in statements("changes")[::2]),
+    *(("v2", statement) for statement in statements("changes")[1::4]),
+    *(("bucketed", statement) for statement in statements("changes")[1::6]),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a query gave, and how many rows it read for that."""
+
+    schema: str
+    answer: Answer
+    rows_read: int
+
+
+def run(spark: SparkSession, sql: str, enabled: bool) -> Outcome:
+    spark.conf.set(ENABLED, str(enabled).lower())
+    group = uuid.uuid4().hex
+    spark.sparkContext.setJobGroup(group, "corpus")
+    try:
+        frame = spark.sql(sql)
+        rows = frame.collect()
+    finally:
+        spark.sparkContext._jsc.clearJobGroup()
+    return Outcome(frame.schema.json(), answer_of(rows), read_task_input(spark, group).rows)
+
+
+@pytest.mark.parametrize(("name", "statement"), _QUERIES, ids=lambda v: v if isinstance(v, str) else v.sql[:100])
+def test_a_query_answers_the_same_and_reads_no_more(
+    hooked: SparkSession, corpus: dict[str, dict[str, str]], name: str, statement: Statement
+) -> None:
+    sql = statement.sql.format(**corpus[name])
+
+    without = run(hooked, sql, False)
+    assert planner.reports(hooked) == []
+    pruned = run(hooked, sql, True)
+
+    assert (pruned.schema, pruned.answer) == (without.schema, without.answer)
+    assert pruned.rows_read <= without.rows_read
+    if statement.shrinks and name in PLAIN_TABLES:
+        assert pruned.rows_read < without.rows_read
+    if statement.shrinks and name != "orc":
+        assert sum(report.dropped for report in planner.reports(hooked)) > 0
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What a statement did to a table: its rows afterwards, and the affected rows as the snapshot counts them."""
+
+    rows: Answer
+    counts: tuple[str | None, ...]
+
+
+def change(spark: SparkSession, table: str, sql: str, enabled: bool) -> Change:
+    """Run a statement, look at the table without the hook, and take the statement back."""
+    before = spark.sql(f"SELECT snapshot_id FROM {table}.refs WHERE name = 'main'").collect()[0][0]
+    spark.conf.set(ENABLED, str(enabled).lower())
+    spark.sql(sql)
+    spark.conf.set(ENABLED, "false")
+    rows = answer_of(spark.sql(f"SELECT * FROM {table}").collect())
+    summary = spark.sql(
+        f"SELECT s.summary FROM {table}.snapshots s JOIN {table}.refs r ON s.snapshot_id = r.snapshot_id "
+        "WHERE r.name = 'main'"
+    ).collect()[0][0]
+    spark.sql(f"CALL lake.system.set_current_snapshot('{table.removeprefix('lake.')}', {before})")
+    return Change(rows, tuple(summary.get(key) for key in _COUNTS))
+
+
+@pytest.mark.parametrize(("name", "statement"), _CHANGES, ids=lambda v: v if isinstance(v, str) else v.sql[:100])
+def test_a_statement_changes_the_same_rows(
+    hooked: SparkSession, corpus: dict[str, dict[str, str]], name: str, statement: Statement
+) -> None:
+    sql = statement.sql.format(**corpus[name])
+
+    without = change(hooked, corpus[name]["t"], sql, False)
+
+    assert change(hooked, corpus[name]["t"], sql, True) == without
+
+
+def test_the_corpus_is_large_enough() -> None:
+    distinct = {statement.sql for file in ("queries", "ssb", "types", "changes") for statement in statements(file)}
+    assert len(distinct) >= 150

@@ -1,0 +1,140 @@
+"""ORC tables that Spark wrote: stripes are indexed and dropped like row groups, and no answer changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from pyspark.sql import SparkSession
+
+import planner
+from puffin_index import IndexDefinition, TableIndex
+from puffin_index.data.data_table import list_data_files
+from ssb_bench.spark_runs.measure import measure
+
+pytestmark = pytest.mark.spark
+
+ROWS = 60_000
+TABLE = "lake.ns.stripes"
+
+
+@pytest.fixture(scope="module")
+def index(spark: SparkSession, catalog: SqlCatalog) -> TableIndex:
+    """One file of many stripes; every kind of column that ORC stores in a way of its own."""
+    spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.ns")
+    spark.sql(f"DROP TABLE IF EXISTS {TABLE} PURGE")
+    spark.sql(
+        f"CREATE TABLE {TABLE} (id BIGINT, k INT, flag BOOLEAN, x DOUBLE, name STRING, raw BINARY, cents DECIMAL(9,2), "
+        "wide DECIMAL(38,4), day DATE, at TIMESTAMP, local TIMESTAMP_NTZ, s STRUCT<a: INT, t: STRUCT<u: STRING>>, "
+        "notes MAP<STRING, INT>) "
+        "USING iceberg TBLPROPERTIES ('write.format.default'='orc', 'write.orc.stripe-size-bytes'='65536', "
+        "'write.orc.vectorized.batch-size'='1024', 'write.distribution-mode'='none')"
+    )
+    spark.range(0, ROWS, 1, 1).selectExpr(
+        "id",
+        f"CAST((id * 7919) % {ROWS} AS INT) AS k",
+        "id % 2 = 0 AS flag",
+        "IF(id % 13 = 0, NULL, id / 7) AS x",
+        "SHA2(CAST(id AS STRING), 256) AS name",
+        "CAST(CAST(id AS STRING) AS BINARY) AS raw",
+        "CAST(id / 100 - 300 AS DECIMAL(9,2)) AS cents",
+        "CAST(-id AS DECIMAL(38,4)) AS wide",
+        "DATE_ADD(DATE'1950-01-01', CAST(id % 40000 AS INT)) AS day",
+        # Before and after 1970, with fractions: where ORC's timestamps are delicate.
+        "TIMESTAMP_MICROS((id - 30000) * 100000000007) AS at",
+        "CAST(TIMESTAMP_MICROS((id - 30000) * 10000000013) AS TIMESTAMP_NTZ) AS local",
+        "IF(id % 3 = 0, NULL, NAMED_STRUCT('a', CAST(id AS INT), "
+        "'t', IF(id % 5 = 0, NULL, NAMED_STRUCT('u', CAST(id AS STRING))))) AS s",
+        "IF(id % 11 = 0, NULL, MAP('k', CAST(id AS INT), 'even', IF(id % 2 = 0, 1, NULL))) AS notes",
+    ).writeTo(TABLE).append()
+    columns = ["k", "name", "cents", "wide", "day", "at", "local", "s.a", "s.t.u", "x", "raw", "flag", "notes#k#k"]
+    table_index = TableIndex.create(catalog, "ns.stripes", IndexDefinition.of(bitmap=columns, bloom=["name"]))
+    report = table_index.build(spark)
+    assert (report.files, report.rows, report.skipped) == (1, ROWS, ())
+    return table_index
+
+
+@pytest.fixture
+def hook(spark: SparkSession, index: TableIndex) -> Iterator[SparkSession]:
+    assert index.name == "ns.stripes"
+    planner.enable(spark, strict=True)
+    yield spark
+    planner.disable(spark)
+
+
+def test_an_entry_lists_the_stripes_of_the_manifest(index: TableIndex) -> None:
+    files = list_data_files(index.data_table)
+
+    assert [file.format for file in files] == ["ORC"]
+    assert len(files[0].split_offsets) > 10
+    assert index.status().indexed_row_groups == len(files[0].split_offsets)
+
+
+def test_the_index_of_an_orc_file_is_verified_against_its_data(index: TableIndex) -> None:
+    report = index.verify(None)
+
+    assert report.findings == ()
+    assert report.row_groups == index.status().row_groups
+
+
+def test_an_equality_reads_one_stripe_by_sparks_own_metrics(hook: SparkSession) -> None:
+    measured = measure(hook, f"SELECT * FROM {TABLE} WHERE k = 4711")
+
+    report = planner.reports(hook)[-1]
+    assert (report.kept, report.unindexed) == (1, 0)
+    assert measured.read.rows <= report.kept_rows < ROWS / 10
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "k IN (7, 30000)",
+        "name = SHA2('31415', 256)",
+        "cents = -123.45",
+        "wide = -59999",
+        "day = DATE'1949-12-31' OR day = DATE'2001-09-09'",
+        "at = TIMESTAMP_MICROS(-1000000000070000)",
+        "at BETWEEN TIMESTAMP'1969-12-30 00:00:00' AND TIMESTAMP'1970-01-02 00:00:00'",
+        "at < TIMESTAMP'1880-01-01 00:00:00'",
+        "local >= TIMESTAMP_NTZ'1969-12-31 23:59:59.5' AND local < TIMESTAMP_NTZ'1970-01-01 10:00:00'",
+        "s.a = 31415",
+        "s.t.u = '31416'",
+        "x BETWEEN 100 AND 101",
+        "NOT flag AND k < 20",
+        "notes['k'] = 31415",
+    ],
+)
+def test_answers_are_those_without_the_hook(hook: SparkSession, where: str) -> None:
+    sql = f"SELECT id FROM {TABLE} WHERE {where}"
+
+    with_index = measure(hook, sql)
+    report = planner.reports(hook)[-1]
+    planner.disable(hook)
+    without = measure(hook, sql)
+
+    assert with_index.answer == without.answer
+    assert report.kept < report.row_groups
+
+
+def test_a_timestamp_beyond_nanoseconds_leaves_its_file_unindexed(spark: SparkSession, catalog: SqlCatalog) -> None:
+    spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.ns")
+    spark.sql("DROP TABLE IF EXISTS lake.ns.ancient PURGE")
+    spark.sql(
+        "CREATE TABLE lake.ns.ancient (id BIGINT, at TIMESTAMP) USING iceberg "
+        "TBLPROPERTIES ('write.format.default'='orc')"
+    )
+    spark.sql("INSERT INTO lake.ns.ancient VALUES (1, TIMESTAMP'1500-01-01 00:00:00'), (2, current_timestamp())")
+    spark.sql("INSERT INTO lake.ns.ancient VALUES (3, TIMESTAMP'2020-01-01 00:00:00')")
+    table_index = TableIndex.create(catalog, "ns.ancient", IndexDefinition.of(bsi=["at"]))
+
+    report = table_index.build(workers=1)
+
+    assert report.files + len(report.skipped) == len(list_data_files(table_index.data_table))
+    assert any("out of range" in skipped.reason for skipped in report.skipped)
+    planner.enable(spark, strict=True)
+    try:
+        rows = spark.sql("SELECT id FROM lake.ns.ancient WHERE at < TIMESTAMP'1600-01-01 00:00:00'").collect()
+    finally:
+        planner.disable(spark)
+    assert [row.id for row in rows] == [1]

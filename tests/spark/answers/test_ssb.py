@@ -1,0 +1,304 @@
+"""The benchmark from end to end at scale factor 0.01: load, index, run both sides, compare."""
+
+from __future__ import annotations
+
+import io
+import shutil
+import uuid
+from dataclasses import replace
+from pathlib import Path
+
+import duckdb
+import pytest
+from pyspark.sql import SparkSession
+from rich.console import Console
+
+from puffin_index import BuildProgress
+from ssb_bench.commands.demo import show
+from ssb_bench.data.dataset import Step, generate, open_duckdb
+from ssb_bench.data.layout import Layout
+from ssb_bench.errors import BenchError
+from ssb_bench.results.append_results import read_appends, write_appends
+from ssb_bench.results.results import Run, read_run, write_run
+from ssb_bench.spark_runs.answers import answer_due, same_answer, spark_answer
+from ssb_bench.spark_runs.bloom_table import make_bloom_table
+from ssb_bench.spark_runs.indexing import IndexColumns, build_index, define_index, describe_index, open_index
+from ssb_bench.spark_runs.load import LINEORDER, Load, load, prove_arrival
+from ssb_bench.spark_runs.measure import answer_of, measure, read_task_input
+from ssb_bench.spark_runs.run import fit_queries, run_queries
+from ssb_bench.studies.append import measure_appends
+from ssb_bench.systems.peers import SYSTEMS
+from ssb_bench.systems.run import run_systems
+
+pytestmark = pytest.mark.spark
+
+ROWS = 60_175
+ROW_GROUP_ROWS = 1000
+
+
+@pytest.fixture(scope="module")
+def layout(warehouse: Path, tmp_path_factory: pytest.TempPathFactory) -> Layout:
+    """SSB files, to be loaded into the session's own warehouse."""
+    made = Layout.of(tmp_path_factory.mktemp("ssb"), 0.01, warehouse=warehouse)
+    generate(made)
+    return made
+
+
+@pytest.fixture(scope="module")
+def loaded(spark: SparkSession, layout: Layout) -> Load:
+    return load(spark, layout, row_group_rows=ROW_GROUP_ROWS)
+
+
+@pytest.fixture(scope="module")
+def indexed(spark: SparkSession, layout: Layout, loaded: Load) -> list[BuildProgress]:
+    """The default index, built; gives what the build said meanwhile."""
+    said: list[BuildProgress] = []
+    report = build_index(spark, layout, define_index(layout, IndexColumns()), said.append)
+    assert report.row_groups == loaded.row_groups
+    return said
+
+
+@pytest.fixture(scope="module")
+def run(spark: SparkSession, layout: Layout, indexed: list[BuildProgress]) -> Run:
+    assert indexed
+    return run_queries(spark, layout, fit_queries(layout), repeats=2)
+
+
+def test_row_groups_have_the_rows_that_were_asked_for(loaded: Load) -> None:
+    """Only the last row group of each file is smaller."""
+    assert loaded.rows == ROWS
+    assert loaded.median_row_group_rows == loaded.largest_row_group_rows == ROW_GROUP_ROWS
+    assert loaded.data_files == 8
+    assert ROWS / ROW_GROUP_ROWS <= loaded.row_groups <= ROWS / ROW_GROUP_ROWS + loaded.data_files
+
+
+def test_a_finished_load_is_left_alone(spark: SparkSession, layout: Layout, loaded: Load) -> None:
+    steps: list[Step] = []
+
+    assert load(spark, layout, row_group_rows=ROW_GROUP_ROWS, on_step=steps.append) == loaded
+    assert [step.done for step in steps] == [steps[0].total]
+
+
+def test_a_load_without_rows_in_a_row_group_is_refused(spark: SparkSession, layout: Layout) -> None:
+    with pytest.raises(BenchError, match="row group cannot have 0 rows"):
+        load(spark, layout, row_group_rows=0)
+
+
+@pytest.mark.parametrize(
+    ("table", "change"),
+    [("customer", "* FROM it LIMIT 299"), ("lineorder", "* REPLACE (lo_revenue + 1 AS lo_revenue) FROM it")],
+)
+def test_rows_that_do_not_arrive_are_noticed(
+    spark: SparkSession, layout: Layout, loaded: Load, tmp_path: Path, table: str, change: str
+) -> None:
+    """A table with a row less than its source, or with another value, is refused."""
+    assert loaded.rows == ROWS
+    prove_arrival(spark, layout, table)
+    other = replace(layout, root=tmp_path)
+    shutil.copytree(layout.ssb, other.ssb)
+    file = other.files(table)[-1]
+    with duckdb.connect() as connection:
+        connection.execute(f"CREATE TABLE it AS FROM '{file}'")
+        connection.execute(f"COPY (SELECT {change}) TO '{file}' (FORMAT parquet)")
+
+    with pytest.raises(BenchError, match=f"{table} did not arrive whole"):
+        prove_arrival(spark, other, table)
+
+
+def test_all_files_are_indexed(layout: Layout, loaded: Load, indexed: list[BuildProgress]) -> None:
+    facts = describe_index(layout, open_index(layout))
+
+    assert indexed[-1].files_done == indexed[-1].files_total == loaded.data_files
+    assert facts.indexed_row_groups == loaded.row_groups
+    assert {*facts.columns["lo_revenue"]} == {"bsi", "bitmap"}
+    assert facts.index_bytes > 0
+    assert facts.build_seconds is not None
+
+
+def test_both_sides_and_duckdb_give_the_same_answers(run: Run) -> None:
+    assert run.failures == []
+    assert all(query.answers_equal for query in run.queries)
+
+
+def test_spark_reads_exactly_the_row_groups_that_were_kept_or_fewer(run: Run) -> None:
+    """By the input records of its tasks, not by what the planner says."""
+    for query in run.queries:
+        assert query.plan is not None
+        assert query.with_index is not None
+        assert query.plan.unindexed == 0
+        assert query.with_index.rows_read <= query.plan.kept_rows, query.name
+
+
+def test_few_row_groups_are_kept_for_a_narrow_query_and_all_for_a_wide_one(run: Run, loaded: Load) -> None:
+    kept = {query.name: query.plan.kept for query in run.queries if query.plan is not None}
+    planned = {query.plan.row_groups for query in run.queries if query.plan is not None}
+
+    assert max(planned) == loaded.row_groups, "Iceberg's own file statistics may leave fewer"
+    assert 1 <= kept["q1"] <= 2, "an order's lines lie together, in two row groups at most"
+    assert kept["q2"] <= kept["q1"]
+    assert kept["q7"] == loaded.row_groups
+
+
+def test_a_wide_query_reads_the_whole_table_on_both_sides(run: Run) -> None:
+    q7 = run.queries[-1]
+    assert q7.without_index is not None
+    assert q7.with_index is not None
+    assert q7.without_index.rows_read == q7.with_index.rows_read == ROWS
+
+
+def test_a_run_of_spark_survives_its_json(run: Run, tmp_path: Path) -> None:
+    write_run(run, tmp_path / "run.json")
+
+    assert read_run(tmp_path / "run.json") == run
+
+
+def test_a_query_that_fails_is_a_row_with_its_reason(
+    spark: SparkSession, layout: Layout, indexed: list[BuildProgress]
+) -> None:
+    assert indexed
+    (query,) = fit_queries(layout, ["q1"])
+    failed = run_queries(spark, layout, [replace(query, sql="SELECT count(nothing) FROM supplier")], repeats=1)
+
+    (result,) = failed.queries
+    assert result.without_index is None
+    assert result.answer is None
+    assert "nothing" in result.failures[0]
+
+
+def test_a_query_that_the_index_does_not_serve_is_a_failure_of_the_comparison(
+    spark: SparkSession, layout: Layout, indexed: list[BuildProgress]
+) -> None:
+    """Without a report of the planner nothing says that the index was used."""
+    assert indexed
+    (query,) = fit_queries(layout, ["q1"])
+    compared = run_queries(spark, layout, [replace(query, sql="SELECT count(*) FROM supplier WHERE s_suppkey < 9")])
+
+    assert compared.queries[0].answers_equal
+    assert "the index was not used" in compared.queries[0].failures[0]
+
+
+def test_measured_rows_are_those_of_the_whole_scan(spark: SparkSession, loaded: Load) -> None:
+    measured = measure(spark.newSession(), f"SELECT sum(lo_revenue), max(lo_shipmode) FROM {LINEORDER}")
+
+    assert measured.read.rows == loaded.rows
+    assert measured.read.tasks >= 1
+    assert measured.process_bytes is None or measured.process_bytes > loaded.data_bytes / 20
+
+
+def test_a_group_without_jobs_has_read_nothing(spark: SparkSession) -> None:
+    read = read_task_input(spark, f"none-{uuid.uuid4().hex}")
+
+    assert (read.rows, read.spark_bytes, read.tasks) == (0, 0, 0)
+
+
+def test_answers_compare_by_value_whoever_made_them(spark: SparkSession, layout: Layout, loaded: Load) -> None:
+    sql = "SELECT lo_shipmode, count(*), sum(lo_revenue) FROM {} GROUP BY lo_shipmode"
+    with open_duckdb(layout) as connection:
+        duck = answer_of(connection.execute(sql.format("lineorder")).fetchall())
+
+    assert loaded.rows == ROWS
+    assert answer_of(spark.sql(sql.format(LINEORDER)).collect()) == duck
+    assert duck.text == "7 rows"
+    assert answer_of([(1,)]).text == "1"
+    assert answer_of([(1,)]) != answer_of([(2,)])
+
+
+def test_the_demonstration_builds_beside_queries_and_draws_the_comparison(
+    spark: SparkSession, layout: Layout, loaded: Load
+) -> None:
+    """It makes the table and the index anew, with the same row groups, so that the other tests hold after it too."""
+    out = io.StringIO()
+    run, path = show(
+        spark,
+        layout,
+        row_group_rows=ROW_GROUP_ROWS,
+        columns=IndexColumns(),
+        repeats=1,
+        console=Console(file=out, width=120),
+        anew=True,
+    )
+
+    assert run.failures == []
+    assert run.index.build_in_background
+    assert run.index.indexed_row_groups == run.table.row_groups == loaded.row_groups
+    assert f"index of {loaded.row_groups} row groups built in" in out.getvalue()
+    assert read_run(path) == run
+    assert path.with_suffix(".png").stat().st_size > 10_000
+
+
+def test_perfect_pruning_reads_the_row_groups_that_hold_a_match_and_no_others(run: Run, loaded: Load) -> None:
+    for query in run.queries:
+        assert query.perfect is not None
+        assert query.plan is not None
+        assert query.survivors is not None
+        assert query.survivors <= query.plan.kept, query.name
+        assert query.perfect.rows_read <= query.survivors * ROW_GROUP_ROWS, query.name
+    assert run.queries[0].survivors == 1
+    assert run.queries[-1].survivors == loaded.row_groups
+
+
+def test_rows_aggregates_and_joins_answer_as_duckdb_does(
+    spark: SparkSession, layout: Layout, indexed: list[BuildProgress]
+) -> None:
+    """Q7 gives most of the table: its rows are compared by their digest."""
+    assert indexed
+    names = ["q6-rows", "q7-rows", "q5-aggregate", "q1.3", "q2.3", "q3.4", "q4.3"]
+    compared = run_queries(spark, layout, fit_queries(layout, names), repeats=1)
+
+    assert compared.failures == []
+    assert all(query.answers_equal for query in compared.queries)
+    assert [query.answer for query in compared.queries if query.name == "q7-rows"] != ["0 rows"]
+    assert all(query.perfect is None for query in compared.queries if query.workload == "ssb")
+
+
+def test_a_wrong_digest_is_noticed(spark: SparkSession, layout: Layout, indexed: list[BuildProgress]) -> None:
+    assert indexed
+    (query,) = fit_queries(layout, ["q7-rows"])
+    sql, due = answer_due(layout, query)
+    changed = sql.replace("SELECT * FROM lineorder", "SELECT * FROM lineorder_less")
+    session = spark.newSession()
+    session.sql("USE lake.ssb")
+    session.sql("SELECT * FROM lineorder WHERE lo_orderkey <> 1").createOrReplaceTempView("lineorder_less")
+
+    assert same_answer(spark_answer(session, sql), due)
+    assert not same_answer(spark_answer(session, changed), due)
+
+
+def test_systems_answer_alike_each_in_its_process(
+    spark: SparkSession, layout: Layout, indexed: list[BuildProgress]
+) -> None:
+    """Three of Spark's, DuckDB, and one that is not run."""
+    assert indexed
+    bloom = make_bloom_table(spark, layout)
+    names = ("iceberg-bloom", "index", "perfect", "duckdb", "hudi")
+    systems = [system for system in SYSTEMS if system.name in names]
+    compared = run_systems(layout, systems, fit_queries(layout, ["q1", "q6-rows"]), repeats=1, memory="1g", bloom=bloom)
+
+    assert compared.failures == []
+    assert [s.name for s in compared.systems if s.failure is not None] == ["hudi"]
+    for system in compared.systems[:-1]:
+        assert all(system.median(name) is not None for name in compared.queries), system.name
+    assert make_bloom_table(spark, layout) == bloom, "it is there already"
+
+
+def test_batches_are_indexed_while_queries_run_and_answer_for_what_is_there(
+    spark: SparkSession, layout: Layout, loaded: Load, tmp_path: Path
+) -> None:
+    assert loaded.rows == ROWS
+    run = measure_appends(
+        *(spark, layout, fit_queries(layout, ["q1", "q5"])),
+        batches=2,
+        batch_rows=2_000,
+        every_seconds=0.5,
+        row_group_rows=500,
+        settled_rounds=1,
+    )
+    write_appends(run, tmp_path / "append.json")
+
+    assert run.failures == ()
+    assert [batch.rows for batch in run.appended] == [2_000, 2_000]
+    assert all(batch.lag_seconds is not None and batch.lag_seconds > 0 for batch in run.appended)
+    assert run.executions
+    assert {query: len(seconds) for query, seconds in run.settled_with.items()} == {"q1": 1, "q5": 1}
+    assert read_appends(tmp_path / "append.json") == run
+    assert not (layout.root / "appends").exists(), "the batches are deleted again"

@@ -1,0 +1,171 @@
+"""Statements that need others around them: views, caches, EXPLAIN, tables made of queries, DataFrames that write."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+import planner
+from ssb_bench.spark_runs.measure import Answer, answer_of
+
+pytestmark = pytest.mark.spark
+
+ENABLED = "spark.puffin-index.enabled"
+Names = dict[str, dict[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """Statements in a row; the last but those that clean up is the one whose answer counts.
+
+    Attributes:
+        before: What is done first.
+        query: What is asked.
+        after: What takes all of it back.
+    """
+
+    before: tuple[str, ...]
+    query: str
+    after: tuple[str, ...]
+
+
+SCENARIOS = {
+    "temporary view": Scenario(
+        ("CREATE OR REPLACE TEMPORARY VIEW seen AS SELECT * FROM {t} WHERE orderkey BETWEEN 2000 AND 2009",),
+        "SELECT a.orderkey, b.price FROM seen a JOIN seen b ON a.orderkey = b.orderkey WHERE a.orderkey < 2003",
+        ("DROP VIEW seen",),
+    ),
+    "view of the catalog": Scenario(
+        ("CREATE VIEW {n}.kept AS SELECT orderkey, price FROM {t} WHERE orderkey IN (4711, 17)",),
+        "SELECT * FROM {n}.kept WHERE orderkey > 20",
+        ("DROP VIEW {n}.kept",),
+    ),
+    "cached table": Scenario(
+        ("CACHE TABLE few AS SELECT * FROM {t} WHERE orderkey < 4",),
+        "SELECT COUNT(*), SUM(price) FROM few WHERE orderkey <> 2",
+        ("UNCACHE TABLE few", "DROP VIEW few"),
+    ),
+    "table of a query": Scenario(
+        ("CREATE TABLE {n}.copied USING iceberg AS SELECT * FROM {t} WHERE orderkey IN (1, 50, 600)",),
+        "SELECT * FROM {n}.copied",
+        ("DROP TABLE {n}.copied",),
+    ),
+    "table replaced by a query of itself": Scenario(
+        (
+            "CREATE TABLE {n}.copied USING iceberg AS SELECT * FROM {t} WHERE orderkey < 12",
+            "CREATE OR REPLACE TABLE {n}.copied USING iceberg AS SELECT * FROM {n}.copied WHERE orderkey < 5",
+        ),
+        "SELECT * FROM {n}.copied",
+        ("DROP TABLE {n}.copied",),
+    ),
+    "rows into another table": Scenario(
+        (
+            "CREATE TABLE {n}.copied (orderkey BIGINT, price BIGINT) USING iceberg",
+            "INSERT INTO {n}.copied SELECT orderkey, price FROM {t} WHERE orderkey = 77",
+            "INSERT INTO {n}.copied SELECT orderkey, price FROM {t} VERSION AS OF 'first' WHERE orderkey = 3001",
+            "MERGE INTO {n}.copied c USING (SELECT * FROM {t} WHERE orderkey IN (77, 78)) l "
+            "ON c.orderkey = l.orderkey WHEN MATCHED THEN UPDATE SET price = -1 "
+            "WHEN NOT MATCHED THEN INSERT (orderkey, price) VALUES (l.orderkey, -2)",
+        ),
+        "SELECT * FROM {n}.copied",
+        ("DROP TABLE {n}.copied",),
+    ),
+    "a branch that is written to": Scenario(
+        (
+            "ALTER TABLE {t} CREATE BRANCH draft",
+            "INSERT INTO {t}.branch_draft SELECT * FROM {t} WHERE orderkey = 90",
+            "UPDATE {t}.branch_draft SET price = 12 WHERE orderkey = 90",
+        ),
+        "SELECT orderkey, price FROM {t} VERSION AS OF 'draft' WHERE orderkey IN (90, 91)",
+        ("ALTER TABLE {t} DROP BRANCH draft",),
+    ),
+}
+
+
+def outcome(spark: SparkSession, scenario: Scenario, names: dict[str, str], enabled: bool) -> tuple[str, Answer]:
+    spark.conf.set(ENABLED, str(enabled).lower())
+    try:
+        for sql in scenario.before:
+            spark.sql(sql.format(**names))
+        frame = spark.sql(scenario.query.format(**names))
+        return frame.schema.json(), answer_of(frame.collect())
+    finally:
+        for sql in scenario.after:
+            spark.sql(sql.format(**names))
+
+
+@pytest.mark.parametrize("name", ["lineorder", "v3"])
+@pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=SCENARIOS)
+def test_statements_in_a_row_end_the_same(hooked: SparkSession, corpus: Names, scenario: Scenario, name: str) -> None:
+    without = outcome(hooked, scenario, corpus[name], False)
+    assert planner.reports(hooked) == []
+
+    assert outcome(hooked, scenario, corpus[name], True) == without
+    assert sum(report.dropped for report in planner.reports(hooked)) > 0
+
+
+def plan_lines(spark: SparkSession, sql: str) -> list[str]:
+    """What EXPLAIN says, without the numbers that Spark gives to whatever it makes."""
+    text = spark.sql(sql).collect()[0][0]
+    return re.sub(r"#\d+L?|plan_id=\d+|\[id=#?\d*\]", "#", text).splitlines()
+
+
+@pytest.mark.parametrize("kind", ["", "EXTENDED ", "FORMATTED "])
+def test_explain_says_the_same_and_reads_nothing(hooked: SparkSession, corpus: Names, kind: str) -> None:
+    sql = f"EXPLAIN {kind}SELECT COUNT(*) FROM {corpus['lineorder']['t']} WHERE orderkey = 4711"
+    hooked.conf.set(ENABLED, "false")
+    without = plan_lines(hooked, sql)
+    hooked.conf.set(ENABLED, "true")
+
+    assert plan_lines(hooked, sql) == without
+    assert planner.reports(hooked)[-1].kept == 1
+
+
+FRAMES: dict[str, Callable[[DataFrame], DataFrame]] = {
+    "semi join": lambda t: t.where("orderkey < 3").join(t.where("orderkey IN (1, 9)"), "orderkey", "left_semi"),
+    "anti join": lambda t: t.where("orderkey < 3").join(t.where("orderkey IN (1, 9)"), "orderkey", "left_anti"),
+    "outer join": lambda t: t.where("orderkey < 3").join(
+        t.where("orderkey < 2").select("orderkey"), "orderkey", "full"
+    ),
+    "cross join": lambda t: t.where("orderkey = 3").crossJoin(t.where("orderkey = 5").select("price")),
+    "union": lambda t: t.where("orderkey = 3").unionByName(t.where(f.col("orderkey") == 5)).distinct(),
+    "aggregate": lambda t: t.where(f.col("orderkey").isin(3, 4, 5)).groupBy("mode").agg(f.max("price"), f.count("*")),
+    "filter after limit": lambda t: t.where("orderkey < 6").orderBy("orderkey").limit(3).where("orderkey <> 1"),
+    "nested field": lambda t: t.where(f.col("note.size") == 31).select("orderkey", "note.words"),
+}
+
+
+@pytest.mark.parametrize("make", FRAMES.values(), ids=FRAMES)
+def test_dataframes_answer_the_same(
+    hooked: SparkSession, corpus: Names, make: Callable[[DataFrame], DataFrame]
+) -> None:
+    answers = []
+    for enabled in ("false", "true"):
+        hooked.conf.set(ENABLED, enabled)
+        frame = make(hooked.table(corpus["lineorder"]["t"]))
+        answers.append((frame.schema.json(), answer_of(frame.collect())))
+
+    assert answers[0] == answers[1]
+    assert sum(report.dropped for report in planner.reports(hooked)) > 0
+
+
+def test_a_dataframe_replaces_what_a_filter_names(hooked: SparkSession, corpus: Names) -> None:
+    """`overwrite` deletes by a filter and adds rows that come from the same table."""
+    table = f"{corpus['lineorder']['n']}.replaced"
+    answers = []
+    for enabled in ("false", "true"):
+        hooked.conf.set(ENABLED, enabled)
+        source = hooked.table(corpus["lineorder"]["t"])
+        source.where("orderkey < 20").writeTo(table).using("iceberg").partitionedBy("mode").create()
+        source.where("orderkey = 100").writeTo(table).overwrite(f.col("mode") == "AIR")
+        source.where("orderkey IN (101, 102)").writeTo(table).overwritePartitions()
+        answers.append(answer_of(hooked.table(table).collect()))
+        hooked.sql(f"DROP TABLE {table}")
+
+    assert answers[0] == answers[1]
+    assert sum(report.dropped for report in planner.reports(hooked)) > 0

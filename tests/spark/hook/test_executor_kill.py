@@ -1,0 +1,109 @@
+"""An executor is killed while it writes: Spark runs its tasks again elsewhere, and nothing is lost, doubled or left."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from puffin_index import TableIndex
+from ssb_bench.spark_runs.session import open_catalog
+from tests.puffin_index.indexed_table import named_segments, segment_files
+
+pytestmark = pytest.mark.spark
+
+FILES, ROWS = 4, 1_200_000
+
+# A cluster of two executors in processes of their own, as `local[n]` has none.
+_PROGRAM = f"""
+import os, signal, sys, threading, time
+from pathlib import Path
+
+from puffin_index import IndexDefinition, TableIndex
+from ssb_bench.session import create_session, open_catalog
+
+
+def executors(application):
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (folder / "cmdline").read_bytes().split(b"\\0")
+        except OSError:
+            continue
+        if application in words and any(word.endswith(b"CoarseGrainedExecutorBackend") for word in words):
+            yield int(folder.name)
+
+
+def known(tracker, stages):
+    # It hears of them a little later than of their jobs.
+    return [info for info in map(tracker.getStageInfo, stages) if info is not None]
+
+
+def writers():
+    for descriptor in Path("/proc").glob("[0-9]*/fd/*"):
+        try:
+            if str(warehouse) in (opened := os.readlink(descriptor)) and opened.endswith(".puffin"):
+                yield int(descriptor.parts[2])
+        except OSError:
+            continue
+
+
+def parent(process):
+    return int(Path(f"/proc/{{process}}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def kill_one(spark):
+    # One that has begun to write a segment, whose file it leaves behind.
+    application = spark.sparkContext.applicationId.encode()
+    while not (found := next(writers(), None)):
+        time.sleep(0.01)
+    while found not in executors(application):
+        found = parent(found)
+    os.kill(found, signal.SIGKILL)
+
+
+warehouse = Path(sys.argv[1])
+cluster = {{"spark.master": "local-cluster[2,1,1024]", "spark.executor.memory": "1g"}}
+spark = create_session(warehouse, memory="1g", conf=cluster)
+spark.sql("CREATE NAMESPACE lake.ns")
+spark.sql("CREATE TABLE lake.ns.t (k BIGINT, s STRING) USING iceberg")
+rows = spark.range(0, {ROWS}, 1, {FILES}).selectExpr("(id * 7919) % {ROWS}", "SHA2(CAST(id AS STRING), 256)")
+rows.toDF("k", "s").writeTo("lake.ns.t").append()
+index = TableIndex.create(open_catalog(warehouse), "ns.t", IndexDefinition.of(bitmap=["k", "s"], bsi=["k", "s"]))
+tracker = spark.sparkContext.statusTracker()
+before = set(tracker.getJobIdsForGroup())
+killer = threading.Thread(target=kill_one, args=[spark])
+killer.start()
+report = index.build(spark)
+killer.join()
+stages = [stage for job in set(tracker.getJobIdsForGroup()) - before for stage in tracker.getJobInfo(job).stageIds]
+failed, end = 0, time.monotonic() + 10
+while not failed and time.monotonic() < end:
+    failed = sum(info.numFailedTasks for info in known(tracker, stages))
+    time.sleep(0.1)
+print("built", report.files, report.rows, failed, flush=True)
+spark.stop()
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="finds the executors' processes in /proc")
+def test_a_build_outlives_one_of_its_executors(tmp_path: Path) -> None:
+    program = tmp_path / "build.py"
+    program.write_text(_PROGRAM, encoding="utf-8")
+    result = subprocess.run(
+        [sys.executable, program, tmp_path / "warehouse"], capture_output=True, text=True, check=False, timeout=300
+    )
+    said = [line for line in result.stderr.splitlines() if not line.startswith("\tat ")]
+    assert result.returncode == 0, "\n".join(said)
+    word, files, rows, failed = result.stdout.split()
+    assert (word, int(files), int(rows)) == ("built", FILES, ROWS)
+    assert int(failed) > 0
+
+    index = TableIndex.open(open_catalog(tmp_path / "warehouse"), "ns.t")
+    report = index.verify(None)
+    assert report.findings == ()
+    assert (report.indexed_data_files, report.data_files) == (FILES, FILES)
+    index.expire(timedelta(0))
+    assert named_segments(index) == segment_files(index)

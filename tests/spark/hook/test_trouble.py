@@ -1,0 +1,315 @@
+"""An index that is broken, at every level, changes no answer; nor do threads, sessions and restarts."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from py4j.java_gateway import JavaObject
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.exceptions import NoSuchTableError
+from pyspark.sql import SparkSession
+
+import planner
+import planner.spark.hook
+from planner.spark.settings import SettingsError
+from puffin_index import IndexDefinition, TableIndex
+from puffin_index.errors import CatalogError, PuffinIndexError
+from tests.spark import corpus_tables
+from tests.spark.services import free_port
+
+pytestmark = pytest.mark.spark
+
+FULL = f"lake.{corpus_tables.NAMESPACE}.v2"
+SQL = f"SELECT COUNT(*), SUM(price) FROM {FULL} WHERE orderkey IN (5, 18, 4711)"
+
+
+@pytest.fixture
+def broken(spark: SparkSession, catalog: SqlCatalog, corpus: dict[str, dict[str, str]]) -> Iterator[TableIndex]:
+    """A table whose index may be broken, and a hook that is quiet about it."""
+    full = f"lake.{corpus_tables.NAMESPACE}.broken"
+    spark.sql(f"CREATE TABLE {full} USING iceberg AS SELECT * FROM {corpus['v2']['t']}")
+    index = TableIndex.create(catalog, f"{corpus_tables.NAMESPACE}.broken", IndexDefinition.of(bsi=["orderkey"]))
+    index.build()
+    planner.enable(spark)
+    yield index
+    planner.disable(spark)
+    spark.sql(f"DROP TABLE {full} PURGE")
+    with suppress(NoSuchTableError):
+        catalog.drop_table(f"{corpus_tables.NAMESPACE}.broken__puffin_index")
+
+
+def segments(index: TableIndex) -> list[Path]:
+    return list(Path(index.index_table.location().removeprefix("file://")).glob("_segments/*.puffin"))
+
+
+def remove_segments(index: TableIndex) -> None:
+    for segment in segments(index):
+        segment.unlink()
+
+
+def spoil_directories(index: TableIndex) -> None:
+    for segment in segments(index):
+        data = bytearray(segment.read_bytes())
+        data[len(data) // 3 :] = b"\xa5" * (len(data) - len(data) // 3)
+        segment.write_bytes(data)
+
+
+def cut_segments(index: TableIndex) -> None:
+    for segment in segments(index):
+        segment.write_bytes(segment.read_bytes()[:100])
+
+
+def drop_index_table(index: TableIndex) -> None:
+    index.catalog.drop_table(f"{corpus_tables.NAMESPACE}.broken__puffin_index")
+
+
+def remove_metadata(index: TableIndex) -> None:
+    for file in Path(index.index_table.location().removeprefix("file://")).glob("metadata/*"):
+        file.unlink()
+
+
+def spoil_entries(index: TableIndex) -> None:
+    for file in Path(index.index_table.location().removeprefix("file://")).glob("data/**/*.parquet"):
+        file.write_bytes(b"garbage")
+
+
+def later_version(index: TableIndex) -> None:
+    with index.index_table.transaction() as transaction:
+        transaction.set_properties({"puffin-index.version": "99"})
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        remove_segments,
+        spoil_directories,
+        cut_segments,
+        drop_index_table,
+        remove_metadata,
+        spoil_entries,
+        later_version,
+    ],
+)
+def test_damage_changes_no_answer(
+    spark: SparkSession, broken: TableIndex, damage: Callable[[TableIndex], None]
+) -> None:
+    sql = SQL.replace(FULL, f"lake.{corpus_tables.NAMESPACE}.broken")
+    expected = spark.newSession().sql(sql).collect()
+    damage(broken)
+
+    assert spark.sql(sql).collect() == expected
+    assert sum(report.dropped for report in planner.reports(spark)) == 0
+
+
+def test_a_planner_that_raises_changes_no_answer(
+    spark: SparkSession, broken: TableIndex, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("out of order")
+
+    sql = SQL.replace(FULL, f"lake.{broken.name}")
+    expected = spark.newSession().sql(sql).collect()
+    monkeypatch.setattr(planner.spark.hook, "bind_filters", fail)
+
+    with caplog.at_level(logging.WARNING):
+        assert spark.sql(sql).collect() == expected
+    assert "out of order" in caplog.text
+
+
+_ELSEWHERE = """
+public class Elsewhere implements java.util.concurrent.Callable {
+  private final org.apache.spark.sql.SparkSession session;
+  private final String sql;
+
+  public Elsewhere(org.apache.spark.sql.SparkSession session, String sql) {
+    this.session = session;
+    this.sql = sql;
+  }
+
+  public Object call() {
+    return session.sql(sql).collectAsList().toString();
+  }
+}
+"""
+
+
+def answer_on_a_thread_of_the_jvm(spark: SparkSession, sql: str) -> str:
+    """Query from a thread that Python did not start: only such ones need py4j's callback server."""
+    jvm = spark.sparkContext._jvm
+    assert jvm is not None
+    compiler = jvm.org.codehaus.janino.SimpleCompiler()
+    compiler.setParentClassLoader(jvm.java.lang.Thread.currentThread().getContextClassLoader())
+    compiler.cook(_ELSEWHERE)
+    arguments = jvm.java.util.ArrayList()
+    arguments.add(spark._jsparkSession)
+    arguments.add(sql)
+    query = compiler.getClassLoader().loadClass("Elsewhere").getConstructors()[0].newInstance(arguments.toArray())
+    executor = jvm.java.util.concurrent.Executors.newSingleThreadExecutor()
+    try:
+        return str(executor.submit(query).get())
+    finally:
+        executor.shutdown()
+
+
+def test_a_dead_callback_server_changes_no_answer(spark: SparkSession, corpus: dict[str, dict[str, str]]) -> None:
+    assert corpus
+    session = spark.newSession()
+    planner.enable(session)
+    expected = answer_on_a_thread_of_the_jvm(session, SQL)
+    assert len(planner.reports(session)) == 1
+    gateway = spark.sparkContext._gateway
+    assert gateway is not None
+    server = JavaObject("GATEWAY_SERVER", gateway._gateway_client)
+    address, port = server.getCallbackClient().getAddress(), gateway._python_proxy_port
+
+    server.resetCallbackClient(address, free_port())
+    try:
+        assert answer_on_a_thread_of_the_jvm(session, SQL) == expected
+        assert len(planner.reports(session)) == 1
+    finally:
+        server.resetCallbackClient(address, port)
+    assert answer_on_a_thread_of_the_jvm(session, SQL) == expected
+    assert len(planner.reports(session)) == 2
+
+
+def test_threads_query_at_once(hooked: SparkSession, corpus: dict[str, dict[str, str]]) -> None:
+    def count(key: int) -> int:
+        row = hooked.sql(f"SELECT COUNT(*) FROM {corpus['lineorder']['t']} WHERE orderkey = {key}").first()
+        assert row is not None
+        return int(row[0])
+
+    keys = [*range(24), 100_000]
+    with ThreadPoolExecutor(6) as threads:
+        assert list(threads.map(count, keys)) == [1] * 24 + [0]
+    assert len(planner.reports(hooked)) == 24
+
+
+def test_sessions_of_one_jvm_have_hooks_of_their_own(spark: SparkSession, corpus: dict[str, dict[str, str]]) -> None:
+    assert corpus
+    first, second, third = spark.newSession(), spark.newSession(), spark.newSession()
+    planner.enable(first, strict=True)
+    planner.enable(second, strict=True)
+    second.conf.set("spark.puffin-index.enabled", "false")
+
+    answers = [session.sql(SQL).collect() for session in (first, second, third)]
+
+    assert answers[0] == answers[1] == answers[2]
+    assert [len(planner.reports(session)) for session in (first, second, third)] == [1, 0, 0]
+    planner.disable(first)
+    second.conf.set("spark.puffin-index.enabled", "TRUE")
+    assert [first.sql(SQL).collect(), second.sql(SQL).collect()] == answers[:2]
+    assert [len(planner.reports(session)) for session in (first, second)] == [0, 1]
+
+
+def test_an_unknown_setting_is_refused_by_name_when_enabled(spark: SparkSession) -> None:
+    session = spark.newSession()
+    session.conf.set("spark.puffin-index.enabeld", "true")
+    with pytest.raises(SettingsError, match=r"spark\.puffin-index\.enabeld.*enabled, strict"):
+        planner.enable(session)
+    session.conf.unset("spark.puffin-index.enabeld")
+    session.conf.set("spark.puffin-index.strict", "maybe")
+    with pytest.raises(SettingsError, match=r"spark\.puffin-index\.strict cannot be 'maybe'.*true or false"):
+        planner.enable(session)
+
+
+def test_an_unknown_setting_leaves_queries_as_they_are_and_warns(
+    spark: SparkSession, corpus: dict[str, dict[str, str]], caplog: pytest.LogCaptureFixture
+) -> None:
+    assert corpus
+    session = spark.newSession()
+    planner.enable(session)
+    expected = session.sql(SQL).collect()
+    session.conf.set("spark.puffin-index.byte-bugdet", "5")
+    with caplog.at_level(logging.WARNING):
+        assert session.sql(SQL).collect() == expected
+    assert "spark.puffin-index.byte-bugdet" in caplog.text
+    assert len(planner.reports(session)) == 1
+
+
+def test_strict_is_read_when_a_query_is_planned(spark: SparkSession, broken: TableIndex) -> None:
+    remove_segments(broken)
+    sql = SQL.replace(FULL, f"lake.{broken.name}")
+    session = spark.newSession()
+    planner.enable(session)
+    assert session.sql(sql).collect()
+    session.conf.set("spark.puffin-index.strict", "true")
+    with pytest.raises(Exception, match="puffin-index"):
+        session.sql(sql).collect()
+
+
+def test_that_a_table_has_no_index_is_remembered_for_a_while(
+    spark: SparkSession, catalog: SqlCatalog, corpus: dict[str, dict[str, str]]
+) -> None:
+    full = f"lake.{corpus_tables.NAMESPACE}.late"
+    spark.sql(f"CREATE TABLE {full} USING iceberg AS SELECT * FROM {corpus['lineorder']['t']}")
+    session = spark.newSession()
+    planner.enable(session, strict=True)
+    sql = f"SELECT COUNT(*) FROM {full} WHERE orderkey = 5"
+    assert session.sql(sql).collect() == [(1,)]
+    TableIndex.create(catalog, f"{corpus_tables.NAMESPACE}.late", IndexDefinition.of(bsi=["orderkey"])).build()
+    assert session.sql(sql).collect() == [(1,)]
+    assert planner.reports(session) == []
+    session.conf.set("spark.puffin-index.absence-seconds", "0")
+    assert session.sql(sql).collect() == [(1,)]
+    assert len(planner.reports(session)) == 1
+
+
+def test_explain_says_what_is_read_without_reading(hooked: SparkSession, corpus: dict[str, dict[str, str]]) -> None:
+    table = corpus["lineorder"]["t"]
+    frame = hooked.sql(f"SELECT COUNT(*) FROM {table} WHERE orderkey = 7")
+    frame.collect()
+
+    text = planner.explain(frame)
+
+    assert f"{table}: 1 of 24 row groups kept" in text
+    assert "zone-map: 24 entered" in text
+    assert "BatchScan" in text
+    assert "no scan of an indexed table" in planner.explain(hooked.range(5))
+
+
+def test_explain_needs_the_hook(spark: SparkSession) -> None:
+    with pytest.raises(PuffinIndexError, match=r"planner\.enable"):
+        planner.explain(spark.newSession().range(5))
+
+
+def test_jobs_say_what_was_kept_and_the_next_query_starts_afresh(
+    hooked: SparkSession, corpus: dict[str, dict[str, str]]
+) -> None:
+    context = hooked.sparkContext
+    table = corpus["lineorder"]["t"]
+    context.setJobDescription("mine")
+    try:
+        hooked.sql(f"SELECT COUNT(*) FROM {table} WHERE orderkey = 7").collect()
+        assert context.getLocalProperty("spark.job.description") == f"mine; puffin-index: 1 of 24 row groups of {table}"
+        hooked.range(5).selectExpr("SUM(id)").collect()
+        assert context.getLocalProperty("spark.job.description") == "mine"
+        hooked.conf.set("spark.puffin-index.job-description", "false")
+        hooked.sql(f"SELECT COUNT(*) FROM {table} WHERE orderkey = 7").collect()
+        assert context.getLocalProperty("spark.job.description") == "mine"
+    finally:
+        hooked.conf.unset("spark.puffin-index.job-description")
+        context.setLocalProperty("spark.job.description", None)  # type: ignore[arg-type] # clears it
+
+
+def test_a_catalog_that_cannot_be_opened_is_said_once(
+    spark: SparkSession,
+    corpus: dict[str, dict[str, str]],
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(*_: object) -> None:
+        raise CatalogError("catalog 'lake' cannot be opened")
+
+    assert corpus
+    monkeypatch.setattr("planner.spark.catalogs.open_spark_catalog", refuse)
+    session = spark.newSession()
+    planner.enable(session, strict=True)
+    session.conf.set("spark.puffin-index.absence-seconds", "0")
+    with caplog.at_level(logging.WARNING):
+        assert session.sql(SQL).collect() == session.sql(SQL).collect()
+    assert caplog.text.count("cannot be opened") == 1

@@ -1,0 +1,313 @@
+"""The Python data source on a real Spark Connect server: Spark's answers, from surviving row groups alone."""
+
+from __future__ import annotations
+
+import decimal
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pyspark
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from pyspark.sql import SparkSession
+from pyspark.sql.connect.session import SparkSession as ConnectSession
+
+import planner
+from puffin_index import IndexDefinition, TableIndex
+from puffin_index.data.data_table import list_data_files
+from ssb_bench.spark_runs.session import open_catalog
+from tests.deletes_sample import commit_positional_deletes
+from tests.spark.services import free_port, wait_for
+
+pytestmark = pytest.mark.spark
+
+ROWS = 4_000
+ROW_GROUP_ROWS = 250
+NOON = datetime(2024, 5, 1, 12)
+PUSHING = {"push-filters": "true"}
+PUSH_DOWN = "spark.sql.python.filterPushdown.enabled"
+
+
+def rows(count: int) -> pa.Table:
+    """Rows with a column of every type; `k` is spread so that min and max of row groups tell nothing."""
+    ids = list(range(count))
+    moments = [NOON + timedelta(seconds=17 * i) for i in ids]
+    return pa.table(
+        {
+            "k": pa.array([(i * 7_919) % count for i in ids], pa.int64()),
+            "i": pa.array([None if i % 11 == 0 else i % 700 for i in ids], pa.int32()),
+            "f": pa.array([(float("nan") if i % 50 == 0 else i / 7) for i in ids], pa.float32()),
+            "d": pa.array([(float("nan") if i % 60 == 0 else i / 3) for i in ids], pa.float64()),
+            "n": pa.array([decimal.Decimal(i * 37 % 5_000) / 100 for i in ids], pa.decimal128(9, 2)),
+            "b": pa.array([None if i % 5 == 0 else i % 2 == 0 for i in ids], pa.bool_()),
+            "s": pa.array([None if i % 13 == 0 else f"word-{i * 31 % 997}" for i in ids], pa.string()),
+            "raw": pa.array([(i % 300).to_bytes(2, "big") for i in ids], pa.binary()),
+            "day": pa.array([date(2024, 1, 1) + timedelta(days=i * 7 % 365) for i in ids]),
+            "at": pa.array(moments, pa.timestamp("us")),
+            "when": pa.array([moment.replace(tzinfo=UTC) for moment in moments], pa.timestamp("us", tz="UTC")),
+            "inner": pa.array([{"size": i * 13 % 900, "other": i} for i in ids]),
+            "list": pa.array([[i, None] for i in ids], pa.list_(pa.int64())),
+            "map": pa.array([[("a", i)] for i in ids], pa.map_(pa.string(), pa.int64())),
+        }
+    )
+
+
+PREDICATES = (
+    "k = 1234",
+    "k IN (5, 6, 99999)",
+    "NOT (k IN (5, NULL)) AND k < 9",
+    "k BETWEEN 10 AND 12 AND i IS NOT NULL",
+    "k <> 17 AND k < 20",
+    "NOT (i <=> 5) AND k < 200",
+    "i <=> NULL AND k < 300",
+    "i IS NULL AND k < 100",
+    "f = CAST(2.0 AS FLOAT)",
+    "f > CAST(570.5 AS FLOAT)",
+    "f = CAST('NaN' AS FLOAT) AND k < 1000",
+    "d = 12.0",
+    "d > 1332",
+    "d < 1 OR k = 3",
+    "n = 12.21",
+    "n > 49.9 AND n <= 49.95",
+    "b AND k < 40",
+    "NOT b AND k < 40",
+    "s = 'word-31'",
+    "s LIKE 'word-99%' AND k < 2000",
+    "s NOT LIKE 'word-%'",
+    "s NOT LIKE 'word-1%' AND k < 50",
+    "s LIKE '%-7' AND s LIKE '%ord%'",
+    "raw = X'0011'",
+    "day = DATE '2024-03-01' AND k > 3000",
+    "day > DATE '2024-12-29'",
+    "at = TIMESTAMP_NTZ '2024-05-01 12:00:34'",
+    "at < TIMESTAMP_NTZ '2024-05-01 12:02:00'",
+    "when = TIMESTAMP '2024-05-01 12:00:34Z'",
+    "when >= TIMESTAMP '2024-05-02 05:00:00+02:00' AND k < 500",
+    "inner.size = 13",
+    "inner.other = 77 AND k > 0",
+    "map['a'] = 5",
+    "k = i",
+    "k = -1",
+    "true",
+)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a Connect server; it knows nothing of Iceberg."""
+    port = free_port()
+    work = tmp_path_factory.mktemp("connect")
+    conf = {
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.connect.grpc.binding.port": str(port),
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.ui.enabled": "false",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.warehouse.dir": str(work),
+    }
+    submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
+    settings = [text for key, value in conf.items() for text in ("--conf", f"{key}={value}")]
+    command = [submit, "--master", "local[2]", "--driver-memory", "1g", *settings]
+    main = ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal"]
+    log = (work / "log").open("w")
+    environment = {
+        **os.environ,
+        "PYSPARK_PYTHON": sys.executable,
+        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+    }
+    process = subprocess.Popen([*command, *main], stdout=log, stderr=log, cwd=work, env=environment)
+    try:
+        wait_for(port)
+        yield f"sc://127.0.0.1:{port}"
+    finally:
+        process.terminate()
+        process.wait(60)
+        log.close()
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("lakehouse")
+
+
+@pytest.fixture(scope="module")
+def lake(home: Path) -> SqlCatalog:
+    catalog = open_catalog(home)
+    catalog.create_namespace("ns")
+    return catalog
+
+
+def create(catalog: SqlCatalog, name: str, data: pa.Table, parts: int = 1) -> TableIndex:
+    properties = {"write.parquet.row-group-limit": str(ROW_GROUP_ROWS)}
+    table = catalog.create_table(f"ns.{name}", data.schema, properties=properties)
+    for part in range(parts):
+        table.append(data.slice(part * len(data) // parts, len(data) // parts))
+    definition = IndexDefinition.of(
+        bitmap=["i", "b", "day"],
+        bsi=["k", "n", "at", "when", "inner.size"],
+        bloom=["k", "f", "d", "s", "raw"],
+    )
+    index = TableIndex.create(catalog, f"ns.{name}", definition)
+    index.build()
+    return index
+
+
+@pytest.fixture(scope="module")
+def index(lake: SqlCatalog) -> TableIndex:
+    """16 row groups in two files."""
+    return create(lake, "items", rows(ROWS), parts=2)
+
+
+@pytest.fixture(scope="module")
+def options(home: Path) -> dict[str, str]:
+    """How the server's Python finds the catalog."""
+    return {
+        "catalog.type": "sql",
+        "catalog.uri": f"sqlite:///{home / 'catalog.db'}",
+        "catalog.warehouse": home.as_uri(),
+    }
+
+
+@pytest.fixture(scope="module")
+def remote(server: str) -> Iterator[ConnectSession]:
+    """A session of a Connect client, in which the source is registered."""
+    session = ConnectSession.builder.remote(server).create()
+    session.conf.set(PUSH_DOWN, "true")
+    session.conf.set("spark.sql.session.timeZone", "Europe/Berlin")
+    # Spark's own reader drops row groups with NaN by statistics that leave NaN out.
+    session.conf.set("spark.sql.parquet.filterPushdown", "false")
+    session.dataSource.register(planner.PuffinIndexSource)
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="module")
+def views(remote: ConnectSession, index: TableIndex, options: dict[str, str]) -> ConnectSession:
+    """Views `items` of the table by its index, and `plain` of its data files as Spark itself reads them."""
+    remote.read.format("puffin-index").options(**options).load("lake.ns.items").createOrReplaceTempView("items")
+    paths = [file.path for file in list_data_files(index.data_table)]
+    remote.read.parquet(*paths).createOrReplaceTempView("plain")
+    return remote
+
+
+def test_the_schema_is_sparks_own_for_these_files(views: ConnectSession) -> None:
+    ours, native = views.table("items").schema, views.table("plain").schema
+    assert [(field.name, field.dataType) for field in ours] == [(field.name, field.dataType) for field in native]
+
+
+@pytest.mark.parametrize("where", PREDICATES)
+def test_answers_are_those_of_spark_on_the_same_files(
+    views: ConnectSession, options: dict[str, str], where: str
+) -> None:
+    pushing = views.read.format("puffin-index").options(**options, **PUSHING).load("lake.ns.items")
+    ours = pushing.where(where).collect()
+    native = views.sql(f"SELECT * FROM plain WHERE {where}").collect()
+    assert sorted(map(repr, ours)) == sorted(map(repr, native))
+
+
+def test_a_dataframe_may_be_scanned_again_with_other_filters(views: ConnectSession) -> None:
+    """Whatever Spark keeps of an earlier scan of the same view."""
+    counts = [views.sql(f"SELECT COUNT(*) FROM items WHERE {where}").collect()[0][0] for where in ("k = 5", "true")]
+    assert counts == [1, ROWS]
+
+
+def test_joins_and_aggregates_read_it_like_any_table(views: ConnectSession) -> None:
+    sql = (
+        "SELECT a.day, COUNT(*), SUM(b.k) FROM {0} a JOIN {0} b ON a.k = b.i WHERE a.k IN (7, 8, 9) AND b.b "
+        "GROUP BY a.day ORDER BY a.day"
+    )
+    assert views.sql(sql.format("items")).collect() == views.sql(sql.format("plain")).collect()
+
+
+@pytest.fixture(scope="module")
+def one_row_group(lake: SqlCatalog, options: dict[str, str]) -> dict[str, str]:
+    """A table of whose 16 row groups all but that of `k = 1234` are overwritten."""
+    data = rows(ROWS)
+    spoilt = create(lake, "spoilt", data)
+    [file] = list_data_files(spoilt.data_table)
+    path = Path(file.path.removeprefix("file://"))
+    wanted = data["k"].to_pylist().index(1_234) // ROW_GROUP_ROWS
+    metadata = pq.read_metadata(path)
+    assert metadata.num_row_groups == ROWS // ROW_GROUP_ROWS
+    with path.open("r+b") as opened:
+        for number in range(metadata.num_row_groups):
+            group = metadata.row_group(number)
+            if number != wanted:
+                opened.seek(file.split_offsets[number])
+                opened.write(bytes(sum(group.column(i).total_compressed_size for i in range(group.num_columns))))
+    return options
+
+
+def test_row_groups_that_the_index_drops_are_never_read(remote: ConnectSession, one_row_group: dict[str, str]) -> None:
+    def found(where: str) -> list[int]:
+        reader = remote.read.format("puffin-index").options(**one_row_group, **PUSHING)
+        return [row.k for row in reader.load("lake.ns.spoilt").where(where).collect()]
+
+    assert found("k = 1234") == [1_234]
+    assert found("k = 1234 AND i = -1") == []
+    with pytest.raises(Exception, match=r"CorruptFileError|OSError"):
+        found("k = 1235")
+
+
+def test_the_option_where_may_say_what_spark_does_not_push(
+    remote: ConnectSession, one_row_group: dict[str, str]
+) -> None:
+    frame = remote.read.format("puffin-index").options(**one_row_group, where="k = 1234 OR k = -7")
+    assert [row.k for row in frame.load("lake.ns.spoilt").collect()] == [1_234]
+
+
+def test_chosen_columns_are_read_alone(views: ConnectSession, options: dict[str, str]) -> None:
+    reader = views.read.format("puffin-index").options(**options, columns="s, k")
+    frame = reader.load("lake.ns.items").where("k = 77")
+    assert frame.columns == ["s", "k"]
+    assert frame.collect() == views.sql("SELECT s, k FROM plain WHERE k = 77").collect()
+
+
+def test_earlier_snapshots_and_deletes(remote: ConnectSession, lake: SqlCatalog, options: dict[str, str]) -> None:
+    changed = create(lake, "changed", rows(500))
+    before = changed.data_table.refresh().current_snapshot()
+    assert before is not None
+    [file] = list_data_files(changed.data_table)
+    commit_positional_deletes(changed.data_table, {file.path: {0, 3}})
+    reader = remote.read.format("puffin-index").options(**options)
+
+    assert reader.load("lake.ns.changed").count() == 498
+    assert reader.load("lake.ns.changed").where("k = 0").collect() == []
+    assert reader.option("snapshot-id", str(before.snapshot_id)).load("lake.ns.changed").count() == 500
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [("colour", "red", "there are path, columns, where"), ("snapshot-id", "first", "snapshot-id")],
+)
+def test_a_wrong_option_is_named(
+    remote: ConnectSession, options: dict[str, str], option: str, value: str, message: str
+) -> None:
+    with pytest.raises(Exception, match=message):
+        remote.read.format("puffin-index").options(**options).option(option, value).load("lake.ns.items").collect()
+
+
+def test_a_table_without_an_index_is_said(remote: ConnectSession, lake: SqlCatalog, options: dict[str, str]) -> None:
+    lake.create_table("ns.bare", rows(1).schema)
+    with pytest.raises(Exception, match="puffin-index create"):
+        remote.read.format("puffin-index").options(**options).load("lake.ns.bare").collect()
+
+
+def test_a_classic_session_reads_it_as_well(spark: SparkSession, index: TableIndex, options: dict[str, str]) -> None:
+    assert index.name == "ns.items"
+    spark.dataSource.register(planner.PuffinIndexSource)
+    spark.conf.set(PUSH_DOWN, "true")
+    try:
+        frame = spark.read.format("puffin-index").options(**options, **PUSHING).load("lake.ns.items")
+        assert frame.where("k < 5 AND i IS NOT NULL").count() == 5 - sum(
+            row is None for row in rows(ROWS).sort_by("k")["i"].to_pylist()[:5]
+        )
+    finally:
+        spark.conf.unset(PUSH_DOWN)

@@ -1,0 +1,118 @@
+"""The commands that need no Spark, and the sentences for what is missing."""
+
+from __future__ import annotations
+
+import shutil
+import stat
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from ssb_bench.commands.main import cli, main
+from ssb_bench.data.layout import Layout
+from ssb_bench.errors import BenchError
+from ssb_bench.spark_runs.java import require_java
+
+RECORDED = Path(__file__).parents[1] / "run.json"
+
+
+def invoke(*arguments: str) -> Result:
+    return CliRunner().invoke(cli, arguments)
+
+
+@pytest.mark.parametrize("command", ["generate", "load", "build", "run", "report", "demo", "systems", "sweep", "all"])
+def test_each_command_has_help(command: str) -> None:
+    result = invoke(command, "--help")
+
+    assert result.exit_code == 0
+    assert "--sf" in result.output
+    assert "--data" in result.output
+
+
+def test_generate_prints_the_rows_of_each_table(layout: Layout) -> None:
+    result = invoke("generate", "--sf", "0.01", "--data", str(layout.root.parent))
+
+    assert result.exit_code == 0
+    assert "lineorder: 60,175 rows" in result.output
+    assert "supplier: 20 rows" in result.output
+
+
+def test_report_prints_a_run_and_draws_it(tmp_path: Path) -> None:
+    runs = tmp_path / "sf1" / "runs"
+    runs.mkdir(parents=True)
+    shutil.copy(RECORDED, runs / "run-20260101T000000Z.json")
+    result = invoke("report", "--data", str(tmp_path))
+
+    assert result.exit_code == 0
+    assert "geometric mean" in result.output
+    assert (runs / "run-20260101T000000Z.png").exists()
+    assert "<svg" in (runs / "run-20260101T000000Z.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["generate", "--sf", "0"], "scale factor 0 is outside"),
+        (["load"], "run `ssb-bench generate --sf 1"),
+        (["build"], "run `ssb-bench load --sf 1"),
+        (["run"], "run `ssb-bench load --sf 1"),
+        (["report"], "run `ssb-bench run` first"),
+    ],
+)
+def test_what_is_missing_is_said_in_one_sentence(
+    arguments: list[str],
+    sentence: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("sys.argv", ["ssb-bench", *arguments, "--data", str(tmp_path)])
+
+    with pytest.raises(SystemExit) as exit_info:
+        main()
+    error = capsys.readouterr().err
+    assert exit_info.value.code == 1
+    assert sentence in error
+    assert "Traceback" not in error
+
+
+def test_a_query_that_is_not_there_is_a_usage_error() -> None:
+    result = invoke("run", "--query", "q8")
+
+    assert result.exit_code == 2
+    assert "q8" in result.output
+
+
+def fake_java(home: Path, said: str) -> None:
+    """A Java home whose `java` says only its version, for what cannot be had on one machine: other versions."""
+    java = home / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text(f"#!/bin/sh\necho '{said}' >&2\n")
+    java.chmod(java.stat().st_mode | stat.S_IXUSR)
+
+
+def test_an_old_java_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_java(tmp_path, 'openjdk version "11.0.2" 2019-01-15')
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+
+    with pytest.raises(BenchError, match="is Java 11: install Java 17"):
+        require_java()
+
+
+def test_a_new_java_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_java(tmp_path, 'openjdk version "21.0.1" 2023-10-17')
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+
+    assert require_java() == 21
+
+
+def test_no_java_is_said_with_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(BenchError, match="there is none: install Java 17"):
+        require_java()
+
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(BenchError, match="does not start"):
+        require_java()

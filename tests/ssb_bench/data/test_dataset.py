@@ -1,0 +1,258 @@
+"""The SSB tables: the paper's sizes, keys, dictionaries and cents, always the same, resumed where it stopped."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import shutil
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from ssb_bench.data import tables
+from ssb_bench.data.dataset import Step, generate, read_dataset, require_dataset, slices_of
+from ssb_bench.data.layout import SSB_TABLES, Layout
+from ssb_bench.errors import BenchError
+
+LINEORDER_ROWS = 60_175
+"""TPC-H's lineitem at scale factor 0.01."""
+
+
+def value(connection: duckdb.DuckDBPyConnection, sql: str) -> object:
+    row = connection.execute(sql).fetchone()
+    assert row is not None
+    return row[0]
+
+
+def column(connection: duckdb.DuckDBPyConnection, sql: str) -> list[object]:
+    return [row[0] for row in connection.execute(sql).fetchall()]
+
+
+@pytest.mark.parametrize(
+    ("table", "rows"),
+    [("lineorder", LINEORDER_ROWS), ("customer", 300), ("supplier", 20), ("part", 2000), ("date", 2556)],
+)
+def test_each_table_has_the_rows_of_its_rule(ssb: duckdb.DuckDBPyConnection, table: str, rows: int) -> None:
+    assert value(ssb, f'SELECT count(*) FROM "{table}"') == rows
+
+
+@pytest.mark.parametrize(
+    ("scale_factor", "rows"),
+    [(1, 200_000), (1.9, 200_000), (2, 400_000), (4, 600_000), (10, 800_000), (100, 1_400_000), (0.5, 100_000)],
+)
+def test_part_grows_with_the_logarithm_of_the_scale(scale_factor: float, rows: int) -> None:
+    assert tables.part_rows(scale_factor) == rows
+
+
+@pytest.mark.parametrize(
+    ("table", "count"), [("lineorder", 17), ("customer", 8), ("supplier", 7), ("part", 9), ("date", 17)]
+)
+def test_each_table_has_the_columns_of_the_paper(ssb: duckdb.DuckDBPyConnection, table: str, count: int) -> None:
+    names = column(ssb, f'SELECT column_name FROM (DESCRIBE "{table}")')
+
+    prefix = "lo" if table == "lineorder" else table[0]
+    assert len(names) == count
+    assert all(str(name).startswith(f"{prefix}_") for name in names)
+
+
+def test_only_the_order_key_is_wider_than_32_bits(ssb: duckdb.DuckDBPyConnection) -> None:
+    types = ssb.execute("SELECT column_name, column_type FROM (DESCRIBE lineorder)").fetchall()
+
+    assert {name for name, kind in types if kind == "BIGINT"} == {"lo_orderkey"}
+    assert {kind for name, kind in types if name != "lo_orderkey"} == {"INTEGER", "VARCHAR"}
+
+
+@pytest.mark.parametrize(
+    ("foreign", "key", "table"),
+    [
+        ("lo_custkey", "c_custkey", "customer"),
+        ("lo_suppkey", "s_suppkey", "supplier"),
+        ("lo_partkey", "p_partkey", "part"),
+        ("lo_orderdate", "d_datekey", "date"),
+        ("lo_commitdate", "d_datekey", "date"),
+    ],
+)
+def test_every_foreign_key_finds_exactly_one_row(
+    ssb: duckdb.DuckDBPyConnection, foreign: str, key: str, table: str
+) -> None:
+    joined = value(ssb, f'SELECT count(*) FROM lineorder JOIN "{table}" ON {foreign} = {key}')
+
+    assert joined == LINEORDER_ROWS
+    assert value(ssb, f'SELECT count(*) - count(DISTINCT {key}) FROM "{table}"') == 0
+
+
+def test_every_line_of_tpch_is_there_with_its_prices_in_cents(ssb: duckdb.DuckDBPyConnection) -> None:
+    """Decimal arithmetic on the TPC-H columns gives the cents of lineorder, line by line."""
+    matching = value(
+        ssb,
+        """
+        SELECT count(*) FROM lineorder
+        JOIN tpch_lineitem ON l_orderkey = lo_orderkey AND l_linenumber = lo_linenumber
+        JOIN tpch_orders ON o_orderkey = lo_orderkey
+        WHERE lo_extendedprice / 100 = l_extendedprice
+          AND lo_ordtotalprice / 100 = o_totalprice
+          AND lo_quantity = l_quantity AND lo_discount / 100 = l_discount AND lo_tax / 100 = l_tax
+          AND lo_revenue = floor(l_extendedprice * (100 - l_discount * 100))
+          AND lo_supplycost = floor(0.6 * l_extendedprice * 100 / l_quantity)
+          AND lo_orderdate = CAST(strftime(o_orderdate, '%Y%m%d') AS INTEGER)
+          AND lo_commitdate = CAST(strftime(l_commitdate, '%Y%m%d') AS INTEGER)
+          AND (lo_custkey - o_custkey) % 300 = 0
+          AND (lo_suppkey - l_suppkey) % 20 = 0
+          AND lo_partkey = l_partkey
+          AND lo_shipmode = l_shipmode AND lo_orderpriority = o_orderpriority""",
+    )
+
+    assert matching == LINEORDER_ROWS
+    assert value(ssb, "SELECT count(*) FROM tpch_lineitem") == LINEORDER_ROWS
+
+
+def test_a_line_of_lineorder_is_what_hand_arithmetic_gives(ssb: duckdb.DuckDBPyConnection) -> None:
+    """17 pieces for 24,710.35 at 4 % off: a piece is 1,453.55, of which six tenths are 872.13."""
+    line = ssb.execute(
+        "SELECT lo_quantity, lo_extendedprice, lo_discount, lo_revenue, lo_supplycost FROM lineorder "
+        "WHERE lo_orderkey = 1 AND lo_linenumber = 1"
+    ).fetchone()
+
+    assert line == (17, 2_471_035, 4, 2_372_193, 87_213)
+
+
+def test_parts_have_five_manufacturers_25_categories_and_40_brands_each(ssb: duckdb.DuckDBPyConnection) -> None:
+    assert column(ssb, "SELECT DISTINCT p_mfgr FROM part ORDER BY 1") == [f"MFGR#{m}" for m in range(1, 6)]
+    assert column(ssb, "SELECT DISTINCT p_category FROM part ORDER BY 1") == [
+        f"MFGR#{m}{c}" for m in range(1, 6) for c in range(1, 6)
+    ]
+    brands = column(ssb, "SELECT DISTINCT p_brand1 FROM part")
+    assert set(brands) <= {f"MFGR#{m}{c}{b:02d}" for m in range(1, 6) for c in range(1, 6) for b in range(1, 41)}
+    assert len(brands) > 800, "2,000 parts should show most of the 1,000 brands"
+    nested = "starts_with(p_category, p_mfgr) AND starts_with(p_brand1, p_category)"
+    assert value(ssb, f"SELECT count(*) FROM part WHERE NOT ({nested})") == 0
+
+
+def test_colour_and_name_are_words_of_the_tpch_name(ssb: duckdb.DuckDBPyConnection) -> None:
+    wrong = value(
+        ssb,
+        "SELECT count(*) FROM part JOIN tpch_part USING (p_partkey) "
+        "WHERE NOT starts_with(tpch_part.p_name, p_color || ' ' || part.p_name || ' ')",
+    )
+
+    assert wrong == 0
+    assert value(ssb, "SELECT max(length(p_name)) FROM part") <= 22  # type: ignore[operator]  # a count, by the SQL
+
+
+@pytest.mark.parametrize(("table", "prefix"), [("customer", "c"), ("supplier", "s")])
+def test_cities_are_nine_characters_of_the_nation_and_a_digit(
+    ssb: duckdb.DuckDBPyConnection, table: str, prefix: str
+) -> None:
+    rows = ssb.execute(f"SELECT {prefix}_city, {prefix}_nation FROM {table}").fetchall()
+
+    assert all(city[:9] == nation[:9].ljust(9) and city[9] in "0123456789" and len(city) == 10 for city, nation in rows)
+
+
+def test_nations_lie_in_their_regions(ssb: duckdb.DuckDBPyConnection) -> None:
+    assert value(ssb, "SELECT count(DISTINCT c_region) FROM customer") == 5
+    assert value(ssb, "SELECT count(DISTINCT c_nation) FROM customer") == 25
+    per_nation = column(ssb, "SELECT count(DISTINCT c_region) FROM customer GROUP BY c_nation")
+    assert per_nation == [1] * 25
+
+
+def test_the_digits_of_cities_are_all_used(ssb: duckdb.DuckDBPyConnection) -> None:
+    assert value(ssb, "SELECT count(DISTINCT right(c_city, 1)) FROM customer") == 10
+
+
+def test_dates_run_from_1992_for_2556_days(ssb: duckdb.DuckDBPyConnection) -> None:
+    assert value(ssb, 'SELECT min(d_datekey) FROM "date"') == 19920101
+    assert value(ssb, 'SELECT max(d_datekey) FROM "date"') == 19981230
+
+
+def test_a_day_has_its_calendar_values(ssb: duckdb.DuckDBPyConnection) -> None:
+    """Christmas eve of 1994 was a Saturday, day 358 of its year."""
+    day = ssb.execute('FROM "date" WHERE d_datekey = 19941224').fetchone()
+
+    assert day == (
+        *(19941224, "December 24, 1994", "Saturday", "December", 1994, 199412, "Dec1994"),
+        *(7, 24, 358, 12, 52, "Christmas", 1, 0, 1, 0),
+    )
+
+
+def test_each_month_has_one_last_day(ssb: duckdb.DuckDBPyConnection) -> None:
+    last_days = value(ssb, 'SELECT count(*) FROM "date" WHERE d_lastdayinmonthfl = 1')
+
+    assert last_days == 7 * 12 - 1, "the table ends a day before the end of 1998"
+
+
+def test_lineorder_has_several_files_in_key_order(layout: Layout, ssb: duckdb.DuckDBPyConnection) -> None:
+    files = layout.files("lineorder")
+    bounds = "SELECT min(lo_orderkey), max(lo_orderkey) FROM"
+    ranges = [ssb.execute(f"{bounds} '{file}'").fetchall()[0] for file in files]
+
+    assert len(files) == 8
+    assert all(before[1] < after[0] for before, after in itertools.pairwise(ranges))
+
+
+@pytest.mark.parametrize(("scale_factor", "slices", "files"), [(0.01, 1, 8), (1, 1, 8), (3, 3, 9), (10, 10, 10)])
+def test_large_scales_are_made_in_slices(tmp_path: Path, scale_factor: float, slices: int, files: int) -> None:
+    cut = slices_of(Layout.of(tmp_path, scale_factor))
+
+    assert len(cut) == slices
+    assert len({target for part in cut for target in part.targets}) == files
+
+
+def digests(layout: Layout) -> dict[str, str]:
+    files = [file for table in SSB_TABLES for file in layout.files(table)]
+    return {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
+
+
+def test_making_it_again_gives_the_same_bytes(layout: Layout, tmp_path: Path) -> None:
+    again = Layout.of(tmp_path, layout.scale_factor)
+    generate(again)
+
+    assert digests(again) == digests(layout)
+    assert not again.tpch.exists(), "the TPC-H files are deleted unless they are to be kept"
+
+
+def test_a_stopped_run_goes_on_where_it_was(layout: Layout, tmp_path: Path) -> None:
+    """Files that are there are not made again, those that are missing are, and half a file counts as none."""
+    stopped = Layout.of(tmp_path, layout.scale_factor)
+    shutil.copytree(layout.root, stopped.root)
+    stopped.dataset_json.unlink()
+    lost = stopped.files("lineorder")[3]
+    lost.rename(lost.with_name(lost.name + ".tmp"))
+    before = {file.name: file.stat().st_mtime_ns for file in stopped.files("lineorder")}
+    generate(stopped, keep_tpch=True)
+
+    after = {file.name: file.stat().st_mtime_ns for file in stopped.files("lineorder")}
+    assert {name: time for name, time in after.items() if name in before} == before
+    assert digests(stopped) == digests(layout)
+
+
+def test_a_finished_data_set_is_left_alone(layout: Layout) -> None:
+    steps: list[Step] = []
+    dataset = generate(layout, keep_tpch=True, on_step=steps.append)
+
+    assert dataset == read_dataset(layout)
+    assert [step.done for step in steps] == [steps[0].total]
+
+
+def test_a_lost_row_is_noticed(layout: Layout, tmp_path: Path) -> None:
+    broken = Layout.of(tmp_path, layout.scale_factor)
+    shutil.copytree(layout.root, broken.root)
+    broken.dataset_json.unlink()
+    broken.files("lineorder")[0].unlink()
+    orders = broken.tpch / "orders.parquet"
+    duckdb.execute(f"COPY (FROM '{orders}' WHERE o_orderkey <> 1) TO '{orders}.less' (FORMAT parquet)")
+    Path(f"{orders}.less").replace(orders)
+
+    with pytest.raises(BenchError, match="rows where"):
+        generate(broken, keep_tpch=True)
+
+
+@pytest.mark.parametrize("scale_factor", [0.0, -1.0, float("nan"), float("inf"), 0.0009, 1001.0])
+def test_an_impossible_scale_factor_is_refused(tmp_path: Path, scale_factor: float) -> None:
+    with pytest.raises(BenchError, match="scale factor"):
+        Layout.of(tmp_path, scale_factor)
+
+
+def test_missing_data_names_the_command_that_makes_it(tmp_path: Path) -> None:
+    with pytest.raises(BenchError, match=r"ssb-bench generate --sf 2 --data"):
+        require_dataset(Layout.of(tmp_path, 2))

@@ -1,0 +1,236 @@
+"""The query files, and the rule that fits their literals to the data."""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Sequence
+
+import duckdb
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ssb_bench.data.layout import Layout
+from ssb_bench.data.workload import (
+    ALL_QUERIES,
+    QUERIES_OF,
+    SSB_QUERIES,
+    VOLCANO_QUERIES,
+    DuckValues,
+    FittedQuery,
+    fit,
+    load_query,
+    parse_query,
+)
+from ssb_bench.errors import BenchError
+from ssb_bench.spark_runs.run import fit_queries
+
+SEED_LITERALS = {
+    "q1": [19665277],
+    "q2": [19665277, 2141624],
+    "q3": [19665277, 10304000],
+    "q4": [21877827, 83800, 103800],
+    "q5": [21877827, 83800, 93800],
+    "q6": [93565, 93909],
+    "q7": [93565, 91003562, 904300, 9904300],
+}
+
+
+class SortedValues:
+    """The values of one column, whatever it is called."""
+
+    def __init__(self, values: Sequence[int]) -> None:
+        self._values = sorted(values)
+
+    def greatest_at_most(self, column: str, value: int) -> int | None:  # noqa: ARG002 - one column for all names
+        place = bisect.bisect_right(self._values, value)
+        return self._values[place - 1] if place else None
+
+    def least_at_least(self, column: str, value: int) -> int | None:  # noqa: ARG002 - one column for all names
+        place = bisect.bisect_left(self._values, value)
+        return self._values[place] if place < len(self._values) else None
+
+
+def query_text(*parameters: str, where: str) -> str:
+    header = ["-- name: x", "-- title: t", "-- source: s", "-- note: n", *(f"-- param: {p}" for p in parameters)]
+    return "\n".join([*header, f"SELECT count(*) FROM lineorder WHERE {where}"])
+
+
+def used(parameters: Sequence[str], values: Sequence[int]) -> list[int]:
+    where = " AND ".join(f"c > ${parameter.split()[0]}" for parameter in parameters)
+    fitted = fit(parse_query(query_text(*parameters, where=where)), SortedValues(values))
+    return [literal.used for literal in fitted.literals]
+
+
+@pytest.mark.parametrize("name", VOLCANO_QUERIES)
+def test_each_query_has_the_literals_of_its_source(name: str) -> None:
+    query = load_query(name)
+
+    assert query.name == name
+    assert [parameter.literal for parameter in query.parameters] == SEED_LITERALS[name]
+
+
+def test_the_sql_of_q7_is_the_sources(layout: Layout) -> None:
+    """At any scale its ranges hold values, so that the literals stay."""
+    (q7,) = fit_queries(layout, ["q7"])
+
+    assert " ".join(q7.sql.split()) == (
+        "SELECT count(*) FROM lineorder WHERE lo_ordtotalprice >= 93565 AND lo_ordtotalprice < 91003562 "
+        "AND lo_revenue >= 904300 AND lo_revenue <= 9904300"
+    )
+
+
+def test_a_literal_that_the_data_has_stays() -> None:
+    assert used(["v c = 5"], [1, 5, 9]) == [5]
+
+
+def test_a_literal_that_the_data_lacks_becomes_the_value_at_its_rank() -> None:
+    assert used(["v c = 8"], [1, 5, 9]) == [5]
+
+
+def test_a_literal_below_all_values_becomes_the_least() -> None:
+    assert used(["v c = 0"], [1, 5, 9]) == [1]
+
+
+def test_a_range_with_values_stays() -> None:
+    assert used(["a c >= 4", "b c <= 6"], [1, 5, 9]) == [4, 6]
+
+
+def test_a_range_without_values_moves_to_the_next_value_and_keeps_its_width() -> None:
+    assert used(["a c >= 6", "b c < 8"], [1, 5, 9]) == [9, 11]
+
+
+def test_an_open_lower_bound_moves_to_just_below_the_next_value() -> None:
+    assert used(["a c > 5", "b c < 8"], [1, 5, 9]) == [8, 11]
+
+
+def test_a_range_above_all_values_moves_to_the_greatest() -> None:
+    assert used(["a c >= 20", "b c <= 30"], [1, 5, 9]) == [9, 19]
+
+
+def test_an_upper_bound_below_all_values_moves_to_the_least() -> None:
+    assert used(["b c < 0"], [1, 5, 9]) == [2]
+
+
+@given(
+    st.lists(st.integers(-50, 50), min_size=1),
+    st.integers(-60, 60),
+    st.integers(0, 20),
+    st.sampled_from([">", ">="]),
+    st.sampled_from(["<", "<="]),
+)
+def test_a_fitted_range_always_holds_a_value_and_keeps_its_width(
+    values: list[int], low: int, width: int, lower: str, upper: str
+) -> None:
+    high = low + width + 2  # wide enough for an integer between two open bounds
+    fitted_low, fitted_high = used([f"a c {lower} {low}", f"b c {upper} {high}"], values)
+
+    inside = [v for v in values if (v > fitted_low or (lower == ">=" and v == fitted_low))]
+    inside = [v for v in inside if v < fitted_high or (upper == "<=" and v == fitted_high)]
+    assert inside
+    assert fitted_high - fitted_low == high - low
+
+
+@given(st.lists(st.integers(-50, 50), min_size=1), st.integers(-60, 60))
+def test_a_fitted_equality_has_the_rank_of_its_literal(values: list[int], literal: int) -> None:
+    (fitted,) = used([f"v c = {literal}"], values)
+
+    assert fitted in values
+    at_or_below = sum(v <= literal for v in values)
+    assert sum(v <= fitted for v in values) == (at_or_below or values.count(min(values)))
+
+
+def test_values_are_asked_of_the_files(ssb: duckdb.DuckDBPyConnection) -> None:
+    values, (least, greatest) = (
+        DuckValues(ssb),
+        ssb.execute("SELECT min(lo_ordtotalprice), max(lo_ordtotalprice) FROM lineorder").fetchone() or (0, 0),
+    )
+
+    assert values.greatest_at_most("lo_ordtotalprice", greatest + 5) == greatest
+    assert values.least_at_least("lo_ordtotalprice", 0) == least
+    assert values.greatest_at_most("lo_ordtotalprice", least - 1) is None
+    assert values.least_at_least("lo_ordtotalprice", greatest + 1) is None
+
+
+def test_every_fitted_literal_of_an_equality_is_in_the_data(layout: Layout, ssb: duckdb.DuckDBPyConnection) -> None:
+    for query in fit_queries(layout):
+        for literal in query.literals:
+            if literal.parameter.operator == "=":
+                found = ssb.execute(
+                    f"SELECT count(*) FROM lineorder WHERE {literal.parameter.column} = {literal.used}"
+                ).fetchone()
+                assert found is not None
+                assert found[0] > 0
+
+
+def test_a_mapping_is_printed_with_both_literals_and_the_reason() -> None:
+    fitted = fit(parse_query(query_text("v c = 8", where="c = $v")), SortedValues([1, 5, 9]))
+
+    assert str(fitted.literals[0]) == "c = 8 -> 5: value at the same rank"
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("SELECT 1", "without name, note, source, title"),
+        (query_text("v c = 8", where="c = 8"), "not the names in its SQL"),
+        (query_text(where="c = $v"), "not the names in its SQL"),
+        (query_text("v c ~ 8", where="c = $v"), "not a parameter"),
+        (query_text("v c <> 8", where="c = $v"), "not a parameter"),
+    ],
+)
+def test_a_query_file_of_another_form_is_refused(text: str, reason: str) -> None:
+    with pytest.raises(BenchError, match=reason):
+        parse_query(text)
+
+
+def test_an_unknown_query_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(BenchError, match=r"no query 'q8'; there are q1, q2"):
+        load_query("q8")
+
+
+def test_a_column_without_values_is_refused() -> None:
+    with pytest.raises(BenchError, match="c has no values"):
+        used(["v c = 8"], [])
+
+
+@pytest.mark.parametrize("name", SSB_QUERIES)
+def test_the_standard_queries_answer_something_on_generated_data(ssb: duckdb.DuckDBPyConnection, name: str) -> None:
+    """The narrowest ones may have no row at this scale, but all name columns and values that there are."""
+    query = fit(load_query(name), DuckValues(ssb))
+    rows = ssb.execute(query.sql).fetchall()
+
+    assert query.query.workload == "ssb"
+    assert query.where is None
+    if name in ("q1.1", "q2.1", "q3.1", "q4.1"):
+        assert rows
+        assert rows[0][0] is not None
+
+
+@pytest.mark.parametrize("variant", ["rows", "aggregate"])
+@pytest.mark.parametrize("name", VOLCANO_QUERIES)
+def test_a_variant_has_the_predicate_and_the_literals_of_its_query(
+    ssb: duckdb.DuckDBPyConnection, name: str, variant: str
+) -> None:
+    plain, other = (fit(load_query(each), DuckValues(ssb)) for each in (name, f"{name}-{variant}"))
+
+    assert plain.where is not None
+    assert other.where == plain.where
+    assert other.query.name == f"{name}-{variant}"
+    (count,) = ssb.execute(plain.sql).fetchall()[0]
+    if variant == "rows":
+        assert len(ssb.execute(other.sql).fetchall()) == count
+    else:
+        assert (ssb.execute(other.sql).fetchall()[0][0] is None) == (count == 0)
+
+
+def test_every_query_belongs_to_one_workload() -> None:
+    assert len(set(ALL_QUERIES)) == len(ALL_QUERIES) == 3 * 7 + 13
+    assert {load_query(name).workload for name in ALL_QUERIES} == {*QUERIES_OF}
+
+
+def test_a_predicate_of_another_table_is_not_one_of_lineorder() -> None:
+    query = load_query("q1")
+
+    assert FittedQuery(query, "SELECT count(*) FROM supplier WHERE s_suppkey < 9", ()).where is None
+    assert FittedQuery(query, "SELECT count(*) FROM lineorder", ()).where is None

@@ -1,0 +1,143 @@
+"""The HTML page: everything in one file, failures and missed targets in sight."""
+
+from __future__ import annotations
+
+import io
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from ssb_bench.commands.all_steps import StepTime
+from ssb_bench.report.compare import compare_runs
+from ssb_bench.report.page import write_page
+from ssb_bench.report.pictures import Sources, draw_pictures, write_pictures
+from ssb_bench.report.plot import plot_run
+from ssb_bench.report.terminal import render_run
+from ssb_bench.results.append_results import Appended, AppendRun, Execution
+from ssb_bench.results.results import Run, read_run
+from ssb_bench.studies.scale import ScalePoint
+from ssb_bench.studies.scale_probe import Probe
+from ssb_bench.studies.sweep import SweepPoint
+from ssb_bench.systems.run import SystemResult, SystemsRun
+
+RECORDED = Path(__file__).parents[1] / "run.json"
+
+
+class Balance(HTMLParser):
+    """Checks that elements are closed in order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:  # noqa: ARG002 - the signature is the library's
+        self.tags.append(tag)
+        if tag not in ("meta", "br"):
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: object) -> None:  # noqa: ARG002 - as above
+        self.tags.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+@pytest.fixture(scope="module")
+def run() -> Run:
+    return read_run(RECORDED)
+
+
+@pytest.fixture(scope="module")
+def sources(run: Run) -> Sources:
+    ran = SystemResult("lance", "Lance & co", {"version": "1"}, None, {"q1": 0.5}, {"q1": [0.2, 0.1]})
+    wrong = SystemResult("x", "X", {}, None, {"q1": None}, {}, {"q1": "answers 3, 4 is due"})
+    absent = SystemResult("hudi", "Hudi", failure="not to be had")
+    systems = SystemsRun("2026-01-01", 1.0, 10, 2, 100, {}, {"q1": "a = 1"}, (ran, wrong, absent))
+    probe = Probe(0.1, 0.1, (0.2,), 1, 1, 1, 1, 1, True, 1_000_000, 1, {}, {})
+    scale = [ScalePoint("bloom, equality", size, 1, 0.1, probe, None) for size in (1000, 10_000)]
+    sweep = [SweepPoint("random", 50_000, 1, s, 20, s, s, s, 10, 0.1, 1.0, 0.5) for s in (1e-3, 1e-2)]
+    appended = (Appended(1000, 0.5, 1.0, 2.0), Appended(1000, 0.4, 5.0, None))
+    executions = (Execution("q1", 0.5, 0.3, None, None, None), Execution("q1", 4.0, 0.2, 4, 1, 0))
+    settled = {"q1": [0.1, 0.2]}
+    appends = AppendRun(1.0, 4.0, 100, {}, appended, executions, settled, settled, ("batch 1 was never indexed",))
+    return Sources(run, systems, appends, scale, sweep, {"load": StepTime(12.0, 0), "run": StepTime(30.0, 1)})
+
+
+def page_of(sources: Sources, folder: Path) -> str:
+    write_page(sources, draw_pictures(sources), folder / "page.html")
+    return (folder / "page.html").read_text(encoding="utf-8")
+
+
+def test_the_page_is_well_formed_and_needs_nothing_else(sources: Sources, tmp_path: Path) -> None:
+    text = page_of(sources, tmp_path)
+    parser = Balance()
+    parser.feed(text)
+
+    assert parser.open == []
+    assert parser.tags.count("svg") == 5
+    assert not {"script", "link", "img"} & set(parser.tags)
+    assert re.findall(r'(?:src|href)="http', text) == []
+
+
+def test_every_picture_is_also_a_file_of_either_kind(sources: Sources, tmp_path: Path) -> None:
+    folder = write_pictures(draw_pictures(sources), tmp_path / "report.html")
+
+    names = {"queries-count", "systems", "appends", "sweep", "scale"}
+    assert folder == tmp_path / "report-pictures"
+    assert {file.name for file in folder.iterdir()} == {f"{name}.{kind}" for name in names for kind in ("png", "svg")}
+
+
+def test_everything_that_was_measured_is_there(sources: Sources, tmp_path: Path) -> None:
+    text = page_of(sources, tmp_path)
+
+    assert sources.run is not None
+    for query in sources.run.queries:
+        assert f"<td>{query.name}</td>" in text
+    assert "Lance &amp; co" in text
+    assert "Hudi: not to be had" in text
+    assert "answers 3, 4 is due" in text
+    assert "batch 1 was never indexed" in text
+    assert "<td>together</td><td>42</td>" in text
+    assert "Limitations" in text
+
+
+def test_arms_may_have_run_differently_often(run: Run, tmp_path: Path) -> None:
+    first = run.queries[0]
+    assert first.with_index is not None
+    often = replace(first, with_index=replace(first.with_index, seconds=first.with_index.seconds * 5))
+    more = replace(run, queries=(often, *run.queries[1:]))
+
+    page_of(Sources(more), tmp_path)
+    plot_run(more, tmp_path / "run.png")
+    Console(file=io.StringIO()).print(render_run(more))
+    assert not any(query.is_regression for query in compare_runs(run, more))
+
+
+def test_a_failed_query_is_null_and_listed(run: Run, tmp_path: Path) -> None:
+    broken = replace(
+        run.queries[0], answer=None, without_index=None, with_index=None, plan=None, failures=("it <broke>",)
+    )
+    text = page_of(Sources(replace(run, queries=(broken, *run.queries[1:]))), tmp_path)
+
+    assert "it &lt;broke&gt;" in text
+    assert "<td>null</td>" in text
+
+
+def test_a_missed_share_of_perfect_pruning_is_red(run: Run, tmp_path: Path) -> None:
+    query = run.queries[0]
+    assert query.with_index is not None
+    twice_as_fast = replace(query.with_index, seconds=tuple(seconds / 2 for seconds in query.with_index.seconds))
+    slow = replace(query, perfect=twice_as_fast, survivors=1)
+    fine = replace(query, perfect=query.with_index, survivors=1)
+
+    assert "<span class=bad>50%</span>" in page_of(Sources(replace(run, queries=(slow,))), tmp_path)
+    assert "<td>100%</td>" in page_of(Sources(replace(run, queries=(fine,))), tmp_path)
+
+
+def test_a_page_of_nothing_has_its_limitations(tmp_path: Path) -> None:
+    assert "Limitations" in page_of(Sources(), tmp_path)

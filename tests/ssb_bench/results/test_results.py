@@ -1,0 +1,150 @@
+"""Runs as JSON, as a table and as a picture, on a run that was really measured (`run.json`, scale factor 1)."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import matplotlib.image
+import pytest
+from rich.console import Console
+
+from ssb_bench.errors import BenchError
+from ssb_bench.report.plot import plot_run
+from ssb_bench.report.terminal import render_run
+from ssb_bench.results.results import QueryResult, Run, newest_run, read_run, write_run
+
+RECORDED = Path(__file__).parents[1] / "run.json"
+
+
+@pytest.fixture
+def run() -> Run:
+    return read_run(RECORDED)
+
+
+def text_of(run: Run, width: int = 120) -> str:
+    text = io.StringIO()
+    Console(file=text, width=width).print(render_run(run))
+    return text.getvalue()
+
+
+def failed(query: QueryResult) -> QueryResult:
+    return replace(
+        query, answer=None, answers_equal=False, without_index=None, with_index=None, plan=None, failures=("it broke",)
+    )
+
+
+def test_a_run_survives_writing_and_reading(run: Run, tmp_path: Path) -> None:
+    write_run(run, tmp_path / "again.json")
+
+    assert read_run(tmp_path / "again.json") == run
+
+
+def test_the_recorded_run_answers_all_queries_alike(run: Run) -> None:
+    assert [query.name for query in run.queries] == ["q1", "q2", "q3", "q4", "q5", "q6", "q7"]
+    assert all(query.answers_equal for query in run.queries)
+    assert run.failures == []
+
+
+def test_the_recorded_run_read_no_more_rows_than_the_planner_kept(run: Run) -> None:
+    for query in run.queries:
+        assert query.with_index is not None
+        assert query.plan is not None
+        assert query.with_index.rows_read <= query.plan.kept_rows
+
+
+def test_the_table_shows_every_query_with_both_sides(run: Run) -> None:
+    text = text_of(run)
+
+    assert f"{run.table.rows:,} rows of lineorder in {run.table.row_groups:,} row groups" in text.replace("\n", " ")
+    for query in run.queries:
+        assert query.answer is not None
+        assert query.speed_up is not None
+        (line,) = [line for line in text.splitlines() if line.startswith(query.name)]
+        assert f"{int(query.answer):,}" in line
+        assert "without" in line
+        assert f"{query.speed_up:.2f}" in text
+    assert "FAILED" not in text
+
+
+def test_the_table_fits_a_terminal_of_100_columns(run: Run) -> None:
+    text = text_of(run, width=100)
+
+    assert "…" not in text
+    assert max(len(line) for line in text.splitlines()) <= 100
+
+
+def test_a_failed_query_is_shown_with_its_reason(run: Run) -> None:
+    broken = replace(run, queries=(failed(run.queries[0]), *run.queries[1:]))
+    text = text_of(broken)
+
+    assert "FAILED  q1: it broke" in text
+    assert broken.failures == ["q1: it broke"]
+
+
+def test_the_geometric_mean_leaves_out_failed_queries(run: Run) -> None:
+    only = replace(run, queries=(failed(run.queries[0]), run.queries[1]))
+
+    assert only.geometric_mean_speed_up == pytest.approx(run.queries[1].speed_up)
+    assert replace(run, queries=(failed(run.queries[0]),)).geometric_mean_speed_up is None
+
+
+@pytest.mark.parametrize("suffix", ["png", "svg"])
+def test_a_picture_is_drawn(run: Run, tmp_path: Path, suffix: str) -> None:
+    picture = tmp_path / f"run.{suffix}"
+    plot_run(run, picture)
+
+    assert picture.stat().st_size > 10_000
+    if suffix == "png":
+        height, width, _ = matplotlib.image.imread(picture).shape
+        assert width > 1500
+        assert height > 500
+
+
+def test_a_picture_is_drawn_of_what_did_not_fail(run: Run, tmp_path: Path) -> None:
+    plot_run(replace(run, queries=(failed(run.queries[0]), *run.queries[1:])), tmp_path / "less.png")
+    plot_run(replace(run, queries=(failed(run.queries[0]),)), tmp_path / "none.png")
+
+    assert (tmp_path / "none.png").stat().st_size < (tmp_path / "less.png").stat().st_size
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        ("{", "is not JSON"),
+        ("[]", "not a run of format"),
+        ('{"format": "ssb-bench/run/0"}', "not a run of format"),
+        ('{"format": "ssb-bench/run/1"}', "not a whole run"),
+    ],
+)
+def test_a_file_that_is_no_run_is_refused(tmp_path: Path, content: str, reason: str) -> None:
+    file = tmp_path / "run.json"
+    file.write_text(content)
+
+    with pytest.raises(BenchError, match=reason):
+        read_run(file)
+
+
+def test_a_run_with_an_unknown_field_is_refused(tmp_path: Path) -> None:
+    content = json.loads(RECORDED.read_text())
+    content["table"]["colour"] = "blue"
+    (tmp_path / "run.json").write_text(json.dumps(content))
+
+    with pytest.raises(BenchError, match="colour"):
+        read_run(tmp_path / "run.json")
+
+
+def test_the_newest_run_is_the_one_begun_last(tmp_path: Path) -> None:
+    for stamp in ("20260102T000000Z", "20260101T000000Z"):
+        (tmp_path / f"run-{stamp}.json").touch()
+
+    assert newest_run(tmp_path).name == "run-20260102T000000Z.json"
+
+
+def test_no_run_names_the_command_that_makes_one(tmp_path: Path) -> None:
+    with pytest.raises(BenchError, match="ssb-bench run"):
+        newest_run(tmp_path)
+    with pytest.raises(BenchError, match="no such run"):
+        read_run(tmp_path / "run.json")

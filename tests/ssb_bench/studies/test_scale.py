@@ -1,0 +1,128 @@
+"""Simulated indexes are real ones: the planner finds the needle in them, and drops the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from pyiceberg.io.pyarrow import PyArrowFileIO
+
+from planner.prune.gate import Limits
+from planner.scans.plan import prune_row_groups
+from planner.view.index_view import IndexView
+from puffin_index.formats.puffin import read_footer, verify
+from puffin_index.storage.files import FileReader
+from ssb_bench.data.layout import write_json
+from ssb_bench.studies.scale import (
+    ScalePoint,
+    grows_linearly,
+    measure_scale,
+    read_scale,
+    scale_failures,
+    scale_json,
+    unfinished_points,
+)
+from ssb_bench.studies.scale_probe import SCENARIOS, Probe, probe
+from ssb_bench.studies.simulate import SEGMENT_ROW_GROUPS, Simulated, simulate
+
+
+@pytest.fixture(scope="module")
+def simulated(tmp_path_factory: pytest.TempPathFactory) -> Simulated:
+    return simulate(tmp_path_factory.mktemp("scale") / "segments", 3_000, different=1)
+
+
+def test_linked_segments_are_whole_and_have_numbers_of_their_own(simulated: Simulated) -> None:
+    view = IndexView("simulated", simulated.entries, PyArrowFileIO())
+
+    assert simulated.row_groups == view.row_group_count == 3 * SEGMENT_ROW_GROUPS
+    assert len(view.segments) == 3
+    assert len(set(view.paths)) == len(view.paths)
+    location, size = view.segments[-1]
+    with FileReader(PyArrowFileIO(), location, size) as reader:
+        verify(reader, read_footer(reader))
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_the_planner_finds_the_needle_and_little_else(simulated: Simulated, scenario: str) -> None:
+    probed = probe(simulated.entries, scenario, 1, 0)
+
+    assert probed.needle_kept
+    assert probed.kept <= 0.1 * simulated.row_groups
+    assert probed.cold_requests >= probed.warm_requests
+    assert probed.profile
+
+
+def test_without_a_needle_an_exact_index_keeps_nothing(simulated: Simulated) -> None:
+    import numpy as np
+
+    view = IndexView("simulated", simulated.entries, PyArrowFileIO())
+    others = np.arange(SEGMENT_ROW_GROUPS, view.row_group_count)
+
+    assert not prune_row_groups(view, SCENARIOS["postings, equality"], others, Limits(strict=True)).kept.any()
+
+
+def point(row_groups: int, seconds: float) -> ScalePoint:
+    measured = Probe(0.1, 0.1, (seconds,), 1, 1, 1, 1, 1, True, 1, 1, {}, {})
+    return ScalePoint("bloom, equality", row_groups, 1, 0.0, measured, None)
+
+
+def test_growth_beyond_the_row_groups_is_not_linear() -> None:
+    assert grows_linearly([point(1_000, 0.1), point(10_000, 1.0)], "bloom, equality")
+    assert grows_linearly([point(1_000, 0.1), point(10_000, 3.0)], "bloom, equality") is False
+    assert grows_linearly([point(1_000, 0.1)], "bloom, equality") is None
+
+
+def test_a_lost_needle_and_a_failed_probe_are_failures() -> None:
+    good = point(1_000, 0.1)
+    assert good.probe is not None
+    lost = replace(good, probe=replace(good.probe, needle_kept=False))
+    broken = replace(good, probe=None, failure="out of memory")
+
+    assert len(scale_failures([good, lost, broken])) == 2
+
+
+def test_a_scenario_that_would_take_too_long_is_left_out_and_no_failure(tmp_path: Path) -> None:
+    slow = [replace(point(1_000, 1.0), scenario=name) for name in SCENARIOS]
+    slow = [replace(p, probe=replace(p.probe, cold_seconds=11.0)) for p in slow if p.probe is not None]
+
+    points = measure_scale(tmp_path / "scratch", [1_000, 2_000], known=slow)
+
+    assert points[: len(slow)] == slow
+    assert [p.left_out for p in points[len(slow) :]] == ["left out: 1,000 row groups took 11.0 s"] * len(SCENARIOS)
+    assert scale_failures(points) == []
+
+
+def test_a_measurement_that_was_stopped_goes_on_and_survives_its_json(tmp_path: Path) -> None:
+    """Every point is handed over when it is there; those that are known are not measured again, failed ones are."""
+    known = [replace(point(1_000, 0.1), scenario=name) for name in SCENARIOS if name != "sorted, range"]
+    failed = replace(known[0], scenario="sorted, range", probe=None, failure="killed")
+    path, handed = tmp_path / "scale.json", []
+
+    def keep(points: Sequence[ScalePoint]) -> None:
+        handed.append(len(points))
+        write_json(path, scale_json(points, {"cores": 2}, complete=False))
+
+    points = measure_scale(tmp_path / "scratch", [1_000], repeats=1, known=[failed, *known], on_points=keep)
+
+    assert points[:-1] == known
+    assert points[-1].probe is not None
+    assert points[-1].probe.peak_bytes > points[-1].probe.base_bytes > 0
+    assert points[-1].probe.cold_bytes > 0
+    assert handed == [len(SCENARIOS)]
+    assert scale_failures(points) == []
+    assert read_scale(path) == points
+    assert unfinished_points(path, {"cores": 2}) == points
+    assert unfinished_points(path, {"cores": 4}) == [], "another machine's points are not mixed with these"
+    write_json(path, scale_json(points, {"cores": 2}))
+    assert unfinished_points(path, {"cores": 2}) == []
+    assert [*(tmp_path / "scratch").iterdir()] == [], "segments are deleted again"
+
+
+def test_a_merged_index_answers_as_the_single_ones_do_with_few_reads(simulated: Simulated) -> None:
+    single, merged = (probe(simulated.entries, name, 1, 0) for name in ("bloom, equality", "merged bloom, equality"))
+
+    assert merged.kept == single.kept
+    assert single.warm_requests == simulated.row_groups
+    assert merged.warm_requests <= 4 * (simulated.row_groups // SEGMENT_ROW_GROUPS)

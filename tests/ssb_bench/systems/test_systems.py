@@ -1,0 +1,117 @@
+"""Workers of systems as real processes, and what becomes of those that cannot run."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+
+from ssb_bench.data.layout import Layout
+from ssb_bench.report.systems_report import fact_line
+from ssb_bench.systems.peers import SYSTEMS, Environments, PeerError, System, WorkerProcess
+from ssb_bench.systems.run import SystemResult, SystemsRun, drop_caches, read_systems, write_systems
+
+
+@pytest.fixture
+def duck(layout: Layout, tmp_path: Path) -> Iterator[WorkerProcess]:
+    worker = WorkerProcess(Path(sys.executable), "duckdb_worker", tmp_path / "duckdb.log")
+    worker.ask({"open": {"files": str(layout.ssb / "lineorder")}})
+    yield worker
+    worker.close()
+
+
+def test_a_worker_counts_and_reads_rows(duck: WorkerProcess) -> None:
+    count = duck.ask({"query": {"kind": "count", "where": "lo_quantity >= 1"}})
+    rows = duck.ask({"query": {"kind": "rows", "where": "lo_quantity = 7"}})
+
+    assert count["answer"] == 60_175
+    assert count["seconds"] > 0
+    assert 0 < rows["answer"][0] < count["answer"]
+    assert rows["answer"][1] > rows["answer"][0]
+
+
+def test_a_query_that_fails_is_an_error_with_its_reason_and_the_worker_lives_on(duck: WorkerProcess) -> None:
+    with pytest.raises(PeerError, match="nothing_of_that_name"):
+        duck.ask({"query": {"kind": "count", "where": "nothing_of_that_name = 1"}})
+
+    assert duck.ask({"query": {"kind": "count", "where": "lo_quantity < 0"}})["answer"] == 0
+
+
+def test_a_worker_that_cannot_start_says_why(tmp_path: Path) -> None:
+    worker = WorkerProcess(Path(sys.executable), "no_such_worker", tmp_path / "log")
+
+    with pytest.raises(PeerError, match="no_such_worker"):
+        worker.ask({"open": {}})
+    worker.close()
+
+
+def test_a_system_that_cannot_be_installed_says_why(tmp_path: Path) -> None:
+    missing = System("x", "x", "x", packages=(str(tmp_path / "no-such-package"),))
+    environments = Environments([missing, SYSTEMS[0]], tmp_path / "environments")
+
+    assert environments.python(SYSTEMS[0]) == Path(sys.executable)
+    with pytest.raises(PeerError, match=r"cannot be installed: .*no-such-package"):
+        environments.python(missing)
+
+
+def test_an_environment_is_made_once_and_has_what_is_asked_for(tmp_path: Path) -> None:
+    wheel, facts = tmp_path / "thing-1.2-py3-none-any.whl", "thing-1.2.dist-info"
+    with ZipFile(wheel, "w") as content:
+        content.writestr("thing.py", "")
+        content.writestr(f"{facts}/METADATA", "Metadata-Version: 2.1\nName: thing\nVersion: 1.2\n")
+        content.writestr(f"{facts}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        content.writestr(f"{facts}/RECORD", "")
+    system = System("own", "own", "x", packages=(str(wheel),))
+
+    python = Environments([system], tmp_path / "environments").python(system)
+
+    code = "import importlib.metadata, thing; print(importlib.metadata.version('thing'))"
+    assert subprocess.check_output([python, "-c", code], text=True) == "1.2\n"
+    wheel.unlink()
+    assert Environments([system], tmp_path / "environments").python(system) == python
+
+
+def test_every_system_has_a_worker_or_a_reason() -> None:
+    for system in SYSTEMS:
+        assert bool(system.worker) != bool(system.unavailable), system.name
+
+
+def run_of(*systems: SystemResult) -> SystemsRun:
+    return SystemsRun("2026-01-01T00:00:00+00:00", 1.0, 10, 2, 100, {}, {"q1": "a = 1"}, systems)
+
+
+def test_a_comparison_survives_its_json(tmp_path: Path) -> None:
+    ran = SystemResult("duckdb", "DuckDB", {"version": "1"}, None, {"q1": 0.5}, {"q1": [0.2, 0.1, 0.3]})
+    absent = SystemResult("hudi", "Hudi", failure="not there")
+    write_systems(run_of(ran, absent), tmp_path / "systems.json")
+
+    again = read_systems(tmp_path / "systems.json")
+
+    assert again == run_of(ran, absent)
+    assert again.systems[0].median("q1") == 0.2
+    assert again.failures == []
+
+
+def test_a_failed_query_has_no_time_and_is_listed() -> None:
+    failed = SystemResult("x", "X", cold={"q1": None}, warm={"q1": [0.1]}, failures={"q1": "answers 3, 4 is due"})
+
+    assert failed.median("q1") is None
+    assert run_of(failed).failures == ["x, q1: answers 3, 4 is due"]
+
+
+def test_facts_are_one_line() -> None:
+    facts: dict[str, str | float] = {"version": "Lance 14", "build_seconds": 2.5, "index_bytes": 3_000_000}
+
+    assert fact_line(SystemResult("lance", "Lance", facts)) == "Lance: Lance 14, index built in 2.5 s, index 3.0 MB"
+
+
+def test_dropping_caches_leaves_files_as_they_are(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"bytes")
+
+    drop_caches([tmp_path])
+
+    assert (tmp_path / "file").read_bytes() == b"bytes"
