@@ -12,7 +12,6 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from puffin_index.catalogue import index_table as catalogue
-from puffin_index.catalogue.entries import FieldKind
 from puffin_index.catalogue.index_table import TableName
 from puffin_index.catalogue.lookup import find_index_table, following_hint
 from puffin_index.catalogue.missing import TARGET_SEGMENT_BYTES
@@ -40,6 +39,7 @@ from puffin_index.jobs.engine import Engine, LocalEngine, SparkEngine, backgroun
 from puffin_index.jobs.expire import DEFAULT_GRACE, ExpireReport, expire
 from puffin_index.jobs.follow import define_index_table, follow
 from puffin_index.jobs.verify import DEFAULT_SAMPLE, VerifyReport, drop_bad_entries, verify
+from puffin_index.segments.directory import FieldKind
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeAlias, TypeVar
 
 from planner.predicate.nodes import UNKNOWN, Conjunction, Disjunction, Everything, Leaf, Nothing, Predicate
-from planner.view.directories import Selection
+from puffin_index.storage.arrays import Selection
 
 Constant: TypeAlias = Everything | Nothing
 Value = TypeVar("Value")

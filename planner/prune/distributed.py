@@ -21,12 +21,13 @@ from planner.prune.gate import Limits
 from planner.prune.pruned import Pruned, Reason, Stage
 from planner.prune.pruner import Pruner
 from planner.prune.row_sets import RowSets
-from planner.view.directories import IndexTrouble, Int64Array
+from planner.view.directories import IndexTrouble
 from planner.view.index_view import IndexView
 from puffin_index.catalogue.entries import without_sources
 from puffin_index.catalogue.index_table import read_entries
 from puffin_index.data.column_source import FieldSource
 from puffin_index.errors import PuffinIndexError
+from puffin_index.storage.arrays import Ints
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -61,7 +62,7 @@ class _Part:
     rejected: frozenset[FieldSource]
     first_file: int
     end_file: int
-    row_groups: Int64Array
+    row_groups: Ints
     predicate: Predicate
     limits: Limits
 
@@ -86,7 +87,7 @@ class Executors:
 
 
 def prune_on_executors(
-    executors: Executors, view: IndexView, predicate: Predicate, row_groups: Int64Array, limits: Limits
+    executors: Executors, view: IndexView, predicate: Predicate, row_groups: Ints, limits: Limits
 ) -> Pruned:
     """Judge row groups of a view on the executors of a Spark application.
 
@@ -124,8 +125,8 @@ def _raise_if_strict(troubles: Sequence[IndexTrouble], limits: Limits) -> None:
 
 
 def _parts(
-    count: int, index_table: Table, view: IndexView, predicate: Predicate, row_groups: Int64Array, limits: Limits
-) -> tuple[list[Int64Array], list[_Part]]:
+    count: int, index_table: Table, view: IndexView, predicate: Predicate, row_groups: Ints, limits: Limits
+) -> tuple[list[Ints], list[_Part]]:
     """Runs of data files with about as many row groups each; and where their row groups stand in `row_groups`."""
     bounds = np.linspace(0, view.row_group_count, count + 1)
     first_files = np.unique(np.searchsorted(view.first_row_groups, bounds[:-1]))
@@ -140,7 +141,7 @@ def _parts(
         seconds=limits.seconds / _TASKS_A_CORE,
     )
     properties = tuple(sorted(index_table.io.properties.items()))
-    places: list[Int64Array] = []
+    places: list[Ints] = []
     parts: list[_Part] = []
     for part, (first, end) in enumerate(zip(first_files.tolist(), end_files.tolist(), strict=True)):
         place = np.flatnonzero(part_of == part)

@@ -14,10 +14,9 @@ import numpy.typing as npt
 
 from planner.predicate.nodes import Everything
 from planner.predicate.tree import Constant, JoinedValues, PredicateTree
-from planner.view.directories import LAST_STEP, FieldStatistics, Int64Array, Selection, selection_of, steps_of
+from planner.view.directories import LAST_STEP, FieldStatistics, selection_of, steps_of
 from puffin_index.keys.leaf import LeafTest, NullTest, RangeTest, SetTest
-
-FloatArray = npt.NDArray[np.float64]
+from puffin_index.storage.arrays import Flags, Floats, Ints, Selection
 
 _INT64_LIMITS = np.iinfo(np.int64)
 _UNKNOWN_SELECTIVITY = 0.1
@@ -35,8 +34,8 @@ class Estimate:
         presence: Probability that at least one row matches.
     """
 
-    selectivity: FloatArray
-    presence: FloatArray
+    selectivity: Floats
+    presence: Floats
 
 
 class JoinedEstimates(JoinedValues[Estimate]):
@@ -47,7 +46,7 @@ class JoinedEstimates(JoinedValues[Estimate]):
         row_counts: Rows of the row groups that are judged.
     """
 
-    def __init__(self, tree: PredicateTree, row_counts: Int64Array) -> None:
+    def __init__(self, tree: PredicateTree, row_counts: Ints) -> None:
         self._row_counts = row_counts.astype(np.float64)
         super().__init__(tree)
 
@@ -68,9 +67,7 @@ class JoinedEstimates(JoinedValues[Estimate]):
         return Estimate(value.selectivity[at], value.presence[at])
 
 
-def estimate_leaf(
-    test: LeafTest, statistics: FieldStatistics, row_groups: npt.NDArray[np.int64], *, is_alone: bool = False
-) -> Estimate:
+def estimate_leaf(test: LeafTest, statistics: FieldStatistics, row_groups: Ints, *, is_alone: bool = False) -> Estimate:
     """Estimate a leaf test; row groups without statistics get a guess.
 
     Args:
@@ -110,7 +107,7 @@ def _estimate_block(test: LeafTest, statistics: FieldStatistics, chosen: Selecti
     return Estimate(inside * values, presence)
 
 
-def _estimate_set(test: SetTest, statistics: FieldStatistics, chosen: Selection) -> tuple[FloatArray, FloatArray]:
+def _estimate_set(test: SetTest, statistics: FieldStatistics, chosen: Selection) -> tuple[Floats, Floats]:
     distinct = np.maximum(statistics.distinct_count[chosen], 1).astype(np.float64)
     count = float(len(test.keys))
     if statistics.quantiles is None or not isinstance(statistics.minimum, np.ndarray):
@@ -126,7 +123,7 @@ def _estimate_set(test: SetTest, statistics: FieldStatistics, chosen: Selection)
 
 def _estimate_range(
     test: RangeTest, statistics: FieldStatistics, chosen: Selection, presence_only: bool
-) -> tuple[FloatArray, FloatArray]:
+) -> tuple[Floats, Floats]:
     distinct = np.maximum(statistics.distinct_count[chosen], 1)
     if statistics.quantiles is None or len(statistics.quantiles) == 0:
         guess = np.full(len(distinct), _UNKNOWN_SELECTIVITY)
@@ -153,10 +150,10 @@ def _estimate_range(
 
 def _share_of_quantiles(
     quantiles: npt.NDArray[np.uint16],
-    minimum: npt.NDArray[np.int64],
-    maximum: npt.NDArray[np.int64],
+    minimum: Ints,
+    maximum: Ints,
     bounds: tuple[int, int],
-) -> tuple[FloatArray, npt.NDArray[np.bool_]]:
+) -> tuple[Floats, Flags]:
     """The share of values between two bounds, and whether a quantile surely lies between them."""
     low, high = (np.clip(bound, minimum, maximum) for bound in bounds)
     width = maximum.astype(np.float64) - minimum
@@ -192,9 +189,7 @@ def closed_bounds(test: RangeTest) -> tuple[int, int]:
     return int(least), int(greatest)
 
 
-def _count(
-    quantiles: npt.NDArray[np.uint16], steps: npt.NDArray[np.int32], compare: Callable[..., npt.NDArray[np.bool_]]
-) -> npt.NDArray[np.int64]:
+def _count(quantiles: npt.NDArray[np.uint16], steps: npt.NDArray[np.int32], compare: Callable[..., Flags]) -> Ints:
     """How many quantiles of each row group compare so with a step; quantile by quantile, which is fastest."""
     bound = np.clip(steps, 0, LAST_STEP).astype(np.uint16)
     count = np.zeros(len(steps), np.uint8)
@@ -205,11 +200,11 @@ def _count(
 
 def _rank(
     quantiles: npt.NDArray[np.uint16],
-    before: npt.NDArray[np.int64],
-    places: FloatArray,
-    asked: npt.NDArray[np.bool_],
+    before: Ints,
+    places: Floats,
+    asked: Flags,
     otherwise: float,
-) -> FloatArray:
+) -> Floats:
     """Share of the values up to a place, in steps, interpolated between quantiles; shape (n,).
 
     Args:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import assert_never
 
 import numpy as np
-import numpy.typing as npt
 from pyroaring import BitMap
 
 from planner.clock import Clock
@@ -21,6 +20,7 @@ from planner.view.index_view import IndexView
 from puffin_index.errors import CorruptFileError, NotFoundError, UnsupportedError
 from puffin_index.keys.leaf import LeafTest, NullTest, RangeTest, SetTest
 from puffin_index.kinds.base import RowSet
+from puffin_index.storage.arrays import Flags, Ints
 
 _BITMAP_LOOKUP_BYTES = 48 * 1024
 """A look-up in a bitmap index reads its header, one block and one bitmap."""
@@ -46,7 +46,7 @@ class RowEvaluator:
     view: IndexView
     tree: PredicateTree
     states: Sequence[LeafState]
-    row_groups: npt.NDArray[np.int64]
+    row_groups: Ints
     verdicts: JoinedVerdicts
     estimates: JoinedEstimates
     clock: Clock
@@ -144,7 +144,7 @@ def exact_directories(view: IndexView, leaf: Leaf, reads: IndexReads) -> list[Ki
     return [directory for directory in found if directory is not None]
 
 
-def has_exact_index(view: IndexView, leaf: Leaf, row_groups: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+def has_exact_index(view: IndexView, leaf: Leaf, row_groups: Ints) -> Flags:
     """Whether row groups have an index that answers a leaf exactly, as far as is known without reading anything."""
     there = np.zeros(len(row_groups), np.bool_)
     for kind in _exact_kinds(leaf.test):
@@ -162,9 +162,7 @@ def _exact_kinds(test: LeafTest) -> tuple[str, ...]:
             assert_never(test)
 
 
-def index_cost_bytes(
-    test: LeafTest, directory: KindDirectory, row_groups: npt.NDArray[np.int64]
-) -> npt.NDArray[np.int64]:
+def index_cost_bytes(test: LeafTest, directory: KindDirectory, row_groups: Ints) -> Ints:
     """About how many bytes answering a leaf reads, for each row group; 0 where there is no index."""
     known = (directory.segment[row_groups] >= 0) & ~directory.merged[row_groups]
     length = np.where(known, directory.length[row_groups], 0)

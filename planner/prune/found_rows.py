@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 from pyroaring import BitMap
 
-from planner.view.directories import Groups, Int64Array, KindDirectory, positions_by_number
+from planner.view.directories import Groups, KindDirectory, positions_by_number
 from puffin_index.roaring.read import row_set_of
+from puffin_index.storage.arrays import Ints, Rows
 
 _LAST_ROW = 2**32 - 1
 
@@ -25,8 +25,8 @@ class FoundRows:
     """
 
     directory: KindDirectory
-    row_counts: Int64Array
-    rows: dict[int, npt.NDArray[np.uint32]] = field(default_factory=dict)
+    row_counts: Ints
+    rows: dict[int, Rows] = field(default_factory=dict)
 
     def of(self, row_group: int) -> BitMap | None:
         """The matching rows of one row group, numbered from 0 in it; None if its payload was not asked."""
@@ -37,19 +37,19 @@ class FoundRows:
         first, end = _places(rows, np.array([base, base + row_count]))
         return row_set_of(rows[first:end] - np.uint32(base), row_count)
 
-    def of_segment(self, segment: int) -> npt.NDArray[np.uint32]:
+    def of_segment(self, segment: int) -> Rows:
         """The matching rows in one segment's row space, ascending, of the payloads that were asked."""
         own = [rows for blob, rows in self.rows.items() if blob >> 32 == segment]
         if len(own) == 1:
             return own[0]
         return np.sort(np.concatenate((np.empty(0, np.uint32), *own)))
 
-    def are_known(self, row_groups: Int64Array, segment: int) -> bool:
+    def are_known(self, row_groups: Ints, segment: int) -> bool:
         """Whether some row groups lie in this segment, too, and in payloads that were asked."""
         blobs = self.directory.blob[row_groups]
         return bool((blobs >> 32 == segment).all() and np.isin(blobs, list(self.rows)).all())
 
-    def counts(self, row_groups: Int64Array, groups: Groups | None = None) -> Int64Array:
+    def counts(self, row_groups: Ints, groups: Groups | None = None) -> Ints:
         """How many rows match in each row group; -1 where its payload was not asked.
 
         Args:
@@ -70,7 +70,7 @@ class FoundRows:
         return counts
 
 
-def _places(rows: npt.NDArray[np.uint32], bounds: Int64Array) -> Int64Array:
+def _places(rows: Rows, bounds: Ints) -> Ints:
     """Where row numbers stand among ascending rows. Bounds of another type would have numpy convert all rows first."""
     # A row space of 32 bits may end one behind the greatest of them.
     within = np.minimum(bounds, _LAST_ROW).astype(np.uint32)

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from planner.clock import DEFAULT_MILLISECONDS
 from planner.predicate.tree import PredicateTree
-from planner.prune.estimate import Estimate, FloatArray, JoinedEstimates
-from planner.view.directories import Int64Array, Selection, selection_among
+from planner.prune.estimate import Estimate, JoinedEstimates
+from planner.view.directories import selection_among
 from planner.view.index_view import IndexView
+from puffin_index.storage.arrays import Flags, Floats, Ints, Selection
 
 DEFAULT_BYTE_BUDGET: Final = 256 * 1024 * 1024
 """How many index bytes a query may read, unless it is told otherwise."""
@@ -73,18 +73,18 @@ class CostGate:
         estimates: Of the predicate; each leaf has to be given one.
     """
 
-    def __init__(self, view: IndexView, tree: PredicateTree, row_groups: Int64Array, limits: Limits) -> None:
+    def __init__(self, view: IndexView, tree: PredicateTree, row_groups: Ints, limits: Limits) -> None:
         self._view = view
         self._row_groups = row_groups
         self._left = limits.byte_budget
         self._rows_wanted = limits.rows_wanted
         self.estimates = JoinedEstimates(tree, view.row_counts[row_groups])
 
-    def presence(self, leaf: int, at: Int64Array) -> FloatArray:
+    def presence(self, leaf: int, at: Ints) -> Floats:
         """Probability that a row group holds a match of a leaf, which is named by its number."""
         return self.estimates.of_leaf(leaf).presence[self._selection(at)]
 
-    def saved(self, at: Int64Array, known: tuple[int, Estimate] | None = None) -> FloatArray:
+    def saved(self, at: Ints, known: tuple[int, Estimate] | None = None) -> Floats:
         """The bytes that dropping row groups is expected to save, for each of some positions.
 
         Args:
@@ -102,11 +102,11 @@ class CostGate:
             return np.zeros(len(at))
         return np.where(unsure, (1 - presence) * self._bytes_without(at), 0.0)
 
-    def worth(self, saved: FloatArray | float, cost: Int64Array | int, reads: int) -> npt.NDArray[np.bool_]:
+    def worth(self, saved: Floats | float, cost: Ints | int, reads: int) -> Flags:
         """Whether bytes that are saved outweigh index bytes and requests."""
         return np.asarray(np.asarray(saved) > np.asarray(cost) * _COST_WEIGHT + reads * _REQUEST_BYTES, np.bool_)
 
-    def afford(self, costs: Sequence[int] | Int64Array) -> npt.NDArray[np.bool_]:
+    def afford(self, costs: Sequence[int] | Ints) -> Flags:
         """Take costs from the budget, one after the other; say which it pays for."""
         spent = np.cumsum(np.asarray(costs, np.int64))
         affordable = spent <= self._left
@@ -114,10 +114,10 @@ class CostGate:
             self._left -= int(spent[affordable][-1])
         return np.asarray(affordable, np.bool_)
 
-    def _selection(self, at: Int64Array) -> Selection:
+    def _selection(self, at: Ints) -> Selection:
         return selection_among(at, len(self._row_groups))
 
-    def _bytes_without(self, at: Int64Array) -> FloatArray:
+    def _bytes_without(self, at: Ints) -> Floats:
         """About how many bytes a query reads of each row group, requests counted as bytes."""
         read = (
             self._view.row_group_bytes[self._row_groups[self._selection(at)]] * _READ_SHARE + _ROW_GROUP_OVERHEAD_BYTES

@@ -27,10 +27,11 @@ from planner.prune.probes import Probe
 from planner.prune.pruned import Reason
 from planner.prune.row_sets import RowSetKeeper, RowSets
 from planner.prune.zone_map import JoinedVerdicts, Verdicts
-from planner.view.directories import IndexReads, Int64Array, Selection, selection_among
+from planner.view.directories import IndexReads, selection_among
 from planner.view.index_view import IndexView
 from puffin_index.keys.leaf import SetTest
 from puffin_index.kinds.base import RowSet
+from puffin_index.storage.arrays import Ints, Selection
 
 _MOST_CANDIDATES = 8
 """Leaves, the narrowest, whose rows are intersected before a wide one is looked up; more leave hardly fewer rows."""
@@ -61,7 +62,7 @@ class IndexStages:
         predicate: Predicate,
         tree: PredicateTree,
         states: list[LeafState],
-        row_groups: Int64Array,
+        row_groups: Ints,
         verdicts: JoinedVerdicts,
         gate: CostGate,
         clock: Clock,
@@ -103,7 +104,7 @@ class IndexStages:
         judge()
         return int(np.count_nonzero(self.reasons[self._selection(entered)] == reason))
 
-    def _selection(self, positions: Int64Array) -> Selection:
+    def _selection(self, positions: Ints) -> Selection:
         return selection_among(positions, len(self._row_groups))
 
     def _settle(self, reason: Reason) -> None:
@@ -123,7 +124,7 @@ class IndexStages:
         """Whether a stage ends here: nothing is left to judge, or no time."""
         return not len(self._alive) or self._clock.is_over
 
-    def _undecided(self, state: LeafState) -> Int64Array:
+    def _undecided(self, state: LeafState) -> Ints:
         """Where a leaf is neither certain nor impossible."""
         verdicts, here = self._verdicts.of_leaf(state.number), self._selection(self._alive)
         return self._alive[verdicts.possible[here] & ~verdicts.certain[here]]
@@ -168,12 +169,12 @@ class IndexStages:
             return 1.0
         return float(self._gate.estimates.of_leaf(state.number).selectivity[self._selection(self._alive)].mean())
 
-    def _candidates(self, positions: Int64Array) -> FoundRows | None:
+    def _candidates(self, positions: Ints) -> FoundRows | None:
         """The rows that satisfy the narrowest leaves of a conjunction that were looked up, for some positions."""
         children = Conjunction(tuple(state.leaf for state in self._narrowing))
         return self._rows_of(children, self._narrowing, positions)
 
-    def _rows_of(self, predicate: Predicate, states: Iterable[LeafState], positions: Int64Array) -> FoundRows | None:
+    def _rows_of(self, predicate: Predicate, states: Iterable[LeafState], positions: Ints) -> FoundRows | None:
         """The rows that satisfy a predicate of some leaves, for those positions where all of them were looked up."""
         found: dict[Leaf, FoundRows] = {}
         for state in states:
@@ -183,7 +184,7 @@ class IndexStages:
             found[state.leaf] = state.found
         return joint_rows(predicate, found, self._row_groups[positions])
 
-    def _look_up(self, look_up: LookUp, undecided: Int64Array) -> None:
+    def _look_up(self, look_up: LookUp, undecided: Ints) -> None:
         found, found_counts, troubles = look_up.find(undecided)
         self._reads.troubles += troubles
         if not found.rows:
@@ -298,7 +299,7 @@ class IndexStages:
         self.reasons[settled] = np.where(self.matches[settled] > 0, Reason.ROWS_MATCH, Reason.ROWS_EMPTY)
         self._alive = self._alive[counts < 0]
 
-    def _worth_reading(self) -> Int64Array:
+    def _worth_reading(self) -> Ints:
         """Which row groups to evaluate row by row: what an index read saves is compared with what it costs."""
         alive, here = self._alive, self._selection(self._alive)
         row_groups = self._row_groups[here]

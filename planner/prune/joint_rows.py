@@ -4,22 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from planner.predicate.nodes import Conjunction, Disjunction, Leaf, Predicate, leaves
 from planner.prune.found_rows import FoundRows
-from planner.view.directories import Int64Array
-
-Rows: TypeAlias = npt.NDArray[np.uint32]
+from puffin_index.storage.arrays import Flags, Ints, Rows
 
 _DENSE = 16
 """Where there is a row in so many, marking rows takes less than searching for them."""
 
 
-def joint_rows(predicate: Predicate, found: Mapping[Leaf, FoundRows], row_groups: Int64Array) -> FoundRows | None:
+def joint_rows(predicate: Predicate, found: Mapping[Leaf, FoundRows], row_groups: Ints) -> FoundRows | None:
     """Give the rows that satisfy a predicate, exactly.
 
     Args:
@@ -69,7 +65,7 @@ def _rows_in(segment: int, predicate: Predicate, found: Mapping[Leaf, FoundRows]
             raise TypeError(f"no rows are looked up for {predicate}")
 
 
-def _are_among(many: Rows, few: Rows) -> npt.NDArray[np.bool_]:
+def _are_among(many: Rows, few: Rows) -> Flags:
     """Which of few ascending rows are among many."""
     if not len(many):
         return np.zeros(len(few), np.bool_)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from planner.predicate.nodes import Leaf
 from planner.prune.found_rows import FoundRows
-from planner.view.directories import BoolArray
+from puffin_index.storage.arrays import Flags
 
 
 @dataclass(slots=True, eq=False)
@@ -23,4 +23,4 @@ class LeafState:
     leaf: Leaf
     number: int
     found: FoundRows | None = None
-    answered: BoolArray | None = None
+    answered: Flags | None = None

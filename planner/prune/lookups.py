@@ -6,7 +6,6 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 from pyroaring import BitMap
 
 from planner.clock import Clock
@@ -14,15 +13,16 @@ from planner.prune.estimate import Estimate
 from planner.prune.found_rows import FoundRows
 from planner.prune.gate import CostGate
 from planner.prune.leaf_state import LeafState
-from planner.view.directories import IndexTrouble, Int64Array, KindDirectory, or_trouble, positions_by_number
+from planner.view.directories import IndexTrouble, KindDirectory, or_trouble, positions_by_number
 from planner.view.index_view import IndexView
 from puffin_index.errors import CorruptFileError, PuffinIndexError
+from puffin_index.keys.asked_test import AskedTest
 from puffin_index.keys.leaf import NullTest
 from puffin_index.kinds.merged import MergedIndex, PreparedLookUp
 from puffin_index.kinds.postings.asked import AskedBlocks, rows_of_asked
-from puffin_index.kinds.postings.demand import AskedTest
 from puffin_index.kinds.postings.look_up import asked_test
 from puffin_index.roaring.read import row_set_of_ascending
+from puffin_index.storage.arrays import Ints, Rows
 
 WIDE_SHARE = 0.02
 """Share of the rows from which on a leaf is left for later: narrow ones may leave few row groups to ask about."""
@@ -30,8 +30,6 @@ WIDE_SHARE = 0.02
 _FEW_ROWS = 65_536
 _LITTLE_BYTES = 256 * 1024
 _BLOBS_AT_ONCE = 32
-
-Rows = npt.NDArray[np.uint32]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +40,7 @@ class _Opened:
     """
 
     blob: int
-    positions: Int64Array
+    positions: Ints
     payload: MergedIndex
     test: PreparedLookUp
     bounds: tuple[int, int]
@@ -71,11 +69,11 @@ class LookUp:
     state: LeafState
     clock: Clock
     directory: KindDirectory
-    row_groups: Int64Array
+    row_groups: Ints
     widest_share: float = 1.0
     candidates: FoundRows | None = None
 
-    def find(self, undecided: Int64Array) -> tuple[FoundRows, Int64Array, list[IndexTrouble]]:
+    def find(self, undecided: Ints) -> tuple[FoundRows, Ints, list[IndexTrouble]]:
         """Look the leaf up for some positions.
 
         Returns:
@@ -105,7 +103,7 @@ class LookUp:
                 self.view.weigh(self.state.leaf.field_id, self.directory, int(self.row_groups[one.positions[0]]))
         return found, found.counts(row_groups, blobs), troubles
 
-    def _open(self, work: tuple[int, Int64Array, AskedTest | NullTest]) -> _Opened | IndexTrouble | None:
+    def _open(self, work: tuple[int, Ints, AskedTest | NullTest]) -> _Opened | IndexTrouble | None:
         if self.clock.is_over:
             return None
         blob, positions, asked = work

@@ -5,20 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
 from planner.clock import Clock
 from planner.prune.gate import SURE, CostGate
 from planner.prune.leaf_state import LeafState
-from planner.view.directories import IndexTrouble, Int64Array, KindDirectory, or_trouble, positions_by_number
+from planner.view.directories import IndexTrouble, KindDirectory, or_trouble, positions_by_number
 from planner.view.index_view import IndexView
 from puffin_index.keys.leaf import SetTest
 from puffin_index.kinds.bloom.matrix import AskedKeys, BloomMatrix
+from puffin_index.storage.arrays import Flags, Ints
 
 _PAGE_BYTES = 16 * 1024
 """About what a probe of one filter reads: some pages of a large one."""
-
-Flags = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -29,7 +27,7 @@ class _Asked:
     first: int
     reads: int
     cost: int
-    places: Int64Array
+    places: Ints
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +50,9 @@ class Probe:
     test: SetTest
     clock: Clock
     directory: KindDirectory
-    row_groups: Int64Array
+    row_groups: Ints
 
-    def possible(self, undecided: Int64Array) -> tuple[Flags, list[IndexTrouble]]:
+    def possible(self, undecided: Ints) -> tuple[Flags, list[IndexTrouble]]:
         """Say which of some positions may hold a match, and what could not be read; what is not asked may."""
         merged = self.directory.merged[self.row_groups[undecided]]
         unlikely = self.gate.presence(self.state.number, undecided) < SURE
@@ -68,7 +66,7 @@ class Probe:
             troubles += missed
         return possible, troubles
 
-    def _probe_filters(self, undecided: Int64Array) -> tuple[Flags, list[IndexTrouble]]:
+    def _probe_filters(self, undecided: Ints) -> tuple[Flags, list[IndexTrouble]]:
         lengths = self.directory.length[self.row_groups[undecided]]
         costs = np.minimum(lengths, _PAGE_BYTES * max(1, len(self.test.keys)))
         asked = np.flatnonzero(self.gate.worth(self.gate.saved(undecided), costs, 1))
@@ -89,7 +87,7 @@ class Probe:
         index = self.view.open_blob(self.state.leaf.field_id, self.directory, row_group)
         return bool(index.evaluate(self.test).rows)
 
-    def _probe_matrices(self, undecided: Int64Array) -> tuple[Flags, list[IndexTrouble]]:
+    def _probe_matrices(self, undecided: Ints) -> tuple[Flags, list[IndexTrouble]]:
         saved, keys = self.gate.saved(undecided), AskedKeys(self.test.keys)
         groups = [here for _, here in positions_by_number(self.directory.blob[self.row_groups[undecided]])]
         troubles: list[IndexTrouble] = []
@@ -110,7 +108,7 @@ class Probe:
                 possible[one.places] = answer
         return possible, troubles
 
-    def _open(self, keys: AskedKeys, positions: Int64Array) -> _Asked | IndexTrouble | None:
+    def _open(self, keys: AskedKeys, positions: Ints) -> _Asked | IndexTrouble | None:
         if self.clock.is_over:
             return None
         row_group = int(self.row_groups[positions[0]])
@@ -125,7 +123,7 @@ class Probe:
 
         return or_trouble(self._segment(row_group), read)
 
-    def _ask(self, one: _Asked, keys: AskedKeys, undecided: Int64Array) -> Flags | IndexTrouble | None:
+    def _ask(self, one: _Asked, keys: AskedKeys, undecided: Ints) -> Flags | IndexTrouble | None:
         if self.clock.is_over:
             return None
         row_groups = self.row_groups[undecided[one.places]]

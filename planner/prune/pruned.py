@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 
 import numpy as np
-import numpy.typing as npt
 
 from planner.prune.row_sets import RowSets
 from planner.view.directories import IndexTrouble
+from puffin_index.storage.arrays import Bytes, Flags, Ints
 
 
 class Reason(IntEnum):
@@ -44,7 +44,7 @@ class Reason(IntEnum):
 _DROPPING = frozenset({Reason.ZONE_MAP, Reason.BLOOM, Reason.ROWS_EMPTY, Reason.ALL_DELETED})
 
 
-def kept_mask(reasons: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
+def kept_mask(reasons: Bytes) -> Flags:
     """Which row groups are read, by the reason (`Reason` value) of each."""
     return ~np.isin(reasons, [int(reason) for reason in _DROPPING])
 
@@ -82,13 +82,13 @@ class Pruned:
         row_sets: The rows behind the verdicts, where an index gave them.
     """
 
-    reasons: npt.NDArray[np.uint8]
-    matches: npt.NDArray[np.int64]
+    reasons: Bytes
+    matches: Ints
     stages: tuple[Stage, ...]
     troubles: tuple[IndexTrouble, ...]
     row_sets: RowSets = field(default_factory=RowSets)
 
     @property
-    def kept(self) -> npt.NDArray[np.bool_]:
+    def kept(self) -> Flags:
         """Which row groups survive."""
         return kept_mask(self.reasons)

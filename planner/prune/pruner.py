@@ -20,8 +20,9 @@ from planner.prune.index_stages import IndexStages
 from planner.prune.leaf_state import LeafState
 from planner.prune.pruned import Pruned, Reason
 from planner.prune.zone_map import JoinedVerdicts, judge_by_zone_map
-from planner.view.directories import FieldStatistics, IndexReads, Int64Array, selection_among, selection_of
+from planner.view.directories import FieldStatistics, IndexReads, selection_among, selection_of
 from planner.view.index_view import IndexView
+from puffin_index.storage.arrays import Ints
 from puffin_index.storage.files import READ_COUNT
 
 
@@ -36,7 +37,7 @@ class Pruner:
     """
 
     def __init__(
-        self, view: IndexView, predicate: Predicate, row_groups: Int64Array, limits: Limits = DEFAULT_LIMITS
+        self, view: IndexView, predicate: Predicate, row_groups: Ints, limits: Limits = DEFAULT_LIMITS
     ) -> None:
         self._clock = Clock(limits.seconds)
         self._view = view

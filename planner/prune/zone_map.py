@@ -6,22 +6,14 @@ from dataclasses import dataclass
 from typing import assert_never
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from planner.predicate.nodes import Everything
 from planner.predicate.tree import Constant, JoinedValues, PredicateTree
-from planner.view.directories import (
-    BoolArray,
-    FieldStatistics,
-    Int64Array,
-    KeyArray,
-    Selection,
-    selection_among,
-    selection_of,
-)
+from planner.view.directories import FieldStatistics, KeyArray, selection_among, selection_of
 from puffin_index.keys.leaf import Key, LeafTest, NullTest, RangeTest, SetTest
+from puffin_index.storage.arrays import Flags, Ints, Selection
 
 _MAX_COMPARED_KEYS = 64
 """Longer IN lists over bytes are compared as one range: weaker, but never wrong."""
@@ -36,8 +28,8 @@ class Verdicts:
         certain: True: every row matches.
     """
 
-    possible: BoolArray
-    certain: BoolArray
+    possible: Flags
+    certain: Flags
 
 
 class JoinedVerdicts(JoinedValues[Verdicts]):
@@ -64,7 +56,7 @@ class JoinedVerdicts(JoinedValues[Verdicts]):
     def _taken(self, value: Verdicts, at: Selection) -> Verdicts:
         return Verdicts(value.possible[at], value.certain[at])
 
-    def among(self, positions: Int64Array) -> JoinedVerdicts:
+    def among(self, positions: Ints) -> JoinedVerdicts:
         """Return the verdicts at some ascending positions only."""
         at = selection_among(positions, self._count)
         chosen = JoinedVerdicts(self._tree, len(positions))
@@ -73,7 +65,7 @@ class JoinedVerdicts(JoinedValues[Verdicts]):
         return chosen
 
 
-def judge_by_zone_map(test: LeafTest, statistics: FieldStatistics, row_groups: npt.NDArray[np.int64]) -> Verdicts:
+def judge_by_zone_map(test: LeafTest, statistics: FieldStatistics, row_groups: Ints) -> Verdicts:
     """Judge a leaf test by the statistics of its column.
 
     Args:
@@ -105,12 +97,12 @@ def judge_by_zone_map(test: LeafTest, statistics: FieldStatistics, row_groups: n
     return Verdicts(possible | ~known, certain & known)
 
 
-def _with_negation(touched: BoolArray, all_match: BoolArray, negated: bool) -> tuple[BoolArray, BoolArray]:
+def _with_negation(touched: Flags, all_match: Flags, negated: bool) -> tuple[Flags, Flags]:
     """Turn (some value may match, every value matches) into (possible, certain) of the test or its negation."""
     return (~all_match, ~touched) if negated else (touched, all_match)
 
 
-def _judge_set(keys: tuple[Key, ...], statistics: FieldStatistics, chosen: Selection) -> tuple[BoolArray, BoolArray]:
+def _judge_set(keys: tuple[Key, ...], statistics: FieldStatistics, chosen: Selection) -> tuple[Flags, Flags]:
     minimum, maximum = _take(statistics.minimum, chosen), _take(statistics.maximum, chosen)
     if isinstance(minimum, np.ndarray) and isinstance(maximum, np.ndarray):
         ordered = np.array(keys, np.int64)
@@ -133,7 +125,7 @@ def _judge_set(keys: tuple[Key, ...], statistics: FieldStatistics, chosen: Selec
     return touched, touched & single
 
 
-def _judge_range(test: RangeTest, statistics: FieldStatistics, chosen: Selection) -> tuple[BoolArray, BoolArray]:
+def _judge_range(test: RangeTest, statistics: FieldStatistics, chosen: Selection) -> tuple[Flags, Flags]:
     """Say whether the range overlaps [min, max], and whether it contains it."""
     minimum, maximum = _take(statistics.minimum, chosen), _take(statistics.maximum, chosen)
     touched = np.ones(len(minimum), np.bool_)
@@ -155,7 +147,7 @@ def _take(keys: KeyArray, chosen: Selection) -> KeyArray:
     return keys.take(pa.array(chosen))
 
 
-def _compare(function: str, keys: KeyArray, key: Key) -> BoolArray:
+def _compare(function: str, keys: KeyArray, key: Key) -> Flags:
     if isinstance(keys, np.ndarray):
         return np.asarray(getattr(np, function)(keys, key), np.bool_)
     scalar = pa.scalar(key, pa.large_binary())

@@ -6,7 +6,6 @@ import time
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 from pyiceberg.expressions import AlwaysTrue
 
 from planner.clock import DEFAULT_MILLISECONDS
@@ -16,6 +15,7 @@ from planner.scans.plan import plan_scan
 from planner.scans.planned_scan import PlannedScan
 from planner.scans.row_group_reader import RowGroupReader, tasks_of
 from planner.scans.scan_plan import ScanPlan
+from puffin_index.storage.arrays import Ints
 from puffin_index.table_index import TableIndex
 
 
@@ -91,7 +91,7 @@ def count(
     return RowCount(known, plan.row_groups, read, time.perf_counter() - started, plan)
 
 
-def _count_known(planned: PlannedScan) -> tuple[int, npt.NDArray[np.int64]]:
+def _count_known(planned: PlannedScan) -> tuple[int, Ints]:
     """The matching rows that are known without reading, and the positions in the plan of the other row groups."""
     plan = planned.plan
     known = plan.matches >= 0

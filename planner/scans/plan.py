@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 import xxhash
 from cachetools import LRUCache
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression
@@ -32,13 +31,13 @@ from planner.scans.scan_plan import ScanPlan
 from planner.scans.snapshot_files import list_scan_files
 from planner.scans.subtract_deletes import subtract_deletes
 from planner.scans.whole_files import keep_whole_files
-from planner.view.directories import Int64Array
 from planner.view.index_view import IndexView
 from planner.where.parser import parse_where
 from puffin_index.catalogue.index_table import read_entries
 from puffin_index.data.column_source import Reading, reading_of
 from puffin_index.data.data_table import DataFile
 from puffin_index.errors import NotFoundError
+from puffin_index.storage.arrays import Ints
 from puffin_index.table_index import TableIndex
 
 if TYPE_CHECKING:
@@ -224,7 +223,7 @@ def _prune_files(
     files: Sequence[DataFile],
     limits: Limits,
     executors: Executors | None,
-) -> tuple[ScanPlan, npt.NDArray[np.int64], RowSets]:
+) -> tuple[ScanPlan, Ints, RowSets]:
     """Plan the scan of some data files; also return the row groups' numbers in the view, -1 for none, and row sets."""
     started = time.perf_counter()
     known = [view.row_groups_of(file) for file in files]
@@ -267,7 +266,7 @@ def _prune_files(
 def prune_row_groups(
     view: IndexView,
     predicate: Predicate,
-    row_groups: Int64Array,
+    row_groups: Ints,
     limits: Limits = DEFAULT_LIMITS,
     executors: Executors | None = None,
 ) -> Pruned:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-import numpy.typing as npt
 from pyiceberg.expressions import BooleanExpression
 from pyiceberg.schema import Schema
 
 from planner.prune.row_sets import RowSets
 from planner.scans.scan_plan import ScanPlan
 from planner.scans.snapshot_files import ScanFile
+from puffin_index.storage.arrays import Flags, Ints
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +33,7 @@ class PlannedScan:
     schema: Schema
     expression: BooleanExpression
     files: tuple[ScanFile, ...]
-    row_groups: npt.NDArray[np.int64]
-    first_rows: npt.NDArray[np.int64]
+    row_groups: Ints
+    first_rows: Ints
     row_sets: RowSets
-    is_read_whole: npt.NDArray[np.bool_]
+    is_read_whole: Flags

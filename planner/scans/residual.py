@@ -34,8 +34,7 @@ from puffin_index.errors import UnsupportedError
 from puffin_index.keys.leaf import LeafTest, NullTest, RangeTest, SetTest
 from puffin_index.keys.map_key import ColumnId, MapKey, values_of_key
 from puffin_index.keys.values import Column, column_of, value_type_named
-
-Mask: TypeAlias = npt.NDArray[np.bool_]
+from puffin_index.storage.arrays import Flags
 
 ReadColumn: TypeAlias = Callable[[int], pa.Array | pa.ChunkedArray]
 """Gives the values of a column by field id; one value stands for all rows where a file has a constant."""
@@ -75,9 +74,9 @@ class Residual:
         tested = [step.field_id for step in self.steps if isinstance(step, Leaf | LikeTest)]
         return frozenset(column.field_id if isinstance(column, MapKey) else column for column in tested)
 
-    def matching(self, read_column: ReadColumn, row_count: int) -> Mask:
+    def matching(self, read_column: ReadColumn, row_count: int) -> Flags:
         """Say which rows satisfy the predicate."""
-        masks: list[Mask] = []
+        masks: list[Flags] = []
         for step in self.steps:
             match step:
                 case Leaf():
@@ -175,7 +174,7 @@ def _quoted(character: str) -> str:
     return re.escape(character) if character.isascii() and character != "\0" else f"\\x{{{ord(character):x}}}"
 
 
-def _like_mask(test: LikeTest, values: pa.Array | pa.ChunkedArray) -> Mask:
+def _like_mask(test: LikeTest, values: pa.Array | pa.ChunkedArray) -> Flags:
     try:
         text = values.cast(pa.large_string())
         text.validate(full=True)
@@ -189,7 +188,7 @@ def _like_mask(test: LikeTest, values: pa.Array | pa.ChunkedArray) -> Mask:
     return _as_mask(pc.invert(found) if test.negated else found)
 
 
-def leaf_mask(test: LeafTest, column: Column) -> Mask:
+def leaf_mask(test: LeafTest, column: Column) -> Flags:
     """Say which rows of a column satisfy a leaf test."""
     if isinstance(test, NullTest):
         valid = np.ones(column.row_count, np.bool_) if column.valid is None else column.valid
@@ -202,7 +201,7 @@ def leaf_mask(test: LeafTest, column: Column) -> Mask:
     return inside if column.valid is None else inside & column.valid
 
 
-def _int_mask(test: SetTest | RangeTest, keys: npt.NDArray[np.signedinteger]) -> Mask:
+def _int_mask(test: SetTest | RangeTest, keys: npt.NDArray[np.signedinteger]) -> Flags:
     if isinstance(test, SetTest):
         if len(test.keys) == 1:
             return np.asarray(keys == test.keys[0])
@@ -215,7 +214,7 @@ def _int_mask(test: SetTest | RangeTest, keys: npt.NDArray[np.signedinteger]) ->
     return inside
 
 
-def _bytes_mask(test: SetTest | RangeTest, column: Column) -> Mask:
+def _bytes_mask(test: SetTest | RangeTest, column: Column) -> Flags:
     keys = column.bytes_keys
     if isinstance(test, SetTest):
         return _as_mask(pc.is_in(keys, pa.array(test.keys, pa.large_binary())))
@@ -229,6 +228,6 @@ def _bytes_mask(test: SetTest | RangeTest, column: Column) -> Mask:
     return inside
 
 
-def _as_mask(flags: pa.Array | pa.ChunkedArray) -> Mask:
+def _as_mask(flags: pa.Array | pa.ChunkedArray) -> Flags:
     """Flags with NULL as false."""
     return np.asarray(pc.fill_null(flags, False).to_numpy(zero_copy_only=False), np.bool_)

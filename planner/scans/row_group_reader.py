@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.io.pyarrow import schema_to_pyarrow
@@ -25,6 +24,7 @@ from puffin_index.data.file_fields import FileField
 from puffin_index.data.parquet import open_parquet
 from puffin_index.errors import CorruptFileError, UnsupportedError
 from puffin_index.kinds.base import RowSet
+from puffin_index.storage.arrays import Flags, Ints
 
 _UNPACKED = 4
 """About how many bytes of memory a byte of a file becomes."""
@@ -47,7 +47,7 @@ class RowGroupTask:
     memory_bytes: int
 
 
-def tasks_of(planned: PlannedScan, table: Table, positions: npt.NDArray[np.int64]) -> Iterator[RowGroupTask]:
+def tasks_of(planned: PlannedScan, table: Table, positions: Ints) -> Iterator[RowGroupTask]:
     """Give row groups of a planned scan to read; footers of files without an index are read for it.
 
     Args:
@@ -144,12 +144,12 @@ class RowGroupReader:
 
     def _matching_rows(
         self, parquet: pq.ParquetFile, columns: FileColumns, task: RowGroupTask
-    ) -> tuple[npt.NDArray[np.int64] | None, pa.Table]:
+    ) -> tuple[Ints | None, pa.Table]:
         """The rows that match and are not deleted (None for all), and the columns that were read to tell."""
         row_count = parquet.metadata.row_group(task.ordinal).num_rows
         # A table of no columns has no length; this one has.
         tested = pa.table({"": pa.nulls(row_count)})
-        flags: npt.NDArray[np.bool_] | None = None
+        flags: Flags | None = None
         if task.rows is not None:
             flags = np.zeros(row_count, np.bool_)
             flags[np.frombuffer(task.rows.rows.to_array(), np.uint32)] = True
@@ -163,7 +163,7 @@ class RowGroupReader:
             flags = ~deleted if flags is None else flags & ~deleted
         return None if flags is None else np.flatnonzero(flags), tested
 
-    def _deleted(self, parquet: pq.ParquetFile, task: RowGroupTask, row_count: int) -> npt.NDArray[np.bool_] | None:
+    def _deleted(self, parquet: pq.ParquetFile, task: RowGroupTask, row_count: int) -> Flags | None:
         if not task.file.deletes:
             return None
         first = sum(parquet.metadata.row_group(i).num_rows for i in range(task.ordinal))

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from planner.prune.pruned import Reason, Stage, kept_mask
+from puffin_index.storage.arrays import Bytes, Flags, Ints
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +56,11 @@ class ScanPlan:
     snapshot_id: int | None
     where: str
     data_files: tuple[str, ...]
-    file_of: npt.NDArray[np.int64]
-    ordinals: npt.NDArray[np.int64]
-    row_counts: npt.NDArray[np.int64]
-    reasons: npt.NDArray[np.uint8]
-    matches: npt.NDArray[np.int64]
+    file_of: Ints
+    ordinals: Ints
+    row_counts: Ints
+    reasons: Bytes
+    matches: Ints
     funnel: tuple[Stage, ...]
     index_reads: int
     index_bytes_read: int
@@ -74,7 +74,7 @@ class ScanPlan:
         return len(self.reasons) + self.unlisted
 
     @property
-    def kept_mask(self) -> npt.NDArray[np.bool_]:
+    def kept_mask(self) -> Flags:
         """Which row groups are read."""
         return kept_mask(self.reasons)
 

@@ -11,7 +11,6 @@ import time
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-import numpy.typing as npt
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.io import FileIO
 from pyroaring import BitMap
@@ -22,6 +21,7 @@ from planner.scans.planned_scan import PlannedScan
 from planner.scans.scan_plan import ScanPlan
 from puffin_index.data.deletes import DeleteFile, deleted_positions, is_kept
 from puffin_index.errors import CorruptFileError, NotFoundError, UnsupportedError
+from puffin_index.storage.arrays import Bytes, Ints
 
 _log = logging.getLogger(__name__)
 
@@ -68,8 +68,8 @@ class _DeletesStage:
     planned: PlannedScan
     io: FileIO
     strict: bool
-    reasons: npt.NDArray[np.uint8] = field(init=False)
-    matches: npt.NDArray[np.int64] = field(init=False)
+    reasons: Bytes = field(init=False)
+    matches: Ints = field(init=False)
     troubles: list[str] = field(default_factory=list)
     reads: int = 0
     bytes_read: int = 0

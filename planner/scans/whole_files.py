@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from planner.prune.pruned import Reason, kept_mask
-from planner.view.directories import BoolArray, Int64Array
+from puffin_index.storage.arrays import Bytes, Flags, Ints
 
 
-def keep_whole_files(
-    reasons: npt.NDArray[np.uint8], file_of: Int64Array, is_read_whole: BoolArray
-) -> npt.NDArray[np.uint8]:
+def keep_whole_files(reasons: Bytes, file_of: Ints, is_read_whole: Flags) -> Bytes:
     """Keep the row groups that are read with another one of their data file.
 
     Args:

@@ -15,7 +15,6 @@ from uuid import uuid4
 from weakref import WeakValueDictionary
 
 import numpy as np
-import numpy.typing as npt
 from cachetools import LRUCache
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
@@ -50,6 +49,7 @@ from planner.view.index_view import IndexView
 from puffin_index.data.column_source import Reading, parse_name_mapping
 from puffin_index.errors import PuffinIndexError
 from puffin_index.roaring.read import row_set_of
+from puffin_index.storage.arrays import Ints
 
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaObject
@@ -210,9 +210,7 @@ _hooks: WeakValueDictionary[str, _PlannerCallback] = WeakValueDictionary()
 """By name; py4j keeps them as long as there are sessions with a rule that calls them."""
 
 
-def _scan_plan(
-    view: IndexView, pruned: Pruned, numbers: npt.NDArray[np.int64], request: Mapping[str, object]
-) -> ScanPlan:
+def _scan_plan(view: IndexView, pruned: Pruned, numbers: Ints, request: Mapping[str, object]) -> ScanPlan:
     snapshot, unindexed = request["snapshot"], request["unindexed"]
     assert isinstance(unindexed, int)
     chosen = selection_of(numbers)

@@ -9,17 +9,17 @@ from __future__ import annotations
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from planner.view.directories import Int64Array, Placement, int64_chunks, positions_by_number
+from planner.view.directories import Placement, int64_chunks, positions_by_number
 from puffin_index.catalogue.entries import sources_of
 from puffin_index.data.byte_ranges import READ_WHOLE
 from puffin_index.data.column_source import FieldSource
 from puffin_index.data.data_table import DataFile
 from puffin_index.keys.map_key import ColumnId, split_kind
 from puffin_index.segments.segment import align
+from puffin_index.storage.arrays import Flags, Ints
 
 
 class CoveredRowGroups:
@@ -54,16 +54,14 @@ class CoveredRowGroups:
         file_number = {file: number for number, file in enumerate(first_entry)}
         self._file_of_entry = np.fromiter((file_number[file] for file in files), np.int64, len(files))
         own = entries.take(pa.array(entry_of_file))
-        self.file_sizes: Int64Array = int64_chunks(own, "file_size_in_bytes")
-        self.record_counts: Int64Array = int64_chunks(own, "record_count")
+        self.file_sizes: Ints = int64_chunks(own, "file_size_in_bytes")
+        self.record_counts: Ints = int64_chunks(own, "record_count")
         counts = np.asarray(pc.list_value_length(own["row_counts"]).to_numpy(), np.int64)
-        self.row_group_counts: Int64Array = counts
-        self.first_row_groups: Int64Array = np.concatenate(([0], np.cumsum(counts)[:-1])).astype(np.int64)[
-            : len(counts)
-        ]
-        self.row_counts: Int64Array = np.asarray(pc.list_flatten(own["row_counts"]).to_numpy(), np.int64)
-        self.file_of: Int64Array = np.repeat(np.arange(len(counts)), counts)
-        self.range_starts: Int64Array = _range_starts(own["split_offsets"], counts)
+        self.row_group_counts: Ints = counts
+        self.first_row_groups: Ints = np.concatenate(([0], np.cumsum(counts)[:-1])).astype(np.int64)[: len(counts)]
+        self.row_counts: Ints = np.asarray(pc.list_flatten(own["row_counts"]).to_numpy(), np.int64)
+        self.file_of: Ints = np.repeat(np.arange(len(counts)), counts)
+        self.range_starts: Ints = _range_starts(own["split_offsets"], counts)
 
     @cached_property
     def file_numbers(self) -> dict[tuple[str, str], int]:
@@ -76,7 +74,7 @@ class CoveredRowGroups:
         return sources_of(self._entries)
 
     @cached_property
-    def first_rows(self) -> Int64Array:
+    def first_rows(self) -> Ints:
         """For each row group the position of its first row in its data file."""
         before = np.concatenate(([0], np.cumsum(self.row_counts)[:-1])).astype(np.int64)[: self.row_group_count]
         return np.asarray(before - before[self.first_row_groups[self.file_of]], np.int64)
@@ -90,7 +88,7 @@ class CoveredRowGroups:
         return tuple(dict.fromkeys(rows))
 
     @cached_property
-    def is_read_whole(self) -> npt.NDArray[np.bool_]:
+    def is_read_whole(self) -> Flags:
         """Whether each row group is of a data file that readers of byte ranges read whole or not at all."""
         files = np.zeros(len(self.paths), np.bool_)
         files[self.file_of[self.range_starts < 0]] = True
@@ -114,13 +112,13 @@ class CoveredRowGroups:
         return range(first, first + count)
 
     @cached_property
-    def row_group_bytes(self) -> Int64Array:
+    def row_group_bytes(self) -> Ints:
         """About how many bytes each row group has in its data file."""
         share = self.row_counts / np.maximum(self.record_counts[self.file_of], 1)
         return np.asarray(share * self.file_sizes[self.file_of], np.int64)
 
     @cached_property
-    def ordinals_in_file(self) -> Int64Array:
+    def ordinals_in_file(self) -> Ints:
         """For each row group its ordinal in the data file."""
         return np.asarray(np.arange(self.row_group_count) - self.first_row_groups[self.file_of], np.int64)
 
@@ -171,7 +169,7 @@ class CoveredRowGroups:
         return placements
 
 
-def _range_starts(lists: pa.ChunkedArray, row_group_counts: Int64Array) -> Int64Array:
+def _range_starts(lists: pa.ChunkedArray, row_group_counts: Ints) -> Ints:
     """The starts of all data files in one array; where a file has more or fewer than row groups it is read whole."""
     fits = np.asarray(pc.list_value_length(lists).to_numpy(), np.int64) == row_group_counts
     starts = np.full(int(row_group_counts.sum()), READ_WHOLE, np.int64)

@@ -20,14 +20,12 @@ from puffin_index.errors import CorruptFileError, NotFoundError, UnsupportedErro
 from puffin_index.keys.values import ValueType, value_type_named
 from puffin_index.kinds.registry import KINDS
 from puffin_index.segments.directory import int64_column
+from puffin_index.storage.arrays import Flags, Ints, Selection
 from puffin_index.storage.files import ReadCount
 
-Int64Array: TypeAlias = npt.NDArray[np.int64]
-BoolArray: TypeAlias = npt.NDArray[np.bool_]
 Result = TypeVar("Result")
-KeyArray: TypeAlias = Int64Array | pa.LargeBinaryArray
-Selection: TypeAlias = Int64Array | slice
-Groups: TypeAlias = list[tuple[int, Int64Array]]
+KeyArray: TypeAlias = Ints | pa.LargeBinaryArray
+Groups: TypeAlias = list[tuple[int, Ints]]
 
 STATISTICS_COLUMNS = ("row_count", "null_count", "distinct_count", "minimum", "maximum", "quantiles")
 DIRECTORY_COLUMNS = ("first_row_group", "row_groups", "offset", "length", "blob_type", "layout")
@@ -81,16 +79,16 @@ class FieldStatistics:
     """
 
     value_type: ValueType
-    known: BoolArray
-    row_count: Int64Array
-    null_count: Int64Array
-    distinct_count: Int64Array
+    known: Flags
+    row_count: Ints
+    null_count: Ints
+    distinct_count: Ints
     minimum: KeyArray
     maximum: KeyArray
     quantiles: npt.NDArray[np.uint16] | None
 
     @property
-    def value_count(self) -> Int64Array:
+    def value_count(self) -> Ints:
         """Rows that are not NULL."""
         return self.row_count - self.null_count
 
@@ -119,11 +117,11 @@ class KindDirectory:
     kind: str
     value_type: ValueType
     segment: npt.NDArray[np.int32]
-    base: Int64Array
+    base: Ints
     entry: npt.NDArray[np.int32]
-    length: Int64Array
-    merged: BoolArray
-    blob: Int64Array = field(init=False)
+    length: Ints
+    merged: Flags
+    blob: Ints = field(init=False)
 
     def __post_init__(self) -> None:
         """Number the payloads: by segment, then by entry."""
@@ -132,7 +130,7 @@ class KindDirectory:
         object.__setattr__(self, "blob", blob)
 
     @property
-    def known(self) -> BoolArray:
+    def known(self) -> Flags:
         """Whether there is a payload for the row group."""
         return self.segment >= 0
 
@@ -156,12 +154,12 @@ class Placement:
 
     segment: npt.NDArray[np.int32]
     row_group: npt.NDArray[np.int32]
-    base: Int64Array
+    base: Ints
     locations: dict[int, tuple[int, int, str]]
     last_row_groups: npt.NDArray[np.int32]
 
 
-def positions_by_number(numbers: Int64Array) -> Groups:
+def positions_by_number(numbers: Ints) -> Groups:
     """For each distinct number that is not negative, ascending, where it stands."""
     if not len(numbers):
         return []
@@ -177,7 +175,7 @@ def positions_by_number(numbers: Int64Array) -> Groups:
     return [(first, here) for first, here in zip(firsts, groups, strict=True) if first >= 0]
 
 
-def selection_of(row_groups: Int64Array) -> Selection:
+def selection_of(row_groups: Ints) -> Selection:
     """Row groups as an index into arrays: where they follow one another, a slice, which copies nothing."""
     count = len(row_groups)
     if count and row_groups[-1] - row_groups[0] == count - 1 and bool((row_groups[1:] > row_groups[:-1]).all()):
@@ -185,7 +183,7 @@ def selection_of(row_groups: Int64Array) -> Selection:
     return row_groups
 
 
-def selection_among(positions: Int64Array, count: int) -> Selection:
+def selection_among(positions: Ints, count: int) -> Selection:
     """Ascending positions among `count` as an index into arrays: all of them as a slice, which copies nothing."""
     return slice(None) if len(positions) == count else positions
 
@@ -216,7 +214,7 @@ def segment_statistics(batch: pa.RecordBatch) -> FieldStatistics:
     )
 
 
-def steps_of(keys: Int64Array, minimum: Int64Array, maximum: Int64Array) -> npt.NDArray[np.uint16]:
+def steps_of(keys: Ints, minimum: Ints, maximum: Ints) -> npt.NDArray[np.uint16]:
     """Say where keys lie between minimum and maximum, in steps.
 
     Where the two are at most 65,535 apart, a step is one; otherwise there are so many steps between them. The order
@@ -242,8 +240,8 @@ class _Layout:
     """How rows of several segments' directories become row groups of a view."""
 
     chosen: tuple[int, ...]
-    known: BoolArray
-    at: Int64Array
+    known: Flags
+    at: Ints
     value_type: ValueType
 
 
@@ -251,7 +249,7 @@ def _lay_out(
     placement: Placement,
     wanted: str,
     value_types: Mapping[int, ValueType],
-    row_of: Mapping[int, Int64Array],
+    row_of: Mapping[int, Ints],
     lengths: Mapping[int, int],
 ) -> _Layout | None:
     """Say where each row group of the view stands in the concatenated directories; None if there are none.
@@ -268,7 +266,7 @@ def _lay_out(
     if not chosen:
         return None
     start = np.full(max(value_types) + 2, -1, np.int64)
-    flat: list[Int64Array] = []
+    flat: list[Ints] = []
     row_groups = rows = 0
     for segment in chosen:
         start[segment] = row_groups
@@ -303,7 +301,7 @@ def gather_statistics(
         return None
     parts = [statistics[segment] for segment in layout.chosen]
 
-    def numbers(arrays: list[Int64Array]) -> Int64Array:
+    def numbers(arrays: list[Ints]) -> Ints:
         return np.concatenate(arrays)[layout.at]
 
     return FieldStatistics(
@@ -351,14 +349,14 @@ def gather_directory(
     )
 
 
-def rows_of_row_groups(batch: pa.RecordBatch) -> Int64Array:
+def rows_of_row_groups(batch: pa.RecordBatch) -> Ints:
     """For each row group of a segment the row of a directory that covers it: rows of merged blobs cover several."""
     if "row_groups" not in batch.schema.names:
         return np.arange(len(batch), dtype=np.int64)
     return np.repeat(np.arange(len(batch), dtype=np.int64), int64_column(batch, "row_groups"))
 
 
-def int64_chunks(table: pa.Table, name: str) -> Int64Array:
+def int64_chunks(table: pa.Table, name: str) -> Ints:
     """A column of a table as int64 numbers (NULL as 0)."""
     batch = table.select([name]).combine_chunks()
     if batch.num_rows == 0:
@@ -370,14 +368,14 @@ def _keys(batch: pa.RecordBatch, name: str, is_int: bool) -> KeyArray:
     return int64_column(batch, name) if is_int else pc.fill_null(batch.column(name), b"")
 
 
-def _gather_keys(parts: list[KeyArray], at: Int64Array) -> KeyArray:
+def _gather_keys(parts: list[KeyArray], at: Ints) -> KeyArray:
     numbers = [part for part in parts if isinstance(part, np.ndarray)]
     if len(numbers) == len(parts):
         return np.concatenate(numbers)[at]
     return pa.concat_arrays(parts).take(pa.array(at))
 
 
-def _gather_quantiles(parts: list[npt.NDArray[np.uint16] | None], at: Int64Array) -> npt.NDArray[np.uint16] | None:
+def _gather_quantiles(parts: list[npt.NDArray[np.uint16] | None], at: Ints) -> npt.NDArray[np.uint16] | None:
     known = [part for part in parts if part is not None]
     if len(known) < len(parts):
         return None
@@ -387,7 +385,7 @@ def _gather_quantiles(parts: list[npt.NDArray[np.uint16] | None], at: Int64Array
     return np.concatenate(tall, axis=1).take(at, axis=1)
 
 
-def _quantile_matrix(quantiles: pa.LargeListArray) -> Int64Array:
+def _quantile_matrix(quantiles: pa.LargeListArray) -> Ints:
     """Quantiles as one matrix; row groups without any (all NULL) get zeros, which their value count of 0 disarms."""
     lengths = np.asarray(pc.list_value_length(quantiles).to_numpy(zero_copy_only=False), np.int64)
     width = int(lengths.max(initial=0))

@@ -22,11 +22,9 @@ from planner.view.covered_row_groups import CoveredRowGroups
 from planner.view.directories import (
     DIRECTORY_COLUMNS,
     STATISTICS_COLUMNS,
-    BoolArray,
     FieldStatistics,
     IndexReads,
     IndexTrouble,
-    Int64Array,
     KindDirectory,
     Placement,
     gather_directory,
@@ -47,6 +45,7 @@ from puffin_index.kinds.merged import MergedIndex, open_merged
 from puffin_index.kinds.registry import KINDS
 from puffin_index.segments.directory import STATISTICS, read_directory
 from puffin_index.segments.segment import align
+from puffin_index.storage.arrays import Flags, Ints
 from puffin_index.storage.files import CountingReader
 from puffin_index.storage.ranged import Blob
 
@@ -175,7 +174,7 @@ class IndexView(CoveredRowGroups):
         self._own_keys.add(key)
         self._cache.put(key, value)
 
-    def has(self, field_id: ColumnId, kind: str, row_groups: Int64Array) -> BoolArray:
+    def has(self, field_id: ColumnId, kind: str, row_groups: Ints) -> Flags:
         """Which row groups have an index of a kind; nothing is read."""
         placement = self.placements.get((field_id, kind))
         return np.zeros(len(row_groups), np.bool_) if placement is None else placement.segment[row_groups] >= 0
@@ -200,7 +199,7 @@ class IndexView(CoveredRowGroups):
             UnsupportedError: If this release does not read such a payload.
         """
 
-        def open_it(blob: Blob, blob_type: str, layout: Int64Array, covered: slice) -> MergedIndex:
+        def open_it(blob: Blob, blob_type: str, layout: Ints, covered: slice) -> MergedIndex:
             spans = self._spans(field_id, int(directory.segment[row_group]))[covered]
             return open_merged(blob, blob_type, layout, directory.value_type, spans)
 
@@ -219,7 +218,7 @@ class IndexView(CoveredRowGroups):
             UnsupportedError: If this release does not read such a payload.
         """
 
-        def open_it(blob: Blob, blob_type: str, layout: Int64Array, covered: slice) -> BloomMatrix:
+        def open_it(blob: Blob, blob_type: str, layout: Ints, covered: slice) -> BloomMatrix:
             if blob_type != BLOOM_MATRIX:
                 raise UnsupportedError(f"{blob.location}: kind bloom reads no blob {blob_type}")
             return BloomMatrix(blob, layout, directory.value_type, covered.stop - covered.start)
@@ -233,7 +232,7 @@ class IndexView(CoveredRowGroups):
         field_id: ColumnId,
         directory: KindDirectory,
         row_group: int,
-        open_it: Callable[[Blob, str, Int64Array, slice], MergedIndex | BloomMatrix],
+        open_it: Callable[[Blob, str, Ints, slice], MergedIndex | BloomMatrix],
     ) -> OpenPayload:
         """The payload that covers a row group, opened by whichever view asked for it first."""
         key = self._payload_key(field_id, directory, row_group)
@@ -258,13 +257,13 @@ class IndexView(CoveredRowGroups):
         location = self.segments[int(directory.segment[row_group])][0]
         return location, field_id, directory.kind, int(directory.entry[row_group]), directory.value_type.name
 
-    def ordinals(self, field_id: ColumnId, kind: str, row_groups: Int64Array) -> npt.NDArray[np.int32]:
+    def ordinals(self, field_id: ColumnId, kind: str, row_groups: Ints) -> npt.NDArray[np.int32]:
         """Which row groups of their segments some row groups are."""
         return self.placements[field_id, kind].row_group[row_groups]
 
     def _locate(
         self, field_id: ColumnId, directory: KindDirectory, row_group: int
-    ) -> tuple[Blob, str, Int64Array, slice, SegmentReader]:
+    ) -> tuple[Blob, str, Ints, slice, SegmentReader]:
         """A payload, its blob type, its layout, the row groups of the segment that it covers, and what reads it."""
         segment, entry = int(directory.segment[row_group]), int(directory.entry[row_group])
         batch = self._segment_directory(self.placements[field_id, directory.kind], segment)
@@ -276,7 +275,7 @@ class IndexView(CoveredRowGroups):
         layout = np.asarray(batch.column("layout")[entry].values.to_numpy(), np.int64)
         return blob, batch.column("blob_type")[entry].as_py(), layout, slice(first, first + count), reader
 
-    def _spans(self, field_id: ColumnId, segment: int) -> Int64Array:
+    def _spans(self, field_id: ColumnId, segment: int) -> Ints:
         """Base and row count of every row group of a segment, also of those whose data files the table has lost."""
         rows = self._segment_statistics(self.placements[field_id, STATISTICS], segment).row_count
         ends = np.cumsum(align(rows))

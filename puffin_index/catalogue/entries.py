@@ -20,22 +20,16 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait
 
 from puffin_index.catalogue.index_table import is_bound_to, note_commit, read_entries, refresh_index_table
 from puffin_index.data.column_source import FieldSource, Reading, reading_of
-from puffin_index.data.data_table import FileIdentity, refresh_table, retained_files
+from puffin_index.data.data_table import DataFile, FileIdentity, refresh_table, retained_files
 from puffin_index.errors import NotFoundError
-from puffin_index.keys.map_key import kind_beside
-from puffin_index.segments.directory import STATISTICS, is_statistics
+from puffin_index.segments.directory import FieldKind, is_statistics, statistics_key
+from puffin_index.segments.source_segment import IndexedFile, Part
 
-FieldKind = tuple[int, str]
 _SOURCE = ["field_id", "source"]
 _MOST_ATTEMPTS = 50
 _LONGEST_WAIT_SECONDS = 5.0
 
 _Outcome = TypeVar("_Outcome")
-
-
-def statistics_key(key: FieldKind) -> FieldKind:
-    """Return where the statistics are that belong to an index."""
-    return key[0], kind_beside(STATISTICS, key[1])
 
 
 def field_kinds(entries: pa.Table) -> list[set[FieldKind]]:
@@ -54,6 +48,37 @@ def entry_files(entries: pa.Table) -> Iterator[FileIdentity]:
     """Yield which data file each entry is of."""
     names = ("data_file", "file_size_in_bytes", "record_count", "partition_constants")
     yield from zip(*(entries[name].to_pylist() for name in names), strict=True)
+
+
+def indexed_files(entries: pa.Table) -> list[IndexedFile]:
+    """Return the data files of the index table and where their indexes are, by location.
+
+    Args:
+        entries: Live entries, in which no (field, kind) of a data file is named twice.
+    """
+    by_file: dict[FileIdentity, list[dict[str, object]]] = {}
+    for file, row in zip(entry_files(entries), entries.to_pylist(), strict=True):
+        by_file.setdefault(file, []).append(row)
+    return [_indexed_file(file, by_file[file]) for file in sorted(by_file)]
+
+
+def _indexed_file(identity: FileIdentity, rows: list[dict[str, object]]) -> IndexedFile:
+    first = rows[0]
+    path, size, records, constants = identity
+    offsets, counts = first["split_offsets"], first["row_counts"]
+    assert isinstance(offsets, list) and isinstance(counts, list)  # noqa: PT018
+    parts: dict[FieldKind, Part] = {}
+    sources: dict[int, str] = {}
+    for row in rows:
+        assert isinstance(row["directories"], list)
+        part = Part(str(row["segment"]), int(str(row["first_row_group"])))
+        parts.update(
+            ((one["field_id"], one["kind"]), part) for one in row["directories"] if not is_statistics(one["kind"])
+        )
+        sources.update((one["field_id"], one["source"]) for one in row["directories"])
+    file = DataFile(path, size, records, tuple(offsets), constants_text=constants)
+    origins = frozenset(str(row["segment"]) for row in rows)
+    return IndexedFile(file, tuple(counts), tuple(offsets), parts, origins, sources)
 
 
 def sources_of(entries: pa.Table) -> frozenset[FieldSource]:

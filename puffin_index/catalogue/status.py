@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import TypeAlias, TypedDict
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.table import Table
@@ -23,6 +22,7 @@ from puffin_index.definition.index_definition import ResolvedColumn
 from puffin_index.errors import NotFoundError
 from puffin_index.keys.map_key import plain_kind
 from puffin_index.segments.directory import STATISTICS, int64_column, read_directory
+from puffin_index.storage.arrays import Ints
 from puffin_index.storage.files import FileReader
 
 
@@ -272,7 +272,7 @@ def _open_segment(index_table: Table, location: str, size: int) -> FileReader:
         raise NotFoundError(f"{error}: `puffin-index verify --repair` indexes its data files anew") from error
 
 
-def _sizes(directory: pa.RecordBatch, spans: npt.NDArray[np.int64]) -> Sizes:
+def _sizes(directory: pa.RecordBatch, spans: Ints) -> Sizes:
     """The bytes of the payloads of a directory, and of the row groups in spans (first, count), shape (spans, 2)."""
     lengths, first, counts = (int64_column(directory, name) for name in ("length", "first_row_group", "row_groups"))
     ends = first + counts

@@ -22,7 +22,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from cachetools import LRUCache
 from pyiceberg.io import FileIO
@@ -32,6 +31,7 @@ from puffin_index.data.parquet import open_parquet
 from puffin_index.errors import CorruptFileError, UnsupportedError
 from puffin_index.formats.puffin import read_blob, read_footer
 from puffin_index.roaring import read as roaring_read
+from puffin_index.storage.arrays import Ints
 from puffin_index.storage.binary import Buffer, ByteCursor
 from puffin_index.storage.files import CountingReader, FileReader
 from puffin_index.storage.ranged import RangedReader
@@ -143,7 +143,7 @@ def read_positional_deletes(io: FileIO, location: str) -> Positions:
     return _by_path(paths, positions)
 
 
-def _by_path(paths: pa.DictionaryArray, positions: npt.NDArray[np.int64]) -> Positions:
+def _by_path(paths: pa.DictionaryArray, positions: Ints) -> Positions:
     codes = np.asarray(paths.indices.to_numpy(zero_copy_only=False), np.int64)
     order = np.argsort(codes, kind="stable")
     ends = np.cumsum(np.bincount(codes, minlength=len(paths.dictionary)))

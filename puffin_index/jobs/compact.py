@@ -16,16 +16,17 @@ from typing import TypeAlias
 import pyarrow as pa
 from pyiceberg.table import Table
 
-from puffin_index.catalogue.entries import FieldKind, needed_entries, replace_entries
+from puffin_index.catalogue.entries import indexed_files, needed_entries, replace_entries
 from puffin_index.catalogue.index_table import entries_of, read_entries, refresh_index_table
 from puffin_index.catalogue.missing import TARGET_SEGMENT_BYTES
 from puffin_index.definition.index_definition import Options
 from puffin_index.errors import CorruptFileError, NotFoundError, PuffinIndexError, UnsupportedError
 from puffin_index.jobs.job_segments import JobSegments
 from puffin_index.kinds.bsi.kind import may_merge
+from puffin_index.segments.directory import FieldKind
 from puffin_index.segments.rewrite import MergeJob, write_merged
 from puffin_index.segments.segment import ROW_SPACE_ALIGNMENT, Segment
-from puffin_index.segments.source_segment import IndexedFile, SourceSegment, indexed_files, read_source
+from puffin_index.segments.source_segment import IndexedFile, SourceSegment, read_source
 
 LEAST_LIVE_SHARE = 0.5
 """A segment of whose payload bytes less is live is rewritten."""

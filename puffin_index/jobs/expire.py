@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 import pyarrow as pa
 from pyiceberg.table import Table
 
-from puffin_index.catalogue.entries import FieldKind, needed_entries, replace_entries
+from puffin_index.catalogue.entries import needed_entries, replace_entries
 from puffin_index.catalogue.index_table import read_entries, refresh_index_table
 from puffin_index.catalogue.stored_files import (
     StoredFile,
@@ -26,6 +26,7 @@ from puffin_index.catalogue.stored_files import (
 )
 from puffin_index.definition.index_definition import Options
 from puffin_index.jobs.compact import compact
+from puffin_index.segments.directory import FieldKind
 
 DEFAULT_GRACE = timedelta(days=3)
 """A file that no commit names may be one of a running build for that long."""

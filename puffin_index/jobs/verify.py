@@ -11,9 +11,9 @@ import pyarrow as pa
 from pyiceberg.table import Table
 
 from puffin_index.catalogue.entries import (
-    FieldKind,
     entry_files,
     field_kinds,
+    indexed_files,
     live_entries,
     readable_entries,
     replace_entries,
@@ -26,7 +26,8 @@ from puffin_index.data.row_groups import open_data_file
 from puffin_index.errors import PuffinIndexError
 from puffin_index.jobs.verify_rows import DecodedPayloads, check_row_group
 from puffin_index.jobs.verify_segment import EntryRow, Finding, check_segment
-from puffin_index.segments.source_segment import IndexedFile, SourceSegment, indexed_files
+from puffin_index.segments.directory import FieldKind
+from puffin_index.segments.source_segment import IndexedFile, SourceSegment
 from puffin_index.storage.files import FileReader
 
 DEFAULT_SAMPLE = 16

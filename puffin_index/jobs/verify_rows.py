@@ -11,12 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from cachetools import LRUCache
 from pyroaring import BitMap
 
-from puffin_index.catalogue.entries import FieldKind, statistics_key
 from puffin_index.data.row_groups import OpenDataFile, read_keys
 from puffin_index.errors import CorruptFileError, UnsupportedError
 from puffin_index.jobs.verify_segment import Finding
@@ -34,15 +32,16 @@ from puffin_index.kinds.postings.look_up import Postings
 from puffin_index.kinds.postings.merged_bitmap import MergedBitmap
 from puffin_index.kinds.registry import statistics_of
 from puffin_index.roaring.read import row_set_of_ascending
+from puffin_index.segments.directory import FieldKind, statistics_key
 from puffin_index.segments.open_payload import open_payload
 from puffin_index.segments.source_segment import IndexedFile, SourceSegment
+from puffin_index.storage.arrays import Flags, Ints
 from puffin_index.storage.ranged import RangedReader
 
 PROVEN_KEYS = 4096
 _RANGES = 16
 _MOST_DECODED = 4
 
-_Flags = npt.NDArray[np.bool_]
 _Ask = Callable[[LeafTest], RowSet]
 _Place = tuple[str, FieldKind, int]
 
@@ -152,11 +151,11 @@ def _compare_columns(stored: Column, column: Column) -> Iterator[str]:
         yield "rows of other keys than the data has"
 
 
-def _valid(column: Column) -> _Flags:
+def _valid(column: Column) -> Flags:
     return np.ones(column.row_count, np.bool_) if column.valid is None else column.valid
 
 
-def _of_rows(column: Column, valid: _Flags) -> pa.Array:
+def _of_rows(column: Column, valid: Flags) -> pa.Array:
     """The keys of the rows that are not NULL, in the widest form that a column may have them in."""
     if isinstance(column.keys, np.ndarray):
         return pa.array(column.keys.astype(np.int64, copy=False)).filter(pa.array(valid))
@@ -176,7 +175,7 @@ def check_tests(column: Column, ask: _Ask) -> Iterator[str]:
     yield from _compare(NullTest(True), ask(NullTest(True)), _row_set(~valid))
 
 
-def _tests(ordered: SortedColumn) -> Iterator[tuple[LeafTest, _Flags]]:
+def _tests(ordered: SortedColumn) -> Iterator[tuple[LeafTest, Flags]]:
     """Tests, and which of the distinct keys each asks for."""
     count = ordered.distinct_count
     chosen = np.unique(np.linspace(0, count - 1, min(count, PROVEN_KEYS)).astype(np.int64))
@@ -190,17 +189,17 @@ def _tests(ordered: SortedColumn) -> Iterator[tuple[LeafTest, _Flags]]:
         yield RangeTest(ends[0], ends[1]), _flags(count, np.arange(low, high))
 
 
-def _keys(keys: KeyArray, places: npt.NDArray[np.int64]) -> tuple[int, ...] | tuple[bytes, ...]:
+def _keys(keys: KeyArray, places: Ints) -> tuple[int, ...] | tuple[bytes, ...]:
     return tuple(keys[places].tolist()) if isinstance(keys, np.ndarray) else tuple(keys.take(places).to_pylist())
 
 
-def _flags(count: int, places: npt.NDArray[np.int64]) -> _Flags:
+def _flags(count: int, places: Ints) -> Flags:
     flags = np.zeros(count, np.bool_)
     flags[places] = True
     return flags
 
 
-def _row_set(flags: _Flags) -> BitMap:
+def _row_set(flags: Flags) -> BitMap:
     return row_set_of_ascending(np.flatnonzero(flags))
 
 

@@ -9,11 +9,10 @@ import numpy as np
 import pyarrow as pa
 from pyiceberg.io import FileIO
 
-from puffin_index.catalogue.entries import FieldKind
 from puffin_index.errors import CorruptFileError, NotFoundError, PuffinIndexError, UnsupportedError
 from puffin_index.formats.puffin import BLOB_CHECKSUM, PuffinFile, check_head, read_blob, read_footer
 from puffin_index.kinds.bloom.matrix import BloomMatrix
-from puffin_index.segments.directory import int64_column, is_statistics
+from puffin_index.segments.directory import FieldKind, int64_column, is_statistics
 from puffin_index.segments.open_payload import open_payload
 from puffin_index.segments.segment import ROW_SPACE_ALIGNMENT, align
 from puffin_index.segments.source_segment import SourceSegment, read_source

@@ -16,6 +16,7 @@ from puffin_index.keys.columns import Column, sort_column
 from puffin_index.keys.forms import IntColumnKeys, float_keys, key_dtype
 from puffin_index.keys.merge import SPILL_BYTES, merge_keys, spill
 from puffin_index.keys.value_types import ValueType
+from puffin_index.storage.arrays import Flags, Rows
 
 LARGE_COLUMN_BYTES = 96 * 1024 * 1024
 """Up to so many bytes, a column of a row group is taken as a whole, which is faster."""
@@ -88,7 +89,7 @@ def _given_up(batches: list[pa.Array]) -> Iterator[pa.Array]:
 
 
 def _gather_large(batches: Iterable[pa.Array], value_type: ValueType, row_count: int) -> Column:
-    valid: npt.NDArray[np.bool_] | None = None
+    valid: Flags | None = None
 
     def parts() -> Iterator[tuple[slice, Column]]:
         nonlocal valid
@@ -125,7 +126,7 @@ class _CodedKeys:
     """Rows as places in sorted distinct keys; of NULL rows anything."""
 
     dictionary: pa.LargeBinaryArray
-    codes: npt.NDArray[np.uint32]
+    codes: Rows
 
 
 def _gather_bytes(parts: Iterable[Column]) -> _CodedKeys:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from puffin_index.keys.order import gather, order_by_key
 from puffin_index.keys.sorted_keys import bytes_of_keys, common_prefix
+from puffin_index.storage.arrays import Bytes, Flags, Ints, Rows, Words
 
 # So few are compared by Arrow, which takes no longer.
 _FEW = 4096
@@ -22,10 +22,8 @@ _OWN_BITS = np.array([((1 << 8 * own) - 1) << _WINDOW_BITS - 8 * own for own in 
 # Rows take no more bits, and what is taken away from a window must have none of the bits that they push out.
 _ROUNDED = ~((1 << 32) - 1)
 
-_Rows = npt.NDArray[np.uint32]
 
-
-def order_bytes(keys: pa.LargeBinaryArray, few: int = _FEW) -> _Rows:
+def order_bytes(keys: pa.LargeBinaryArray, few: int = _FEW) -> Rows:
     """Return the places of byte strings in ascending order, those of equal strings ascending.
 
     All are sorted by their first bytes behind what they have in common, in one integer with their place. Those that
@@ -37,7 +35,7 @@ def order_bytes(keys: pa.LargeBinaryArray, few: int = _FEW) -> _Rows:
     """
     data, offsets = bytes_of_keys(keys)
     if len(keys) <= few or len(data) < _WINDOW_BYTES:
-        compared: _Rows = pc.sort_indices(keys).to_numpy().astype(np.uint32)
+        compared: Rows = pc.sort_indices(keys).to_numpy().astype(np.uint32)
         return compared
     bounds = pc.min_max(keys)
     at = common_prefix(bounds["min"].as_py(), bounds["max"].as_py())
@@ -68,7 +66,7 @@ def seem_distinct(keys: pa.LargeBinaryArray) -> bool:
     return bool(pc.count_distinct(keys.take(pa.array(places))).as_py() == len(places))
 
 
-def sort_distinct(keys: pa.LargeBinaryArray) -> tuple[pa.LargeBinaryArray, _Rows, npt.NDArray[np.bool_]]:
+def sort_distinct(keys: pa.LargeBinaryArray) -> tuple[pa.LargeBinaryArray, Rows, Flags]:
     """Sort keys that hardly ever occur twice, which takes less than a dictionary of them that is sorted afterwards.
 
     Returns:
@@ -81,7 +79,7 @@ def sort_distinct(keys: pa.LargeBinaryArray) -> tuple[pa.LargeBinaryArray, _Rows
     return ordered if changes.all() else ordered.filter(pa.array(changes)), order, changes
 
 
-def sort_keys(keys: pa.LargeBinaryArray) -> tuple[pa.LargeBinaryArray, _Rows]:
+def sort_keys(keys: pa.LargeBinaryArray) -> tuple[pa.LargeBinaryArray, Rows]:
     """Return the distinct keys in ascending order, and the rank of each that was given; see `sort_distinct`."""
     distinct, order, changes = sort_distinct(keys)
     ranks = np.empty(len(order), np.uint32)
@@ -89,7 +87,7 @@ def sort_keys(keys: pa.LargeBinaryArray) -> tuple[pa.LargeBinaryArray, _Rows]:
     return distinct, ranks
 
 
-def take_keys(keys: pa.LargeBinaryArray, places: _Rows) -> pa.LargeBinaryArray:
+def take_keys(keys: pa.LargeBinaryArray, places: Rows) -> pa.LargeBinaryArray:
     """Return byte strings in another order; those of one length faster than Arrow does, which takes any."""
     data, offsets = bytes_of_keys(keys)
     width = len(data) // max(len(keys), 1)
@@ -100,16 +98,14 @@ def take_keys(keys: pa.LargeBinaryArray, places: _Rows) -> pa.LargeBinaryArray:
     return pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(keys), buffers)
 
 
-def _are_multiples(offsets: npt.NDArray[np.int64], width: int) -> bool:
+def _are_multiples(offsets: Ints, width: int) -> bool:
     spans = (slice(start, start + _AT_ONCE) for start in range(0, len(offsets), _AT_ONCE))
     return all(
         np.array_equal(offsets[some], np.arange(some.start, min(some.stop, len(offsets))) * width) for some in spans
     )
 
 
-def _windows(
-    data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64], rows: _Rows | None, at: int
-) -> npt.NDArray[np.uint64]:
+def _windows(data: Bytes, offsets: Ints, rows: Rows | None, at: int) -> Words:
     """8 bytes of some strings (None: all) from a byte of theirs on, as big-endian numbers; behind the end are zeros."""
     every = np.ndarray((len(data) - _WINDOW_BYTES + 1,), "<u8", data, strides=(1,))
     begins, ends = offsets[:-1], offsets[1:]
@@ -129,12 +125,12 @@ def _windows(
     return windows
 
 
-def _room(groups: _Rows) -> int:
+def _room(groups: Rows) -> int:
     """How many bits of a window there is room for beside group and place."""
     return _WINDOW_BITS - int(groups[-1]).bit_length() - len(groups).bit_length()
 
 
-def _order_windows(windows: npt.NDArray[np.uint64], groups: _Rows | None) -> tuple[_Rows, npt.NDArray[np.bool_], int]:
+def _order_windows(windows: Words, groups: Rows | None) -> tuple[Rows, Flags, int]:
     """Order windows by group, then by as many of their upper bits as there is room for, then by place.
 
     Returns:
@@ -148,17 +144,15 @@ def _order_windows(windows: npt.NDArray[np.uint64], groups: _Rows | None) -> tup
     return ordered.rows(), ordered.changes(), _WINDOW_BITS - group_bits - ordered.dropped_bits
 
 
-def _tied(changes: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+def _tied(changes: Flags) -> Flags:
     """Which strings are not told apart from the one before or the one after."""
     tied = ~changes
     tied[:-1] |= tied[1:]
     return tied
 
 
-def _compared(keys: pa.LargeBinaryArray, rows: _Rows, groups: _Rows) -> npt.NDArray[np.uint64]:
+def _compared(keys: pa.LargeBinaryArray, rows: Rows, groups: Rows) -> Words:
     """The places of some strings ordered by group, then by the strings themselves."""
     table = pa.table({"group": pa.array(groups), "key": keys.take(pa.array(rows))})
-    order: npt.NDArray[np.uint64] = pc.sort_indices(
-        table, sort_keys=[("group", "ascending"), ("key", "ascending")]
-    ).to_numpy()
+    order: Words = pc.sort_indices(table, sort_keys=[("group", "ascending"), ("key", "ascending")]).to_numpy()
     return order

@@ -8,7 +8,6 @@ from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -28,8 +27,9 @@ from puffin_index.keys.order import (
     starts_of,
 )
 from puffin_index.keys.value_types import ValueType
+from puffin_index.storage.arrays import Flags, Ints, Rows
 
-KeyArray: TypeAlias = npt.NDArray[np.int64] | pa.LargeBinaryArray
+KeyArray: TypeAlias = Ints | pa.LargeBinaryArray
 """Distinct keys."""
 
 
@@ -58,7 +58,7 @@ class Column:
     value_type: ValueType
     row_count: int
     keys: IntColumnKeys | pa.Array
-    valid: npt.NDArray[np.bool_] | None
+    valid: Flags | None
     _sorted: list[SortedColumn] = field(default_factory=list, init=False, repr=False)
 
     @property
@@ -83,7 +83,7 @@ class Column:
         return self.row_count if self.valid is None else int(np.count_nonzero(self.valid))
 
     @property
-    def null_rows(self) -> npt.NDArray[np.uint32]:
+    def null_rows(self) -> Rows:
         """The NULL rows, ascending."""
         if self.valid is None:
             return np.empty(0, np.uint32)
@@ -126,7 +126,7 @@ class SortedColumn:
     def __init__(self, column: Column) -> None:
         # A copy that knows no sorted form: a cycle would keep all arrays until the garbage collector finds it.
         self._column = replace(column)
-        self._codes: npt.NDArray[np.uint32] | None = None
+        self._codes: Rows | None = None
         if column.value_type.domain == "bytes":
             keys, starts, self._codes = _encode_bytes_keys(column)
             self._distinct = keys, starts
@@ -137,7 +137,7 @@ class SortedColumn:
         return self._distinct[0]
 
     @property
-    def starts(self) -> npt.NDArray[np.uint32]:
+    def starts(self) -> Rows:
         """Where the rows of each distinct key begin in `rows`, and in the end the length of `rows`."""
         return self._distinct[1]
 
@@ -147,12 +147,12 @@ class SortedColumn:
         return len(self.starts) - 1
 
     @property
-    def counts(self) -> npt.NDArray[np.uint32]:
+    def counts(self) -> Rows:
         """How many rows have each distinct key."""
         return np.diff(self.starts)
 
     @cached_property
-    def _distinct(self) -> tuple[KeyArray, npt.NDArray[np.uint32]]:
+    def _distinct(self) -> tuple[KeyArray, Rows]:
         keys = _valid_keys(self._column)
         if not len(keys):
             return np.empty(0, np.int64), np.zeros(1, np.uint32)
@@ -169,12 +169,12 @@ class SortedColumn:
         return distinct_of_sorted(np.sort(keys.astype(np.int64, copy=False)))
 
     @cached_property
-    def rows(self) -> npt.NDArray[np.uint32]:
+    def rows(self) -> Rows:
         """The non-NULL rows ordered by key, then by row."""
         return self._sort_rows()
 
     @property
-    def codes(self) -> npt.NDArray[np.uint32]:
+    def codes(self) -> Rows:
         """The rank of each row's key among the distinct keys; 0 where the row is NULL. Integer keys' are made anew."""
         if self._codes is not None:
             return self._codes
@@ -182,7 +182,7 @@ class SortedColumn:
         rows = self.rows if "rows" in vars(self) else self._sort_rows()
         return _codes_of(rows, self.starts, self._column.row_count)
 
-    def _sort_rows(self) -> npt.NDArray[np.uint32]:
+    def _sort_rows(self) -> Rows:
         column = self._column
         if self._codes is None:
             keys, starts, rows = _sort_int_keys(column)
@@ -199,7 +199,7 @@ def sort_column(column: Column) -> SortedColumn:
     return column._sorted[0]
 
 
-def _valid_rows(column: Column) -> npt.NDArray[np.uint32] | None:
+def _valid_rows(column: Column) -> Rows | None:
     """The rows that are not NULL; None if all are."""
     return None if column.valid is None else positions_of(column.valid)
 
@@ -210,7 +210,7 @@ def _valid_keys(column: Column) -> IntColumnKeys:
 
 def _sort_int_keys(
     column: Column,
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint32], npt.NDArray[np.uint32]]:
+) -> tuple[Ints, Rows, Rows]:
     """The distinct keys, where the rows of each begin, the rows."""
     keys = _valid_keys(column)
     if not len(keys):
@@ -236,7 +236,7 @@ def _sort_int_keys(
 
 def _encode_bytes_keys(
     column: Column,
-) -> tuple[pa.LargeBinaryArray, npt.NDArray[np.uint32], npt.NDArray[np.uint32]]:
+) -> tuple[pa.LargeBinaryArray, Rows, Rows]:
     """The distinct keys, where the rows of each begin, the code of each row."""
     keys = column.bytes_keys
     if not isinstance(keys, pa.DictionaryArray):
@@ -256,9 +256,7 @@ def _encode_bytes_keys(
     return encoded.dictionary, starts, codes
 
 
-def _sort_bytes_keys(
-    keys: pa.LargeBinaryArray, column: Column
-) -> tuple[pa.LargeBinaryArray, npt.NDArray[np.uint32], npt.NDArray[np.uint32]]:
+def _sort_bytes_keys(keys: pa.LargeBinaryArray, column: Column) -> tuple[pa.LargeBinaryArray, Rows, Rows]:
     """The same of keys that hardly ever occur twice: sorted as they are, without a dictionary first."""
     distinct, order, changes = sort_distinct(keys)
     starts = starts_of(changes)
@@ -266,7 +264,7 @@ def _sort_bytes_keys(
     return distinct, starts, _codes_of(rows, starts, column.row_count)
 
 
-def _codes_of(rows: npt.NDArray[np.uint32], starts: npt.NDArray[np.uint32], row_count: int) -> npt.NDArray[np.uint32]:
+def _codes_of(rows: Rows, starts: Rows, row_count: int) -> Rows:
     """The rank of each row's key, from the rows in the order of their keys and where those of each key begin."""
     codes = np.zeros(row_count, np.uint32)
     are_distinct = len(starts) > len(rows)

@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from puffin_index.keys.value_types import ValueType
+from puffin_index.storage.arrays import Floats, Ints
 
 IntColumnKeys: TypeAlias = npt.NDArray[np.signedinteger]
 """Keys of rows in the int64 domain, no wider than the values are."""
@@ -32,7 +33,7 @@ def key_dtype(value_type: ValueType) -> np.dtype[np.signedinteger]:
             return np.dtype(np.int64)
 
 
-def float_keys(values: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+def float_keys(values: Floats) -> Ints:
     """Return the keys of doubles: their bits, in the order of Spark's comparison."""
     keys = np.empty(len(values), np.int64)
     for start in range(0, len(values), _AT_ONCE):
@@ -44,7 +45,7 @@ def float_keys(values: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
     return keys
 
 
-def floats_of_keys(keys: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+def floats_of_keys(keys: Ints) -> Floats:
     """Return the doubles that have these keys."""
     return (keys ^ ((keys >> np.int64(63)) & _LOW_63_BITS)).view(np.float64)
 

@@ -12,12 +12,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from puffin_index.keys.byte_strings import seem_distinct, sort_keys
 from puffin_index.keys.sorted_keys import bytes_of_keys
+from puffin_index.storage.arrays import Rows
 
 SPILL_BYTES = 64 * 1024 * 1024
 """About how many bytes of keys are merged in memory."""
@@ -35,7 +35,7 @@ class MergedKeys:
     """
 
     keys: pa.LargeBinaryArray
-    ranks: tuple[npt.NDArray[np.uint32], ...]
+    ranks: tuple[Rows, ...]
 
 
 def merge_keys(arrays: Sequence[pa.LargeBinaryArray], spill_bytes: int = SPILL_BYTES) -> MergedKeys:
@@ -86,7 +86,7 @@ def spill(parts: Iterable[pa.LargeBinaryArray]) -> pa.LargeBinaryArray:
         return pa.LargeBinaryArray.from_buffers(pa.large_binary(), count, buffers)
 
 
-def rank_keys(arrays: Sequence[pa.LargeBinaryArray]) -> tuple[pa.LargeBinaryArray, npt.NDArray[np.uint32]]:
+def rank_keys(arrays: Sequence[pa.LargeBinaryArray]) -> tuple[pa.LargeBinaryArray, Rows]:
     """Return the distinct keys of some arrays without NULLs, ascending, and the place of each key among them."""
     every = arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)
     if seem_distinct(every):

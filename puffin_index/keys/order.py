@@ -10,19 +10,19 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from puffin_index.storage.arrays import Flags, Ints, Rows, Words
+
 # What numpy makes 64-bit numbers of on the way stays in the processor's cache.
 _AT_ONCE = 65_536
 _COUNTED_AT_ONCE = 1 << 18
 _WORD_BITS = 64
-Packed: TypeAlias = npt.NDArray[np.uint64] | npt.NDArray[np.uint32]
+Packed: TypeAlias = Words | Rows
 
 _Number = TypeVar("_Number", bound=np.generic)
 _Offset = TypeVar("_Offset", np.uint8, np.uint16, np.uint32)
 
 
-def distinct_of_counts(
-    counts: npt.NDArray[np.int64], minimum: int
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint32]]:
+def distinct_of_counts(counts: Ints, minimum: int) -> tuple[Ints, Rows]:
     """The distinct keys, and where the rows of each begin, from the counts of all keys from `minimum` on."""
     places = np.flatnonzero(counts)
     starts = np.zeros(len(places) + 1, np.uint32)
@@ -45,7 +45,7 @@ class PackedRows:
     row_bits: int
     dropped_bits: int
 
-    def changes(self) -> npt.NDArray[np.bool_]:
+    def changes(self) -> Flags:
         """Where the bits of the key differ from those before; true for the first."""
         changes = np.empty(len(self.packed), np.bool_)
         changes[:1] = True
@@ -55,7 +55,7 @@ class PackedRows:
             np.not_equal(upper[1:], upper[:-1], out=changes[start:end])
         return changes
 
-    def chosen_keys(self, chosen: npt.NDArray[np.bool_], minimum: int) -> npt.NDArray[np.int64]:
+    def chosen_keys(self, chosen: Flags, minimum: int) -> Ints:
         """Return the keys of some rows, the least key being `minimum`; no bit of a key may have been dropped."""
         keys = np.empty(np.count_nonzero(chosen), np.int64)
         place = 0
@@ -66,13 +66,13 @@ class PackedRows:
             place += len(some)
         return keys
 
-    def prefixes(self) -> npt.NDArray[np.uint64]:
+    def prefixes(self) -> Words:
         """Return the bits of each row's key; the rows are lost with it."""
         packed = self.packed.astype(np.uint64, copy=False)
         packed >>= np.uint64(self.row_bits)
         return packed
 
-    def rows(self) -> npt.NDArray[np.uint32]:
+    def rows(self) -> Rows:
         """Return the rows."""
         rows = self.packed.astype(np.uint32)
         rows &= np.uint32((1 << self.row_bits) - 1)
@@ -86,7 +86,7 @@ def order_by_key(
     keys: npt.NDArray[np.integer],
     minimum: int,
     maximum: int,
-    rows: npt.NDArray[np.uint32] | None,
+    rows: Rows | None,
     row_count: int,
 ) -> PackedRows:
     """Order rows by key, then by row.
@@ -112,7 +112,7 @@ def pack_rows(
     packed: Packed,
     keys: npt.NDArray[np.integer],
     minimum: int,
-    rows: npt.NDArray[np.uint32] | None,
+    rows: Rows | None,
     row_bits: int,
     dropped_bits: int,
     first_row: int = 0,
@@ -151,7 +151,7 @@ def bounds_of(keys: npt.NDArray[np.integer]) -> tuple[int, int]:
     return bounds["min"].as_py(), bounds["max"].as_py()
 
 
-def count_keys(keys: npt.NDArray[np.integer], minimum: int, maximum: int) -> npt.NDArray[np.int64]:
+def count_keys(keys: npt.NDArray[np.integer], minimum: int, maximum: int) -> Ints:
     """Return how many keys there are of each from the least to the greatest."""
     counts = np.zeros(maximum - minimum + 1, np.int64)
     for start in range(0, len(keys), _COUNTED_AT_ONCE):
@@ -160,9 +160,7 @@ def count_keys(keys: npt.NDArray[np.integer], minimum: int, maximum: int) -> npt
     return counts
 
 
-def order_few(
-    keys: npt.NDArray[np.integer], minimum: int, maximum: int
-) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64]]:
+def order_few(keys: npt.NDArray[np.integer], minimum: int, maximum: int) -> tuple[Rows, Ints]:
     """Order positions by key, then by position, where few keys are possible: Arrow counts them instead of comparing.
 
     Returns:
@@ -184,7 +182,7 @@ def offsets_from(minimum: int, keys: npt.NDArray[np.integer], dtype: np.dtype[_O
     return offsets
 
 
-def gather(values: npt.NDArray[_Number], places: npt.NDArray[np.uint32]) -> npt.NDArray[_Number]:
+def gather(values: npt.NDArray[_Number], places: Rows) -> npt.NDArray[_Number]:
     """Return the values at some places, some at a time: numpy makes 64-bit numbers of the places before it looks."""
     found = np.empty(len(places), values.dtype)
     for start in range(0, len(places), _AT_ONCE):
@@ -194,9 +192,7 @@ def gather(values: npt.NDArray[_Number], places: npt.NDArray[np.uint32]) -> npt.
     return found
 
 
-def settle(
-    prefixes: npt.NDArray[np.unsignedinteger], ordered: npt.NDArray[np.int64], rows: npt.NDArray[np.uint32]
-) -> None:
+def settle(prefixes: npt.NDArray[np.unsignedinteger], ordered: Ints, rows: Rows) -> None:
     """Put keys in order that were sorted by their prefixes alone, and their rows with them, in place."""
     descents = np.flatnonzero(ordered[1:] < ordered[:-1])
     if not len(descents):
@@ -209,14 +205,14 @@ def settle(
     ordered[places], rows[places] = ordered[places[order]], rows[places[order]]
 
 
-def distinct_of_sorted(ordered: npt.NDArray[_Number]) -> tuple[npt.NDArray[_Number], npt.NDArray[np.uint32]]:
+def distinct_of_sorted(ordered: npt.NDArray[_Number]) -> tuple[npt.NDArray[_Number], Rows]:
     """The distinct keys, and where each begins; the smaller arrays are made first."""
     changes = changes_of(ordered)
     starts = starts_of(changes)
     return ordered if changes.all() else ordered[changes], starts
 
 
-def changes_of(ordered: npt.NDArray[np.generic]) -> npt.NDArray[np.bool_]:
+def changes_of(ordered: npt.NDArray[np.generic]) -> Flags:
     """Where an element differs from the one before; true for the first."""
     changes = np.empty(len(ordered), np.bool_)
     changes[:1] = True
@@ -224,7 +220,7 @@ def changes_of(ordered: npt.NDArray[np.generic]) -> npt.NDArray[np.bool_]:
     return changes
 
 
-def starts_of(changes: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint32]:
+def starts_of(changes: Flags) -> Rows:
     """The positions of the changes, and in the end how many elements there are."""
     starts = np.empty(np.count_nonzero(changes) + 1, np.uint32)
     _put_positions(changes, starts[:-1])
@@ -232,14 +228,14 @@ def starts_of(changes: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint32]:
     return starts
 
 
-def positions_of(flags: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint32]:
+def positions_of(flags: Flags) -> Rows:
     """Return where flags are set, some at a time: numpy's own positions have 64 bits."""
     positions = np.empty(np.count_nonzero(flags), np.uint32)
     _put_positions(flags, positions)
     return positions
 
 
-def _put_positions(flags: npt.NDArray[np.bool_], positions: npt.NDArray[np.uint32]) -> None:
+def _put_positions(flags: Flags, positions: Rows) -> None:
     if len(positions) == len(flags):
         positions[:] = np.arange(len(flags), dtype=np.uint32)
         return

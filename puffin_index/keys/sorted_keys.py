@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from puffin_index.keys.leaf import Key
+from puffin_index.storage.arrays import Bytes, Ints
 from puffin_index.storage.binary import Buffer
 
 
@@ -18,7 +18,7 @@ from puffin_index.storage.binary import Buffer
 class IntKeys:
     """Ascending 64-bit keys."""
 
-    keys: npt.NDArray[np.int64]
+    keys: Ints
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -39,8 +39,8 @@ class BytesKeys:
     """
 
     data: memoryview
-    starts: npt.NDArray[np.int64]
-    ends: npt.NDArray[np.int64]
+    starts: Ints
+    ends: Ints
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -65,7 +65,7 @@ class BytesKeys:
 SortedKeys: TypeAlias = IntKeys | BytesKeys
 
 
-def bytes_of_keys(keys: pa.LargeBinaryArray) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
+def bytes_of_keys(keys: pa.LargeBinaryArray) -> tuple[Bytes, Ints]:
     """Return the bytes of all keys, one after the other, and where each begins and the last ends. Without a copy."""
     offsets = np.frombuffer(keys.buffers()[1], np.int64, count=len(keys) + 1, offset=8 * keys.offset)
     content = keys.buffers()[2]
@@ -80,7 +80,7 @@ def common_prefix(one: Buffer, other: Buffer) -> int:
     return int(differ[0]) if len(differ) else length
 
 
-def cut_blocks(ends: npt.NDArray[np.int64], limit_bytes: int) -> npt.NDArray[np.int64]:
+def cut_blocks(ends: Ints, limit_bytes: int) -> Ints:
     """Cut entries into blocks of at most `limit_bytes`, or of one entry that is larger.
 
     Args:

@@ -22,6 +22,7 @@ import numpy.typing as npt
 
 from puffin_index.keys.forms import float_keys, floats_of_keys
 from puffin_index.keys.value_types import ValueType
+from puffin_index.storage.arrays import Ints
 
 BYTES, BOOLEAN, INT32, INT64, FLOAT32, FLOAT64 = 0, 1, 4, 8, -4, -8
 
@@ -57,7 +58,7 @@ def dtype_of(form: int) -> np.dtype[np.generic]:
     return _DTYPES[form]
 
 
-def to_stored(keys: npt.NDArray[np.int64], form: int) -> npt.NDArray[np.generic]:
+def to_stored(keys: Ints, form: int) -> npt.NDArray[np.generic]:
     """Return keys as the numbers that are stored. Narrow forms hold the keys of their own types only."""
     if form not in (FLOAT32, FLOAT64):
         return keys
@@ -66,7 +67,7 @@ def to_stored(keys: npt.NDArray[np.int64], form: int) -> npt.NDArray[np.generic]
         return floats_of_keys(keys).astype(_DTYPES[form].newbyteorder("="))
 
 
-def from_stored(numbers: npt.NDArray[np.generic], form: int) -> npt.NDArray[np.int64]:
+def from_stored(numbers: npt.NDArray[np.generic], form: int) -> Ints:
     """Return stored numbers as keys."""
     if form not in (FLOAT32, FLOAT64):
         return numbers.astype(np.int64)

@@ -10,12 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-import numpy as np
-import numpy.typing as npt
 from pyroaring import BitMap
 
 from puffin_index.keys.leaf import LeafTest
 from puffin_index.keys.values import Column, ValueType
+from puffin_index.storage.arrays import Ints
 from puffin_index.storage.ranged import Blob
 
 
@@ -32,7 +31,7 @@ class Payload:
 
     blob_type: str
     data: bytes | bytearray | memoryview
-    layout: npt.NDArray[np.int64]
+    layout: Ints
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +87,7 @@ class IndexKind(Protocol):
     def build(self, column: Column, options: Mapping[str, str]) -> Payload:
         """Build the payload of one row group."""
 
-    def open(
-        self, blob: Blob, blob_type: str, layout: npt.NDArray[np.int64], value_type: ValueType, row_count: int
-    ) -> BlobIndex:
+    def open(self, blob: Blob, blob_type: str, layout: Ints, value_type: ValueType, row_count: int) -> BlobIndex:
         """Open a payload without reading it.
 
         Raises:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol, TypeAlias
 
-import numpy as np
-import numpy.typing as npt
 from pyroaring import BitMap
 
 from puffin_index.errors import UnsupportedError
@@ -16,6 +14,7 @@ from puffin_index.kinds.bsi.merged_slices_build import MERGED_BSI, MERGED_DICTIO
 from puffin_index.kinds.postings.asked import AskedBlocks
 from puffin_index.kinds.postings.look_up import POSTINGS, Postings
 from puffin_index.kinds.postings.merged_bitmap import MERGED_BITMAP, MergedBitmap
+from puffin_index.storage.arrays import Ints
 from puffin_index.storage.ranged import Blob
 
 MergedIndex: TypeAlias = Postings | MergedSlices
@@ -46,9 +45,9 @@ class PreparedLookUp(Protocol):
 def open_merged(
     blob: Blob,
     blob_type: str,
-    layout: npt.NDArray[np.int64],
+    layout: Ints,
     value_type: ValueType,
-    spans: Sequence[tuple[int, int]] | npt.NDArray[np.int64],
+    spans: Sequence[tuple[int, int]] | Ints,
 ) -> MergedIndex:
     """Open a blob that covers several row groups, without reading it.
 

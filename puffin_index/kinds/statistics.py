@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from puffin_index.keys.columns import Column, KeyArray, sort_column
 from puffin_index.keys.forms import NAN_KEY
 from puffin_index.keys.leaf import Key
+from puffin_index.storage.arrays import Ints
 
 QUANTILE_COUNT = 32
 
@@ -35,7 +35,7 @@ class ColumnStatistics:
     distinct_count: int
     minimum: Key | None
     maximum: Key | None
-    quantiles: npt.NDArray[np.int64] | tuple[bytes, ...]
+    quantiles: Ints | tuple[bytes, ...]
 
 
 def statistics_of(column: Column, quantile_count: int = QUANTILE_COUNT) -> ColumnStatistics:
@@ -62,7 +62,7 @@ def statistics_of(column: Column, quantile_count: int = QUANTILE_COUNT) -> Colum
     )
 
 
-def _chosen(keys: KeyArray, positions: npt.NDArray[np.int64]) -> npt.NDArray[np.int64] | tuple[bytes, ...]:
+def _chosen(keys: KeyArray, positions: Ints) -> Ints | tuple[bytes, ...]:
     return keys[positions] if isinstance(keys, np.ndarray) else tuple(keys.take(positions).to_pylist())
 
 

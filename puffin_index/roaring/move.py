@@ -6,14 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from puffin_index.errors import CorruptFileError
 from puffin_index.roaring.union import BrokenSetError, parse_containers, require, uint16_at
 from puffin_index.roaring.write import ARRAY_LIMIT, BLOCK_BYTES, BLOCK_ROWS, Containers, SerializedSets, lay_out_sets
+from puffin_index.storage.arrays import Bytes, Flags, Ints
 from puffin_index.storage.many_ranges import put_bytes, take_bytes
-
-_Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -30,18 +28,18 @@ class LooseContainers:
         sizes: How many bytes it takes.
     """
 
-    sets: _Ints
-    blocks: _Ints
-    cardinalities: _Ints
-    are_runs: npt.NDArray[np.bool_]
-    data: npt.NDArray[np.uint8]
-    starts: _Ints
-    sizes: _Ints
+    sets: Ints
+    blocks: Ints
+    cardinalities: Ints
+    are_runs: Flags
+    data: Bytes
+    starts: Ints
+    sizes: Ints
 
     def __len__(self) -> int:
         return len(self.sets)
 
-    def moved(self, sets: _Ints, blocks: _Ints) -> LooseContainers:
+    def moved(self, sets: Ints, blocks: Ints) -> LooseContainers:
         """Return the containers as those of other sets, under other keys; those whose key is negative are left out."""
         kept = blocks >= 0
         return LooseContainers(
@@ -56,7 +54,7 @@ class LooseContainers:
 
 
 def containers_of_sets(
-    data: memoryview, starts: _Ints, lengths: _Ints, *, location: str = "<bytes>", offset: int = 0
+    data: memoryview, starts: Ints, lengths: Ints, *, location: str = "<bytes>", offset: int = 0
 ) -> LooseContainers:
     """Return the containers of row sets that lie in some bytes; sets are numbered in the order in which they are told.
 
@@ -84,7 +82,7 @@ def containers_of_sets(
     return LooseContainers(parsed.sets, blocks, parsed.cardinalities, parsed.are_runs, raw, parsed.starts, sizes)
 
 
-def containers_of_rows(sets: _Ints, rows: _Ints) -> LooseContainers:
+def containers_of_rows(sets: Ints, rows: Ints) -> LooseContainers:
     """Return containers of one row each."""
     count = len(rows)
     data = (rows % BLOCK_ROWS).astype("<u2").view(np.uint8)

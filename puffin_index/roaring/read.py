@@ -20,6 +20,7 @@ from puffin_index.roaring.write import (
     pad_bits,
     serialize_bit_slices,
 )
+from puffin_index.storage.arrays import Flags
 from puffin_index.storage.binary import Buffer, ByteCursor, check_inside
 
 _FEW_ROWS = 1000
@@ -71,7 +72,7 @@ def row_set_of_ascending(rows: npt.NDArray[np.integer]) -> BitMap:
     return BitMap(numbers)
 
 
-def row_set_of_flags(flags: npt.NDArray[np.bool_]) -> BitMap:
+def row_set_of_flags(flags: Flags) -> BitMap:
     """Return the rows whose flag is set."""
     return row_set_of_bits(np.packbits(flags, bitorder="little").data, len(flags))
 

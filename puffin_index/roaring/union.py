@@ -5,19 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 from pyroaring import BitMap
 
 from puffin_index.errors import CorruptFileError
 from puffin_index.roaring.read import deserialize, row_set_of
 from puffin_index.roaring.write import ARRAY_LIMIT, BLOCK_BYTES, BLOCK_ROWS, COOKIE, OFFSETS_FROM, RUN_COOKIE
+from puffin_index.storage.arrays import Bytes, Flags, Ints
 from puffin_index.storage.many_ranges import ramps
 
 _FEW_SETS = 32
 _BITSETS_AT_ONCE = 64
-
-_Ints = npt.NDArray[np.int64]
-_Flags = npt.NDArray[np.bool_]
 
 
 class BrokenSetError(Exception):
@@ -37,18 +34,18 @@ class ParsedContainers:
         ends_of_sets: Where its set ends.
     """
 
-    sets: _Ints
-    bases: _Ints
-    cardinalities: _Ints
-    are_runs: _Flags
-    starts: _Ints
-    ends_of_sets: _Ints
+    sets: Ints
+    bases: Ints
+    cardinalities: Ints
+    are_runs: Flags
+    starts: Ints
+    ends_of_sets: Ints
 
 
 def union_of_sets(
     data: memoryview,
-    starts: _Ints,
-    lengths: _Ints,
+    starts: Ints,
+    lengths: Ints,
     row_count: int,
     *,
     most_rows: int | None = None,
@@ -94,26 +91,26 @@ def union_of_sets(
     return row_set_of(rows, row_count)
 
 
-def _uint32_at(raw: npt.NDArray[np.uint8], places: _Ints) -> _Ints:
+def _uint32_at(raw: Bytes, places: Ints) -> Ints:
     """Little-endian numbers that lie anywhere."""
     columns = raw[places[:, None] + np.arange(4)]
     return np.ascontiguousarray(columns).view("<u4").reshape(-1).astype(np.int64)
 
 
-def uint16_at(raw: npt.NDArray[np.uint8], places: _Ints) -> _Ints:
+def uint16_at(raw: Bytes, places: Ints) -> Ints:
     """Return little-endian 16-bit numbers that lie anywhere."""
-    numbers: _Ints = raw[places].astype(np.int64)
+    numbers: Ints = raw[places].astype(np.int64)
     numbers |= raw[places + 1].astype(np.int64) << 8
     return numbers
 
 
-def require(holds: _Flags, reason: str) -> None:
+def require(holds: Flags, reason: str) -> None:
     """Raise `BrokenSetError` unless something holds everywhere."""
     if not bool(holds.all()):
         raise BrokenSetError(reason)
 
 
-def parse_containers(raw: npt.NDArray[np.uint8], starts: _Ints, ends: _Ints) -> ParsedContainers:
+def parse_containers(raw: Bytes, starts: Ints, ends: Ints) -> ParsedContainers:
     """Find the containers of sets that lie in some bytes, decoding none.
 
     Raises:
@@ -143,15 +140,15 @@ def parse_containers(raw: npt.NDArray[np.uint8], starts: _Ints, ends: _Ints) -> 
 
 
 def _place_unlisted(
-    raw: npt.NDArray[np.uint8],
-    places: _Ints,
-    ordinals: _Ints,
-    sets: _Ints,
-    are_runs: _Flags,
-    cardinalities: _Ints,
-    bodies: _Ints,
-    ends: _Ints,
-    unlisted: _Flags,
+    raw: Bytes,
+    places: Ints,
+    ordinals: Ints,
+    sets: Ints,
+    are_runs: Flags,
+    cardinalities: Ints,
+    bodies: Ints,
+    ends: Ints,
+    unlisted: Flags,
 ) -> None:
     """Find the containers of sets that do not list their offsets: at most three a set, each after the one before."""
     position = bodies.copy()
@@ -165,14 +162,14 @@ def _place_unlisted(
         position[own] += np.where(are_runs[here], run_bytes, sizes[here])
 
 
-def _array_rows(raw: npt.NDArray[np.uint8], containers: ParsedContainers) -> _Ints:
+def _array_rows(raw: Bytes, containers: ParsedContainers) -> Ints:
     chosen = ~containers.are_runs & (containers.cardinalities <= ARRAY_LIMIT)
     starts, counts = containers.starts[chosen], containers.cardinalities[chosen]
     require(starts + 2 * counts <= containers.ends_of_sets[chosen], "a container is cut short")
     return uint16_at(raw, ramps(starts, counts, step=2)) | np.repeat(containers.bases[chosen], counts)
 
 
-def _run_rows(raw: npt.NDArray[np.uint8], containers: ParsedContainers) -> _Ints:
+def _run_rows(raw: Bytes, containers: ParsedContainers) -> Ints:
     chosen = containers.are_runs
     starts = containers.starts[chosen]
     counts = uint16_at(raw, starts)
@@ -186,7 +183,7 @@ def _run_rows(raw: npt.NDArray[np.uint8], containers: ParsedContainers) -> _Ints
     return ramps((pairs & 0xFFFF) + np.repeat(containers.bases[chosen], counts), lengths)
 
 
-def _bitset_rows(raw: npt.NDArray[np.uint8], containers: ParsedContainers) -> _Ints:
+def _bitset_rows(raw: Bytes, containers: ParsedContainers) -> Ints:
     chosen = np.flatnonzero(~containers.are_runs & (containers.cardinalities > ARRAY_LIMIT))
     starts = containers.starts[chosen]
     require(starts + BLOCK_BYTES <= containers.ends_of_sets[chosen], "a container is cut short")

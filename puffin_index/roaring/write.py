@@ -22,6 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from puffin_index.storage.arrays import Bytes, Flags, Ints, Rows, Words
 from puffin_index.storage.many_ranges import put_bytes, ramps
 
 BLOCK_ROWS = 65_536
@@ -43,27 +44,27 @@ class SerializedSets:
         offsets: Where each set begins, and in the end the length of `data`.
     """
 
-    data: npt.NDArray[np.uint8]
-    offsets: npt.NDArray[np.int64]
+    data: Bytes
+    offsets: Ints
 
 
 @dataclass(frozen=True, slots=True)
 class Containers:
     """What is known of all containers of all sets: arrays of one length, ordered by set and key."""
 
-    sets: npt.NDArray[np.int64]
+    sets: Ints
     keys: npt.NDArray[np.uint16]
-    cardinalities: npt.NDArray[np.int64]
-    runs: npt.NDArray[np.int64]
+    cardinalities: Ints
+    runs: Ints
 
     @property
-    def has_runs(self) -> npt.NDArray[np.bool_]:
+    def has_runs(self) -> Flags:
         """Which containers are written as runs."""
-        plain: npt.NDArray[np.int64] = np.where(self.is_bitset, BLOCK_BYTES, 2 * self.cardinalities)
+        plain: Ints = np.where(self.is_bitset, BLOCK_BYTES, 2 * self.cardinalities)
         return 2 + 4 * self.runs < plain
 
     @property
-    def is_bitset(self) -> npt.NDArray[np.bool_]:
+    def is_bitset(self) -> Flags:
         """Which containers are written as 65,536 bits unless as runs."""
         return self.cardinalities > ARRAY_LIMIT
 
@@ -79,11 +80,11 @@ class Frame:
     """
 
     sets: SerializedSets
-    has_runs: npt.NDArray[np.bool_]
-    starts: npt.NDArray[np.int64]
+    has_runs: Flags
+    starts: Ints
 
 
-def serialize_row_sets(rows: npt.NDArray[np.uint32], starts: npt.NDArray[np.integer], gap: int = 0) -> SerializedSets:
+def serialize_row_sets(rows: Rows, starts: npt.NDArray[np.integer], gap: int = 0) -> SerializedSets:
     """Serialise many row sets at once.
 
     Args:
@@ -123,17 +124,17 @@ def _neighbours(count: int) -> Iterator[tuple[slice, slice]]:
         yield slice(start, end), slice(start - 1, end - 1)
 
 
-def _runs_between(begins: npt.NDArray[np.bool_], bounds: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def _runs_between(begins: Flags, bounds: Ints) -> Ints:
     """How many runs begin in each container, from where all begin; the rarer of beginnings and others is counted."""
     if 2 * np.count_nonzero(begins) < len(begins):
-        runs: npt.NDArray[np.int64] = np.diff(np.searchsorted(np.flatnonzero(begins), bounds))
+        runs: Ints = np.diff(np.searchsorted(np.flatnonzero(begins), bounds))
         return runs
     inside = np.searchsorted(np.flatnonzero(~begins), bounds)
-    others: npt.NDArray[np.int64] = np.diff(bounds) - np.diff(inside)
+    others: Ints = np.diff(bounds) - np.diff(inside)
     return others
 
 
-def serialize_bit_slices(slices: npt.NDArray[np.uint8]) -> SerializedSets:
+def serialize_bit_slices(slices: Bytes) -> SerializedSets:
     """Serialise row sets given as bits, one after the other.
 
     Args:
@@ -160,7 +161,7 @@ def serialize_bit_slices(slices: npt.NDArray[np.uint8]) -> SerializedSets:
     return frame.sets
 
 
-def pad_bits(bits: npt.NDArray[np.uint8], row_count: int) -> npt.NDArray[np.uint8]:
+def pad_bits(bits: Bytes, row_count: int) -> Bytes:
     """Return packed bits as `serialize_bit_slices` takes them: shape (1, bytes), padded to whole blocks."""
     padded = np.zeros((1, block_count(row_count) * BLOCK_BYTES), np.uint8)
     padded[0, : len(bits)] = bits
@@ -172,15 +173,15 @@ def block_count(row_count: int) -> int:
     return -(-row_count // BLOCK_ROWS)
 
 
-def _count_runs(words: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
+def _count_runs(words: Words) -> Ints:
     """The number of runs of ones in each block of words."""
     before = words << np.uint64(1)
     before[:, 1:] |= words[:, :-1] >> np.uint64(63)
-    counts: npt.NDArray[np.int64] = np.bitwise_count(words & ~before).sum(axis=1, dtype=np.int64)
+    counts: Ints = np.bitwise_count(words & ~before).sum(axis=1, dtype=np.int64)
     return counts
 
 
-def _sparse_container(block: npt.NDArray[np.uint8], has_runs: bool) -> npt.NDArray[np.uint8]:
+def _sparse_container(block: Bytes, has_runs: bool) -> Bytes:
     low = np.flatnonzero(np.unpackbits(block, bitorder="little")).astype("<u2")
     if not has_runs:
         return low.view(np.uint8)
@@ -192,7 +193,7 @@ def _sparse_container(block: npt.NDArray[np.uint8], has_runs: bool) -> npt.NDArr
     return pairs.view(np.uint8)
 
 
-def lay_out_sets(containers: Containers, has_runs: npt.NDArray[np.bool_], set_count: int, gap: int) -> Frame:
+def lay_out_sets(containers: Containers, has_runs: Flags, set_count: int, gap: int) -> Frame:
     """Write everything of some sets but the bytes of their containers, of which `has_runs` are written as runs."""
     sizes = np.where(
         has_runs, 2 + 4 * containers.runs, np.where(containers.is_bitset, BLOCK_BYTES, 2 * containers.cardinalities)
@@ -217,9 +218,9 @@ def lay_out_sets(containers: Containers, has_runs: npt.NDArray[np.bool_], set_co
 def _write_headers(
     sets: SerializedSets,
     containers: Containers,
-    starts: npt.NDArray[np.int64],
-    counts: npt.NDArray[np.int64],
-    with_runs: npt.NDArray[np.bool_],
+    starts: Ints,
+    counts: Ints,
+    with_runs: Flags,
 ) -> None:
     begins = sets.offsets[:-1]
     _scatter(sets.data, begins, np.where(with_runs, RUN_COOKIE + ((counts - 1) << 16), COOKIE).astype("<u4"))
@@ -237,22 +238,20 @@ def _write_headers(
 def _write_flags(
     sets: SerializedSets,
     containers: Containers,
-    has_runs: npt.NDArray[np.bool_],
-    counts: npt.NDArray[np.int64],
+    has_runs: Flags,
+    counts: Ints,
 ) -> None:
     ordinals = _ordinals(counts)[has_runs]
     places = sets.offsets[containers.sets[has_runs]] + 4 + (ordinals >> 3)
     np.bitwise_or.at(sets.data, places, (1 << (ordinals & 7)).astype(np.uint8))
 
 
-def _ordinals(counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def _ordinals(counts: Ints) -> Ints:
     """0, 1, ... for each set anew."""
     return ramps(np.zeros(len(counts), np.int64), counts)
 
 
-def _scatter(
-    data: npt.NDArray[np.uint8], places: npt.NDArray[np.int64], numbers: npt.NDArray[np.unsignedinteger]
-) -> None:
+def _scatter(data: Bytes, places: Ints, numbers: npt.NDArray[np.unsignedinteger]) -> None:
     """Write little-endian numbers at byte positions that need not be aligned."""
     width = numbers.dtype.itemsize
     if not len(numbers):
@@ -274,9 +273,7 @@ def _fill_arrays(frame: Frame, containers: Containers, low: npt.NDArray[np.uint1
     put_bytes(frame.sets.data, frame.starts[chosen], 2 * containers.cardinalities[chosen], content)
 
 
-def _fill_runs(
-    frame: Frame, containers: Containers, low: npt.NDArray[np.uint16], begins: npt.NDArray[np.bool_]
-) -> None:
+def _fill_runs(frame: Frame, containers: Containers, low: npt.NDArray[np.uint16], begins: Flags) -> None:
     chosen = frame.has_runs
     if not chosen.any():
         return
@@ -289,9 +286,7 @@ def _fill_runs(
     _scatter(frame.sets.data, places + 2, (lengths - 1).astype("<u2"))
 
 
-def _fill_bitsets(
-    frame: Frame, containers: Containers, low: npt.NDArray[np.uint16], container_starts: npt.NDArray[np.int64]
-) -> None:
+def _fill_bitsets(frame: Frame, containers: Containers, low: npt.NDArray[np.uint16], container_starts: Ints) -> None:
     chosen = np.flatnonzero(containers.is_bitset & ~frame.has_runs)
     ends = container_starts + containers.cardinalities
     places = zip(frame.starts[chosen].tolist(), container_starts[chosen].tolist(), ends[chosen].tolist(), strict=True)

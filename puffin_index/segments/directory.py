@@ -19,13 +19,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
 from xxhash import xxh64_hexdigest
 
 from puffin_index.errors import CorruptFileError, UnsupportedError
-from puffin_index.keys.map_key import plain_kind
+from puffin_index.keys.map_key import kind_beside, plain_kind
 from puffin_index.keys.values import ValueType
 from puffin_index.kinds.base import Payload
 from puffin_index.kinds.registry import ColumnStatistics
@@ -37,10 +38,18 @@ ROW_GROUPS_BLOB = "puffin-index-row-groups-v1"
 STATISTICS = "statistics"
 _VERSION = b"1"
 
+FieldKind: TypeAlias = tuple[int, str]
+"""Field id and stored kind of an index (`puffin_index.keys.map_key`)."""
+
 
 def is_statistics(kind: str) -> bool:
     """Whether a stored kind is that of statistics, of a column or of one key of a map."""
     return plain_kind(kind) == STATISTICS
+
+
+def statistics_key(key: FieldKind) -> FieldKind:
+    """Return where the statistics are that belong to an index."""
+    return key[0], kind_beside(STATISTICS, key[1])
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from rich.markup import escape
 from rich.table import Table as RichTable
@@ -16,6 +14,7 @@ from puffin_index.formats.paimon_container import MAGIC, Container
 from puffin_index.formats.puffin import BLOB_CHECKSUM, BlobMetadata, PuffinFile, read_blob
 from puffin_index.keys.map_key import ColumnId, split_kind
 from puffin_index.segments.directory import DIRECTORY_BLOB, STATISTICS, STATISTICS_BLOB, int64_column, parse_directory
+from puffin_index.storage.arrays import Ints
 from puffin_index.storage.binary import write_int64_be
 from puffin_index.storage.ranged import RangedReader
 
@@ -162,7 +161,7 @@ def _metadata(batch: pa.RecordBatch, name: str, blob: BlobMetadata, location: st
     return str(value, "utf-8", "replace")
 
 
-def _integers(batch: pa.RecordBatch, name: str, blob: BlobMetadata, location: str) -> npt.NDArray[np.int64]:
+def _integers(batch: pa.RecordBatch, name: str, blob: BlobMetadata, location: str) -> Ints:
     if not pa.types.is_signed_integer(batch.schema.field(name).type):
         raise _corrupt(f"a directory whose {name} are no integers", blob, location)
     numbers = int64_column(batch, name)

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 import numpy as np
-import numpy.typing as npt
 
 from puffin_index.definition.index_definition import Options
 from puffin_index.errors import UnsupportedError
@@ -40,6 +39,7 @@ from puffin_index.kinds.postings.merged_bitmap_build import (
     build_merged_bitmap,
     merged_containers,
 )
+from puffin_index.storage.arrays import Flags, Ints
 from puffin_index.storage.ranged import Blob
 
 _FAMILIES = {
@@ -73,18 +73,18 @@ class SourcePayload:
 
     blob: Blob
     blob_type: str
-    layout: npt.NDArray[np.int64]
-    bases: npt.NDArray[np.int64]
-    row_counts: npt.NDArray[np.int64]
-    new_bases: npt.NDArray[np.int64]
+    layout: Ints
+    bases: Ints
+    row_counts: Ints
+    new_bases: Ints
 
     @property
-    def is_kept(self) -> npt.NDArray[np.bool_]:
+    def is_kept(self) -> Flags:
         """Which of its row groups the new segment has."""
         return self.new_bases >= 0
 
     @property
-    def spans(self) -> npt.NDArray[np.int64]:
+    def spans(self) -> Ints:
         """Base and row count of each of its row groups: shape (n, 2)."""
         return np.stack((self.bases, self.row_counts), axis=1)
 

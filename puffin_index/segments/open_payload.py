@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from puffin_index.catalogue.entries import FieldKind
 from puffin_index.errors import CorruptFileError
 from puffin_index.keys.map_key import plain_kind
 from puffin_index.keys.values import value_type_named
@@ -12,6 +11,7 @@ from puffin_index.kinds.base import BlobIndex
 from puffin_index.kinds.bloom.matrix import BLOOM_MATRIX, BloomMatrix
 from puffin_index.kinds.merged import MERGED_TYPES, MergedIndex, open_merged
 from puffin_index.kinds.registry import KINDS
+from puffin_index.segments.directory import FieldKind
 from puffin_index.segments.source_segment import SourceSegment
 from puffin_index.storage.ranged import Blob, RangedReader
 

@@ -11,7 +11,6 @@ import numpy as np
 import pyarrow as pa
 from pyiceberg.io import FileIO
 
-from puffin_index.catalogue.entries import FieldKind, statistics_key
 from puffin_index.definition.index_definition import Options
 from puffin_index.errors import CorruptFileError
 from puffin_index.formats.puffin import PuffinWriter
@@ -20,10 +19,12 @@ from puffin_index.segments.directory import (
     DIRECTORY_BLOB,
     ROW_GROUPS_BLOB,
     STATISTICS_BLOB,
+    FieldKind,
     PlacedPayload,
     serialize_batch,
     serialize_directory,
     serialize_row_groups,
+    statistics_key,
 )
 from puffin_index.segments.merge import DROPPED, SourcePayload, merge_payloads
 from puffin_index.segments.segment import (

@@ -13,8 +13,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-import numpy as np
-import numpy.typing as npt
 from pyiceberg.io import FileIO
 
 from puffin_index.data.column_source import Reading
@@ -41,6 +39,7 @@ from puffin_index.segments.directory import (
     serialize_row_groups,
     serialize_statistics,
 )
+from puffin_index.storage.arrays import Ints
 from puffin_index.storage.files import NewFile
 
 ROW_SPACE_ALIGNMENT = 65_536
@@ -142,7 +141,7 @@ class SegmentTask:
     job_id: str = ""
 
 
-_Rows = TypeVar("_Rows", int, npt.NDArray[np.int64])
+_Rows = TypeVar("_Rows", int, Ints)
 
 
 def new_segment_location(folder: str, job_id: str = "") -> str:

@@ -7,12 +7,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from pyiceberg.io import FileIO
 
-from puffin_index.catalogue.entries import FieldKind, entry_files
-from puffin_index.data.data_table import DataFile, FileIdentity
+from puffin_index.data.data_table import DataFile
 from puffin_index.errors import CorruptFileError, UnsupportedError
 from puffin_index.formats.puffin import BLOB_CHECKSUM, BlobMetadata, PuffinFile, read_blob, read_footer
 from puffin_index.kinds.bsi.kind import BitSlicedKind
@@ -21,12 +19,14 @@ from puffin_index.segments.directory import (
     DIRECTORY_BLOB,
     ROW_GROUPS_BLOB,
     STATISTICS_BLOB,
+    FieldKind,
     int64_column,
     is_statistics,
     parse_directory,
     read_directory,
 )
 from puffin_index.segments.merge import merged_type
+from puffin_index.storage.arrays import Floats, Ints
 from puffin_index.storage.files import FileReader
 from puffin_index.storage.ranged import BytesReader, RangedReader
 
@@ -82,10 +82,10 @@ class SourceSegment:
     footer: PuffinFile
     directories: Mapping[FieldKind, pa.RecordBatch]
     row_groups: pa.RecordBatch
-    payload_rows: Mapping[FieldKind, npt.NDArray[np.int64]]
+    payload_rows: Mapping[FieldKind, Ints]
 
     @cached_property
-    def spans(self) -> npt.NDArray[np.int64]:
+    def spans(self) -> Ints:
         """Base and row count of each row group, shape (row groups, 2)."""
         return np.column_stack((int64_column(self.row_groups, "base"), int64_column(self.row_groups, "row_count")))
 
@@ -108,10 +108,10 @@ class SourceSegment:
         return str((self.directories[key].schema.metadata or {}).get(b"value-type", b""), "utf-8", "replace")
 
     @cached_property
-    def payload_shares(self) -> dict[FieldKind, npt.NDArray[np.float64]]:
+    def payload_shares(self) -> dict[FieldKind, Floats]:
         """For each index and row group its share of the payload that it is in, in bytes."""
         row_counts = self.spans[:, 1]
-        shares: dict[FieldKind, npt.NDArray[np.float64]] = {}
+        shares: dict[FieldKind, Floats] = {}
         for key, rows in self.payload_rows.items():
             lengths = int64_column(self.directories[key], "length")
             together = np.bincount(rows, row_counts, len(lengths))
@@ -127,7 +127,7 @@ class SourceSegment:
         """The blob type of a payload, by the row of its directory."""
         return str(self.directories[key].column("blob_type")[row].as_py())
 
-    def layout(self, key: FieldKind, row: int) -> npt.NDArray[np.int64]:
+    def layout(self, key: FieldKind, row: int) -> Ints:
         """The layout of a payload, by the row of its directory."""
         return np.asarray(self.directories[key].column("layout")[row].values.to_numpy(), np.int64)
 
@@ -215,7 +215,7 @@ def read_source(
     return SourceSegment(location, size, footer, batches, rows, payload_rows)
 
 
-def _rows_of_row_groups(batch: pa.RecordBatch, row_group_count: int, location: str) -> npt.NDArray[np.int64]:
+def _rows_of_row_groups(batch: pa.RecordBatch, row_group_count: int, location: str) -> Ints:
     firsts, counts = int64_column(batch, "first_row_group"), int64_column(batch, "row_groups")
     ends = np.cumsum(counts)
     total = int(ends[-1]) if len(ends) else 0
@@ -228,34 +228,3 @@ def in_memory(io: FileIO, source: SourceSegment) -> BytesReader:
     """Read a whole segment with one request."""
     with FileReader(io, source.location, source.size) as reader:
         return BytesReader.of(reader.read(0, source.size), source.location)
-
-
-def indexed_files(entries: pa.Table) -> list[IndexedFile]:
-    """Return the data files of the index table and where their indexes are, by location.
-
-    Args:
-        entries: Live entries, in which no (field, kind) of a data file is named twice.
-    """
-    by_file: dict[FileIdentity, list[dict[str, object]]] = {}
-    for file, row in zip(entry_files(entries), entries.to_pylist(), strict=True):
-        by_file.setdefault(file, []).append(row)
-    return [_indexed_file(file, by_file[file]) for file in sorted(by_file)]
-
-
-def _indexed_file(identity: FileIdentity, rows: list[dict[str, object]]) -> IndexedFile:
-    first = rows[0]
-    path, size, records, constants = identity
-    offsets, counts = first["split_offsets"], first["row_counts"]
-    assert isinstance(offsets, list) and isinstance(counts, list)  # noqa: PT018
-    parts: dict[FieldKind, Part] = {}
-    sources: dict[int, str] = {}
-    for row in rows:
-        assert isinstance(row["directories"], list)
-        part = Part(str(row["segment"]), int(str(row["first_row_group"])))
-        parts.update(
-            ((one["field_id"], one["kind"]), part) for one in row["directories"] if not is_statistics(one["kind"])
-        )
-        sources.update((one["field_id"], one["source"]) for one in row["directories"])
-    file = DataFile(path, size, records, tuple(offsets), constants_text=constants)
-    origins = frozenset(str(row["segment"]) for row in rows)
-    return IndexedFile(file, tuple(counts), tuple(offsets), parts, origins, sources)

@@ -6,13 +6,9 @@ width is 0. Many streams are packed or unpacked at once, those of equal width by
 
 from __future__ import annotations
 
-from typing import TypeAlias
-
 import numpy as np
-import numpy.typing as npt
 
-Ints: TypeAlias = npt.NDArray[np.int64]
-Words: TypeAlias = npt.NDArray[np.uint64]
+from puffin_index.storage.arrays import Bytes, Ints, Words
 
 MAXIMUM_WIDTH = 64
 SLACK_BYTES = MAXIMUM_WIDTH + 8
@@ -80,7 +76,7 @@ def _padded_places(counts: Ints) -> Ints:
     return np.concatenate(([0], np.cumsum(-(-counts // _LANES) * _LANES)))
 
 
-def _pack(numbers: Words, width: int) -> npt.NDArray[np.uint8]:
+def _pack(numbers: Words, width: int) -> Bytes:
     """Pack a multiple of 8 numbers: 8 of them fill as many bytes as the width has bits."""
     lanes = numbers.reshape(-1, _LANES)
     words = np.zeros((-(-_LANES * width // _WORD_BITS), len(lanes)), np.uint64)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import xxhash
 
+from puffin_index.storage.arrays import Bytes, Ints, Words
 from puffin_index.storage.many_ranges import ramps
 
 _PRIME_1 = np.uint64(0x9E3779B185EBCA87)
@@ -19,12 +19,8 @@ _LONG_BYTES = 1024
 _FEW = 16
 _CHUNK_BYTES = 4 * 1024 * 1024
 
-_Words = npt.NDArray[np.uint64]
 
-
-def xxh64_many(
-    data: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]
-) -> npt.NDArray[np.uint64]:
+def xxh64_many(data: Bytes, starts: Ints, lengths: Ints) -> Words:
     """Return the xxh64 (seed 0) of many ranges of some bytes."""
     hashes = np.empty(len(starts), np.uint64)
     if not len(starts):
@@ -46,14 +42,14 @@ def xxh64_many(
     return hashes
 
 
-def _gather(data: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], length: int) -> npt.NDArray[np.uint8]:
+def _gather(data: Bytes, starts: Ints, length: int) -> Bytes:
     """Ranges of one length, as rows."""
     if int(starts[-1] - starts[0]) == length * (len(starts) - 1) and bool((np.diff(starts) == length).all()):
         return data[starts[0] : starts[0] + length * len(starts)].reshape(len(starts), length)
     return data[ramps(starts, np.full(len(starts), length))].reshape(len(starts), length)
 
 
-def _xxh64_rows(rows: npt.NDArray[np.uint8]) -> _Words:
+def _xxh64_rows(rows: Bytes) -> Words:
     """The xxh64 of each row."""
     length = rows.shape[1]
     with np.errstate(over="ignore"):
@@ -76,7 +72,7 @@ def _xxh64_rows(rows: npt.NDArray[np.uint8]) -> _Words:
         return state ^ (state >> np.uint64(32))
 
 
-def _stripes(rows: npt.NDArray[np.uint8]) -> tuple[_Words, int]:
+def _stripes(rows: Bytes) -> tuple[Words, int]:
     """Consume all whole stripes of 32 bytes."""
     zero = np.zeros(len(rows), np.uint64)
     lanes = [zero + (_PRIME_1 + _PRIME_2), zero + _PRIME_2, zero, zero - _PRIME_1]
@@ -89,23 +85,23 @@ def _stripes(rows: npt.NDArray[np.uint8]) -> tuple[_Words, int]:
     return state, whole
 
 
-def _words(rows: npt.NDArray[np.uint8], start: int) -> _Words:
-    words: _Words = np.ascontiguousarray(rows[:, start : start + 8]).view("<u8").reshape(-1)
+def _words(rows: Bytes, start: int) -> Words:
+    words: Words = np.ascontiguousarray(rows[:, start : start + 8]).view("<u8").reshape(-1)
     return words
 
 
-def _round(state: _Words | np.uint64, words: _Words) -> _Words:
+def _round(state: Words | np.uint64, words: Words) -> Words:
     return _rotate(state + words * _PRIME_2, 31) * _PRIME_1
 
 
-def _rotate(words: _Words, by: int) -> _Words:
-    rotated: _Words = (words << np.uint64(by)) | (words >> np.uint64(64 - by))
+def _rotate(words: Words, by: int) -> Words:
+    rotated: Words = (words << np.uint64(by)) | (words >> np.uint64(64 - by))
     return rotated
 
 
-def wang_hashes(numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def wang_hashes(numbers: Ints) -> Ints:
     """Return Thomas Wang's 64-bit hash of each number, its shifts to the right being arithmetic (seed 002)."""
-    key: npt.NDArray[np.int64] = numbers << np.int64(21)
+    key: Ints = numbers << np.int64(21)
     key += ~numbers
     shifted = key >> np.int64(24)
     key ^= shifted

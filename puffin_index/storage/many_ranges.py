@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-_Ints = npt.NDArray[np.int64]
-_Bytes = npt.NDArray[np.uint8]
+from puffin_index.storage.arrays import Bytes, Ints
+
 # Ranges of so many bytes in the mean are copied one by one.
 _LONG_BYTES = 512
 
 
-def put_bytes(data: _Bytes, starts: _Ints, sizes: _Ints, content: _Bytes) -> None:
+def put_bytes(data: Bytes, starts: Ints, sizes: Ints, content: Bytes) -> None:
     """Write bytes into ascending ranges, which they fill one after the other."""
     if not len(starts):
         return
@@ -33,7 +32,7 @@ def put_bytes(data: _Bytes, starts: _Ints, sizes: _Ints, content: _Bytes) -> Non
     data[np.repeat(np.arange(len(spans)) % 2 == 1, spans)] = content
 
 
-def take_bytes(data: _Bytes, starts: _Ints, sizes: _Ints) -> _Bytes:
+def take_bytes(data: Bytes, starts: Ints, sizes: Ints) -> Bytes:
     """Return the bytes of ranges, one after the other.
 
     Args:
@@ -55,7 +54,7 @@ def take_bytes(data: _Bytes, starts: _Ints, sizes: _Ints) -> _Bytes:
     return content[: int(sizes.sum())]
 
 
-def ramps(starts: npt.NDArray[np.int64], counts: npt.NDArray[np.int64], step: int = 1) -> npt.NDArray[np.int64]:
+def ramps(starts: Ints, counts: Ints, step: int = 1) -> Ints:
     """Return `starts[i], starts[i] + step, ...` with `counts[i]` members, for every i, one after the other."""
     before = np.cumsum(counts) - counts
     ramp = np.arange(0, step * int(counts.sum()), step, dtype=np.int64)

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-import numpy.typing as npt
 import xxhash
 
 from puffin_index.errors import CorruptFileError, UnsupportedError
+from puffin_index.storage.arrays import Ints
 from puffin_index.storage.binary import Buffer
 from puffin_index.storage.ranged import Blob, BytesReader
 
@@ -105,7 +104,7 @@ def sub_blob(blob: Blob, offset: int, length: int) -> Blob:
     return Blob(blob.reader, blob.offset + offset, length)
 
 
-def check_layout(blob: Blob, layout: npt.NDArray[np.int64], minimum_count: int) -> list[int]:
+def check_layout(blob: Blob, layout: Ints, minimum_count: int) -> list[int]:
     """Return a layout as ints, once its version and length are known to be good.
 
     Raises:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from puffin_index.jobs.worker_pool import end_with
 from ssb_bench.data.layout import Layout, write_json
 from ssb_bench.errors import BenchError
+from ssb_bench.results.step_times import StepTime, read_times, times_path
 from ssb_bench.spark_runs.load import read_load
 
 
@@ -31,19 +32,6 @@ class BenchStep:
     arguments: tuple[str, ...]
     result: Path | None = None
     may_fail: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class StepTime:
-    """What a step took when it last ran.
-
-    Attributes:
-        seconds: Its wall time, the start of its process included.
-        exit_code: How it ended; 0 is well.
-    """
-
-    seconds: float
-    exit_code: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,39 +99,14 @@ def plan_steps(layout: Layout, *, row_group_rows: int, sizes: Sizes, cores: int,
     ]
 
 
-def times_path(layout: Layout) -> Path:
-    """Name the file with the time of each step."""
-    return layout.root / "all" / "steps.json"
-
-
-def read_times(path: Path) -> dict[str, StepTime]:
-    """Read what each step took when it last ran; nothing if there is no such file."""
-    if not path.exists():
-        return {}
-    content: dict[str, dict[str, float]] = json.loads(path.read_text(encoding="utf-8"))
-    return {name: StepTime(time["seconds"], int(time["exit_code"])) for name, time in content.items()}
-
-
 def run_command(arguments: Sequence[str]) -> int:
-    """Run a command of `ssb-bench` in a process of its own and give its exit code.
-
-    The process is forked off one that has all modules imported: of nine steps each would take seconds to do so.
-    """
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["ssb_bench.commands.main"])
-    process = context.Process(target=_call, args=(list(arguments),))
-    process.start()
-    process.join()
-    assert process.exitcode is not None
-    return process.exitcode
-
-
-def _call(arguments: list[str]) -> None:
-    # The server that this process was forked off ends with the process that asked for the command.
-    end_with(os.getppid())
-    from ssb_bench.commands.main import main
-
-    main(arguments)
+    """Run a command of `ssb-bench` in a process of its own, which ends with this one, and give its exit code."""
+    program = (
+        "from puffin_index.jobs.worker_pool import end_with; "
+        f"end_with({os.getpid()}); "
+        "from ssb_bench.commands.main import main; main()"
+    )
+    return subprocess.run([sys.executable, "-c", program, *arguments], check=False).returncode
 
 
 def run_steps(

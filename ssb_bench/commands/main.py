@@ -10,7 +10,6 @@ import click
 from rich.console import Console
 
 from puffin_index.errors import PuffinIndexError
-from ssb_bench.commands.all_steps import read_times, times_path
 from ssb_bench.commands.demo import make_dataset, publish, show
 from ssb_bench.commands.more_commands import MORE_COMMANDS
 from ssb_bench.commands.options import (
@@ -34,6 +33,7 @@ from ssb_bench.report.plot import plot_run
 from ssb_bench.report.terminal import render_literals, render_run
 from ssb_bench.results.append_results import read_appends
 from ssb_bench.results.results import newest_run, read_run
+from ssb_bench.results.step_times import read_times, times_path
 from ssb_bench.spark_runs.bloom_table import make_bloom_table
 from ssb_bench.spark_runs.indexing import build_index, define_index
 from ssb_bench.spark_runs.java import require_java

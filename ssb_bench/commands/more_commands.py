@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from ssb_bench.commands.all_steps import plan_steps, read_times, render_times, run_steps, sizes_for, times_path
+from ssb_bench.commands.all_steps import plan_steps, render_times, run_steps, sizes_for
 from ssb_bench.commands.options import (
     layout_options,
     make_console,
@@ -24,6 +24,7 @@ from ssb_bench.report.compare import DEFAULT_NOISE_BAND, compare_runs, render_co
 from ssb_bench.report.systems_report import render_systems
 from ssb_bench.results.append_results import render_appends, write_appends
 from ssb_bench.results.results import read_run
+from ssb_bench.results.step_times import read_times, times_path
 from ssb_bench.spark_runs.bloom_table import make_bloom_table
 from ssb_bench.spark_runs.java import require_java
 from ssb_bench.spark_runs.load import require_load

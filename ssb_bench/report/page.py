@@ -11,7 +11,6 @@ from pathlib import Path
 from string import Template
 from typing import Final
 
-from ssb_bench.commands.all_steps import StepTime
 from ssb_bench.report.charts import Picture
 from ssb_bench.report.pictures import WORKLOADS, Sources, measured_queries
 from ssb_bench.report.systems_report import fact_line, reads_line
@@ -19,6 +18,7 @@ from ssb_bench.report.terminal import LEAST_SHARE_OF_PERFECT, MOST_PLANNING_SHAR
 from ssb_bench.results.append_results import AppendRun, lag_text, range_text
 from ssb_bench.results.results import QueryResult, Run, Side, mean_speed_up
 from ssb_bench.results.statistics import summarize
+from ssb_bench.results.step_times import StepTime
 from ssb_bench.studies.scale import ScalePoint, grows_linearly, scale_failures
 from ssb_bench.studies.sweep import SweepPoint
 from ssb_bench.systems.run import SystemResult, SystemsRun

@@ -9,11 +9,11 @@ from typing import Final
 
 from matplotlib.figure import Figure
 
-from ssb_bench.commands.all_steps import StepTime
 from ssb_bench.data.workload import Workload
 from ssb_bench.report.charts import Picture, draw_appends, draw_arms, draw_scale, draw_sweep, draw_systems
 from ssb_bench.results.append_results import AppendRun
 from ssb_bench.results.results import QueryResult, Run
+from ssb_bench.results.step_times import StepTime
 from ssb_bench.studies.scale import ScalePoint
 from ssb_bench.studies.sweep import SweepPoint
 from ssb_bench.systems.run import SystemsRun

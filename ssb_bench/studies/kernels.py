@@ -10,7 +10,6 @@ from functools import partial
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from puffin_index.jobs.processor import environment_of_workers
@@ -19,6 +18,7 @@ from puffin_index.keys.values import Column, column_of, sort_column, value_type_
 from puffin_index.kinds.base import Payload
 from puffin_index.kinds.postings.look_up import PlacedColumn, build_postings, postings_pay
 from puffin_index.kinds.registry import KINDS, statistics_of
+from puffin_index.storage.arrays import Ints
 from ssb_bench.results.statistics import summarize
 
 DEFAULT_VALUES: Final = 1_000_000
@@ -125,7 +125,7 @@ def kernel_cases(value_count: int = DEFAULT_VALUES) -> list[KernelCase]:
     ]
 
 
-def _sorted_case(column: str, numbers: npt.NDArray[np.int64], limits: Mapping[str, float]) -> KernelCase:
+def _sorted_case(column: str, numbers: Ints, limits: Mapping[str, float]) -> KernelCase:
     return KernelCase(column, pa.array(numbers), "long", "np.sort", lambda: np.sort(numbers), limits)
 
 

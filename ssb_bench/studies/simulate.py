@@ -24,7 +24,6 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
@@ -52,6 +51,7 @@ from puffin_index.segments.directory import (
 )
 from puffin_index.segments.merge import SourcePayload, merge_payloads
 from puffin_index.segments.segment import ROW_SPACE_ALIGNMENT, CoveredFile, DirectoryLocation, Segment
+from puffin_index.storage.arrays import Ints
 from puffin_index.storage.files import NewFile
 from puffin_index.storage.ranged import Blob, BytesReader
 from ssb_bench.errors import BenchError
@@ -136,7 +136,7 @@ def _write_segment(folder: Path, number: int) -> Segment:
     return Segment(location, summary.file_size, summary.footer_size, files, directories, ())
 
 
-def _columns(number: int) -> dict[int, npt.NDArray[np.int64]]:
+def _columns(number: int) -> dict[int, Ints]:
     """Draw the values of a segment, one row of the array a row group; the first segment has the needle."""
     random = np.random.default_rng(number)
     shape = (SEGMENT_ROW_GROUPS, ROW_GROUP_ROWS)
@@ -155,9 +155,7 @@ def _columns(number: int) -> dict[int, npt.NDArray[np.int64]]:
     return columns
 
 
-def _write_column(
-    writer: PuffinWriter, field: int, values: npt.NDArray[np.int64], bases: npt.NDArray[np.int64]
-) -> list[tuple[int, str, str, bytes]]:
+def _write_column(writer: PuffinWriter, field: int, values: Ints, bases: Ints) -> list[tuple[int, str, str, bytes]]:
     """Write the payloads of a column; return field, kind, blob type and bytes of its directories."""
     columns: list[Column] = [column_of(pa.array(row), _TYPE) for row in values]
     kind = "bitmap" if field in (SCATTERED, FEW) else "bloom"
@@ -185,7 +183,7 @@ def _write_column(
     ]
 
 
-def _merge(payloads: Sequence[Payload], bases: npt.NDArray[np.int64]) -> Payload:
+def _merge(payloads: Sequence[Payload], bases: Ints) -> Payload:
     """Give the payload that compaction makes of those of all row groups.
 
     Raises:
@@ -212,7 +210,7 @@ def _add_directory(writer: PuffinWriter, field: int, kind: str, blob_type: str, 
     return DirectoryLocation(field, kind, blob.offset, blob.length, blob.properties[BLOB_CHECKSUM])
 
 
-def _covered_files(bases: npt.NDArray[np.int64]) -> tuple[CoveredFile, ...]:
+def _covered_files(bases: Ints) -> tuple[CoveredFile, ...]:
     offsets = tuple(4 + at * ROW_GROUP_BYTES for at in range(FILE_ROW_GROUPS))
     rows = FILE_ROW_GROUPS * ROW_GROUP_ROWS
     sources = {field_id: ColumnSource(Rule.FIELD_IDS, (field_id,)).to_text() for field_id in NEEDLE}

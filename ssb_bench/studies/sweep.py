@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Any, Final, Literal, get_args
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
 
 import planner
 from puffin_index import IndexDefinition, TableIndex
+from puffin_index.storage.arrays import Ints
 from ssb_bench.data.layout import write_json
 from ssb_bench.errors import BenchError
 from ssb_bench.spark_runs.session import open_catalog
@@ -38,7 +38,6 @@ DEFAULT_ROWS: Final = 4_000_000
 _RANGE: Final = 1 << 31
 _SEED: Final = 20_240
 
-Values = npt.NDArray[np.int64]
 Where = Sequence[tuple[int, int]]
 """For each column from the first: the least value, and the one after the greatest."""
 
@@ -114,7 +113,7 @@ def run_sweep(warehouse: Path, grid: Grid, on_step: Callable[[str], None] = lamb
     return points
 
 
-def make_columns(clustering: Clustering, rows: int) -> list[Values]:
+def make_columns(clustering: Clustering, rows: int) -> list[Ints]:
     """Draw the four columns of a table."""
     random = np.random.default_rng(_SEED)
     columns = [random.integers(0, _RANGE, rows, dtype=np.int64) for _ in PREDICATES]
@@ -126,7 +125,7 @@ def make_columns(clustering: Clustering, rows: int) -> list[Values]:
 
 
 def _make_table(
-    catalog: Catalog, clustering: Clustering, row_group_rows: int, columns: Sequence[Values], file_rows: int
+    catalog: Catalog, clustering: Clustering, row_group_rows: int, columns: Sequence[Ints], file_rows: int
 ) -> TableIndex:
     names = [f"c{number}" for number in range(1, 1 + len(columns))]
     data = pa.table([pa.array(values) for values in columns], names)
@@ -140,7 +139,7 @@ def _make_table(
 
 
 def _plan_points(
-    index: TableIndex, clustering: Clustering, row_group_rows: int, columns: Sequence[Values], grid: Grid
+    index: TableIndex, clustering: Clustering, row_group_rows: int, columns: Sequence[Ints], grid: Grid
 ) -> Iterator[SweepPoint]:
     rows = len(columns[0])
     row_group_of = _row_groups(rows, row_group_rows, grid.file_rows)
@@ -187,7 +186,7 @@ def where_text(where: Where) -> str:
     return " AND ".join(f"c{at} >= {low} AND c{at} < {high}" for at, (low, high) in enumerate(where, 1))
 
 
-def _matches(columns: Sequence[Values], where: Where) -> Values:
+def _matches(columns: Sequence[Ints], where: Where) -> Ints:
     rows = np.flatnonzero((columns[0] >= where[0][0]) & (columns[0] < where[0][1]))
     for values, (low, high) in zip(columns[1:], where[1:], strict=False):
         there = values[rows]
@@ -195,7 +194,7 @@ def _matches(columns: Sequence[Values], where: Where) -> Values:
     return rows
 
 
-def _row_groups(rows: int, row_group_rows: int, file_rows: int) -> Values:
+def _row_groups(rows: int, row_group_rows: int, file_rows: int) -> Ints:
     """Number the row group of each row; files end row groups."""
     row = np.arange(rows, dtype=np.int64)
     a_file = -(-file_rows // row_group_rows)

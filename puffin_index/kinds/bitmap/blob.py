@@ -46,6 +46,7 @@ from puffin_index.keys.columns import Column, SortedColumn, sort_column
 from puffin_index.keys.sorted_keys import bytes_of_keys, cut_blocks
 from puffin_index.keys.stored_form import dtype_of, form_of, to_stored, width_of
 from puffin_index.roaring.write import SerializedSets, serialize_row_sets
+from puffin_index.storage.arrays import Bytes, Flags, Ints, Rows
 from puffin_index.storage.binary import write_int32_be, write_uint8, write_uint32_be
 from puffin_index.storage.hashing import xxh64_many
 from puffin_index.storage.parts import CHECKSUM_BYTES, LAYOUT_VERSION, checksum32
@@ -80,18 +81,16 @@ class _Entries:
     """
 
     form: int
-    keys: npt.NDArray[np.int64] | pa.LargeBinaryArray
-    first_rows: npt.NDArray[np.uint32]
-    several: npt.NDArray[np.bool_]
-    offsets: npt.NDArray[np.int64]
+    keys: Ints | pa.LargeBinaryArray
+    first_rows: Rows
+    several: Flags
+    offsets: Ints
 
     def __len__(self) -> int:
         return len(self.first_rows)
 
 
-def serialize_bitmaps(
-    column: Column, version: int, block_bytes: int | None
-) -> tuple[memoryview, npt.NDArray[np.int64]]:
+def serialize_bitmaps(column: Column, version: int, block_bytes: int | None) -> tuple[memoryview, Ints]:
     """Return the blob of a column, and its layout.
 
     Args:
@@ -161,9 +160,7 @@ def _seal(sets: SerializedSets) -> None:
     sets.data[ends[:, None] + np.arange(CHECKSUM_BYTES)] = seals.view(np.uint8).reshape(-1, CHECKSUM_BYTES)
 
 
-def _write_list(
-    head: bytes, entries: _Entries, body_bytes: int, block_bytes: int | None
-) -> tuple[npt.NDArray[np.uint8], int]:
+def _write_list(head: bytes, entries: _Entries, body_bytes: int, block_bytes: int | None) -> tuple[Bytes, int]:
     """Write the header of version 1, leaving room for the body; return where the header ends."""
     del block_bytes
     stream = _joined(entries, slice(None), with_lengths=False)
@@ -175,9 +172,7 @@ def _write_list(
     return data, header_end
 
 
-def _write_blocks(
-    head: bytes, entries: _Entries, body_bytes: int, block_bytes: int | None
-) -> tuple[npt.NDArray[np.uint8], int]:
+def _write_blocks(head: bytes, entries: _Entries, body_bytes: int, block_bytes: int | None) -> tuple[Bytes, int]:
     """Write header and blocks of version 2, leaving room for the body; return where the header ends."""
     ends = _EntryEnds.of(entries)
     starts = ends.cut(block_bytes)
@@ -203,7 +198,7 @@ def _write_blocks(
     return data, len(header)
 
 
-def _directory(entries: _Entries, firsts: npt.NDArray[np.int64], offsets: npt.NDArray[np.int64]) -> bytes:
+def _directory(entries: _Entries, firsts: Ints, offsets: Ints) -> bytes:
     """The first value of each block and its offset."""
     if isinstance(entries.keys, np.ndarray):
         return _joined_ints(entries.form, entries.keys[firsts], [offsets]).tobytes()
@@ -215,7 +210,7 @@ class _EntryEnds:
     """Where entries end in the stream of all of them: multiples of a width, or as told."""
 
     width: int
-    ends: npt.NDArray[np.int64]
+    ends: Ints
     count: int
 
     @classmethod
@@ -225,13 +220,13 @@ class _EntryEnds:
         offsets = bytes_of_keys(entries.keys)[1]
         return cls(0, offsets[1:] + 12 * np.arange(1, len(entries) + 1), len(entries))
 
-    def at(self, starts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    def at(self, starts: Ints) -> Ints:
         """Where the entries begin that these blocks begin with."""
         if self.width or not self.count:
             return starts * self.width
         return np.concatenate(([0], self.ends[starts[1:] - 1]))
 
-    def cut(self, block_bytes: int | None) -> npt.NDArray[np.int64]:
+    def cut(self, block_bytes: int | None) -> Ints:
         """The first entry of each block, and in the end the number of entries."""
         total = self.width * self.count if self.width else int(self.ends[-1]) if self.count else 0
         limit = block_bytes or DEFAULT_BLOCK_BYTES
@@ -245,7 +240,7 @@ class _EntryEnds:
         return cut_blocks(self.ends, max(limit - 4, 1))
 
 
-def _joined(entries: _Entries, chosen: slice, *, with_lengths: bool) -> npt.NDArray[np.uint8]:
+def _joined(entries: _Entries, chosen: slice, *, with_lengths: bool) -> Bytes:
     """Some entries, one after the other."""
     several = entries.several[chosen]
     offsets = -1 - entries.first_rows[chosen].astype(np.int32)
@@ -263,9 +258,7 @@ def _joined(entries: _Entries, chosen: slice, *, with_lengths: bool) -> npt.NDAr
     return _joined_bytes(entries.keys.slice(start, stop - start), numbers)
 
 
-def _joined_ints(
-    form: int, keys: npt.NDArray[np.int64], numbers: Sequence[npt.NDArray[np.integer]]
-) -> npt.NDArray[np.uint8]:
+def _joined_ints(form: int, keys: Ints, numbers: Sequence[npt.NDArray[np.integer]]) -> Bytes:
     fields = [("key", dtype_of(form)), *((f"number{index}", np.dtype(">i4")) for index in range(len(numbers)))]
     joined = np.empty(len(keys), fields)
     joined["key"] = to_stored(keys, form)
@@ -274,7 +267,7 @@ def _joined_ints(
     return joined.view(np.uint8)
 
 
-def _joined_bytes(keys: pa.LargeBinaryArray, numbers: Sequence[npt.NDArray[np.integer]]) -> npt.NDArray[np.uint8]:
+def _joined_bytes(keys: pa.LargeBinaryArray, numbers: Sequence[npt.NDArray[np.integer]]) -> Bytes:
     lengths = np.diff(bytes_of_keys(keys)[1]).astype(">i4")
     tail = np.stack(numbers, axis=1).astype(">i4")
     nothing = pa.scalar(b"", pa.large_binary())

@@ -15,6 +15,7 @@ from puffin_index.errors import UnsupportedError
 from puffin_index.keys.sorted_keys import BytesKeys, IntKeys, SortedKeys
 from puffin_index.keys.stored_form import BYTES, dtype_of, from_stored, width_of
 from puffin_index.kinds.bitmap.blob import NO_NULLS, VERSION_1, VERSION_2
+from puffin_index.storage.arrays import Ints
 from puffin_index.storage.binary import ByteCursor, read_uint32_be
 from puffin_index.storage.many_ranges import ramps
 from puffin_index.storage.parts import CHECKSUM_BYTES, Part, checksum32, corrupt, read_parts
@@ -34,8 +35,8 @@ class EntryTable:
     """
 
     keys: SortedKeys
-    offsets: npt.NDArray[np.int64]
-    lengths: npt.NDArray[np.int64]
+    offsets: Ints
+    lengths: Ints
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +177,7 @@ def _table(keys: SortedKeys, entries: npt.NDArray[np.void]) -> EntryTable:
     return EntryTable(keys, offsets, lengths)
 
 
-def _records(data: memoryview, places: npt.NDArray[np.int64], record: np.dtype[np.void]) -> npt.NDArray[np.void]:
+def _records(data: memoryview, places: Ints, record: np.dtype[np.void]) -> npt.NDArray[np.void]:
     """Records that lie anywhere."""
     if not len(places):
         return np.empty(0, record)
@@ -184,16 +185,14 @@ def _records(data: memoryview, places: npt.NDArray[np.int64], record: np.dtype[n
     return np.ascontiguousarray(raw).view(record).reshape(-1)
 
 
-def _chain(
-    blob: Blob, data: memoryview, start: int, count: int, tail_bytes: int
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def _chain(blob: Blob, data: memoryview, start: int, count: int, tail_bytes: int) -> tuple[Ints, Ints]:
     """Where the bytes of each length-prefixed value begin and end.
 
     Each value is found from the one before. Within a window that is done for all places at once: where a value that
     begins at a place leads, then where two lead, four, and so on.
     """
     raw = np.frombuffer(data, np.uint8)
-    found: list[npt.NDArray[np.int64]] = []
+    found: list[Ints] = []
     position, missing = start, count
     while missing:
         if position + 4 > len(data):
@@ -216,7 +215,7 @@ def _chain(
     return places + 4, places + 4 + lengths
 
 
-def _follow(leads: npt.NDArray[np.int64], limit: int) -> npt.NDArray[np.int64]:
+def _follow(leads: Ints, limit: int) -> Ints:
     """The places that place 0 leads to, itself included, as long as they lie inside, at most `limit`."""
     outside = len(leads)
     jump = np.append(np.minimum(leads, outside), outside)

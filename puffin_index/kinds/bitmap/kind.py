@@ -16,8 +16,6 @@ import re
 from collections.abc import Mapping
 from typing import Literal
 
-import numpy as np
-import numpy.typing as npt
 from pyroaring import BitMap
 
 from puffin_index.errors import DefinitionError, UnsupportedError
@@ -28,6 +26,7 @@ from puffin_index.kinds.base import BlobIndex, Payload, RowSet
 from puffin_index.kinds.bitmap.blob import VERSION_1, VERSION_2, serialize_bitmaps
 from puffin_index.kinds.bitmap.lookup import Entries, open_entries
 from puffin_index.kinds.bitmap.rows import BitmapBody
+from puffin_index.storage.arrays import Ints
 from puffin_index.storage.ranged import Blob
 
 PAIMON_BITMAP_V1 = "paimon-bitmap-v1"
@@ -134,9 +133,7 @@ class BitmapKind:
             return Payload(PAIMON_BITMAP_V1, data, layout)
         return Payload(PAIMON_BITMAP_V2 if _is_paimon_type(column.value_type) else BITMAP_V2, data, layout)
 
-    def open(
-        self, blob: Blob, blob_type: str, layout: npt.NDArray[np.int64], value_type: ValueType, row_count: int
-    ) -> BlobIndex:
+    def open(self, blob: Blob, blob_type: str, layout: Ints, value_type: ValueType, row_count: int) -> BlobIndex:
         """Open a payload; without a layout (a blob from Paimon) it is read whole.
 
         Raises:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Protocol, TypeAlias, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from puffin_index.errors import UnsupportedError
 from puffin_index.keys.leaf import Key
@@ -28,6 +27,7 @@ from puffin_index.kinds.bitmap.entries import (
     with_lengths,
 )
 from puffin_index.kinds.bitmap.rows import BitmapBody, RowSetPlaces
+from puffin_index.storage.arrays import Ints
 from puffin_index.storage.parts import CHECKSUM_BYTES, Part, check_layout, corrupt, in_memory, read_parts
 from puffin_index.storage.ranged import Blob
 
@@ -181,7 +181,7 @@ class WholeEntries:
 
 
 def open_entries(
-    blob: Blob, version: int, layout: npt.NDArray[np.int64], value_type: ValueType, row_count: int
+    blob: Blob, version: int, layout: Ints, value_type: ValueType, row_count: int
 ) -> tuple[Entries, BitmapBody]:
     """Open a bitmap blob: lazily by its layout, else by reading it whole."""
     if not len(layout):

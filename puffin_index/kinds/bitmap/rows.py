@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 from pyroaring import BitMap
 
 from puffin_index.kinds.bitmap.blob import NO_NULLS
 from puffin_index.roaring.read import deserialize, row_set_of
 from puffin_index.roaring.union import union_of_sets
+from puffin_index.storage.arrays import Ints
 from puffin_index.storage.binary import read_uint32_be
 from puffin_index.storage.hashing import xxh64_many
 from puffin_index.storage.parts import COALESCE_BYTES, checksum32, corrupt
@@ -27,8 +27,8 @@ class RowSetPlaces:
         lengths: How long each is, undefined where the offset is a row.
     """
 
-    offsets: npt.NDArray[np.int64]
-    lengths: npt.NDArray[np.int64]
+    offsets: Ints
+    lengths: Ints
 
     @classmethod
     def none(cls) -> RowSetPlaces:
@@ -94,7 +94,7 @@ class BitmapBody:
             found |= self._read(starts[low:high], lengths[low:high], int(reach[high - 1]))
         return found
 
-    def _read(self, starts: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64], end: int) -> BitMap:
+    def _read(self, starts: Ints, lengths: Ints, end: int) -> BitMap:
         """The union of row sets that lie close to each other, read at once."""
         begin = int(starts[0])
         data = self.blob.read(self.start + begin, end - begin)
@@ -111,9 +111,7 @@ class BitmapBody:
             self.check_seals(data, relative, lengths, offset)
         return union_of_sets(data, relative, lengths, self.row_count, location=location, offset=file_offset)
 
-    def check_seals(
-        self, data: memoryview, starts: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64], offset: int
-    ) -> None:
+    def check_seals(self, data: memoryview, starts: Ints, lengths: Ints, offset: int) -> None:
         """Check the seals of row sets in some bytes, which lie at an offset of the blob.
 
         Raises:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
+
+from puffin_index.storage.arrays import Bytes
 
 _TILE_BYTES = 128 * 1024
 # Warren, Hacker's Delight, section 7-3: pairs of bits, of 2 by 2 and of 4 by 4 bits change places.
 _STEPS = ((7, 0x00AA_00AA_00AA_00AA), (14, 0x0000_CCCC_0000_CCCC), (28, 0x0000_0000_F0F0_F0F0))
 
 
-def transpose_bits(bits: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
+def transpose_bits(bits: Bytes) -> Bytes:
     """Return a matrix of bits with rows and columns changed.
 
     Args:

@@ -24,7 +24,6 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from pyroaring import BitMap
 
@@ -35,6 +34,7 @@ from puffin_index.keys.sorted_keys import bytes_of_keys
 from puffin_index.keys.stored_form import FLOAT32, FLOAT64, form_of, from_stored, is_form_of, to_stored
 from puffin_index.keys.value_types import ValueType
 from puffin_index.kinds.base import BlobIndex, Payload, RowSet
+from puffin_index.storage.arrays import Bytes, Flags, Ints, Rows
 from puffin_index.storage.binary import read_int32_be, write_int32_be
 from puffin_index.storage.hashing import wang_hashes, xxh64_many
 from puffin_index.storage.parts import LAYOUT_VERSION, Part, check_layout, checksum32, corrupt, read_parts
@@ -55,7 +55,7 @@ _LAYOUT_NUMBERS = 4
 _KEYS_AT_ONCE = 32 * 1024
 
 
-def key_hashes(keys: KeyArray, form: int) -> npt.NDArray[np.int64]:
+def key_hashes(keys: KeyArray, form: int) -> Ints:
     """Return the 64-bit hashes of keys, as values of a form have them."""
     if not isinstance(keys, np.ndarray):
         data, offsets = bytes_of_keys(keys)
@@ -65,7 +65,7 @@ def key_hashes(keys: KeyArray, form: int) -> npt.NDArray[np.int64]:
     return wang_hashes(to_stored(keys, form).view(np.int64) if form == FLOAT64 else keys)
 
 
-def hashes_of_keys(keys: tuple[int, ...] | tuple[bytes, ...], form: int) -> npt.NDArray[np.int64]:
+def hashes_of_keys(keys: tuple[int, ...] | tuple[bytes, ...], form: int) -> Ints:
     """Return the hashes of those keys of a test that values of a form can have."""
     if not keys:
         return np.empty(0, np.int64)
@@ -92,7 +92,7 @@ def grid_bits(bits: int) -> int:
     return min(-(-bits // unit) * unit, MAXIMUM_BITS)
 
 
-def bit_positions(hashes: npt.NDArray[np.int64], k: int, bits: int) -> Iterator[npt.NDArray[np.uint32]]:
+def bit_positions(hashes: Ints, k: int, bits: int) -> Iterator[Rows]:
     """Yield k times the bit that each hash sets next."""
     combined, step = hashes.astype(np.int32), (hashes >> np.int64(32)).astype(np.int32)
     count = np.uint32(bits)
@@ -113,7 +113,7 @@ class BloomIndex:
         self._k = k
         self._pages = pages
         self._row_count = row_count
-        self._read: dict[int, npt.NDArray[np.uint8]] = {}
+        self._read: dict[int, Bytes] = {}
 
     def evaluate(self, test: LeafTest, candidates: BitMap | None = None) -> RowSet:
         """Return no rows where no key of a set test is there, else all candidates as an upper bound."""
@@ -141,12 +141,12 @@ class BloomIndex:
                     return False
         return True
 
-    def read_filter(self) -> tuple[int, npt.NDArray[np.uint8]]:
+    def read_filter(self) -> tuple[int, Bytes]:
         """Return how many bits a key sets, and all bits, once their checksums are known to be good."""
         data = read_parts(self._blob, self._pages)
         return self._k, np.frombuffer(b"".join(data), np.uint8)
 
-    def _bits_at(self, positions: npt.NDArray[np.uint32]) -> npt.NDArray[np.bool_]:
+    def _bits_at(self, positions: Rows) -> Flags:
         page_bytes = self._pages[0].length
         places = positions >> 3
         pages = places // page_bytes
@@ -157,7 +157,7 @@ class BloomIndex:
         for page in np.unique(pages).tolist():
             here = pages == page
             found[here] = self._read[page][places[here] - page * page_bytes]
-        bits: npt.NDArray[np.bool_] = (found >> (positions & 7).astype(np.uint8)) & np.uint8(1) != 0
+        bits: Flags = (found >> (positions & 7).astype(np.uint8)) & np.uint8(1) != 0
         return bits
 
 
@@ -200,9 +200,7 @@ class BloomKind:
         layout = [LAYOUT_VERSION, form, k, page_bytes, *_pack_pairs(checksums)]
         return Payload(PAIMON_BLOOM, data, np.array(layout, np.int64))
 
-    def open(
-        self, blob: Blob, blob_type: str, layout: npt.NDArray[np.int64], value_type: ValueType, row_count: int
-    ) -> BlobIndex:
+    def open(self, blob: Blob, blob_type: str, layout: Ints, value_type: ValueType, row_count: int) -> BlobIndex:
         """Open a payload; without a layout (a blob from Paimon) its first bytes are read.
 
         Raises:
@@ -213,7 +211,7 @@ class BloomKind:
         return open_filter(blob, layout, value_type, row_count)
 
 
-def open_filter(blob: Blob, layout: npt.NDArray[np.int64], value_type: ValueType, row_count: int) -> BloomIndex:
+def open_filter(blob: Blob, layout: Ints, value_type: ValueType, row_count: int) -> BloomIndex:
     """Open the filter of a row group; see `BloomKind.open`."""
     bit_bytes = blob.length - BITS_OFFSET
     if not 0 < bit_bytes <= MAXIMUM_BITS // 8:
@@ -232,7 +230,7 @@ def open_filter(blob: Blob, layout: npt.NDArray[np.int64], value_type: ValueType
     return BloomIndex(blob, form, 8 * bit_bytes, k, pages, row_count)
 
 
-def _set_bits(bits: npt.NDArray[np.uint8], keys: KeyArray, form: int, k: int) -> None:
+def _set_bits(bits: Bytes, keys: KeyArray, form: int, k: int) -> None:
     """Set the bits of all keys in a filter."""
     # Some keys at a time: their hashes and positions stay in the processor's cache.
     for start in range(0, len(keys), _KEYS_AT_ONCE):

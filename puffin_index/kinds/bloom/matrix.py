@@ -29,12 +29,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from puffin_index.errors import UnsupportedError
 from puffin_index.keys.stored_form import is_form_of
 from puffin_index.keys.value_types import ValueType
 from puffin_index.kinds.bloom.kind import MAXIMUM_BITS, MAXIMUM_BITS_A_KEY, bit_positions, hashes_of_keys
+from puffin_index.storage.arrays import Bytes, Flags, Ints
 from puffin_index.storage.hashing import xxh64_many
 from puffin_index.storage.parts import (
     CHECKSUM_BYTES,
@@ -55,9 +55,6 @@ _LAYOUT_NUMBERS = 5
 _BYTES_AT_ONCE = 16 * 1024 * 1024
 _MOST_SHAPES = 8
 _OBJECT_BYTES = 200
-
-_Flags = npt.NDArray[np.bool_]
-_Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +102,9 @@ class MatrixDirectory:
     """
 
     matrices: tuple[Matrix, ...]
-    matrix_of: _Ints
+    matrix_of: Ints
 
-    def row_groups(self, matrix: int) -> _Ints:
+    def row_groups(self, matrix: int) -> Ints:
         """Return the row groups of a matrix, in the order of its filters."""
         return np.flatnonzero(self.matrix_of == matrix)
 
@@ -121,9 +118,9 @@ class AskedKeys:
 
     def __init__(self, keys: tuple[int, ...] | tuple[bytes, ...]) -> None:
         self._keys = keys
-        self._rows: dict[tuple[int, int, int], _Ints] = {}
+        self._rows: dict[tuple[int, int, int], Ints] = {}
 
-    def rows(self, matrix: Matrix, form: int) -> _Ints:
+    def rows(self, matrix: Matrix, form: int) -> Ints:
         """Return the rows of a matrix that have the bits of each key: shape (k, keys)."""
         shape = (matrix.k, matrix.bits, form)
         rows = self._rows.get(shape)
@@ -150,7 +147,7 @@ class BloomMatrix:
         CorruptFileError: If the layout describes no such blob, or one of other row groups.
     """
 
-    def __init__(self, blob: Blob, layout: npt.NDArray[np.int64], value_type: ValueType, row_groups: int) -> None:
+    def __init__(self, blob: Blob, layout: Ints, value_type: ValueType, row_groups: int) -> None:
         numbers = check_layout(blob, layout, _LAYOUT_NUMBERS)[1:_LAYOUT_NUMBERS]
         form, count, directory_from, checksum = numbers
         if not is_form_of(form, value_type):
@@ -177,7 +174,7 @@ class BloomMatrix:
         known = self._directory
         return _OBJECT_BYTES + (0 if known is None else known.matrix_of.nbytes + _OBJECT_BYTES * len(known.matrices))
 
-    def possible(self, keys: AskedKeys) -> _Flags:
+    def possible(self, keys: AskedKeys) -> Flags:
         """Return for each row group that the blob covers whether rows of it may have one of some keys.
 
         Raises:
@@ -200,7 +197,7 @@ class BloomMatrix:
                 end = part.offset + part.length
         return requests, length
 
-    def _ask(self, matrix: Matrix, places: _Ints) -> _Flags:
+    def _ask(self, matrix: Matrix, places: Ints) -> Flags:
         """Which filters of a matrix may have a key, whose bits are the rows at some places: shape (k, keys)."""
         found = np.zeros(matrix.row_bytes, np.uint8)
         step = max(1, _BYTES_AT_ONCE // (matrix.k * (matrix.page_rows * matrix.row_bytes + 1)))
@@ -210,7 +207,7 @@ class BloomMatrix:
             found |= np.bitwise_or.reduce(np.bitwise_and.reduce(rows, axis=0), axis=0)
         return np.unpackbits(found, count=matrix.filters, bitorder="little").view(np.bool_)
 
-    def _rows(self, matrix: Matrix, places: _Ints) -> npt.NDArray[np.uint8]:
+    def _rows(self, matrix: Matrix, places: Ints) -> Bytes:
         """Rows of a matrix, of neighbouring pages with one request."""
         numbers, owners = np.unique(places // matrix.page_rows, return_inverse=True)
         parts = [matrix.page(number) for number in numbers.tolist()]
@@ -219,10 +216,10 @@ class BloomMatrix:
         ]
         # Only the last page of a matrix may be shorter: every one before begins at a multiple.
         chosen = owners * matrix.page_rows + places % matrix.page_rows
-        rows: npt.NDArray[np.uint8] = np.concatenate(pages).reshape(-1, matrix.row_bytes)[chosen]
+        rows: Bytes = np.concatenate(pages).reshape(-1, matrix.row_bytes)[chosen]
         return rows
 
-    def read_matrix(self, number: int) -> npt.NDArray[np.uint8]:
+    def read_matrix(self, number: int) -> Bytes:
         """Return all rows of a matrix: shape (bits, bytes of a row)."""
         matrix = self.directory.matrices[number]
         page_bytes = matrix.page_rows * matrix.row_bytes
@@ -231,7 +228,7 @@ class BloomMatrix:
         return np.concatenate(pages).reshape(matrix.bits, matrix.row_bytes)
 
 
-def check_pages(blob: Blob, part: Part, data: memoryview, page_bytes: int) -> list[npt.NDArray[np.uint8]]:
+def check_pages(blob: Blob, part: Part, data: memoryview, page_bytes: int) -> list[Bytes]:
     """Return the rows of neighbouring pages, once their seals are known to be good.
 
     Args:
@@ -252,7 +249,7 @@ def check_pages(blob: Blob, part: Part, data: memoryview, page_bytes: int) -> li
     return [raw[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
 
 
-def _check_page(blob: Blob, part: Part, data: memoryview) -> npt.NDArray[np.uint8]:
+def _check_page(blob: Blob, part: Part, data: memoryview) -> Bytes:
     """Return the rows of one page, once its seal is known to be good."""
     rows, seal = data[:-CHECKSUM_BYTES], data[-CHECKSUM_BYTES:]
     if checksum32(rows) != int.from_bytes(seal, "little"):

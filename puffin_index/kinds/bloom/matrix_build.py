@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from puffin_index.kinds.base import Payload
 from puffin_index.kinds.bloom.bit_transpose import transpose_bits
 from puffin_index.kinds.bloom.kind import bit_positions
 from puffin_index.kinds.bloom.matrix import BLOOM_MATRIX, DIRECTORY_HEADER, DIRECTORY_VERSION, MATRIX_ENTRY, BloomMatrix
+from puffin_index.storage.arrays import Bytes, Ints
 from puffin_index.storage.hashing import xxh64_many
 from puffin_index.storage.parts import CHECKSUM_BYTES, LAYOUT_VERSION, checksum32
 
@@ -21,7 +21,6 @@ PAGE_BYTES = 4 * 1024
 _GROWTH = 0.25
 """Filters that stand several times over, to be in fewer matrices, may make the blob larger by so much."""
 
-_Bytes = npt.NDArray[np.uint8]
 Shape = tuple[int, int]
 """Bits that a key sets, and bits of the filter."""
 
@@ -36,14 +35,14 @@ class BloomBits:
     """
 
     k: int
-    bits: _Bytes
+    bits: Bytes
 
     @property
     def shape(self) -> Shape:
         """How many bits a key sets, and how many there are."""
         return self.k, 8 * len(self.bits)
 
-    def contains_all(self, hashes: npt.NDArray[np.int64]) -> bool:
+    def contains_all(self, hashes: Ints) -> bool:
         """Whether the keys of all these hashes are there."""
         positions = np.concatenate(list(bit_positions(hashes, *self.shape)))
         return bool((self.bits[positions >> 3] >> (positions & 7).astype(np.uint8) & 1).all())
@@ -82,7 +81,7 @@ def build_bloom_matrix(filters: Sequence[BloomBits], form: int) -> Payload:
     merged = _in_fewer(members)
     entries = np.zeros(len(merged), MATRIX_ENTRY)
     matrix_of = np.zeros(len(filters), "<u2")
-    data: list[_Bytes] = []
+    data: list[Bytes] = []
     for number, ((k, bits), row_groups) in enumerate(sorted(merged.items())):
         ordered = sorted(row_groups)
         matrix_of[ordered] = number
@@ -115,7 +114,7 @@ def _in_fewer(members: dict[Shape, list[int]]) -> dict[Shape, list[int]]:
         merged[to] += merged.pop(shape)
 
 
-def _stacked(filters: Sequence[_Bytes], bits: int) -> _Bytes:
+def _stacked(filters: Sequence[Bytes], bits: int) -> Bytes:
     """Filters as the rows of a matrix: each as often as it fits, and empty ones to make the number a multiple of 8."""
     stacked = np.zeros((-(-len(filters) // 8) * 8, bits // 8), np.uint8)
     for place, one in enumerate(filters):
@@ -123,7 +122,7 @@ def _stacked(filters: Sequence[_Bytes], bits: int) -> _Bytes:
     return stacked
 
 
-def _paged(filters: _Bytes, page_rows: int) -> _Bytes:
+def _paged(filters: Bytes, page_rows: int) -> Bytes:
     """The rows of a matrix in pages with their seals."""
     rows = transpose_bits(filters)
     page_bytes = page_rows * rows.shape[1]

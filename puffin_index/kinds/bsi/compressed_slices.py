@@ -18,13 +18,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-import numpy as np
-import numpy.typing as npt
 import zstandard
 from pyroaring import BitMap
 
 from puffin_index.kinds.bsi.slices import Half, Halves, halves_of_layout, layout_of_halves, row_set_of_part
 from puffin_index.roaring.write import BLOCK_ROWS, block_count
+from puffin_index.storage.arrays import Ints
 from puffin_index.storage.binary import Buffer
 from puffin_index.storage.parts import Part, checksum32, corrupt
 from puffin_index.storage.ranged import Blob, BytesReader
@@ -39,9 +38,7 @@ _LEAST_BYTES = 64 * 1024
 _SAMPLE_BYTES = 8 * 1024
 
 
-def compress_slices(
-    data: bytearray, layout: npt.NDArray[np.int64], row_count: int
-) -> tuple[bytearray, npt.NDArray[np.int64]] | None:
+def compress_slices(data: bytearray, layout: Ints, row_count: int) -> tuple[bytearray, Ints] | None:
     """Return the blob and layout of a BSI blob's row sets compressed; None where that does not pay.
 
     Args:
@@ -70,7 +67,7 @@ def compress_parts(contents: Sequence[Buffer]) -> list[Buffer] | None:
     return [min(content, compressor.compress(content), key=len) for content in contents]
 
 
-def store_parts(halves: Halves, stored: Iterable[Buffer]) -> tuple[bytearray, npt.NDArray[np.int64]]:
+def store_parts(halves: Halves, stored: Iterable[Buffer]) -> tuple[bytearray, Ints]:
     """Return a blob of parts side by side, existence set and slices of each half, and its layout.
 
     Args:

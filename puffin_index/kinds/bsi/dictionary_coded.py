@@ -13,7 +13,6 @@ from collections.abc import Callable
 from typing import Protocol, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from pyroaring import BitMap
 
@@ -24,6 +23,7 @@ from puffin_index.keys.value_types import ValueType
 from puffin_index.kinds.base import Payload, RowSet
 from puffin_index.kinds.bsi.key_dictionary import HEADER_BYTES, DictionaryReader, serialize_dictionary
 from puffin_index.kinds.bsi.slices import serialize_numbers
+from puffin_index.storage.arrays import Flags, Ints, Rows
 from puffin_index.storage.parts import LAYOUT_VERSION, Part, check_layout, checksum32, corrupt, sub_blob
 from puffin_index.storage.ranged import Blob
 
@@ -31,7 +31,7 @@ DICTIONARY_BSI = "puffin-index-dictionary-bsi-v1"
 _LAYOUT_NUMBERS = 4
 
 
-_Blob: TypeAlias = tuple[bytearray, npt.NDArray[np.int64]]
+_Blob: TypeAlias = tuple[bytearray, Ints]
 
 
 def build_dictionary_coded(column: Column) -> Payload:
@@ -39,9 +39,7 @@ def build_dictionary_coded(column: Column) -> Payload:
     return Payload(DICTIONARY_BSI, *serialize_dictionary_coded(column, serialize_numbers))
 
 
-def serialize_dictionary_coded(
-    column: Column, serialize: Callable[[npt.NDArray[np.uint32], npt.NDArray[np.bool_] | None], _Blob]
-) -> _Blob:
+def serialize_dictionary_coded(column: Column, serialize: Callable[[Rows, Flags | None], _Blob]) -> _Blob:
     """Return the blob of a column, and its layout.
 
     Args:
@@ -65,7 +63,7 @@ class CodeIndex(Protocol):
     def value_count(self) -> int:
         """The rows that have a code."""
 
-    def numbers(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_] | None]:
+    def numbers(self) -> tuple[Ints, Flags | None]:
         """Return the code of each row, and which rows have one (None for all)."""
 
     def null_rows(self, is_null: bool, candidates: BitMap | None) -> BitMap:
@@ -81,10 +79,10 @@ class DictionaryCodedIndex:
     def __init__(
         self,
         blob: Blob,
-        layout: npt.NDArray[np.int64],
+        layout: Ints,
         value_type: ValueType,
         row_count: int,
-        open_slices: Callable[[Blob, npt.NDArray[np.int64], int], CodeIndex],
+        open_slices: Callable[[Blob, Ints, int], CodeIndex],
     ) -> None:
         _, directory_end, checksum, slices_from = check_layout(blob, layout, _LAYOUT_NUMBERS)[:_LAYOUT_NUMBERS]
         if not HEADER_BYTES <= directory_end <= slices_from <= blob.length or len(layout) == _LAYOUT_NUMBERS:

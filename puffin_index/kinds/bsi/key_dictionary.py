@@ -37,7 +37,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import zstandard
 
@@ -46,6 +45,7 @@ from puffin_index.keys.columns import KeyArray
 from puffin_index.keys.leaf import Key
 from puffin_index.keys.sorted_keys import BytesKeys, IntKeys, SortedKeys, bytes_of_keys, common_prefix, cut_blocks
 from puffin_index.keys.value_types import Domain
+from puffin_index.storage.arrays import Bytes, Ints
 from puffin_index.storage.binary import ByteCursor, write_int32_be, write_uint8
 from puffin_index.storage.parts import Part, checksum32, corrupt, read_parts
 from puffin_index.storage.ranged import Blob
@@ -94,20 +94,18 @@ def serialize_dictionary(keys: KeyArray) -> tuple[bytearray, int]:
     return dictionary, blocks_from
 
 
-def _int_contents(keys: npt.NDArray[np.int64], starts: npt.NDArray[np.int64]) -> Iterator[bytes]:
+def _int_contents(keys: Ints, starts: Ints) -> Iterator[bytes]:
     for low, high in pairwise(starts.tolist()):
         yield keys[low:high].astype(">i8").view(np.uint8).reshape(-1, 8).T.tobytes()
 
 
-def _bytes_contents(
-    data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64], starts: npt.NDArray[np.int64]
-) -> Iterator[bytes]:
+def _bytes_contents(data: Bytes, offsets: Ints, starts: Ints) -> Iterator[bytes]:
     for low, high in pairwise(starts.tolist()):
         ends = offsets[low : high + 1]
         yield np.diff(ends).astype(">u4").tobytes() + data[ends[0] : ends[-1]].tobytes()
 
 
-def _separators(data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64], starts: Sequence[int]) -> bytes:
+def _separators(data: Bytes, offsets: Ints, starts: Sequence[int]) -> bytes:
     """The shortest prefix of each block's first key that is greater than the key before."""
     view = data.data
     separators: list[memoryview] = []
@@ -125,9 +123,9 @@ def _separators(data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64], sta
 class _Directory:
     key_count: int
     form: int
-    codes: npt.NDArray[np.int64]
+    codes: Ints
     parts: tuple[Part, ...]
-    content_lengths: npt.NDArray[np.int64]
+    content_lengths: Ints
     separators: SortedKeys
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
-import numpy.typing as npt
 from pyroaring import BitMap
 
 from puffin_index.errors import DefinitionError, UnsupportedError
@@ -25,6 +24,7 @@ from puffin_index.kinds.bsi.dictionary_coded import DICTIONARY_BSI, DictionaryCo
 from puffin_index.kinds.bsi.packed_slices import row_set_of_packed
 from puffin_index.kinds.bsi.search import HalfReader, RowSetOf
 from puffin_index.kinds.bsi.slices import Halves, halves_of_blob, halves_of_layout, row_set_of_part, serialize_numbers
+from puffin_index.storage.arrays import Flags, Ints
 from puffin_index.storage.parts import corrupt, in_memory
 from puffin_index.storage.ranged import Blob
 
@@ -74,7 +74,7 @@ class BitSlicedIndex:
             found |= self._negative.search(mirror(clip(intervals, INT64_MINIMUM, -1)), candidates)
         return found
 
-    def numbers(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_] | None]:
+    def numbers(self) -> tuple[Ints, Flags | None]:
         """Return the number of each row, 0 where it is NULL, and which rows are not NULL (None for all).
 
         Raises:
@@ -99,7 +99,7 @@ class BitSlicedIndex:
         return Column(value_type, self._row_count, numbers, valid)
 
 
-def open_bit_sliced(blob: Blob, layout: npt.NDArray[np.int64], row_count: int) -> BitSlicedIndex:
+def open_bit_sliced(blob: Blob, layout: Ints, row_count: int) -> BitSlicedIndex:
     """Open a blob in the BSI format; without a layout it is read whole."""
     if len(layout):
         return BitSlicedIndex(blob, halves_of_layout(blob, layout, row_count), row_count)
@@ -107,12 +107,12 @@ def open_bit_sliced(blob: Blob, layout: npt.NDArray[np.int64], row_count: int) -
     return BitSlicedIndex(whole, halves_of_blob(whole, row_count), row_count)
 
 
-def _open_compressed(blob: Blob, layout: npt.NDArray[np.int64], row_count: int) -> BitSlicedIndex:
+def _open_compressed(blob: Blob, layout: Ints, row_count: int) -> BitSlicedIndex:
     halves = halves_of_layout(blob, layout, row_count, existence_gap=0)
     return BitSlicedIndex(blob, halves, row_count, row_set_of_frame)
 
 
-def open_packed(blob: Blob, layout: npt.NDArray[np.int64], row_count: int) -> BitSlicedIndex:
+def open_packed(blob: Blob, layout: Ints, row_count: int) -> BitSlicedIndex:
     """Open packed bit slices (`puffin_index.kinds.bsi.packed_slices`) of so many rows, without reading them."""
     halves = halves_of_layout(blob, layout, row_count, existence_gap=0)
     return BitSlicedIndex(blob, halves, row_count, row_set_of_packed)
@@ -150,9 +150,7 @@ class BitSlicedKind:
             return Payload(PAIMON_BSI, data, layout) if compressed is None else Payload(COMPRESSED_BSI, *compressed)
         return build_dictionary_coded(column)
 
-    def open(
-        self, blob: Blob, blob_type: str, layout: npt.NDArray[np.int64], value_type: ValueType, row_count: int
-    ) -> BlobIndex:
+    def open(self, blob: Blob, blob_type: str, layout: Ints, value_type: ValueType, row_count: int) -> BlobIndex:
         """Open a payload; without a layout (a blob from Paimon) it is read whole.
 
         Raises:
@@ -162,7 +160,7 @@ class BitSlicedKind:
 
 
 def open_slices(
-    blob: Blob, blob_type: str, layout: npt.NDArray[np.int64], value_type: ValueType, row_count: int
+    blob: Blob, blob_type: str, layout: Ints, value_type: ValueType, row_count: int
 ) -> BitSlicedIndex | DictionaryCodedIndex:
     """Open the payload of one row group; without a layout (a blob from Paimon) it is read whole.
 

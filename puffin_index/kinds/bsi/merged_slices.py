@@ -18,18 +18,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 from pyroaring import BitMap
 
 from puffin_index.errors import UnsupportedError
+from puffin_index.keys.asked_test import AskedTest
 from puffin_index.keys.columns import Column
 from puffin_index.keys.leaf import LeafTest, NullTest
 from puffin_index.keys.value_types import ValueType
 from puffin_index.kinds.bsi.dictionary_coded import DictionaryCodedIndex
 from puffin_index.kinds.bsi.kind import BitSlicedIndex, open_packed
 from puffin_index.kinds.bsi.merged_slices_build import MERGED_BSI, MERGED_DICTIONARY_BSI, row_counts_checksum
-from puffin_index.kinds.postings.demand import AskedTest
 from puffin_index.roaring.read import row_set_of_ascending
+from puffin_index.storage.arrays import Ints
 from puffin_index.storage.parts import check_layout, corrupt
 from puffin_index.storage.ranged import Blob
 
@@ -57,9 +57,9 @@ class MergedSlices:
         self,
         blob: Blob,
         blob_type: str,
-        layout: npt.NDArray[np.int64],
+        layout: Ints,
         value_type: ValueType,
-        spans: Sequence[tuple[int, int]] | npt.NDArray[np.int64],
+        spans: Sequence[tuple[int, int]] | Ints,
     ) -> None:
         checksum = check_layout(blob, layout, _LAYOUT_NUMBERS)[1]
         self._bases, self._row_counts = np.array(spans, np.int64).reshape(-1, 2).T

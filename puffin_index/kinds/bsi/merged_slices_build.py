@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 
 from puffin_index.keys.columns import Column, join_columns
 from puffin_index.kinds.base import MergedPayload, Payload
@@ -14,6 +13,7 @@ from puffin_index.kinds.bsi.dictionary_coded import serialize_dictionary_coded
 from puffin_index.kinds.bsi.kind import fits_slices
 from puffin_index.kinds.bsi.packed_slices import serialize_packed
 from puffin_index.roaring.write import BLOCK_ROWS, block_count
+from puffin_index.storage.arrays import Ints
 from puffin_index.storage.parts import LAYOUT_VERSION, checksum32
 
 MERGED_BSI = "puffin-index-merged-bsi-v1"
@@ -33,7 +33,7 @@ def is_small(row_count: int) -> bool:
     return 4 * row_count < 3 * BLOCK_ROWS * max(1, block_count(row_count))
 
 
-def row_counts_checksum(row_counts: npt.NDArray[np.int64]) -> int:
+def row_counts_checksum(row_counts: Ints) -> int:
     """Return the low half of the xxh64 of the row counts of row groups, 8 bytes each, little-endian."""
     return checksum32(np.asarray(row_counts, "<i8").tobytes())
 

@@ -25,6 +25,7 @@ from puffin_index.kinds.bsi.compressed_slices import compress_parts, content_of_
 from puffin_index.kinds.bsi.slices import Half, HalfBits, Halves, bits_of_half, row_set_of_part, signs_of
 from puffin_index.roaring.read import row_set_of_bits
 from puffin_index.roaring.write import serialize_bit_slices
+from puffin_index.storage.arrays import Flags, Ints
 from puffin_index.storage.binary import Buffer
 from puffin_index.storage.parts import Part, corrupt
 from puffin_index.storage.ranged import Blob
@@ -32,9 +33,7 @@ from puffin_index.storage.ranged import Blob
 _UNPLACED = Part(0, 0)
 
 
-def serialize_packed(
-    numbers: npt.NDArray[np.integer], valid: npt.NDArray[np.bool_] | None
-) -> tuple[bytearray, npt.NDArray[np.int64]]:
+def serialize_packed(numbers: npt.NDArray[np.integer], valid: Flags | None) -> tuple[bytearray, Ints]:
     """Return the blob of some numbers, one a row, and its layout.
 
     Args:

@@ -10,11 +10,11 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 from pyroaring import BitMap
 
 from puffin_index.keys.intervals import Interval, Intervals, clip, shift
 from puffin_index.kinds.bsi.slices import Half
+from puffin_index.storage.arrays import Ints, Rows
 from puffin_index.storage.parts import Part, corrupt, read_parts
 from puffin_index.storage.ranged import Blob
 
@@ -66,7 +66,7 @@ class HalfReader:
         rows = rows if candidates is None else rows & candidates
         return self._descend(rows, len(half.slices) - 1, wanted, lowest)
 
-    def magnitudes(self) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64]]:
+    def magnitudes(self) -> tuple[Rows, Ints]:
         """Return the rows that have a number in this half, ascending, and the magnitude of each.
 
         Raises:

@@ -39,6 +39,7 @@ from pyroaring import BitMap
 from puffin_index.errors import BuildError, UnsupportedError
 from puffin_index.roaring.read import deserialize, serialized_length
 from puffin_index.roaring.write import BLOCK_BYTES, BLOCK_ROWS, block_count, pad_bits, serialize_bit_slices
+from puffin_index.storage.arrays import Bytes, Flags, Ints
 from puffin_index.storage.binary import ByteCursor, write_int32_be, write_int64_be, write_uint8
 from puffin_index.storage.parts import LAYOUT_VERSION, Part, check_layout, checksum32, corrupt
 from puffin_index.storage.ranged import Blob
@@ -96,14 +97,12 @@ class HalfBits:
     row_count: int
     minimum: int
     maximum: int
-    chosen: npt.NDArray[np.bool_] | None
-    existence: npt.NDArray[np.uint8]
-    slices: npt.NDArray[np.uint8]
+    chosen: Flags | None
+    existence: Bytes
+    slices: Bytes
 
 
-def serialize_numbers(
-    numbers: npt.NDArray[np.integer], valid: npt.NDArray[np.bool_] | None
-) -> tuple[bytearray, npt.NDArray[np.int64]]:
+def serialize_numbers(numbers: npt.NDArray[np.integer], valid: Flags | None) -> tuple[bytearray, Ints]:
     """Return the blob of some numbers, one a row, and its layout.
 
     Args:
@@ -123,9 +122,7 @@ def serialize_numbers(
     return data, layout_of_halves(Halves(first, second))
 
 
-def signs_of(
-    numbers: npt.NDArray[np.integer], valid: npt.NDArray[np.bool_] | None
-) -> tuple[npt.NDArray[np.bool_] | None, npt.NDArray[np.bool_] | None]:
+def signs_of(numbers: npt.NDArray[np.integer], valid: Flags | None) -> tuple[Flags | None, Flags | None]:
     """Return the rows that have a number >= 0 (None for all rows), and those with one < 0 (None for none)."""
     if not len(numbers) or int(numbers.min()) >= 0:
         return valid, None
@@ -139,7 +136,7 @@ def signs_of(
 def _append_half(
     data: bytearray,
     numbers: npt.NDArray[np.integer],
-    chosen: npt.NDArray[np.bool_] | None,
+    chosen: Flags | None,
     sign: int,
 ) -> Half | None:
     """Append whether any rows are chosen (None for all), then their half; their numbers have one sign."""
@@ -159,12 +156,12 @@ def _append_half(
     return Half(half.row_count, half.minimum, half.maximum, _part(data, start, existence_end), parts)
 
 
-def bits_of_half(numbers: npt.NDArray[np.integer], chosen: npt.NDArray[np.bool_] | None, sign: int) -> HalfBits | None:
+def bits_of_half(numbers: npt.NDArray[np.integer], chosen: Flags | None, sign: int) -> HalfBits | None:
     """Return the numbers of the chosen rows (None for all), which have one sign, as bits; None if there are none."""
     count = len(numbers) if chosen is None else int(np.count_nonzero(chosen))
     if not count:
         return None
-    where: npt.NDArray[np.bool_] | Literal[True] = True if chosen is None else chosen
+    where: Flags | Literal[True] = True if chosen is None else chosen
     limits = np.iinfo(numbers.dtype)
     bounds = (
         sign * int(numbers.min(where=where, initial=limits.max)),
@@ -179,7 +176,7 @@ def bits_of_half(numbers: npt.NDArray[np.integer], chosen: npt.NDArray[np.bool_]
     return HalfBits(count, minimum, maximum, chosen, existence, bits)
 
 
-def _existence(chosen: npt.NDArray[np.bool_] | None, row_count: int) -> npt.NDArray[np.uint8]:
+def _existence(chosen: Flags | None, row_count: int) -> Bytes:
     """The chosen rows as bits; not needed for all rows."""
     packed = np.empty(0, np.uint8) if chosen is None else np.packbits(chosen, bitorder="little")
     return pad_bits(packed, row_count)
@@ -198,9 +195,7 @@ def _part(data: bytearray, start: int, end: int) -> Part:
         return Part(start, end - start, checksum32(view[start:end]))
 
 
-def slice_bits(
-    numbers: npt.NDArray[np.integer], slice_count: int, minimum: int = 0, sign: int = 1
-) -> npt.NDArray[np.uint8]:
+def slice_bits(numbers: npt.NDArray[np.integer], slice_count: int, minimum: int = 0, sign: int = 1) -> Bytes:
     """Transpose magnitudes, less the least one, to bits.
 
     Returns:
@@ -224,7 +219,7 @@ def slice_bits(
     return bits
 
 
-def layout_of_halves(halves: Halves, existence_gap: int = EXISTENCE_GAP) -> npt.NDArray[np.int64]:
+def layout_of_halves(halves: Halves, existence_gap: int = EXISTENCE_GAP) -> Ints:
     """Return the layout; between an existence set and what follows there is a gap of so many bytes."""
     numbers = [LAYOUT_VERSION]
     parts: list[Part] = []
@@ -239,9 +234,7 @@ def layout_of_halves(halves: Halves, existence_gap: int = EXISTENCE_GAP) -> npt.
     return np.array(numbers + [part.offset << 32 | (part.checksum or 0) for part in parts], np.int64)
 
 
-def halves_of_layout(
-    blob: Blob, layout: npt.NDArray[np.int64], row_count: int, existence_gap: int = EXISTENCE_GAP
-) -> Halves:
+def halves_of_layout(blob: Blob, layout: Ints, row_count: int, existence_gap: int = EXISTENCE_GAP) -> Halves:
     """Return the halves that a layout describes, with a gap of so many bytes behind existence sets.
 
     Raises:

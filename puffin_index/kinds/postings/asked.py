@@ -11,10 +11,9 @@ from pyroaring import BitMap
 from puffin_index.kinds.postings.demand import Cuts
 from puffin_index.kinds.postings.keys import first_runs, key_ranks
 from puffin_index.kinds.postings.numbers import RowNumbers
-from puffin_index.kinds.postings.pages import Flags
 from puffin_index.kinds.postings.parse import ParsedBlocks, StoredBlocks, parse_blocks
 from puffin_index.kinds.postings.rows import Near, rows_of_runs
-from puffin_index.storage.bit_packing import Ints
+from puffin_index.storage.arrays import Flags, Ints
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -50,8 +50,9 @@ import pyarrow as pa
 import zstandard
 
 from puffin_index.keys.sorted_keys import bytes_of_keys, cut_blocks
-from puffin_index.kinds.postings.sort import OrderedRows, Rows
-from puffin_index.storage.bit_packing import Ints, Words, bit_lengths, bounds_of_streams, pack_streams
+from puffin_index.kinds.postings.sort import OrderedRows
+from puffin_index.storage.arrays import Flags, Ints, Rows, Words
+from puffin_index.storage.bit_packing import bit_lengths, bounds_of_streams, pack_streams
 from puffin_index.storage.many_ranges import ramps
 
 KEY_CONTENT_LIMIT_BYTES = 32 * 1024
@@ -207,7 +208,7 @@ def _write_sections(runs: _Runs, section_runs: Ints) -> list[bytes]:
     return [b"".join(parts) for parts in zip(_each(headers), *packed, strict=True)]
 
 
-def _streams(runs: _Runs, first_runs: Ints, is_later: npt.NDArray[np.bool_]) -> Iterator[Ints]:
+def _streams(runs: _Runs, first_runs: Ints, is_later: Flags) -> Iterator[Ints]:
     """What the streams of all sections hold: counts, first rows, gaps, run lengths."""
     yield np.diff(first_runs, append=len(runs.starts))
     yield runs.starts[first_runs]

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from puffin_index.keys.columns import Column, KeyArray
@@ -15,7 +14,7 @@ from puffin_index.kinds.postings.keys import keys_of_blocks
 from puffin_index.kinds.postings.numbers import RowNumbers
 from puffin_index.kinds.postings.parse import ParsedBlocks
 from puffin_index.kinds.postings.rows import decode_runs
-from puffin_index.storage.bit_packing import Ints
+from puffin_index.storage.arrays import Flags, Ints
 from puffin_index.storage.many_ranges import ramps
 from puffin_index.storage.parts import corrupt
 from puffin_index.storage.ranged import Blob
@@ -103,7 +102,7 @@ def _joined(keys: Sequence[KeyArray], value_type: ValueType) -> KeyArray:
 
 
 def _column(keys: KeyArray, codes: Ints, value_type: ValueType) -> Column:
-    known: npt.NDArray[np.bool_] = codes >= 0
+    known: Flags = codes >= 0
     valid = None if known.all() else known
     if isinstance(keys, np.ndarray):
         own = np.zeros(len(codes), np.int64)

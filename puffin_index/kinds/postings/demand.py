@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass
 
 import numpy as np
 
-from puffin_index.keys.intervals import INT64_MAXIMUM, INT64_MINIMUM, intervals_of
-from puffin_index.keys.leaf import RangeTest, SetTest
+from puffin_index.keys.asked_test import MANY_KEYS, AskedTest
 from puffin_index.kinds.postings.directory import PostingsDirectory
-from puffin_index.kinds.postings.pages import Flags
-from puffin_index.storage.bit_packing import Ints
+from puffin_index.storage.arrays import Flags, Ints
 from puffin_index.storage.many_ranges import ramps
 from puffin_index.storage.parts import COALESCE_BYTES
 
 BLOCKS_AT_ONCE = 256
-_MANY = 2**40
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,74 +58,16 @@ class Cuts:
             np.concatenate(([False], self.inside, [False])),
             (b"", *self.keys, b"") if isinstance(self.keys, tuple) else np.concatenate(([0], self.keys, [0])),
             np.concatenate(([False], self.right, [False])),
-            np.full(len(self.key_limits) + 1, _MANY),
+            np.full(len(self.key_limits) + 1, MANY_KEYS),
         )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Places:
-    """Places between keys, ascending, two around each interval.
+def cuts_of(test: AskedTest, directory: PostingsDirectory, is_bytes: bool) -> Cuts:
+    """Locate the places of a test among the blocks of some postings.
 
-    Attributes:
-        keys: The key of each; of a place before or after everything anything.
-        right: Whether the place is after keys that are equal, instead of before them.
-        is_end: Whether it is before everything; after everything, where `right`.
-        key_limits: How many keys each interval may have.
+    Places before everything and after everything need not be looked for.
     """
-
-    keys: Ints | tuple[bytes, ...]
-    right: Flags
-    is_end: Flags
-    key_limits: Ints
-
-
-class AskedTest:
-    """A test and the places around the keys that it asks for, its negation left out: the same in all postings."""
-
-    def __init__(self, test: SetTest | RangeTest) -> None:
-        self.test = test
-        self.negated = test.negated
-        self._plain = replace(test, negated=False)
-
-    def cuts(self, directory: PostingsDirectory, is_bytes: bool) -> Cuts:
-        """Return where the places are among the blocks of some postings."""
-        places = self._bytes_places if is_bytes else self._int_places
-        return _located(directory, places)
-
-    @cached_property
-    def _int_places(self) -> _Places:
-        bounds = np.array(intervals_of(self._plain), np.int64).reshape(-1, 2)
-        keys = bounds.reshape(-1)
-        right = np.tile([False, True], len(bounds))
-        is_end = (keys == np.where(right, INT64_MAXIMUM, INT64_MINIMUM)).astype(np.bool_)
-        widths = (bounds[:, 1] - bounds[:, 0]).view(np.uint64)
-        return _Places(keys, right, is_end, np.minimum(widths, np.uint64(_MANY)).astype(np.int64) + 1)
-
-    @cached_property
-    def _bytes_places(self) -> _Places:
-        match self._plain:
-            case SetTest():
-                keys = tuple(_bytes(key) for key in self._plain.keys for _ in range(2))
-                right = np.tile([False, True], len(self._plain.keys))
-                return _Places(keys, right, np.zeros(len(keys), np.bool_), np.ones(len(keys) // 2, np.int64))
-            case RangeTest() as test:
-                low, high = (b"" if key is None else _bytes(key) for key in (test.low, test.high))
-                is_end = np.array([test.low is None, test.high is None])
-                right = np.array([not test.low_inclusive and not is_end[0], test.high_inclusive or is_end[1]])
-                if not is_end.any() and (low, right[0]) >= (high, right[1]):
-                    return _Places((), right[:0], is_end[:0], np.empty(0, np.int64))
-                key_limit = 1 if low == high and not is_end.any() else _MANY
-                return _Places((low, high), right, is_end, np.full(1, key_limit))
-
-
-def _bytes(key: int | bytes) -> bytes:
-    if isinstance(key, int):
-        raise TypeError("an integer key in a test of byte strings")
-    return key
-
-
-def _located(directory: PostingsDirectory, places: _Places) -> Cuts:
-    """Locate places; those before everything and (`right`) after everything are known."""
+    places = test.places(is_bytes)
     keys, right = places.keys, places.right
     if len(right) and not places.is_end.any():
         return Cuts(*directory.locate(keys, right), keys, right, places.key_limits)

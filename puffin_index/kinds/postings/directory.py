@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from puffin_index.keys.sorted_keys import BytesKeys, IntKeys, SortedKeys
-from puffin_index.kinds.postings.pages import BLOCKS, PAGES, Flags, Page, parse_page
-from puffin_index.storage.bit_packing import Ints
+from puffin_index.kinds.postings.pages import BLOCKS, PAGES, Page, parse_page
+from puffin_index.storage.arrays import Flags, Ints
 from puffin_index.storage.parts import Part, corrupt, read_parts
 from puffin_index.storage.ranged import Blob
 

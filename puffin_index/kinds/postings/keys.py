@@ -11,9 +11,9 @@ import zstandard
 from puffin_index.keys.columns import KeyArray
 from puffin_index.keys.sorted_keys import BytesKeys
 from puffin_index.kinds.postings.blocks import KEY_CONTENT_LIMIT_BYTES
-from puffin_index.kinds.postings.pages import Flags
 from puffin_index.kinds.postings.parse import ParsedBlocks, RawBlocks
-from puffin_index.storage.bit_packing import Ints, unpack_streams
+from puffin_index.storage.arrays import Flags, Ints
+from puffin_index.storage.bit_packing import unpack_streams
 from puffin_index.storage.parts import corrupt
 
 

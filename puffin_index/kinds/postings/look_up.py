@@ -28,24 +28,24 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
-import numpy.typing as npt
 from pyroaring import BitMap
 
 from puffin_index.errors import UnsupportedError
+from puffin_index.keys.asked_test import AskedTest
 from puffin_index.keys.columns import Column
 from puffin_index.keys.leaf import LeafTest, NullTest
 from puffin_index.keys.value_types import ValueType
 from puffin_index.kinds.postings.asked import AskedBlocks, rows_of_asked
 from puffin_index.kinds.postings.build import POSTINGS, PlacedColumn, build_postings, postings_pay
 from puffin_index.kinds.postings.columns import KeyRows, columns_of, key_rows
-from puffin_index.kinds.postings.demand import BLOCKS_AT_ONCE, AskedTest, Cuts, bounds_of, cost_of_blocks, cost_of_pages
+from puffin_index.kinds.postings.demand import BLOCKS_AT_ONCE, Cuts, bounds_of, cost_of_blocks, cost_of_pages, cuts_of
 from puffin_index.kinds.postings.directory import PostingsDirectory
 from puffin_index.kinds.postings.numbers import RowNumbers
 from puffin_index.kinds.postings.pages import BYTES_KEYS, INT_KEYS
 from puffin_index.kinds.postings.parse import ParsedBlocks, parse_blocks, read_blocks
 from puffin_index.kinds.postings.rows import Near
 from puffin_index.roaring.read import deserialize
-from puffin_index.storage.bit_packing import Ints
+from puffin_index.storage.arrays import Ints
 from puffin_index.storage.parts import Part, check_layout, corrupt, read_parts
 from puffin_index.storage.ranged import Blob
 
@@ -87,9 +87,7 @@ class Postings:
     _FIRST_FORM = 0
     _HAS_RUNS = True
 
-    def __init__(
-        self, blob: Blob, layout: npt.NDArray[np.int64], value_type: ValueType, row_numbers: RowNumbers
-    ) -> None:
+    def __init__(self, blob: Blob, layout: Ints, value_type: ValueType, row_numbers: RowNumbers) -> None:
         numbers = check_layout(blob, layout, _LAYOUT_NUMBERS)[1:_LAYOUT_NUMBERS]
         form, row_count, null_count, groups_sum, nulls_from, nulls_sum, pages_from, root_from, root_sum = numbers
         self._form = BYTES_KEYS if value_type.domain == "bytes" else INT_KEYS
@@ -113,9 +111,9 @@ class Postings:
     def open(
         cls,
         blob: Blob,
-        layout: npt.NDArray[np.int64],
+        layout: Ints,
         value_type: ValueType,
-        spans: Sequence[tuple[int, int]] | npt.NDArray[np.int64],
+        spans: Sequence[tuple[int, int]] | Ints,
     ) -> Self:
         """Open a blob without reading it.
 
@@ -265,7 +263,7 @@ class PreparedTest:
     def _cuts(self) -> Cuts:
         if self._known_cuts is None:
             assert not isinstance(self._test, NullTest)
-            self._known_cuts = self._test.cuts(self._postings.directory, self._postings._form == BYTES_KEYS)
+            self._known_cuts = cuts_of(self._test, self._postings.directory, self._postings._form == BYTES_KEYS)
         return self._known_cuts
 
     @property

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -35,10 +34,10 @@ from puffin_index.kinds.postings.merged_bitmap_build import new_blocks
 from puffin_index.kinds.postings.numbers import RowNumbers
 from puffin_index.kinds.postings.parse import ParsedBlocks
 from puffin_index.kinds.postings.rows import decode_runs
-from puffin_index.kinds.postings.sort import KeyedRows, OrderedRows, Rows, order_keyed
+from puffin_index.kinds.postings.sort import KeyedRows, OrderedRows, order_keyed
 from puffin_index.roaring.move import LooseContainers, assemble_sets, containers_of_sets, joined
 from puffin_index.roaring.union import BrokenSetError
-from puffin_index.storage.bit_packing import Ints
+from puffin_index.storage.arrays import Ints, Rows
 from puffin_index.storage.many_ranges import ramps
 from puffin_index.storage.parts import corrupt
 from puffin_index.storage.ranged import Blob
@@ -60,8 +59,8 @@ class PostingsPart:
     """
 
     blob: Blob
-    layout: npt.NDArray[np.int64]
-    spans: npt.NDArray[np.int64]
+    layout: Ints
+    spans: Ints
     new_bases: Ints
 
 

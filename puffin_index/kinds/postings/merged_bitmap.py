@@ -33,7 +33,7 @@ from puffin_index.kinds.postings.look_up import Postings
 from puffin_index.kinds.postings.rows import Near
 from puffin_index.roaring.read import deserialize
 from puffin_index.roaring.union import union_of_sets
-from puffin_index.storage.bit_packing import Ints
+from puffin_index.storage.arrays import Ints
 from puffin_index.storage.parts import Part, corrupt, read_parts
 
 MERGED_BITMAP = "puffin-index-merged-bitmap-v1"

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from puffin_index.errors import BuildError, CorruptFileError
@@ -26,7 +25,7 @@ from puffin_index.kinds.postings.pages import Children
 from puffin_index.roaring.move import LooseContainers, assemble_sets, containers_of_rows, containers_of_sets, joined
 from puffin_index.roaring.union import BrokenSetError
 from puffin_index.roaring.write import BLOCK_ROWS, block_count
-from puffin_index.storage.bit_packing import Ints
+from puffin_index.storage.arrays import Ints
 from puffin_index.storage.hashing import xxh64_many
 from puffin_index.storage.many_ranges import ramps
 from puffin_index.storage.parts import corrupt, in_memory
@@ -49,7 +48,7 @@ class KeyedContainers:
 
 
 def bitmap_containers(
-    blob: Blob, version: int, layout: npt.NDArray[np.int64], value_type: ValueType, row_count: int, new_base: int
+    blob: Blob, version: int, layout: Ints, value_type: ValueType, row_count: int, new_base: int
 ) -> KeyedContainers:
     """Take the bitmaps of one row group apart.
 
@@ -105,9 +104,7 @@ def _keys_of(keys: SortedKeys) -> KeyArray:
     )
 
 
-def merged_containers(
-    blob: Blob, layout: npt.NDArray[np.int64], value_type: ValueType, spans: npt.NDArray[np.int64], new_bases: Ints
-) -> KeyedContainers:
+def merged_containers(blob: Blob, layout: Ints, value_type: ValueType, spans: Ints, new_bases: Ints) -> KeyedContainers:
     """Take merged bitmaps apart.
 
     Args:
@@ -130,7 +127,7 @@ def merged_containers(
     return KeyedContainers(keys, containers.moved(containers.sets, blocks))
 
 
-def new_blocks(blob: Blob, blocks: Ints, spans: npt.NDArray[np.int64], new_bases: Ints) -> Ints:
+def new_blocks(blob: Blob, blocks: Ints, spans: Ints, new_bases: Ints) -> Ints:
     """Return the keys that containers get in the new row space; -1 where their row group is left out.
 
     Args:
@@ -152,9 +149,7 @@ def new_blocks(blob: Blob, blocks: Ints, spans: npt.NDArray[np.int64], new_bases
     return np.where(bases < 0, -1, bases // BLOCK_ROWS + within)
 
 
-def build_merged_bitmap(
-    parts: Sequence[KeyedContainers], domain: Domain, spans: npt.NDArray[np.int64], location: str
-) -> Payload:
+def build_merged_bitmap(parts: Sequence[KeyedContainers], domain: Domain, spans: Ints, location: str) -> Payload:
     """Build the payload of many row groups.
 
     Args:

@@ -11,9 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from puffin_index.storage.bit_packing import Ints
+from puffin_index.storage.arrays import Ints, Rows
 from puffin_index.storage.parts import checksum32
 
 
@@ -32,7 +31,7 @@ class RowNumbers:
     firsts: Ints
 
     @classmethod
-    def of(cls, spans: Sequence[tuple[int, int]] | npt.NDArray[np.int64]) -> RowNumbers:
+    def of(cls, spans: Sequence[tuple[int, int]] | Ints) -> RowNumbers:
         """Number the rows of row groups, given by base and row count in ascending order."""
         pairs = np.array(spans, np.int64).reshape(-1, 2)
         bases, counts = pairs[:, 0], pairs[:, 1]
@@ -77,7 +76,7 @@ class RowNumbers:
         rows: Ints = starts + np.repeat(self.bases - self.firsts, counts)
         return rows
 
-    def to_numbers(self, rows: npt.NDArray[np.uint32]) -> Ints:
+    def to_numbers(self, rows: Rows) -> Ints:
         """Return the numbers of rows of the row space, each of one of the row groups."""
         owners = np.searchsorted(self.bases, rows, "right") - 1
         numbers: Ints = rows + (self.firsts - self.bases)[owners]

@@ -30,16 +30,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from puffin_index.errors import BuildError, UnsupportedError
 from puffin_index.keys.leaf import Key
 from puffin_index.keys.sorted_keys import BytesKeys, IntKeys, SortedKeys
+from puffin_index.storage.arrays import Flags, Ints
 from puffin_index.storage.binary import ByteCursor, write_uint8, write_uint32_le, write_uint64_le
-from puffin_index.storage.bit_packing import Ints
 from puffin_index.storage.parts import checksum32, corrupt
 from puffin_index.storage.ranged import Blob
 
@@ -50,8 +48,6 @@ _LEAST_PAGE_BLOCKS = 2
 _CHILD_BYTES = 8 + 4 + 4 + 4
 _LEAST_BLOCK_BYTES = 16
 _UINT32_MAXIMUM = 2**32 - 1
-
-Flags: TypeAlias = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,9 @@ import numpy.typing as npt
 
 from puffin_index.kinds.postings.blocks import BLOCK_HEADER, SECTION_HEADER, STREAMS
 from puffin_index.kinds.postings.directory import PostingsDirectory
-from puffin_index.kinds.postings.pages import INT_KEYS, Flags
-from puffin_index.storage.bit_packing import MAXIMUM_WIDTH, SLACK_BYTES, Ints, packed_bytes, unpack_streams
+from puffin_index.kinds.postings.pages import INT_KEYS
+from puffin_index.storage.arrays import Bytes, Flags, Ints, Words
+from puffin_index.storage.bit_packing import MAXIMUM_WIDTH, SLACK_BYTES, packed_bytes, unpack_streams
 from puffin_index.storage.many_ranges import ramps
 from puffin_index.storage.parts import corrupt, read_parts
 from puffin_index.storage.ranged import Blob
@@ -72,7 +73,7 @@ class RawBlocks:
     key_counts: Ints
     row_counts: Ints
     key_words: Ints
-    key_numbers: npt.NDArray[np.uint64]
+    key_numbers: Words
     key_starts: Ints
     section_starts: Ints
     section_counts: Ints
@@ -195,7 +196,7 @@ def _before(counts: Ints) -> Ints:
     return ends
 
 
-def _records(data: npt.NDArray[np.uint8], places: Ints, dtype: np.dtype[np.void]) -> npt.NDArray[np.void]:
+def _records(data: Bytes, places: Ints, dtype: np.dtype[np.void]) -> npt.NDArray[np.void]:
     """Records that lie anywhere."""
     found = data[places[:, None] + np.arange(dtype.itemsize)]
     return np.ascontiguousarray(found).view(dtype).reshape(-1)

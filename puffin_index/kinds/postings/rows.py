@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 from pyroaring import BitMap
 
 from puffin_index.kinds.postings.numbers import RowNumbers
 from puffin_index.kinds.postings.parse import FIRST_ROWS, GAPS, LENGTHS, ParsedBlocks
 from puffin_index.roaring.read import row_set_of_ascending
-from puffin_index.storage.bit_packing import Ints
+from puffin_index.storage.arrays import Flags, Ints
 from puffin_index.storage.many_ranges import ramps
 from puffin_index.storage.parts import corrupt
 
@@ -33,9 +32,9 @@ class Near:
         self._spans = np.zeros((numbers.limit >> _SPAN_BITS) + 1, np.bool_)
         self._spans[numbers.to_numbers(np.frombuffer(rows.to_array(), np.uint32)) >> _SPAN_BITS] = True
 
-    def chosen(self, starts: Ints, lengths: Ints | None) -> npt.NDArray[np.bool_]:
+    def chosen(self, starts: Ints, lengths: Ints | None) -> Flags:
         """Say which runs may have rows of the set; all numbers are below the limit."""
-        near: npt.NDArray[np.bool_] = self._spans[starts >> _SPAN_BITS]
+        near: Flags = self._spans[starts >> _SPAN_BITS]
         if lengths is not None:
             # One that is no longer than a span lies in those of its ends.
             near |= self._spans[(starts + lengths - 1) >> _SPAN_BITS]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -14,9 +13,7 @@ from puffin_index.keys.columns import Column, sort_column
 from puffin_index.keys.merge import merge_keys
 from puffin_index.keys.order import PackedRows, bounds_of, gather, pack_rows, positions_of
 from puffin_index.kinds.postings.numbers import RowNumbers
-from puffin_index.storage.bit_packing import Words
-
-Rows: TypeAlias = npt.NDArray[np.uint32]
+from puffin_index.storage.arrays import Rows, Words
 
 _WORD_BITS = 64
 

@@ -21,6 +21,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.data.data_table import list_data_files
+from puffin_index.storage.arrays import Flags, Ints
 from tests import oracle
 from tests.deletes_sample import commit_deletion_vectors, commit_positional_deletes
 from tests.oracle import Among, And, Between, Compare, IsNan, IsNull, Like, Not, Operator, Or, Predicate
@@ -135,7 +136,7 @@ class Values:
     """
 
     distinct: list[Any]
-    codes: npt.NDArray[np.int64]
+    codes: Ints
 
     @property
     def rows(self) -> list[Any]:
@@ -229,7 +230,7 @@ class RandomTable:
     index: TableIndex
     row_group_rows: int
     appends: dict[str, Append]
-    deleted: dict[str, npt.NDArray[np.bool_]]
+    deleted: dict[str, Flags]
 
     @classmethod
     def make(cls, seed: int, folder: Path) -> RandomTable:

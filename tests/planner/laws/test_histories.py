@@ -24,9 +24,10 @@ from planner.scans.plan import plan
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.data.data_table import open_table
 from puffin_index.errors import NotFoundError
+from puffin_index.storage.arrays import Rows
 from tests.oracle import evaluate
 from tests.puffin_index.indexed_table import named_segments, segment_files
-from tests.questions import Ask, Rows, batches, predicates
+from tests.questions import Ask, batches, predicates
 
 HISTORIES = max(8, settings().max_examples // 20)
 """In `make test`; with the profile `nightly` 200."""

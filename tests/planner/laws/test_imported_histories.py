@@ -35,13 +35,14 @@ from planner.scans.count import count
 from planner.scans.plan import plan
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.errors import PuffinIndexError
+from puffin_index.storage.arrays import Rows
 from tests.column_questions import Question, asked_columns, numbers, questions, texts
 from tests.deletes_sample import commit_positional_deletes
 from tests.oracle import evaluate
 from tests.planner.laws.iceberg_reading import NAME_MAPPING, OddFileError, leaf_columns, live_files, schema_at
 from tests.planner.laws.imported_files import StoredField, commit_file, remove_file, write_parquet
 from tests.planner.where.where_text import Writer
-from tests.questions import Rows, batches
+from tests.questions import batches
 
 HISTORIES = max(3, settings().max_examples // 20)
 """In `make test`; with the profile `nightly` 200."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,6 +11,7 @@ from planner.prune.estimate import Estimate, estimate_leaf
 from planner.view.directories import LAST_STEP, FieldStatistics, steps_of
 from puffin_index.keys.leaf import RangeTest
 from puffin_index.keys.values import value_type_named
+from puffin_index.storage.arrays import Flags, Ints
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 ROWS = 2_000
@@ -31,7 +31,7 @@ def test_steps_keep_the_order_of_keys_and_reach_from_end_to_end(keys: list[int])
         assert steps[-1] == LAST_STEP
 
 
-def statistics_of(values: npt.NDArray[np.int64]) -> FieldStatistics:
+def statistics_of(values: Ints) -> FieldStatistics:
     """Of row groups, one a row of `values`."""
     count, rows = values.shape
     ordered = np.sort(values, axis=1)
@@ -48,9 +48,7 @@ def statistics_of(values: npt.NDArray[np.int64]) -> FieldStatistics:
     )
 
 
-def estimated(
-    values: npt.NDArray[np.int64], low: int | None, high: int | None
-) -> tuple[Estimate, npt.NDArray[np.bool_]]:
+def estimated(values: Ints, low: int | None, high: int | None) -> tuple[Estimate, Flags]:
     bounds = np.iinfo(np.int64)
     inside = (values >= (bounds.min if low is None else low)) & (values <= (bounds.max if high is None else high))
     return estimate_leaf(RangeTest(low, high), statistics_of(values), np.arange(len(values))), inside

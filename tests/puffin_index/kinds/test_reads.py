@@ -12,6 +12,7 @@ from puffin_index.keys.leaf import LeafTest, NullTest, RangeTest, SetTest
 from puffin_index.keys.values import column_of, key_of, value_type_named
 from puffin_index.kinds.base import BlobIndex
 from puffin_index.kinds.registry import KINDS
+from puffin_index.storage.arrays import Ints
 from tests.puffin_index.kinds.counting import CountingReader, open_payload
 
 KIB = 1024
@@ -33,13 +34,13 @@ def _read(index: BlobIndex, reader: CountingReader, test: LeafTest) -> tuple[Bit
 
 
 @pytest.fixture(scope="module")
-def permutation() -> npt.NDArray[np.int64]:
+def permutation() -> Ints:
     """A million distinct numbers."""
     return np.random.default_rng(1).permutation(MILLION)
 
 
 def test_equality_in_a_bitmap_of_a_million_values_takes_3_requests_and_64_kib(
-    permutation: npt.NDArray[np.int64],
+    permutation: Ints,
 ) -> None:
     index, reader = _open("bitmap", permutation, "long")
     rows, requests, bytes_read = _read(index, reader, SetTest((4711,)))
@@ -85,7 +86,7 @@ def test_neighbouring_values_of_a_bitmap_are_read_with_one_request() -> None:
     assert requests == 4  # directory, block, neighbours, what is far away
 
 
-def test_a_narrow_range_of_a_bitmap_reads_its_blocks_and_no_others(permutation: npt.NDArray[np.int64]) -> None:
+def test_a_narrow_range_of_a_bitmap_reads_its_blocks_and_no_others(permutation: Ints) -> None:
     index, reader = _open("bitmap", permutation, "long")
     rows, requests, bytes_read = _read(index, reader, RangeTest(500_000, 502_000))
     assert len(rows) == 2001
@@ -93,7 +94,7 @@ def test_a_narrow_range_of_a_bitmap_reads_its_blocks_and_no_others(permutation: 
     assert bytes_read <= 96 * KIB
 
 
-def test_a_wide_range_of_a_bitmap_reads_the_few_values_outside_of_it(permutation: npt.NDArray[np.int64]) -> None:
+def test_a_wide_range_of_a_bitmap_reads_the_few_values_outside_of_it(permutation: Ints) -> None:
     index, reader = _open("bitmap", permutation, "long")
     for test in (RangeTest(1000, None), RangeTest(None, 999, negated=True)):
         rows, _, bytes_read = _read(index, reader, test)
@@ -101,7 +102,7 @@ def test_a_wide_range_of_a_bitmap_reads_the_few_values_outside_of_it(permutation
         assert bytes_read <= 64 * KIB
 
 
-def test_bit_slices_are_read_once_and_neighbours_together(permutation: npt.NDArray[np.int64]) -> None:
+def test_bit_slices_are_read_once_and_neighbours_together(permutation: Ints) -> None:
     index, reader = _open("bsi", permutation, "long")
     rows, requests, bytes_read = _read(index, reader, RangeTest(123_457, None))
     assert rows == BitMap(np.flatnonzero(permutation >= 123_457).tolist())
@@ -169,7 +170,7 @@ def test_a_small_bloom_filter_is_read_whole_and_once() -> None:
     assert reader.requests == 1
 
 
-def test_a_large_bloom_filter_is_read_by_pages(permutation: npt.NDArray[np.int64]) -> None:
+def test_a_large_bloom_filter_is_read_by_pages(permutation: Ints) -> None:
     index, reader = _open("bloom", permutation, "long")
     assert reader.size > 1024 * KIB
     assert index.evaluate(SetTest((4711,))).rows == BitMap(range(MILLION))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,6 +12,7 @@ from puffin_index.errors import CorruptFileError
 from puffin_index.roaring.read import deserialize, row_set_of, serialized_length
 from puffin_index.roaring.union import union_of_sets
 from puffin_index.roaring.write import pad_bits, serialize_bit_slices, serialize_row_sets
+from puffin_index.storage.arrays import Ints, Rows
 
 ROWS = 400_000
 
@@ -43,7 +43,7 @@ def row_sets(draw: st.DrawFn) -> BitMap:
     return rows
 
 
-def _arrays(sets: list[BitMap]) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64]]:
+def _arrays(sets: list[BitMap]) -> tuple[Rows, Ints]:
     rows = np.concatenate([np.array(row_set.to_array(), np.uint32) for row_set in sets])
     return rows, np.cumsum([0, *(len(row_set) for row_set in sets)])
 

@@ -29,8 +29,9 @@ from pyspark.sql import SparkSession
 import planner
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.errors import NotFoundError
+from puffin_index.storage.arrays import Rows
 from tests.oracle import evaluate
-from tests.questions import Ask, Rows, batches, leaves, predicates
+from tests.questions import Ask, batches, leaves, predicates
 
 pytestmark = pytest.mark.spark
 

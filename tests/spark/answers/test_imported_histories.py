@@ -36,11 +36,12 @@ from pyspark.sql import SparkSession
 import planner
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.errors import UnsupportedError
+from puffin_index.storage.arrays import Rows
 from tests.column_questions import Question, questions
 from tests.planner.laws.iceberg_reading import NAME_MAPPING, LeafColumn, leaf_columns, schema_at
 from tests.planner.laws.imported_files import StoredField, write_parquet
 from tests.planner.where.where_text import Writer
-from tests.questions import Rows, batches
+from tests.questions import batches
 
 pytestmark = pytest.mark.spark
 

@@ -12,17 +12,15 @@ from ssb_bench.commands.all_steps import (
     SMALL_SIZES,
     TINY_SIZES,
     BenchStep,
-    StepTime,
     plan_steps,
-    read_times,
     render_times,
     run_command,
     run_steps,
     sizes_for,
-    times_path,
 )
 from ssb_bench.data.layout import Layout
 from ssb_bench.errors import BenchError
+from ssb_bench.results.step_times import StepTime, read_times, times_path
 
 
 def fail(command: Sequence[str]) -> int:

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from ssb_bench.commands.all_steps import StepTime
 from ssb_bench.report.compare import compare_runs
 from ssb_bench.report.page import write_page
 from ssb_bench.report.pictures import Sources, draw_pictures, write_pictures
@@ -19,6 +18,7 @@ from ssb_bench.report.plot import plot_run
 from ssb_bench.report.terminal import render_run
 from ssb_bench.results.append_results import Appended, AppendRun, Execution
 from ssb_bench.results.results import Run, read_run
+from ssb_bench.results.step_times import StepTime
 from ssb_bench.studies.scale import ScalePoint
 from ssb_bench.studies.scale_probe import Probe
 from ssb_bench.studies.sweep import SweepPoint

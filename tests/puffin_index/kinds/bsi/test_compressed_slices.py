@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pytest
 import zstandard
@@ -18,6 +17,7 @@ from puffin_index.keys.leaf import LeafTest, NullTest, RangeTest, SetTest
 from puffin_index.keys.value_types import value_type_named
 from puffin_index.kinds.base import BlobIndex, Payload
 from puffin_index.kinds.registry import KINDS
+from puffin_index.storage.arrays import Flags, Ints
 from puffin_index.storage.parts import checksum32
 from tests.puffin_index.kinds.counting import blob_of
 
@@ -35,7 +35,7 @@ def clustered(seed: int = 1, rows_each: int = 5, *, nulls: bool = False, low: in
     return column_of(pa.array(values, pa.int64(), mask=missing), LONG)
 
 
-def opened(payload: Payload, layout: npt.NDArray[np.int64] | None = None, data: bytes | None = None) -> BlobIndex:
+def opened(payload: Payload, layout: Ints | None = None, data: bytes | None = None) -> BlobIndex:
     blob, _ = blob_of(bytes(payload.data) if data is None else data)
     return BSI.open(blob, payload.blob_type, payload.layout if layout is None else layout, LONG, ROWS)
 
@@ -76,7 +76,7 @@ def test_answers_are_those_of_the_values(
     known = int(keys[np.flatnonzero(valid)[seed * 97]])
     start, end = bounds[0], bounds[0] + bounds[1]
     inside = (keys >= start) & (keys < end)
-    expected: dict[LeafTest, npt.NDArray[np.bool_]] = {
+    expected: dict[LeafTest, Flags] = {
         NullTest(is_null=True): ~valid,
         NullTest(is_null=False): valid,
         SetTest((known,), negated): valid & ((keys == known) ^ negated),

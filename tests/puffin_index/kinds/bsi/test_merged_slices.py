@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pytest
 import zstandard
@@ -30,6 +29,7 @@ from puffin_index.kinds.bsi.merged_slices_build import (
 )
 from puffin_index.kinds.bsi.packed_slices import bits_length
 from puffin_index.kinds.merged import open_merged
+from puffin_index.storage.arrays import Ints
 from puffin_index.storage.parts import checksum32
 from tests.puffin_index.kinds.columns import VALUES, leaf_tests, sample_of
 from tests.puffin_index.kinds.counting import blob_of
@@ -49,7 +49,7 @@ def opened(
     payload: Payload,
     groups: Sequence[Group],
     data: bytes | None = None,
-    layout: npt.NDArray[np.int64] | None = None,
+    layout: Ints | None = None,
 ) -> MergedSlices:
     blob, _ = blob_of(payload.data if data is None else data)
     spans = [group.span for group in groups]
@@ -188,9 +188,7 @@ def _asked(groups: Sequence[Group]) -> list[LeafTest]:
     ]
 
 
-def answers(
-    payload: Payload, groups: Sequence[Group], data: bytes, layout: npt.NDArray[np.int64]
-) -> Iterator[tuple[LeafTest, BitMap]]:
+def answers(payload: Payload, groups: Sequence[Group], data: bytes, layout: Ints) -> Iterator[tuple[LeafTest, BitMap]]:
     """The tests that are answered, with their answers; the others, and decoding, raise a documented error."""
     for test in _asked(groups):
         try:

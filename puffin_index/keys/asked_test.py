@@ -1,0 +1,76 @@
+"""A test as places among sorted keys: located in any number of sorted blobs without being worked out again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from puffin_index.keys.intervals import INT64_MAXIMUM, INT64_MINIMUM, intervals_of
+from puffin_index.keys.leaf import RangeTest, SetTest
+from puffin_index.storage.arrays import Flags, Ints
+
+MANY_KEYS = 2**40
+"""How many keys an interval may have whose keys cannot be counted."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Places:
+    """Places between keys, ascending, two around each interval.
+
+    Attributes:
+        keys: The key of each; of a place before or after everything anything.
+        right: Whether the place is after keys that are equal, instead of before them.
+        is_end: Whether it is before everything; after everything, where `right`.
+        key_limits: How many keys each interval may have.
+    """
+
+    keys: Ints | tuple[bytes, ...]
+    right: Flags
+    is_end: Flags
+    key_limits: Ints
+
+
+class AskedTest:
+    """A test and the places around the keys that it asks for, its negation left out: the same in all postings."""
+
+    def __init__(self, test: SetTest | RangeTest) -> None:
+        self.test = test
+        self.negated = test.negated
+        self._plain = replace(test, negated=False)
+
+    def places(self, is_bytes: bool) -> Places:
+        """Return the places among keys of the bytes domain, or of the int64 domain."""
+        return self._bytes_places if is_bytes else self._int_places
+
+    @cached_property
+    def _int_places(self) -> Places:
+        bounds = np.array(intervals_of(self._plain), np.int64).reshape(-1, 2)
+        keys = bounds.reshape(-1)
+        right = np.tile([False, True], len(bounds))
+        is_end = (keys == np.where(right, INT64_MAXIMUM, INT64_MINIMUM)).astype(np.bool_)
+        widths = (bounds[:, 1] - bounds[:, 0]).view(np.uint64)
+        return Places(keys, right, is_end, np.minimum(widths, np.uint64(MANY_KEYS)).astype(np.int64) + 1)
+
+    @cached_property
+    def _bytes_places(self) -> Places:
+        match self._plain:
+            case SetTest():
+                keys = tuple(_bytes(key) for key in self._plain.keys for _ in range(2))
+                right = np.tile([False, True], len(self._plain.keys))
+                return Places(keys, right, np.zeros(len(keys), np.bool_), np.ones(len(keys) // 2, np.int64))
+            case RangeTest() as test:
+                low, high = (b"" if key is None else _bytes(key) for key in (test.low, test.high))
+                is_end = np.array([test.low is None, test.high is None])
+                right = np.array([not test.low_inclusive and not is_end[0], test.high_inclusive or is_end[1]])
+                if not is_end.any() and (low, right[0]) >= (high, right[1]):
+                    return Places((), right[:0], is_end[:0], np.empty(0, np.int64))
+                key_limit = 1 if low == high and not is_end.any() else MANY_KEYS
+                return Places((low, high), right, is_end, np.full(1, key_limit))
+
+
+def _bytes(key: int | bytes) -> bytes:
+    if isinstance(key, int):
+        raise TypeError("an integer key in a test of byte strings")
+    return key
