@@ -21,7 +21,6 @@ from puffin_index.data.data_table import open_table, refresh_table
 from puffin_index.definition.fit import fit_warnings
 from puffin_index.definition.index_definition import (
     IndexDefinition,
-    Options,
     ResolvedColumn,
     from_json,
     resolve,
@@ -39,6 +38,7 @@ from puffin_index.jobs.engine import Engine, LocalEngine, SparkEngine, backgroun
 from puffin_index.jobs.expire import DEFAULT_GRACE, ExpireReport, expire
 from puffin_index.jobs.follow import define_index_table, follow
 from puffin_index.jobs.verify import DEFAULT_SAMPLE, VerifyReport, drop_bad_entries, verify
+from puffin_index.kinds.kind import Options
 from puffin_index.segments.directory import FieldKind
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from puffin_index.keys.leaf import Key
 from puffin_index.keys.stored_form import form_of
 from puffin_index.keys.value_types import value_type_named
 from puffin_index.keys.values import key_of
-from puffin_index.kinds.bloom.kind import bit_positions, filter_shape, grid_bits, key_hashes
+from puffin_index.kinds.bloom.filter import bit_positions, filter_shape, grid_bits, key_hashes
 from puffin_index.kinds.registry import KINDS
 from puffin_index.storage.binary import write_int64_be, write_uint32_be
 from puffin_index.storage.parts import checksum32

@@ -130,7 +130,7 @@ class RowEvaluator:
                 self.late.add(position)
                 break
             try:
-                return self.view.open_blob(leaf.field_id, directory, row_group).evaluate(leaf.test, candidates)
+                return self.view.open_alone(leaf.field_id, directory, row_group).evaluate(leaf.test, candidates)
             except (CorruptFileError, UnsupportedError, NotFoundError, OSError) as error:
                 self.troubled.add(position)
                 location = self.view.segments[int(directory.segment[row_group])][0]

@@ -17,10 +17,7 @@ from planner.view.directories import IndexTrouble, KindDirectory, or_trouble, po
 from planner.view.index_view import IndexView
 from puffin_index.errors import CorruptFileError, PuffinIndexError
 from puffin_index.keys.asked_test import AskedTest
-from puffin_index.keys.leaf import NullTest
-from puffin_index.kinds.merged import MergedIndex, PreparedLookUp
-from puffin_index.kinds.postings.asked import AskedBlocks, rows_of_asked
-from puffin_index.kinds.postings.look_up import asked_test
+from puffin_index.kinds.base import MergedIndex, PreparedLookUp, ReadBlocks
 from puffin_index.roaring.read import row_set_of_ascending
 from puffin_index.storage.arrays import Ints, Rows
 
@@ -84,7 +81,7 @@ class LookUp:
         blobs = positions_by_number(self.directory.blob[row_groups])
         opened: list[_Opened] = []
         troubles: list[IndexTrouble] = []
-        test = asked_test(self.state.leaf.test)
+        test = AskedTest(self.state.leaf.test)
         for result in self.view.each(self._open, [(blob, undecided[here], test) for blob, here in blobs]):
             if isinstance(result, IndexTrouble):
                 troubles.append(result)
@@ -103,15 +100,13 @@ class LookUp:
                 self.view.weigh(self.state.leaf.field_id, self.directory, int(self.row_groups[one.positions[0]]))
         return found, found.counts(row_groups, blobs), troubles
 
-    def _open(self, work: tuple[int, Ints, AskedTest | NullTest]) -> _Opened | IndexTrouble | None:
+    def _open(self, work: tuple[int, Ints, AskedTest]) -> _Opened | IndexTrouble | None:
         if self.clock.is_over:
             return None
         blob, positions, asked = work
 
         def read() -> _Opened:
-            payload = self.view.open_merged(
-                self.state.leaf.field_id, self.directory, int(self.row_groups[positions[0]])
-            )
+            payload = self.view.open_index(self.state.leaf.field_id, self.directory, int(self.row_groups[positions[0]]))
             nbytes = payload.nbytes
             test = payload.prepare(asked)
             bounds = test.count_bounds()
@@ -129,7 +124,7 @@ class LookUp:
             read = zip(some, self.view.each(self._blocks, some), strict=True)
             little = [(one.blob, blocks) for one, blocks in read if blocks is not None]
             try:
-                rows = rows_of_asked([blocks for _, blocks in little]) if little else []
+                rows = little[0][1].rows_of_all([blocks for _, blocks in little]) if little else []
             except CorruptFileError:
                 continue  # asked one by one, the payload that it is will say so
             arrays = [np.frombuffer(own.to_array(), np.uint32) for own in rows]
@@ -138,7 +133,7 @@ class LookUp:
         found |= {one.blob: rows for one, rows in zip(others, self.view.each(self._rows, others), strict=True)}
         return [found[one.blob] for one in asked]
 
-    def _blocks(self, one: _Opened) -> AskedBlocks | None:
+    def _blocks(self, one: _Opened) -> ReadBlocks | None:
         if self.clock.is_over or not 0 < one.bounds[1] <= _FEW_ROWS:
             return None
         try:

@@ -11,8 +11,9 @@ from planner.prune.gate import SURE, CostGate
 from planner.prune.leaf_state import LeafState
 from planner.view.directories import IndexTrouble, KindDirectory, or_trouble, positions_by_number
 from planner.view.index_view import IndexView
+from puffin_index.keys.asked_test import AskedTest
 from puffin_index.keys.leaf import SetTest
-from puffin_index.kinds.bloom.matrix import AskedKeys, BloomMatrix
+from puffin_index.kinds.base import MergedFilter
 from puffin_index.storage.arrays import Flags, Ints
 
 _PAGE_BYTES = 16 * 1024
@@ -23,7 +24,7 @@ _PAGE_BYTES = 16 * 1024
 class _Asked:
     """A matrix, the row group of its segment that it begins with, what asking it takes, and about which positions."""
 
-    matrix: BloomMatrix
+    matrix: MergedFilter
     first: int
     reads: int
     cost: int
@@ -84,11 +85,11 @@ class Probe:
         return possible, [answer for answer in answers if isinstance(answer, IndexTrouble)]
 
     def _filter_may_contain(self, row_group: int) -> bool:
-        index = self.view.open_blob(self.state.leaf.field_id, self.directory, row_group)
+        index = self.view.open_alone(self.state.leaf.field_id, self.directory, row_group)
         return bool(index.evaluate(self.test).rows)
 
     def _probe_matrices(self, undecided: Ints) -> tuple[Flags, list[IndexTrouble]]:
-        saved, keys = self.gate.saved(undecided), AskedKeys(self.test.keys)
+        saved, keys = self.gate.saved(undecided), AskedTest(self.test)
         groups = [here for _, here in positions_by_number(self.directory.blob[self.row_groups[undecided]])]
         troubles: list[IndexTrouble] = []
         worth: list[_Asked] = []
@@ -108,13 +109,13 @@ class Probe:
                 possible[one.places] = answer
         return possible, troubles
 
-    def _open(self, keys: AskedKeys, positions: Ints) -> _Asked | IndexTrouble | None:
+    def _open(self, keys: AskedTest, positions: Ints) -> _Asked | IndexTrouble | None:
         if self.clock.is_over:
             return None
         row_group = int(self.row_groups[positions[0]])
 
         def read() -> _Asked:
-            matrix, first = self.view.open_matrix(self.state.leaf.field_id, self.directory, row_group)
+            matrix, first = self.view.open_filter(self.state.leaf.field_id, self.directory, row_group)
             nbytes = matrix.nbytes
             reads, cost = matrix.cost(keys)
             if matrix.nbytes != nbytes:
@@ -123,7 +124,7 @@ class Probe:
 
         return or_trouble(self._segment(row_group), read)
 
-    def _ask(self, one: _Asked, keys: AskedKeys, undecided: Ints) -> Flags | IndexTrouble | None:
+    def _ask(self, one: _Asked, keys: AskedTest, undecided: Ints) -> Flags | IndexTrouble | None:
         if self.clock.is_over:
             return None
         row_groups = self.row_groups[undecided[one.places]]

@@ -18,8 +18,8 @@ import pyarrow.compute as pc
 from planner.view.key_types import comparable
 from puffin_index.errors import CorruptFileError, NotFoundError, UnsupportedError
 from puffin_index.keys.values import ValueType, value_type_named
-from puffin_index.kinds.registry import KINDS
-from puffin_index.segments.directory import int64_column
+from puffin_index.kinds.registry import kind_named
+from puffin_index.segments.directory import Directory, int64_column
 from puffin_index.storage.arrays import Flags, Ints, Selection
 from puffin_index.storage.files import ReadCount
 
@@ -28,7 +28,6 @@ KeyArray: TypeAlias = Ints | pa.LargeBinaryArray
 Groups: TypeAlias = list[tuple[int, Ints]]
 
 STATISTICS_COLUMNS = ("row_count", "null_count", "distinct_count", "minimum", "maximum", "quantiles")
-DIRECTORY_COLUMNS = ("first_row_group", "row_groups", "offset", "length", "blob_type", "layout")
 LAST_STEP = 65_535
 _MOST_QUANTILES = 255
 
@@ -317,7 +316,7 @@ def gather_statistics(
 
 
 def gather_directory(
-    kind: str, placement: Placement, wanted: str, batches: Mapping[int, pa.RecordBatch]
+    kind: str, placement: Placement, wanted: str, directories: Mapping[int, Directory]
 ) -> KindDirectory | None:
     """Lay out where the payloads of a kind lie; None if no segment has any of a type.
 
@@ -325,18 +324,21 @@ def gather_directory(
         kind: The kind.
         placement: Of the column and kind.
         wanted: Name of a value type; payloads whose keys are not comparable with its are left out.
-        batches: The directories by segment.
+        directories: By segment.
     """
-    row_of = {segment: rows_of_row_groups(batch) for segment, batch in batches.items()}
-    value_types = {segment: value_type_of(batch) for segment, batch in batches.items()}
-    lengths = {segment: len(batch) for segment, batch in batches.items()}
-    layout = _lay_out(placement, wanted, value_types, row_of, lengths)
+    layout = _lay_out(
+        placement,
+        wanted,
+        {segment: own.value_type for segment, own in directories.items()},
+        {segment: own.payload_of_row_groups() for segment, own in directories.items()},
+        {segment: len(own) for segment, own in directories.items()},
+    )
     if layout is None:
         return None
-    parts = [batches[segment] for segment in layout.chosen]
-    single_types = pa.array(sorted(KINDS[kind].blob_types))
+    parts = [directories[segment] for segment in layout.chosen]
+    single_types = pa.array(sorted(kind_named(kind).blob_types))
     # What is not of one row group is merged; a type that nobody knows is refused when it is opened.
-    merged = [~np.asarray(pc.is_in(part.column("blob_type"), single_types).to_numpy(False), np.bool_) for part in parts]
+    merged = [~np.asarray(pc.is_in(part.blob_types, single_types).to_numpy(False), np.bool_) for part in parts]
     entries = [np.arange(len(part)) for part in parts]
     return KindDirectory(
         kind=kind,
@@ -344,16 +346,9 @@ def gather_directory(
         segment=np.where(layout.known, placement.segment, -1).astype(np.int32),
         base=placement.base,
         entry=np.concatenate(entries)[layout.at].astype(np.int32),
-        length=np.concatenate([int64_column(part, "length") for part in parts])[layout.at],
+        length=np.concatenate([part.numbers("length") for part in parts])[layout.at],
         merged=np.concatenate(merged)[layout.at] & layout.known,
     )
-
-
-def rows_of_row_groups(batch: pa.RecordBatch) -> Ints:
-    """For each row group of a segment the row of a directory that covers it: rows of merged blobs cover several."""
-    if "row_groups" not in batch.schema.names:
-        return np.arange(len(batch), dtype=np.int64)
-    return np.repeat(np.arange(len(batch), dtype=np.int64), int64_column(batch, "row_groups"))
 
 
 def int64_chunks(table: pa.Table, name: str) -> Ints:

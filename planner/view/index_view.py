@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeAlias, TypeVar
 
@@ -20,7 +20,6 @@ from planner.predicate.nodes import Leaf
 from planner.view.cache import DEFAULT_BYTES, BoundedCache
 from planner.view.covered_row_groups import CoveredRowGroups
 from planner.view.directories import (
-    DIRECTORY_COLUMNS,
     STATISTICS_COLUMNS,
     FieldStatistics,
     IndexReads,
@@ -30,7 +29,6 @@ from planner.view.directories import (
     gather_directory,
     gather_statistics,
     or_trouble,
-    rows_of_row_groups,
     segment_statistics,
 )
 from planner.view.parallel import in_parallel
@@ -39,15 +37,11 @@ from puffin_index.catalogue.entries import without_sources
 from puffin_index.data.column_source import FieldSource
 from puffin_index.errors import CorruptFileError, UnsupportedError
 from puffin_index.keys.map_key import ColumnId
-from puffin_index.kinds.base import BlobIndex
-from puffin_index.kinds.bloom.matrix import BLOOM_MATRIX, BloomMatrix
-from puffin_index.kinds.merged import MergedIndex, open_merged
-from puffin_index.kinds.registry import KINDS
-from puffin_index.segments.directory import STATISTICS, read_directory
+from puffin_index.kinds.base import MergedFilter, MergedIndex, RowGroupIndex
+from puffin_index.segments.directory import STATISTICS, Directory, read_directory, read_statistics
 from puffin_index.segments.segment import align
 from puffin_index.storage.arrays import Flags, Ints
 from puffin_index.storage.files import CountingReader
-from puffin_index.storage.ranged import Blob
 
 Part = TypeVar("Part")
 Item = TypeVar("Item")
@@ -68,7 +62,7 @@ class OpenPayload:
     """
 
     reader: SegmentReader
-    payload: MergedIndex | BloomMatrix
+    payload: MergedIndex | MergedFilter
     first: int
 
     @property
@@ -77,7 +71,7 @@ class OpenPayload:
         return self.payload.nbytes
 
 
-Cached: TypeAlias = FieldStatistics | KindDirectory | pa.RecordBatch | OpenPayload
+Cached: TypeAlias = FieldStatistics | KindDirectory | Directory | OpenPayload
 IndexCache: TypeAlias = BoundedCache[object, Cached]
 
 
@@ -179,69 +173,61 @@ class IndexView(CoveredRowGroups):
         placement = self.placements.get((field_id, kind))
         return np.zeros(len(row_groups), np.bool_) if placement is None else placement.segment[row_groups] >= 0
 
-    def open_blob(self, field_id: ColumnId, directory: KindDirectory, row_group: int) -> BlobIndex:
+    def open_alone(self, field_id: ColumnId, directory: KindDirectory, row_group: int) -> RowGroupIndex:
         """Open the payload of one row group; nothing is read yet but the directory, if it is no longer in memory.
 
         Raises:
             CorruptFileError: If the directory is not what was written.
             UnsupportedError: If this release does not read such a payload.
         """
-        blob, blob_type, layout, *_ = self._locate(field_id, directory, row_group)
-        return KINDS[directory.kind].open(
-            blob, blob_type, layout, directory.value_type, int(self.row_counts[row_group])
-        )
+        own, entry, reader = self._locate(field_id, directory, row_group)
+        span = np.array([[0, self.row_counts[row_group]]], np.int64)
+        opened = own.open(entry, CountingReader(reader), span)
+        if isinstance(opened, MergedIndex | MergedFilter):
+            raise UnsupportedError(f"{own.location}: a payload of several row groups where one of a row group belongs")
+        return opened
 
-    def open_merged(self, field_id: ColumnId, directory: KindDirectory, row_group: int) -> MergedIndex:
+    def open_index(self, field_id: ColumnId, directory: KindDirectory, row_group: int) -> MergedIndex:
         """Open what covers a row group and others and answers with rows; what is read of its directory is kept.
 
         Raises:
             CorruptFileError: If the directory is not what was written.
             UnsupportedError: If this release does not read such a payload.
         """
-
-        def open_it(blob: Blob, blob_type: str, layout: Ints, covered: slice) -> MergedIndex:
-            spans = self._spans(field_id, int(directory.segment[row_group]))[covered]
-            return open_merged(blob, blob_type, layout, directory.value_type, spans)
-
-        payload = self._opened(field_id, directory, row_group, open_it).payload
-        assert not isinstance(payload, BloomMatrix)
+        payload = self._opened(field_id, directory, row_group).payload
+        if not isinstance(payload, MergedIndex):
+            raise UnsupportedError(f"a payload of kind {directory.kind} that answers with no rows")
         return payload
 
-    def open_matrix(self, field_id: ColumnId, directory: KindDirectory, row_group: int) -> tuple[BloomMatrix, int]:
-        """Open the matrix of bloom filters that covers a row group; what is read of its directory is kept.
+    def open_filter(self, field_id: ColumnId, directory: KindDirectory, row_group: int) -> tuple[MergedFilter, int]:
+        """Open what covers a row group and others and tells which have no match; what is read of its directory is kept.
 
         Returns:
-            The matrix, and the row group of the segment that it begins with.
+            The filter, and the row group of the segment that it begins with.
 
         Raises:
             CorruptFileError: If the directory is not what was written.
             UnsupportedError: If this release does not read such a payload.
         """
-
-        def open_it(blob: Blob, blob_type: str, layout: Ints, covered: slice) -> BloomMatrix:
-            if blob_type != BLOOM_MATRIX:
-                raise UnsupportedError(f"{blob.location}: kind bloom reads no blob {blob_type}")
-            return BloomMatrix(blob, layout, directory.value_type, covered.stop - covered.start)
-
-        opened = self._opened(field_id, directory, row_group, open_it)
-        assert isinstance(opened.payload, BloomMatrix)
+        opened = self._opened(field_id, directory, row_group)
+        if not isinstance(opened.payload, MergedFilter):
+            raise UnsupportedError(f"a payload of kind {directory.kind} that is no filter of row groups")
         return opened.payload, opened.first
 
-    def _opened(
-        self,
-        field_id: ColumnId,
-        directory: KindDirectory,
-        row_group: int,
-        open_it: Callable[[Blob, str, Ints, slice], MergedIndex | BloomMatrix],
-    ) -> OpenPayload:
-        """The payload that covers a row group, opened by whichever view asked for it first."""
+    def _opened(self, field_id: ColumnId, directory: KindDirectory, row_group: int) -> OpenPayload:
+        """The payload that covers a row group and others, opened by whichever view asked for it first."""
         key = self._payload_key(field_id, directory, row_group)
         kept = self._cache.get(key)
         if isinstance(kept, OpenPayload):
             kept.reader.files = self._files
             return kept
-        blob, blob_type, layout, covered, reader = self._locate(field_id, directory, row_group)
-        opened = OpenPayload(reader, open_it(blob, blob_type, layout, covered), covered.start)
+        own, entry, reader = self._locate(field_id, directory, row_group)
+        covered = own.covered(entry)
+        spans = self._spans(field_id, int(directory.segment[row_group]))[covered]
+        payload = own.open(entry, CountingReader(reader), spans)
+        if not isinstance(payload, MergedIndex | MergedFilter):
+            raise UnsupportedError(f"{own.location}: a payload of one row group where one of several belongs")
+        opened = OpenPayload(reader, payload, covered.start)
         self._cache.put(key, opened)
         return opened
 
@@ -263,17 +249,13 @@ class IndexView(CoveredRowGroups):
 
     def _locate(
         self, field_id: ColumnId, directory: KindDirectory, row_group: int
-    ) -> tuple[Blob, str, Ints, slice, SegmentReader]:
-        """A payload, its blob type, its layout, the row groups of the segment that it covers, and what reads it."""
-        segment, entry = int(directory.segment[row_group]), int(directory.entry[row_group])
-        batch = self._segment_directory(self.placements[field_id, directory.kind], segment)
-        first, count, offset, length = (
-            batch.column(name)[entry].as_py() for name in ("first_row_group", "row_groups", "offset", "length")
-        )
-        reader = self._reader(segment)
-        blob = Blob(CountingReader(reader), offset, length)
-        layout = np.asarray(batch.column("layout")[entry].values.to_numpy(), np.int64)
-        return blob, batch.column("blob_type")[entry].as_py(), layout, slice(first, first + count), reader
+    ) -> tuple[Directory, int, SegmentReader]:
+        """The directory that tells of a payload, the payload's row in this directory, and what reads the segment."""
+        segment = int(directory.segment[row_group])
+        own = self._segment_directory(self.placements[field_id, directory.kind], segment)
+        # The keys of a test are of the type that the whole view is read by.
+        own = replace(own, value_type=directory.value_type)
+        return own, int(directory.entry[row_group]), self._reader(segment)
 
     def _spans(self, field_id: ColumnId, segment: int) -> Ints:
         """Base and row count of every row group of a segment, also of those whose data files the table has lost."""
@@ -289,25 +271,27 @@ class IndexView(CoveredRowGroups):
         kept = self._cache.get(key)
         if isinstance(kept, FieldStatistics):
             return kept
-        statistics = segment_statistics(self._read_batch(placement, segment, STATISTICS_COLUMNS))
+        offset, length, checksum = placement.locations[segment]
+        batch = read_statistics(CountingReader(self._reader(segment)), offset, length, checksum, STATISTICS_COLUMNS)
+        self._check_row_groups(placement, segment, len(batch))
+        statistics = segment_statistics(batch)
         self._cache.put(key, statistics)
         return statistics
 
-    def _segment_directory(self, placement: Placement, segment: int) -> pa.RecordBatch:
+    def _segment_directory(self, placement: Placement, segment: int) -> Directory:
         key = (self.segments[segment][0], placement.locations[segment])
         kept = self._cache.get(key)
-        if isinstance(kept, pa.RecordBatch):
+        if isinstance(kept, Directory):
             return kept
-        batch = self._read_batch(placement, segment, DIRECTORY_COLUMNS)
-        self._cache.put(key, batch)
-        return batch
+        directory = read_directory(CountingReader(self._reader(segment)), *placement.locations[segment])
+        self._check_row_groups(placement, segment, directory.row_group_count)
+        self._cache.put(key, directory)
+        return directory
 
-    def _read_batch(self, placement: Placement, segment: int, columns: Sequence[str]) -> pa.RecordBatch:
-        offset, length, checksum = placement.locations[segment]
-        batch = read_directory(CountingReader(self._reader(segment)), offset, length, checksum, columns)
-        if int(placement.last_row_groups[segment]) >= len(rows_of_row_groups(batch)):
-            raise CorruptFileError("directory with too few entries", location=self.segments[segment][0], offset=offset)
-        return batch
+    def _check_row_groups(self, placement: Placement, segment: int, row_groups: int) -> None:
+        if int(placement.last_row_groups[segment]) >= row_groups:
+            location, offset = self.segments[segment][0], placement.locations[segment][0]
+            raise CorruptFileError("directory with too few entries", location=location, offset=offset)
 
     def _of_segments(
         self, placement: Placement, reads: IndexReads, part_of: Callable[[Placement, int], Part]

@@ -11,10 +11,10 @@ from puffin_index.catalogue.entries import entry_files
 from puffin_index.data.data_table import DataFile, FileIdentity
 from puffin_index.data.row_groups import INDEXED_FORMATS
 from puffin_index.definition.index_definition import ResolvedColumn
+from puffin_index.kinds.registry import kind_named
 from puffin_index.segments.segment import ROW_SPACE_ALIGNMENT
 
 TARGET_SEGMENT_BYTES = 256 * 1024 * 1024
-_ESTIMATED_BYTES_PER_ROW = {"bitmap": 4, "bsi": 3, "bloom": 2}
 _ROW_SPACE = 2**32
 """Rows of a segment are numbered in 32 bits, the gaps between row groups included."""
 
@@ -121,7 +121,7 @@ def _lacking(column: ResolvedColumn, found: set[tuple[int, str]]) -> ResolvedCol
 def _cut(
     files: Sequence[DataFile], columns: tuple[ResolvedColumn, ...], parallelism: int, target_bytes: int
 ) -> list[FileBatch]:
-    bytes_per_row = sum(_ESTIMATED_BYTES_PER_ROW[kind] for column in columns for kind in column.kinds)
+    bytes_per_row = sum(kind_named(kind).bytes_per_row for column in columns for kind in column.kinds)
     rows = sum(file.record_count for file in files)
     # Two rounds of tasks, so that cores do not idle behind the largest one; but no segments of crumbs.
     rows_for_parallelism = max(1_000_000, rows // max(1, 2 * parallelism))

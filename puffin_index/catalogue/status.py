@@ -21,7 +21,7 @@ from puffin_index.data.data_table import DataFile, count_snapshots_behind, measu
 from puffin_index.definition.index_definition import ResolvedColumn
 from puffin_index.errors import NotFoundError
 from puffin_index.keys.map_key import plain_kind
-from puffin_index.segments.directory import STATISTICS, int64_column, read_directory
+from puffin_index.segments.directory import STATISTICS, Directory, read_directory
 from puffin_index.storage.arrays import Ints
 from puffin_index.storage.files import FileReader
 
@@ -260,8 +260,8 @@ def _kind_sizes(index_table: Table, entries: pa.Table) -> KindSizes:
         with _open_segment(index_table, location, segment.size) as reader:
             for key, directory in segment.directories.items():
                 place = directory["offset"], directory["length"], directory["xxh64"]
-                batch = read_directory(reader, *place, ["first_row_group", "row_groups", "length"])
-                sizes[key] = sizes.get(key, Sizes()) + _sizes(batch, np.array(segment.spans[key], np.int64))
+                own = read_directory(reader, *place)
+                sizes[key] = sizes.get(key, Sizes()) + _sizes(own, np.array(segment.spans[key], np.int64))
     return sizes
 
 
@@ -272,9 +272,9 @@ def _open_segment(index_table: Table, location: str, size: int) -> FileReader:
         raise NotFoundError(f"{error}: `puffin-index verify --repair` indexes its data files anew") from error
 
 
-def _sizes(directory: pa.RecordBatch, spans: Ints) -> Sizes:
+def _sizes(directory: Directory, spans: Ints) -> Sizes:
     """The bytes of the payloads of a directory, and of the row groups in spans (first, count), shape (spans, 2)."""
-    lengths, first, counts = (int64_column(directory, name) for name in ("length", "first_row_group", "row_groups"))
+    lengths, first, counts = (directory.numbers(name) for name in ("length", "first_row_group", "row_groups"))
     ends = first + counts
     is_live = np.zeros(max(ends.max(initial=0), spans.sum(axis=1).max(initial=0)) + 1, np.int64)
     # Files have no row group in common, so that a span that begins where another ends cancels out.

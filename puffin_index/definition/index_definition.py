@@ -20,9 +20,8 @@ from pyiceberg.types import IcebergType, ListType, MapType, NestedField, Primiti
 from puffin_index.errors import DefinitionError, UnsupportedError
 from puffin_index.keys.map_key import SEPARATOR, ColumnId, MapKey, key_text, split_name, stored_kind
 from puffin_index.keys.values import ValueType, value_type_of
-from puffin_index.kinds.registry import KINDS
-
-Options = Mapping[str, str]
+from puffin_index.kinds.kind import Options
+from puffin_index.kinds.registry import KINDS, kind_named
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +46,7 @@ class IndexDefinition:
         bsi: Iterable[str] = (),
         bloom: Iterable[str] = (),
         options: Mapping[str, str] | None = None,
+        **others: Iterable[str],
     ) -> IndexDefinition:
         """Make a definition from column names by kind.
 
@@ -55,12 +55,15 @@ class IndexDefinition:
             bsi: Columns with a bit-sliced index.
             bloom: Columns with a bloom filter.
             options: `{"column.key": value}`; a key goes to those of the column's kinds that know it.
+            others: Columns with an index of another kind of the registry, by its name.
 
         Raises:
-            DefinitionError: If an option names a column without an index or a key that none of its kinds knows.
+            DefinitionError: If a kind is not known, or if an option names a column without an index or a key that none
+            of its kinds knows.
         """
         kinds_of: dict[str, dict[str, dict[str, str]]] = {}
-        for kind, names in (("bitmap", bitmap), ("bsi", bsi), ("bloom", bloom)):
+        for kind, names in {"bitmap": bitmap, "bsi": bsi, "bloom": bloom, **others}.items():
+            kind_named(kind)
             for name in names:
                 kinds_of.setdefault(name, {})[kind] = {}
         for option, value in (options or {}).items():
@@ -147,10 +150,9 @@ def _resolve_field(found: NestedField, key: str | None, column: IndexedColumn, s
     except (UnsupportedError, DefinitionError) as error:
         raise DefinitionError(f"column {column.name!r}: {error}") from error
     for kind, options in column.kinds.items():
-        if kind not in KINDS:
-            raise DefinitionError(f"unknown index kind {kind!r}; known: {', '.join(KINDS)}")
+        own = kind_named(kind)
         try:
-            KINDS[kind].check(value_type, options)
+            own.check(value_type, options)
         except DefinitionError as error:
             raise DefinitionError(f"column {column.name!r}: {error}") from error
     kinds = {kind: dict(options) for kind, options in column.kinds.items()}

@@ -16,11 +16,12 @@ from dataclasses import dataclass, replace
 
 from pyiceberg.schema import Schema
 
-from puffin_index.definition.index_definition import IndexDefinition, IndexedColumn, Options, ResolvedColumn, resolve
+from puffin_index.definition.index_definition import IndexDefinition, IndexedColumn, ResolvedColumn, resolve
 from puffin_index.errors import DefinitionError
+from puffin_index.kinds.kind import Options
+from puffin_index.kinds.registry import KINDS
 
 _PREFIX = "file-index."
-_KIND_OF_TYPE = {"bitmap": "bitmap", "bsi": "bsi", "bloom-filter": "bloom"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,7 @@ def read_properties(properties: Mapping[str, str], schema: Schema) -> PropertyDe
     """Read what the properties of a table define, bound to its schema of today."""
     columns: tuple[ResolvedColumn, ...] = ()
     warnings: list[str] = []
-    for index_type, kind in _KIND_OF_TYPE.items():
+    for kind, index_type in ((name, own.paimon_name) for name, own in KINDS.items() if own.paimon_name):
         key = f"{_PREFIX}{index_type}.columns"
         names = [name.strip() for name in properties.get(key, "").split(",") if name.strip()]
         for name in dict.fromkeys(names):

@@ -19,10 +19,9 @@ from pyiceberg.table import Table
 from puffin_index.catalogue.entries import indexed_files, needed_entries, replace_entries
 from puffin_index.catalogue.index_table import entries_of, read_entries, refresh_index_table
 from puffin_index.catalogue.missing import TARGET_SEGMENT_BYTES
-from puffin_index.definition.index_definition import Options
 from puffin_index.errors import CorruptFileError, NotFoundError, PuffinIndexError, UnsupportedError
 from puffin_index.jobs.job_segments import JobSegments
-from puffin_index.kinds.bsi.kind import may_merge
+from puffin_index.kinds.kind import Options
 from puffin_index.segments.directory import FieldKind
 from puffin_index.segments.rewrite import MergeJob, write_merged
 from puffin_index.segments.segment import ROW_SPACE_ALIGNMENT, Segment
@@ -208,7 +207,7 @@ def _plan(
 
 def _is_wide(source: SourceSegment, wanted: Mapping[FieldKind, Options]) -> bool:
     """Whether a segment has bit slices that are to be merged, such as earlier releases wrote."""
-    return any(may_merge(wanted[key]) and source.has_small_slices(key) for key in source.payload_rows if key in wanted)
+    return any(source.gains_by_merging(key, wanted[key]) for key in source.directories if key in wanted)
 
 
 def _read_sources(index_table: Table, entries: pa.Table) -> tuple[dict[str, SourceSegment], list[tuple[str, str]]]:
@@ -253,7 +252,7 @@ def _shape(file: IndexedFile, sources: Mapping[str, SourceSegment]) -> Shape | N
         form = source.merged_form((field_id, kind))
         if form is None:
             return None
-        shape.append((field_id, kind, source.value_type((field_id, kind)), form))
+        shape.append((field_id, kind, source.directories[field_id, kind].value_type.name, form))
     # A column promoted between two builds has statistics of both types; a segment has one.
     fields = {(field_id, value_type) for field_id, _, value_type, _ in shape}
     return tuple(shape) if len(fields) == len({field_id for field_id, _ in fields}) else None

@@ -24,8 +24,8 @@ from puffin_index.catalogue.stored_files import (
     own_files,
     reachable_files,
 )
-from puffin_index.definition.index_definition import Options
 from puffin_index.jobs.compact import compact
+from puffin_index.kinds.kind import Options
 from puffin_index.segments.directory import FieldKind
 
 DEFAULT_GRACE = timedelta(days=3)

@@ -24,7 +24,7 @@ from puffin_index.data.column_source import Reading, reading_of
 from puffin_index.data.data_table import DataFile, FileIdentity, list_data_files, refresh_table, retained_files
 from puffin_index.data.row_groups import open_data_file
 from puffin_index.errors import PuffinIndexError
-from puffin_index.jobs.verify_rows import DecodedPayloads, check_row_group
+from puffin_index.jobs.verify_rows import Proofs, check_row_group
 from puffin_index.jobs.verify_segment import EntryRow, Finding, check_segment
 from puffin_index.segments.directory import FieldKind
 from puffin_index.segments.source_segment import IndexedFile, SourceSegment
@@ -159,7 +159,7 @@ def _check_data(
     by_file: dict[FileIdentity, tuple[IndexedFile, list[int]]] = {}
     for file, ordinal in row_groups:
         by_file.setdefault(file.file.identity, (file, []))[1].append(ordinal)
-    decoded = DecodedPayloads()
+    proofs = Proofs()
     for identity, (file, ordinals) in by_file.items():
         path = file.file.path
         try:
@@ -171,6 +171,6 @@ def _check_data(
                     source = sources[part.segment]
                     with FileReader(index_table.io, source.location, source.size) as reader:
                         for ordinal in ordinals:
-                            yield from check_row_group(opened, file, ordinal, key, source, reader, decoded)
+                            yield from check_row_group(opened, file, ordinal, key, source, reader, proofs)
         except (PuffinIndexError, OSError) as error:
             yield Finding(path, "", 0, f"cannot be compared with its index: {error}")

@@ -11,9 +11,8 @@ from pyiceberg.io import FileIO
 
 from puffin_index.errors import CorruptFileError, NotFoundError, PuffinIndexError, UnsupportedError
 from puffin_index.formats.puffin import BLOB_CHECKSUM, PuffinFile, check_head, read_blob, read_footer
-from puffin_index.kinds.bloom.matrix import BloomMatrix
-from puffin_index.segments.directory import FieldKind, int64_column, is_statistics
-from puffin_index.segments.open_payload import open_payload
+from puffin_index.kinds.base import MergedFilter
+from puffin_index.segments.directory import FieldKind, int64_column
 from puffin_index.segments.segment import ROW_SPACE_ALIGNMENT, align
 from puffin_index.segments.source_segment import SourceSegment, read_source
 from puffin_index.storage.files import FileReader
@@ -64,11 +63,10 @@ def check_segment(
             findings += _check_blobs(reader, footer)
             source = read_source(io, location, size, footer_size, list(directories.values()))
             findings += [Finding(location, "row groups", 0, what) for what in _check_rows(source, rows)]
-            for key, batch in source.directories.items():
+            checks = {key: _check_statistics(batch, source) for key, batch in source.statistics.items()}
+            checks |= {key: _check_places(source, reader, key) for key in source.directories}
+            for key, wrong in checks.items():
                 name = f"field {key[0]} {key[1]}"
-                wrong = (
-                    _check_statistics(batch, source) if is_statistics(key[1]) else _check_places(source, reader, key)
-                )
                 findings += [Finding(location, name, offset, what) for offset, what in wrong]
     except (PuffinIndexError, OSError) as error:
         return [*findings, _finding(location, error)], None, 0
@@ -144,17 +142,18 @@ def _check_statistics(batch: pa.RecordBatch, source: SourceSegment) -> Iterator[
 
 
 def _check_places(source: SourceSegment, reader: RangedReader, key: FieldKind) -> Iterator[tuple[int, str]]:
-    batch = source.directories[key]
-    offsets, lengths = (int64_column(batch, name).tolist() for name in ("offset", "length"))
-    for row, (offset, length) in enumerate(zip(offsets, lengths, strict=True)):
+    directory = source.directories[key]
+    offsets, lengths = (directory.numbers(name).tolist() for name in ("offset", "length"))
+    blob_types = directory.blob_types.to_pylist()
+    for row, (offset, length, blob_type) in enumerate(zip(offsets, lengths, blob_types, strict=True)):
         blob = source.blobs.get((offset, *key))
-        if blob is None or (blob.length, blob.type, blob.fields) != (length, source.blob_type(key, row), (key[0],)):
+        if blob is None or (blob.length, blob.type, blob.fields) != (length, blob_type, (key[0],)):
             yield offset, "a payload that the footer does not have"
             continue
         try:
-            opened = open_payload(source, reader, key, row)
-            if isinstance(opened, BloomMatrix):
+            opened = source.open(key, row, reader)
+            if isinstance(opened, MergedFilter):
                 # Its directory has no checksum of its own but in the layout, so it is read as a planner reads it.
-                _ = opened.directory
+                opened.read_directory()
         except (CorruptFileError, UnsupportedError, NotFoundError) as error:
             yield offset, _finding(source.location, error).what

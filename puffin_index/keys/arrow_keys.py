@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from puffin_index.errors import BuildError, UnsupportedError
-from puffin_index.keys.columns import Column, sort_column
+from puffin_index.keys.columns import Column, SortedColumn
 from puffin_index.keys.forms import IntColumnKeys, float_keys, key_dtype
 from puffin_index.keys.merge import SPILL_BYTES, merge_keys, spill
 from puffin_index.keys.value_types import ValueType
@@ -134,7 +134,7 @@ def _gather_bytes(parts: Iterable[Column]) -> _CodedKeys:
     gathered = [_CodedKeys(pa.array([], pa.large_binary()), np.empty(0, np.uint32))]
     fresh_bytes = 0
     for part in parts:
-        own = sort_column(part)
+        own = SortedColumn(part)
         dictionary, codes = own.keys, own.codes
         fresh_bytes += dictionary.nbytes
         # What waits to be merged may be as much as what has been, and that does not fit into memory forever.

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TypeVar, cast
 
 import numpy as np
 
 from puffin_index.keys.intervals import INT64_MAXIMUM, INT64_MINIMUM, intervals_of
-from puffin_index.keys.leaf import RangeTest, SetTest
+from puffin_index.keys.leaf import LeafTest, NullTest, RangeTest, SetTest
 from puffin_index.storage.arrays import Flags, Ints
+
+_Result = TypeVar("_Result")
 
 MANY_KEYS = 2**40
 """How many keys an interval may have whose keys cannot be counted."""
+
+_MOST_REMEMBERED = 8
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,16 +39,38 @@ class Places:
 
 
 class AskedTest:
-    """A test and the places around the keys that it asks for, its negation left out: the same in all postings."""
+    """A test, and what is worked out of it once for all payloads that are asked.
 
-    def __init__(self, test: SetTest | RangeTest) -> None:
+    Attributes:
+        test: The test.
+        negated: Whether it asks for all rows with a value but some.
+    """
+
+    def __init__(self, test: LeafTest) -> None:
         self.test = test
-        self.negated = test.negated
-        self._plain = replace(test, negated=False)
+        self.negated = not isinstance(test, NullTest) and test.negated
+        self._remembered: dict[object, object] = {}
 
     def places(self, is_bytes: bool) -> Places:
-        """Return the places among keys of the bytes domain, or of the int64 domain."""
+        """Return the places around the keys, among keys of the bytes domain or of the int64 domain.
+
+        The negation is left out.
+        """
         return self._bytes_places if is_bytes else self._int_places
+
+    def remember(self, key: object, work_out: Callable[[], _Result]) -> _Result:
+        """Return what was worked out before under a key; of more than a few keys the earlier ones are forgotten."""
+        if key not in self._remembered:
+            if len(self._remembered) >= _MOST_REMEMBERED:
+                self._remembered.clear()
+            self._remembered[key] = work_out()
+        return cast("_Result", self._remembered[key])
+
+    @property
+    def _plain(self) -> SetTest | RangeTest:
+        if isinstance(self.test, NullTest):
+            raise TypeError("a test for NULL has no keys")
+        return replace(self.test, negated=False)
 
     @cached_property
     def _int_places(self) -> Places:
@@ -56,9 +84,9 @@ class AskedTest:
     @cached_property
     def _bytes_places(self) -> Places:
         match self._plain:
-            case SetTest():
-                keys = tuple(_bytes(key) for key in self._plain.keys for _ in range(2))
-                right = np.tile([False, True], len(self._plain.keys))
+            case SetTest() as asked:
+                keys = tuple(_bytes(key) for key in asked.keys for _ in range(2))
+                right = np.tile([False, True], len(asked.keys))
                 return Places(keys, right, np.zeros(len(keys), np.bool_), np.ones(len(keys) // 2, np.int64))
             case RangeTest() as test:
                 low, high = (b"" if key is None else _bytes(key) for key in (test.low, test.high))

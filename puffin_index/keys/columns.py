@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias
 
@@ -59,7 +59,6 @@ class Column:
     row_count: int
     keys: IntColumnKeys | pa.Array
     valid: Flags | None
-    _sorted: list[SortedColumn] = field(default_factory=list, init=False, repr=False)
 
     @property
     def int_keys(self) -> IntColumnKeys:
@@ -118,14 +117,17 @@ def plain_keys(column: Column) -> pa.LargeBinaryArray:
 
 
 class SortedColumn:
-    """The distinct keys of a column in order, and where each lies. Built once a column by `sort_column`.
+    """The distinct keys of a column in order, and where each lies.
 
-    What is not asked for is not made: integer keys alone sort faster. Who needs rows and keys asks for `rows` first.
+    Whoever works on a column makes one of these and passes it on. What is not asked for is not made: integer keys alone
+    sort faster. Who needs rows and keys asks for `rows` first.
+
+    Attributes:
+        column: The column.
     """
 
     def __init__(self, column: Column) -> None:
-        # A copy that knows no sorted form: a cycle would keep all arrays until the garbage collector finds it.
-        self._column = replace(column)
+        self.column = column
         self._codes: Rows | None = None
         if column.value_type.domain == "bytes":
             keys, starts, self._codes = _encode_bytes_keys(column)
@@ -153,7 +155,7 @@ class SortedColumn:
 
     @cached_property
     def _distinct(self) -> tuple[KeyArray, Rows]:
-        keys = _valid_keys(self._column)
+        keys = _valid_keys(self.column)
         if not len(keys):
             return np.empty(0, np.int64), np.zeros(1, np.uint32)
         minimum, maximum = bounds_of(keys)
@@ -180,23 +182,16 @@ class SortedColumn:
             return self._codes
         # Rows that are not kept yet are not wanted: those who want them as well ask for them first.
         rows = self.rows if "rows" in vars(self) else self._sort_rows()
-        return _codes_of(rows, self.starts, self._column.row_count)
+        return _codes_of(rows, self.starts, self.column.row_count)
 
     def _sort_rows(self) -> Rows:
-        column = self._column
+        column = self.column
         if self._codes is None:
             keys, starts, rows = _sort_int_keys(column)
             self._distinct = keys, starts
             return rows
         codes = self._codes if column.valid is None else self._codes[column.valid]
         return order_by_key(codes, 0, self.distinct_count, _valid_rows(column), column.row_count).rows()
-
-
-def sort_column(column: Column) -> SortedColumn:
-    """Return the column's sorted form, built at the first call."""
-    if not column._sorted:
-        column._sorted.append(SortedColumn(column))
-    return column._sorted[0]
 
 
 def _valid_rows(column: Column) -> Rows | None:

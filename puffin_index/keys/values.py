@@ -25,7 +25,7 @@ import numpy as np
 
 from puffin_index.errors import UnsupportedError
 from puffin_index.keys.arrow_keys import column_of, gather_column
-from puffin_index.keys.columns import Column, SortedColumn, sort_column
+from puffin_index.keys.columns import Column, SortedColumn
 from puffin_index.keys.forms import float_keys, floats_of_keys
 from puffin_index.keys.leaf import Key
 from puffin_index.keys.value_types import Domain, ValueType, value_type_named, value_type_of
@@ -39,7 +39,6 @@ __all__ = [
     "float_of_key",
     "gather_column",
     "key_of",
-    "sort_column",
     "value_of",
     "value_type_named",
     "value_type_of",

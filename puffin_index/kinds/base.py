@@ -1,20 +1,20 @@
-"""What an index kind is: build a payload from a column, open it lazily, answer a leaf test with a row set.
-
-A kind works on one row group: rows are numbered from 0 in it. Placing the answer in a segment's row space is the
-caller's work (`puffin_index.segments.segment`).
-"""
+"""Payloads, and opened ones: of one row group, or of several that compaction or a build put together."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, Self, TypeAlias
 
+import numpy as np
 from pyroaring import BitMap
 
+from puffin_index.errors import CorruptFileError
+from puffin_index.keys.asked_test import AskedTest
 from puffin_index.keys.leaf import LeafTest
-from puffin_index.keys.values import Column, ValueType
-from puffin_index.storage.arrays import Ints
+from puffin_index.keys.value_types import ValueType
+from puffin_index.storage.arrays import Flags, Ints
 from puffin_index.storage.ranged import Blob
 
 
@@ -25,8 +25,8 @@ class Payload:
     Attributes:
         blob_type: The Puffin blob type.
         data: The payload.
-        layout: Numbers a reader needs to find its way without parsing (int64): kept in the directory, their meaning is
-            the kind's own.
+        layout: Numbers a reader needs to find its way without parsing (int64). The directory keeps them; their meaning
+            is the kind's own.
     """
 
     blob_type: str
@@ -48,6 +48,45 @@ class MergedPayload:
     row_groups: int
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class StoredPayload:
+    """A payload in a segment, and what the segment's directory says of it.
+
+    Attributes:
+        blob: Its bytes.
+        blob_type: Its blob type.
+        layout: Its layout; empty for a blob that Paimon wrote.
+        value_type: The type of the column.
+        spans: For each row group that it covers, in order, base and row count in the segment's row space: shape (n, 2).
+    """
+
+    blob: Blob
+    blob_type: str
+    layout: Ints
+    value_type: ValueType
+    spans: Ints
+
+    @classmethod
+    def of_row_group(cls, blob: Blob, blob_type: str, layout: Ints, value_type: ValueType, row_count: int) -> Self:
+        """The payload of one row group that lies at the beginning of a row space."""
+        return cls(blob, blob_type, layout, value_type, np.array([[0, row_count]], np.int64))
+
+    @property
+    def row_count(self) -> int:
+        """The rows of the only row group.
+
+        Raises:
+            CorruptFileError: If the payload covers none or several.
+        """
+        if len(self.spans) != 1:
+            raise CorruptFileError(
+                f"a blob {self.blob_type} of {len(self.spans)} row groups",
+                location=self.blob.location,
+                offset=self.blob.offset,
+            )
+        return int(self.spans[0, 1])
+
+
 @dataclass(frozen=True, slots=True)
 class RowSet:
     """What evaluating a predicate gives for a row group.
@@ -61,11 +100,11 @@ class RowSet:
     exact: bool
 
 
-class BlobIndex(Protocol):
-    """An opened index of one row group. Reads only the bytes that a test needs."""
+class RowGroupIndex(Protocol):
+    """An opened payload of one row group. Reads only the bytes that a test needs."""
 
     def evaluate(self, test: LeafTest, candidates: BitMap | None = None) -> RowSet:
-        """Return the rows that satisfy `test`.
+        """Return the rows that satisfy `test`, numbered from 0.
 
         Args:
             test: In the key domain of the column's value type.
@@ -74,22 +113,85 @@ class BlobIndex(Protocol):
         """
 
 
-class IndexKind(Protocol):
-    """One kind of index: `bitmap`, `bsi` or `bloom`."""
+class ReadBlocks(Protocol):
+    """What was read of a payload for a test. Several of one kind are searched by the same array operations."""
 
-    name: str
-    blob_types: frozenset[str]
-    option_names: frozenset[str]
-
-    def check(self, value_type: ValueType, options: Mapping[str, str]) -> None:
-        """Raise `DefinitionError` if this kind cannot index such a column or does not know an option, naming both."""
-
-    def build(self, column: Column, options: Mapping[str, str]) -> Payload:
-        """Build the payload of one row group."""
-
-    def open(self, blob: Blob, blob_type: str, layout: Ints, value_type: ValueType, row_count: int) -> BlobIndex:
-        """Open a payload without reading it.
+    def rows_of_all(self, every: Sequence[Self]) -> list[BitMap]:
+        """Return the rows of each, this one among them.
 
         Raises:
-            UnsupportedError: If the blob type or value type is not one that this kind reads.
+            CorruptFileError: If what was read is not what was written; the error may name another of them.
         """
+
+
+class PreparedLookUp(Protocol):
+    """A test of one payload that covers several row groups."""
+
+    def count_bounds(self) -> tuple[int, int]:
+        """Return the least and the greatest number of rows that may satisfy the test; reads the directory at most."""
+
+    def cost(self) -> tuple[int, int]:
+        """Return the requests and bytes that `rows` takes."""
+
+    def rows(self, candidates: BitMap | None = None) -> BitMap:
+        """Return exactly the rows of the row space that satisfy the test, among the candidates if any are given."""
+
+    def read(self, most_bytes: int) -> ReadBlocks | None:
+        """Read what is to be searched with what other payloads give; None if there is no such thing or too much."""
+
+
+class MergedIndex(ABC):
+    """An opened payload that covers several row groups and answers with rows of the segment's row space."""
+
+    @property
+    @abstractmethod
+    def nbytes(self) -> int:
+        """About the memory that it takes, in bytes, with what was read of its directory."""
+
+    @abstractmethod
+    def prepare(self, test: AskedTest) -> PreparedLookUp:
+        """Return what knows all that is to be known of a test."""
+
+    def rows(self, test: LeafTest, candidates: BitMap | None = None) -> BitMap:
+        """Return what `PreparedLookUp.rows` of a test does."""
+        return self.prepare(AskedTest(test)).rows(candidates)
+
+    def count_bounds(self, test: LeafTest) -> tuple[int, int]:
+        """Return what `PreparedLookUp.count_bounds` of a test does."""
+        return self.prepare(AskedTest(test)).count_bounds()
+
+    def cost(self, test: LeafTest) -> tuple[int, int]:
+        """Return what `PreparedLookUp.cost` of a test does."""
+        return self.prepare(AskedTest(test)).cost()
+
+
+class MergedFilter(ABC):
+    """An opened payload that covers several row groups and tells which of them certainly have no match."""
+
+    @property
+    @abstractmethod
+    def nbytes(self) -> int:
+        """About the memory that it takes, in bytes, with what was read of its directory."""
+
+    @abstractmethod
+    def read_directory(self) -> None:
+        """Read and check what finding anything in the payload needs; later calls read nothing.
+
+        Raises:
+            CorruptFileError: If the bytes are not what was written.
+        """
+
+    @abstractmethod
+    def cost(self, test: AskedTest) -> tuple[int, int]:
+        """Return the requests and bytes that `possible` would take, besides what this reads of the directory itself."""
+
+    @abstractmethod
+    def possible(self, test: AskedTest) -> Flags:
+        """Return for each row group that the payload covers whether a row of it may satisfy the test.
+
+        Raises:
+            CorruptFileError: If what is read is not what was written.
+        """
+
+
+OpenIndex: TypeAlias = RowGroupIndex | MergedIndex | MergedFilter

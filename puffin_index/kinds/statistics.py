@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from puffin_index.keys.columns import Column, KeyArray, sort_column
+from puffin_index.keys.columns import KeyArray, SortedColumn
 from puffin_index.keys.forms import NAN_KEY
 from puffin_index.keys.leaf import Key
 from puffin_index.storage.arrays import Ints
@@ -38,10 +38,9 @@ class ColumnStatistics:
     quantiles: Ints | tuple[bytes, ...]
 
 
-def statistics_of(column: Column, quantile_count: int = QUANTILE_COUNT) -> ColumnStatistics:
+def statistics_of(ordered: SortedColumn, quantile_count: int = QUANTILE_COUNT) -> ColumnStatistics:
     """Return the statistics of a column."""
-    ordered = sort_column(column)
-    keys, starts = ordered.keys, ordered.starts
+    column, keys, starts = ordered.column, ordered.keys, ordered.starts
     valid_count = column.valid_count
     if not valid_count:
         return ColumnStatistics(

@@ -1,4 +1,4 @@
-"""Directories: the small columnar blobs that tell a planner what is in a segment.
+"""Directories: the small columnar blobs that tell what is in a segment. Whoever reads one reads it here.
 
 Both are one Arrow IPC stream with one record batch (buffers zstd-compressed) and key/value metadata in its schema:
 
@@ -27,16 +27,20 @@ from xxhash import xxh64_hexdigest
 
 from puffin_index.errors import CorruptFileError, UnsupportedError
 from puffin_index.keys.map_key import kind_beside, plain_kind
-from puffin_index.keys.values import ValueType
-from puffin_index.kinds.base import Payload
-from puffin_index.kinds.registry import ColumnStatistics
-from puffin_index.storage.ranged import RangedReader
+from puffin_index.keys.values import ValueType, value_type_named
+from puffin_index.kinds.base import OpenIndex, StoredPayload
+from puffin_index.kinds.registry import kind_named
+from puffin_index.storage.arrays import Ints
+from puffin_index.storage.ranged import Blob, RangedReader
 
 STATISTICS_BLOB = "puffin-index-statistics-v1"
 DIRECTORY_BLOB = "puffin-index-directory-v1"
 ROW_GROUPS_BLOB = "puffin-index-row-groups-v1"
 STATISTICS = "statistics"
-_VERSION = b"1"
+VERSION = b"1"
+
+_NUMBERS = ("first_row_group", "row_groups", "offset", "length")
+_DIRECTORY_COLUMNS = (*_NUMBERS, "blob_type", "layout")
 
 FieldKind: TypeAlias = tuple[int, str]
 """Field id and stored kind of an index (`puffin_index.keys.map_key`)."""
@@ -52,127 +56,170 @@ def statistics_key(key: FieldKind) -> FieldKind:
     return key[0], kind_beside(STATISTICS, key[1])
 
 
-@dataclass(frozen=True, slots=True)
-class RowGroupEntry:
-    """One row group of a segment.
+@dataclass(frozen=True, slots=True, eq=False)
+class Directory:
+    """Where the payloads of one index lie in a segment: one row a payload, which cover every row group once, in order.
 
     Attributes:
-        data_file: Location of its data file.
-        ordinal: Its place in the data file, from 0.
-        offset: Its start in the data file, in bytes.
-        row_count: Its rows.
-        base: Its first row in the segment's row space, a multiple of 65,536.
+        kind: The stored kind (`puffin_index.keys.map_key`).
+        value_type: The type that the index was built for.
+        batch: The columns.
+        location: The segment, for messages.
     """
 
-    data_file: str
-    ordinal: int
-    offset: int
-    row_count: int
-    base: int
+    kind: str
+    value_type: ValueType
+    batch: pa.RecordBatch
+    location: str
+
+    def __len__(self) -> int:
+        return len(self.batch)
+
+    @property
+    def nbytes(self) -> int:
+        """The memory that it takes."""
+        return int(self.batch.nbytes)
+
+    def numbers(self, name: str) -> Ints:
+        """Return `first_row_group`, `row_groups`, `offset` or `length` of every payload."""
+        return int64_column(self.batch, name)
+
+    @property
+    def blob_types(self) -> pa.StringArray:
+        """The blob type of every payload."""
+        return self.batch.column("blob_type")
+
+    @property
+    def row_group_count(self) -> int:
+        """The row groups of the segment."""
+        return int(self.numbers("row_groups").sum())
+
+    def payload_of_row_groups(self) -> Ints:
+        """Return for each row group of the segment the row of its payload."""
+        return np.repeat(np.arange(len(self)), self.numbers("row_groups"))
+
+    def covered(self, row: int) -> slice:
+        """Return the row groups of the segment that a payload covers."""
+        first, count = self._at("first_row_group", row), self._at("row_groups", row)
+        return slice(first, first + count)
+
+    def payload(self, row: int, reader: RangedReader, spans: Ints) -> StoredPayload:
+        """Return a payload, to be opened.
+
+        Args:
+            row: Its row.
+            reader: The segment.
+            spans: Base and row count of each row group that it covers: shape (n, 2).
+        """
+        blob = Blob(reader, self._at("offset", row), self._at("length", row))
+        layout = np.asarray(self.batch.column("layout")[row].values.to_numpy(), np.int64)
+        return StoredPayload(blob, self.blob_types[row].as_py(), layout, self.value_type, spans)
+
+    def open(self, row: int, reader: RangedReader, spans: Ints) -> OpenIndex:
+        """Open a payload without reading it; see `payload`.
+
+        Raises:
+            CorruptFileError: If its layout describes no such payload, or one of other row groups.
+            UnsupportedError: If this release does not read it.
+        """
+        return kind_named(plain_kind(self.kind)).open(self.payload(row, reader, spans))
+
+    def _at(self, name: str, row: int) -> int:
+        return int(self.batch.column(name)[row].as_py())
 
 
-@dataclass(frozen=True, slots=True)
-class PlacedPayload:
-    """A payload and where it lies in the segment's file.
-
-    Attributes:
-        row_group: The first row group that it covers.
-        row_groups: How many it covers: one, or all where postings are merged.
-        offset: In bytes.
-        payload: The payload.
-    """
-
-    row_group: int
-    row_groups: int
-    offset: int
-    payload: Payload
-
-
-def key_arrow_type(value_type: ValueType) -> pa.DataType:
-    """The Arrow type that holds keys of a value type."""
-    return pa.int64() if value_type.domain == "int64" else pa.large_binary()
-
-
-def serialize_statistics(statistics: Sequence[ColumnStatistics], value_type: ValueType) -> bytes:
-    """Serialise the statistics of a column, one entry per row group of the segment in order."""
-    key = key_arrow_type(value_type)
-    batch = pa.record_batch(
-        {
-            "row_count": pa.array([s.row_count for s in statistics], pa.int64()),
-            "null_count": pa.array([s.null_count for s in statistics], pa.int64()),
-            "nan_count": pa.array([s.nan_count for s in statistics], pa.int64()),
-            "distinct_count": pa.array([s.distinct_count for s in statistics], pa.int64()),
-            "minimum": pa.array([s.minimum for s in statistics], key),
-            "maximum": pa.array([s.maximum for s in statistics], key),
-            "quantiles": pa.array([list(s.quantiles) for s in statistics], pa.large_list(key)),
-        }
-    )
-    return serialize_batch(batch, {"value-type": value_type.name})
-
-
-def serialize_directory(payloads: Sequence[PlacedPayload], kind: str, value_type: ValueType) -> bytes:
-    """Serialise where the payloads of one kind of one column lie."""
-    batch = pa.record_batch(
-        {
-            "first_row_group": pa.array([p.row_group for p in payloads], pa.int32()),
-            "row_groups": pa.array([p.row_groups for p in payloads], pa.int32()),
-            "offset": pa.array([p.offset for p in payloads], pa.int64()),
-            "length": pa.array([len(p.payload.data) for p in payloads], pa.int64()),
-            "blob_type": pa.array([p.payload.blob_type for p in payloads], pa.string()),
-            "layout": pa.array([p.payload.layout for p in payloads], pa.large_list(pa.int64())),
-        }
-    )
-    return serialize_batch(batch, {"kind": kind, "value-type": value_type.name})
-
-
-def serialize_row_groups(row_groups: Sequence[RowGroupEntry]) -> bytes:
-    """Serialise the row groups of a segment, so that a segment tells by itself what it covers."""
-    batch = pa.record_batch(
-        {
-            "data_file": pa.array([r.data_file for r in row_groups], pa.string()),
-            "ordinal": pa.array([r.ordinal for r in row_groups], pa.int32()),
-            "offset": pa.array([r.offset for r in row_groups], pa.int64()),
-            "row_count": pa.array([r.row_count for r in row_groups], pa.int64()),
-            "base": pa.array([r.base for r in row_groups], pa.int64()),
-        }
-    )
-    return serialize_batch(batch, {})
-
-
-def serialize_batch(batch: pa.RecordBatch, metadata: dict[str, str]) -> bytes:
-    """Serialise the rows of a directory, with the metadata of its schema but for the version."""
-    batch = batch.replace_schema_metadata({"version": _VERSION, **metadata})
-    sink = pa.BufferOutputStream()
-    options = pa.ipc.IpcWriteOptions(compression="zstd")
-    with pa.ipc.new_stream(sink, batch.schema, options=options) as writer:
-        writer.write_batch(batch)
-    return bytes(sink.getvalue())
-
-
-def read_directory(
-    reader: RangedReader, offset: int, length: int, checksum: str, columns: Sequence[str]
-) -> pa.RecordBatch:
-    """Read a directory from a segment, with one ranged read.
+def read_directory(reader: RangedReader, offset: int, length: int, checksum: str) -> Directory:
+    """Read the directory of an index from a segment, with one ranged read.
 
     Args:
         reader: The segment.
         offset: Where the directory lies, in bytes.
         length: Its bytes.
         checksum: Their xxh64 as the index table has it, 16 hex digits.
-        columns: The columns that must be there.
 
     Raises:
         CorruptFileError: If the bytes are not those that were written.
         UnsupportedError: If it is of a later version.
     """
+    return parse_directory(_read(reader, offset, length, checksum), location=reader.location, offset=offset)
+
+
+def read_statistics(
+    reader: RangedReader, offset: int, length: int, checksum: str, columns: Sequence[str]
+) -> pa.RecordBatch:
+    """Read the statistics of a column from a segment, with one ranged read: one row a row group.
+
+    Args:
+        reader: The segment.
+        offset: Where they lie, in bytes.
+        length: Their bytes.
+        checksum: The xxh64 of these bytes as the index table has it, 16 hex digits.
+        columns: The columns that must be there.
+
+    Raises:
+        CorruptFileError: If the bytes are not those that were written.
+        UnsupportedError: If they are of a later version.
+    """
+    return parse_batch(_read(reader, offset, length, checksum), columns, location=reader.location, offset=offset)
+
+
+def _read(reader: RangedReader, offset: int, length: int, checksum: str) -> memoryview:
     data = reader.read(offset, length)
     if xxh64_hexdigest(data) != checksum:
         raise CorruptFileError("the directory's checksum does not match", location=reader.location, offset=offset)
-    return parse_directory(data, columns, location=reader.location, offset=offset)
+    return data
 
 
-def parse_directory(data: memoryview, columns: Sequence[str], *, location: str, offset: int) -> pa.RecordBatch:
-    """Read any directory blob back.
+def parse_directory(data: memoryview, *, location: str, offset: int) -> Directory:
+    """Parse the directory of an index.
+
+    Args:
+        data: The whole blob.
+        location: The file, for messages.
+        offset: The blob's place in it.
+
+    Raises:
+        CorruptFileError: If the bytes are not such a blob, or it does not have every row group once.
+        UnsupportedError: If it is of a later version, or of a type that this release does not know.
+    """
+    batch = parse_batch(data, _DIRECTORY_COLUMNS, location=location, offset=offset)
+    kind = metadata_of(batch, "kind", location=location, offset=offset)
+    value_type = metadata_of(batch, "value-type", location=location, offset=offset)
+    reason = _flaw_of(batch)
+    if reason is not None:
+        raise CorruptFileError(f"a directory {reason}", location=location, offset=offset)
+    return Directory(kind, value_type_named(value_type), batch, location)
+
+
+def _flaw_of(batch: pa.RecordBatch) -> str | None:
+    """Say what is wrong with the columns of a directory; None if nothing is."""
+    for name in _NUMBERS:
+        if not pa.types.is_signed_integer(batch.schema.field(name).type):
+            return f"whose {name} are no integers"
+        if bool((int64_column(batch, name) < 0).any()):
+            return f"with negative {name}"
+    if not pa.types.is_string(batch.schema.field("blob_type").type) or batch.column("blob_type").null_count:
+        return "whose blob_type are no texts"
+    firsts, counts = int64_column(batch, "first_row_group"), int64_column(batch, "row_groups")
+    if bool((counts < 1).any()) or not np.array_equal(firsts, np.cumsum(counts) - counts):
+        return "that does not have every row group once"
+    return None
+
+
+def metadata_of(batch: pa.RecordBatch, name: str, *, location: str, offset: int) -> str:
+    """Return `kind` or `value-type` of a directory, or of statistics.
+
+    Raises:
+        CorruptFileError: If there is none.
+    """
+    value = (batch.schema.metadata or {}).get(name.encode())
+    if value is None:
+        raise CorruptFileError(f"a directory without {name}", location=location, offset=offset)
+    return str(value, "utf-8", "replace")
+
+
+def parse_batch(data: memoryview, columns: Sequence[str], *, location: str, offset: int) -> pa.RecordBatch:
+    """Parse any directory blob.
 
     Args:
         data: The whole blob.
@@ -191,7 +238,7 @@ def parse_directory(data: memoryview, columns: Sequence[str], *, location: str, 
     except (pa.ArrowException, OSError, StopIteration, ValueError) as error:
         raise CorruptFileError(f"not a directory: {error}", location=location, offset=offset) from error
     version = (batch.schema.metadata or {}).get(b"version", b"none")
-    if version != _VERSION:
+    if version != VERSION:
         raise UnsupportedError(f"{location}: directory of version {version!r}, this release reads version 1")
     missing = [name for name in columns if name not in batch.schema.names]
     if missing:

@@ -19,26 +19,17 @@ import numpy as np
 from puffin_index.errors import CorruptFileError, NotFoundError, UnsupportedError
 from puffin_index.formats.paimon_container import write_container
 from puffin_index.formats.puffin import PuffinFile, read_blob
-from puffin_index.keys.map_key import ColumnId, split_kind
+from puffin_index.keys.map_key import ColumnId, plain_kind
 from puffin_index.keys.value_types import ValueType
-from puffin_index.kinds.base import BlobIndex
-from puffin_index.kinds.bitmap.kind import PAIMON_BITMAP_V1, PAIMON_BITMAP_V2
-from puffin_index.kinds.bloom.kind import PAIMON_BLOOM
-from puffin_index.kinds.bsi.kind import PAIMON_BSI
-from puffin_index.kinds.registry import KINDS
+from puffin_index.kinds.base import MergedFilter, MergedIndex, RowGroupIndex, StoredPayload
+from puffin_index.kinds.kind import IndexKind
+from puffin_index.kinds.registry import KINDS, kind_named
 from puffin_index.segments.inspection import PayloadPlace, read_payload_places
-from puffin_index.storage.binary import read_int32_be, read_uint8
 from puffin_index.storage.ranged import Blob, RangedReader
-
-INDEX_NAMES = {"bitmap": "bitmap", "bsi": "bsi", "bloom": "bloom-filter"}
-"""Index kind -> Paimon's name of it in a container."""
 
 UNTOLD_ROWS_LIMIT = 1 << 28
 """So many rows a blob may claim to have where the caller does not say how many there are."""
 
-_PAIMON_BLOBS = frozenset({PAIMON_BITMAP_V1, PAIMON_BITMAP_V2, PAIMON_BSI, PAIMON_BLOOM})
-_BITMAP_VERSIONS = {1: PAIMON_BITMAP_V1, 2: PAIMON_BITMAP_V2}
-_ROWS_OFFSET, _ROWS_END = 1, 5
 _NO_LAYOUT = np.empty(0, np.int64)
 
 
@@ -86,17 +77,25 @@ def export_container(
         raise NotFoundError(f"{segment.location}: row group {row_group} has no payload of {fields}")
     asked = [place for column in names for place in places if place.column == column]
     indexes: dict[str, dict[str, bytes | None]] = {}
+    left_out: list[PayloadPlace] = []
     for place in asked:
-        if place.blob_type in _PAIMON_BLOBS:
-            bodies = indexes.setdefault(names[place.column], {})
-            bodies[INDEX_NAMES[split_kind(place.field_id, place.kind)[1]]] = _read_payload(segment, footer, place)
-    left_out = tuple(place for place in asked if place.blob_type not in _PAIMON_BLOBS)
+        name = _paimon_name(place)
+        if name is None:
+            left_out.append(place)
+        else:
+            indexes.setdefault(names[place.column], {})[name] = _read_payload(segment, footer, place)
     if not indexes:
         types = ", ".join(sorted({place.blob_type for place in left_out}))
         raise UnsupportedError(
             f"{segment.location}: Paimon knows none of the blob types of row group {row_group}: {types}"
         )
-    return ExportedContainer(write_container(indexes), left_out)
+    return ExportedContainer(write_container(indexes), tuple(left_out))
+
+
+def _paimon_name(place: PayloadPlace) -> str | None:
+    """Paimon's name of the index; None if Paimon does not read the payload."""
+    kind = kind_named(plain_kind(place.kind))
+    return kind.paimon_name if place.blob_type in kind.paimon_types else None
 
 
 def _read_payload(segment: RangedReader, footer: PuffinFile, place: PayloadPlace) -> bytes:
@@ -110,7 +109,7 @@ def _read_payload(segment: RangedReader, footer: PuffinFile, place: PayloadPlace
     )
 
 
-def import_blob(container_blob: Blob, kind: str, value_type: ValueType, row_count: int | None = None) -> BlobIndex:
+def import_blob(container_blob: Blob, kind: str, value_type: ValueType, row_count: int | None = None) -> RowGroupIndex:
     """Open a blob that Paimon wrote.
 
     Args:
@@ -128,27 +127,17 @@ def import_blob(container_blob: Blob, kind: str, value_type: ValueType, row_coun
     """
     if kind not in KINDS:
         raise NotFoundError(f"there is no index kind {kind!r}; known: {', '.join(KINDS)}")
-    rows = _row_count(container_blob, kind) if row_count is None else row_count
-    return KINDS[kind].open(container_blob, _blob_type(container_blob, kind), _NO_LAYOUT, value_type, rows)
+    own = KINDS[kind]
+    rows = _row_count(container_blob, own) if row_count is None else row_count
+    blob_type = own.paimon_type(container_blob)
+    opened = own.open(StoredPayload.of_row_group(container_blob, blob_type, _NO_LAYOUT, value_type, rows))
+    assert not isinstance(opened, MergedIndex | MergedFilter)
+    return opened
 
 
-def _blob_type(blob: Blob, kind: str) -> str:
-    if kind != "bitmap":
-        return PAIMON_BSI if kind == "bsi" else PAIMON_BLOOM
-    version = read_uint8(blob.read(0, 1), location=blob.location, base_offset=blob.offset)
-    if version not in _BITMAP_VERSIONS:
-        raise UnsupportedError(f"{blob.location}: bitmap version {version} is not one that this release knows")
-    return _BITMAP_VERSIONS[version]
-
-
-def _row_count(blob: Blob, kind: str) -> int:
-    """The number of rows that a blob says it covers."""
-    if kind == "bloom":
-        raise UnsupportedError(f"{blob.location}: a bloom filter does not tell how many rows it covers")
-    data = blob.read(0, _ROWS_END)
-    rows = read_int32_be(data, _ROWS_OFFSET, location=blob.location, base_offset=blob.offset)
-    if rows < 0:
-        raise CorruptFileError(f"a blob of {rows} rows", location=blob.location, offset=blob.offset + _ROWS_OFFSET)
+def _row_count(blob: Blob, kind: IndexKind) -> int:
+    """The number of rows that a blob says it covers, if that can be believed."""
+    rows = kind.paimon_row_count(blob)
     if rows > UNTOLD_ROWS_LIMIT:
         raise UnsupportedError(f"{blob.location}: a blob of {rows} rows is opened only if the caller knows of them")
     return rows

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 
-import pyarrow as pa
 from rich.markup import escape
 from rich.table import Table as RichTable
 
@@ -13,13 +12,19 @@ from puffin_index.errors import CorruptFileError
 from puffin_index.formats.paimon_container import MAGIC, Container
 from puffin_index.formats.puffin import BLOB_CHECKSUM, BlobMetadata, PuffinFile, read_blob
 from puffin_index.keys.map_key import ColumnId, split_kind
-from puffin_index.segments.directory import DIRECTORY_BLOB, STATISTICS, STATISTICS_BLOB, int64_column, parse_directory
-from puffin_index.storage.arrays import Ints
+from puffin_index.segments.directory import (
+    DIRECTORY_BLOB,
+    STATISTICS,
+    STATISTICS_BLOB,
+    Directory,
+    metadata_of,
+    parse_batch,
+    parse_directory,
+)
 from puffin_index.storage.binary import write_int64_be
 from puffin_index.storage.ranged import RangedReader
 
 _CONTAINER_MAGIC = write_int64_be(MAGIC)
-_PAYLOAD_COLUMNS = ("first_row_group", "row_groups", "offset", "length", "blob_type")
 _LEAST_TEXT_WIDTH = len("statistics")
 
 
@@ -92,7 +97,8 @@ def read_payload_places(reader: RangedReader, footer: PuffinFile) -> Iterator[Pa
     """
     for blob in footer.blobs:
         if blob.type == DIRECTORY_BLOB:
-            yield from _payload_places(blob, _read_batch(reader, blob, _PAYLOAD_COLUMNS), reader.location)
+            field_id, directory = _read(reader, blob)
+            yield from _payload_places(field_id, directory)
 
 
 def summarize_directories(reader: RangedReader, footer: PuffinFile) -> list[DirectorySummary]:
@@ -105,77 +111,46 @@ def summarize_directories(reader: RangedReader, footer: PuffinFile) -> list[Dire
     summaries: list[DirectorySummary] = []
     for blob in footer.blobs:
         if blob.type == STATISTICS_BLOB:
-            batch = _read_batch(reader, blob, ("row_count",))
-            value_type = _metadata(batch, "value-type", blob, reader.location)
+            batch = parse_batch(read_blob(reader, blob), ("row_count",), location=reader.location, offset=blob.offset)
+            value_type = metadata_of(batch, "value-type", location=reader.location, offset=blob.offset)
             field_id = _field_id(blob, reader.location)
             kind = blob.properties.get("kind", STATISTICS)
             summaries.append(DirectorySummary(field_id, kind, value_type, len(batch), 0, (), 0, blob.length))
         elif blob.type == DIRECTORY_BLOB:
-            summaries.append(_summary(blob, _read_batch(reader, blob, _PAYLOAD_COLUMNS), reader.location))
+            summaries.append(_summary(blob, *_read(reader, blob)))
     return summaries
 
 
-def _read_batch(reader: RangedReader, blob: BlobMetadata, columns: tuple[str, ...]) -> pa.RecordBatch:
-    return parse_directory(read_blob(reader, blob), columns, location=reader.location, offset=blob.offset)
-
-
-def _summary(blob: BlobMetadata, batch: pa.RecordBatch, location: str) -> DirectorySummary:
-    return DirectorySummary(
-        field_id=_field_id(blob, location),
-        kind=_metadata(batch, "kind", blob, location),
-        value_type=_metadata(batch, "value-type", blob, location),
-        row_groups=int(_integers(batch, "row_groups", blob, location).sum()),
-        payloads=len(batch),
-        blob_types=tuple(dict.fromkeys(_texts(batch, "blob_type", blob, location))),
-        payload_bytes=int(_integers(batch, "length", blob, location).sum()),
-        directory_bytes=blob.length,
-    )
-
-
-def _payload_places(blob: BlobMetadata, batch: pa.RecordBatch, location: str) -> Iterator[PayloadPlace]:
-    field_id = _field_id(blob, location)
-    kind, value_type = (_metadata(batch, name, blob, location) for name in ("kind", "value-type"))
-    firsts, counts, offsets, lengths = (
-        _integers(batch, name, blob, location).tolist()
-        for name in ("first_row_group", "row_groups", "offset", "length")
-    )
-    blob_types = _texts(batch, "blob_type", blob, location)
-    for blob_type, first, count, offset, length in zip(blob_types, firsts, counts, offsets, lengths, strict=True):
-        yield PayloadPlace(field_id, kind, value_type, blob_type, first, count, offset, length)
-
-
-def _corrupt(reason: str, blob: BlobMetadata, location: str) -> CorruptFileError:
-    return CorruptFileError(reason, location=location, offset=blob.offset)
+def _read(reader: RangedReader, blob: BlobMetadata) -> tuple[int, Directory]:
+    """The column of a directory, and the directory."""
+    data = read_blob(reader, blob)
+    return _field_id(blob, reader.location), parse_directory(data, location=reader.location, offset=blob.offset)
 
 
 def _field_id(blob: BlobMetadata, location: str) -> int:
     if len(blob.fields) != 1:
-        raise _corrupt(f"a directory of {len(blob.fields)} columns", blob, location)
+        reason = f"a directory of {len(blob.fields)} columns"
+        raise CorruptFileError(reason, location=location, offset=blob.offset)
     return blob.fields[0]
 
 
-def _metadata(batch: pa.RecordBatch, name: str, blob: BlobMetadata, location: str) -> str:
-    value = (batch.schema.metadata or {}).get(name.encode())
-    if value is None:
-        raise _corrupt(f"a directory without {name}", blob, location)
-    return str(value, "utf-8", "replace")
+def _summary(blob: BlobMetadata, field_id: int, directory: Directory) -> DirectorySummary:
+    return DirectorySummary(
+        field_id=field_id,
+        kind=directory.kind,
+        value_type=directory.value_type.name,
+        row_groups=directory.row_group_count,
+        payloads=len(directory),
+        blob_types=tuple(dict.fromkeys(directory.blob_types.to_pylist())),
+        payload_bytes=int(directory.numbers("length").sum()),
+        directory_bytes=blob.length,
+    )
 
 
-def _integers(batch: pa.RecordBatch, name: str, blob: BlobMetadata, location: str) -> Ints:
-    if not pa.types.is_signed_integer(batch.schema.field(name).type):
-        raise _corrupt(f"a directory whose {name} are no integers", blob, location)
-    numbers = int64_column(batch, name)
-    if bool((numbers < 0).any()):
-        raise _corrupt(f"a directory with negative {name}", blob, location)
-    return numbers
-
-
-def _texts(batch: pa.RecordBatch, name: str, blob: BlobMetadata, location: str) -> list[str]:
-    column = batch.column(name)
-    if not pa.types.is_string(column.type) or column.null_count:
-        raise _corrupt(f"a directory whose {name} are no texts", blob, location)
-    texts: list[str] = column.to_pylist()
-    return texts
+def _payload_places(field_id: int, directory: Directory) -> Iterator[PayloadPlace]:
+    columns = (directory.numbers(name).tolist() for name in ("first_row_group", "row_groups", "offset", "length"))
+    for blob_type, *place in zip(directory.blob_types.to_pylist(), *columns, strict=True):
+        yield PayloadPlace(field_id, directory.kind, directory.value_type.name, blob_type, *place)
 
 
 def segment_document(file: str, footer: PuffinFile, directories: list[DirectorySummary]) -> dict[str, object]:

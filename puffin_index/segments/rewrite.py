@@ -1,4 +1,4 @@
-"""Writing one segment from the contents of others: payloads are merged (`puffin_index.segments.merge`).
+"""Writing one segment from the contents of others: kinds merge their payloads (`puffin_index.kinds.kind`).
 
 Statistics are copied row by row. Whatever is read has the checksum that the footer of its segment has.
 """
@@ -6,27 +6,19 @@ Statistics are copied row by row. Whatever is read has the checksum that the foo
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 from pyiceberg.io import FileIO
 
-from puffin_index.definition.index_definition import Options
 from puffin_index.errors import CorruptFileError
 from puffin_index.formats.puffin import PuffinWriter
-from puffin_index.keys.values import value_type_named
-from puffin_index.segments.directory import (
-    DIRECTORY_BLOB,
-    ROW_GROUPS_BLOB,
-    STATISTICS_BLOB,
-    FieldKind,
-    PlacedPayload,
-    serialize_batch,
-    serialize_directory,
-    serialize_row_groups,
-    statistics_key,
-)
-from puffin_index.segments.merge import DROPPED, SourcePayload, merge_payloads
+from puffin_index.keys.map_key import plain_kind
+from puffin_index.kinds.kind import Options
+from puffin_index.kinds.merging import DROPPED, MergePart
+from puffin_index.kinds.registry import kind_named
+from puffin_index.segments.directory import DIRECTORY_BLOB, ROW_GROUPS_BLOB, STATISTICS_BLOB, FieldKind, statistics_key
 from puffin_index.segments.segment import (
     Segment,
     WrittenDirectory,
@@ -36,6 +28,12 @@ from puffin_index.segments.segment import (
     write_directories,
 )
 from puffin_index.segments.source_segment import IndexedFile, SourceSegment, in_memory
+from puffin_index.segments.write_directory import (
+    PlacedPayload,
+    serialize_batch,
+    serialize_directory,
+    serialize_row_groups,
+)
 from puffin_index.storage.files import NewFile
 from puffin_index.storage.ranged import Blob, BytesReader
 
@@ -103,7 +101,7 @@ def _statistics(job: MergeJob, key: FieldKind) -> WrittenDirectory:
     """The statistics of a column, whichever of its kinds they came with."""
     statistics = statistics_key(key)
     rows = _rows_of(job, key, statistics)
-    value_type = job.source(job.files[0], key).value_type(key)
+    value_type = job.source(job.files[0], key).directories[key].value_type.name
     return WrittenDirectory(*statistics, STATISTICS_BLOB, serialize_batch(rows, {"value-type": value_type}))
 
 
@@ -112,7 +110,7 @@ def _rows_of(job: MergeJob, key: FieldKind, directory: FieldKind) -> pa.RecordBa
     slices: list[pa.RecordBatch] = []
     for file in job.files:
         source, first = job.source(file, key), file.parts[key].first_row_group
-        batch = source.directories[directory]
+        batch = source.statistics[directory]
         if first < 0 or first + len(file.row_counts) > len(batch):
             raise CorruptFileError("a directory with too few entries", location=source.location)
         slices.append(batch.slice(first, len(file.row_counts)).replace_schema_metadata(None))
@@ -121,11 +119,11 @@ def _rows_of(job: MergeJob, key: FieldKind, directory: FieldKind) -> pa.RecordBa
 
 def _write_payloads(writer: PuffinWriter, job: MergeJob, key: FieldKind) -> WrittenDirectory:
     """Write the payloads of one index; return the directory."""
-    value_type = value_type_named(job.source(job.files[0], key).value_type(key))
+    value_type = job.source(job.files[0], key).directories[key].value_type
     parts = _parts(job, key)
     placed: list[PlacedPayload] = []
     first = 0
-    for one in merge_payloads(value_type, parts, job.options[key]):
+    for one in kind_named(plain_kind(key[1])).merge(parts, job.options[key]):
         properties = {"kind": key[1], "row-group": str(first), "value-type": value_type.name}
         payload = one.payload
         offset = writer.add(payload.blob_type, payload.data, fields=(key[0],), properties=properties).offset
@@ -134,12 +132,12 @@ def _write_payloads(writer: PuffinWriter, job: MergeJob, key: FieldKind) -> Writ
     return WrittenDirectory(*key, DIRECTORY_BLOB, serialize_directory(placed, key[1], value_type))
 
 
-def _parts(job: MergeJob, key: FieldKind) -> list[SourcePayload]:
+def _parts(job: MergeJob, key: FieldKind) -> list[MergePart]:
     """The payloads of one index in the order of the new segment, each with the row groups that it gives.
 
     A payload whose row groups are not to lie in the order that they have in it stands there several times.
     """
-    parts: list[SourcePayload] = []
+    parts: list[MergePart] = []
     last: tuple[str, int, int] | None = None
     for file, place in zip(job.files, job.covered, strict=True):
         source, first = job.source(file, key), file.parts[key].first_row_group
@@ -150,21 +148,15 @@ def _parts(job: MergeJob, key: FieldKind) -> list[SourcePayload]:
             taken = first + np.flatnonzero(rows == row)
             if last is None or last[:2] != (source.location, row) or last[2] > int(taken[0]):
                 parts.append(_part(job, source, key, row))
-            inside = taken - source.covered(key, row).start
+            inside = taken - source.directories[key].covered(row).start
             parts[-1].new_bases[inside] = new_bases[rows == row]
             last = source.location, row, int(taken[-1])
     return parts
 
 
-def _part(job: MergeJob, source: SourceSegment, key: FieldKind, row: int) -> SourcePayload:
+def _part(job: MergeJob, source: SourceSegment, key: FieldKind, row: int) -> MergePart:
     """A payload that gives no row group yet."""
-    blob, data = source.read_payload(job.reader(source), key, row)
-    bases, row_counts = source.spans[source.covered(key, row)].T
-    return SourcePayload(
-        Blob(BytesReader.of(data, source.location), 0, len(data)),
-        blob.type,
-        source.layout(key, row),
-        bases,
-        row_counts,
-        np.full(len(bases), DROPPED, np.int64),
-    )
+    _, data = source.read_payload(job.reader(source), key, row)
+    blob = Blob(BytesReader.of(data, source.location), 0, len(data))
+    payload = replace(source.payload(key, row, job.reader(source)), blob=blob)
+    return MergePart(payload, np.full(len(payload.spans), DROPPED, np.int64))

@@ -10,7 +10,7 @@ import logging
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeVar
 
 from pyiceberg.io import FileIO
@@ -18,21 +18,15 @@ from pyiceberg.io import FileIO
 from puffin_index.data.column_source import Reading
 from puffin_index.data.data_table import DataFile
 from puffin_index.data.row_groups import OpenDataFile, RowGroups, open_data_file, read_keys
-from puffin_index.definition.index_definition import Options, ResolvedColumn
+from puffin_index.definition.index_definition import ResolvedColumn
 from puffin_index.errors import BuildError, UnsupportedError
 from puffin_index.formats.puffin import BLOB_CHECKSUM, PuffinWriter
-from puffin_index.keys.values import Column
+from puffin_index.keys.columns import Column, SortedColumn
 from puffin_index.kinds.base import MergedPayload, Payload
-from puffin_index.kinds.bitmap.kind import layout_of
-from puffin_index.kinds.bsi.kind import may_merge
-from puffin_index.kinds.bsi.merged_slices_build import SmallRowGroups, is_small
-from puffin_index.kinds.postings.look_up import PlacedColumn, build_postings, postings_pay
-from puffin_index.kinds.registry import ColumnStatistics, build_payloads, statistics_of
-from puffin_index.segments.directory import (
-    DIRECTORY_BLOB,
-    ROW_GROUPS_BLOB,
-    STATISTICS,
-    STATISTICS_BLOB,
+from puffin_index.kinds.registry import builders_of
+from puffin_index.kinds.statistics import ColumnStatistics, statistics_of
+from puffin_index.segments.directory import DIRECTORY_BLOB, ROW_GROUPS_BLOB, STATISTICS, STATISTICS_BLOB
+from puffin_index.segments.write_directory import (
     PlacedPayload,
     RowGroupEntry,
     serialize_directory,
@@ -274,28 +268,23 @@ def _write_column(
 def _build_column(
     column: ResolvedColumn, files: Sequence[OpenDataFile]
 ) -> tuple[list[ColumnStatistics], dict[str, list[MergedPayload]]]:
-    """Build all of one column, holding the keys of one row group at a time, or of as many as are merged."""
+    """Build all of one column, holding the keys of one row group at a time, or of as many as a builder waits for."""
     statistics: list[ColumnStatistics] = []
+    builders = builders_of(column.kinds)
     payloads: dict[str, list[MergedPayload]] = {kind: [] for kind in column.kinds}
-    postings, small = _PostingsBuilder(column), SmallRowGroups()
-    merges_slices = "bsi" in column.kinds and may_merge(column.kinds["bsi"])
+    base = 0
     for values in _read_row_groups(column, files):
-        kinds = postings.other_kinds(values)
-        if merges_slices and is_small(values.row_count):
-            kinds = {kind: options for kind, options in kinds.items() if kind != "bsi"}
-            payloads["bsi"] += small.add(values)
-        elif merges_slices:
-            payloads["bsi"] += small.flush()
-        column_statistics, built = build_payloads(values, kinds)
-        statistics.append(column_statistics)
-        for kind, payload in built.items():
-            payloads[kind].append(MergedPayload(payload, 1))
-        # Before the next one is read, and before postings are built: with it goes all that was sorted of it.
+        ordered = SortedColumn(values)
+        base_of_next = base + align(values.row_count)
+        # Before the next one is read, all that was sorted of this one goes.
         del values
-    if merges_slices:
-        payloads["bsi"] += small.flush()
-    if postings.chosen:
-        payloads["bitmap"] = [MergedPayload(postings.build(), len(statistics))]
+        for kind, builder in builders.items():
+            payloads[kind] += builder.add(ordered, base)
+        statistics.append(statistics_of(ordered))
+        del ordered
+        base = base_of_next
+    for kind, builder in builders.items():
+        payloads[kind] += builder.finish()
     return statistics, payloads
 
 
@@ -308,44 +297,6 @@ def _read_row_groups(column: ResolvedColumn, files: Sequence[OpenDataFile]) -> I
                 path = opened.file.path
                 reason = f"data file {path}, row group {ordinal}, column {column.name!r}: {error}"
                 raise _UnreadableFileError(path, reason) from error
-
-
-class _PostingsBuilder:
-    """Chooses the layout of a column's bitmap index by its first row group, and collects what sorted postings need.
-
-    One bitmap a value is the wrong shape for many distinct values: 7 to 14 bytes a row, against 1 to 4.
-    """
-
-    def __init__(self, column: ResolvedColumn) -> None:
-        self._kinds = column.kinds
-        self._placed: list[PlacedColumn] = []
-        self._base = 0
-        self._decided = "bitmap" not in column.kinds
-        self.chosen = False
-
-    def other_kinds(self, values: Column) -> Mapping[str, Options]:
-        """Take a row group; return the kinds that are still to be built of it."""
-        if not self._decided:
-            self._decided = True
-            self.chosen = self._choose(values)
-        if not self.chosen:
-            return self._kinds
-        # Integers are sorted anew, all row groups together: a copy does not keep what others sort of this column.
-        own = replace(values) if values.value_type.domain == "int64" else values
-        self._placed.append(PlacedColumn(self._base, own))
-        self._base += align(values.row_count)
-        return {kind: options for kind, options in self._kinds.items() if kind != "bitmap"}
-
-    def _choose(self, values: Column) -> bool:
-        layout = layout_of(self._kinds["bitmap"])
-        if layout != "auto":
-            return layout == "postings"
-        statistics = statistics_of(values, quantile_count=2)
-        return postings_pay([statistics.distinct_count], [statistics.row_count - statistics.null_count])
-
-    def build(self) -> Payload:
-        """Build the postings of all row groups."""
-        return build_postings(self._placed)
 
 
 def _add_payload(writer: PuffinWriter, column: ResolvedColumn, kind: str, row_group: int, payload: Payload) -> int:

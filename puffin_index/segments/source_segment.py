@@ -13,26 +13,28 @@ from pyiceberg.io import FileIO
 from puffin_index.data.data_table import DataFile
 from puffin_index.errors import CorruptFileError, UnsupportedError
 from puffin_index.formats.puffin import BLOB_CHECKSUM, BlobMetadata, PuffinFile, read_blob, read_footer
-from puffin_index.kinds.bsi.kind import BitSlicedKind
-from puffin_index.kinds.bsi.merged_slices_build import is_small
+from puffin_index.keys.map_key import plain_kind
+from puffin_index.kinds.base import OpenIndex, StoredPayload
+from puffin_index.kinds.kind import Options
+from puffin_index.kinds.registry import kind_named
 from puffin_index.segments.directory import (
     DIRECTORY_BLOB,
     ROW_GROUPS_BLOB,
     STATISTICS_BLOB,
+    Directory,
     FieldKind,
     int64_column,
     is_statistics,
-    parse_directory,
+    parse_batch,
     read_directory,
+    read_statistics,
 )
-from puffin_index.segments.merge import merged_type
 from puffin_index.storage.arrays import Floats, Ints
 from puffin_index.storage.files import FileReader
 from puffin_index.storage.ranged import BytesReader, RangedReader
 
 DIRECTORY_BLOBS = frozenset({STATISTICS_BLOB, DIRECTORY_BLOB, ROW_GROUPS_BLOB})
 _ROW_GROUP_COLUMNS = ("data_file", "ordinal", "offset", "row_count", "base")
-_COLUMNS = ("first_row_group", "row_groups", "offset", "length", "blob_type", "layout")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +74,8 @@ class SourceSegment:
         location: Where it is.
         size: In bytes.
         footer: Its footer.
-        directories: Directories and statistics.
+        directories: The directory of each index.
+        statistics: The statistics of each column.
         row_groups: The list of its row groups.
         payload_rows: For each index and row group the row of the directory that tells of its payload.
     """
@@ -80,7 +83,8 @@ class SourceSegment:
     location: str
     size: int
     footer: PuffinFile
-    directories: Mapping[FieldKind, pa.RecordBatch]
+    directories: Mapping[FieldKind, Directory]
+    statistics: Mapping[FieldKind, pa.RecordBatch]
     row_groups: pa.RecordBatch
     payload_rows: Mapping[FieldKind, Ints]
 
@@ -103,48 +107,47 @@ class SourceSegment:
         """The bytes of all payloads, live or not."""
         return payload_bytes(self.footer)
 
-    def value_type(self, key: FieldKind) -> str:
-        """The name of the type that an index was built for."""
-        return str((self.directories[key].schema.metadata or {}).get(b"value-type", b""), "utf-8", "replace")
-
     @cached_property
     def payload_shares(self) -> dict[FieldKind, Floats]:
         """For each index and row group its share of the payload that it is in, in bytes."""
         row_counts = self.spans[:, 1]
         shares: dict[FieldKind, Floats] = {}
         for key, rows in self.payload_rows.items():
-            lengths = int64_column(self.directories[key], "length")
+            lengths = self.directories[key].numbers("length")
             together = np.bincount(rows, row_counts, len(lengths))
             shares[key] = lengths[rows] * row_counts / np.maximum(together[rows], 1)
         return shares
 
-    def covered(self, key: FieldKind, row: int) -> slice:
-        """The row groups of a payload, by the row of its directory."""
-        first, count = (int(self.directories[key].column(name)[row].as_py()) for name in _COLUMNS[:2])
-        return slice(first, first + count)
-
-    def blob_type(self, key: FieldKind, row: int) -> str:
-        """The blob type of a payload, by the row of its directory."""
-        return str(self.directories[key].column("blob_type")[row].as_py())
-
-    def layout(self, key: FieldKind, row: int) -> Ints:
-        """The layout of a payload, by the row of its directory."""
-        return np.asarray(self.directories[key].column("layout")[row].values.to_numpy(), np.int64)
-
     def merged_form(self, key: FieldKind) -> str | None:
-        """What the payloads become with others: a blob type; None if this release cannot rewrite them."""
-        blob_types = self.directories[key].column("blob_type").unique().to_pylist()
+        """What the payloads become with others; None if this release cannot rewrite them."""
+        kind = kind_named(plain_kind(key[1]))
         try:
-            forms = {merged_type(blob_type) for blob_type in blob_types}
+            forms = {kind.merged_form(name) for name in self.directories[key].blob_types.unique().to_pylist()}
         except UnsupportedError:
             return None
         return forms.pop() if len(forms) == 1 else None
 
-    def has_small_slices(self, key: FieldKind) -> bool:
-        """Whether small row groups have bit slices of their own, which would take less if they were merged."""
-        is_single = np.isin(self.directories[key].column("blob_type").to_pylist(), list(BitSlicedKind.blob_types))
-        row_counts = self.spans[is_single[self.payload_rows[key]], 1]
-        return any(map(is_small, row_counts.tolist()))
+    def gains_by_merging(self, key: FieldKind, options: Options) -> bool:
+        """Whether the payloads of an index would take less if they were merged among themselves."""
+        rows = self.payload_rows[key]
+        blob_types = np.array(self.directories[key].blob_types.to_pylist(), object)[rows].tolist()
+        return kind_named(plain_kind(key[1])).gains_by_merging(options, blob_types, self.spans[:, 1].tolist())
+
+    def payload(self, key: FieldKind, row: int, reader: RangedReader) -> StoredPayload:
+        """Return a payload by the row of its directory.
+
+        Args:
+            key: The index.
+            row: The row of its directory.
+            reader: The segment.
+        """
+        directory = self.directories[key]
+        return directory.payload(row, reader, self.spans[directory.covered(row)])
+
+    def open(self, key: FieldKind, row: int, reader: RangedReader) -> OpenIndex:
+        """Open a payload without reading it; see `payload` and `Directory.open`."""
+        directory = self.directories[key]
+        return directory.open(row, reader, self.spans[directory.covered(row)])
 
     def live_bytes(self, key: FieldKind, first: int, row_groups: int) -> int:
         """About how many bytes of payloads some neighbouring row groups have."""
@@ -161,9 +164,10 @@ class SourceSegment:
         Raises:
             CorruptFileError: If directory and footer disagree, or the bytes are not those that were written.
         """
-        offset = int(int64_column(self.directories[key], "offset")[row])
+        directory = self.directories[key]
+        offset, length = (int(directory.numbers(name)[row]) for name in ("offset", "length"))
         blob = self.blobs.get((offset, *key))
-        if blob is None or blob.length != int(int64_column(self.directories[key], "length")[row]):
+        if blob is None or blob.length != length:
             raise CorruptFileError("a payload that the footer does not know", location=self.location, offset=offset)
         if BLOB_CHECKSUM not in blob.properties:
             raise CorruptFileError("a payload without a checksum", location=self.location, offset=offset)
@@ -194,34 +198,23 @@ def read_source(
     """
     with FileReader(io, location, size) as reader:
         footer = read_footer(reader, footer_size, require_checksum=True)
-        batches: dict[FieldKind, pa.RecordBatch] = {}
+        of_kinds: dict[FieldKind, Directory] = {}
+        statistics: dict[FieldKind, pa.RecordBatch] = {}
         for one in directories:
-            kind = str(one["kind"])
+            key = int(one["field_id"]), str(one["kind"])
             place = int(one["offset"]), int(one["length"]), str(one["xxh64"])
-            batches[int(one["field_id"]), kind] = read_directory(
-                reader, *place, () if is_statistics(kind) else _COLUMNS
-            )
+            if is_statistics(key[1]):
+                statistics[key] = read_statistics(reader, *place, ())
+            else:
+                of_kinds[key] = read_directory(reader, *place)
         lists = [blob for blob in footer.blobs if blob.type == ROW_GROUPS_BLOB]
         if len(lists) != 1:
             raise UnsupportedError(f"{location}: {len(lists)} lists of row groups in a segment")
-        rows = parse_directory(
-            read_blob(reader, lists[0]), _ROW_GROUP_COLUMNS, location=location, offset=lists[0].offset
-        )
-    payload_rows = {
-        key: _rows_of_row_groups(batch, len(rows), location)
-        for key, batch in batches.items()
-        if not is_statistics(key[1])
-    }
-    return SourceSegment(location, size, footer, batches, rows, payload_rows)
-
-
-def _rows_of_row_groups(batch: pa.RecordBatch, row_group_count: int, location: str) -> Ints:
-    firsts, counts = int64_column(batch, "first_row_group"), int64_column(batch, "row_groups")
-    ends = np.cumsum(counts)
-    total = int(ends[-1]) if len(ends) else 0
-    if bool((counts < 1).any()) or not np.array_equal(firsts, ends - counts) or total != row_group_count:
+        rows = parse_batch(read_blob(reader, lists[0]), _ROW_GROUP_COLUMNS, location=location, offset=lists[0].offset)
+    if any(directory.row_group_count != len(rows) for directory in of_kinds.values()):
         raise CorruptFileError("a directory that does not have every row group once", location=location)
-    return np.repeat(np.arange(len(batch)), counts)
+    payload_rows = {key: directory.payload_of_row_groups() for key, directory in of_kinds.items()}
+    return SourceSegment(location, size, footer, of_kinds, statistics, rows, payload_rows)
 
 
 def in_memory(io: FileIO, source: SourceSegment) -> BytesReader:

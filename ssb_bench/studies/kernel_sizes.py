@@ -10,9 +10,11 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from puffin_index.keys.values import Column, ValueType, column_of, value_type_named
+from puffin_index.keys.columns import SortedColumn
+from puffin_index.keys.values import ValueType, column_of, value_type_named
 from puffin_index.kinds.postings.look_up import PlacedColumn, build_postings, postings_pay
-from puffin_index.kinds.registry import KINDS, ColumnStatistics, statistics_of
+from puffin_index.kinds.registry import KINDS
+from puffin_index.kinds.statistics import ColumnStatistics, statistics_of
 from puffin_index.segments.segment import align
 from ssb_bench.errors import BenchError
 
@@ -97,11 +99,12 @@ def _measure_column(files: Sequence[Path], position: int, name: str, value_type:
             for ordinal in range(opened.num_row_groups):
                 parquet_bytes += opened.metadata.row_group(ordinal).column(position).total_compressed_size
                 column = column_of(opened.read_row_group(ordinal, columns=[name]).column(0), value_type)
+                ordered = SortedColumn(column)
                 for kind in KINDS:
-                    built[kind] += len(KINDS[kind].build(column, {}).data)
-                statistics.append(statistics_of(column))
+                    built[kind] += len(KINDS[kind].build(ordered, {}).data)
+                statistics.append(statistics_of(ordered))
                 # What was sorted is not kept with the column, so that the columns of a segment stay small.
-                placed.append(PlacedColumn(base, Column(value_type, column.row_count, column.keys, column.valid)))
+                placed.append(PlacedColumn(base, SortedColumn(column)))
                 base += align(column.row_count)
     rows = sum(of_group.row_count for of_group in statistics)
     distinct_counts = [of_group.distinct_count for of_group in statistics]

@@ -14,10 +14,11 @@ import pyarrow as pa
 
 from puffin_index.jobs.processor import environment_of_workers
 from puffin_index.jobs.worker_pool import worker_pool
-from puffin_index.keys.values import Column, column_of, sort_column, value_type_named
+from puffin_index.keys.values import Column, SortedColumn, column_of, value_type_named
 from puffin_index.kinds.base import Payload
 from puffin_index.kinds.postings.look_up import PlacedColumn, build_postings, postings_pay
-from puffin_index.kinds.registry import KINDS, statistics_of
+from puffin_index.kinds.registry import KINDS
+from puffin_index.kinds.statistics import statistics_of
 from puffin_index.storage.arrays import Ints
 from ssb_bench.results.statistics import summarize
 
@@ -151,13 +152,17 @@ def measure_kernels(
 
 def chosen_layout(values: pa.Array, type_name: str) -> str:
     """Return the layout that the kind bitmap chooses for a column."""
-    statistics = statistics_of(column_of(values, value_type_named(type_name)))
+    statistics = statistics_of(SortedColumn(column_of(values, value_type_named(type_name))))
     return "postings" if postings_pay([statistics.distinct_count], [statistics.row_count]) else "bitmaps"
 
 
 def build_kind(column: Column, kind: str, layout: str) -> Payload:
     """Build one index of one row group."""
-    return build_postings([PlacedColumn(0, column)]) if layout == "postings" else KINDS[kind].build(column, {})
+    return (
+        build_postings([PlacedColumn(0, SortedColumn(column))])
+        if layout == "postings"
+        else KINDS[kind].build(SortedColumn(column), {})
+    )
 
 
 def _measure(case: KernelCase, kind: str, layout: str, limit: float | None, repeats: int) -> KernelResult:
@@ -170,7 +175,7 @@ def _measure(case: KernelCase, kind: str, layout: str, limit: float | None, repe
         reference.append(_seconds(case.run_reference))
         builds.append(_seconds(lambda: build_kind(column_of(case.values, value_type), kind, layout)))
         column = column_of(case.values, value_type)
-        _ = sort_column(column).rows
+        _ = SortedColumn(column).rows
         shared.append(_seconds(partial(build_kind, column, kind, layout)))
     chosen = layout in ("", chosen_layout(case.values, case.value_type))
     return KernelResult(

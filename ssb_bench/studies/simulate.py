@@ -33,24 +33,22 @@ from puffin_index.data.data_table import DataFile
 from puffin_index.data.file_fields import Rule
 from puffin_index.formats.puffin import BLOB_CHECKSUM, PuffinWriter
 from puffin_index.keys.arrow_keys import column_of
-from puffin_index.keys.columns import Column
+from puffin_index.keys.columns import SortedColumn
 from puffin_index.keys.value_types import value_type_named
-from puffin_index.kinds.base import Payload
+from puffin_index.kinds.base import Payload, StoredPayload
+from puffin_index.kinds.merging import MergePart
 from puffin_index.kinds.postings.look_up import PlacedColumn, build_postings
-from puffin_index.kinds.registry import build_payloads
-from puffin_index.segments.directory import (
-    DIRECTORY_BLOB,
-    ROW_GROUPS_BLOB,
-    STATISTICS,
-    STATISTICS_BLOB,
+from puffin_index.kinds.registry import KINDS
+from puffin_index.kinds.statistics import statistics_of
+from puffin_index.segments.directory import DIRECTORY_BLOB, ROW_GROUPS_BLOB, STATISTICS, STATISTICS_BLOB
+from puffin_index.segments.segment import ROW_SPACE_ALIGNMENT, CoveredFile, DirectoryLocation, Segment
+from puffin_index.segments.write_directory import (
     PlacedPayload,
     RowGroupEntry,
     serialize_directory,
     serialize_row_groups,
     serialize_statistics,
 )
-from puffin_index.segments.merge import SourcePayload, merge_payloads
-from puffin_index.segments.segment import ROW_SPACE_ALIGNMENT, CoveredFile, DirectoryLocation, Segment
 from puffin_index.storage.arrays import Ints
 from puffin_index.storage.files import NewFile
 from puffin_index.storage.ranged import Blob, BytesReader
@@ -157,15 +155,15 @@ def _columns(number: int) -> dict[int, Ints]:
 
 def _write_column(writer: PuffinWriter, field: int, values: Ints, bases: Ints) -> list[tuple[int, str, str, bytes]]:
     """Write the payloads of a column; return field, kind, blob type and bytes of its directories."""
-    columns: list[Column] = [column_of(pa.array(row), _TYPE) for row in values]
+    columns = [SortedColumn(column_of(pa.array(row), _TYPE)) for row in values]
     kind = "bitmap" if field in (SCATTERED, FEW) else "bloom"
-    options = {"bitmap": {"layout": "bitmaps"}} if field == FEW else {"bloom": {}}
-    built = [build_payloads(column, {} if field == SCATTERED else options) for column in columns]
-    payloads: list[Payload] = [payload for _, made in built for payload in made.values()]
+    options = {"layout": "bitmaps"} if field == FEW else {}
     if field == SCATTERED:
         payloads = [build_postings([PlacedColumn(int(b), c) for b, c in zip(bases, columns, strict=True)])]
-    elif field in (MATRIX, FEW):
-        payloads = [_merge(payloads, bases)]
+    else:
+        payloads = [KINDS[kind].build(column, options) for column in columns]
+    if field in (MATRIX, FEW):
+        payloads = [_merge(kind, payloads, bases)]
     covered = SEGMENT_ROW_GROUPS // len(payloads)
     placed = [
         PlacedPayload(
@@ -176,26 +174,27 @@ def _write_column(writer: PuffinWriter, field: int, values: Ints, bases: Ints) -
         )
         for at, payload in enumerate(payloads)
     ]
-    statistics = serialize_statistics([statistics for statistics, _ in built], _TYPE)
+    statistics = serialize_statistics([statistics_of(column) for column in columns], _TYPE)
     return [
         (field, STATISTICS, STATISTICS_BLOB, statistics),
         (field, kind, DIRECTORY_BLOB, serialize_directory(placed, kind, _TYPE)),
     ]
 
 
-def _merge(payloads: Sequence[Payload], bases: Ints) -> Payload:
+def _merge(kind: str, payloads: Sequence[Payload], bases: Ints) -> Payload:
     """Give the payload that compaction makes of those of all row groups.
 
     Raises:
         BenchError: If it makes several.
     """
-    rows = np.array([ROW_GROUP_ROWS], np.int64)
     parts = [
-        # In the row space of its own row group, a payload begins at 0.
-        SourcePayload(_blob(payload.data), payload.blob_type, payload.layout, np.zeros(1, np.int64), rows, base)
-        for payload, base in zip(payloads, bases.reshape(-1, 1), strict=True)
+        MergePart(
+            StoredPayload.of_row_group(_blob(own.data), own.blob_type, own.layout, _TYPE, ROW_GROUP_ROWS),
+            base,
+        )
+        for own, base in zip(payloads, bases.reshape(-1, 1), strict=True)
     ]
-    merged = list(merge_payloads(_TYPE, parts))
+    merged = list(KINDS[kind].merge(parts, {}))
     if len(merged) != 1:
         raise BenchError(f"{len(payloads)} payloads were merged into {len(merged)}, not into one")
     return merged[0].payload

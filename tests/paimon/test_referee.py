@@ -12,8 +12,10 @@ import numpy as np
 import pytest
 from pyroaring import BitMap
 
+from puffin_index.keys.columns import SortedColumn
 from puffin_index.keys.leaf import Key, LeafTest, NullTest, RangeTest, SetTest
 from puffin_index.keys.values import key_of
+from puffin_index.kinds.base import StoredPayload
 from puffin_index.kinds.registry import KINDS
 from puffin_index.storage.ranged import Blob, BytesReader
 from tests.paimon.referee import Paimon
@@ -115,7 +117,7 @@ def _range_tests(sample: Sample) -> list[LeafTest]:
 def test_bitmaps_are_read_by_both_and_written_by_both(paimon: Paimon, version: str, type_name: str, shape: str) -> None:
     sample = sample_of(_values(type_name, shape), type_name)
     options = {"version": version}
-    ours = bytes(KINDS["bitmap"].build(sample.column, options).data)
+    ours = bytes(KINDS["bitmap"].build(SortedColumn(sample.column), options).data)
     theirs = paimon.write("bitmap", type_name, sample.values, options)
     index = _open(sample, "bitmap", f"paimon-bitmap-v{version}", theirs)
     for test in _set_tests(sample):
@@ -131,7 +133,7 @@ def test_paimon_reads_bitmap_blocks_of_any_size_in_both_directions(paimon: Paimo
     for type_name in ("long", "string"):
         sample = sample_of(_values(type_name, "many values"), type_name)
         options = {"index-block-size": size}
-        ours = bytes(KINDS["bitmap"].build(sample.column, options).data)
+        ours = bytes(KINDS["bitmap"].build(SortedColumn(sample.column), options).data)
         theirs = paimon.write("bitmap", type_name, sample.values, options)
         index = _open(sample, "bitmap", "paimon-bitmap-v2", theirs)
         for test in _set_tests(sample):
@@ -144,7 +146,7 @@ def test_paimon_reads_bitmap_blocks_of_any_size_in_both_directions(paimon: Paimo
 @pytest.mark.parametrize("type_name", BSI_TYPES)
 def test_bit_slices_are_read_by_both_and_written_by_both(paimon: Paimon, type_name: str, shape: str) -> None:
     sample = sample_of(_values(type_name, shape), type_name)
-    payload = KINDS["bsi"].build(sample.column, {"compression": "none"})
+    payload = KINDS["bsi"].build(SortedColumn(sample.column), {"compression": "none"})
     assert payload.blob_type == "paimon-bsi-v1"
     theirs = paimon.write("bsi", type_name, sample.values, {})
     index = _open(sample, "bsi", "paimon-bsi-v1", theirs)
@@ -158,7 +160,7 @@ def test_bit_slices_are_the_same_bytes_where_the_least_number_is_zero(paimon: Pa
     """Paimon's writer starts from 0 when it looks for the least number, so that elsewhere our slices are fewer."""
     for values in ([0, 5, None, 1023, 5], [0] * 70_000, [row * 7 % 1000 for row in range(70_000)]):
         sample = sample_of(values, "long")
-        assert bytes(KINDS["bsi"].build(sample.column, {"compression": "none"}).data) == paimon.write(
+        assert bytes(KINDS["bsi"].build(SortedColumn(sample.column), {"compression": "none"}).data) == paimon.write(
             "bsi", "long", values, {}
         )
 
@@ -168,7 +170,7 @@ def test_bit_slices_are_the_same_bytes_where_the_least_number_is_zero(paimon: Pa
 def test_bloom_filters_are_the_same_bytes(paimon: Paimon, type_name: str, shape: str) -> None:
     sample = sample_of(_values(type_name, shape), type_name)
     for options in ({"items": "1000", "fpp": "0.1"}, {"items": "77", "fpp": "0.003"}):
-        payload = KINDS["bloom"].build(sample.column, options)
+        payload = KINDS["bloom"].build(SortedColumn(sample.column), options)
         theirs = paimon.write("bloom", type_name, sample.values, options)
         assert bytes(payload.data) == theirs
         index = _open(sample, "bloom", "paimon-bloom-v1", theirs)
@@ -180,7 +182,9 @@ def test_bloom_filters_are_the_same_bytes(paimon: Paimon, type_name: str, shape:
 
 def _open(sample: Sample, kind: str, blob_type: str, data: bytes) -> Any:
     blob = Blob(BytesReader.of(data), 0, len(data))
-    return KINDS[kind].open(blob, blob_type, NO_LAYOUT, sample.value_type, len(sample.values))
+    return KINDS[kind].open(
+        StoredPayload.of_row_group(blob, blob_type, NO_LAYOUT, sample.value_type, len(sample.values))
+    )
 
 
 @pytest.mark.parametrize("type_name", GOLDEN_TYPES)

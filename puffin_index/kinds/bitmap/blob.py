@@ -42,7 +42,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from puffin_index.errors import BuildError
-from puffin_index.keys.columns import Column, SortedColumn, sort_column
+from puffin_index.keys.columns import Column, SortedColumn
 from puffin_index.keys.sorted_keys import bytes_of_keys, cut_blocks
 from puffin_index.keys.stored_form import dtype_of, form_of, to_stored, width_of
 from puffin_index.roaring.write import SerializedSets, serialize_row_sets
@@ -90,16 +90,16 @@ class _Entries:
         return len(self.first_rows)
 
 
-def serialize_bitmaps(column: Column, version: int, block_bytes: int | None) -> tuple[memoryview, Ints]:
+def serialize_bitmaps(ordered: SortedColumn, version: int, block_bytes: int | None) -> tuple[memoryview, Ints]:
     """Return the blob of a column, and its layout.
 
     Args:
-        column: The column.
+        ordered: The column.
         version: 1 or 2.
         block_bytes: The most that a block of more than one entry takes; None to let the directory and the blocks
             balance, from 16 KiB up.
     """
-    ordered = sort_column(column)
+    column = ordered.column
     nulls = _serialize_nulls(column)
     entries, sets = _entries(ordered, form_of(column.value_type), len(nulls.body))
     head = write_uint8(version) + write_int32_be(column.row_count) + write_int32_be(len(entries))

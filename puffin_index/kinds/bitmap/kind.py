@@ -1,159 +1,153 @@
-"""The kind `bitmap`: which rows have a value, from one row set a distinct value.
-
-| option | values | meaning |
-| --- | --- | --- |
-| `layout` | `auto` (default), `bitmaps`, `postings` | bitmaps a row group, sorted postings a segment, or what pays |
-| `version` | `2` (default), `1` | the version of Paimon's format; asks for bitmaps |
-| `index-block-size` | `16kb` and the like | the size of the blocks of version 2 |
-
-`layout_of` tells what options ask for. Which rows of a segment the postings have is the segment writer's work, so
-`build` makes bitmaps whatever the layout.
-"""
+"""The kind `bitmap`: which rows have a value, from one row set a distinct value."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
-from typing import Literal
+from collections.abc import Iterator, Sequence
 
-from pyroaring import BitMap
+import numpy as np
 
-from puffin_index.errors import DefinitionError, UnsupportedError
-from puffin_index.keys.columns import Column
-from puffin_index.keys.leaf import LeafTest, NullTest, RangeTest, SetTest
+from puffin_index.errors import UnsupportedError
+from puffin_index.keys.columns import SortedColumn
+from puffin_index.keys.leaf import LeafTest, RangeTest, SetTest
 from puffin_index.keys.value_types import ValueType
-from puffin_index.kinds.base import BlobIndex, Payload, RowSet
+from puffin_index.kinds.base import MergedPayload, OpenIndex, Payload, StoredPayload
 from puffin_index.kinds.bitmap.blob import VERSION_1, VERSION_2, serialize_bitmaps
-from puffin_index.kinds.bitmap.lookup import Entries, open_entries
-from puffin_index.kinds.bitmap.rows import BitmapBody
+from puffin_index.kinds.bitmap.builder import BitmapBuilder
+from puffin_index.kinds.bitmap.lookup import open_entries
+from puffin_index.kinds.bitmap.merge import merge_all_postings, merge_bitmaps
+from puffin_index.kinds.bitmap.merged_bitmap import MERGED_BITMAP, MergedBitmap
+from puffin_index.kinds.bitmap.options import OPTION_NAMES, block_bytes_of, check_options, is_paimon_type, layout_of
+from puffin_index.kinds.bitmap.row_group_index import BitmapIndex
+from puffin_index.kinds.kind import Answer, IndexKind, KindBuilder, OneByOne, Options, row_count_after_version
+from puffin_index.kinds.merging import DEFAULT_LIMITS, MergeLimits, MergePart, runs_of
+from puffin_index.kinds.postings.build import POSTINGS
+from puffin_index.kinds.postings.look_up import Postings
+from puffin_index.kinds.proof import Proof, proof_by_columns, proof_by_merged_tests
 from puffin_index.storage.arrays import Ints
+from puffin_index.storage.binary import read_uint8
 from puffin_index.storage.ranged import Blob
 
 PAIMON_BITMAP_V1 = "paimon-bitmap-v1"
 PAIMON_BITMAP_V2 = "paimon-bitmap-v2"
 BITMAP_V2 = "puffin-index-bitmap-v2"
 BITMAP_VERSIONS = {PAIMON_BITMAP_V1: VERSION_1, PAIMON_BITMAP_V2: VERSION_2, BITMAP_V2: VERSION_2}
-BitmapLayout = Literal["auto", "bitmaps", "postings"]
-_LAYOUTS: tuple[BitmapLayout, ...] = ("auto", "bitmaps", "postings")
-_SIZE = re.compile(r"(\d{1,9})\s*(b|bytes|k|kb|kib|m|mb|mib)?", re.IGNORECASE)
-_UNITS = {"b": 1, "k": 1024, "m": 1024 * 1024}
-_LEAST_BLOCK_BYTES, _MOST_BLOCK_BYTES = 64, 64 * 1024 * 1024
+_PAIMON_TYPES = {VERSION_1: PAIMON_BITMAP_V1, VERSION_2: PAIMON_BITMAP_V2}
+
+_LOOKUP_BYTES = 48 * 1024
+"""A look-up in a bitmap index reads its header, one block and one bitmap."""
+
+_WIDE_TYPES = frozenset(
+    {"float", "double", "timestamp", "timestamptz", "timestamp_ns", "timestamptz_ns", "time", "uuid"}
+)
+"""Types whose columns seldom repeat a value."""
 
 
-def layout_of(options: Mapping[str, str]) -> BitmapLayout:
-    """Return the layout that options ask for: `bitmaps` where they name a version of Paimon's format, too.
+class BitmapKind(IndexKind):
+    """Row sets of each distinct value: of a row group in Paimon's format, of a segment as sorted postings."""
 
-    Raises:
-        DefinitionError: If there is no such layout, or it is not one for the other options.
-    """
-    asked = options.get("layout", "auto")
-    layout = next((layout for layout in _LAYOUTS if layout == asked), None)
-    if layout is None:
-        raise DefinitionError(f"bitmap option layout={asked} is not one of {', '.join(_LAYOUTS)}")
-    if "version" not in options:
-        return layout
-    if layout == "postings":
-        raise DefinitionError("bitmap option layout=postings goes with no version, which is one of Paimon's bitmaps")
-    return "bitmaps"
+    name = "bitmap"
+    blob_types = frozenset(BITMAP_VERSIONS)
+    merged_types = frozenset({MERGED_BITMAP, POSTINGS})
+    option_names = OPTION_NAMES
+    bytes_per_row = 4
+    is_found_by_key = True
+    paimon_name = "bitmap"
+    paimon_types = frozenset(_PAIMON_TYPES.values())
 
-
-class BitmapIndex:
-    """Answer any test from the entries of the values it is about."""
-
-    def __init__(self, entries: Entries, body: BitmapBody, row_count: int) -> None:
-        self._entries = entries
-        self._body = body
-        self._row_count = row_count
-
-    def evaluate(self, test: LeafTest, candidates: BitMap | None = None) -> RowSet:
-        """Return the rows that satisfy `test`, among the candidates."""
-        if candidates is not None and not candidates:
-            return RowSet(BitMap(), True)
-        if isinstance(test, NullTest):
-            rows = self._body.null_rows() if test.is_null else self._valid_rows()
-        else:
-            rows = self._set_rows(test) if isinstance(test, SetTest) else self._range_rows(test)
-        return RowSet(rows if candidates is None else rows & candidates, True)
-
-    def _valid_rows(self) -> BitMap:
-        return BitMap(range(self._row_count)) - self._body.null_rows()
-
-    def _set_rows(self, test: SetTest) -> BitMap:
-        found = self._body.rows_of(self._entries.with_keys(test.keys))
-        return self._valid_rows() - found if test.negated else found
-
-    def _range_rows(self, test: RangeTest) -> BitMap:
-        low = None if test.low is None else (test.low, not test.low_inclusive)
-        high = None if test.high is None else (test.high, test.high_inclusive)
-        inside, outside = self._entries.between(low, high)
-        # The rows of the fewer entries are read: those inside of the range, or the others, to be taken away.
-        if inside.cost <= outside.cost:
-            found = self._body.rows_of(inside.entries())
-            return self._valid_rows() - found if test.negated else found
-        found = self._body.rows_of(outside.entries())
-        return found if test.negated else self._valid_rows() - found
-
-
-class BitmapKind:
-    """Row sets of each distinct value, in Paimon's format."""
-
-    name: str = "bitmap"
-    blob_types: frozenset[str] = frozenset(BITMAP_VERSIONS)
-    option_names: frozenset[str] = frozenset({"layout", "version", "index-block-size"})
-
-    def check(self, value_type: ValueType, options: Mapping[str, str]) -> None:
+    def check(self, value_type: ValueType, options: Options) -> None:
         """Raise `DefinitionError` if an option is not known or does not suit the type."""
-        for option in options:
-            if option not in self.option_names:
-                raise DefinitionError(f"kind bitmap of a {value_type.name} column has no option {option!r}")
-        try:
-            layout = layout_of(options)
-        except DefinitionError as error:
-            raise DefinitionError(f"{error} (a {value_type.name} column)") from error
-        if layout == "postings" and "index-block-size" in options:
-            raise DefinitionError(
-                f"bitmap option layout=postings of a {value_type.name} column goes with no index-block-size"
-            )
-        version = options.get("version", "2")
-        if version not in ("1", "2"):
-            raise DefinitionError(f"bitmap option version={version} of a {value_type.name} column is not 1 or 2")
-        if version == "1" and not _is_paimon_type(value_type):
-            raise DefinitionError(f"bitmap version 1 is for Paimon, whose bitmaps have no {value_type.name} columns")
-        if "index-block-size" in options:
-            _block_bytes(options["index-block-size"], value_type)
+        super().check(value_type, options)
+        check_options(value_type, options)
 
-    def build(self, column: Column, options: Mapping[str, str]) -> Payload:
-        """Build the payload of one row group."""
-        self.check(column.value_type, options)
-        size = options.get("index-block-size")
-        block_bytes = None if size is None else _block_bytes(size, column.value_type)
+    def misfits(self, value_type: ValueType, options: Options) -> Iterator[str]:
+        """Say where the layout that options ask for is a bad one."""
+        layout = layout_of(options)
+        is_wide = value_type.name in _WIDE_TYPES or (value_type.is_decimal and value_type.domain == "bytes")
+        if layout == "bitmaps" and is_wide:
+            yield (
+                f"a {value_type.name} column mostly has many distinct values, for which one bitmap a value takes 7 to "
+                "16 bytes a row; leave out layout=bitmaps and version, or use bsi"
+            )
+        if layout == "postings" and value_type.name == "boolean":
+            yield "two values need no sorted postings; leave out layout=postings"
+
+    def build(self, column: SortedColumn, options: Options) -> Payload:
+        """Build the payload of one row group: bitmaps, whatever the layout."""
+        value_type = column.column.value_type
+        self.check(value_type, options)
         version = int(options.get("version", VERSION_2))
-        data, layout = serialize_bitmaps(column, version, block_bytes)
+        data, layout = serialize_bitmaps(column, version, block_bytes_of(options, value_type))
         if version == VERSION_1:
             return Payload(PAIMON_BITMAP_V1, data, layout)
-        return Payload(PAIMON_BITMAP_V2 if _is_paimon_type(column.value_type) else BITMAP_V2, data, layout)
+        return Payload(PAIMON_BITMAP_V2 if is_paimon_type(value_type) else BITMAP_V2, data, layout)
 
-    def open(self, blob: Blob, blob_type: str, layout: Ints, value_type: ValueType, row_count: int) -> BlobIndex:
-        """Open a payload; without a layout (a blob from Paimon) it is read whole.
+    def builder(self, options: Options) -> KindBuilder:
+        """Return what builds bitmaps or postings, as the layout says."""
+        return BitmapBuilder(OneByOne(self, options), layout_of(options))
 
-        Raises:
-            UnsupportedError: If this kind does not read the blob type.
-        """
-        if blob_type not in BITMAP_VERSIONS:
-            raise UnsupportedError(f"{blob.location}: kind bitmap reads no blob {blob_type}")
-        entries, body = open_entries(blob, BITMAP_VERSIONS[blob_type], layout, value_type, row_count)
-        return BitmapIndex(entries, body, row_count)
+    def open(self, payload: StoredPayload) -> OpenIndex:
+        """Open a payload; one of Paimon's, which has no layout, is read whole."""
+        blob, layout, value_type = payload.blob, payload.layout, payload.value_type
+        if payload.blob_type == POSTINGS:
+            return Postings.open(blob, layout, value_type, payload.spans)
+        if payload.blob_type == MERGED_BITMAP:
+            return MergedBitmap.open(blob, layout, value_type, payload.spans)
+        if payload.blob_type not in BITMAP_VERSIONS:
+            raise UnsupportedError(f"{blob.location}: kind bitmap reads no blob {payload.blob_type}")
+        entries, body = open_entries(blob, BITMAP_VERSIONS[payload.blob_type], layout, value_type, payload.row_count)
+        return BitmapIndex(entries, body, payload.row_count)
 
+    def answers(self, test: LeafTest) -> Answer:
+        """Any test, exactly."""
+        del test
+        return Answer.EXACT
 
-def _is_paimon_type(value_type: ValueType) -> bool:
-    return value_type.domain == "int64" or value_type.name == "string"
+    def rank(self, test: LeafTest) -> int:
+        """A range reads the bitmaps of all its keys, which bit slices do with less."""
+        return 2 if isinstance(test, RangeTest) else 0
 
+    def cost(self, test: LeafTest, lengths: Ints) -> Ints:
+        """Reading some keys takes some blocks and bitmaps; a range may take all."""
+        if isinstance(test, RangeTest):
+            return lengths
+        keys = len(test.keys) if isinstance(test, SetTest) else 1
+        return np.minimum(lengths, _LOOKUP_BYTES * max(1, keys))
 
-def _block_bytes(text: str, value_type: ValueType) -> int:
-    found = _SIZE.fullmatch(text.strip())
-    size = int(found[1]) * _UNITS[(found[2] or "b")[0].lower()] if found else 0
-    if not _LEAST_BLOCK_BYTES <= size <= _MOST_BLOCK_BYTES:
-        raise DefinitionError(
-            f"bitmap option index-block-size={text} of a {value_type.name} column is not a size from 64 bytes to 64 mb"
-        )
-    return size
+    def merged_form(self, blob_type: str) -> str:
+        """Postings stay postings; bitmaps become merged bitmaps."""
+        super().merged_form(blob_type)
+        return POSTINGS if blob_type == POSTINGS else MERGED_BITMAP
+
+    def merge(
+        self, parts: Sequence[MergePart], options: Options, limits: MergeLimits = DEFAULT_LIMITS
+    ) -> Iterator[MergedPayload]:
+        """Merge bitmaps to merged bitmaps, and postings to postings."""
+        del options
+        kept = [part for part in parts if part.is_kept.any()]
+        for same in runs_of(kept, self.form_of, None):
+            if same[0].payload.blob_type == POSTINGS:
+                yield merge_all_postings(same)
+                continue
+            for run in runs_of(same, lambda _: None, limits.bytes):
+                yield from merge_bitmaps(run, BITMAP_VERSIONS, limits)
+
+    def proof(self, opened: OpenIndex) -> Proof:
+        """Decode postings; ask bitmaps."""
+        match opened:
+            case MergedBitmap():
+                return proof_by_merged_tests(opened)
+            case Postings():
+                return proof_by_columns(opened.columns)
+            case _:
+                return super().proof(opened)
+
+    def paimon_type(self, blob: Blob) -> str:
+        """Return the blob type of the version that a blob begins with."""
+        version = read_uint8(blob.read(0, 1), location=blob.location, base_offset=blob.offset)
+        if version not in _PAIMON_TYPES:
+            raise UnsupportedError(f"{blob.location}: bitmap version {version} is not one that this release knows")
+        return _PAIMON_TYPES[version]
+
+    def paimon_row_count(self, blob: Blob) -> int:
+        """Return the rows that stand after the version."""
+        return row_count_after_version(blob)

@@ -31,9 +31,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from puffin_index.errors import UnsupportedError
+from puffin_index.keys.asked_test import AskedTest
+from puffin_index.keys.leaf import SetTest
 from puffin_index.keys.stored_form import is_form_of
 from puffin_index.keys.value_types import ValueType
-from puffin_index.kinds.bloom.kind import MAXIMUM_BITS, MAXIMUM_BITS_A_KEY, bit_positions, hashes_of_keys
+from puffin_index.kinds.base import MergedFilter
+from puffin_index.kinds.bloom.filter import MAXIMUM_BITS, MAXIMUM_BITS_A_KEY, bit_positions, hashes_of_keys
 from puffin_index.storage.arrays import Bytes, Flags, Ints
 from puffin_index.storage.hashing import xxh64_many
 from puffin_index.storage.parts import (
@@ -53,7 +56,6 @@ DIRECTORY_HEADER = np.dtype([("version", "<u4"), ("matrices", "<u4")])
 MATRIX_ENTRY = np.dtype([("k", "<u4"), ("filters", "<u4"), ("bits", "<u8"), ("page_rows", "<u4"), ("zero", "<u4")])
 _LAYOUT_NUMBERS = 5
 _BYTES_AT_ONCE = 16 * 1024 * 1024
-_MOST_SHAPES = 8
 _OBJECT_BYTES = 200
 
 
@@ -109,31 +111,7 @@ class MatrixDirectory:
         return np.flatnonzero(self.matrix_of == matrix)
 
 
-class AskedKeys:
-    """The keys of a set test, and which rows of matrices have their bits: told once for all matrices of a shape.
-
-    Args:
-        keys: The keys.
-    """
-
-    def __init__(self, keys: tuple[int, ...] | tuple[bytes, ...]) -> None:
-        self._keys = keys
-        self._rows: dict[tuple[int, int, int], Ints] = {}
-
-    def rows(self, matrix: Matrix, form: int) -> Ints:
-        """Return the rows of a matrix that have the bits of each key: shape (k, keys)."""
-        shape = (matrix.k, matrix.bits, form)
-        rows = self._rows.get(shape)
-        if rows is None:
-            hashes = hashes_of_keys(self._keys, form)
-            rows = np.stack(list(bit_positions(hashes, matrix.k, matrix.bits))).astype(np.int64, copy=False)
-            if len(self._rows) == _MOST_SHAPES:
-                self._rows.clear()
-            self._rows[shape] = rows
-        return rows
-
-
-class BloomMatrix:
+class BloomMatrix(MergedFilter):
     """Tell which row groups may have a key. The directory is kept once read, pages are not.
 
     Args:
@@ -160,6 +138,10 @@ class BloomMatrix:
         self._directory_part = Part(directory_from, blob.length - directory_from, checksum)
         self._directory: MatrixDirectory | None = None
 
+    def read_directory(self) -> None:
+        """Read the directory, unless it is known."""
+        _ = self.directory
+
     @property
     def directory(self) -> MatrixDirectory:
         """What is in the blob; read when it is first asked for."""
@@ -174,28 +156,39 @@ class BloomMatrix:
         known = self._directory
         return _OBJECT_BYTES + (0 if known is None else known.matrix_of.nbytes + _OBJECT_BYTES * len(known.matrices))
 
-    def possible(self, keys: AskedKeys) -> Flags:
-        """Return for each row group that the blob covers whether rows of it may have one of some keys.
+    def possible(self, test: AskedTest) -> Flags:
+        """Return for each row group that the blob covers whether rows of it may have one of the keys of a set test.
 
         Raises:
             CorruptFileError: If what is read is not what was written.
         """
         found = np.zeros(self._row_groups, np.bool_)
         for number, matrix in enumerate(self.directory.matrices):
-            found[self.directory.row_groups(number)] = self._ask(matrix, keys.rows(matrix, self.form))
+            found[self.directory.row_groups(number)] = self._ask(matrix, self._asked_rows(test, matrix))
         return found
 
-    def cost(self, keys: AskedKeys) -> tuple[int, int]:
+    def cost(self, test: AskedTest) -> tuple[int, int]:
         """Return the requests and bytes that `possible` would take, besides what this reads of the directory itself."""
         requests = length = 0
         for matrix in self.directory.matrices:
             end = -1 - COALESCE_BYTES
-            for part in map(matrix.page, np.unique(keys.rows(matrix, self.form) // matrix.page_rows).tolist()):
+            for part in map(matrix.page, np.unique(self._asked_rows(test, matrix) // matrix.page_rows).tolist()):
                 near = part.offset <= end + COALESCE_BYTES
                 requests += not near
                 length += part.offset + part.length - end if near else part.length
                 end = part.offset + part.length
         return requests, length
+
+    def _asked_rows(self, test: AskedTest, matrix: Matrix) -> Ints:
+        """The rows of a matrix that have the bits of each key: shape (k, keys); all matrices of a shape share them."""
+        asked = test.test
+        assert isinstance(asked, SetTest)
+
+        def work_out() -> Ints:
+            hashes = hashes_of_keys(asked.keys, self.form)
+            return np.stack(list(bit_positions(hashes, matrix.k, matrix.bits))).astype(np.int64, copy=False)
+
+        return test.remember((matrix.k, matrix.bits, self.form), work_out)
 
     def _ask(self, matrix: Matrix, places: Ints) -> Flags:
         """Which filters of a matrix may have a key, whose bits are the rows at some places: shape (k, keys)."""

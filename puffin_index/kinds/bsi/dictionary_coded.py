@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 from pyroaring import BitMap
 
-from puffin_index.keys.columns import Column, sort_column
+from puffin_index.keys.columns import Column, SortedColumn
 from puffin_index.keys.intervals import Intervals, complement, union
 from puffin_index.keys.leaf import LeafTest, NullTest, RangeTest, SetTest
 from puffin_index.keys.value_types import ValueType
@@ -34,21 +34,20 @@ _LAYOUT_NUMBERS = 4
 _Blob: TypeAlias = tuple[bytearray, Ints]
 
 
-def build_dictionary_coded(column: Column) -> Payload:
+def build_dictionary_coded(ordered: SortedColumn) -> Payload:
     """Build the payload of one row group."""
-    return Payload(DICTIONARY_BSI, *serialize_dictionary_coded(column, serialize_numbers))
+    return Payload(DICTIONARY_BSI, *serialize_dictionary_coded(ordered, serialize_numbers))
 
 
-def serialize_dictionary_coded(column: Column, serialize: Callable[[Rows, Flags | None], _Blob]) -> _Blob:
+def serialize_dictionary_coded(ordered: SortedColumn, serialize: Callable[[Rows, Flags | None], _Blob]) -> _Blob:
     """Return the blob of a column, and its layout.
 
     Args:
-        column: The column.
+        ordered: The column.
         serialize: Gives the blob and the layout of the codes, from those of all rows and which are not NULL.
     """
-    ordered = sort_column(column)
     # Slices first: the codes are gone before there is a dictionary, and with them the keys came for nothing.
-    slices, slices_layout = serialize(ordered.codes, column.valid)
+    slices, slices_layout = serialize(ordered.codes, ordered.column.valid)
     data, directory_end = serialize_dictionary(ordered.keys)
     with memoryview(data) as view:
         head = [LAYOUT_VERSION, directory_end, checksum32(view[:directory_end]), len(data)]

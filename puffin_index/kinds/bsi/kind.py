@@ -8,180 +8,130 @@ or they stay as they are for each row group: numbers' in Paimon's format |
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Sequence
 
 import numpy as np
-from pyroaring import BitMap
 
-from puffin_index.errors import DefinitionError, UnsupportedError
-from puffin_index.keys.columns import Column
-from puffin_index.keys.intervals import INT64_MINIMUM, Intervals, clip, intervals_of, mirror
-from puffin_index.keys.leaf import LeafTest, NullTest
+from puffin_index.errors import DefinitionError
+from puffin_index.keys.columns import SortedColumn
+from puffin_index.keys.leaf import LeafTest
 from puffin_index.keys.value_types import ValueType
-from puffin_index.kinds.base import BlobIndex, Payload, RowSet
-from puffin_index.kinds.bsi.compressed_slices import COMPRESSED_BSI, compress_slices, row_set_of_frame
-from puffin_index.kinds.bsi.dictionary_coded import DICTIONARY_BSI, DictionaryCodedIndex, build_dictionary_coded
-from puffin_index.kinds.bsi.packed_slices import row_set_of_packed
-from puffin_index.kinds.bsi.search import HalfReader, RowSetOf
-from puffin_index.kinds.bsi.slices import Halves, halves_of_blob, halves_of_layout, row_set_of_part, serialize_numbers
-from puffin_index.storage.arrays import Flags, Ints
-from puffin_index.storage.parts import corrupt, in_memory
+from puffin_index.kinds.base import MergedPayload, OpenIndex, Payload, StoredPayload
+from puffin_index.kinds.bsi.bit_sliced import PAIMON_BSI, fits_slices, open_slices
+from puffin_index.kinds.bsi.builder import SlicesBuilder
+from puffin_index.kinds.bsi.compressed_slices import COMPRESSED_BSI, compress_slices
+from puffin_index.kinds.bsi.dictionary_coded import DICTIONARY_BSI, build_dictionary_coded
+from puffin_index.kinds.bsi.merged_slices import MergedSlices
+from puffin_index.kinds.bsi.merged_slices_build import MERGED_BSI, MERGED_DICTIONARY_BSI, SmallRowGroups, is_small
+from puffin_index.kinds.bsi.slices import serialize_numbers
+from puffin_index.kinds.kind import Answer, IndexKind, KindBuilder, OneByOne, Options, row_count_after_version
+from puffin_index.kinds.merging import DEFAULT_LIMITS, MergeLimits, MergePart, as_it_was
+from puffin_index.kinds.proof import Proof, proof_by_columns
 from puffin_index.storage.ranged import Blob
 
-PAIMON_BSI = "paimon-bsi-v1"
 _COMPRESSIONS = ("auto", "none")
 
 
-class BitSlicedIndex:
-    """Answer tests of integers from the two halves of a blob."""
-
-    def __init__(self, blob: Blob, halves: Halves, row_count: int, row_set_of: RowSetOf = row_set_of_part) -> None:
-        self._blob = blob
-        self._row_count = row_count
-        self._positive, self._negative = (
-            HalfReader(blob, half, row_count, row_set_of) if half else None
-            for half in (halves.positive, halves.negative)
-        )
-
-    @property
-    def value_count(self) -> int:
-        """The rows that have a number, as the layout tells."""
-        return sum(half.half.row_count for half in (self._positive, self._negative) if half is not None)
-
-    def evaluate(self, test: LeafTest, candidates: BitMap | None = None) -> RowSet:
-        """Return the rows that satisfy `test`, among the candidates."""
-        if isinstance(test, NullTest):
-            return RowSet(self.null_rows(test.is_null, candidates), True)
-        return RowSet(self.search(intervals_of(test), candidates), True)
-
-    def null_rows(self, is_null: bool, candidates: BitMap | None) -> BitMap:
-        """Return the rows without a number, or those with one."""
-        every = BitMap(range(self._row_count)) if candidates is None else candidates
-        existing = BitMap()
-        for half in (self._positive, self._negative):
-            if half is not None:
-                existing |= half.existence()
-        return every - existing if is_null else every & existing
-
-    def search(self, intervals: Intervals, candidates: BitMap | None) -> BitMap:
-        """Return the rows whose number lies in one of the intervals (disjoint, ascending)."""
-        found = BitMap()
-        if candidates is not None and not candidates:
-            return found
-        if self._positive is not None:
-            found = self._positive.search(intervals, candidates)
-        if self._negative is not None:
-            found |= self._negative.search(mirror(clip(intervals, INT64_MINIMUM, -1)), candidates)
-        return found
-
-    def numbers(self) -> tuple[Ints, Flags | None]:
-        """Return the number of each row, 0 where it is NULL, and which rows are not NULL (None for all).
-
-        Raises:
-            CorruptFileError: If what is read is not what was written.
-        """
-        numbers, valid = np.zeros(self._row_count, np.int64), np.zeros(self._row_count, np.bool_)
-        for half, sign in ((self._positive, 1), (self._negative, -1)):
-            if half is not None:
-                rows, magnitudes = half.magnitudes()
-                numbers[rows], valid[rows] = sign * magnitudes, True
-        if np.count_nonzero(valid) != self.value_count:
-            raise corrupt(self._blob, "a row in both halves of bit slices")
-        return numbers, None if valid.all() else valid
-
-    def column(self, value_type: ValueType) -> Column:
-        """Return the column that the slices were built from.
-
-        Raises:
-            CorruptFileError: If what is read is not what was written.
-        """
-        numbers, valid = self.numbers()
-        return Column(value_type, self._row_count, numbers, valid)
-
-
-def open_bit_sliced(blob: Blob, layout: Ints, row_count: int) -> BitSlicedIndex:
-    """Open a blob in the BSI format; without a layout it is read whole."""
-    if len(layout):
-        return BitSlicedIndex(blob, halves_of_layout(blob, layout, row_count), row_count)
-    whole = in_memory(blob)
-    return BitSlicedIndex(whole, halves_of_blob(whole, row_count), row_count)
-
-
-def _open_compressed(blob: Blob, layout: Ints, row_count: int) -> BitSlicedIndex:
-    halves = halves_of_layout(blob, layout, row_count, existence_gap=0)
-    return BitSlicedIndex(blob, halves, row_count, row_set_of_frame)
-
-
-def open_packed(blob: Blob, layout: Ints, row_count: int) -> BitSlicedIndex:
-    """Open packed bit slices (`puffin_index.kinds.bsi.packed_slices`) of so many rows, without reading them."""
-    halves = halves_of_layout(blob, layout, row_count, existence_gap=0)
-    return BitSlicedIndex(blob, halves, row_count, row_set_of_packed)
-
-
-def may_merge(options: Mapping[str, str]) -> bool:
-    """Whether the slices of small row groups may be merged; otherwise they stay in Paimon's format."""
-    return options.get("compression", "auto") == "auto"
-
-
-class BitSlicedKind:
+class BitSlicedKind(IndexKind):
     """Bit slices of the keys where they are numbers that fit, else of their codes in a sorted dictionary."""
 
-    name: str = "bsi"
-    blob_types: frozenset[str] = frozenset({PAIMON_BSI, COMPRESSED_BSI, DICTIONARY_BSI})
-    option_names: frozenset[str] = frozenset({"compression"})
+    name = "bsi"
+    blob_types = frozenset({PAIMON_BSI, COMPRESSED_BSI, DICTIONARY_BSI})
+    merged_types = frozenset({MERGED_BSI, MERGED_DICTIONARY_BSI})
+    option_names = frozenset({"compression"})
+    bytes_per_row = 3
+    paimon_name = "bsi"
+    paimon_types = frozenset({PAIMON_BSI})
 
-    def check(self, value_type: ValueType, options: Mapping[str, str]) -> None:
+    def check(self, value_type: ValueType, options: Options) -> None:
         """Raise `DefinitionError` if an option is not known or its value is none."""
-        for option in options:
-            if option not in self.option_names:
-                raise DefinitionError(f"kind bsi of a {value_type.name} column has no option {option!r}")
+        super().check(value_type, options)
         asked = options.get("compression", "auto")
         if asked not in _COMPRESSIONS:
             raise DefinitionError(
                 f"bsi option compression={asked} of a {value_type.name} column is not one of {', '.join(_COMPRESSIONS)}"
             )
 
-    def build(self, column: Column, options: Mapping[str, str]) -> Payload:
+    def misfits(self, value_type: ValueType, options: Options) -> Iterator[str]:
+        """Name types that are hardly ever compared."""
+        del options
+        if value_type.name == "boolean":
+            yield "bsi is for comparisons, and a boolean has only two values; use bitmap"
+        if value_type.name.startswith(("uuid", "binary", "fixed")):
+            yield (
+                f"bsi is for comparisons, which few ask of a {value_type.name} column; for = and IN use bitmap or bloom"
+            )
+
+    def build(self, column: SortedColumn, options: Options) -> Payload:
         """Build the payload of one row group."""
-        self.check(column.value_type, options)
-        if fits_slices(column):
-            data, layout = serialize_numbers(column.int_keys, column.valid)
-            compressed = compress_slices(data, layout, column.row_count) if may_merge(options) else None
-            return Payload(PAIMON_BSI, data, layout) if compressed is None else Payload(COMPRESSED_BSI, *compressed)
-        return build_dictionary_coded(column)
+        plain = column.column
+        self.check(plain.value_type, options)
+        if not fits_slices(plain):
+            return build_dictionary_coded(column)
+        data, layout = serialize_numbers(plain.int_keys, plain.valid)
+        compressed = compress_slices(data, layout, plain.row_count) if _may_merge(options) else None
+        return Payload(PAIMON_BSI, data, layout) if compressed is None else Payload(COMPRESSED_BSI, *compressed)
 
-    def open(self, blob: Blob, blob_type: str, layout: Ints, value_type: ValueType, row_count: int) -> BlobIndex:
-        """Open a payload; without a layout (a blob from Paimon) it is read whole.
+    def builder(self, options: Options) -> KindBuilder:
+        """Return what merges small row groups, unless they are to stay in Paimon's format."""
+        one_by_one = OneByOne(self, options)
+        return SlicesBuilder(one_by_one) if _may_merge(options) else one_by_one
 
-        Raises:
-            UnsupportedError: If this kind does not read the blob type.
-        """
-        return open_slices(blob, blob_type, layout, value_type, row_count)
+    def open(self, payload: StoredPayload) -> OpenIndex:
+        """Open a payload; one of Paimon's, which has no layout, is read whole."""
+        return _open_merged(payload) if payload.blob_type in self.merged_types else open_slices(payload)
+
+    def answers(self, test: LeafTest) -> Answer:
+        """Any test, exactly."""
+        del test
+        return Answer.EXACT
+
+    def merged_form(self, blob_type: str) -> str:
+        """All bit slices can be in one segment."""
+        super().merged_form(blob_type)
+        return MERGED_BSI
+
+    def gains_by_merging(self, options: Options, blob_types: Sequence[str], row_counts: Sequence[int]) -> bool:
+        """Whether small row groups have bit slices of their own."""
+        if not _may_merge(options):
+            return False
+        is_single = np.isin(blob_types, list(self.blob_types))
+        return any(is_small(rows) for rows, single in zip(row_counts, is_single.tolist(), strict=True) if single)
+
+    def merge(
+        self, parts: Sequence[MergePart], options: Options, limits: MergeLimits = DEFAULT_LIMITS
+    ) -> Iterator[MergedPayload]:
+        """Put small row groups together as a build does; copy the others."""
+        del limits
+        small = SmallRowGroups()
+        for part in (part for part in parts if part.is_kept.any()):
+            payload = part.payload
+            self.form_of(part)
+            if payload.blob_type in self.merged_types:
+                columns = _open_merged(payload).columns()
+            elif _may_merge(options) and is_small(payload.row_count):
+                columns = [open_slices(payload).column(payload.value_type)]
+            else:
+                yield from small.flush()
+                yield as_it_was(part)
+                continue
+            for place in np.flatnonzero(part.is_kept).tolist():
+                yield from small.add(columns[place])
+        yield from small.flush()
+
+    def proof(self, opened: OpenIndex) -> Proof:
+        """Decode merged bit slices; ask those of one row group."""
+        return proof_by_columns(opened.columns) if isinstance(opened, MergedSlices) else super().proof(opened)
+
+    def paimon_row_count(self, blob: Blob) -> int:
+        """Return the rows that stand after the version."""
+        return row_count_after_version(blob)
 
 
-def open_slices(
-    blob: Blob, blob_type: str, layout: Ints, value_type: ValueType, row_count: int
-) -> BitSlicedIndex | DictionaryCodedIndex:
-    """Open the payload of one row group; without a layout (a blob from Paimon) it is read whole.
-
-    Raises:
-        UnsupportedError: If the kind does not read the blob type.
-    """
-    if value_type.domain == "int64" and not value_type.is_floating:
-        if blob_type == PAIMON_BSI:
-            return open_bit_sliced(blob, layout, row_count)
-        if blob_type == COMPRESSED_BSI:
-            return _open_compressed(blob, layout, row_count)
-    if blob_type == DICTIONARY_BSI:
-        return DictionaryCodedIndex(blob, layout, value_type, row_count, open_bit_sliced)
-    raise UnsupportedError(f"{blob.location}: kind bsi reads no blob {blob_type} of a {value_type.name} column")
+def _open_merged(payload: StoredPayload) -> MergedSlices:
+    return MergedSlices(payload.blob, payload.blob_type, payload.layout, payload.value_type, payload.spans)
 
 
-def fits_slices(column: Column) -> bool:
-    """Return whether the keys are numbers, without the one whose magnitude has no 63 bits."""
-    if column.value_type.domain != "int64" or column.value_type.is_floating:
-        return False
-    keys = column.int_keys
-    if not len(keys) or int(keys.min()) > INT64_MINIMUM:
-        return True
-    return column.valid is not None and not bool((keys[column.valid] == INT64_MINIMUM).any())
+def _may_merge(options: Options) -> bool:
+    """Whether the slices of small row groups may be merged; otherwise they stay in Paimon's format."""
+    return options.get("compression", "auto") == "auto"

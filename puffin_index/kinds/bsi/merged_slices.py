@@ -25,8 +25,9 @@ from puffin_index.keys.asked_test import AskedTest
 from puffin_index.keys.columns import Column
 from puffin_index.keys.leaf import LeafTest, NullTest
 from puffin_index.keys.value_types import ValueType
+from puffin_index.kinds.base import MergedIndex
+from puffin_index.kinds.bsi.bit_sliced import BitSlicedIndex, open_packed
 from puffin_index.kinds.bsi.dictionary_coded import DictionaryCodedIndex
-from puffin_index.kinds.bsi.kind import BitSlicedIndex, open_packed
 from puffin_index.kinds.bsi.merged_slices_build import MERGED_BSI, MERGED_DICTIONARY_BSI, row_counts_checksum
 from puffin_index.roaring.read import row_set_of_ascending
 from puffin_index.storage.arrays import Ints
@@ -36,7 +37,7 @@ from puffin_index.storage.ranged import Blob
 _LAYOUT_NUMBERS = 2
 
 
-class MergedSlices:
+class MergedSlices(MergedIndex):
     """Answer any test with rows of the segment's row space. Nothing that is read is kept.
 
     Safe to share between threads.
@@ -88,17 +89,9 @@ class MergedSlices:
             )
         return open_packed(self._blob, self._layout, row_count)
 
-    def prepare(self, test: AskedTest | NullTest) -> PreparedSlices:
+    def prepare(self, test: AskedTest) -> PreparedSlices:
         """Return what knows all that is to be known of a test."""
-        return PreparedSlices(self, test if isinstance(test, NullTest) else test.test)
-
-    def rows(self, test: LeafTest, candidates: BitMap | None = None) -> BitMap:
-        """Return what `PreparedSlices.rows` of a test does."""
-        return PreparedSlices(self, test).rows(candidates)
-
-    def count_bounds(self, test: LeafTest) -> tuple[int, int]:
-        """Return what `PreparedSlices.count_bounds` of a test does."""
-        return PreparedSlices(self, test).count_bounds()
+        return PreparedSlices(self, test.test)
 
     def columns(self) -> list[Column]:
         """Return the column of each row group, decoded from all slices.

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
-from puffin_index.keys.columns import Column, join_columns
+from puffin_index.keys.columns import Column, SortedColumn, join_columns
 from puffin_index.kinds.base import MergedPayload, Payload
+from puffin_index.kinds.bsi.bit_sliced import fits_slices
 from puffin_index.kinds.bsi.dictionary_coded import serialize_dictionary_coded
-from puffin_index.kinds.bsi.kind import fits_slices
 from puffin_index.kinds.bsi.packed_slices import serialize_packed
 from puffin_index.roaring.write import BLOCK_ROWS, block_count
 from puffin_index.storage.arrays import Ints
@@ -48,7 +47,10 @@ def build_merged_slices(columns: Sequence[Column]) -> Payload:
     if fits_slices(column):
         blob_type, (data, layout) = MERGED_BSI, serialize_packed(column.int_keys, column.valid)
     else:
-        blob_type, (data, layout) = MERGED_DICTIONARY_BSI, serialize_dictionary_coded(column, serialize_packed)
+        blob_type, (data, layout) = (
+            MERGED_DICTIONARY_BSI,
+            serialize_dictionary_coded(SortedColumn(column), serialize_packed),
+        )
     checksum = row_counts_checksum(np.array([one.row_count for one in columns], np.int64))
     return Payload(blob_type, data, np.concatenate((np.array((LAYOUT_VERSION, checksum), np.int64), layout)))
 
@@ -64,8 +66,7 @@ class SmallRowGroups:
         together = [*self._columns, column]
         row_count, nbytes = sum(one.row_count for one in together), sum(one.keys.nbytes for one in together)
         complete = self.flush() if row_count > MERGED_ROWS or nbytes > _MERGED_BYTES else []
-        # A copy does not keep what others sort of this column.
-        self._columns.append(replace(column))
+        self._columns.append(column)
         return complete
 
     def flush(self) -> list[MergedPayload]:

@@ -32,6 +32,10 @@ class AskedBlocks:
     numbers: RowNumbers
     form: int
 
+    def rows_of_all(self, every: Sequence[AskedBlocks]) -> list[BitMap]:
+        """Return the rows of each of several blobs that have the keys asked for; see `rows_of_asked`."""
+        return rows_of_asked(every)
+
 
 def rows_of_asked(asked: Sequence[AskedBlocks], near: Near | None = None) -> list[BitMap]:
     """Return the rows of each blob that have the keys asked for.

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from puffin_index.errors import BuildError
-from puffin_index.keys.columns import Column
+from puffin_index.keys.columns import SortedColumn
 from puffin_index.keys.leaf import Key
 from puffin_index.keys.sorted_keys import bytes_of_keys, common_prefix
 from puffin_index.kinds.base import Payload
@@ -38,7 +38,7 @@ class PlacedColumn:
     """
 
     base: int
-    column: Column
+    column: SortedColumn
 
 
 class PlacedBlock(NamedTuple):
@@ -70,8 +70,8 @@ def build_postings(columns: Sequence[PlacedColumn], sizes: Sizes = DEFAULT_SIZES
         BuildError: If the rows leave the row space, or the row groups are none of one segment.
     """
     _check(columns)
-    form = BYTES_KEYS if columns[0].column.value_type.domain == "bytes" else INT_KEYS
-    numbers = RowNumbers.of([(placed.base, placed.column.row_count) for placed in columns])
+    form = BYTES_KEYS if columns[0].column.column.value_type.domain == "bytes" else INT_KEYS
+    numbers = RowNumbers.of([(placed.base, placed.column.column.row_count) for placed in columns])
     if numbers.limit > MAXIMUM_ROWS:
         raise BuildError(f"{numbers.limit} numbers of rows in a segment, which has {MAXIMUM_ROWS}")
     ordered = order_rows([placed.column for placed in columns], numbers, form == BYTES_KEYS)
@@ -142,20 +142,20 @@ def finish_postings(
 def _check(columns: Sequence[PlacedColumn]) -> None:
     if not columns:
         raise BuildError("postings of no row group")
-    names = {placed.column.value_type.name for placed in columns}
+    names = {placed.column.column.value_type.name for placed in columns}
     if len(names) > 1:
         raise BuildError(f"postings of row groups of different types: {', '.join(sorted(names))}")
     end = 0
     for placed in columns:
         if placed.base < end:
             raise BuildError(f"a row group at base {placed.base}, where rows up to {end} are another's")
-        end = placed.base + placed.column.row_count
+        end = placed.base + placed.column.column.row_count
     if end > MAXIMUM_ROWS:
         raise BuildError(f"{end} rows in the row space of a segment, which has {MAXIMUM_ROWS}")
 
 
 def _write_nulls(columns: Sequence[PlacedColumn]) -> bytes:
-    rows = np.concatenate([placed.column.null_rows + np.uint32(placed.base) for placed in columns])
+    rows = np.concatenate([placed.column.column.null_rows + np.uint32(placed.base) for placed in columns])
     return serialize_row_sets(rows, np.array([0, len(rows)])).data.tobytes() if len(rows) else b""
 
 

@@ -33,8 +33,9 @@ from pyroaring import BitMap
 from puffin_index.errors import UnsupportedError
 from puffin_index.keys.asked_test import AskedTest
 from puffin_index.keys.columns import Column
-from puffin_index.keys.leaf import LeafTest, NullTest
+from puffin_index.keys.leaf import NullTest
 from puffin_index.keys.value_types import ValueType
+from puffin_index.kinds.base import MergedIndex
 from puffin_index.kinds.postings.asked import AskedBlocks, rows_of_asked
 from puffin_index.kinds.postings.build import POSTINGS, PlacedColumn, build_postings, postings_pay
 from puffin_index.kinds.postings.columns import KeyRows, columns_of, key_rows
@@ -49,7 +50,7 @@ from puffin_index.storage.arrays import Ints
 from puffin_index.storage.parts import Part, check_layout, corrupt, read_parts
 from puffin_index.storage.ranged import Blob
 
-__all__ = ["POSTINGS", "PlacedColumn", "Postings", "PreparedTest", "asked_test", "build_postings", "postings_pay"]
+__all__ = ["POSTINGS", "PlacedColumn", "Postings", "PreparedTest", "build_postings", "postings_pay"]
 
 _LAYOUT_NUMBERS = 10
 _SPARSE = 64
@@ -72,7 +73,7 @@ class _Plan:
     cost: tuple[int, int]
 
 
-class Postings:
+class Postings(MergedIndex):
     """Answer any test with rows of the segment's row space. The directory is kept once read, blocks are not.
 
     Safe to share between threads.
@@ -135,21 +136,9 @@ class Postings:
         nulls = 0 if self._nulls is None else self._nulls_part.length
         return self._directory.nbytes + self._numbers.nbytes + nulls
 
-    def prepare(self, test: AskedTest | NullTest) -> PreparedTest:
+    def prepare(self, test: AskedTest) -> PreparedTest:
         """Find the keys of a test in the directory, for all that is to be known of it."""
         return PreparedTest(self, test)
-
-    def rows(self, test: LeafTest, candidates: BitMap | None = None) -> BitMap:
-        """Return what `PreparedTest.rows` of a test does."""
-        return self.prepare(asked_test(test)).rows(candidates)
-
-    def count_bounds(self, test: LeafTest) -> tuple[int, int]:
-        """Return what `PreparedTest.count_bounds` of a test does."""
-        return self.prepare(asked_test(test)).count_bounds()
-
-    def cost(self, test: LeafTest) -> tuple[int, int]:
-        """Return what `PreparedTest.cost` of a test does."""
-        return self.prepare(asked_test(test)).cost()
 
     def _near(self, candidates: BitMap) -> Near | None:
         """What leaves out runs without a candidate; None where many candidates are near to nearly all runs."""
@@ -235,11 +224,6 @@ class Postings:
         return self._every_row() - self._null_rows()
 
 
-def asked_test(test: LeafTest) -> AskedTest | NullTest:
-    """Return a test as postings are asked it: made once for all that are."""
-    return test if isinstance(test, NullTest) else AskedTest(test)
-
-
 class PreparedTest:
     """A test of postings: how many rows it may match, what reading them takes, and which they are.
 
@@ -247,9 +231,10 @@ class PreparedTest:
     much, and postings are kept for long.
     """
 
-    def __init__(self, postings: Postings, test: AskedTest | NullTest) -> None:
+    def __init__(self, postings: Postings, asked: AskedTest) -> None:
         self._postings = postings
-        self._test = test
+        self._asked = asked
+        self._test = asked.test
         self._known_cuts: Cuts | None = None
         self._known_plan: _Plan | None = None
 
@@ -262,15 +247,13 @@ class PreparedTest:
     @property
     def _cuts(self) -> Cuts:
         if self._known_cuts is None:
-            assert not isinstance(self._test, NullTest)
-            self._known_cuts = cuts_of(self._test, self._postings.directory, self._postings._form == BYTES_KEYS)
+            self._known_cuts = cuts_of(self._asked, self._postings.directory, self._postings._form == BYTES_KEYS)
         return self._known_cuts
 
     @property
     def _plan(self) -> _Plan:
         if self._known_plan is None:
-            assert not isinstance(self._test, NullTest)
-            self._known_plan = self._postings._plan(self._cuts, self._test.negated)
+            self._known_plan = self._postings._plan(self._cuts, self._asked.negated)
         return self._known_plan
 
     def count_bounds(self) -> tuple[int, int]:
@@ -279,7 +262,7 @@ class PreparedTest:
         if isinstance(self._test, NullTest):
             return (null_count, null_count) if self._test.is_null else (row_count, row_count)
         least, most = bounds_of(self._cuts, self._postings.directory)
-        return (row_count - most, row_count - least) if self._test.negated else (least, most)
+        return (row_count - most, row_count - least) if self._asked.negated else (least, most)
 
     def cost(self) -> tuple[int, int]:
         """Return the requests and bytes that `rows` would take, besides what this reads of the directory itself."""

@@ -15,8 +15,8 @@ from puffin_index.keys.columns import KeyArray
 from puffin_index.keys.leaf import Key
 from puffin_index.keys.merge import rank_keys
 from puffin_index.keys.sorted_keys import BytesKeys
-from puffin_index.keys.value_types import ValueType
 from puffin_index.kinds.base import Payload
+from puffin_index.kinds.merging import MergePart, new_blocks
 from puffin_index.kinds.postings.blocks import Sizes, write_blocks
 from puffin_index.kinds.postings.build import (
     DEFAULT_SIZES,
@@ -30,7 +30,6 @@ from puffin_index.kinds.postings.build import (
 )
 from puffin_index.kinds.postings.keys import keys_of_blocks
 from puffin_index.kinds.postings.look_up import Postings
-from puffin_index.kinds.postings.merged_bitmap_build import new_blocks
 from puffin_index.kinds.postings.numbers import RowNumbers
 from puffin_index.kinds.postings.parse import ParsedBlocks
 from puffin_index.kinds.postings.rows import decode_runs
@@ -40,28 +39,10 @@ from puffin_index.roaring.union import BrokenSetError
 from puffin_index.storage.arrays import Ints, Rows
 from puffin_index.storage.many_ranges import ramps
 from puffin_index.storage.parts import corrupt
-from puffin_index.storage.ranged import Blob
 
 ROWS_AT_ONCE = 4 * 1024 * 1024
 """About how many rows are in memory at a time; more where one key has more."""
 _BLOCKS_AT_ONCE = 256
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class PostingsPart:
-    """Postings to be merged, and where their row groups go.
-
-    Attributes:
-        blob: The blob.
-        layout: Its layout.
-        spans: Base and row count of each row group that it covers, in its own segment: shape (n, 2).
-        new_bases: Where each begins in the new row space; negative for one that is left out.
-    """
-
-    blob: Blob
-    layout: Ints
-    spans: Ints
-    new_bases: Ints
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,8 +61,7 @@ class _Some:
 
 
 def merge_postings(
-    parts: Sequence[PostingsPart],
-    value_type: ValueType,
+    parts: Sequence[MergePart],
     sizes: Sizes = DEFAULT_SIZES,
     rows_at_once: int = ROWS_AT_ONCE,
 ) -> Payload:
@@ -89,7 +69,6 @@ def merge_postings(
 
     Args:
         parts: In the order of their row groups, whose new bases ascend through all of them.
-        value_type: The column's type.
         sizes: How to cut the blob.
         rows_at_once: About how many rows to hold in memory.
 
@@ -98,16 +77,15 @@ def merge_postings(
         CorruptFileError: If a part is not what was written.
         UnsupportedError: If a part is of another version or domain.
     """
-    is_bytes = value_type.domain == "bytes"
-    kept = np.concatenate([np.stack((p.new_bases, p.spans[:, 1]), 1)[p.new_bases >= 0] for p in parts])
-    numbers = RowNumbers.of(kept)
+    is_bytes = parts[0].payload.value_type.domain == "bytes"
+    numbers = RowNumbers.of(np.concatenate([part.new_spans for part in parts]))
     if max(numbers.limit, numbers.row_limit) > MAXIMUM_ROWS:
         raise BuildError(f"{numbers.row_limit} rows in the row space of a segment, which has {MAXIMUM_ROWS}")
     sources: list[_Source] = []
     first = 0
     for part in parts:
-        end = first + int(np.count_nonzero(part.new_bases >= 0))
-        sources.append(_Source(part, value_type, numbers.firsts[first:end]))
+        end = first + int(np.count_nonzero(part.is_kept))
+        sources.append(_Source(part, numbers.firsts[first:end]))
         first = end
     data = bytearray()
     blocks: list[PlacedBlock] = []
@@ -124,20 +102,21 @@ def merge_postings(
     children = children_of_blocks(blocks, separators, are_exact)
     nulls, null_count = _merge_nulls(parts, sources)
     if sum(children.row_counts) + null_count != numbers.row_count:
-        raise CorruptFileError("postings that do not have every row once", location=parts[0].blob.location)
+        raise CorruptFileError("postings that do not have every row once", location=parts[0].payload.blob.location)
     return finish_postings(POSTINGS, data, children, nulls, is_bytes, numbers, sizes)
 
 
 class _Source:
     """One of the postings, read from its first block to its last."""
 
-    def __init__(self, part: PostingsPart, value_type: ValueType, new_firsts: Ints) -> None:
-        self.blob = part.blob
-        self.postings = Postings.open(part.blob, part.layout, value_type, part.spans)
-        self._numbers = RowNumbers.of(part.spans)
-        self._is_bytes = value_type.domain == "bytes"
-        self._is_kept = part.new_bases >= 0
-        self._moves = np.zeros(len(part.spans), np.int64)
+    def __init__(self, part: MergePart, new_firsts: Ints) -> None:
+        payload = part.payload
+        self.blob = payload.blob
+        self.postings = Postings.open(payload.blob, payload.layout, payload.value_type, payload.spans)
+        self._numbers = RowNumbers.of(payload.spans)
+        self._is_bytes = payload.value_type.domain == "bytes"
+        self._is_kept = part.is_kept
+        self._moves = np.zeros(len(payload.spans), np.int64)
         self._moves[self._is_kept] = new_firsts - self._numbers.firsts[self._is_kept]
         pages = self.postings.directory.separators()
         self.separators: list[bytes] = [
@@ -262,19 +241,21 @@ def _ordered(some: Sequence[_Some], row_bits: int, is_bytes: bool) -> OrderedRow
     return order_keyed(keyed, min(int(keys[0]) for keys in arrays), max(int(keys[-1]) for keys in arrays), row_bits)
 
 
-def _merge_nulls(parts: Sequence[PostingsPart], sources: Sequence[_Source]) -> tuple[bytes, int]:
+def _merge_nulls(parts: Sequence[MergePart], sources: Sequence[_Source]) -> tuple[bytes, int]:
     """The set of all NULL rows, and how many there are."""
     found: list[LooseContainers] = []
     for part, source in zip(parts, sources, strict=True):
         data = source.postings.read_nulls()
         if len(data):
-            place = part.blob.location
+            place = part.payload.blob.location
             one = containers_of_sets(data, np.zeros(1, np.int64), np.array([len(data)]), location=place)
-            found.append(one.moved(one.sets, new_blocks(part.blob, one.blocks, part.spans, part.new_bases)))
+            found.append(
+                one.moved(one.sets, new_blocks(part.payload.blob, one.blocks, part.payload.spans, part.new_bases))
+            )
     containers = joined(found) if found else None
     if containers is None or not len(containers.blocks):
         return b"", 0
     try:
         return assemble_sets(containers, 1).data.tobytes(), int(containers.cardinalities.sum())
     except BrokenSetError as error:
-        raise CorruptFileError(f"NULL rows: {error}", location=parts[0].blob.location) from error
+        raise CorruptFileError(f"NULL rows: {error}", location=parts[0].payload.blob.location) from error

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from puffin_index.keys.columns import Column, sort_column
+from puffin_index.keys.columns import Column, SortedColumn
 from puffin_index.keys.merge import merge_keys
 from puffin_index.keys.order import PackedRows, bounds_of, gather, pack_rows, positions_of
 from puffin_index.kinds.postings.numbers import RowNumbers
@@ -79,23 +79,25 @@ class OrderedRows:
         return np.uint64((1 << self.row_bits) - 1)
 
 
-def order_rows(columns: Sequence[Column], numbers: RowNumbers, is_bytes: bool) -> OrderedRows:
+def order_rows(columns: Sequence[SortedColumn], numbers: RowNumbers, is_bytes: bool) -> OrderedRows:
     """Order the rows of a segment, of whose row groups these are the columns."""
     used = [
-        (column, first) for column, first in zip(columns, numbers.firsts.tolist(), strict=True) if column.valid_count
+        (column, first)
+        for column, first in zip(columns, numbers.firsts.tolist(), strict=True)
+        if column.column.valid_count
     ]
     if not used:
         nothing = pa.array([], pa.large_binary()) if is_bytes else None
         return OrderedRows(np.empty(0, np.uint64), 0, np.empty(0, np.uint32), 0, nothing)
     row_bits = (numbers.limit - 1).bit_length()
     if is_bytes:
-        merged = merge_keys([sort_column(column).keys for column, _ in used])
+        merged = merge_keys([column.keys for column, _ in used])
         parts = [
-            _keyed(own[sort_column(column).codes], column, first)
+            _keyed(own[column.codes], column.column, first)
             for (column, first), own in zip(used, merged.ranks, strict=True)
         ]
         return order_keyed(parts, 0, len(merged.keys), row_bits, merged.keys)
-    parts = [_keyed(column.int_keys, column, first) for column, first in used]
+    parts = [_keyed(column.column.int_keys, column.column, first) for column, first in used]
     bounds = [bounds_of(part.keys) for part in parts]
     return order_keyed(parts, min(low for low, _ in bounds), max(high for _, high in bounds), row_bits)
 

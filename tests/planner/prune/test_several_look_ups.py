@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Iterator
-from functools import partial
+from functools import partialmethod
 from pathlib import Path
 from unittest.mock import patch
 
@@ -22,8 +22,8 @@ import planner
 from planner.prune.found_rows import FoundRows
 from planner.prune.lookups import LookUp
 from puffin_index import IndexDefinition, TableIndex
-from puffin_index.segments import rewrite
-from puffin_index.segments.merge import RunLimits, merge_payloads
+from puffin_index.kinds.bitmap.kind import BitmapKind
+from puffin_index.kinds.merging import MergeLimits
 from tests.conftest import create_table
 
 APPENDS, APPEND_ROWS, ROW_GROUP_ROWS, KEYS = 3, 3000, 500, 1000
@@ -153,7 +153,7 @@ def test_candidates_lie_in_payloads_that_cover_a_part_of_a_segment(
     index.build(workers=1)
     table.append(few.slice(4500))
     index.build(workers=1)
-    monkeypatch.setattr(rewrite, "merge_payloads", partial(merge_payloads, limits=RunLimits(bytes=8_000)))
+    monkeypatch.setattr(BitmapKind, "merge", partialmethod(BitmapKind.merge, limits=MergeLimits(bytes=8_000)))
     assert index.compact().segments == 1
     monkeypatch.setattr("planner.prune.lookups._FEW_ROWS", 0)
 

@@ -14,13 +14,14 @@ from pyiceberg.types import LongType
 
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.catalogue.entries import replace_entries
-from puffin_index.jobs.verify_rows import check_tests
 from puffin_index.keys import arrow_keys
 from puffin_index.keys.arrow_keys import column_of
+from puffin_index.keys.columns import SortedColumn
 from puffin_index.keys.value_types import value_type_named
-from puffin_index.kinds.base import Payload
-from puffin_index.kinds.bloom.kind import BloomIndex
-from puffin_index.kinds.registry import KINDS, build_payloads
+from puffin_index.kinds.base import Payload, StoredPayload
+from puffin_index.kinds.bloom.filter import BloomIndex
+from puffin_index.kinds.proof import check_tests
+from puffin_index.kinds.registry import KINDS
 from puffin_index.storage.ranged import Blob, BytesReader
 from tests.puffin_index.indexed_table import check_entries, check_queries, indexed, named_segments, rows
 from tests.puffin_index.kinds.columns import ARROW_TYPES, arrow_of, decimal_of
@@ -191,20 +192,24 @@ def test_an_index_of_other_values_is_found(local_catalog: SqlCatalog) -> None:
 def test_a_row_under_another_key_is_found_whichever_it_is(kind: str) -> None:
     long = value_type_named("long")
     values = [3, 3, 4, None, 9, 9, 9, 12]
-    payload = build_payloads(column_of(pa.array(values, pa.int64()), long), {kind: {}})[1][kind]
-    index = KINDS[kind].open(_blob(payload), payload.blob_type, payload.layout, long, len(values))
-    assert [*check_tests(column_of(pa.array(values, pa.int64()), long), index.evaluate)] == []
+    payload = KINDS[kind].build(SortedColumn(column_of(pa.array(values, pa.int64()), long)), {})
+    index = KINDS[kind].open(
+        StoredPayload.of_row_group(_blob(payload), payload.blob_type, payload.layout, long, len(values))
+    )
+    assert [*check_tests(SortedColumn(column_of(pa.array(values, pa.int64()), long)), index.evaluate)] == []
     for place in range(len(values)):
         for other in {3, 4, 9, 12, 13, None} - {values[place]}:
             changed = [*values[:place], other, *values[place + 1 :]]
-            assert [*check_tests(column_of(pa.array(changed, pa.int64()), long), index.evaluate)] != []
+            assert [*check_tests(SortedColumn(column_of(pa.array(changed, pa.int64()), long)), index.evaluate)] != []
 
 
 def test_a_bloom_filter_that_misses_a_value_is_found() -> None:
     long = value_type_named("long")
     values = np.arange(500)
-    payload = build_payloads(column_of(pa.array(values), long), {"bloom": {}})[1]["bloom"]
-    index = KINDS["bloom"].open(_blob(payload), payload.blob_type, payload.layout, long, 500)
+    payload = KINDS["bloom"].build(SortedColumn(column_of(pa.array(values), long)), {})
+    index = KINDS["bloom"].open(
+        StoredPayload.of_row_group(_blob(payload), payload.blob_type, payload.layout, long, 500)
+    )
     assert isinstance(index, BloomIndex)
     assert index.contains_all(values)
     assert not index.contains_all(np.arange(10_000))

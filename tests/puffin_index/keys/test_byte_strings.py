@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from puffin_index.keys.byte_strings import order_bytes, sort_keys
-from puffin_index.keys.columns import sort_column
+from puffin_index.keys.columns import SortedColumn
 from puffin_index.keys.merge import rank_keys
 from puffin_index.keys.values import column_of, value_type_named
 
@@ -99,7 +99,7 @@ def test_a_column_whose_keys_hardly_ever_occur_twice_is_sorted_as_any_other(twic
     generator = np.random.default_rng(twice)
     known = generator.random(ROWS) >= null_share
     column = column_of(pa.array(texts, mask=~known), value_type_named("string"))
-    ordered = sort_column(column)
+    ordered = SortedColumn(column)
     rows = sorted(np.flatnonzero(known).tolist(), key=lambda row: (texts[row].encode(), row))
     assert ordered.keys.to_pylist() == sorted({texts[row].encode() for row in rows})
     assert ordered.rows.tolist() == rows

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from puffin_index.keys.arrow_keys import column_of
-from puffin_index.keys.columns import Column, sort_column
+from puffin_index.keys.columns import Column, SortedColumn
 from puffin_index.keys.values import value_type_named
 
 LONG, INT = value_type_named("long"), value_type_named("int")
@@ -34,16 +34,16 @@ def columns(draw: st.DrawFn) -> Column:
 
 @given(columns())
 def test_keys_first_or_rows_first_give_what_a_plain_sort_gives(column: Column) -> None:
-    keys_first = sort_column(column)
+    keys_first = SortedColumn(column)
     keys, starts = np.asarray(keys_first.keys), keys_first.starts
-    rows_first = sort_column(Column(column.value_type, column.row_count, column.keys, column.valid))
+    rows_first = SortedColumn(Column(column.value_type, column.row_count, column.keys, column.valid))
     rows = rows_first.rows
     valid = np.ones(column.row_count, np.bool_) if column.valid is None else column.valid
     expected = sorted((key, row) for row, key in enumerate(column.int_keys.tolist()) if valid[row])
 
     assert rows.tolist() == [row for _, row in expected] == keys_first.rows.tolist()
     ranks = {key: rank for rank, key in enumerate(keys.tolist())}
-    for codes in (keys_first.codes, rows_first.codes, sort_column(replace(column)).codes):
+    for codes in (keys_first.codes, rows_first.codes, SortedColumn(replace(column)).codes):
         assert codes[valid].tolist() == [ranks[key] for key in column.int_keys[valid].tolist()]
         assert not codes[~valid].any()
     for found_keys, found_starts in ((keys, starts), (np.asarray(rows_first.keys), rows_first.starts)):
@@ -60,7 +60,7 @@ def test_rows_of_many_values_are_in_the_order_of_their_keys_and_then_their_own(w
     generator = np.random.default_rng(width)
     keys = generator.integers(-(width // 2), width - width // 2, 20_000)
     valid = generator.random(len(keys)) >= null_share
-    ordered = sort_column(column_of(pa.array(keys, mask=~valid), LONG))
+    ordered = SortedColumn(column_of(pa.array(keys, mask=~valid), LONG))
     rows = np.flatnonzero(valid)
     expected = rows[np.lexsort((rows, keys[rows]))]
     assert np.array_equal(ordered.rows, expected)
@@ -73,7 +73,7 @@ def test_a_sorted_column_is_freed_without_the_garbage_collector(values: pa.Array
     gc.disable()
     try:
         column = column_of(values, LONG if values.type == pa.int64() else value_type_named("string"))
-        ordered = sort_column(column)
+        ordered = SortedColumn(column)
         assert len(ordered.rows) == len(ordered.codes)
         alive = weakref.ref(ordered)
         del column, ordered

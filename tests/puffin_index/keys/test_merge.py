@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from puffin_index.errors import BuildError, UnsupportedError
 from puffin_index.keys import arrow_keys
 from puffin_index.keys.arrow_keys import column_of, gather_column
-from puffin_index.keys.columns import sort_column
+from puffin_index.keys.columns import SortedColumn
 from puffin_index.keys.merge import merge_keys, spill
 from puffin_index.keys.values import value_type_named
 
@@ -68,7 +68,7 @@ def test_a_gathered_string_column_sorts_like_one_read_at_once(
     whole = column_of(array, value_type)
 
     assert np.array_equal(gathered.null_rows, whole.null_rows)
-    one, other = sort_column(gathered), sort_column(whole)
+    one, other = SortedColumn(gathered), SortedColumn(whole)
     assert one.keys.to_pylist() == other.keys.to_pylist()
     for name in ("starts", "codes", "rows"):
         assert np.array_equal(getattr(one, name), getattr(other, name))

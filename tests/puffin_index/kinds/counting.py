@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from puffin_index.keys.value_types import ValueType
-from puffin_index.kinds.base import BlobIndex, Payload
+from puffin_index.kinds.base import Payload, RowGroupIndex, StoredPayload
 from puffin_index.kinds.registry import KINDS
 from puffin_index.storage.ranged import Blob, BytesReader
 
@@ -49,7 +49,9 @@ def blob_of(data: bytes | bytearray | memoryview) -> tuple[Blob, CountingReader]
 
 def open_payload(
     kind: str, payload: Payload, value_type: ValueType, row_count: int
-) -> tuple[BlobIndex, CountingReader]:
+) -> tuple[RowGroupIndex, CountingReader]:
     """A payload opened by its layout, and the file's reader."""
     blob, reader = blob_of(payload.data)
-    return KINDS[kind].open(blob, payload.blob_type, payload.layout, value_type, row_count), reader
+    return KINDS[kind].open(
+        StoredPayload.of_row_group(blob, payload.blob_type, payload.layout, value_type, row_count)
+    ), reader

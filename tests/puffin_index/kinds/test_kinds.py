@@ -14,10 +14,12 @@ from pyroaring import BitMap
 
 from puffin_index.errors import DefinitionError, UnsupportedError
 from puffin_index.keys.arrow_keys import column_of
+from puffin_index.keys.columns import SortedColumn
 from puffin_index.keys.leaf import NullTest, RangeTest, SetTest
 from puffin_index.keys.value_types import value_type_named
-from puffin_index.kinds.bloom.kind import grid_bits
-from puffin_index.kinds.registry import KINDS, build_payloads
+from puffin_index.kinds.base import StoredPayload
+from puffin_index.kinds.bloom.filter import grid_bits
+from puffin_index.kinds.registry import KINDS, builders_of
 from tests.puffin_index.kinds.columns import VALUES, Sample, leaf_tests, rows_of, sample_of, samples
 from tests.puffin_index.kinds.counting import blob_of, open_payload
 
@@ -39,7 +41,7 @@ def _suits(type_name: str, options: dict[str, str]) -> bool:
 @given(st.data())
 def test_the_answer_is_that_of_every_row_looked_at(kind: str, options: dict[str, str], data: st.DataObject) -> None:
     sample = data.draw(samples([name for name in VALUES if _suits(name, options)]))
-    payload = KINDS[kind].build(sample.column, options)
+    payload = KINDS[kind].build(SortedColumn(sample.column), options)
     index, _ = open_payload(kind, payload, sample.value_type, len(sample.values))
     for _ in range(4):
         test = data.draw(leaf_tests(sample))
@@ -57,7 +59,7 @@ def test_a_bloom_filter_never_misses_a_row_and_is_exact_only_when_it_finds_none(
     sample = data.draw(samples())
     options = data.draw(st.sampled_from(({}, {"fpp": "0.5"}, {"items": "3"}, {"items": "70000", "fpp": "0.001"})))
     index, _ = open_payload(
-        "bloom", KINDS["bloom"].build(sample.column, options), sample.value_type, len(sample.values)
+        "bloom", KINDS["bloom"].build(SortedColumn(sample.column), options), sample.value_type, len(sample.values)
     )
     for _ in range(4):
         test = data.draw(leaf_tests(sample))
@@ -77,11 +79,13 @@ def test_a_blob_without_its_layout_gives_the_same_answers(
 ) -> None:
     """As after an export to Paimon's container and back. Codes of a dictionary are our own, and need their layout."""
     sample = data.draw(samples([name for name in VALUES if _suits(name, options)]))
-    payload = KINDS[kind].build(sample.column, options)
+    payload = KINDS[kind].build(SortedColumn(sample.column), options)
     if payload.blob_type == "puffin-index-dictionary-bsi-v1":
         return
     blob, _ = blob_of(payload.data)
-    index = KINDS[kind].open(blob, payload.blob_type, NO_LAYOUT, sample.value_type, len(sample.values))
+    index = KINDS[kind].open(
+        StoredPayload.of_row_group(blob, payload.blob_type, NO_LAYOUT, sample.value_type, len(sample.values))
+    )
     for _ in range(4):
         test = data.draw(leaf_tests(sample))
         assert index.evaluate(test).rows == rows_of(sample, test)
@@ -97,7 +101,10 @@ def test_a_filter_takes_the_next_of_four_sizes_between_powers_of_two(bits: int) 
 
 
 def test_row_groups_of_about_as_many_keys_have_filters_of_one_size() -> None:
-    sizes = {len(KINDS["bloom"].build(sample_of(list(range(count)), "int").column, {}).data) for count in (1000, 1100)}
+    sizes = {
+        len(KINDS["bloom"].build(SortedColumn(sample_of(list(range(count)), "int").column), {}).data)
+        for count in (1000, 1100)
+    }
     assert len(sizes) == 1
 
 
@@ -106,7 +113,7 @@ def test_row_groups_of_about_as_many_keys_have_filters_of_one_size() -> None:
 def test_the_same_column_gives_the_same_bytes(sample: Sample) -> None:
     again = sample_of(sample.values, sample.value_type.name)
     for kind in KINDS.values():
-        one, other = kind.build(sample.column, {}), kind.build(again.column, {})
+        one, other = kind.build(SortedColumn(sample.column), {}), kind.build(SortedColumn(again.column), {})
         assert bytes(one.data) == bytes(other.data)
         assert one.layout.tolist() == other.layout.tolist()
 
@@ -116,7 +123,7 @@ def test_the_same_column_gives_the_same_bytes(sample: Sample) -> None:
 def test_a_blob_built_before_a_promotion_answers_tests_of_the_wider_type(old: str, new: str, kind: str) -> None:
     values = [1, -2, None, 0, 7, 7] if old == "int" else [1.5, -2.25, None, 0.0, 7.0, 7.0]
     before, after = sample_of(values, old), sample_of(values, new)
-    payload = KINDS[kind].build(before.column, {})
+    payload = KINDS[kind].build(SortedColumn(before.column), {})
     index, _ = open_payload(kind, payload, after.value_type, len(values))
     for key in (key for key in after.keys if isinstance(key, int)):
         test = SetTest((key,))
@@ -132,7 +139,7 @@ def test_a_blob_built_before_a_promotion_answers_tests_of_the_wider_type(old: st
 @pytest.mark.parametrize(("built", "asked", "key"), [("double", "string", b"x"), ("string", "double", 1)])
 def test_a_blob_is_not_asked_for_keys_of_another_domain(kind: str, built: str, asked: str, key: Any) -> None:
     sample = sample_of([1.5, 2.5] if built == "double" else ["a", "b"], built)
-    payload = KINDS[kind].build(sample.column, {})
+    payload = KINDS[kind].build(SortedColumn(sample.column), {})
     with pytest.raises(UnsupportedError, match="form"):
         open_payload(kind, payload, value_type_named(asked), 2)[0].evaluate(SetTest((key,)))
 
@@ -153,7 +160,7 @@ def test_a_blob_is_not_asked_for_keys_of_another_domain(kind: str, built: str, a
 def test_numbers_that_fit_are_sliced_and_all_else_by_its_code(
     type_name: str, values: list[object], blob_type: str
 ) -> None:
-    assert KINDS["bsi"].build(sample_of(values, type_name).column, {}).blob_type == blob_type
+    assert KINDS["bsi"].build(SortedColumn(sample_of(values, type_name).column), {}).blob_type == blob_type
 
 
 @pytest.mark.parametrize(
@@ -170,7 +177,7 @@ def test_numbers_that_fit_are_sliced_and_all_else_by_its_code(
 )
 def test_bitmaps_of_types_that_paimon_has_none_of_have_a_blob_type_of_their_own(type_name: str, blob_type: str) -> None:
     column = column_of(pa.nulls(1), value_type_named(type_name))
-    assert KINDS["bitmap"].build(column, {}).blob_type == blob_type
+    assert KINDS["bitmap"].build(SortedColumn(column), {}).blob_type == blob_type
 
 
 @pytest.mark.parametrize("kind", ["bitmap", "bsi"])
@@ -178,7 +185,7 @@ def test_bitmaps_of_types_that_paimon_has_none_of_have_a_blob_type_of_their_own(
 def test_a_column_of_only_nulls_has_only_null_rows(kind: str, type_name: str) -> None:
     value_type = value_type_named(type_name)
     column = column_of(pa.nulls(70_000), value_type)
-    index, _ = open_payload(kind, KINDS[kind].build(column, {}), value_type, 70_000)
+    index, _ = open_payload(kind, KINDS[kind].build(SortedColumn(column), {}), value_type, 70_000)
     assert index.evaluate(NullTest(True)).rows == BitMap(range(70_000))
     assert index.evaluate(NullTest(False)).rows == BitMap()
     assert index.evaluate(RangeTest(None, None)).rows == BitMap()
@@ -189,7 +196,7 @@ def test_a_column_of_only_nulls_has_only_null_rows(kind: str, type_name: str) ->
 def test_a_row_group_without_rows_has_no_rows(kind: str) -> None:
     value_type = value_type_named("long")
     column = column_of(pa.array([], pa.int64()), value_type)
-    index, _ = open_payload(kind, KINDS[kind].build(column, {}), value_type, 0)
+    index, _ = open_payload(kind, KINDS[kind].build(SortedColumn(column), {}), value_type, 0)
     assert index.evaluate(SetTest((1,))).rows == BitMap()
     assert index.evaluate(NullTest(True)).rows == BitMap()
 
@@ -197,7 +204,7 @@ def test_a_row_group_without_rows_has_no_rows(kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_nothing_is_read_when_no_candidate_is_left(kind: str) -> None:
     sample = sample_of([1, 2, 3], "long")
-    index, reader = open_payload(kind, KINDS[kind].build(sample.column, {}), sample.value_type, 3)
+    index, reader = open_payload(kind, KINDS[kind].build(SortedColumn(sample.column), {}), sample.value_type, 3)
     assert index.evaluate(SetTest((2,)), BitMap()).rows == BitMap()
     assert reader.requests == 0
 
@@ -239,18 +246,20 @@ def test_bitmaps_of_version_1_are_refused_for_types_that_paimon_has_no_bitmaps_o
 def test_a_blob_type_of_another_kind_is_refused_by_name(kind: str) -> None:
     blob, _ = blob_of(b"\1\0\0\0")
     with pytest.raises(UnsupportedError, match="paimon-range-bitmap-v1"):
-        KINDS[kind].open(blob, "paimon-range-bitmap-v1", NO_LAYOUT, value_type_named("long"), 1)
+        KINDS[kind].open(
+            StoredPayload.of_row_group(blob, "paimon-range-bitmap-v1", NO_LAYOUT, value_type_named("long"), 1)
+        )
 
 
-def test_payloads_of_an_unknown_kind_are_refused_by_name() -> None:
+def test_an_unknown_kind_is_refused_by_name() -> None:
     with pytest.raises(DefinitionError, match="'range'"):
-        build_payloads(sample_of([1], "long").column, {"range": {}})
+        builders_of({"range": {}})
 
 
-def test_all_payloads_and_the_statistics_come_from_one_call() -> None:
-    sample = sample_of([3, None, 1, 3], "long")
-    statistics, payloads = build_payloads(sample.column, {"bitmap": {}, "bloom": {"fpp": "0.01"}})
-    assert list(payloads) == ["bitmap", "bloom"]
-    assert payloads["bitmap"].blob_type == "paimon-bitmap-v2"
-    assert payloads["bloom"].blob_type == "paimon-bloom-v1"
-    assert (statistics.minimum, statistics.maximum, statistics.distinct_count) == (1, 3, 2)
+def test_builders_share_what_is_sorted_and_come_in_the_order_of_the_registry() -> None:
+    column = SortedColumn(sample_of([3, None, 1, 3], "long").column)
+    builders = builders_of({"bloom": {"fpp": "0.01"}, "bitmap": {"layout": "bitmaps"}})
+    assert list(builders) == ["bitmap", "bloom"]
+    built = {name: [one.payload.blob_type for one in builder.add(column, 0)] for name, builder in builders.items()}
+    assert built == {"bitmap": ["paimon-bitmap-v2"], "bloom": ["paimon-bloom-v1"]}
+    assert all(list(builder.finish()) == [] for builder in builders.values())

@@ -10,11 +10,11 @@ import pytest
 
 from puffin_index.keys.leaf import LeafTest, NullTest, SetTest
 from puffin_index.kinds.base import Payload
+from puffin_index.kinds.bitmap.merged_bitmap import MERGED_BITMAP
 from puffin_index.kinds.bloom.matrix import BLOOM_MATRIX
 from puffin_index.kinds.bsi.merged_slices_build import MERGED_BSI, MERGED_DICTIONARY_BSI
-from puffin_index.kinds.postings.merged_bitmap import MERGED_BITMAP
 from tests.puffin_index.kinds.columns import Sample, sample_of
-from tests.puffin_index.segments.merged_sample import Piece, expected_rows, merged, placed, segment
+from tests.puffin_index.kinds.merged_sample import Piece, expected_rows, merged, placed, segment
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 KINDS_OF = {MERGED_BITMAP: "bitmap", BLOOM_MATRIX: "bloom", MERGED_BSI: "bsi", MERGED_DICTIONARY_BSI: "bsi"}
@@ -59,6 +59,6 @@ def test_the_golden_bytes_are_written_and_read(blob_type: str, name: str) -> Non
     tests: list[LeafTest] = [NullTest(True)]
     tests += [SetTest((key,)) for key in keys]  # type: ignore[arg-type]  # one key, so it is a tuple of one type
     for test in tests:
-        found, expected = stored.rows(KINDS_OF[blob_type], test), expected_rows(piece.groups, test)
+        found, expected = stored.rows(test), expected_rows(piece.groups, test)
         assert found == expected or blob_type == BLOOM_MATRIX
         assert found >= expected

@@ -9,13 +9,14 @@ import pyarrow as pa
 import pytest
 from pyroaring import BitMap
 
+from puffin_index.keys.asked_test import AskedTest
 from puffin_index.keys.leaf import LeafTest, NullTest, RangeTest, SetTest
 from puffin_index.keys.values import column_of, value_type_named
-from puffin_index.kinds.bloom.matrix import AskedKeys, BloomMatrix
-from puffin_index.kinds.postings.merged_bitmap import MergedBitmap
+from puffin_index.kinds.bitmap.merged_bitmap import MergedBitmap
+from puffin_index.kinds.bloom.matrix import BloomMatrix
 from tests.puffin_index.kinds.columns import Sample
 from tests.puffin_index.kinds.counting import open_payload
-from tests.puffin_index.segments.merged_sample import BLOCK_ROWS, POSTINGS_OPTIONS, Piece, merged, placed, segment
+from tests.puffin_index.kinds.merged_sample import BLOCK_ROWS, POSTINGS_OPTIONS, Piece, merged, placed, segment
 
 ROW_GROUPS = 1000
 LONG = value_type_named("long")
@@ -50,7 +51,7 @@ def test_equality_in_merged_bitmaps_of_1000_row_groups_takes_3_requests_instead_
     before, after = _pieces("bitmap", 3, 500)
     test = SetTest((7,))
     assert _requests_before("bitmap", before, test) == 3 * ROW_GROUPS
-    index, _, reader = after.opened()
+    index, reader = after.opened()
     assert isinstance(index, MergedBitmap)
     found = index.rows(test)
     assert reader.requests <= 3 <= AT_MOST
@@ -62,7 +63,7 @@ def test_equality_in_merged_bitmaps_of_1000_row_groups_takes_3_requests_instead_
 
 def test_equality_in_merged_bitmaps_of_many_keys_takes_3_requests_and_not_many_bytes() -> None:
     _, after = _pieces("bitmap", 20_000, 40)
-    index, _, reader = after.opened()
+    index, reader = after.opened()
     assert isinstance(index, MergedBitmap)
     key = int(after.groups[500].sample.values[3])
     found = index.rows(SetTest((key,)))
@@ -78,7 +79,7 @@ def test_equality_in_merged_bitmaps_of_many_keys_takes_3_requests_and_not_many_b
 )
 def test_what_merged_bitmaps_would_read_is_what_they_read(distinct: int, test: LeafTest) -> None:
     _, after = _pieces("bitmap", distinct, 500 if distinct == 3 else 40)
-    index, _, reader = after.opened()
+    index, reader = after.opened()
     assert isinstance(index, MergedBitmap)
     requests, length = index.cost(test)
     told = (reader.requests, reader.bytes_read)
@@ -88,7 +89,7 @@ def test_what_merged_bitmaps_would_read_is_what_they_read(distinct: int, test: L
 
 def test_how_many_rows_a_key_has_is_told_without_its_row_set() -> None:
     _, after = _pieces("bitmap", 3, 500)
-    index, _, reader = after.opened()
+    index, reader = after.opened()
     assert isinstance(index, MergedBitmap)
     counts = [sum(group.sample.values.count(key) for group in after.groups) for key in (7, 14)]
     assert index.count_bounds(SetTest((7, 14))) == (sum(counts), sum(counts))
@@ -100,11 +101,11 @@ def test_equality_in_a_bloom_matrix_of_1000_row_groups_takes_4_requests_instead_
     before, after = _pieces("bloom", 20_000, 40)
     key = int(after.groups[77].sample.values[0])
     assert _requests_before("bloom", before, SetTest((key,))) == ROW_GROUPS
-    index, _, reader = after.opened()
+    index, reader = after.opened()
     assert isinstance(index, BloomMatrix)
-    requests, length = index.cost(AskedKeys((key,)))
+    requests, length = index.cost(AskedTest(SetTest((key,))))
     told = (reader.requests, reader.bytes_read)
-    possible = index.possible(AskedKeys((key,)))
+    possible = index.possible(AskedTest(SetTest((key,))))
     assert (reader.requests - told[0], reader.bytes_read - told[1]) == (requests, length)
     has_key = np.array([key in group.sample.values for group in after.groups])
     assert possible[has_key].all()
@@ -120,9 +121,9 @@ def test_filters_of_other_sizes_cost_few_requests_more() -> None:
     samples = [Sample(LONG, values, [], column_of(pa.array(values), LONG)) for values in of_groups]
     before = segment("bloom", {}, placed(samples))
     (after,) = merged([before])
-    index, _, reader = after.opened()
+    index, reader = after.opened()
     assert isinstance(index, BloomMatrix)
-    possible = index.possible(AskedKeys((samples[3].values[0],)))
+    possible = index.possible(AskedTest(SetTest((samples[3].values[0],))))
     assert possible[3]
     assert reader.requests <= AT_MOST
     assert len(after.payload.data) <= 1.4 * sum(len(piece.payload.data) for piece in before)
@@ -135,7 +136,7 @@ def test_equality_in_merged_postings_takes_3_requests() -> None:
         for first in range(0, ROW_GROUPS, 100)
     ]
     (after,) = merged(segments)
-    index, _, reader = after.opened()
+    index, reader = after.opened()
     assert index is not None
     assert not isinstance(index, BloomMatrix)
     key = int(of_groups[500].values[3])

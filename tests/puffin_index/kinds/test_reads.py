@@ -8,9 +8,10 @@ import pyarrow as pa
 import pytest
 from pyroaring import BitMap
 
+from puffin_index.keys.columns import SortedColumn
 from puffin_index.keys.leaf import LeafTest, NullTest, RangeTest, SetTest
 from puffin_index.keys.values import column_of, key_of, value_type_named
-from puffin_index.kinds.base import BlobIndex
+from puffin_index.kinds.base import RowGroupIndex
 from puffin_index.kinds.registry import KINDS
 from puffin_index.storage.arrays import Ints
 from tests.puffin_index.kinds.counting import CountingReader, open_payload
@@ -20,13 +21,15 @@ MILLION = 1_000_000
 LONG = value_type_named("long")
 
 
-def _open(kind: str, values: npt.NDArray[np.generic] | pa.Array, type_name: str) -> tuple[BlobIndex, CountingReader]:
+def _open(
+    kind: str, values: npt.NDArray[np.generic] | pa.Array, type_name: str
+) -> tuple[RowGroupIndex, CountingReader]:
     value_type = value_type_named(type_name)
     array = values if isinstance(values, pa.Array) else pa.array(values)
-    return open_payload(kind, KINDS[kind].build(column_of(array, value_type), {}), value_type, len(array))
+    return open_payload(kind, KINDS[kind].build(SortedColumn(column_of(array, value_type)), {}), value_type, len(array))
 
 
-def _read(index: BlobIndex, reader: CountingReader, test: LeafTest) -> tuple[BitMap, int, int]:
+def _read(index: RowGroupIndex, reader: CountingReader, test: LeafTest) -> tuple[BitMap, int, int]:
     """The rows that satisfy a test, and the requests and bytes that they took."""
     before = (reader.requests, reader.bytes_read)
     rows = index.evaluate(test).rows
@@ -189,7 +192,9 @@ def test_nan_is_found_like_any_value() -> None:
     for kind in ("bitmap", "bsi"):
         index, _ = open_payload(
             kind,
-            KINDS[kind].build(column_of(pa.array(values, from_pandas=False), value_type_named("double")), {}),
+            KINDS[kind].build(
+                SortedColumn(column_of(pa.array(values, from_pandas=False), value_type_named("double"))), {}
+            ),
             value_type_named("double"),
             4,
         )

@@ -13,7 +13,8 @@ from puffin_index.errors import CorruptFileError, NotFoundError, UnsupportedErro
 from puffin_index.formats.paimon_container import read_container
 from puffin_index.keys.leaf import LeafTest, NullTest, RangeTest, SetTest
 from puffin_index.keys.value_types import value_type_named
-from puffin_index.segments.exchange import INDEX_NAMES, UNTOLD_ROWS_LIMIT, export_container, import_blob
+from puffin_index.kinds.registry import KINDS
+from puffin_index.segments.exchange import UNTOLD_ROWS_LIMIT, export_container, import_blob
 from puffin_index.storage.ranged import Blob, BytesReader
 from tests.puffin_index.kinds.columns import rows_of, sample_of
 from tests.puffin_index.kinds.golden_columns import GOLDEN_KINDS, GOLDEN_TYPES, ROWS, golden_values
@@ -64,7 +65,7 @@ def test_an_exported_row_group_is_read_back(sample: SegmentSample, row_group: in
         "day": {"bitmap", "bsi"},
         "price": {"bsi"},
     }
-    kinds = {name: kind for kind, name in INDEX_NAMES.items()}
+    kinds = {own.paimon_name: kind for kind, own in KINDS.items()}
     for name, indexes in container.indexes.items():
         column = sample_of(sample.values[name][row_group], TYPES[name])
         known: list[Any] = sorted({key for key in column.keys if key is not None})

@@ -12,10 +12,10 @@ from pyroaring import BitMap
 
 from puffin_index.errors import CorruptFileError, DefinitionError, UnsupportedError
 from puffin_index.keys.arrow_keys import column_of
-from puffin_index.keys.columns import Column
+from puffin_index.keys.columns import Column, SortedColumn
 from puffin_index.keys.leaf import LeafTest, NullTest, RangeTest, SetTest
 from puffin_index.keys.value_types import value_type_named
-from puffin_index.kinds.base import BlobIndex, Payload
+from puffin_index.kinds.base import Payload, RowGroupIndex, StoredPayload
 from puffin_index.kinds.registry import KINDS
 from puffin_index.storage.arrays import Flags, Ints
 from puffin_index.storage.parts import checksum32
@@ -35,26 +35,31 @@ def clustered(seed: int = 1, rows_each: int = 5, *, nulls: bool = False, low: in
     return column_of(pa.array(values, pa.int64(), mask=missing), LONG)
 
 
-def opened(payload: Payload, layout: Ints | None = None, data: bytes | None = None) -> BlobIndex:
+def opened(payload: Payload, layout: Ints | None = None, data: bytes | None = None) -> RowGroupIndex:
     blob, _ = blob_of(bytes(payload.data) if data is None else data)
-    return BSI.open(blob, payload.blob_type, payload.layout if layout is None else layout, LONG, ROWS)
+    return BSI.open(
+        StoredPayload.of_row_group(blob, payload.blob_type, payload.layout if layout is None else layout, LONG, ROWS)
+    )
 
 
 def test_clustered_values_are_compressed_and_others_stay_in_paimons_format() -> None:
-    plain, chosen = BSI.build(clustered(), {"compression": "none"}), BSI.build(clustered(), {})
+    plain, chosen = (
+        BSI.build(SortedColumn(clustered()), {"compression": "none"}),
+        BSI.build(SortedColumn(clustered()), {}),
+    )
     shuffled = clustered(rows_each=1)
 
     assert (plain.blob_type, chosen.blob_type) == ("paimon-bsi-v1", "puffin-index-bsi-v1")
     assert len(chosen.data) < 0.7 * len(plain.data)
     assert len(chosen.layout) == len(plain.layout)
     small = Column(LONG, 900, shuffled.int_keys[:900], None)
-    assert BSI.build(small, {}).blob_type == "paimon-bsi-v1"
+    assert BSI.build(SortedColumn(small), {}).blob_type == "paimon-bsi-v1"
 
 
 def test_values_in_random_order_stay_in_paimons_format() -> None:
     values = np.random.default_rng(3).integers(0, 1 << 26, 65_536)
 
-    assert BSI.build(column_of(pa.array(values), LONG), {}).blob_type == "paimon-bsi-v1"
+    assert BSI.build(SortedColumn(column_of(pa.array(values), LONG)), {}).blob_type == "paimon-bsi-v1"
 
 
 @settings(max_examples=25, deadline=None)
@@ -70,7 +75,7 @@ def test_answers_are_those_of_the_values(
     seed: int, rows_each: int, nulls: bool, low: int, bounds: tuple[int, int], negated: bool
 ) -> None:
     column = clustered(seed, rows_each, nulls=nulls, low=low)
-    payload = BSI.build(column, {})
+    payload = BSI.build(SortedColumn(column), {})
     assert payload.blob_type == "puffin-index-bsi-v1"
     keys, valid = column.int_keys, np.ones(ROWS, np.bool_) if column.valid is None else column.valid
     known = int(keys[np.flatnonzero(valid)[seed * 97]])
@@ -93,7 +98,7 @@ def test_answers_are_those_of_the_values(
 @given(position=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7))
 def test_a_flipped_bit_is_found_or_not_read(position: float, bit: int) -> None:
     column = clustered()
-    payload = BSI.build(column, {})
+    payload = BSI.build(SortedColumn(column), {})
     data = bytearray(payload.data)
     data[int(position * len(data))] ^= 1 << bit
     key = int(column.int_keys[0])
@@ -117,7 +122,7 @@ def test_a_flipped_bit_is_found_or_not_read(position: float, bit: int) -> None:
     ],
 )
 def test_a_frame_with_a_good_checksum_is_still_not_trusted(content: bytes) -> None:
-    payload = BSI.build(clustered(), {})
+    payload = BSI.build(SortedColumn(clustered()), {})
     layout = payload.layout.copy()
     slices = int(layout[1])
     # The highest slice becomes the last part of a blob that ends with the content.
@@ -131,15 +136,15 @@ def test_a_frame_with_a_good_checksum_is_still_not_trusted(content: bytes) -> No
 
 def test_without_a_layout_nothing_is_read() -> None:
     with pytest.raises(CorruptFileError, match="a layout of 0 numbers"):
-        opened(BSI.build(clustered(), {}), np.empty(0, np.int64))
+        opened(BSI.build(SortedColumn(clustered()), {}), np.empty(0, np.int64))
 
 
 def test_other_types_are_refused() -> None:
-    payload = BSI.build(clustered(), {})
+    payload = BSI.build(SortedColumn(clustered()), {})
     blob, _ = blob_of(bytes(payload.data))
 
     with pytest.raises(UnsupportedError, match="reads no blob puffin-index-bsi-v1 of a string column"):
-        BSI.open(blob, payload.blob_type, payload.layout, value_type_named("string"), ROWS)
+        BSI.open(StoredPayload.of_row_group(blob, payload.blob_type, payload.layout, value_type_named("string"), ROWS))
 
 
 def test_an_unknown_compression_is_refused() -> None:

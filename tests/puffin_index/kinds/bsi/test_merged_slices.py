@@ -17,7 +17,7 @@ from puffin_index.keys.arrow_keys import column_of
 from puffin_index.keys.columns import Column
 from puffin_index.keys.leaf import LeafTest, NullTest, RangeTest, SetTest
 from puffin_index.keys.value_types import ValueType, value_type_named
-from puffin_index.kinds.base import Payload
+from puffin_index.kinds.base import Payload, StoredPayload
 from puffin_index.kinds.bsi.merged_slices import MergedSlices
 from puffin_index.kinds.bsi.merged_slices_build import (
     MERGED_BSI,
@@ -28,13 +28,13 @@ from puffin_index.kinds.bsi.merged_slices_build import (
     is_small,
 )
 from puffin_index.kinds.bsi.packed_slices import bits_length
-from puffin_index.kinds.merged import open_merged
+from puffin_index.kinds.registry import KINDS
 from puffin_index.storage.arrays import Ints
 from puffin_index.storage.parts import checksum32
 from tests.puffin_index.kinds.columns import VALUES, leaf_tests, sample_of
 from tests.puffin_index.kinds.counting import blob_of
+from tests.puffin_index.kinds.merged_sample import BLOCK_ROWS, Group, expected_rows, placed, row_group_lists
 from tests.puffin_index.kinds.test_bad_bytes import flips
-from tests.puffin_index.segments.merged_sample import BLOCK_ROWS, Group, expected_rows, placed, row_group_lists
 
 LONG = value_type_named("long")
 _PARTS_FROM = 13
@@ -52,9 +52,9 @@ def opened(
     layout: Ints | None = None,
 ) -> MergedSlices:
     blob, _ = blob_of(payload.data if data is None else data)
-    spans = [group.span for group in groups]
     own = payload.layout if layout is None else layout
-    index = open_merged(blob, payload.blob_type, own, groups[0].sample.value_type, spans)
+    spans = np.array([group.span for group in groups], np.int64)
+    index = KINDS["bsi"].open(StoredPayload(blob, payload.blob_type, own, groups[0].sample.value_type, spans))
     assert isinstance(index, MergedSlices)
     return index
 
@@ -161,10 +161,10 @@ def test_keys_of_another_domain_are_refused() -> None:
 
 def test_a_test_takes_one_request_and_no_slices_where_no_number_is() -> None:
     payload = build_merged_slices([numbers(1000, 13, seed) for seed in range(50)])
-    spans = [(number * BLOCK_ROWS, 1000) for number in range(50)]
+    spans = np.array([(number * BLOCK_ROWS, 1000) for number in range(50)])
     for test, requests in ((SetTest((77,)), 1), (RangeTest(100, 9000), 1), (SetTest((9000,)), 0), (NullTest(True), 0)):
         blob, reader = blob_of(payload.data)
-        open_merged(blob, MERGED_BSI, payload.layout, LONG, spans).rows(test)
+        KINDS["bsi"].open(StoredPayload(blob, MERGED_BSI, payload.layout, LONG, spans)).rows(test)
         assert reader.requests == requests
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from puffin_index.keys.columns import Column
+from puffin_index.keys.columns import Column, SortedColumn
 from puffin_index.keys.value_types import ValueType
 from puffin_index.kinds.base import Payload
 from puffin_index.kinds.postings.blocks import Sizes
@@ -42,7 +42,7 @@ def check(row_groups: list[RowGroup], value_type: ValueType, sizes: Sizes) -> No
     payload = built(row_groups, value_type, sizes)
     columns = opened(payload, spans_of(row_groups), value_type)[0].columns()
     assert [values_of(column) for column in columns] == [list(values) for _, values in row_groups]
-    placed = [PlacedColumn(base, column) for (base, _), column in zip(row_groups, columns, strict=True)]
+    placed = [PlacedColumn(base, SortedColumn(column)) for (base, _), column in zip(row_groups, columns, strict=True)]
     assert build_postings(placed, sizes).data == payload.data
 
 

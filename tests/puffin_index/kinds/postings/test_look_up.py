@@ -17,7 +17,8 @@ from pyroaring import BitMap
 
 from puffin_index.errors import BuildError, CorruptFileError, UnsupportedError
 from puffin_index.keys.arrow_keys import column_of
-from puffin_index.keys.columns import Column
+from puffin_index.keys.asked_test import AskedTest
+from puffin_index.keys.columns import Column, SortedColumn
 from puffin_index.keys.leaf import Key, LeafTest, NullTest, RangeTest, SetTest
 from puffin_index.keys.value_types import ValueType, value_type_named
 from puffin_index.kinds.base import Payload
@@ -27,7 +28,6 @@ from puffin_index.kinds.postings.look_up import (
     POSTINGS,
     PlacedColumn,
     Postings,
-    asked_test,
     build_postings,
     postings_pay,
 )
@@ -76,7 +76,9 @@ def column(values: Sequence[Value], value_type: ValueType) -> Column:
 
 
 def built(row_groups: Sequence[RowGroup], value_type: ValueType, sizes: Sizes = TINY) -> Payload:
-    return build_postings([PlacedColumn(base, column(values, value_type)) for base, values in row_groups], sizes)
+    return build_postings(
+        [PlacedColumn(base, SortedColumn(column(values, value_type))) for base, values in row_groups], sizes
+    )
 
 
 def spans_of(row_groups: Sequence[RowGroup]) -> list[tuple[int, int]]:
@@ -229,7 +231,7 @@ def check_together(segments_of: Sequence[Sequence[RowGroup]], value_type: ValueT
     asked, expected = [], []
     for row_groups in segments_of:
         postings, _ = opened(built(row_groups, value_type), spans_of(row_groups), value_type)
-        blocks = postings.prepare(asked_test(test)).read(2**20)
+        blocks = postings.prepare(AskedTest(test)).read(2**20)
         if blocks is not None:
             asked.append(blocks)
             expected.append(expected_rows(row_groups, test))
@@ -258,7 +260,7 @@ def test_a_bad_block_among_those_of_several_segments_is_an_error() -> None:
     for number in range(3):
         row_groups = [(0, list(range(100 * number, 100 * number + 50)))]
         postings, _ = opened(built(row_groups, LONG, Sizes()), spans_of(row_groups), LONG)
-        blocks = postings.prepare(asked_test(RangeTest(None, 10**6))).read(2**20)
+        blocks = postings.prepare(AskedTest(RangeTest(None, 10**6))).read(2**20)
         assert blocks is not None
         asked.append(blocks)
     bad = replace(asked[1].stored, views=[memoryview(bytes(len(view))) for view in asked[1].stored.views])
@@ -269,7 +271,7 @@ def test_a_bad_block_among_those_of_several_segments_is_an_error() -> None:
 def test_decimals_of_38_digits_are_found() -> None:
     wide = value_type_named("decimal(38,2)")
     values = column_of(pa.array([None, 10, -10, 10**30, -(10**30), 10], pa.decimal128(38, 2)), wide)
-    payload = build_postings([PlacedColumn(0, values)])
+    payload = build_postings([PlacedColumn(0, SortedColumn(values))])
     postings, _ = opened(payload, [(0, 6)], wide)
     key = values.bytes_keys[1].as_py()
     assert postings.rows(SetTest((key,))) == BitMap([1, 5])
@@ -279,7 +281,7 @@ def test_decimals_of_38_digits_are_found() -> None:
 def test_floats_are_found_with_nan_as_the_greatest_and_one_zero() -> None:
     double = value_type_named("double")
     values = column_of(pa.array([0.0, -0.0, float("nan"), None, -1.5, float("inf")]), double)
-    payload = build_postings([PlacedColumn(0, values)])
+    payload = build_postings([PlacedColumn(0, SortedColumn(values))])
     postings, _ = opened(payload, [(0, 6)], double)
     zero, nan = int(values.int_keys[0]), int(values.int_keys[2])
     assert postings.rows(SetTest((zero,))) == BitMap([0, 1])
@@ -290,7 +292,10 @@ def test_floats_are_found_with_nan_as_the_greatest_and_one_zero() -> None:
 def test_a_run_over_several_blocks_of_65536_rows_and_row_groups_is_found() -> None:
     full = np.full(2 * BLOCK_ROWS, 7)
     full[100] = 8
-    columns = [PlacedColumn(0, column_of(pa.array(full), LONG)), PlacedColumn(2 * BLOCK_ROWS, column([7] * 5, LONG))]
+    columns = [
+        PlacedColumn(0, SortedColumn(column_of(pa.array(full), LONG))),
+        PlacedColumn(2 * BLOCK_ROWS, SortedColumn(column([7] * 5, LONG))),
+    ]
     payload = build_postings(columns)
     postings, _ = opened(payload, [(0, 2 * BLOCK_ROWS), (2 * BLOCK_ROWS, 5)], LONG)
     everything = BitMap(range(2 * BLOCK_ROWS + 5))
@@ -322,7 +327,7 @@ def test_runs_with_candidates_are_chosen(runs: list[tuple[int, int]], candidates
 def test_the_last_row_of_the_row_space_is_found() -> None:
     base = 2**32 - BLOCK_ROWS
     values = np.arange(BLOCK_ROWS) % 5
-    payload = build_postings([PlacedColumn(base, column_of(pa.array(values), LONG))])
+    payload = build_postings([PlacedColumn(base, SortedColumn(column_of(pa.array(values), LONG)))])
     postings, _ = opened(payload, [(base, BLOCK_ROWS)], LONG)
     for key in range(5):
         expected = BitMap((np.flatnonzero(values == key) + base).tolist())
@@ -386,7 +391,8 @@ def million() -> tuple[Payload, list[tuple[int, int]], np.ndarray[tuple[int], np
     spans = [(4 * BLOCK_ROWS * ordinal, 250_000) for ordinal in range(4)]
     groups = values.reshape(4, -1)
     columns = [
-        PlacedColumn(base, column_of(pa.array(group), LONG)) for (base, _), group in zip(spans, groups, strict=True)
+        PlacedColumn(base, SortedColumn(column_of(pa.array(group), LONG)))
+        for (base, _), group in zip(spans, groups, strict=True)
     ]
     return build_postings(columns), spans, values
 
@@ -413,7 +419,7 @@ def test_a_look_up_among_a_million_keys_takes_3_reads_of_64_kib(
 def test_a_look_up_among_a_million_strings_takes_3_reads_of_64_kib() -> None:
     keys = np.random.default_rng(4).permutation(1_000_000)
     texts = pa.array(keys).cast(pa.string())
-    payload = build_postings([PlacedColumn(0, column_of(texts, STRING))])
+    payload = build_postings([PlacedColumn(0, SortedColumn(column_of(texts, STRING)))])
     postings, reader = opened(payload, [(0, 1_000_000)], STRING)
     assert postings.rows(SetTest((str(keys[123]).encode(),))) == BitMap([123])
     reads, length = reader.taken()
@@ -601,11 +607,21 @@ def test_row_groups_that_do_not_make_a_segment_are_refused() -> None:
     with pytest.raises(BuildError):
         build_postings([])
     with pytest.raises(BuildError, match="types"):
-        build_postings([PlacedColumn(0, column([1], LONG)), PlacedColumn(BLOCK_ROWS, column(["a"], STRING))])
+        build_postings(
+            [
+                PlacedColumn(0, SortedColumn(column([1], LONG))),
+                PlacedColumn(BLOCK_ROWS, SortedColumn(column(["a"], STRING))),
+            ]
+        )
     with pytest.raises(BuildError, match="base"):
-        build_postings([PlacedColumn(BLOCK_ROWS, column([1], LONG)), PlacedColumn(0, column([1], LONG))])
+        build_postings(
+            [
+                PlacedColumn(BLOCK_ROWS, SortedColumn(column([1], LONG))),
+                PlacedColumn(0, SortedColumn(column([1], LONG))),
+            ]
+        )
     with pytest.raises(BuildError, match="row space"):
-        build_postings([PlacedColumn(2**32 - 1, column([1, 2], LONG))])
+        build_postings([PlacedColumn(2**32 - 1, SortedColumn(column([1, 2], LONG)))])
 
 
 @dataclass

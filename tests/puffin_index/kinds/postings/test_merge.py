@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 
 from puffin_index.keys.leaf import LeafTest
 from puffin_index.keys.value_types import ValueType
-from puffin_index.kinds.base import Payload
+from puffin_index.kinds.base import Payload, StoredPayload
+from puffin_index.kinds.merging import MergePart
 from puffin_index.kinds.postings.blocks import Sizes
-from puffin_index.kinds.postings.merge import PostingsPart, merge_postings
+from puffin_index.kinds.postings.build import POSTINGS
+from puffin_index.kinds.postings.merge import merge_postings
 from puffin_index.storage.ranged import Blob
 from tests.puffin_index.kinds.postings.test_look_up import (
     BLOCK_ROWS,
@@ -50,7 +52,7 @@ def _merged(
     some: Sequence[Segment], kept: Sequence[bool], value_type: ValueType, sizes: Sizes, rows_at_once: int
 ) -> tuple[Payload, list[RowGroup]]:
     groups = _placed(some)
-    parts: list[PostingsPart] = []
+    parts: list[MergePart] = []
     first = 0
     for one in some:
         payload = built(one, value_type, sizes)
@@ -58,8 +60,9 @@ def _merged(
         first += len(one)
         reader = CountingReader(payload.data)
         spans = np.array(spans_of(one), np.int64)
-        parts.append(PostingsPart(Blob(reader, 0, reader.size), payload.layout, spans, np.array(bases, np.int64)))
-    return merge_postings(parts, value_type, sizes, rows_at_once), [
+        stored = StoredPayload(Blob(reader, 0, reader.size), POSTINGS, payload.layout, value_type, spans)
+        parts.append(MergePart(stored, np.array(bases, np.int64)))
+    return merge_postings(parts, sizes, rows_at_once), [
         group for group, is_kept in zip(groups, kept, strict=True) if is_kept
     ]
 

@@ -12,14 +12,15 @@ from puffin_index.errors import BuildError, CorruptFileError
 from puffin_index.keys.columns import KeyArray
 from puffin_index.keys.merge import rank_keys
 from puffin_index.keys.sorted_keys import IntKeys, SortedKeys
-from puffin_index.keys.value_types import Domain, ValueType
-from puffin_index.kinds.base import Payload
+from puffin_index.keys.value_types import Domain
+from puffin_index.kinds.base import Payload, StoredPayload
 from puffin_index.kinds.bitmap.blob import NO_NULLS
 from puffin_index.kinds.bitmap.entries import EntryTable
 from puffin_index.kinds.bitmap.lookup import open_entries
+from puffin_index.kinds.bitmap.merged_bitmap import LAYOUT_FORMS, MERGED_BITMAP, MergedBitmap
 from puffin_index.kinds.bitmap.rows import BitmapBody
+from puffin_index.kinds.merging import new_blocks
 from puffin_index.kinds.postings.build import DEFAULT_SIZES, finish_postings
-from puffin_index.kinds.postings.merged_bitmap import LAYOUT_FORMS, MERGED_BITMAP, MergedBitmap
 from puffin_index.kinds.postings.numbers import RowNumbers
 from puffin_index.kinds.postings.pages import Children
 from puffin_index.roaring.move import LooseContainers, assemble_sets, containers_of_rows, containers_of_sets, joined
@@ -47,24 +48,20 @@ class KeyedContainers:
     containers: LooseContainers
 
 
-def bitmap_containers(
-    blob: Blob, version: int, layout: Ints, value_type: ValueType, row_count: int, new_base: int
-) -> KeyedContainers:
+def bitmap_containers(payload: StoredPayload, version: int, new_base: int) -> KeyedContainers:
     """Take the bitmaps of one row group apart.
 
     Args:
-        blob: The blob; it is read whole.
-        version: The version of the format, 1 or 2.
-        layout: Its layout.
-        value_type: The column's type.
-        row_count: The rows of the row group.
+        payload: The payload; it is read whole.
+        version: The version of its format, 1 or 2.
         new_base: Where the row group begins in the new row space.
 
     Raises:
         CorruptFileError: If it is not what was written.
     """
-    blob = in_memory(blob)
-    entries, body = open_entries(blob, version, layout, value_type, row_count)
+    row_count = payload.row_count
+    blob = in_memory(payload.blob)
+    entries, body = open_entries(blob, version, payload.layout, payload.value_type, row_count)
     table = entries.every()
     containers = _containers_of_entries(blob, table, body)
     if len(containers.blocks) and int(containers.blocks.max()) >= block_count(row_count):
@@ -104,49 +101,24 @@ def _keys_of(keys: SortedKeys) -> KeyArray:
     )
 
 
-def merged_containers(blob: Blob, layout: Ints, value_type: ValueType, spans: Ints, new_bases: Ints) -> KeyedContainers:
+def merged_containers(payload: StoredPayload, new_bases: Ints) -> KeyedContainers:
     """Take merged bitmaps apart.
 
     Args:
-        blob: The blob; it is read whole.
-        layout: Its layout.
-        value_type: The column's type.
-        spans: Base and row count of each row group that it covers, in its own segment.
-        new_bases: Where each begins in the new row space; negative for one that is left out.
+        payload: The payload; it is read whole.
+        new_bases: Where each row group begins in the new row space; negative for one that is left out.
 
     Raises:
         CorruptFileError: If it is not what was written.
     """
-    blob = in_memory(blob)
-    keys, parts, nulls = MergedBitmap.open(blob, layout, value_type, spans).every_set()
+    blob = in_memory(payload.blob)
+    keys, parts, nulls = MergedBitmap.open(blob, payload.layout, payload.value_type, payload.spans).every_set()
     places = [*parts, nulls] if nulls.length else parts
     starts = np.array([part.offset for part in places], np.int64)
     lengths = np.array([part.length for part in places], np.int64)
     containers = containers_of_sets(blob.read_all(), starts, lengths, location=blob.location, offset=blob.offset)
-    blocks = new_blocks(blob, containers.blocks, spans, new_bases)
+    blocks = new_blocks(blob, containers.blocks, payload.spans, new_bases)
     return KeyedContainers(keys, containers.moved(containers.sets, blocks))
-
-
-def new_blocks(blob: Blob, blocks: Ints, spans: Ints, new_bases: Ints) -> Ints:
-    """Return the keys that containers get in the new row space; -1 where their row group is left out.
-
-    Args:
-        blob: What they are from, for messages.
-        blocks: Their keys.
-        spans: Base and row count of each row group, in its own segment.
-        new_bases: Where each begins in the new row space; negative for one that is left out.
-
-    Raises:
-        CorruptFileError: If one is in no row group.
-    """
-    firsts, counts = spans[:, 0] // BLOCK_ROWS, -(-spans[:, 1] // BLOCK_ROWS)
-    # A row group without rows begins where the next one does, which is the last of those that begin there.
-    owners = np.searchsorted(firsts, blocks, "right") - 1
-    within = blocks - firsts[owners]
-    if bool(((owners < 0) | (within >= counts[owners])).any()):
-        raise corrupt(blob, "rows that no row group has")
-    bases = new_bases[owners]
-    return np.where(bases < 0, -1, bases // BLOCK_ROWS + within)
 
 
 def build_merged_bitmap(parts: Sequence[KeyedContainers], domain: Domain, spans: Ints, location: str) -> Payload:

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from hypothesis import strategies as st
 from pyroaring import BitMap
 
+from puffin_index.keys.asked_test import AskedTest
+from puffin_index.keys.columns import SortedColumn
 from puffin_index.keys.leaf import LeafTest, SetTest
-from puffin_index.kinds.base import MergedPayload, Payload
-from puffin_index.kinds.bloom.matrix import BLOOM_MATRIX, AskedKeys, BloomMatrix
-from puffin_index.kinds.merged import MERGED_TYPES, MergedIndex, open_merged
-from puffin_index.kinds.postings.look_up import PlacedColumn, build_postings
+from puffin_index.kinds.base import MergedFilter, MergedIndex, MergedPayload, OpenIndex, Payload, StoredPayload
+from puffin_index.kinds.kind import IndexKind
+from puffin_index.kinds.merging import DEFAULT_LIMITS, DROPPED, MergeLimits, MergePart
+from puffin_index.kinds.postings.build import PlacedColumn, build_postings
 from puffin_index.kinds.registry import KINDS
-from puffin_index.segments.merge import DROPPED, SourcePayload, merge_payloads
 from puffin_index.storage.ranged import Blob
 from tests.puffin_index.kinds.columns import VALUES, Sample, rows_of, samples
 from tests.puffin_index.kinds.counting import CountingReader, blob_of
@@ -47,43 +48,49 @@ class Piece:
     payload: Payload
     groups: tuple[Group, ...]
 
-    def source(self, new_bases: Sequence[int], data: bytes | None = None) -> SourcePayload:
+    def stored(self, blob: Blob) -> StoredPayload:
+        """The payload, with these bytes."""
+        spans = np.array([group.span for group in self.groups], np.int64)
+        value_type = self.groups[0].sample.value_type
+        return StoredPayload(blob, self.payload.blob_type, self.payload.layout, value_type, spans)
+
+    def source(self, new_bases: Sequence[int], data: bytes | None = None) -> MergePart:
         """The payload, to be merged; with other bytes than its own."""
         blob, _ = blob_of(self.payload.data if data is None else data)
-        bases, counts = np.array([group.span for group in self.groups], np.int64).T
-        return SourcePayload(
-            blob, self.payload.blob_type, self.payload.layout, bases, counts, np.array(new_bases, np.int64)
-        )
+        return MergePart(self.stored(blob), np.array(new_bases, np.int64))
 
-    def opened(self, data: bytes | None = None) -> tuple[MergedIndex | BloomMatrix | None, Blob, CountingReader]:
-        """The merged index, unread; None if it is not merged."""
+    def opened(self, data: bytes | None = None) -> tuple[OpenIndex, CountingReader]:
+        """The index, unread, and the file's reader."""
         blob, reader = blob_of(self.payload.data if data is None else data)
-        value_type, layout = self.groups[0].sample.value_type, self.payload.layout
-        spans = [group.span for group in self.groups]
-        blob_type = self.payload.blob_type
-        if blob_type == BLOOM_MATRIX:
-            return BloomMatrix(blob, layout, value_type, len(spans)), blob, reader
-        if blob_type in MERGED_TYPES:
-            return open_merged(blob, blob_type, layout, value_type, spans), blob, reader
-        return None, blob, reader
+        return kind_of(self.payload.blob_type).open(self.stored(blob)), reader
 
-    def rows(self, kind: str, test: LeafTest, data: bytes | None = None) -> BitMap:
+    def rows(self, test: LeafTest, data: bytes | None = None) -> BitMap:
         """The rows of the row space that may satisfy a test."""
-        index, blob, _ = self.opened(data)
-        if isinstance(index, BloomMatrix):
+        index, _ = self.opened(data)
+        if isinstance(index, MergedFilter):
             if not isinstance(test, SetTest) or test.negated:
                 return BitMap.union(BitMap(), *(group.every_row for group in self.groups))
-            possible = zip(self.groups, index.possible(AskedKeys(test.keys)).tolist(), strict=True)
+            possible = zip(self.groups, index.possible(AskedTest(test)).tolist(), strict=True)
             return BitMap.union(BitMap(), *(group.every_row for group, is_possible in possible if is_possible))
-        if index is not None:
+        if isinstance(index, MergedIndex):
             least, most = index.count_bounds(test)
             found = index.rows(test)
             assert least <= len(found) <= most
             return found
         (group,) = self.groups
-        value_type = group.sample.value_type
-        single = KINDS[kind].open(blob, self.payload.blob_type, self.payload.layout, value_type, group.span[1])
-        return _moved(single.evaluate(test).rows, group.base)
+        return _moved(index.evaluate(test).rows, group.base)
+
+
+def kind_of(blob_type: str) -> IndexKind:
+    """The kind that has payloads of a blob type."""
+    return next(kind for kind in KINDS.values() if blob_type in kind.blob_types | kind.merged_types)
+
+
+def merge(
+    parts: Sequence[MergePart], options: Mapping[str, str] | None = None, limits: MergeLimits = DEFAULT_LIMITS
+) -> Iterator[MergedPayload]:
+    """What the kind of some parts makes of them."""
+    return kind_of(parts[0].payload.blob_type).merge(parts, options or {}, limits)
 
 
 def _moved(rows: BitMap, base: int) -> BitMap:
@@ -108,8 +115,10 @@ def placed(of_groups: Sequence[Sample], first_base: int = 0) -> tuple[Group, ...
 def segment(kind: str, options: Mapping[str, str], groups: Sequence[Group]) -> list[Piece]:
     """The payloads of a segment as a build writes them."""
     if options == POSTINGS_OPTIONS:
-        return [Piece(build_postings([PlacedColumn(g.base, g.sample.column) for g in groups]), tuple(groups))]
-    return [Piece(KINDS[kind].build(group.sample.column, options), (group,)) for group in groups]
+        return [
+            Piece(build_postings([PlacedColumn(g.base, SortedColumn(g.sample.column)) for g in groups]), tuple(groups))
+        ]
+    return [Piece(KINDS[kind].build(SortedColumn(group.sample.column), options), (group,)) for group in groups]
 
 
 def merged(segments: Sequence[Sequence[Piece]], dropped: frozenset[int] = frozenset()) -> list[Piece]:
@@ -121,7 +130,7 @@ def merged(segments: Sequence[Sequence[Piece]], dropped: frozenset[int] = frozen
     placed_groups = [None if place in dropped else next(new_groups) for place in range(len(groups))]
     new_bases = iter([DROPPED if group is None else group.base for group in placed_groups])
     sources = [piece.source([next(new_bases) for _ in piece.groups]) for piece in pieces]
-    found = merge_payloads(groups[0].sample.value_type, sources)
+    found = merge(sources)
     return covered(found, [group for group in placed_groups if group is not None])
 
 

@@ -1,0 +1,47 @@
+"""An opened bitmap payload of one row group: any test is answered from the entries of the values that it is about."""
+
+from __future__ import annotations
+
+from pyroaring import BitMap
+
+from puffin_index.keys.leaf import LeafTest, NullTest, RangeTest, SetTest
+from puffin_index.kinds.base import RowSet
+from puffin_index.kinds.bitmap.lookup import Entries
+from puffin_index.kinds.bitmap.rows import BitmapBody
+
+
+class BitmapIndex:
+    """Answer any test from the entries of the values it is about."""
+
+    def __init__(self, entries: Entries, body: BitmapBody, row_count: int) -> None:
+        self._entries = entries
+        self._body = body
+        self._row_count = row_count
+
+    def evaluate(self, test: LeafTest, candidates: BitMap | None = None) -> RowSet:
+        """Return the rows that satisfy `test`, among the candidates."""
+        if candidates is not None and not candidates:
+            return RowSet(BitMap(), True)
+        if isinstance(test, NullTest):
+            rows = self._body.null_rows() if test.is_null else self._valid_rows()
+        else:
+            rows = self._set_rows(test) if isinstance(test, SetTest) else self._range_rows(test)
+        return RowSet(rows if candidates is None else rows & candidates, True)
+
+    def _valid_rows(self) -> BitMap:
+        return BitMap(range(self._row_count)) - self._body.null_rows()
+
+    def _set_rows(self, test: SetTest) -> BitMap:
+        found = self._body.rows_of(self._entries.with_keys(test.keys))
+        return self._valid_rows() - found if test.negated else found
+
+    def _range_rows(self, test: RangeTest) -> BitMap:
+        low = None if test.low is None else (test.low, not test.low_inclusive)
+        high = None if test.high is None else (test.high, test.high_inclusive)
+        inside, outside = self._entries.between(low, high)
+        # The rows of the fewer entries are read: those inside of the range, or the others, to be taken away.
+        if inside.cost <= outside.cost:
+            found = self._body.rows_of(inside.entries())
+            return self._valid_rows() - found if test.negated else found
+        found = self._body.rows_of(outside.entries())
+        return found if test.negated else self._valid_rows() - found

@@ -1,0 +1,254 @@
+"""The blob type `paimon-bloom-v1`: which keys a row group certainly does not have.
+
+| offset | bytes | meaning |
+| --- | --- | --- |
+| 0 | 4 | k, the number of bits a key sets, big-endian |
+| 4 | | the bits: bit `i & 7` of byte `i >> 3`; there are m = 8 times as many as bytes |
+
+A key's hash is 64 bits: xxh64 (seed 0) of its bytes, or Thomas Wang's hash of its number, taken as a signed 64-bit one
+(of a floating-point number its bits; the 32 bits of a float widened with their sign). With the lower half h1 and the
+upper half h2 as signed 32-bit numbers, its bits are those at x mod m for x = h1 + i h2 modulo 2**32, i from 1 to k,
+each x taken as signed and, where negative, complemented (seed 002).
+
+Layout: `[1, form, k, page bytes, checksums...]`: the form of the values (`puffin_index.keys.stored_form`), then the
+low half of the xxh64 of each page of the bits, two a number, the first in the upper half.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+from pyroaring import BitMap
+
+from puffin_index.errors import UnsupportedError
+from puffin_index.keys.columns import KeyArray, SortedColumn
+from puffin_index.keys.leaf import Key, LeafTest, SetTest
+from puffin_index.keys.sorted_keys import bytes_of_keys
+from puffin_index.keys.stored_form import FLOAT32, FLOAT64, form_of, from_stored, is_form_of, to_stored
+from puffin_index.kinds.base import Payload, RowSet, StoredPayload
+from puffin_index.storage.arrays import Bytes, Flags, Ints, Rows
+from puffin_index.storage.binary import read_int32_be, write_int32_be
+from puffin_index.storage.hashing import wang_hashes, xxh64_many
+from puffin_index.storage.parts import LAYOUT_VERSION, Part, check_layout, checksum32, corrupt, read_parts
+from puffin_index.storage.ranged import Blob
+
+PAIMON_BLOOM = "paimon-bloom-v1"
+BITS_OFFSET = 4
+MAXIMUM_BITS = 2**31 - 8
+MAXIMUM_BITS_A_KEY = 64
+_WHOLE_BYTES = 64 * 1024
+_LEAST_PAGE_BYTES = 4 * 1024
+_MOST_PAGES = 128
+_LAYOUT_NUMBERS = 4
+_KEYS_AT_ONCE = 32 * 1024
+
+
+def key_hashes(keys: KeyArray, form: int) -> Ints:
+    """Return the 64-bit hashes of keys, as values of a form have them."""
+    if not isinstance(keys, np.ndarray):
+        data, offsets = bytes_of_keys(keys)
+        return xxh64_many(data, offsets[:-1], np.diff(offsets)).view(np.int64)
+    if form == FLOAT32:
+        return wang_hashes(to_stored(keys, form).view(np.int32).astype(np.int64))
+    return wang_hashes(to_stored(keys, form).view(np.int64) if form == FLOAT64 else keys)
+
+
+def hashes_of_keys(keys: tuple[int, ...] | tuple[bytes, ...], form: int) -> Ints:
+    """Return the hashes of those keys of a test that values of a form can have."""
+    if not keys:
+        return np.empty(0, np.int64)
+    hashes = key_hashes(_array_of(keys), form)
+    if form == FLOAT32:  # what no float holds is not there, whatever it is rounded to
+        asked = np.array(keys, np.int64)
+        hashes = hashes[from_stored(to_stored(asked, FLOAT32), FLOAT32) == asked]
+    return hashes
+
+
+def filter_shape(items: int, fpp: float) -> tuple[int, int]:
+    """Return how many bits a filter has and how many a key sets, by the sums of seed 002."""
+    needed = int(min(-items * math.log(fpp) / math.log(2) ** 2, MAXIMUM_BITS - 8))
+    bits = needed + 8 - needed % 8
+    return bits, max(1, math.floor(bits / items * math.log(2) + 0.5))
+
+
+def grid_bits(bits: int) -> int:
+    """Return the least multiple of 64 bits that is not below `bits` and is 4, 5, 6 or 7 times a power of two.
+
+    So row groups of about as many distinct keys have filters of one size, which compaction puts into one matrix.
+    """
+    unit = 64 if bits <= 256 else 1 << (bits - 1).bit_length() - 3
+    return min(-(-bits // unit) * unit, MAXIMUM_BITS)
+
+
+def bit_positions(hashes: Ints, k: int, bits: int) -> Iterator[Rows]:
+    """Yield k times the bit that each hash sets next."""
+    combined, step = hashes.astype(np.int32), (hashes >> np.int64(32)).astype(np.int32)
+    count = np.uint32(bits)
+    for _ in range(k):
+        combined += step
+        positions = (combined ^ (combined >> np.int32(31))).view(np.uint32)
+        positions -= (positions // count) * count  # numpy divides by one number fast, but takes no remainder so
+        yield positions
+
+
+class BloomIndex:
+    """Answer set tests from a filter: exactly where no key can be there, else as an upper bound."""
+
+    def __init__(self, blob: Blob, form: int, bit_count: int, k: int, pages: Sequence[Part], row_count: int) -> None:
+        self._blob = blob
+        self._form = form
+        self._bit_count = bit_count
+        self._k = k
+        self._pages = pages
+        self._row_count = row_count
+        self._read: dict[int, Bytes] = {}
+
+    def evaluate(self, test: LeafTest, candidates: BitMap | None = None) -> RowSet:
+        """Return no rows where no key of a set test is there, else all candidates as an upper bound."""
+        every = BitMap(range(self._row_count)) if candidates is None else candidates.copy()
+        if not isinstance(test, SetTest) or test.negated or not every:
+            return RowSet(every, not every)
+        return RowSet(every, False) if self.may_contain(test.keys) else RowSet(BitMap(), True)
+
+    def may_contain(self, keys: tuple[int, ...] | tuple[bytes, ...]) -> bool:
+        """Whether one of the keys may be there."""
+        hashes = hashes_of_keys(keys, self._form)
+        possible = np.ones(len(hashes), np.bool_)
+        for positions in bit_positions(hashes, self._k, self._bit_count):
+            possible[possible] = self._bits_at(positions[possible])
+            if not possible.any():
+                return False
+        return True
+
+    def contains_all(self, keys: KeyArray) -> bool:
+        """Whether every key is there, as it must be of all keys of the row group."""
+        for start in range(0, len(keys), _KEYS_AT_ONCE):
+            hashes = key_hashes(keys[start : start + _KEYS_AT_ONCE], self._form)
+            for positions in bit_positions(hashes, self._k, self._bit_count):
+                if not self._bits_at(positions).all():
+                    return False
+        return True
+
+    def read_filter(self) -> tuple[int, Bytes]:
+        """Return how many bits a key sets, and all bits, once their checksums are known to be good."""
+        data = read_parts(self._blob, self._pages)
+        return self._k, np.frombuffer(b"".join(data), np.uint8)
+
+    def _bits_at(self, positions: Rows) -> Flags:
+        page_bytes = self._pages[0].length
+        places = positions >> 3
+        pages = places // page_bytes
+        missing = sorted(set(pages.tolist()) - self._read.keys())
+        for page, data in zip(missing, read_parts(self._blob, [self._pages[p] for p in missing]), strict=True):
+            self._read[page] = np.frombuffer(data, np.uint8)
+        found = np.empty(len(positions), np.uint8)
+        for page in np.unique(pages).tolist():
+            here = pages == page
+            found[here] = self._read[page][places[here] - page * page_bytes]
+        bits: Flags = (found >> (positions & 7).astype(np.uint8)) & np.uint8(1) != 0
+        return bits
+
+
+def _array_of(keys: Sequence[Key]) -> KeyArray:
+    if isinstance(keys[0], int):
+        return np.array(keys, np.int64)
+    return pa.array(keys, pa.large_binary())
+
+
+def build_filter(column: SortedColumn, items: int | None, fpp: float, room: float) -> Payload:
+    """Build the filter of a row group.
+
+    Args:
+        column: The keys.
+        items: For how many keys to size it; None for those that there are.
+        fpp: The share of other keys that may be taken for one of them, if there are as many as it is sized for.
+        room: Where `items` is None, how many times the keys there are to size it for.
+    """
+    keys = column.keys
+    form = form_of(column.column.value_type)
+    bit_count, k = filter_shape(items or max(math.ceil(room * len(keys)), 1), fpp)
+    bit_count = bit_count if items else grid_bits(bit_count)
+    data = bytearray(BITS_OFFSET + bit_count // 8)
+    data[:BITS_OFFSET] = write_int32_be(k)
+    bits = np.frombuffer(memoryview(data)[BITS_OFFSET:], np.uint8)
+    _set_bits(bits, keys, form, k)
+    page_bytes = _page_bytes(len(bits))
+    checksums = [checksum32(bits[start : start + page_bytes].data) for start in range(0, len(bits), page_bytes)]
+    layout = [LAYOUT_VERSION, form, k, page_bytes, *_pack_pairs(checksums)]
+    return Payload(PAIMON_BLOOM, data, np.array(layout, np.int64))
+
+
+def open_filter(payload: StoredPayload) -> BloomIndex:
+    """Open the filter of a row group; without a layout (a blob from Paimon) its first bytes are read.
+
+    Raises:
+        UnsupportedError: If the filter is of another version or type.
+        CorruptFileError: If the layout describes no such blob.
+    """
+    blob, layout, value_type, row_count = payload.blob, payload.layout, payload.value_type, payload.row_count
+    bit_bytes = blob.length - BITS_OFFSET
+    if not 0 < bit_bytes <= MAXIMUM_BITS // 8:
+        raise corrupt(blob, f"a bloom filter of {blob.length} bytes")
+    if len(layout):
+        _, form, k, page_bytes, *packed = check_layout(blob, layout, _LAYOUT_NUMBERS)
+        checksums = _unpack_pairs(packed)
+    else:
+        form, page_bytes, checksums = form_of(value_type), _page_bytes(bit_bytes), []
+        k = read_int32_be(blob.read(0, BITS_OFFSET), location=blob.location, base_offset=blob.offset)
+    if not is_form_of(form, value_type):
+        raise UnsupportedError(f"{blob.location}: form {form} is not one of a {value_type.name} column")
+    if not 0 < k <= MAXIMUM_BITS_A_KEY or page_bytes < 1:
+        raise corrupt(blob, f"a bloom filter of {k} bits a key, {page_bytes} bytes a page")
+    pages = _pages(blob, bit_bytes, page_bytes, checksums)
+    return BloomIndex(blob, form, 8 * bit_bytes, k, pages, row_count)
+
+
+def _set_bits(bits: Bytes, keys: KeyArray, form: int, k: int) -> None:
+    """Set the bits of all keys in a filter."""
+    # Some keys at a time: their hashes and positions stay in the processor's cache.
+    for start in range(0, len(keys), _KEYS_AT_ONCE):
+        hashes = key_hashes(keys[start : start + _KEYS_AT_ONCE], form)
+        for positions in bit_positions(hashes, k, 8 * len(bits)):
+            masks = positions.astype(np.uint8)
+            masks &= np.uint8(7)
+            np.left_shift(np.uint8(1), masks, out=masks)
+            places = (positions >> np.uint32(3)).astype(np.intp)
+            changed = bits[places]
+            changed |= masks
+            bits[places] = changed
+            # Of several positions in one byte only the last is set now: few, as a filter has more bytes than keys.
+            changed = bits[places]
+            changed &= masks
+            lost = np.flatnonzero(changed == 0)
+            np.bitwise_or.at(bits, places[lost], masks[lost])
+
+
+def _page_bytes(bit_bytes: int) -> int:
+    """A small filter is one page, a large one at most 128."""
+    if bit_bytes <= _WHOLE_BYTES:
+        return bit_bytes
+    return max(_LEAST_PAGE_BYTES, 1 << (-(-bit_bytes // _MOST_PAGES) - 1).bit_length())
+
+
+def _pages(blob: Blob, bit_bytes: int, page_bytes: int, checksums: Sequence[int]) -> list[Part]:
+    starts = range(0, bit_bytes, page_bytes)
+    if checksums and len(checksums) - len(starts) not in (0, 1):
+        raise corrupt(blob, f"{len(checksums)} checksums for {len(starts)} pages")
+    return [
+        Part(BITS_OFFSET + start, min(page_bytes, bit_bytes - start), checksums[page] if checksums else None)
+        for page, start in enumerate(starts)
+    ]
+
+
+def _pack_pairs(checksums: Sequence[int]) -> list[int]:
+    even = np.array([*checksums, 0][: len(checksums) + len(checksums) % 2], ">u4")
+    packed: list[int] = even.view(">i8").tolist()
+    return packed
+
+
+def _unpack_pairs(packed: Sequence[int]) -> list[int]:
+    checksums: list[int] = np.array(packed, ">i8").view(">u4").tolist()
+    return checksums

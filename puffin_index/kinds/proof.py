@@ -1,0 +1,159 @@
+"""Proofs: an opened payload against the data, row group by row group; no value of the data may be missed.
+
+A payload that can be decoded is compared key by key. Others are asked for sets of keys: for each bit of the keys' ranks
+(from 1), those whose rank has the bit. If all answers are right, each row has the right key. Of more than `PROVEN_KEYS`
+distinct keys so many are asked for like this, and all others by ranges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+from pyroaring import BitMap
+
+from puffin_index.keys.columns import Column, KeyArray, SortedColumn, plain_keys
+from puffin_index.keys.leaf import LeafTest, NullTest, RangeTest, SetTest
+from puffin_index.kinds.base import MergedIndex, RowGroupIndex, RowSet
+from puffin_index.roaring.read import row_set_of_ascending
+from puffin_index.storage.arrays import Flags, Ints
+
+PROVEN_KEYS = 4096
+_RANGES = 16
+
+_Ask: TypeAlias = Callable[[LeafTest], RowSet]
+
+
+class Proof(Protocol):
+    """Checks row groups of one opened payload."""
+
+    def __call__(self, place: int, span: tuple[int, int], column: SortedColumn) -> Iterator[str]:
+        """Say what is wrong, one sentence each.
+
+        Args:
+            place: Which of the row groups of the payload, from 0.
+            span: Base and row count of the row group in the segment's row space.
+            column: What the data has.
+
+        Raises:
+            CorruptFileError: If the payload is not what was written.
+        """
+
+
+def proof_by_tests(index: RowGroupIndex) -> Proof:
+    """Return a proof that asks a payload of one row group."""
+
+    def prove(place: int, span: tuple[int, int], column: SortedColumn) -> Iterator[str]:
+        del place, span
+        return check_tests(column, index.evaluate)
+
+    return prove
+
+
+def proof_by_merged_tests(index: MergedIndex) -> Proof:
+    """Return a proof that asks a payload of several row groups for the rows of one."""
+
+    def prove(place: int, span: tuple[int, int], column: SortedColumn) -> Iterator[str]:
+        del place
+        return check_tests(column, lambda test: _part_of(index.rows(test), *span))
+
+    return prove
+
+
+def proof_by_columns(decode: Callable[[], Sequence[Column]]) -> Proof:
+    """Return a proof that compares the column of each row group, decoded once."""
+    decoded: list[Column] = []
+
+    def prove(place: int, span: tuple[int, int], column: SortedColumn) -> Iterator[str]:
+        del span
+        if not decoded:
+            decoded.extend(decode())
+        return _compare_columns(decoded[place], column.column)
+
+    return prove
+
+
+def _part_of(rows: BitMap, base: int, row_count: int) -> RowSet:
+    """The rows of one row group, numbered from 0."""
+    inside = rows & BitMap(range(base, base + row_count))
+    return RowSet(inside.shift(-base), True)
+
+
+def _compare_columns(stored: Column, column: Column) -> Iterator[str]:
+    valid, stored_valid = _valid(column), _valid(stored)
+    if not np.array_equal(valid, stored_valid):
+        yield f"{np.count_nonzero(valid != stored_valid)} rows are NULL in the data or in the index, not in both"
+    elif not _of_rows(stored, valid).equals(_of_rows(column, valid)):
+        yield "rows of other keys than the data has"
+
+
+def _valid(column: Column) -> Flags:
+    return np.ones(column.row_count, np.bool_) if column.valid is None else column.valid
+
+
+def _of_rows(column: Column, valid: Flags) -> pa.Array:
+    """The keys of the rows that are not NULL, in the widest form that a column may have them in."""
+    if isinstance(column.keys, np.ndarray):
+        return pa.array(column.keys.astype(np.int64, copy=False)).filter(pa.array(valid))
+    return plain_keys(column).filter(pa.array(valid))
+
+
+def check_tests(ordered: SortedColumn, ask: _Ask) -> Iterator[str]:
+    """Ask an index for sets and ranges of keys; say which answers are not those of the column."""
+    column = ordered.column
+    rows = ordered.rows  # before the keys: both are sorted at once
+    codes = ordered.codes
+    valid = _valid(column)
+    assert len(rows) == column.valid_count
+    for test, is_asked in _tests(ordered):
+        truth = _row_set(valid & is_asked[codes] if ordered.distinct_count else np.zeros(column.row_count, np.bool_))
+        yield from _compare(test, ask(test), truth)
+    yield from _compare(NullTest(True), ask(NullTest(True)), _row_set(~valid))
+
+
+def _tests(ordered: SortedColumn) -> Iterator[tuple[LeafTest, Flags]]:
+    """Tests, and which of the distinct keys each asks for."""
+    count = ordered.distinct_count
+    chosen = np.unique(np.linspace(0, count - 1, min(count, PROVEN_KEYS)).astype(np.int64))
+    for bit in range(len(chosen).bit_length()):
+        places = chosen[(np.arange(1, len(chosen) + 1) >> bit) & 1 == 1]
+        if len(places):
+            yield SetTest(_keys(ordered.keys, places)), _flags(count, places)
+    cuts = np.unique(np.linspace(0, count, _RANGES + 1).astype(np.int64)) if count else np.zeros(0, np.int64)
+    for low, high in zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True):
+        ends = _keys(ordered.keys, np.array([low, high - 1]))
+        yield RangeTest(ends[0], ends[1]), _flags(count, np.arange(low, high))
+
+
+def _keys(keys: KeyArray, places: Ints) -> tuple[int, ...] | tuple[bytes, ...]:
+    return tuple(keys[places].tolist()) if isinstance(keys, np.ndarray) else tuple(keys.take(places).to_pylist())
+
+
+def _flags(count: int, places: Ints) -> Flags:
+    flags = np.zeros(count, np.bool_)
+    flags[places] = True
+    return flags
+
+
+def _row_set(flags: Flags) -> BitMap:
+    return row_set_of_ascending(np.flatnonzero(flags))
+
+
+def _compare(test: LeafTest, answer: RowSet, truth: BitMap) -> Iterator[str]:
+    missed = truth - answer.rows
+    if missed:
+        yield f"{_described(test)} misses {len(missed)} rows, the first is {missed.min()}"
+    elif answer.exact and answer.rows != truth:
+        yield f"{_described(test)} claims {len(answer.rows - truth)} rows that do not match"
+
+
+def _described(test: LeafTest) -> str:
+    match test:
+        case SetTest(keys):
+            return f"a test for {len(keys)} keys from {keys[0]!r} to {keys[-1]!r}"
+        case RangeTest(low, high):
+            return f"a test for keys from {low!r} to {high!r}"
+        case NullTest():
+            return "a test for NULL"
