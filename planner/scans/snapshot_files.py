@@ -20,6 +20,7 @@ from pyiceberg.table.snapshots import Snapshot
 from planner.clock import Clock
 from puffin_index.data.data_table import DataFile, data_file_of
 from puffin_index.data.deletes import DeleteFile
+from puffin_index.storage.caches import cleared_by
 
 _KEPT_FILES = 50_000
 """Data files of all kept snapshots together: about 4 KiB of memory each."""
@@ -46,6 +47,7 @@ _snapshots: LRUCache[tuple[str, int], tuple[ScanFile, ...]] = LRUCache(
     maxsize=_KEPT_FILES, getsizeof=lambda f: 1 + len(f)
 )
 _snapshots_lock = threading.Lock()
+cleared_by(_snapshots.clear, _snapshots_lock)
 
 
 def list_scan_files(

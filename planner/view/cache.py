@@ -61,6 +61,11 @@ class BoundedCache(Generic[Key, Value]):
         while self._leaving:
             self._values.pop(self._leaving.popleft(), None)
 
+    def clear(self) -> None:
+        """Forget all values."""
+        with self._lock:
+            self._values.clear()
+
     def resize(self, limit: int) -> None:
         """Set another limit; what was kept is forgotten."""
         with self._lock:

@@ -41,6 +41,7 @@ from puffin_index.kinds.base import MergedFilter, MergedIndex, RowGroupIndex
 from puffin_index.segments.directory import STATISTICS, Directory, read_directory, read_statistics
 from puffin_index.segments.segment import align
 from puffin_index.storage.arrays import Flags, Ints
+from puffin_index.storage.caches import cleared_by
 from puffin_index.storage.files import CountingReader
 
 Part = TypeVar("Part")
@@ -82,6 +83,7 @@ def new_cache(limit: int = DEFAULT_BYTES) -> IndexCache:
 
 CACHE = new_cache()
 """What all views of this process share, unless they are given a cache of their own."""
+cleared_by(CACHE.clear)
 
 
 class IndexView(CoveredRowGroups):

@@ -26,6 +26,7 @@ from pyiceberg.types import MapType, NestedField, StructType
 
 from puffin_index.data.file_fields import Rule
 from puffin_index.errors import UnsupportedError
+from puffin_index.storage.caches import cleared_by
 
 NAME_MAPPING_PROPERTY = "schema.name-mapping.default"
 
@@ -181,3 +182,6 @@ def parse_name_mapping(text: str | None) -> NameMapping | None:
         return parse_mapping_from_json(text)
     except ValueError as error:
         raise UnsupportedError(f"table property {NAME_MAPPING_PROPERTY} is no name mapping: {error}") from error
+
+
+cleared_by(parse_name_mapping.cache_clear)

@@ -33,7 +33,8 @@ from puffin_index.formats.puffin import read_blob, read_footer
 from puffin_index.roaring import read as roaring_read
 from puffin_index.storage.arrays import Ints
 from puffin_index.storage.binary import Buffer, ByteCursor
-from puffin_index.storage.files import CountingReader, FileReader
+from puffin_index.storage.caches import cleared_by
+from puffin_index.storage.files import FileReader
 from puffin_index.storage.ranged import RangedReader
 
 DELETION_VECTOR = "deletion-vector-v1"
@@ -70,6 +71,7 @@ _read: LRUCache[str, Positions] = LRUCache(
     getsizeof=lambda positions: sum(len(path) + 64 + 2 * len(rows) for path, rows in positions.items()),
 )
 _read_lock = threading.Lock()
+cleared_by(_read.clear, _read_lock)
 
 
 def is_kept(delete_file: DeleteFile) -> bool:
@@ -110,7 +112,7 @@ def _positions(io: FileIO, delete_file: DeleteFile) -> Positions:
             positions = read_positional_deletes(io, delete_file.path)
         case "PUFFIN":
             with FileReader(io, delete_file.path, delete_file.file_size) as reader:
-                positions = read_deletion_vectors(CountingReader(reader))
+                positions = read_deletion_vectors(reader)
         case _:
             raise UnsupportedError(f"delete file {delete_file.path} is {delete_file.format}; known: Parquet, Puffin")
     with _read_lock:

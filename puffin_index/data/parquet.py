@@ -12,6 +12,7 @@ from cachetools import LRUCache
 from pyiceberg.io import FileIO
 
 from puffin_index.errors import CorruptFileError, NotFoundError
+from puffin_index.storage.caches import cleared_by
 
 _FOOTERS_BYTES = 64 << 20
 
@@ -19,6 +20,7 @@ _footers: LRUCache[str, pq.FileMetaData] = LRUCache(
     maxsize=_FOOTERS_BYTES, getsizeof=lambda footer: int(footer.serialized_size)
 )
 _footers_lock = threading.Lock()
+cleared_by(_footers.clear, _footers_lock)
 
 
 @contextmanager

@@ -15,8 +15,8 @@ from pyspark.sql import SparkSession
 
 import planner
 import planner.spark.hook
-from planner.view.index_view import CACHE
 from puffin_index import IndexDefinition, TableIndex
+from puffin_index.storage.caches import clear_caches
 from tests.spark import corpus_tables
 
 pytestmark = pytest.mark.spark
@@ -141,12 +141,9 @@ def test_executors_that_miss_the_index_tables_metadata_are_trouble_that_is_mende
 def test_what_is_damaged_in_the_newest_version_is_still_trouble(session: SparkSession, index: TableIndex) -> None:
     for segment in files_of(index, "_segments/*.puffin"):
         segment.unlink()
-    CACHE.resize(0)
-    try:
-        with pytest.raises(Py4JJavaError, match="puffin-index"):
-            session.sql(SQL).collect()
-        session.conf.set("spark.puffin-index.strict", "false")
-        assert session.sql(SQL).collect() == [(1,)]
-        assert planner.reports(session)[-1].warnings
-    finally:
-        CACHE.resize(512 * 1024 * 1024)
+    clear_caches()
+    with pytest.raises(Py4JJavaError, match="puffin-index"):
+        session.sql(SQL).collect()
+    session.conf.set("spark.puffin-index.strict", "false")
+    assert session.sql(SQL).collect() == [(1,)]
+    assert planner.reports(session)[-1].warnings
