@@ -1,8 +1,8 @@
 """A predicate as numbered nodes, each knowing its parent; and values of leaves joined up to the root.
 
-An AND or OR of many parts is a balanced tree of ANDs or ORs of two. So a new value of one leaf changes a number of
-nodes that is logarithmic in the leaves (for each level of the predicate), and new values of all leaves change as many
-nodes as there are.
+An AND or OR of many parts becomes a balanced tree of ANDs or ORs of two. A new value of one leaf therefore changes
+only the nodes on its way to the root: the logarithm of the leaves, for each level of the predicate. New values of all
+leaves change each node once, so planning stays linear in the terms of a predicate.
 """
 
 from __future__ import annotations
@@ -10,13 +10,22 @@ from __future__ import annotations
 import heapq
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Generic, TypeAlias, TypeVar
+from typing import Generic, Protocol, Self, TypeAlias, TypeVar
 
 from planner.predicate.nodes import UNKNOWN, Conjunction, Disjunction, Everything, Leaf, Nothing, Predicate
 from puffin_index.storage.arrays import Selection
 
 Constant: TypeAlias = Everything | Nothing
-Value = TypeVar("Value")
+
+
+class PerPosition(Protocol):
+    """A value with one element for each position."""
+
+    def at(self, positions: Selection) -> Self:
+        """Return the value at some positions only."""
+
+
+Value = TypeVar("Value", bound=PerPosition)
 
 _NO_PARENT = -1
 
@@ -26,11 +35,11 @@ class Node:
     """A node of the tree.
 
     Attributes:
-        content: The number of a leaf, a constant, or None: an AND or OR of two nodes.
-        is_and: Whether it is an AND; meaningless without operands.
-        operands: The two nodes that are joined; empty for leaves and constants.
-        parts: Where the node stands for a whole AND or OR of the predicate, the nodes of all its parts; else empty.
-        parent: The node that it is joined into, -1 for the root.
+        content: The number of a leaf, or a constant; None for an AND or OR of two nodes.
+        is_and: Whether the node is an AND; meaningless without operands.
+        operands: The two nodes that an AND or OR joins; empty for leaves and constants.
+        parts: Of a node that stands for a whole AND or OR of the predicate, the nodes of all parts; else empty.
+        parent: The node that has this one as an operand, -1 for the root.
     """
 
     content: int | Constant | None
@@ -41,18 +50,21 @@ class Node:
 
 
 class PredicateTree:
-    """The nodes of a predicate; a node has a greater number than what it is made of, and the root the greatest.
+    """The nodes of a predicate. Operands have smaller numbers than the node that joins them; the root has the greatest.
 
     Args:
         predicate: The predicate.
 
     Attributes:
+        predicate: The predicate.
         leaves: The distinct leaves, left to right; a leaf's number is its place here.
         places: For each leaf the nodes where it stands.
         nodes: The nodes by number.
+        root: The number of the root.
     """
 
     def __init__(self, predicate: Predicate) -> None:
+        self.predicate = predicate
         self.leaves: list[Leaf] = []
         self.places: list[list[int]] = []
         self.nodes: list[Node] = []
@@ -105,12 +117,14 @@ class PredicateTree:
 
 
 class JoinedValues(ABC, Generic[Value]):
-    """Values of a tree's leaves, and what they make of its other nodes. Read by several threads, changed by one.
+    """Values of a tree's leaves, and the values of all other nodes that follow from them.
 
-    A new value of a leaf marks the nodes above it as stale; they are joined anew when one of them is asked for.
+    Several threads may read, one may change.
+
+    A new value of a leaf marks the nodes above the leaf as stale. The next question for the root joins all stale nodes.
 
     Args:
-        tree: The tree. Leaves are unknown until they are given a value.
+        tree: The tree. A leaf is unknown until somebody puts a value.
     """
 
     def __init__(self, tree: PredicateTree) -> None:
@@ -128,11 +142,7 @@ class JoinedValues(ABC, Generic[Value]):
 
     @abstractmethod
     def _join(self, first: Value, second: Value, at: Selection, *, is_and: bool) -> Value:
-        """Return the value of an AND or OR from those of its operands, all of them at some positions."""
-
-    @abstractmethod
-    def _taken(self, value: Value, at: Selection) -> Value:
-        """Return a value at some positions."""
+        """Return the value of an AND or OR. Both operands are given at the same positions."""
 
     def put(self, leaf: int, value: Value) -> None:
         """Give a leaf a value, one element for each position."""
@@ -148,7 +158,7 @@ class JoinedValues(ABC, Generic[Value]):
         return self._values[self._tree.places[leaf][0]]
 
     def of_node(self, node: int) -> Value:
-        """Return the value of a node that is up to date, as all are after `root` was asked for."""
+        """Return the value of a node; nodes are up to date once `root` was asked for."""
         return self._values[node]
 
     @property
@@ -158,7 +168,7 @@ class JoinedValues(ABC, Generic[Value]):
         return self._values[self._tree.root]
 
     def _join_stale(self) -> None:
-        # Greater numbers are made of smaller ones.
+        # Operands have smaller numbers, so they are joined first.
         for number in sorted(self._stale):
             node = self._tree.nodes[number]
             first, second = (self._values[operand] for operand in node.operands)
@@ -178,8 +188,7 @@ class JoinedValues(ABC, Generic[Value]):
                 continue
             node = self._tree.nodes[number]
             first, second = (
-                changed[operand] if operand in changed else self._taken(self._values[operand], at)
-                for operand in node.operands
+                changed[operand] if operand in changed else self._values[operand].at(at) for operand in node.operands
             )
             changed[number] = self._join(first, second, at, is_and=node.is_and)
             if node.parent != _NO_PARENT:

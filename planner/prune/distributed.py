@@ -17,10 +17,10 @@ import pyarrow.compute as pc
 from pyiceberg.table import StaticTable, Table
 
 from planner.predicate.nodes import Predicate
+from planner.prune.found_rows import RowSets
 from planner.prune.gate import Limits
 from planner.prune.pruned import Pruned, Reason, Stage
-from planner.prune.pruner import Pruner
-from planner.prune.row_sets import RowSets
+from planner.prune.pruner import prune
 from planner.view.directories import IndexTrouble
 from planner.view.index_view import IndexView
 from puffin_index.catalogue.entries import without_sources
@@ -28,6 +28,7 @@ from puffin_index.catalogue.index_table import read_entries
 from puffin_index.data.column_source import FieldSource
 from puffin_index.errors import PuffinIndexError
 from puffin_index.storage.arrays import Ints
+from puffin_index.storage.caches import cleared_by
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -163,7 +164,7 @@ def _prune_part(part: _Part) -> Pruned:
         count = len(part.row_groups)
         trouble = IndexTrouble(part.metadata, str(error))
         return Pruned(np.full(count, Reason.INDEX_UNREADABLE, np.uint8), np.full(count, -1, np.int64), (), (trouble,))
-    pruned = Pruner(view, part.predicate, part.row_groups, part.limits).prune()
+    pruned = prune(view, part.predicate, part.row_groups, part.limits)
     # Verdicts travel, rows do not: they belong to the part's own numbering, and there may be many.
     return replace(pruned, row_sets=RowSets())
 
@@ -188,6 +189,10 @@ def _view_of_part(
     entries = without_sources(entries, rejected)
     files = pc.binary_join_element_wise(entries["data_file"], entries["partition_constants"], " ")
     return IndexView(version, entries.filter(pc.is_in(files, pc.unique(files)[first_file:end_file])), table.io)
+
+
+cleared_by(_entries.cache_clear)
+cleared_by(_view_of_part.cache_clear)
 
 
 def _stages(of_parts: Iterable[Sequence[Stage]]) -> tuple[Stage, ...]:

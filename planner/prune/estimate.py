@@ -37,6 +37,10 @@ class Estimate:
     selectivity: Floats
     presence: Floats
 
+    def at(self, positions: Selection) -> Estimate:
+        """Return the estimate at some positions only."""
+        return Estimate(self.selectivity[positions], self.presence[positions])
+
 
 class JoinedEstimates(JoinedValues[Estimate]):
     """Estimates of the leaves of a tree, joined as if the leaves were independent.
@@ -63,22 +67,19 @@ class JoinedEstimates(JoinedValues[Estimate]):
             1 - (1 - first.selectivity) * (1 - second.selectivity), 1 - (1 - first.presence) * (1 - second.presence)
         )
 
-    def _taken(self, value: Estimate, at: Selection) -> Estimate:
-        return Estimate(value.selectivity[at], value.presence[at])
-
 
 def estimate_leaf(test: LeafTest, statistics: FieldStatistics, row_groups: Ints, *, is_alone: bool = False) -> Estimate:
-    """Estimate a leaf test; row groups without statistics get a guess.
+    """Estimate a leaf test. A row group without statistics may well hold a match: both shares are 1 there.
 
     Args:
         test: The test.
         statistics: Of its column.
         row_groups: Which row groups of the view to estimate.
-        is_alone: The test is all that is asked and its rows are of no use, so that where a match is certain its
-            selectivity does not matter: it may be given as 1.
+        is_alone: The test is the whole predicate, and nobody wants its rows. Selectivity then does not matter where a
+            match is certain, and may be given as 1.
     """
     blocks = [
-        _estimate_block(test, statistics, selection_of(row_groups[at : at + _BLOCK_ROW_GROUPS]), is_alone)
+        _estimate_known(test, statistics, selection_of(row_groups[at : at + _BLOCK_ROW_GROUPS]), is_alone)
         for at in range(0, max(len(row_groups), 1), _BLOCK_ROW_GROUPS)
     ]
     if len(blocks) == 1:
@@ -86,6 +87,13 @@ def estimate_leaf(test: LeafTest, statistics: FieldStatistics, row_groups: Ints,
     return Estimate(
         np.concatenate([block.selectivity for block in blocks]), np.concatenate([block.presence for block in blocks])
     )
+
+
+def _estimate_known(test: LeafTest, statistics: FieldStatistics, chosen: Selection, is_alone: bool) -> Estimate:
+    estimate, unknown = _estimate_block(test, statistics, chosen, is_alone), ~statistics.known[chosen]
+    np.copyto(estimate.selectivity, 1.0, where=unknown)
+    np.copyto(estimate.presence, 1.0, where=unknown)
+    return estimate
 
 
 def _estimate_block(test: LeafTest, statistics: FieldStatistics, chosen: Selection, is_alone: bool) -> Estimate:

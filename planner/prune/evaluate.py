@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import assert_never
 
 import numpy as np
 from pyroaring import BitMap
 
-from planner.clock import Clock
 from planner.predicate.nodes import Everything, Leaf, Nothing
-from planner.predicate.tree import PredicateTree
-from planner.prune.estimate import JoinedEstimates
-from planner.prune.leaf_state import LeafState
-from planner.prune.zone_map import JoinedVerdicts
+from planner.prune.pruning import LeafState, Pruning
 from planner.view.directories import IndexReads, IndexTrouble, KindDirectory
 from planner.view.index_view import IndexView
 from puffin_index.errors import CorruptFileError, NotFoundError, UnsupportedError
@@ -28,46 +23,32 @@ _BITMAP_LOOKUP_BYTES = 48 * 1024
 
 @dataclass(slots=True)
 class RowEvaluator:
-    """Evaluates a predicate row group by row group, reading only what it needs.
+    """Evaluates a predicate row group by row group, reading only the indexes that can still change the answer.
 
     Attributes:
-        view: The index.
-        tree: The predicate.
-        states: What is known of each leaf, by number.
-        row_groups: The row groups of the view that are judged; positions are places in this array.
-        verdicts: What earlier stages know of each leaf.
-        estimates: Of each leaf.
-        clock: Says when no more indexes are read.
-        reads: Counts what is read and takes down troubles.
-        troubled: Positions of which some index could not be used.
-        late: Positions of which some index was not read for want of time.
+        pruning: The predicate, and what earlier stages know of its leaves.
+        troubled: Positions where some index could not be used.
+        late: Positions where some index was not read for want of time.
     """
 
-    view: IndexView
-    tree: PredicateTree
-    states: Sequence[LeafState]
-    row_groups: Ints
-    verdicts: JoinedVerdicts
-    estimates: JoinedEstimates
-    clock: Clock
-    reads: IndexReads
+    pruning: Pruning
     troubled: set[int] = field(default_factory=set)
     late: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         """Bring estimates up to date, as several threads read them."""
-        _ = self.estimates.root
+        _ = self.pruning.gate.estimates.root
 
     def evaluate(self, position: int) -> RowSet:
         """Return the rows of a row group that satisfy the predicate."""
-        return self._evaluate(self.tree.root, position, None)
+        return self._evaluate(self.pruning.tree.root, position, None)
 
     def _evaluate(self, number: int, position: int, candidates: BitMap | None) -> RowSet:
         """Return the rows that satisfy a node, among the candidates if there are any given."""
-        node = self.tree.nodes[number]
+        node = self.pruning.tree.nodes[number]
         match node.content:
             case int(leaf):
-                return self._evaluate_leaf(leaf, position, candidates)
+                return self._evaluate_leaf(self.pruning.leaves[leaf], position, candidates)
             case Everything(exact):
                 return RowSet(self._all(position, candidates), exact)
             case Nothing():
@@ -82,7 +63,7 @@ class RowEvaluator:
     def _all(self, position: int, candidates: BitMap | None) -> BitMap:
         if candidates is not None:
             return candidates
-        return BitMap(range(int(self.view.row_counts[self.row_groups[position]])))
+        return BitMap(range(int(self.pruning.view.row_counts[self.pruning.row_groups[position]])))
 
     def _evaluate_conjunction(self, parts: tuple[int, ...], position: int, candidates: BitMap | None) -> RowSet:
         exact = True
@@ -107,34 +88,35 @@ class RowEvaluator:
         return RowSet(rows, exact)
 
     def _selectivity(self, node: int, position: int) -> float:
-        return float(self.estimates.of_node(node).selectivity[position])
+        return float(self.pruning.gate.estimates.of_node(node).selectivity[position])
 
-    def _evaluate_leaf(self, number: int, position: int, candidates: BitMap | None) -> RowSet:
-        verdicts, state = self.verdicts.of_leaf(number), self.states[number]
+    def _evaluate_leaf(self, state: LeafState, position: int, candidates: BitMap | None) -> RowSet:
+        verdicts = state.verdicts
         if not verdicts.possible[position]:
             return RowSet(BitMap(), exact=True)
         if verdicts.certain[position]:
             return RowSet(self._all(position, candidates), exact=True)
-        row_group = int(self.row_groups[position])
+        row_group = int(self.pruning.row_groups[position])
         found = state.found.of(row_group) if state.found is not None else None
         if found is not None:
             return RowSet(found if candidates is None else found & candidates, exact=True)
         return self._read_leaf(state.leaf, position, candidates)
 
     def _read_leaf(self, leaf: Leaf, position: int, candidates: BitMap | None) -> RowSet:
-        row_group = int(self.row_groups[position])
-        for directory in exact_directories(self.view, leaf, self.reads):
+        view, reads = self.pruning.view, self.pruning.reads
+        row_group = int(self.pruning.row_groups[position])
+        for directory in exact_directories(view, leaf, reads):
             if directory.segment[row_group] < 0 or directory.merged[row_group]:
                 continue
-            if self.clock.is_over:
+            if self.pruning.clock.is_over:
                 self.late.add(position)
                 break
             try:
-                return self.view.open_alone(leaf.field_id, directory, row_group).evaluate(leaf.test, candidates)
+                return view.open_alone(leaf.field_id, directory, row_group).evaluate(leaf.test, candidates)
             except (CorruptFileError, UnsupportedError, NotFoundError, OSError) as error:
                 self.troubled.add(position)
-                location = self.view.segments[int(directory.segment[row_group])][0]
-                self.reads.troubles.append(IndexTrouble(location, str(error)))
+                location = view.segments[int(directory.segment[row_group])][0]
+                reads.troubles.append(IndexTrouble(location, str(error)))
         return RowSet(self._all(position, candidates), exact=False)
 
 

@@ -1,22 +1,35 @@
-"""Rows that merged payloads gave for a leaf: one look-up answers all row groups that share a payload."""
+"""Rows by row group: what look-ups in merged payloads found, for one leaf or several, and what the row level gave.
+
+A look-up in a merged payload answers for all row groups that share the payload. Its rows stay as the payload gave
+them: one ascending array of the segment's row space. Row sets of single row groups are cut out when somebody asks.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from pyroaring import BitMap
 
+from planner.predicate.nodes import Conjunction, Disjunction, Leaf, Predicate, leaves
 from planner.view.directories import Groups, KindDirectory, positions_by_number
+from puffin_index.kinds.base import RowSet
 from puffin_index.roaring.read import row_set_of
-from puffin_index.storage.arrays import Ints, Rows
+from puffin_index.storage.arrays import Flags, Ints, Rows
 
 _LAST_ROW = 2**32 - 1
+
+_DENSE = 16
+"""Where at least one row in so many is asked about, marking rows takes less time than searching for them."""
+
+_MOST_ROWS_KEPT = 64_000_000
+"""Rows of all row sets that one plan keeps, two bytes each at most."""
 
 
 @dataclass(frozen=True, slots=True)
 class FoundRows:
-    """The matching rows of one leaf, exact, by payload.
+    """The rows that satisfy a leaf, or a predicate of several leaves; exact, by payload.
 
     Attributes:
         directory: Of the payloads: says where the row groups lie in the segments' row spaces.
@@ -29,7 +42,7 @@ class FoundRows:
     rows: dict[int, Rows] = field(default_factory=dict)
 
     def of(self, row_group: int) -> BitMap | None:
-        """The matching rows of one row group, numbered from 0 in it; None if its payload was not asked."""
+        """The matching rows of one row group, numbered from 0 in it; None if nobody asked its payload."""
         rows = self.rows.get(int(self.directory.blob[row_group]))
         if rows is None:
             return None
@@ -45,16 +58,16 @@ class FoundRows:
         return np.sort(np.concatenate((np.empty(0, np.uint32), *own)))
 
     def are_known(self, row_groups: Ints, segment: int) -> bool:
-        """Whether some row groups lie in this segment, too, and in payloads that were asked."""
+        """Whether all of some row groups lie in this segment, and in payloads that were asked."""
         blobs = self.directory.blob[row_groups]
         return bool((blobs >> 32 == segment).all() and np.isin(blobs, list(self.rows)).all())
 
     def counts(self, row_groups: Ints, groups: Groups | None = None) -> Ints:
-        """How many rows match in each row group; -1 where its payload was not asked.
+        """How many rows match in each row group; -1 where nobody asked its payload.
 
         Args:
             row_groups: The row groups.
-            groups: Where those of each payload stand among them, if that is known.
+            groups: Where the row groups of each payload stand among them, if the caller knows.
         """
         counts = np.full(len(row_groups), -1, np.int64)
         if not self.rows:
@@ -70,8 +83,99 @@ class FoundRows:
         return counts
 
 
+@dataclass(slots=True)
+class RowSets:
+    """The rows behind the verdicts of one plan: for those who read rows, count them, or subtract deleted ones.
+
+    Attributes:
+        evaluated: By row group of the view, what the row level gave; rows are numbered from 0 in each row group.
+        found: What look-ups found for the whole predicate; None if they did not answer all of its leaves.
+    """
+
+    evaluated: dict[int, RowSet] = field(default_factory=dict)
+    found: FoundRows | None = None
+    _rows: int = 0
+
+    def of(self, row_group: int) -> RowSet | None:
+        """The rows of a row group that can match; None if no index said."""
+        evaluated = self.evaluated.get(row_group)
+        if evaluated is not None or self.found is None:
+            return evaluated
+        rows = self.found.of(row_group)
+        return None if rows is None else RowSet(rows, exact=True)
+
+    def keep(self, row_group: int, rows: RowSet) -> None:
+        """Keep what the row level gave for a row group, as long as there is room."""
+        self._rows += len(rows.rows)
+        if self._rows <= _MOST_ROWS_KEPT:
+            self.evaluated[row_group] = rows
+
+
+def joint_rows(predicate: Predicate, found: Mapping[Leaf, FoundRows], row_groups: Ints) -> FoundRows | None:
+    """Join the rows of leaves to the rows that satisfy a predicate, exactly: a segment at a time, not a row group.
+
+    Args:
+        predicate: What the rows satisfy.
+        found: The rows of leaves.
+        row_groups: Row groups of the view for which a look-up answered each leaf of `found`.
+
+    Returns:
+        The rows of those row groups whose leaves were all found in one segment. None if there are no such row groups,
+        if a leaf of the predicate is not in `found`, or if the predicate has a part that is no leaf.
+    """
+    parts = [found.get(leaf) for leaf in leaves(predicate)]
+    known = [part for part in parts if part is not None]
+    if not len(row_groups) or len(known) < len(parts) or not known or not _has_leaves_only(predicate):
+        return None
+    first = known[0].directory
+    numbers = first.segment[row_groups]
+    same = np.logical_and.reduce([part.directory.segment[row_groups] == numbers for part in known])
+    segment = np.full(len(first.segment), -1, np.int32)
+    segment[row_groups[same]] = numbers[same]
+    # The joint rows of a segment stand for one payload, entry 0.
+    directory = replace(first, segment=segment, entry=np.zeros_like(first.entry))
+    rows = {number << 32: _rows_in(number, predicate, found) for number in np.unique(numbers[same]).tolist()}
+    return FoundRows(directory, known[0].row_counts, rows)
+
+
+def _has_leaves_only(predicate: Predicate) -> bool:
+    match predicate:
+        case Conjunction(children) | Disjunction(children):
+            return all(map(_has_leaves_only, children))
+        case _:
+            return isinstance(predicate, Leaf)
+
+
+def _rows_in(segment: int, predicate: Predicate, found: Mapping[Leaf, FoundRows]) -> Rows:
+    match predicate:
+        case Conjunction(children):
+            fewest, *others = sorted((_rows_in(segment, child, found) for child in children), key=len)
+            for other in others:
+                fewest = fewest[_are_among(other, fewest)]
+            return fewest
+        case Disjunction(children):
+            return np.unique(np.concatenate([_rows_in(segment, child, found) for child in children]))
+        case Leaf():
+            return found[predicate].of_segment(segment)
+        case _:
+            raise TypeError(f"no rows are looked up for {predicate}")
+
+
+def _are_among(many: Rows, few: Rows) -> Flags:
+    """Which of few ascending rows are among many."""
+    if not len(many):
+        return np.zeros(len(few), np.bool_)
+    span = int(max(few[-1], many[-1])) + 1 if len(few) else 0
+    if span < _DENSE * len(few):
+        flags = np.zeros(span, np.bool_)
+        flags[many] = True
+        return np.asarray(flags[few], np.bool_)
+    places = np.minimum(np.searchsorted(many, few), len(many) - 1)
+    return np.asarray(many[places] == few, np.bool_)
+
+
 def _places(rows: Rows, bounds: Ints) -> Ints:
-    """Where row numbers stand among ascending rows. Bounds of another type would have numpy convert all rows first."""
-    # A row space of 32 bits may end one behind the greatest of them.
+    """Where row numbers stand among ascending rows. Bounds of another type would make numpy convert all rows first."""
+    # A row space of 32 bits may end one behind the greatest uint32.
     within = np.minimum(bounds, _LAST_ROW).astype(np.uint32)
     return np.where(bounds > _LAST_ROW, len(rows), np.searchsorted(rows, within))

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from planner.prune.pruned import Stage
+import numpy as np
+
+from planner.prune.pruned import Reason, Stage
+from planner.prune.pruning import Pruning
 from planner.view.directories import IndexReads, IndexTrouble
 from puffin_index.errors import PuffinIndexError
 
@@ -16,35 +20,39 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Funnel:
-    """Runs stages and takes down what they do.
+    """Takes down what stages do.
 
     Attributes:
         reads: What the stages read.
         strict: Raise on index trouble instead of warning.
-        stages: Those that have run.
+        stages: The stages that have run.
     """
 
     reads: IndexReads
     strict: bool
     stages: list[Stage] = field(default_factory=list)
 
-    def run(self, name: str, entered: int, judge: Callable[[], int]) -> None:
-        """Run one stage.
+    @contextmanager
+    def stage(self, name: str, pruning: Pruning, reason: Reason) -> Iterator[None]:
+        """Run one stage as the body of a `with` statement.
 
         Args:
-            name: Its name.
-            entered: How many row groups it sees; without any it is not run.
-            judge: The stage; returns how many row groups it dropped.
+            name: The stage.
+            pruning: What the stage judges.
+            reason: The stage gives this reason to the row groups that it drops.
 
         Raises:
             PuffinIndexError: On index trouble, if the funnel is strict.
         """
-        started, reads, bytes_read = time.perf_counter(), self.reads.count.requests, self.reads.count.bytes
+        count, entered = self.reads.count, pruning.alive
+        started, requests, read_bytes = time.perf_counter(), count.requests, count.bytes
         troubles = len(self.reads.troubles)
-        dropped = judge() if entered else 0
-        count = self.reads.count
+        yield
+        dropped = int(np.count_nonzero(pruning.reasons[pruning.selection(entered)] == reason))
         seconds = time.perf_counter() - started
-        self.stages.append(Stage(name, entered, dropped, count.requests - reads, count.bytes - bytes_read, seconds))
+        self.stages.append(
+            Stage(name, len(entered), dropped, count.requests - requests, count.bytes - read_bytes, seconds)
+        )
         self._tell(self.reads.troubles[troubles:])
 
     def _tell(self, troubles: list[IndexTrouble]) -> None:

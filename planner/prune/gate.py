@@ -15,7 +15,7 @@ import numpy as np
 from planner.clock import DEFAULT_MILLISECONDS
 from planner.predicate.tree import PredicateTree
 from planner.prune.estimate import Estimate, JoinedEstimates
-from planner.view.directories import selection_among
+from planner.view.directories import selection_among, selection_of
 from planner.view.index_view import IndexView
 from puffin_index.storage.arrays import Flags, Floats, Ints, Selection
 
@@ -78,11 +78,7 @@ class CostGate:
         self._row_groups = row_groups
         self._left = limits.byte_budget
         self._rows_wanted = limits.rows_wanted
-        self.estimates = JoinedEstimates(tree, view.row_counts[row_groups])
-
-    def presence(self, leaf: int, at: Ints) -> Floats:
-        """Probability that a row group holds a match of a leaf, which is named by its number."""
-        return self.estimates.of_leaf(leaf).presence[self._selection(at)]
+        self.estimates = JoinedEstimates(tree, view.row_counts[selection_of(row_groups)])
 
     def saved(self, at: Ints, known: tuple[int, Estimate] | None = None) -> Floats:
         """The bytes that dropping row groups is expected to save, for each of some positions.

@@ -7,7 +7,7 @@ from enum import IntEnum
 
 import numpy as np
 
-from planner.prune.row_sets import RowSets
+from planner.prune.found_rows import RowSets
 from planner.view.directories import IndexTrouble
 from puffin_index.storage.arrays import Bytes, Flags, Ints
 

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from planner.predicate.nodes import Everything
 from planner.predicate.tree import Constant, JoinedValues, PredicateTree
-from planner.view.directories import FieldStatistics, KeyArray, selection_among, selection_of
+from planner.view.directories import FieldStatistics, KeyArray, selection_of
 from puffin_index.keys.leaf import Key, LeafTest, NullTest, RangeTest, SetTest
 from puffin_index.storage.arrays import Flags, Ints, Selection
 
@@ -24,20 +24,24 @@ class Verdicts:
     """What is known of a test (or predicate) for each row group.
 
     Attributes:
-        possible: False: no row can match.
-        certain: True: every row matches.
+        possible: False where no row can match.
+        certain: True where every row matches.
     """
 
     possible: Flags
     certain: Flags
 
+    def at(self, positions: Selection) -> Verdicts:
+        """Return the verdicts at some positions only."""
+        return Verdicts(self.possible[positions], self.certain[positions])
+
 
 class JoinedVerdicts(JoinedValues[Verdicts]):
-    """Verdicts on the leaves of a tree, joined.
+    """Verdicts on the leaves of a tree, joined up to the root.
 
     Args:
         tree: The tree.
-        count: Row groups that are judged.
+        count: How many row groups are judged.
     """
 
     def __init__(self, tree: PredicateTree, count: int) -> None:
@@ -52,17 +56,6 @@ class JoinedVerdicts(JoinedValues[Verdicts]):
         if is_and:
             return Verdicts(first.possible & second.possible, first.certain & second.certain)
         return Verdicts(first.possible | second.possible, first.certain | second.certain)
-
-    def _taken(self, value: Verdicts, at: Selection) -> Verdicts:
-        return Verdicts(value.possible[at], value.certain[at])
-
-    def among(self, positions: Ints) -> JoinedVerdicts:
-        """Return the verdicts at some ascending positions only."""
-        at = selection_among(positions, self._count)
-        chosen = JoinedVerdicts(self._tree, len(positions))
-        for leaf in range(len(self._tree.leaves)):
-            chosen.put(leaf, self._taken(self.of_leaf(leaf), at))
-        return chosen
 
 
 def judge_by_zone_map(test: LeafTest, statistics: FieldStatistics, row_groups: Ints) -> Verdicts:

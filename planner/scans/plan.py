@@ -23,13 +23,13 @@ from planner.predicate.nodes import Everything, Predicate
 from planner.prune.distributed import Executors, PlanningMode, prune_on_executors
 from planner.prune.gate import DEFAULT_BYTE_BUDGET, DEFAULT_LIMITS, Limits
 from planner.prune.pruned import Pruned, Reason
-from planner.prune.pruner import Pruner
-from planner.prune.row_sets import RowSets
+from planner.prune.pruner import prune
 from planner.scans.file_filter import file_filter
 from planner.scans.planned_scan import PlannedScan
 from planner.scans.scan_plan import ScanPlan
+from planner.scans.scan_row_groups import ScanRowGroups
 from planner.scans.snapshot_files import list_scan_files
-from planner.scans.subtract_deletes import subtract_deletes
+from planner.scans.subtract_deletes import AfterDeletes, subtract_deletes
 from planner.scans.whole_files import keep_whole_files
 from planner.view.index_view import IndexView
 from planner.where.parser import parse_where
@@ -38,6 +38,7 @@ from puffin_index.data.column_source import Reading, reading_of
 from puffin_index.data.data_table import DataFile
 from puffin_index.errors import NotFoundError
 from puffin_index.storage.arrays import Ints
+from puffin_index.storage.caches import cleared_by
 from puffin_index.table_index import TableIndex
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 
 _views: LRUCache[str, IndexView] = LRUCache(maxsize=32)
 _views_lock = threading.Lock()
+cleared_by(_views.clear, _views_lock)
 
 
 def view_of(index_table: Table, reading: Reading) -> IndexView:
@@ -113,9 +115,17 @@ def plan(
         NotFoundError: If it names a column that the table lacks, or there is no such snapshot.
     """
     limits = Limits(strict, byte_budget, seconds=planning_milliseconds / 1000)
-    planned = plan_scan(index, where, snapshot_id, limits, spark=spark, planning_mode=planning_mode, refresh=refresh)
-    result = planned.plan
-    return replace(result, reasons=keep_whole_files(result.reasons, result.file_of, planned.is_read_whole))
+    planned = plan_scan(
+        index,
+        where,
+        snapshot_id,
+        limits,
+        spark=spark,
+        planning_mode=planning_mode,
+        refresh=refresh,
+        by_byte_ranges=True,
+    )
+    return planned.plan
 
 
 def snapshot_of(table: Table, snapshot_id: int | None) -> tuple[Snapshot | None, Schema]:
@@ -141,6 +151,7 @@ def plan_scan(
     spark: SparkSession | None = None,
     planning_mode: PlanningMode = "auto",
     refresh: bool = True,
+    by_byte_ranges: bool = False,
 ) -> PlannedScan:
     """Plan a scan of a table and keep what its reader needs.
 
@@ -152,6 +163,7 @@ def plan_scan(
         spark: A session whose executors may plan.
         planning_mode: `local`, `distributed`, or `auto` for what suits the number of row groups.
         refresh: Ask the catalog for the newest versions of table and index first.
+        by_byte_ranges: The reader reads ranges of bytes, so that some data files are read whole or not at all.
 
     Raises:
         WhereSyntaxError: If the text does not parse.
@@ -167,23 +179,37 @@ def plan_scan(
     clock = Clock(limits.seconds)
     files = list_scan_files(table, snapshot, schema, file_filter(expression, schema), clock) if snapshot else ()
     view = view_of(index.index_table, reading_of(table, schema))
+    data_files = [file.file for file in files]
+    row_groups = ScanRowGroups.of(view, data_files)
     executors = Executors(spark.sparkContext, index.index_table, planning_mode) if spark is not None else None
     left = replace(limits, seconds=clock.seconds_left)
-    pruned = _prune_files(view, predicate, [file.file for file in files], left, executors)
-    result, row_groups, row_sets = pruned
-    first_rows, is_read_whole = np.zeros(len(row_groups), np.int64), np.zeros(len(row_groups), np.bool_)
-    if view.row_group_count:
-        first_rows, is_read_whole = view.first_rows[row_groups], view.is_read_whole[row_groups] & (row_groups >= 0)
-    planned = PlannedScan(result, schema, expression, files, row_groups, first_rows, row_sets, is_read_whole)
-    result = subtract_deletes(planned, table.io, clock, strict=limits.strict, always=limits.rows_wanted)
-    result = replace(
-        result,
-        table=index.name,
-        snapshot_id=snapshot.snapshot_id if snapshot else None,
-        where=_text_of(where),
-        planning_seconds=time.perf_counter() - started,
+    pruned = _prune_scan(view, predicate, data_files, row_groups, left, executors)
+    after = subtract_deletes(
+        files,
+        row_groups,
+        pruned,
+        table.io,
+        clock,
+        all_rows=isinstance(expression, AlwaysTrue),
+        strict=limits.strict,
+        always=limits.rows_wanted,
     )
-    return replace(planned, plan=result)
+    if by_byte_ranges:
+        reasons = keep_whole_files(after.reasons, row_groups.file_of, row_groups.is_read_whole)
+        after = replace(after, reasons=reasons)
+    snapshot_id = snapshot.snapshot_id if snapshot else None
+    plan = _scan_plan(
+        index.name,
+        snapshot_id,
+        _text_of(where),
+        data_files,
+        row_groups,
+        pruned,
+        after,
+        warnings_of(view, pruned),
+        started,
+    )
+    return PlannedScan(plan, schema, expression, files, row_groups, pruned.row_sets)
 
 
 def _text_of(where: str | BooleanExpression | None) -> str:
@@ -199,68 +225,71 @@ def _text_of(where: str | BooleanExpression | None) -> str:
 
 
 def plan_files(
-    view: IndexView,
-    predicate: Predicate,
-    files: Sequence[DataFile],
-    limits: Limits = DEFAULT_LIMITS,
-    executors: Executors | None = None,
+    view: IndexView, predicate: Predicate, files: Sequence[DataFile], limits: Limits = DEFAULT_LIMITS
 ) -> ScanPlan:
-    """Plan the scan of some data files; deletes are not looked at.
+    """Plan the scan of some data files without their table; deletes are not looked at.
 
     Args:
         view: The index.
         predicate: What to look for.
         files: The data files of the scan.
         limits: Bounds.
-        executors: Who may help where there are many row groups.
     """
-    return _prune_files(view, predicate, files, limits, executors)[0]
-
-
-def _prune_files(
-    view: IndexView,
-    predicate: Predicate,
-    files: Sequence[DataFile],
-    limits: Limits,
-    executors: Executors | None,
-) -> tuple[ScanPlan, Ints, RowSets]:
-    """Plan the scan of some data files; also return the row groups' numbers in the view, -1 for none, and row sets."""
     started = time.perf_counter()
-    known = [view.row_groups_of(file) for file in files]
-    counts = np.array(
-        [max(1, len(file.split_offsets)) if own is None else len(own) for file, own in zip(files, known, strict=True)],
-        np.int64,
-    )
-    file_of = np.repeat(np.arange(len(files)), counts)
-    ordinals = np.arange(len(file_of)) - np.repeat(np.cumsum(counts) - counts, counts)
-    first = np.array([-1 if own is None else own.start for own in known], np.int64)[file_of]
-    numbers = np.where(first >= 0, first + ordinals, -1)
-    indexed = numbers >= 0
-    pruned = prune_row_groups(view, predicate, numbers[indexed], limits, executors)
-    reasons = np.full(len(numbers), Reason.UNINDEXED, np.uint8)
-    matches = np.full(len(numbers), -1, np.int64)
-    reasons[indexed], matches[indexed] = pruned.reasons, pruned.matches
-    # Counts of row groups that have deletes are upper bounds until those are subtracted.
-    matches[np.array([file.has_deletes for file in files], np.bool_)[file_of] & (matches > 0)] = -1
-    row_counts = np.zeros(len(numbers), np.int64)
-    row_counts[indexed] = view.row_counts[numbers[indexed]]
-    plan = ScanPlan(
-        table="",
-        snapshot_id=None,
-        where="",
+    row_groups = ScanRowGroups.of(view, files)
+    pruned = _prune_scan(view, predicate, files, row_groups, limits, None)
+    after = AfterDeletes(pruned.reasons, pruned.matches)
+    return _scan_plan("", None, "", files, row_groups, pruned, after, warnings_of(view, pruned), started)
+
+
+def _scan_plan(
+    table: str,
+    snapshot_id: int | None,
+    where: str,
+    files: Sequence[DataFile],
+    row_groups: ScanRowGroups,
+    pruned: Pruned,
+    after: AfterDeletes,
+    warnings: tuple[str, ...],
+    started: float,
+) -> ScanPlan:
+    """Build the scan plan, once everything is known."""
+    return ScanPlan(
+        table=table,
+        snapshot_id=snapshot_id,
+        where=where,
         data_files=tuple(file.path for file in files),
-        file_of=file_of,
-        ordinals=ordinals,
-        row_counts=row_counts,
-        reasons=reasons,
-        matches=matches,
-        funnel=pruned.stages,
+        file_of=row_groups.file_of,
+        ordinals=row_groups.ordinals,
+        row_counts=row_groups.row_counts,
+        reasons=after.reasons,
+        matches=after.matches,
+        funnel=(*pruned.stages, *after.stages),
         index_reads=sum(stage.reads for stage in pruned.stages),
         index_bytes_read=sum(stage.bytes_read for stage in pruned.stages),
         planning_seconds=time.perf_counter() - started,
-        warnings=warnings_of(view, pruned),
+        warnings=(*warnings, *after.warnings),
     )
-    return plan, numbers, pruned.row_sets
+
+
+def _prune_scan(
+    view: IndexView,
+    predicate: Predicate,
+    files: Sequence[DataFile],
+    row_groups: ScanRowGroups,
+    limits: Limits,
+    executors: Executors | None,
+) -> Pruned:
+    """Judge the row groups of a scan, those without an index included."""
+    indexed = row_groups.numbers >= 0
+    pruned = prune_row_groups(view, predicate, row_groups.numbers[indexed], limits, executors)
+    reasons = np.full(len(indexed), Reason.UNINDEXED, np.uint8)
+    matches = np.full(len(indexed), -1, np.int64)
+    reasons[indexed], matches[indexed] = pruned.reasons, pruned.matches
+    # Counts of row groups that have deletes are upper bounds until those are subtracted.
+    has_deletes = np.array([file.has_deletes for file in files], np.bool_)[row_groups.file_of]
+    matches[has_deletes & (matches > 0)] = -1
+    return replace(pruned, reasons=reasons, matches=matches)
 
 
 def prune_row_groups(
@@ -278,4 +307,4 @@ def prune_row_groups(
         return Pruned(np.full(count, reason, np.uint8), matches, (), ())
     if executors is not None and executors.are_worth_it(len(row_groups)):
         return prune_on_executors(executors, view, predicate, row_groups, limits)
-    return Pruner(view, predicate, row_groups, limits).prune()
+    return prune(view, predicate, row_groups, limits)

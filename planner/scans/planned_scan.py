@@ -1,4 +1,4 @@
-"""A scan that was planned: the scan plan, and what whoever reads or counts its rows needs besides."""
+"""A scan that was planned: the scan plan, and what else somebody needs to read or count the rows."""
 
 from __future__ import annotations
 
@@ -7,33 +7,28 @@ from dataclasses import dataclass
 from pyiceberg.expressions import BooleanExpression
 from pyiceberg.schema import Schema
 
-from planner.prune.row_sets import RowSets
+from planner.prune.found_rows import RowSets
 from planner.scans.scan_plan import ScanPlan
+from planner.scans.scan_row_groups import ScanRowGroups
 from planner.scans.snapshot_files import ScanFile
-from puffin_index.storage.arrays import Flags, Ints
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedScan:
-    """A scan plan with what its reader needs.
+    """A scan plan with what a reader needs.
 
     Attributes:
         plan: The plan.
         schema: The schema of the scan.
         expression: The predicate, unbound; without NOT.
         files: The data files, in the order of `plan.data_files`.
-        row_groups: For each row group of the plan its number in the view, -1 where it has no index.
-        first_rows: For each row group the position of its first row in the data file; undefined where it has no index.
+        row_groups: The row groups of the plan, in the same order, as the view knows them.
         row_sets: Rows that can match, by number in the view; deleted rows are not subtracted.
-        is_read_whole: For each row group of the plan whether readers of byte ranges read its data file whole or not at
-            all.
     """
 
     plan: ScanPlan
     schema: Schema
     expression: BooleanExpression
     files: tuple[ScanFile, ...]
-    row_groups: Ints
-    first_rows: Ints
+    row_groups: ScanRowGroups
     row_sets: RowSets
-    is_read_whole: Flags

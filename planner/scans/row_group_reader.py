@@ -63,7 +63,7 @@ def tasks_of(planned: PlannedScan, table: Table, positions: Ints) -> Iterator[Ro
         number = int(plan.file_of[at])
         file = planned.files[number]
         _check_readable(file)
-        if planned.row_groups[at] >= 0:
+        if planned.row_groups.numbers[at] >= 0:
             yield _task(file, int(plan.ordinals[at]), int(plan.row_counts[at]), _known_rows(planned, at))
         elif number != seen:
             # What the manifest says of row groups is not relied upon here.
@@ -92,7 +92,7 @@ def _task(file: ScanFile, ordinal: int, row_count: int, rows: RowSet | None) -> 
 def _known_rows(planned: PlannedScan, at: int) -> RowSet | None:
     if planned.plan.reasons[at] == Reason.ALL_ROWS_MATCH:
         return RowSet(BitMap(range(int(planned.plan.row_counts[at]))), exact=True)
-    return planned.row_sets.of(int(planned.row_groups[at]))
+    return planned.row_sets.of(int(planned.row_groups.numbers[at]))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,24 +1,25 @@
 """The stage `deletes`: deleted rows leave the row sets; a row group whose matches are all deleted is dropped.
 
-Positional deletes and deletion vectors are read only where a row set is known, can lie in the deleted rows as a whole,
-and the delete files have fewer bytes than the row groups in question; or where exact counts are asked for.
+Reading delete files (positional deletes and deletion vectors) has to pay. The stage reads them for row groups whose
+matching rows are known and are no more than the deleted rows, and only if the delete files have fewer bytes than these
+row groups. Where exact counts are wanted, the stage reads all delete files of row groups whose matching rows are known.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
-from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.io import FileIO
 from pyroaring import BitMap
 
 from planner.clock import Clock
-from planner.prune.pruned import Reason, Stage
-from planner.scans.planned_scan import PlannedScan
-from planner.scans.scan_plan import ScanPlan
+from planner.prune.pruned import Pruned, Reason, Stage
+from planner.scans.scan_row_groups import ScanRowGroups
+from planner.scans.snapshot_files import ScanFile
 from puffin_index.data.deletes import DeleteFile, deleted_positions, is_kept
 from puffin_index.errors import CorruptFileError, NotFoundError, UnsupportedError
 from puffin_index.storage.arrays import Bytes, Ints
@@ -26,24 +27,51 @@ from puffin_index.storage.arrays import Bytes, Ints
 _log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class AfterDeletes:
+    """What is known of the row groups of a scan once deleted rows are subtracted.
+
+    Attributes:
+        reasons: `Reason` values (uint8).
+        matches: Matching rows where they are known exactly, else -1.
+        stages: The stage; none if the scan has no delete files.
+        warnings: Delete files that could not be read, as sentences.
+    """
+
+    reasons: Bytes
+    matches: Ints
+    stages: tuple[Stage, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
 def subtract_deletes(
-    planned: PlannedScan, io: FileIO, clock: Clock, *, strict: bool = False, always: bool = False
-) -> ScanPlan:
+    files: Sequence[ScanFile],
+    row_groups: ScanRowGroups,
+    pruned: Pruned,
+    io: FileIO,
+    clock: Clock,
+    *,
+    all_rows: bool,
+    strict: bool = False,
+    always: bool = False,
+) -> AfterDeletes:
     """Run the stage.
 
     Args:
-        planned: The scan after all other stages.
+        files: The data files of the scan.
+        row_groups: Their row groups.
+        pruned: What all other stages say of the row groups.
         io: The FileIO of the data table.
         clock: Says when no more row groups are judged, unless exact counts are wanted.
+        all_rows: The predicate is true for every row, whatever an index says.
         strict: Raise if a delete file cannot be read, instead of keeping its row groups.
         always: Read the deletes whatever they cost: exact counts are wanted.
     """
-    plan = planned.plan
-    if not any(file.deletes for file in planned.files):
-        return plan
+    if not any(file.deletes for file in files):
+        return AfterDeletes(pruned.reasons, pruned.matches)
     started = time.perf_counter()
-    stage = _DeletesStage(planned, io, strict)
-    alive = np.flatnonzero(plan.kept_mask & (planned.row_groups >= 0))
+    stage = _DeletesStage(files, row_groups, pruned, io, all_rows, strict)
+    alive = np.flatnonzero(pruned.kept & (row_groups.numbers >= 0))
     candidates = [at for at in alive.tolist() if stage.can_know(at, always=always)]
     if always or stage.is_worth_reading(candidates):
         for at in candidates:
@@ -51,22 +79,18 @@ def subtract_deletes(
                 break
             stage.judge(at)
     dropped = int((stage.reasons == Reason.ALL_DELETED).sum())
-    return replace(
-        plan,
-        reasons=stage.reasons,
-        matches=stage.matches,
-        funnel=(
-            *plan.funnel,
-            Stage("deletes", len(alive), dropped, stage.reads, stage.bytes_read, time.perf_counter() - started),
-        ),
-        warnings=(*plan.warnings, *stage.troubles),
-    )
+    seconds = time.perf_counter() - started
+    told = Stage("deletes", len(alive), dropped, stage.reads, stage.bytes_read, seconds)
+    return AfterDeletes(stage.reasons, stage.matches, (told,), tuple(stage.troubles))
 
 
 @dataclass(slots=True)
 class _DeletesStage:
-    planned: PlannedScan
+    files: Sequence[ScanFile]
+    row_groups: ScanRowGroups
+    pruned: Pruned
     io: FileIO
+    all_rows: bool
     strict: bool
     reasons: Bytes = field(init=False)
     matches: Ints = field(init=False)
@@ -76,56 +100,57 @@ class _DeletesStage:
     _deleted: dict[int, BitMap | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.reasons, self.matches = self.planned.plan.reasons.copy(), self.planned.plan.matches.copy()
+        self.reasons, self.matches = self.pruned.reasons.copy(), self.pruned.matches.copy()
 
     def can_know(self, at: int, *, always: bool) -> bool:
-        """Whether the rows of a row group are known and may all be deleted, or have to be counted."""
-        file = self.planned.files[self.planned.plan.file_of[at]]
+        """Whether the matching rows of a row group are known, and have to be counted or may all be deleted."""
+        file = self._file(at)
         if not file.deletes:
             return False
         matching = self._matching(at)
         if matching is None:
             return False
-        count = len(matching[0]) if matching[0] is not None else int(self.planned.plan.row_counts[at])
+        count = len(matching[0]) if matching[0] is not None else int(self.row_groups.row_counts[at])
         return always or count <= sum(delete.record_count for delete in file.deletes)
+
+    def _file(self, at: int) -> ScanFile:
+        return self.files[int(self.row_groups.file_of[at])]
 
     def _matching(self, at: int) -> tuple[BitMap | None, bool] | None:
         """The matching rows (None for all) and whether they are exact; None if they are not known."""
         if self.reasons[at] == Reason.ALL_ROWS_MATCH:
             return None, True
         if self.reasons[at] == Reason.NO_PREDICATE:
-            return None, isinstance(self.planned.expression, AlwaysTrue)
-        rows = self.planned.row_sets.of(int(self.planned.row_groups[at]))
+            return None, self.all_rows
+        rows = self.pruned.row_sets.of(int(self.row_groups.numbers[at]))
         return None if rows is None else (rows.rows, rows.exact)
 
     def is_worth_reading(self, candidates: list[int]) -> bool:
         """Whether the delete files that are not in memory have fewer bytes than the row groups in question."""
-        plan, files = self.planned.plan, self.planned.files
-        file_numbers = {int(plan.file_of[at]) for at in candidates}
-        unread = {delete for number in file_numbers for delete in files[number].deletes if not is_kept(delete)}
+        file_numbers = {int(self.row_groups.file_of[at]) for at in candidates}
+        unread = {delete for number in file_numbers for delete in self.files[number].deletes if not is_kept(delete)}
         saved = sum(
-            files[plan.file_of[at]].file.file_size
-            * int(plan.row_counts[at])
-            // max(1, files[plan.file_of[at]].file.record_count)
+            self._file(at).file.file_size
+            * int(self.row_groups.row_counts[at])
+            // max(1, self._file(at).file.record_count)
             for at in candidates
         )
         return bool(sum(delete.file_size for delete in unread) < saved)
 
     def judge(self, at: int) -> None:
         """Subtract the deleted rows of one row group."""
-        plan = self.planned.plan
-        matching, deleted = self._matching(at), self._deleted_rows(int(plan.file_of[at]))
+        matching, deleted = self._matching(at), self._deleted_rows(int(self.row_groups.file_of[at]))
         if matching is None or deleted is None:
             return
         rows, exact = matching
-        first, count = int(self.planned.first_rows[at]), int(plan.row_counts[at])
+        first, count = int(self.row_groups.first_rows[at]), int(self.row_groups.row_counts[at])
         if rows is None:
             left = count - deleted.range_cardinality(first, first + count)
         else:
             left = len(rows) - rows.shift(first).intersection_cardinality(deleted)
         if left == 0:
             self.reasons[at], self.matches[at] = Reason.ALL_DELETED, 0
-        elif exact and not self.planned.files[plan.file_of[at]].has_equality_deletes:
+        elif exact and not self._file(at).has_equality_deletes:
             self.matches[at] = left
 
     def _deleted_rows(self, number: int) -> BitMap | None:
@@ -134,7 +159,7 @@ class _DeletesStage:
         return self._deleted[number]
 
     def _read(self, number: int) -> BitMap | None:
-        file = self.planned.files[number]
+        file = self.files[number]
         for delete in file.deletes:
             self._count_read(delete)
         try:

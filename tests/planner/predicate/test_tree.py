@@ -96,7 +96,7 @@ def test_verdicts_are_those_of_plain_recursion_after_every_change(
         assert np.array_equal(joined.root.possible, due.possible)
         assert np.array_equal(joined.root.certain, due.certain)
     some = np.array([0, 2])
-    assert np.array_equal(joined.among(some).root.possible, plain_verdicts(predicate, known).possible[some])
+    assert np.array_equal(joined.root.at(some).possible, plain_verdicts(predicate, known).possible[some])
 
 
 @settings(max_examples=300)

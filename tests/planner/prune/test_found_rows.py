@@ -1,12 +1,117 @@
-"""Rows of a segment belong to their row groups, up to the last that 32 bits can number."""
+"""Rows of a segment belong to their row groups; rows of leaves join to those of a predicate, as sets of rows do."""
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Mapping
+from random import Random
+from unittest.mock import patch
 
-from planner.prune.found_rows import FoundRows
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from planner.predicate.nodes import UNKNOWN, Conjunction, Disjunction, Leaf, Nothing, Predicate
+from planner.prune.found_rows import FoundRows, joint_rows
 from planner.view.directories import KindDirectory
+from puffin_index.keys.leaf import SetTest
 from puffin_index.keys.value_types import value_type_named
+
+ROWS = 6
+LEAVES = [Leaf(number, SetTest((0,)), "long") for number in range(4)]
+TREES = st.recursive(
+    st.sampled_from(LEAVES),
+    lambda children: st.builds(
+        lambda kind, parts: kind(tuple(parts)),
+        st.sampled_from([Conjunction, Disjunction]),
+        st.lists(children, min_size=1, max_size=3),
+    ),
+    max_leaves=6,
+)
+# For each row group the segment of each leaf's payload, and whether it was asked.
+PLACE = st.tuples(st.sampled_from([0, 0, 0, 1]), st.sampled_from([True, True, True, False]))
+PLACES = st.lists(st.lists(PLACE, min_size=4, max_size=4), min_size=1, max_size=5)
+
+
+def directory_of(segments: list[int]) -> KindDirectory:
+    """One payload for each segment, in which row group i has the rows from 10 i."""
+    count = len(segments)
+    none, base = np.zeros(count, np.int64), np.arange(count, dtype=np.int64) * 10
+    segment, entry = np.array(segments, np.int32), np.zeros(count, np.int32)
+    return KindDirectory("bitmap", value_type_named("long"), segment, base, entry, none, np.ones(count, np.bool_))
+
+
+def rows_of(predicate: Predicate, rows: Mapping[Leaf, set[int]]) -> set[int]:
+    match predicate:
+        case Leaf():
+            return rows[predicate]
+        case Conjunction(children):
+            return set.intersection(*(rows_of(child, rows) for child in children))
+        case Disjunction(children):
+            return set.union(*(rows_of(child, rows) for child in children))
+        case _:
+            raise AssertionError(predicate)
+
+
+def leaves_of(predicate: Predicate) -> set[Leaf]:
+    match predicate:
+        case Conjunction(children) | Disjunction(children):
+            return set().union(*map(leaves_of, children))
+        case Leaf():
+            return {predicate}
+        case _:
+            return set()
+
+
+@settings(max_examples=400)
+@given(TREES, PLACES, st.integers(0, 2**32), st.sampled_from([0, 16]))
+def test_joint_rows_are_those_that_sets_give(
+    predicate: Predicate, places: list[list[tuple[int, bool]]], seed: int, dense: int
+) -> None:
+    every = [10 * group + row for group in range(len(places)) for row in range(ROWS)]
+    chance = Random(seed)
+    matching = {leaf: set(chance.sample(every, chance.randint(0, len(every)))) for leaf in LEAVES}
+    counts = np.full(len(places), ROWS, np.int64)
+    found: dict[Leaf, FoundRows] = {}
+    for number, leaf in enumerate(LEAVES):
+        segments = [group[number][0] for group in places]
+        asked = {segment for segment, is_asked in (group[number] for group in places) if is_asked}
+        rows: dict[int, list[int]] = {segment << 32: [] for segment in sorted(asked)}
+        for row in sorted(matching[leaf]):
+            if segments[row // 10] in asked:
+                rows[segments[row // 10] << 32].append(row)
+        arrays = {blob: np.array(some, np.uint32) for blob, some in rows.items()}
+        found[leaf] = FoundRows(directory_of(segments), counts, arrays)
+    wanted = leaves_of(predicate)
+    answered = [
+        group
+        for group, of_leaves in enumerate(places)
+        if all(found[leaf].are_known(np.array([group]), of_leaves[LEAVES.index(leaf)][0]) for leaf in wanted)
+    ]
+
+    with patch("planner.prune.found_rows._DENSE", dense):
+        joint = joint_rows(predicate, found, np.array(answered, np.int64))
+
+    due = rows_of(predicate, matching)
+    for group in range(len(places)):
+        own = None if joint is None else joint.of(group)
+        one_segment = len({places[group][LEAVES.index(leaf)][0] for leaf in wanted}) == 1
+        if group in answered and one_segment:
+            assert own is not None
+            assert {10 * group + row for row in own} == {row for row in due if row // 10 == group}
+        else:
+            assert own is None
+
+
+def test_what_was_not_looked_up_gives_no_rows() -> None:
+    found = {LEAVES[0]: FoundRows(directory_of([0]), np.array([ROWS]), {0: np.array([1, 2], np.uint32)})}
+    row_groups = np.array([0])
+
+    assert joint_rows(LEAVES[0], found, row_groups) is not None
+    assert joint_rows(LEAVES[0], found, row_groups[:0]) is None
+    assert joint_rows(Conjunction((LEAVES[0], LEAVES[1])), found, row_groups) is None
+    assert joint_rows(Conjunction((LEAVES[0], UNKNOWN)), found, row_groups) is None
+    assert joint_rows(Disjunction((LEAVES[0], Nothing())), found, row_groups) is None
+    assert joint_rows(Conjunction(()), found, row_groups) is None
 
 
 def test_row_groups_get_their_rows_up_to_the_end_of_the_row_space() -> None:

@@ -23,10 +23,10 @@ resource.setrlimit(resource.RLIMIT_NOFILE, ({FILES_ALLOWED}, resource.getrlimit(
 import numpy as np
 import pyarrow as pa
 from pyiceberg.io.pyarrow import PyArrowFileIO
-from planner.gate import Limits
-from planner.plan import prune_row_groups
-from planner.view import IndexView
-from ssb_bench.scale_probe import SCENARIOS
+from planner.prune.gate import Limits
+from planner.scans.plan import prune_row_groups
+from planner.view.index_view import IndexView
+from ssb_bench.studies.scale_probe import SCENARIOS
 with pa.memory_map(sys.argv[1]) as source:
     entries = pa.ipc.open_file(source).read_all()
 view = IndexView("simulated", entries, PyArrowFileIO())

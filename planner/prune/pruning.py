@@ -1,0 +1,141 @@
+"""What the stages of one pruning share: the predicate's leaves, the row groups, and what is known of both so far."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from planner.clock import Clock
+from planner.predicate.nodes import Leaf
+from planner.predicate.tree import PredicateTree
+from planner.prune.estimate import Estimate, JoinedEstimates
+from planner.prune.found_rows import FoundRows
+from planner.prune.gate import CostGate, Limits
+from planner.prune.pruned import Reason
+from planner.prune.zone_map import JoinedVerdicts, Verdicts
+from planner.view.directories import FieldStatistics, IndexReads, selection_among
+from planner.view.index_view import IndexView
+from puffin_index.storage.arrays import Bytes, Flags, Ints, Selection
+
+
+@dataclass(slots=True, eq=False)
+class LeafState:
+    """All that is known of one leaf: its statistics, verdicts, estimate, and the rows that look-ups found.
+
+    Attributes:
+        leaf: The leaf.
+        number: Its number in the tree.
+        statistics: Of its column; None if there are none, or nobody has read them yet.
+        found: The rows that match; None as long as no merged payload was asked.
+        answered: For each position whether a merged payload was asked; None as long as `found` is. Look-ups leave out
+            what verdicts have settled.
+    """
+
+    leaf: Leaf
+    number: int
+    _joined_verdicts: JoinedVerdicts
+    _joined_estimates: JoinedEstimates
+    statistics: FieldStatistics | None = None
+    found: FoundRows | None = None
+    answered: Flags | None = None
+
+    @property
+    def verdicts(self) -> Verdicts:
+        """What is known for certain, one element for each position. Setting it changes what follows for the tree."""
+        return self._joined_verdicts.of_leaf(self.number)
+
+    @verdicts.setter
+    def verdicts(self, verdicts: Verdicts) -> None:
+        self._joined_verdicts.put(self.number, verdicts)
+
+    @property
+    def estimate(self) -> Estimate:
+        """What to expect, one element for each position. Setting it changes what follows for the tree."""
+        return self._joined_estimates.of_leaf(self.number)
+
+    @estimate.setter
+    def estimate(self, estimate: Estimate) -> None:
+        self._joined_estimates.put(self.number, estimate)
+
+
+@dataclass(slots=True, eq=False)
+class Pruning:
+    """Some row groups that are judged for one predicate. Positions are places among these row groups.
+
+    Attributes:
+        view: The index.
+        tree: The predicate.
+        row_groups: The row groups of the view (int64).
+        limits: Bounds.
+        clock: Says when no more work is begun.
+        reads: Counts what is read and takes down troubles.
+        verdicts: On the leaves, joined up to the root.
+        gate: Weighs what reading an index saves; has the estimates.
+        leaves: What is known of each leaf, by number.
+        reasons: A `Reason` for each position (uint8).
+        matches: Matching rows where they are known exactly, else -1.
+        alive: The positions that are still to be judged, ascending.
+    """
+
+    view: IndexView
+    tree: PredicateTree
+    row_groups: Ints
+    limits: Limits
+    clock: Clock
+    reads: IndexReads
+    verdicts: JoinedVerdicts = field(init=False)
+    gate: CostGate = field(init=False)
+    leaves: list[LeafState] = field(init=False)
+    reasons: Bytes = field(init=False)
+    matches: Ints = field(init=False)
+    alive: Ints = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Know nothing: all row groups are to be judged."""
+        count = len(self.row_groups)
+        self.verdicts = JoinedVerdicts(self.tree, count)
+        self.gate = CostGate(self.view, self.tree, self.row_groups, self.limits)
+        self.leaves = [
+            LeafState(leaf, number, self.verdicts, self.gate.estimates) for number, leaf in enumerate(self.tree.leaves)
+        ]
+        self.reasons = np.full(count, Reason.MAY_MATCH, np.uint8)
+        self.matches = np.full(count, -1, np.int64)
+        self.alive = np.arange(count)
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether a stage ends here: no row group or no time is left."""
+        return not len(self.alive) or self.clock.is_over
+
+    def selection(self, positions: Ints) -> Selection:
+        """Ascending positions as an index into arrays."""
+        return selection_among(positions, len(self.row_groups))
+
+    def undecided(self, state: LeafState) -> Ints:
+        """The positions still to be judged where a leaf is neither certain nor impossible."""
+        verdicts = state.verdicts.at(self.selection(self.alive))
+        return self.alive[verdicts.possible & ~verdicts.certain]
+
+    def settle(self, reason: Reason) -> None:
+        """Write down what the leaves' verdicts settle; this is the reason where no row can match."""
+        verdicts = self.verdicts.root.at(self.selection(self.alive))
+        impossible, certain = ~verdicts.possible, verdicts.certain & verdicts.possible
+        if not impossible.any() and not certain.any():
+            return
+        dropped, kept = self.alive[impossible], self.alive[certain]
+        self.reasons[dropped], self.matches[dropped] = reason, 0
+        self.reasons[kept], self.matches[kept] = Reason.ALL_ROWS_MATCH, self.view.row_counts[self.row_groups[kept]]
+        self.alive = self.alive[~impossible & ~certain]
+
+    def rest(self) -> Pruning:
+        """Return the row groups that are alive as a pruning of their own, so that all further arrays are short."""
+        here = self.selection(self.alive)
+        rest = Pruning(self.view, self.tree, self.row_groups[here], self.limits, self.clock, self.reads)
+        for state, own in zip(self.leaves, rest.leaves, strict=True):
+            own.statistics, own.verdicts = state.statistics, state.verdicts.at(here)
+        return rest
+
+    def take(self, rest: Pruning) -> None:
+        """Write down what is known of the `rest` by now."""
+        self.reasons[self.alive], self.matches[self.alive] = rest.reasons, rest.matches

@@ -1,0 +1,87 @@
+"""Whatever a process keeps, one call empties: no module has a cache that it does not register."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import threading
+from collections.abc import Iterator
+from functools import _lru_cache_wrapper
+from types import ModuleType
+
+import pyarrow as pa
+from cachetools import Cache
+from pyiceberg.catalog.sql import SqlCatalog
+
+import planner
+import puffin_index
+from planner.view.cache import BoundedCache
+from puffin_index import IndexDefinition, TableIndex
+from puffin_index.storage.caches import clear_caches, cleared_by
+from tests.conftest import create_table
+
+# They hold no data of a table: the grammar, the threads; schemas by text, and table metadata in Spark's workers.
+LEFT_ALONE = {"_grammar", "_pool", "schema_of", "_table"}
+
+
+def test_a_cache_is_emptied_under_its_lock() -> None:
+    lock, kept = threading.Lock(), {"k": 1}
+    held: list[bool] = []
+
+    def clear() -> None:
+        held.append(lock.locked())
+        kept.clear()
+
+    cleared_by(clear, lock)
+    clear_caches()
+
+    assert kept == {}
+    assert held == [True]
+    assert not lock.locked()
+
+
+def modules() -> Iterator[ModuleType]:
+    for package in (puffin_index, planner):
+        for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            yield importlib.import_module(found.name)
+
+
+def entries() -> dict[str, int]:
+    """How much each cache of the process holds, by module and name."""
+    held: dict[str, int] = {}
+    for module in modules():
+        for name, value in vars(module).items():
+            if name in LEFT_ALONE:
+                continue
+            match value:
+                case _lru_cache_wrapper():
+                    held[f"{module.__name__}.{name}"] = value.cache_info().currsize
+                case Cache():
+                    held[f"{module.__name__}.{name}"] = len(value)
+                case BoundedCache():
+                    held[f"{module.__name__}.{name}"] = value.used_bytes
+    return held
+
+
+def test_no_cache_holds_anything_after_it(local_catalog: SqlCatalog) -> None:
+    create_table(local_catalog, "t", pa.table({"k": pa.array(range(1_000), pa.int64())}), 100)
+    index = TableIndex.create(local_catalog, "ns.t", IndexDefinition.of(bitmap=["k"]))
+    index.build(workers=1)
+
+    def directory_reads() -> int:
+        return planner.plan(index, "k = 77").funnel[0].reads
+
+    clear_caches()
+    assert [directory_reads() for _ in range(3)] == [1, 0, 0]
+    assert planner.scan(index, "k = 77").read_all().to_pydict() == {"k": [77]}
+    held = entries()
+    assert {
+        "planner.view.index_view.CACHE",
+        "planner.scans.plan._views",
+        "planner.scans.snapshot_files._snapshots",
+        "puffin_index.data.parquet._footers",
+    } <= {name for name, size in held.items() if size}
+
+    clear_caches()
+    assert {name: size for name, size in entries().items() if size} == {}
+    assert directory_reads() == 1
