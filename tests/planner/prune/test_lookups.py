@@ -1,0 +1,91 @@
+"""Look-ups in sorted postings of ten rows (`tests.planner.ten_rows`): one payload answers for all five row groups."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+
+from planner.prune.found_rows import FoundRows
+from planner.prune.gate import Limits
+from planner.prune.lookups import LookUp
+from planner.prune.pruning import Pruning
+from planner.view.directories import KindDirectory
+from planner.view.index_view import IndexView
+from puffin_index.keys.leaf import LeafTest, NullTest, RangeTest, SetTest
+from tests.planner.ten_rows import EVERY, POSTINGS, k, pruning_of, view_of_ten_rows
+
+
+@pytest.fixture
+def view(local_catalog: SqlCatalog) -> IndexView:
+    return view_of_ten_rows(local_catalog, POSTINGS)
+
+
+def opened(view: IndexView, test: LeafTest, limits: Limits) -> tuple[Pruning, KindDirectory]:
+    pruning = pruning_of(view, k(test), limits)
+    directory = view.directory(pruning.leaves[0].leaf, "bitmap", pruning.reads)
+    assert directory is not None
+    return pruning, directory
+
+
+@pytest.mark.parametrize(
+    ("test", "counts"),
+    [
+        (SetTest((9,)), [1, 0, 0, 0, 0]),
+        (SetTest((2, 5)), [0, 1, 0, 2, 0]),
+        (RangeTest(5, 8), [0, 1, 1, 2, 0]),
+        (RangeTest(5, 8, negated=True), [2, 1, 1, 0, 0]),
+        (NullTest(is_null=True), [0, 0, 0, 0, 2]),
+        (SetTest((4,)), [0, 0, 0, 0, 0]),
+    ],
+)
+def test_one_search_counts_the_matches_of_every_row_group(view: IndexView, test: LeafTest, counts: list[int]) -> None:
+    pruning, directory = opened(view, test, Limits(rows_wanted=True))
+
+    found, told = LookUp(pruning, pruning.leaves[0], directory).find(EVERY)
+
+    assert told.tolist() == counts
+    assert [len(found.of(row_group) or ()) for row_group in range(5)] == counts
+
+
+def test_rows_are_those_of_the_segment_until_a_row_group_asks(view: IndexView) -> None:
+    pruning, directory = opened(view, RangeTest(5, 8), Limits(rows_wanted=True))
+
+    found, _ = LookUp(pruning, pruning.leaves[0], directory).find(EVERY)
+
+    # Row group i has the rows from 65,536 i on in the segment's row space.
+    assert directory.base.tolist() == [0, 65_536, 131_072, 196_608, 262_144]
+    assert [rows.tolist() for rows in found.rows.values()] == [[65_537, 131_073, 196_608, 196_609]]
+    assert [list(found.of(row_group) or ()) for row_group in range(5)] == [[], [1], [1], [0, 1], []]
+
+
+def test_a_wide_leaf_is_left_for_later(view: IndexView) -> None:
+    pruning, directory = opened(view, RangeTest(5, 8), Limits(rows_wanted=True))
+
+    # Four of ten rows match.
+    found, counts = LookUp(pruning, pruning.leaves[0], directory, widest_share=0.3).find(EVERY)
+
+    assert found.rows == {}
+    assert counts.tolist() == [-1] * 5
+
+
+def test_a_wide_leaf_is_looked_for_among_candidates(view: IndexView, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("planner.prune.lookups._FEW_ROWS", 0)  # so that four rows are many
+    monkeypatch.setattr("puffin_index.kinds.postings.look_up._SPARSE", 0)
+    pruning, directory = opened(view, RangeTest(5, 8), Limits(rows_wanted=True))
+    narrow = FoundRows(directory, view.row_counts, {int(directory.blob[0]): np.array([65_537, 196_608], np.uint32)})
+
+    found, counts = LookUp(pruning, pruning.leaves[0], directory, candidates=narrow).find(EVERY)
+
+    assert [rows.tolist() for rows in found.rows.values()] == [[65_537, 196_608]]
+    assert counts.tolist() == [0, 1, 0, 1, 0]
+
+
+def test_without_bytes_left_no_row_is_read_but_what_the_payload_lacks_is_known(view: IndexView) -> None:
+    for test, counts in ((SetTest((5,)), [-1] * 5), (SetTest((0,)), [0] * 5)):
+        pruning, directory = opened(view, test, Limits(byte_budget=0, rows_wanted=True))
+
+        _, told = LookUp(pruning, pruning.leaves[0], directory).find(EVERY)
+
+        # The payload's directory says that blocks begin with key 1: there is nothing to read for 0.
+        assert told.tolist() == counts

@@ -1,0 +1,60 @@
+"""Ten rows in five row groups, small enough to check every answer by eye.
+
+| row group | k          | c    |
+| --------- | ---------- | ---- |
+| 0         | 1, 9       | 0, 1 |
+| 1         | 2, 8       | 0, 1 |
+| 2         | 3, 7       | 0, 1 |
+| 3         | 5, 5       | 0, 1 |
+| 4         | NULL, NULL | 0, 1 |
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+from pyiceberg.catalog.sql import SqlCatalog
+
+from planner.clock import Clock
+from planner.predicate.nodes import Leaf, Predicate
+from planner.predicate.tree import PredicateTree
+from planner.prune.gate import DEFAULT_LIMITS, Limits
+from planner.prune.pruning import Pruning
+from planner.scans.plan import view_of
+from planner.view.directories import IndexReads
+from planner.view.index_view import IndexView
+from puffin_index import IndexDefinition, TableIndex
+from puffin_index.data.column_source import reading_of
+from puffin_index.keys.leaf import LeafTest
+from tests.conftest import create_table
+
+ROWS = pa.table(
+    {"k": pa.array([1, 9, 2, 8, 3, 7, 5, 5, None, None], pa.int64()), "c": pa.array([0, 1] * 5, pa.int64())}
+)
+EVERY = np.arange(5)
+
+BITMAPS = IndexDefinition.of(bitmap=["k"], options={"k.layout": "bitmaps"})
+"""Each row group has a bitmap of its own."""
+
+POSTINGS = IndexDefinition.of(bitmap=["k"], options={"k.layout": "postings"})
+"""One payload covers all row groups."""
+
+
+def view_of_ten_rows(catalog: SqlCatalog, definition: IndexDefinition = BITMAPS) -> IndexView:
+    create_table(catalog, "t", ROWS, row_group_rows=2)
+    index = TableIndex.create(catalog, "ns.t", definition)
+    index.build(workers=1)
+    return view_of(index.index_table, reading_of(index.data_table))
+
+
+def k(test: LeafTest) -> Leaf:
+    return Leaf(1, test, "long")
+
+
+def c(test: LeafTest) -> Leaf:
+    return Leaf(2, test, "long")
+
+
+def pruning_of(view: IndexView, predicate: Predicate, limits: Limits = DEFAULT_LIMITS) -> Pruning:
+    """All five row groups, before any stage has run."""
+    return Pruning(view, PredicateTree(predicate), EVERY, limits, Clock(60), IndexReads())
