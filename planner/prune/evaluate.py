@@ -13,12 +13,11 @@ from planner.prune.pruning import LeafState, Pruning
 from planner.view.directories import IndexReads, IndexTrouble, KindDirectory
 from planner.view.index_view import IndexView
 from puffin_index.errors import CorruptFileError, NotFoundError, UnsupportedError
-from puffin_index.keys.leaf import LeafTest, NullTest, RangeTest, SetTest
+from puffin_index.keys.leaf import LeafTest
 from puffin_index.kinds.base import RowSet
+from puffin_index.kinds.kind import Answer
+from puffin_index.kinds.registry import kind_named, kinds_answering
 from puffin_index.storage.arrays import Flags, Ints
-
-_BITMAP_LOOKUP_BYTES = 48 * 1024
-"""A look-up in a bitmap index reads its header, one block and one bitmap."""
 
 
 @dataclass(slots=True)
@@ -122,33 +121,19 @@ class RowEvaluator:
 
 def exact_directories(view: IndexView, leaf: Leaf, reads: IndexReads) -> list[KindDirectory]:
     """The directories of kinds that answer a leaf exactly, the one that reads the fewest bytes first."""
-    found = [view.directory(leaf, kind, reads) for kind in _exact_kinds(leaf.test)]
+    found = [view.directory(leaf, kind.name, reads) for kind in kinds_answering(leaf.test, Answer.EXACT)]
     return [directory for directory in found if directory is not None]
 
 
 def has_exact_index(view: IndexView, leaf: Leaf, row_groups: Ints) -> Flags:
     """Whether row groups have an index that answers a leaf exactly, as far as is known without reading anything."""
     there = np.zeros(len(row_groups), np.bool_)
-    for kind in _exact_kinds(leaf.test):
-        there |= view.has(leaf.field_id, kind, row_groups)
+    for kind in kinds_answering(leaf.test, Answer.EXACT):
+        there |= view.has(leaf.field_id, kind.name, row_groups)
     return there
-
-
-def _exact_kinds(test: LeafTest) -> tuple[str, ...]:
-    match test:
-        case NullTest() | SetTest():
-            return ("bitmap", "bsi")
-        case RangeTest():
-            return ("bsi", "bitmap")
-        case _:
-            assert_never(test)
 
 
 def index_cost_bytes(test: LeafTest, directory: KindDirectory, row_groups: Ints) -> Ints:
     """About how many bytes answering a leaf reads, for each row group; 0 where there is no index."""
     known = (directory.segment[row_groups] >= 0) & ~directory.merged[row_groups]
-    length = np.where(known, directory.length[row_groups], 0)
-    if directory.kind == "bitmap" and not isinstance(test, RangeTest):
-        keys = len(test.keys) if isinstance(test, SetTest) else 1
-        return np.minimum(length, _BITMAP_LOOKUP_BYTES * max(1, keys))
-    return length
+    return kind_named(directory.kind).cost(test, np.where(known, directory.length[row_groups], 0))

@@ -1,4 +1,4 @@
-"""The stages of pruning that read indexes: sorted postings (one look-up a segment), bloom filters, row level.
+"""The stages of pruning that read indexes: look-ups by key (one a segment), filters, row level.
 
 A cost gate stands before all of them. No index byte is read where statistics say that no row group will be dropped, or
 that reading the index costs more bytes than it can save.
@@ -20,8 +20,9 @@ from planner.prune.probes import Probe
 from planner.prune.pruned import Reason
 from planner.prune.pruning import LeafState, Pruning
 from planner.prune.zone_map import Verdicts
-from puffin_index.keys.leaf import SetTest
 from puffin_index.kinds.base import RowSet
+from puffin_index.kinds.kind import Answer
+from puffin_index.kinds.registry import kinds_answering
 from puffin_index.storage.arrays import Ints
 
 _MOST_CANDIDATES = 8
@@ -48,37 +49,42 @@ class IndexStages:
         """Run the stages; return the rows behind the verdicts, where an index gave them."""
         pruning = self._pruning
         with funnel.stage("postings", pruning, Reason.ROWS_EMPTY):
-            self._look_leaves_up("bitmap")
+            self._look_leaves_up(by_key=True)
         with funnel.stage("bloom", pruning, Reason.BLOOM):
-            self._by_bloom()
+            self._by_filters()
         with funnel.stage("rows", pruning, Reason.ROWS_EMPTY):
             self._by_rows()
         if isinstance(pruning.tree.predicate, Leaf):
             self._row_sets.found = pruning.leaves[0].found
         return self._row_sets
 
-    def _look_leaves_up(self, kind: str) -> None:
+    def _look_leaves_up(self, *, by_key: bool) -> None:
         """Look leaves up in merged payloads, the most selective first: one search answers all of its row groups.
 
         Wide leaves come last: listing their rows pays only if the narrow ones leave few row groups.
+
+        Args:
+            by_key: Whether to ask the kinds that are found by key, or the others.
         """
-        pruning = self._pruning
         for widest_share in (WIDE_SHARE, 1.0):
-            for state in sorted(pruning.leaves, key=self._mean_selectivity):
-                if pruning.is_finished:
-                    return
-                directory = None
-                if state.found is None:
-                    directory = pruning.view.directory(state.leaf, kind, pruning.reads)
-                if directory is None:
-                    continue
-                undecided = pruning.undecided(state)
-                undecided = undecided[directory.merged[pruning.row_groups[undecided]]]
-                if not len(undecided):
-                    continue
-                # Narrow leaves are read whole in any case.
-                candidates = None if widest_share == WIDE_SHARE else self._candidates(undecided)
-                self._look_up(LookUp(pruning, state, directory, widest_share, candidates), undecided)
+            for state in sorted(self._pruning.leaves, key=self._mean_selectivity):
+                for kind in kinds_answering(state.leaf.test, Answer.EXACT):
+                    if self._pruning.is_finished:
+                        return
+                    if kind.is_found_by_key == by_key and state.found is None:
+                        self._look_leaf_up(state, kind.name, widest_share)
+
+    def _look_leaf_up(self, state: LeafState, kind: str, widest_share: float) -> None:
+        pruning = self._pruning
+        directory = pruning.view.directory(state.leaf, kind, pruning.reads)
+        if directory is None:
+            return
+        undecided = pruning.undecided(state)
+        undecided = undecided[directory.merged[pruning.row_groups[undecided]]]
+        if len(undecided):
+            # Narrow leaves are read whole in any case.
+            candidates = None if widest_share == WIDE_SHARE else self._candidates(undecided)
+            self._look_up(LookUp(pruning, state, directory, widest_share, candidates), undecided)
 
     def _mean_selectivity(self, state: LeafState) -> float:
         pruning = self._pruning
@@ -127,27 +133,27 @@ class IndexStages:
             pruning.reasons[matching], pruning.matches[matching] = Reason.ROWS_MATCH, counts[matching]
         pruning.settle(Reason.ROWS_EMPTY)
 
-    def _by_bloom(self) -> None:
+    def _by_filters(self) -> None:
         self._leave_out_answered()
         for state in self._pruning.leaves:
-            if self._pruning.is_finished:
-                return
-            test = state.leaf.test
-            if isinstance(test, SetTest) and not test.negated:
-                self._probe_bloom(state, test)
+            for kind in kinds_answering(state.leaf.test, Answer.UPPER_BOUND):
+                if self._pruning.is_finished:
+                    return
+                self._probe(state, kind.name)
 
-    def _probe_bloom(self, state: LeafState, test: SetTest) -> None:
-        pruning = self._pruning
-        directory = pruning.view.directory(state.leaf, "bloom", pruning.reads)
+    def _probe(self, state: LeafState, kind: str) -> None:
+        pruning, leaf = self._pruning, state.leaf
+        directory = pruning.view.directory(leaf, kind, pruning.reads)
         if directory is None:
             return
         undecided = pruning.undecided(state)
         undecided = undecided[directory.known[pruning.row_groups[undecided]]]
-        bitmap = pruning.view.directory(state.leaf, "bitmap", pruning.reads)
-        if bitmap is not None:
-            # A bitmap answers exactly for about the same bytes; postings were asked already.
-            undecided = undecided[~bitmap.known[pruning.row_groups[undecided]]]
-        answers = Probe(pruning, state, test, directory).possible(undecided)
+        for exact in kinds_answering(leaf.test, Answer.EXACT):
+            other = pruning.view.directory(leaf, exact.name, pruning.reads) if exact.rank(leaf.test) == 0 else None
+            if other is not None:
+                # For about the same bytes that kind tells which rows match. What it has merged was asked already.
+                undecided = undecided[~other.known[pruning.row_groups[undecided]]]
+        answers = Probe(pruning, state, directory).possible(undecided)
         if answers.all():
             return
         possible = state.verdicts.possible.copy()
@@ -164,8 +170,8 @@ class IndexStages:
         pruning = self._pruning
         if not len(pruning.alive):
             return
-        # After the bloom filters, as bit slices take all slices of a column.
-        self._look_leaves_up("bsi")
+        # After the filters, as kinds that are not found by key read a whole column: bit slices take all slices.
+        self._look_leaves_up(by_key=False)
         self._leave_out_answered()
         if not pruning.is_finished:
             self._settle_by_joint_rows()

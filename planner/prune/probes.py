@@ -1,4 +1,4 @@
-"""Probing bloom filters: of one row group at a time, or of many at once where they are merged into a matrix."""
+"""Probing filters: of one row group at a time, or of many at once where they are merged (into a bloom matrix)."""
 
 from __future__ import annotations
 
@@ -10,12 +10,9 @@ from planner.prune.gate import SURE
 from planner.prune.pruning import LeafState, Pruning
 from planner.view.directories import IndexTrouble, KindDirectory, or_trouble, positions_by_number
 from puffin_index.keys.asked_test import AskedTest
-from puffin_index.keys.leaf import SetTest
 from puffin_index.kinds.base import MergedFilter
+from puffin_index.kinds.registry import kind_named
 from puffin_index.storage.arrays import Flags, Ints
-
-_PAGE_BYTES = 16 * 1024
-"""About what a probe of one filter reads: some pages of a large one."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,13 +41,11 @@ class Probe:
     Attributes:
         pruning: The row groups that are judged.
         state: The leaf.
-        test: Its test.
         directory: Of the filters.
     """
 
     pruning: Pruning
     state: LeafState
-    test: SetTest
     directory: KindDirectory
 
     def possible(self, undecided: Ints) -> Flags:
@@ -68,7 +63,7 @@ class Probe:
     def _probe_filters(self, undecided: Ints) -> Flags:
         gate, row_groups = self.pruning.gate, self.pruning.row_groups
         lengths = self.directory.length[row_groups[undecided]]
-        costs = np.minimum(lengths, _PAGE_BYTES * max(1, len(self.test.keys)))
+        costs = kind_named(self.directory.kind).cost(self.state.leaf.test, lengths)
         asked = np.flatnonzero(gate.worth(gate.saved(undecided), costs, 1))
         asked = asked[gate.afford(costs[asked])]
 
@@ -86,15 +81,15 @@ class Probe:
 
     def _filter_may_contain(self, row_group: int) -> bool:
         index = self.pruning.view.open_alone(self.state.leaf.field_id, self.directory, row_group)
-        return bool(index.evaluate(self.test).rows)
+        return bool(index.evaluate(self.state.leaf.test).rows)
 
     def _probe_matrices(self, undecided: Ints) -> Flags:
         view, gate, troubles = self.pruning.view, self.pruning.gate, self.pruning.reads.troubles
-        saved, keys = gate.saved(undecided), AskedTest(self.test)
+        saved, asked_test = gate.saved(undecided), AskedTest(self.state.leaf.test)
         blobs = self.directory.blob[self.pruning.row_groups[undecided]]
         groups = [here for _, here in positions_by_number(blobs)]
         worth: list[_Asked] = []
-        matrices = view.each(lambda here: self._open(keys, undecided[here]), groups)
+        matrices = view.each(lambda here: self._open(asked_test, undecided[here]), groups)
         for here, opened in zip(groups, matrices, strict=True):
             if isinstance(opened, IndexTrouble):
                 troubles.append(opened)
@@ -102,7 +97,7 @@ class Probe:
                 worth.append(replace(opened, places=here))
         asked = [one for one, pays in zip(worth, gate.afford([one.cost for one in worth]), strict=True) if pays]
         possible = np.ones(len(undecided), np.bool_)
-        answers = view.each(lambda one: self._ask(one, keys, undecided), asked)
+        answers = view.each(lambda one: self._ask(one, asked_test, undecided), asked)
         for one, answer in zip(asked, answers, strict=True):
             if isinstance(answer, IndexTrouble):
                 troubles.append(answer)
@@ -110,7 +105,7 @@ class Probe:
                 possible[one.places] = answer
         return possible
 
-    def _open(self, keys: AskedTest, positions: Ints) -> _Asked | IndexTrouble | None:
+    def _open(self, test: AskedTest, positions: Ints) -> _Asked | IndexTrouble | None:
         if self.pruning.clock.is_over:
             return None
         view, row_group = self.pruning.view, int(self.pruning.row_groups[positions[0]])
@@ -118,21 +113,21 @@ class Probe:
         def read() -> _Asked:
             matrix, first = view.open_filter(self.state.leaf.field_id, self.directory, row_group)
             nbytes = matrix.nbytes
-            reads, cost = matrix.cost(keys)
+            reads, cost = matrix.cost(test)
             if matrix.nbytes != nbytes:
                 view.weigh(self.state.leaf.field_id, self.directory, row_group)
             return _Asked(matrix, first, reads, cost, positions)
 
         return or_trouble(self._segment(row_group), read)
 
-    def _ask(self, one: _Asked, keys: AskedTest, undecided: Ints) -> Flags | IndexTrouble | None:
+    def _ask(self, one: _Asked, test: AskedTest, undecided: Ints) -> Flags | IndexTrouble | None:
         if self.pruning.clock.is_over:
             return None
         row_groups = self.pruning.row_groups[undecided[one.places]]
 
         def read() -> Flags:
             ordinals = self.pruning.view.ordinals(self.state.leaf.field_id, self.directory.kind, row_groups)
-            return one.matrix.possible(keys)[ordinals - one.first]
+            return one.matrix.possible(test)[ordinals - one.first]
 
         return or_trouble(self._segment(int(row_groups[0])), read)
 

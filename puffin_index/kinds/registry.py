@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from puffin_index.errors import DefinitionError
+from puffin_index.keys.leaf import LeafTest
 from puffin_index.kinds.bitmap.kind import BitmapKind
 from puffin_index.kinds.bloom.kind import BloomKind
 from puffin_index.kinds.bsi.kind import BitSlicedKind
-from puffin_index.kinds.kind import IndexKind, KindBuilder, Options
+from puffin_index.kinds.kind import Answer, IndexKind, KindBuilder, Options
 
 KINDS: dict[str, IndexKind] = {
     kind.name: kind
@@ -44,3 +45,8 @@ def builders_of(kinds: Mapping[str, Options]) -> dict[str, KindBuilder]:
     for name in kinds:
         kind_named(name)
     return {name: kind.builder(kinds[name]) for name, kind in KINDS.items() if name in kinds}
+
+
+def kinds_answering(test: LeafTest, answer: Answer) -> list[IndexKind]:
+    """Return the kinds that give just this answer to a test, the one to ask first at the beginning."""
+    return sorted((kind for kind in KINDS.values() if kind.answers(test) == answer), key=lambda kind: kind.rank(test))

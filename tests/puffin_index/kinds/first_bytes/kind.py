@@ -1,0 +1,146 @@
+"""A kind that only the tests know: for each row group the set of the first bytes of its strings.
+
+A payload has 256 bits for each row group that it covers: bit b says that a value begins with byte b. The empty string
+has bit 0. NULL has none.
+"""
+# ruff: noqa: ARG001, ARG002 - a kind is given more than this one needs
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from pyroaring import BitMap
+
+from puffin_index.errors import DefinitionError, UnsupportedError
+from puffin_index.keys.asked_test import AskedTest
+from puffin_index.keys.columns import SortedColumn
+from puffin_index.keys.leaf import LeafTest, RangeTest, SetTest
+from puffin_index.keys.value_types import ValueType
+from puffin_index.kinds.base import MergedFilter, MergedPayload, OpenIndex, Payload, RowSet, StoredPayload
+from puffin_index.kinds.kind import Answer, IndexKind, Options
+from puffin_index.kinds.merging import DEFAULT_LIMITS, MergeLimits, MergePart, count_kept
+from puffin_index.kinds.proof import Proof
+from puffin_index.storage.arrays import Flags
+from puffin_index.storage.parts import corrupt
+from puffin_index.storage.ranged import Blob
+
+SINGLE = "test-first-bytes-v1"
+MERGED = "test-merged-first-bytes-v1"
+_SET_BYTES = 32
+_NO_LAYOUT = np.empty(0, np.int64)
+
+
+def asked_bytes(test: LeafTest) -> Flags:
+    """Which first bytes a value that satisfies a test may have: shape (256,)."""
+    asked = np.zeros(256, np.bool_)
+    match test:
+        case SetTest(keys):
+            asked[[key[0] if key else 0 for key in keys]] = True
+        case RangeTest(low, high):
+            asked[low[0] if low else 0 : (high[0] if high else 0) + 1 if high is not None else 256] = True
+    return asked
+
+
+def read_sets(blob: Blob, row_groups: int) -> Flags:
+    """The sets of some row groups: shape (row groups, 256)."""
+    if blob.length != _SET_BYTES * row_groups:
+        raise corrupt(blob, f"{blob.length} bytes for the first bytes of {row_groups} row groups")
+    bits = np.frombuffer(blob.read_all(), np.uint8).reshape(row_groups, _SET_BYTES)
+    return np.unpackbits(bits, axis=1, bitorder="little").view(np.bool_)
+
+
+class FirstBytes:
+    """The set of one row group."""
+
+    def __init__(self, blob: Blob, row_count: int) -> None:
+        self._blob = blob
+        self._row_count = row_count
+
+    def evaluate(self, test: LeafTest, candidates: BitMap | None = None) -> RowSet:
+        every = BitMap(range(self._row_count)) if candidates is None else candidates.copy()
+        may_match = bool((read_sets(self._blob, 1)[0] & asked_bytes(test)).any())
+        return RowSet(every, False) if may_match else RowSet(BitMap(), True)
+
+
+class MergedFirstBytes(MergedFilter):
+    """The sets of several row groups."""
+
+    def __init__(self, payload: StoredPayload) -> None:
+        self._blob = payload.blob
+        self._row_groups = len(payload.spans)
+
+    @property
+    def nbytes(self) -> int:
+        return 100
+
+    def read_directory(self) -> None:
+        """There is none."""
+
+    def cost(self, test: AskedTest) -> tuple[int, int]:
+        return 1, self._blob.length
+
+    def possible(self, test: AskedTest) -> Flags:
+        return (self.sets() & asked_bytes(test.test)).any(axis=1)
+
+    def sets(self) -> Flags:
+        return read_sets(self._blob, self._row_groups)
+
+
+class FirstBytesKind(IndexKind):
+    """Row groups without a value that begins like a wanted one are dropped."""
+
+    name = "first-bytes"
+    blob_types = frozenset({SINGLE})
+    merged_types = frozenset({MERGED})
+    option_names = frozenset({"colour"})
+    bytes_per_row = 1
+
+    def check(self, value_type: ValueType, options: Options) -> None:
+        super().check(value_type, options)
+        if value_type.name != "string":
+            raise DefinitionError(f"kind first-bytes has no {value_type.name} columns")
+
+    def misfits(self, value_type: ValueType, options: Options) -> Iterator[str]:
+        if options.get("colour") == "grey":
+            yield "first-bytes in grey hardly shows"
+
+    def build(self, column: SortedColumn, options: Options) -> Payload:
+        return Payload(SINGLE, np.packbits(_set_of(column), bitorder="little").tobytes(), _NO_LAYOUT)
+
+    def open(self, payload: StoredPayload) -> OpenIndex:
+        if payload.blob_type == MERGED:
+            return MergedFirstBytes(payload)
+        if payload.blob_type != SINGLE:
+            raise UnsupportedError(f"{payload.blob.location}: kind first-bytes reads no blob {payload.blob_type}")
+        return FirstBytes(payload.blob, payload.row_count)
+
+    def answers(self, test: LeafTest) -> Answer:
+        return Answer.UPPER_BOUND if isinstance(test, SetTest | RangeTest) and not test.negated else Answer.NONE
+
+    def merge(
+        self, parts: Sequence[MergePart], options: Options, limits: MergeLimits = DEFAULT_LIMITS
+    ) -> Iterator[MergedPayload]:
+        kept = [part for part in parts if part.is_kept.any()]
+        sets = [read_sets(part.payload.blob, len(part.new_bases))[part.is_kept] for part in kept]
+        if sets:
+            data = np.packbits(np.concatenate(sets), axis=1, bitorder="little").tobytes()
+            yield MergedPayload(Payload(MERGED, data, _NO_LAYOUT), count_kept(kept))
+
+    def proof(self, opened: OpenIndex) -> Proof:
+        def prove(place: int, span: tuple[int, int], column: SortedColumn) -> Iterator[str]:
+            if isinstance(opened, MergedFirstBytes):
+                stored = opened.sets()[place]
+            else:
+                assert isinstance(opened, FirstBytes)
+                stored = read_sets(opened._blob, 1)[0]
+            if (_set_of(column) & ~stored).any():
+                yield "a first byte is missing"
+
+        return prove
+
+
+def _set_of(column: SortedColumn) -> Flags:
+    found = np.zeros(256, np.bool_)
+    found[[key[0] if key else 0 for key in column.keys.to_pylist()]] = True
+    return found
