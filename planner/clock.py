@@ -6,14 +6,14 @@ import time
 from typing import Final
 
 DEFAULT_MILLISECONDS: Final = 2_000
-"""How long judging the row groups of a scan may take, unless it is told otherwise."""
+"""How long judging the row groups of a scan may take by default."""
 
 
 class Clock:
-    """Says when the time that judging row groups may take is over; once it is, it stays so.
+    """Says when the time for judging row groups is over.
 
     Args:
-        seconds: The time from now on; 0: it is over at once.
+        seconds: The time from now on; with 0 the time is over at once.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -21,10 +21,10 @@ class Clock:
 
     @property
     def seconds_left(self) -> float:
-        """What is left, never negative."""
+        """The time that is left, never negative."""
         return max(0.0, self._end - time.monotonic())
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing is left: the next piece of work is not begun."""
+        """Whether no time is left, so that no further piece of work is begun."""
         return time.monotonic() >= self._end

@@ -1,12 +1,15 @@
 """Binding: a PyIceberg expression over column names becomes a predicate over field ids and keys.
 
-Two dialects meet here. SQL text (`planner.where.parser`) has pushed NOT to the leaves with SQL's three-valued logic,
-and its literals have SQL's types. Expressions from Iceberg's scan may hold NOT; Iceberg's `not-eq`, `not-in` and
-`not-starts-with` also match NULL (that is how Spark hands down `NOT (a <=> 5)`), so there NULL rows are kept for these;
-and a literal for a float column is a float, though JSON shows it as a double.
+Expressions come in two dialects.
 
-A literal that cannot be placed on the column's scale exactly as Spark would place it makes its leaf unknown: all rows,
-an upper bound.
+* `sql`: from a WHERE text (`planner.where.parser`). NOT is at the leaves, by SQL's three-valued logic; literals have
+  SQL's types.
+* `iceberg`: from a scan of Iceberg's. NOT may stand anywhere. `not-eq`, `not-in` and `not-starts-with` also match NULL,
+  because Spark hands `NOT (a <=> 5)` down as `not-eq`; NULL rows are therefore kept. A literal of a float column is a
+  float, though JSON shows a double.
+
+Each literal is placed on the scale of its column as Spark would place it. Where that is not certain, the leaf is
+unknown: all rows, an upper bound.
 """
 
 from __future__ import annotations
@@ -86,7 +89,7 @@ from puffin_index.keys.values import ValueType, key_of, value_type_named
 Dialect: TypeAlias = TypingLiteral["sql", "iceberg"]
 
 AnyLiteral: TypeAlias = Literal[Any]
-"""PyIceberg's literals are generic over a closed set of types; which one it is is asked at run time."""
+"""PyIceberg's literals are generic over a closed set of types; code asks for the type at run time."""
 
 _DOUBLE = value_type_named("double")
 _EXACT_DOUBLE_INTEGERS = 2**53
@@ -94,9 +97,9 @@ _INT64 = (-(2**63), 2**63 - 1)
 _MICROS_A_DAY = 86_400_000_000
 _SPARK_DECIMAL_DIGITS = 38
 _MAX_MAGNITUDE = 60
-"""Decimal digits before the point beyond which a number is above (below) every key."""
+"""A number with more decimal digits before the point is above (below) every key."""
 _MAX_DIGITS = 1_000
-"""Digits after the point beyond which a literal is not worth its arithmetic."""
+"""A literal with more digits after the point is not worth its arithmetic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +107,9 @@ class Place:
     """Where a literal lies among the keys of a column.
 
     Attributes:
-        key: The greatest key that is not above the literal; None if all keys are above it.
-        exact: Whether the literal is that key.
-        above: True if the literal lies above every key (`key` is None then).
+        key: The greatest key that is not above the literal. None if the literal lies below or above every key.
+        exact: Whether the literal equals the key.
+        above: Whether the literal lies above every key.
     """
 
     key: Key | None
@@ -120,10 +123,10 @@ def bind(expression: BooleanExpression, schema: Schema, dialect: Dialect = "sql"
     Args:
         expression: Unbound, from `planner.where.parser` or from Iceberg's JSON.
         schema: The schema of the snapshot that is scanned.
-        dialect: Whose expression it is, see the module.
+        dialect: Where the expression comes from, see the module.
 
     Raises:
-        NotFoundError: If it names a column that the schema lacks.
+        NotFoundError: If the expression names a column that the schema lacks.
     """
     too_deep: Predicate = UNKNOWN
 
@@ -168,7 +171,7 @@ class _Column:
 
 
 def _leaf_test(node: BooleanExpression, column: _Column) -> LeafTest | None:
-    """Make the test of a leaf; None if it can't be made exactly."""
+    """Make the test of a leaf; None if no test says exactly the same."""
     match node:
         case IsNull() | NotNull():
             return NullTest(is_null=isinstance(node, IsNull))
@@ -203,7 +206,7 @@ def _set_test(literals: list[AnyLiteral], column: _Column, *, negated: bool) -> 
             and isinstance(column.type, UUIDType)
             and not _is_uuid_text(literal.value)
         ):
-            continue  # it equals no uuid
+            continue  # the text equals no uuid
         place = _place(literal, column)
         if place is None:
             return None
@@ -236,14 +239,14 @@ def _prefix_test(literal: AnyLiteral, column: _Column, *, negated: bool) -> Leaf
     prefix = text_bytes(literal) if isinstance(column.type, StringType) else None
     if prefix is None:
         return None
-    # UTF-8 never uses the byte 0xFF, but text need not be UTF-8.
+    # The next greater byte ends the range. 0xFF has none; text that is not UTF-8 may end with it.
     stem = prefix.rstrip(b"\xff")
     high = stem[:-1] + bytes([stem[-1] + 1]) if stem else None
     return RangeTest(prefix or None, high, high_inclusive=False, negated=negated)
 
 
 def _place(literal: AnyLiteral, column: _Column) -> Place | None:
-    """Say where a literal lies on the scale of a column, as Spark would compare it; None if that is not certain."""
+    """Say where a literal lies on the scale of a column, as Spark would compare; None if that is not certain."""
     value = literal.value
     match column.type:
         case IntegerType() | LongType() | DecimalType():
@@ -275,7 +278,7 @@ def _place_bytes(literal: AnyLiteral, column: _Column) -> Place | None:
             if not _is_uuid_text(literal.value):
                 return None
         elif isinstance(literal, StringLiteral) and column.dialect == "iceberg":
-            # Iceberg's JSON says bytes in hexadecimal digits.
+            # Iceberg's JSON writes bytes as hexadecimal digits.
             value = bytes.fromhex(literal.value)
         elif not isinstance(literal, BinaryLiteral | FixedLiteral | UUIDLiteral):
             return None
@@ -285,7 +288,7 @@ def _place_bytes(literal: AnyLiteral, column: _Column) -> Place | None:
 
 
 def _is_uuid_text(text: str) -> bool:
-    """Whether a text is what Spark makes of a uuid: in lower case. The order of such texts is that of the bytes."""
+    """Whether a text is a uuid in lower case, as Spark writes them. Texts of this form sort as their bytes do."""
     try:
         return str(UUID(text)) == text
     except ValueError:
@@ -293,7 +296,7 @@ def _is_uuid_text(text: str) -> bool:
 
 
 def _place_floating(literal: AnyLiteral, column: _Column) -> Place | None:
-    """Spark compares a float column with any number as doubles; keys of both types are those of doubles."""
+    """Place a literal among floats: Spark compares as doubles, and float columns have the keys of doubles."""
     value = literal.value
     if not isinstance(literal, LongLiteral | DecimalLiteral | DoubleLiteral | FloatLiteral):
         return None
@@ -310,7 +313,7 @@ def _place_floating(literal: AnyLiteral, column: _Column) -> Place | None:
 
 def _place_time(literal: AnyLiteral, field_type: PrimitiveType, value_type: ValueType) -> Place | None:
     if isinstance(literal, DateLiteral) and isinstance(field_type, TimestampType):
-        # Spark casts the date: midnight, which without a zone is one instant on the column's scale.
+        # Spark casts the date to midnight. Without a time zone that is one instant on the column's scale.
         return Place(key_of(literal.value * _MICROS_A_DAY, value_type), exact=True)
     try:
         converted = literal.to(field_type)
@@ -323,7 +326,7 @@ def _place_number(literal: AnyLiteral, column: _Column) -> Place | None:
     value, field_type = literal.value, column.type
     if isinstance(literal, DoubleLiteral | FloatLiteral):
         assert isinstance(value, float)
-        # Spark compares as doubles here, which is exact only while the column's numbers are.
+        # Spark compares as doubles here: exact only where every number of the column is a double.
         if math.isnan(value) or isinstance(field_type, DecimalType):
             return None
         if math.isinf(value):
@@ -348,7 +351,7 @@ def _place_number(literal: AnyLiteral, column: _Column) -> Place | None:
 
 
 def _spark_rounds(number: Decimal, field_type: IcebergType) -> bool:
-    """Whether Spark compares in a decimal type too narrow for both sides, so that it rounds the literal."""
+    """Whether Spark rounds the literal: both sides take a common decimal type, which may be too narrow."""
     exponent = number.as_tuple().exponent
     assert isinstance(exponent, int)
     if exponent >= 0 and not isinstance(field_type, DecimalType):

@@ -37,8 +37,8 @@ class FoundColumn:
 
     Attributes:
         column: The column, or the key of a map.
-        type: Of its values.
-        value_type: None if an index cannot hold such values.
+        type: The type of the values.
+        value_type: The same as an index has it; None if an index cannot hold such values.
     """
 
     column: ColumnId
@@ -47,7 +47,7 @@ class FoundColumn:
 
 
 def find_column(schema: Schema, term: Reference | MapElement | FieldTerm) -> FoundColumn | None:
-    """Find what a term means; None if it is nothing that an index could be of.
+    """Find the column that a term means; None if no index could be of that.
 
     `m.key` means `m['key']` where `m` is a map, as in Spark.
 
@@ -97,7 +97,7 @@ def _find_key(field: NestedField, key: LiteralValue) -> FoundColumn | None:
 
 
 def _key_text(key: LiteralValue, key_type: IcebergType) -> str | None:
-    """Spell a key as indexes do; None if they cannot, or if Spark would convert it before it looks for it."""
+    """Spell a key as indexes do; None if indexes cannot, or if Spark would convert the key before it looks."""
     try:
         match key, key_type:
             case Utf8Literal(), StringType():

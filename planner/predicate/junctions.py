@@ -1,4 +1,4 @@
-"""Folding an expression: the ANDs and ORs of an expression as deep as it may be, without recursion."""
+"""Folding the ANDs and ORs of an expression, however deep, without recursion."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class _Open(Generic[Value]):
     """An AND or OR whose parts are being folded.
 
     Attributes:
-        is_and: AND, as it stands after NOT was pushed down.
-        pending: Parts to fold, last first, and whether they are negated.
-        done: What the others have become.
+        is_and: Whether the junction is AND, once NOT is pushed down.
+        pending: Parts to fold, last first; and whether NOT stands above them.
+        done: The values of the parts that were folded.
     """
 
     is_and: bool
@@ -35,13 +35,13 @@ def fold_junctions(
     join: Callable[[list[Value], bool], Value],
     too_deep: Value,
 ) -> Value:
-    """Fold an expression from its leaves to its root: AND within AND (OR within OR) is one, NOT goes to leaves.
+    """Fold an expression from its leaves to its root. AND within AND (OR within OR) is one; NOT goes to the leaves.
 
     Args:
         expression: The expression.
-        leaf: What becomes of what is neither AND nor OR nor NOT, and whether it stands under NOT.
-        join: What becomes of an AND (True) or OR of two or more parts.
-        too_deep: What becomes of levels beyond `MAX_ALTERNATIONS`: readers of the result may recurse.
+        leaf: Gives the value of a leaf, which is neither AND nor OR nor NOT; told whether NOT stands above.
+        join: Gives the value of an AND (True) or OR of two or more parts.
+        too_deep: The value of levels beyond `MAX_ALTERNATIONS`: readers of the result may recurse.
     """
     opened: list[_Open[Value]] = [_Open(is_and=True, pending=[(expression, False)])]
     while True:

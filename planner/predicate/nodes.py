@@ -1,4 +1,4 @@
-"""The predicate tree that the planner evaluates: leaf tests by field id under AND and OR, NOT being at the leaves."""
+"""The predicate tree that the planner evaluates: leaf tests by field id under AND and OR. NOT is at the leaves."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Leaf:
     Attributes:
         field_id: The column, or a key of a map.
         test: In the key domain of the column's type.
-        value_type: Name of the type that the keys belong to; an index over another domain can't answer.
+        value_type: Name of the type that the keys belong to. An index of another key domain can't answer.
     """
 
     field_id: ColumnId
@@ -27,7 +27,7 @@ class Leaf:
 
 @dataclass(frozen=True, slots=True)
 class Everything:
-    """All rows match; `exact` is false where the planner cannot tell (an upper bound)."""
+    """All rows match; or, where `exact` is false, any row may (an upper bound)."""
 
     exact: bool
 
@@ -70,7 +70,7 @@ def leaves(predicate: Predicate) -> Iterator[Leaf]:
 
 
 def conjunction(children: list[Predicate]) -> Predicate:
-    """Build an AND: flattened, without what is always true; tests of one column become one range and one `NOT IN`."""
+    """Build an AND: flattened, without parts that are always true. A column gets one range and one `NOT IN`."""
     flat: list[Predicate] = []
     for child in children:
         flat.extend(child.children if isinstance(child, Conjunction) else (child,))
@@ -86,7 +86,7 @@ def conjunction(children: list[Predicate]) -> Predicate:
 
 
 def _merge_leaves(children: list[Predicate]) -> list[Predicate]:
-    """Intersect the ranges of a column into one, and leave out `IS NOT NULL` where another leaf of it implies that."""
+    """Intersect the ranges of a column. Leave out `IS NOT NULL` where another test of the column implies it."""
     ranges: dict[ColumnId, Leaf] = {}
     tested: set[ColumnId] = set()
     for child in children:
@@ -108,7 +108,7 @@ def _merge_leaves(children: list[Predicate]) -> list[Predicate]:
 
 
 def _unite_sets(children: list[Predicate], *, negated: bool) -> list[Predicate]:
-    """Make one of a column's `IN` tests under OR, or of its `NOT IN` tests under AND, in the place of the first."""
+    """Unite a column's `IN` tests under OR, or its `NOT IN` tests under AND. The first one's place is kept."""
     keys: dict[tuple[ColumnId, str], set[Key]] = {}
     places: dict[tuple[ColumnId, str], int] = {}
     united: list[Predicate] = []
@@ -143,7 +143,7 @@ def _intersect(first: LeafTest, second: RangeTest) -> RangeTest:
 
 
 def disjunction(children: list[Predicate]) -> Predicate:
-    """Build an OR: flattened, without what is never true, sets of one column united."""
+    """Build an OR: flattened, without parts that are never true. Sets of a column are united."""
     flat: list[Predicate] = []
     for child in children:
         flat.extend(child.children if isinstance(child, Disjunction) else (child,))

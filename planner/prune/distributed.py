@@ -1,7 +1,7 @@
-"""Planning on Spark's executors: each judges the row groups of a run of data files, the driver puts them together.
+"""Planning on Spark's executors: each task judges the row groups of a run of data files; the driver joins the verdicts.
 
-For scans of very many row groups, as Iceberg's own distributed planning. An executor reads the index table and the
-directories of its segments itself and keeps them, so that only row group numbers and verdicts cross the network.
+Worth it for scans of very many row groups, like Iceberg's own distributed planning. Executors read the index table and
+its directories themselves and keep them. Only row group numbers and verdicts cross the network.
 """
 
 from __future__ import annotations
@@ -37,24 +37,24 @@ PlanningMode: TypeAlias = Literal["auto", "local", "distributed"]
 PLANNING_MODES: Final[tuple[PlanningMode, ...]] = ("auto", "local", "distributed")
 
 LOCAL_ROW_GROUPS: Final = 200_000
-"""Up to so many row groups, the driver alone is about as fast."""
+"""Up to this number of row groups, the driver alone is about as fast."""
 
 _TASKS_A_CORE = 2
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """What one task judges.
+    """The work of one task.
 
     Attributes:
-        metadata: Location of the index table's metadata, which names one version of it.
-        io_properties: For reading it.
-        version: Of the view.
-        rejected: What of the index is left out of the view.
-        first_file, end_file: The data files of the view that it is about, by number.
-        row_groups: Row groups among them, numbered from the first file's first.
+        metadata: Location of the index table's metadata, which names one version of the table.
+        io_properties: Of the FileIO that reads the index table.
+        version: The version of the view.
+        rejected: The sources of columns that the view leaves out.
+        first_file, end_file: The data files of the task, by number in the view.
+        row_groups: Row groups of these files, counted from the first one of the first file.
         predicate: What to look for.
-        limits: Its share of them.
+        limits: The task's share of the limits.
     """
 
     metadata: str
@@ -74,7 +74,7 @@ class Executors:
 
     Attributes:
         context: The application.
-        index_table: The table that views are of, at their version.
+        index_table: The index table, at the version of the views.
         mode: `local`, `distributed`, or `auto` for what suits the number of row groups.
     """
 
@@ -83,7 +83,7 @@ class Executors:
     mode: PlanningMode = "auto"
 
     def are_worth_it(self, row_groups: int) -> bool:
-        """Whether they judge so many row groups."""
+        """Whether the executors are to judge so many row groups."""
         return row_groups > (0 if self.mode == "distributed" else LOCAL_ROW_GROUPS) and self.mode != "local"
 
 
@@ -93,11 +93,11 @@ def prune_on_executors(
     """Judge row groups of a view on the executors of a Spark application.
 
     Args:
-        executors: Them.
-        view: The view.
+        executors: The executors.
+        view: The index.
         predicate: What to look for.
         row_groups: Which row groups of the view to judge (int64), in any order.
-        limits: Bounds; a budget is shared evenly, and so is the time that a core has.
+        limits: Bounds. Tasks share the byte budget evenly; the tasks of a core share the time.
 
     Raises:
         PuffinIndexError: On index trouble in strict mode.
@@ -128,7 +128,7 @@ def _raise_if_strict(troubles: Sequence[IndexTrouble], limits: Limits) -> None:
 def _parts(
     count: int, index_table: Table, view: IndexView, predicate: Predicate, row_groups: Ints, limits: Limits
 ) -> tuple[list[Ints], list[_Part]]:
-    """Runs of data files with about as many row groups each; and where their row groups stand in `row_groups`."""
+    """Cut the data files into runs of about as many row groups; say where each run's stand in `row_groups`."""
     bounds = np.linspace(0, view.row_group_count, count + 1)
     first_files = np.unique(np.searchsorted(view.first_row_groups, bounds[:-1]))
     first_files = first_files[first_files < len(view.paths)]
@@ -160,12 +160,12 @@ def _prune_part(part: _Part) -> Pruned:
     try:
         view = _view_of_part(*named, part.first_file, part.end_file)
     except (PuffinIndexError, OSError) as error:
-        # What the driver has read may have been expired since.
+        # An `expire` may have deleted what the driver has read.
         count = len(part.row_groups)
         trouble = IndexTrouble(part.metadata, str(error))
         return Pruned(np.full(count, Reason.INDEX_UNREADABLE, np.uint8), np.full(count, -1, np.int64), (), (trouble,))
     pruned = prune(view, part.predicate, part.row_groups, part.limits)
-    # Verdicts travel, rows do not: they belong to the part's own numbering, and there may be many.
+    # Verdicts travel, row sets do not: their keys are numbers in the part, and row sets may be large.
     return replace(pruned, row_sets=RowSets())
 
 
@@ -184,7 +184,7 @@ def _view_of_part(
     first_file: int,
     end_file: int,
 ) -> IndexView:
-    """The view of some data files: a Python worker of Spark's lives on, and is asked for the same again."""
+    """The view of some data files. A Python worker of Spark's lives on, and the same data files come again."""
     table, entries = _entries(metadata, io_properties)
     entries = without_sources(entries, rejected)
     files = pc.binary_join_element_wise(entries["data_file"], entries["partition_constants"], " ")
@@ -196,7 +196,7 @@ cleared_by(_view_of_part.cache_clear)
 
 
 def _stages(of_parts: Iterable[Sequence[Stage]]) -> tuple[Stage, ...]:
-    """The funnel of all parts that have one; they ran side by side, so that the slowest tells the time."""
+    """The sum of the parts' funnels. Parts run side by side, so the slowest part says the time."""
     return tuple(
         Stage(
             same[0].name,

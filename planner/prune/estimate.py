@@ -1,6 +1,6 @@
 """Estimates: how likely a row group holds a match, from its quantiles and counts, without reading any index.
 
-They only steer what is worth reading. A wrong one costs time, never an answer.
+Estimates only say what is worth reading. A wrong estimate costs time, never an answer.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _INT64_LIMITS = np.iinfo(np.int64)
 _UNKNOWN_SELECTIVITY = 0.1
 
 _BLOCK_ROW_GROUPS = 8_192
-"""So many at a time stay in the processor's cache, with all that is computed of them."""
+"""The arrays of so many row groups stay in the processor's cache."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +144,7 @@ def _estimate_range(
         return nothing, nothing
     quantiles = statistics.quantiles
     minimum, maximum = statistics.minimum[chosen], statistics.maximum[chosen]
-    # The least and the greatest value are values, too: with one of them inside, there is one inside.
+    # Minimum and maximum are values of the row group: where one of them lies inside, a match is certain.
     ends = ((low <= minimum) & (minimum <= high)) | ((low <= maximum) & (maximum <= high))
     if presence_only and ends.all():
         return np.ones(len(ends)), np.ones(len(ends))
@@ -166,14 +166,14 @@ def _share_of_quantiles(
     low, high = (np.clip(bound, minimum, maximum) for bound in bounds)
     width = maximum.astype(np.float64) - minimum
     scale = np.where(width <= LAST_STEP, 1.0, LAST_STEP / np.maximum(width, 1))
-    # On a step of several keys, a quantile may lie on either side of a bound.
+    # A step may stand for several keys: a quantile on the step of a bound may lie on either side.
     unsure = width > LAST_STEP
     start = (low.astype(np.float64) - minimum - 1) * scale
     end = (high.astype(np.float64) - minimum) * scale
     above_least, below_greatest = low > minimum, high < maximum
     count = len(minimum)
     first, below, lower = np.zeros(count, np.int32), np.zeros(count, np.int64), np.zeros(count)
-    if above_least.any():  # else all quantiles are above: a range of one bound takes half the work
+    if above_least.any():  # else every quantile is above, so a range with one bound takes half the work
         first = steps_of(low, minimum, maximum).astype(np.int32) + unsure
         below = _count(quantiles, first, np.less)
         lower = _rank(quantiles, below, start, above_least, 0.0)
@@ -198,7 +198,7 @@ def closed_bounds(test: RangeTest) -> tuple[int, int]:
 
 
 def _count(quantiles: npt.NDArray[np.uint16], steps: npt.NDArray[np.int32], compare: Callable[..., Flags]) -> Ints:
-    """How many quantiles of each row group compare so with a step; quantile by quantile, which is fastest."""
+    """Count the quantiles of each row group for which a comparison with a step holds. By quantile is fastest."""
     bound = np.clip(steps, 0, LAST_STEP).astype(np.uint16)
     count = np.zeros(len(steps), np.uint8)
     for of_one_rank in quantiles:
@@ -213,14 +213,14 @@ def _rank(
     asked: Flags,
     otherwise: float,
 ) -> Floats:
-    """Share of the values up to a place, in steps, interpolated between quantiles; shape (n,).
+    """Share of the values up to a place (in steps), interpolated between quantiles; shape (n,).
 
     Args:
         quantiles: Shape (Q, n).
         before: How many quantiles of each row group lie before the place.
         places: Shape (n,).
-        asked: Which row groups are asked about, shape (n,); half of them are not where a range has one bound.
-        otherwise: What the others get.
+        asked: The row groups to compute, shape (n,). A range with one bound needs one of two computations only.
+        otherwise: The share for the other row groups.
     """
     ranks = np.full(len(before), otherwise)
     at = np.flatnonzero(asked)

@@ -1,4 +1,4 @@
-"""Row level: the row set of a predicate in one row group, by intersecting and uniting the rows of its leaves."""
+"""Row level: the row set of a predicate in one row group. Row sets of leaves are intersected and united."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class RowEvaluator:
     late: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        """Bring estimates up to date, as several threads read them."""
+        """Bring estimates up to date before several threads read them."""
         _ = self.pruning.gate.estimates.root
 
     def evaluate(self, position: int) -> RowSet:
@@ -43,7 +43,7 @@ class RowEvaluator:
         return self._evaluate(self.pruning.tree.root, position, None)
 
     def _evaluate(self, number: int, position: int, candidates: BitMap | None) -> RowSet:
-        """Return the rows that satisfy a node, among the candidates if there are any given."""
+        """Return the rows that satisfy a node, among the candidates if any are given."""
         node = self.pruning.tree.nodes[number]
         match node.content:
             case int(leaf):
@@ -126,7 +126,7 @@ def exact_directories(view: IndexView, leaf: Leaf, reads: IndexReads) -> list[Ki
 
 
 def has_exact_index(view: IndexView, leaf: Leaf, row_groups: Ints) -> Flags:
-    """Whether row groups have an index that answers a leaf exactly, as far as is known without reading anything."""
+    """Whether row groups have an index that may answer a leaf exactly. Nothing is read to tell."""
     there = np.zeros(len(row_groups), np.bool_)
     for kind in kinds_answering(leaf.test, Answer.EXACT):
         there |= view.has(leaf.field_id, kind.name, row_groups)

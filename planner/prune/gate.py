@@ -1,7 +1,7 @@
 """The cost gate: whether reading an index is expected to save more than it costs, and within what bounds.
 
-Data bytes, index bytes and requests are compared as bytes. Estimates come from directories alone; a wrong one costs
-time, never an answer.
+Data bytes, index bytes and requests are all counted in bytes. Estimates come from directories alone; a wrong estimate
+costs time, never an answer.
 """
 
 from __future__ import annotations
@@ -29,11 +29,10 @@ class Limits:
 
     Attributes:
         strict: Raise on index trouble instead of keeping the row groups.
-        byte_budget: How many index bytes may be read, directories not counted; what they do not suffice for is kept.
-        rows_wanted: The rows themselves are of use (they will be counted), so that an index is worth its bytes also
-            where it drops no row group.
-        seconds: How long judging may take; a row group that is not decided by then is kept. Looked at between pieces of
-            work (a leaf, a payload, a row group), so that one of them may still end later.
+        byte_budget: How many index bytes may be read, directories not counted. Row groups beyond the budget are kept.
+        rows_wanted: Somebody will count the rows. An index is then worth its bytes even where no row group is dropped.
+        seconds: How long judging may take; a row group that is undecided by then is kept. The clock is asked between
+            pieces of work (a leaf, a payload, a row group), so the last piece may end later.
     """
 
     strict: bool = False
@@ -45,7 +44,7 @@ class Limits:
 DEFAULT_LIMITS: Final = Limits()
 
 SURE: Final = 0.98
-"""Probability of a match from which on looking for its absence is not worth a read."""
+"""At this probability of a match and above, an index is not worth a read."""
 
 _READ_SHARE = 0.25
 """Share of a row group's bytes that a typical query reads: a few of its columns."""
@@ -54,7 +53,7 @@ _COST_WEIGHT = 0.25
 """An index byte is cheaper than a data byte: it is neither decompressed, decoded nor shipped through tasks."""
 
 _ROW_GROUP_OVERHEAD_BYTES = 128 * 1024
-"""What a row group costs besides its bytes, in bytes: a request for each column, its share of a task."""
+"""What a row group costs besides its bytes, in bytes: requests for its columns, and a share of a task."""
 
 _REQUEST_BYTES = 16 * 1024
 """What a request costs besides its bytes, in bytes."""
@@ -65,12 +64,12 @@ class CostGate:
 
     Args:
         view: The index.
-        tree: The predicate that is looked for.
-        row_groups: The row groups of the view that are judged; positions below are places in this array.
+        tree: The predicate.
+        row_groups: The row groups of the view that are judged; positions are places in this array.
         limits: Bounds.
 
     Attributes:
-        estimates: Of the predicate; each leaf has to be given one.
+        estimates: Of the predicate's leaves, joined; a leaf is unknown until an estimate is put.
     """
 
     def __init__(self, view: IndexView, tree: PredicateTree, row_groups: Ints, limits: Limits) -> None:
@@ -85,7 +84,7 @@ class CostGate:
 
         Args:
             at: The positions, ascending.
-            known: The number of a leaf and a better estimate of it, at these positions.
+            known: The number of a leaf, and a better estimate of this leaf at these positions.
         """
         if self._rows_wanted:
             return self._bytes_without(at)
@@ -103,7 +102,7 @@ class CostGate:
         return np.asarray(np.asarray(saved) > np.asarray(cost) * _COST_WEIGHT + reads * _REQUEST_BYTES, np.bool_)
 
     def afford(self, costs: Sequence[int] | Ints) -> Flags:
-        """Take costs from the budget, one after the other; say which it pays for."""
+        """Take costs from the budget, one after the other; say which ones the budget pays for."""
         spent = np.cumsum(np.asarray(costs, np.int64))
         affordable = spent <= self._left
         if len(spent) and affordable.any():

@@ -26,7 +26,7 @@ from puffin_index.kinds.registry import kinds_answering
 from puffin_index.storage.arrays import Ints
 
 _MOST_CANDIDATES = 8
-"""Leaves, the narrowest, whose rows are intersected before a wide one is looked up; more leave hardly fewer rows."""
+"""So many narrow leaves say where to look a wide leaf up; the rows of more leaves would leave hardly fewer."""
 
 
 class IndexStages:
@@ -40,7 +40,7 @@ class IndexStages:
         self._pruning = pruning
         tree = pruning.tree
         root = tree.nodes[tree.root]
-        # Leaves that hold wherever the predicate does, in the order in which they were looked up.
+        # Leaves that hold wherever the predicate does.
         self._conjuncts = {tree.nodes[part].content for part in root.parts} if root.is_and else set()
         self._narrowing: list[LeafState] = []
         self._row_sets = RowSets()
@@ -93,7 +93,7 @@ class IndexStages:
         return float(state.estimate.selectivity[pruning.selection(pruning.alive)].mean())
 
     def _candidates(self, positions: Ints) -> FoundRows | None:
-        """The rows that satisfy the narrowest leaves of a conjunction that were looked up, for some positions."""
+        """The rows that satisfy the narrow leaves that were looked up, for positions where all of these were."""
         children = Conjunction(tuple(state.leaf for state in self._narrowing))
         return self._rows_of(children, self._narrowing, positions)
 
@@ -162,7 +162,7 @@ class IndexStages:
         pruning.settle(Reason.BLOOM)
 
     def _leave_out_answered(self) -> None:
-        """Row groups that look-ups answered have their verdict."""
+        """Leave row groups out that look-ups have answered: these have their verdict."""
         pruning = self._pruning
         pruning.alive = pruning.alive[pruning.reasons[pruning.alive] != Reason.ROWS_MATCH]
 
@@ -215,7 +215,7 @@ class IndexStages:
         pruning.alive = pruning.alive[counts < 0]
 
     def _worth_reading(self) -> Ints:
-        """Which row groups to evaluate row by row: what an index read saves is compared with what it costs."""
+        """The row groups to evaluate one by one: those where reading an index saves more than it costs."""
         pruning, alive = self._pruning, self._pruning.alive
         view, here = pruning.view, pruning.selection(alive)
         row_groups = pruning.row_groups[here]

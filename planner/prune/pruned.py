@@ -55,11 +55,11 @@ class Stage:
 
     Attributes:
         name: `zone-map`, `postings`, `bloom`, `rows` or `deletes`.
-        entered: Row groups that it saw.
-        dropped: Row groups that it dropped.
-        reads: Index reads that it made.
-        bytes_read: Index bytes that it read.
-        seconds: Its time.
+        entered: Row groups that the stage saw.
+        dropped: Row groups that the stage dropped.
+        reads: Index reads.
+        bytes_read: Index bytes.
+        seconds: Time spent.
     """
 
     name: str
@@ -72,13 +72,13 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Pruned:
-    """The verdict on each row group asked about, in that order.
+    """The verdict on each row group that was asked about, in the order of the question.
 
     Attributes:
         reasons: `Reason` values (uint8).
         matches: Matching rows where they are known exactly, else -1.
         stages: The funnel.
-        troubles: What could not be read, and why.
+        troubles: Parts of the index that could not be read, and why.
         row_sets: The rows behind the verdicts, where an index gave them.
     """
 

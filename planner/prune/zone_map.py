@@ -16,7 +16,7 @@ from puffin_index.keys.leaf import Key, LeafTest, NullTest, RangeTest, SetTest
 from puffin_index.storage.arrays import Flags, Ints, Selection
 
 _MAX_COMPARED_KEYS = 64
-"""Longer IN lists over bytes are compared as one range: weaker, but never wrong."""
+"""A longer IN list over bytes is compared as one range: less is dropped, never too much."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ def judge_by_zone_map(test: LeafTest, statistics: FieldStatistics, row_groups: I
 
 
 def _with_negation(touched: Flags, all_match: Flags, negated: bool) -> tuple[Flags, Flags]:
-    """Turn (some value may match, every value matches) into (possible, certain) of the test or its negation."""
+    """Turn (some value may match, every value matches) into (possible, certain), of the test or of its negation."""
     return (~all_match, ~touched) if negated else (touched, all_match)
 
 
@@ -119,7 +119,7 @@ def _judge_set(keys: tuple[Key, ...], statistics: FieldStatistics, chosen: Selec
 
 
 def _judge_range(test: RangeTest, statistics: FieldStatistics, chosen: Selection) -> tuple[Flags, Flags]:
-    """Say whether the range overlaps [min, max], and whether it contains it."""
+    """Say whether the range overlaps [min, max], and whether the range contains [min, max]."""
     minimum, maximum = _take(statistics.minimum, chosen), _take(statistics.maximum, chosen)
     touched = np.ones(len(minimum), np.bool_)
     inside = np.ones(len(minimum), np.bool_)

@@ -24,7 +24,7 @@ from puffin_index.errors import NotFoundError, UnsupportedError
 from puffin_index.table_index import TableIndex
 
 _AHEAD_BYTES = 256 << 20
-"""Memory of row groups that are read ahead; one row group is read whatever its size."""
+"""Memory for row groups that are read ahead. A single row group is read whatever its size."""
 
 _THREADS = max(4, os.cpu_count() or 1)
 
@@ -42,26 +42,26 @@ def scan(
 ) -> pa.RecordBatchReader:
     """Read the rows of a table that satisfy a predicate, from the row groups that the planner keeps.
 
-    Planning is done when this returns; data is read as batches are asked for, some row groups ahead. Batches come in
-    the order of data files and row groups. What cannot be read raises from the reader.
+    Planning is done when this returns. Data is read some row groups ahead of the batches that are asked for. Batches
+    come in the order of data files and row groups. A row group that cannot be read raises from the reader.
 
     Args:
         index: The table's index.
         where: SQL WHERE text; None for all rows.
         columns: Names of columns, nested ones dotted; None for all.
         snapshot_id: The snapshot to scan, None for the current one.
-        planning_milliseconds: How long judging files and row groups may take; what is not decided by then is read.
-        refresh: Ask the catalog for the newest versions of table and index first; otherwise those that `index` knows
-            are used.
+        planning_milliseconds: How long judging files and row groups may take; undecided ones are read.
+        refresh: Ask the catalog for the newest versions of table and index first. Otherwise the scan uses the versions
+            that `index` knows.
 
     Returns:
         A reader whose schema is the table's Arrow schema of these columns, in their order.
 
     Raises:
         WhereSyntaxError: If the text does not parse.
-        NotFoundError: If it or `columns` names a column that the table lacks, or there is no such snapshot.
-        UnsupportedError: If a part of the text has a meaning that only Spark knows for certain (a literal of another
-            type than its column, an expression), or no column is chosen.
+        NotFoundError: If the text or `columns` names a column that the table lacks, or there is no such snapshot.
+        UnsupportedError: If only Spark knows for certain what a part of the text means (a literal of another type than
+            its column, an expression), or if no column is chosen.
     """
     limits = Limits(seconds=planning_milliseconds / 1000)
     planned = plan_scan(index, where, snapshot_id, limits, refresh=refresh)
@@ -86,8 +86,8 @@ def project(schema: Schema, columns: Sequence[str] | None) -> Schema:
     """Choose columns of a schema, in the order in which they are named.
 
     Raises:
-        NotFoundError: If the schema lacks one.
-        UnsupportedError: If none is named.
+        NotFoundError: If the schema lacks a column.
+        UnsupportedError: If no column is named.
     """
     if columns is None:
         return schema
@@ -115,7 +115,7 @@ def _top_level(schema: Schema, name: str) -> int:
 
 
 def in_order(read: Callable[[RowGroupTask], T], tasks: Iterable[RowGroupTask]) -> Iterator[T]:
-    """Read row groups in parallel, some ahead within bounded memory; give what was read in the order of the tasks."""
+    """Read row groups in parallel, ahead within bounded memory; give the results in the order of the tasks."""
     ahead: deque[tuple[int, Future[T]]] = deque()
     held_bytes = 0
     pool = ThreadPoolExecutor(_THREADS)

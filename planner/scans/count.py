@@ -1,4 +1,4 @@
-"""Counting matching rows: from the index alone where its row sets are exact, else by reading what is left."""
+"""Counting matching rows: from exact row sets of the index, and by reading the other row groups that are kept."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from puffin_index.table_index import TableIndex
 
 @dataclass(frozen=True, slots=True)
 class RowCount:
-    """How many rows match, and what it took to know.
+    """How many rows match, and what counting took.
 
     Attributes:
         rows: Matching rows.
         row_groups: Row groups of the scan.
-        row_groups_read: Those whose data had to be read.
+        row_groups_read: Row groups whose data had to be read.
         seconds: Time spent.
-        plan: The scan plan behind it.
+        plan: The scan plan behind the count.
     """
 
     rows: int
@@ -67,15 +67,15 @@ def count(
         index: The table's index.
         where: SQL WHERE text; None for all rows.
         snapshot_id: The snapshot to count in, None for the current one.
-        planning_milliseconds: How long judging files and row groups may take; what is not decided by then is read.
-        refresh: Ask the catalog for the newest versions of table and index first; otherwise those that `index` knows
-            are used.
+        planning_milliseconds: How long judging files and row groups may take; undecided ones are read.
+        refresh: Ask the catalog for the newest versions of table and index first. Otherwise the count uses the versions
+            that `index` knows.
 
     Raises:
         WhereSyntaxError: If the text does not parse.
-        NotFoundError: If it names a column that the table lacks, or there is no such snapshot.
-        UnsupportedError: If rows have to be read and a part of the text, a data file's format or equality deletes are
-            beyond what can be read here.
+        NotFoundError: If the text names a column that the table lacks, or there is no such snapshot.
+        UnsupportedError: If rows have to be read, and a part of the text, a data file's format or equality deletes make
+            that impossible here.
     """
     started = time.perf_counter()
     limits = Limits(rows_wanted=True, seconds=planning_milliseconds / 1000)
@@ -92,7 +92,7 @@ def count(
 
 
 def _count_known(planned: PlannedScan) -> tuple[int, Ints]:
-    """The matching rows that are known without reading, and the positions in the plan of the other row groups."""
+    """The matching rows that are known without reading data, and the positions of the row groups to read."""
     plan = planned.plan
     known = plan.matches >= 0
     total = int(plan.matches[known].sum())

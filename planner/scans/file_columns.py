@@ -21,7 +21,7 @@ from puffin_index.errors import UnsupportedError
 
 
 def constants_of(partition: Record, spec: PartitionSpec) -> dict[int, object]:
-    """The values of a file's identity partitions by column, NULLs included; the file is not asked for them."""
+    """The values of a file's identity partitions by column, NULLs included. They hold whatever the file says."""
     return {
         field.source_id: partition[position]
         for position, field in enumerate(spec.fields)
@@ -52,7 +52,7 @@ class FileColumns:
         """Match a file's columns to field ids.
 
         Raises:
-            UnsupportedError: If two of its fields have one name.
+            UnsupportedError: If two fields of the file have one name.
         """
         if len(set(file_schema.names)) < len(file_schema.names):
             raise UnsupportedError(f"data file {location}: two of its columns have one name")
@@ -61,7 +61,7 @@ class FileColumns:
         return cls(reading, fields, constants, location)
 
     def fields_of(self, field_ids: Iterable[int]) -> list[FileField]:
-        """The file's top-level fields that hold these columns, each once; those that the file lacks are left out."""
+        """The file's top-level fields that hold some columns, each once; columns that the file lacks are left out."""
         paths = (self._path(field_id) for field_id in field_ids)
         return list({path[0].leaves.start: path[0] for path in paths if path}.values())
 
@@ -81,7 +81,7 @@ class FileColumns:
         if path:
             column = table.column(path[0].field.name)
             for part in path[1:]:
-                # struct_field takes the parent's NULLs along.
+                # struct_field makes rows NULL whose struct is NULL.
                 column = pc.struct_field(column, part.field.name)
             return column
         schema = self.reading.schema
@@ -96,10 +96,10 @@ class FileColumns:
 
         Args:
             table: Columns of the file as they were read; at least one.
-            projection: What to give.
-            target: Its Arrow schema.
+            projection: The columns to give.
+            target: The Arrow schema of the projection.
         """
-        # A top-level field of the file is never a field inside of a struct, though its position may say that number.
+        # Only ids of top-level fields: an id that comes from a position may equal that of a field inside of a struct.
         wanted = {field.field_id for field in projection.fields} - self.constants.keys()
         try:
             file_schema = identified_schema(self.fields.fields, wanted)
@@ -120,7 +120,7 @@ class FileColumns:
         return pa.Table.from_arrays(projected.flatten(), names=target.names).cast(target)
 
     def _without_hidden_defaults(self, projection: Schema) -> Schema:
-        """A projection without the defaults of columns whose partition constant is NULL: the constant wins there."""
+        """A projection without initial defaults where the partition constant is NULL: the constant wins."""
         nulls = {field_id for field_id, value in self.constants.items() if value is None}
         fields = (
             field.model_copy(update={"initial_default": None}) if field.field_id in nulls else field
@@ -130,18 +130,18 @@ class FileColumns:
 
 
 def identified_schema(fields: Iterable[FileField], wanted: Collection[int]) -> Schema:
-    """The Iceberg schema of those of a file's top-level fields that hold some columns, other fields left out.
+    """The Iceberg schema of a file's top-level fields that hold some columns; other fields are left out.
 
     Raises:
         ValueError: If Iceberg has no such type.
     """
     arrow_fields = [_with_ids(field) for field in fields if field.field_id in wanted]
-    # Iceberg's timestamps have microseconds; files of other writers may have finer ones.
+    # Iceberg's timestamps have microseconds; other writers may write nanoseconds.
     return pyarrow_to_schema(pa.schema(arrow_fields), downcast_ns_timestamp_to_us=True)
 
 
 def _with_ids(field: FileField) -> pa.Field:
-    """A field with field ids beside it and its children; of a struct those without one are left out."""
+    """A field with its field id, and so its children; children of a struct without an id are left out."""
     arrow_type = field.field.type
     children = [_with_ids(child) for child in field.children if child.field_id is not None]
     if pa.types.is_struct(arrow_type):

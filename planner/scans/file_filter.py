@@ -1,7 +1,7 @@
-"""What of a predicate PyIceberg may prune data files by: only leaves whose literals it binds without rounding.
+"""The part of a predicate that PyIceberg may prune data files by: leaves whose literals PyIceberg does not round.
 
 PyIceberg rounds a literal to the type of its column (`i > 1.5` becomes `i > 2` for ints), which would lose files. A
-leaf that it cannot take exactly is left out: all its rows, an upper bound.
+leaf that PyIceberg would change is left out: all its rows, an upper bound.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ _EXACT: dict[type[IcebergType], type] = {
 
 
 _MOST_PARTS = 1_000
-"""PyIceberg takes some 50 microseconds to bind a leaf, and some more for each file."""
+"""PyIceberg takes some 50 microseconds to bind a leaf, and more time for each file."""
 
 
 def file_filter(expression: BooleanExpression, schema: Schema) -> BooleanExpression:
-    """Weaken an expression without NOT (as `planner.where.parser` gives it) to what PyIceberg can take exactly.
+    """Weaken an expression without NOT, from `planner.where.parser`, to leaves that PyIceberg takes exactly.
 
-    PyIceberg reads the result by recursion, leaf by leaf: what lies too deep is left out, and so are parts beyond a
-    number of them.
+    PyIceberg reads the result by recursion, leaf by leaf. So parts that lie too deep are left out, and parts beyond the
+    first thousand.
     """
     everything: BooleanExpression = AlwaysTrue()
 

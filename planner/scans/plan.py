@@ -50,11 +50,11 @@ cleared_by(_views.clear, _views_lock)
 
 
 def view_of(index_table: Table, reading: Reading) -> IndexView:
-    """The view of an index table's current version; kept, as versions never change.
+    """The view of an index table's current version. Views are kept: a version never changes.
 
     Args:
         index_table: The index table.
-        reading: How the scan finds columns in data files. What was built of other columns is left out of the view.
+        reading: How the scan finds columns in data files. The view leaves out indexes that a build found otherwise.
     """
     snapshot = index_table.current_snapshot()
     version = str(snapshot.snapshot_id) if snapshot else "empty"
@@ -75,7 +75,7 @@ def view_of(index_table: Table, reading: Reading) -> IndexView:
 
 
 def warnings_of(view: IndexView, pruned: Pruned) -> tuple[str, ...]:
-    """What of an index could not be used for a scan, and why, as sentences."""
+    """The parts of an index that could not be used for a scan, and why, as sentences."""
     outdated = (
         f"field {field_id}: indexes that were built while the table had other column mappings are not used; "
         "`puffin-index build` makes them anew"
@@ -103,16 +103,16 @@ def plan(
         where: SQL WHERE text; None for everything.
         snapshot_id: The snapshot to scan, None for the current one.
         strict: Raise on index trouble instead of keeping the row groups.
-        byte_budget: How many index bytes may be read, directories not counted; what they do not suffice for is kept.
-        planning_milliseconds: How long judging files and row groups may take; what is not decided by then is kept.
+        byte_budget: How many index bytes may be read, directories not counted. Row groups beyond the budget are kept.
+        planning_milliseconds: How long judging files and row groups may take; undecided ones are kept.
         spark: A session whose executors may plan.
         planning_mode: `local`, `distributed`, or `auto` for what suits the number of row groups.
-        refresh: Ask the catalog for the newest versions of table and index; otherwise those that `index` knows are
-            used, as several queries on one state of the table want it.
+        refresh: Ask the catalog for the newest versions of table and index first. Otherwise the plan uses the versions
+            that `index` knows, so that several queries see one state of the table.
 
     Raises:
         WhereSyntaxError: If the text does not parse.
-        NotFoundError: If it names a column that the table lacks, or there is no such snapshot.
+        NotFoundError: If the text names a column that the table lacks, or there is no such snapshot.
     """
     limits = Limits(strict, byte_budget, seconds=planning_milliseconds / 1000)
     planned = plan_scan(
@@ -153,7 +153,7 @@ def plan_scan(
     refresh: bool = True,
     by_byte_ranges: bool = False,
 ) -> PlannedScan:
-    """Plan a scan of a table and keep what its reader needs.
+    """Plan a scan of a table, for somebody who reads or counts the rows.
 
     Args:
         index: The table's index.
@@ -167,7 +167,7 @@ def plan_scan(
 
     Raises:
         WhereSyntaxError: If the text does not parse.
-        NotFoundError: If it names a column that the table lacks, or there is no such snapshot.
+        NotFoundError: If the text names a column that the table lacks, or there is no such snapshot.
     """
     started = time.perf_counter()
     if refresh:
@@ -213,7 +213,7 @@ def plan_scan(
 
 
 def _text_of(where: str | BooleanExpression | None) -> str:
-    """A predicate for people; PyIceberg's own text of an expression takes recursion."""
+    """A predicate as text for people. PyIceberg's own text of an expression takes recursion."""
     if where is None or isinstance(where, str):
         return where or "true"
     return fold_junctions(
@@ -286,7 +286,7 @@ def _prune_scan(
     reasons = np.full(len(indexed), Reason.UNINDEXED, np.uint8)
     matches = np.full(len(indexed), -1, np.int64)
     reasons[indexed], matches[indexed] = pruned.reasons, pruned.matches
-    # Counts of row groups that have deletes are upper bounds until those are subtracted.
+    # With deletes, a count is an upper bound until deleted rows are subtracted.
     has_deletes = np.array([file.has_deletes for file in files], np.bool_)[row_groups.file_of]
     matches[has_deletes & (matches > 0)] = -1
     return replace(pruned, reasons=reasons, matches=matches)
@@ -299,7 +299,7 @@ def prune_row_groups(
     limits: Limits = DEFAULT_LIMITS,
     executors: Executors | None = None,
 ) -> Pruned:
-    """Judge row groups of a view, here or on executors; with no predicate all are kept without a look."""
+    """Judge row groups of a view, here or on executors. Without a predicate all are kept, and nothing is read."""
     if isinstance(predicate, Everything):
         count = len(row_groups)
         reason = Reason.NO_PREDICATE

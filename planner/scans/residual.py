@@ -1,6 +1,6 @@
 """The residual of a predicate: its leaves tested on the values of a batch of rows, in the planner's own key domain.
 
-What binding cannot place for certain is refused here: outside of Spark nothing else would decide about those rows.
+A literal that binding cannot place for certain is refused here: without Spark, nobody else decides about those rows.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from puffin_index.keys.values import Column, column_of, value_type_named
 from puffin_index.storage.arrays import Flags
 
 ReadColumn: TypeAlias = Callable[[int], pa.Array | pa.ChunkedArray]
-"""Gives the values of a column by field id; one value stands for all rows where a file has a constant."""
+"""Gives the values of a column by field id. A single value stands for all rows of a file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +63,14 @@ class Residual:
     """A predicate ready to be tested: its steps in postfix order.
 
     Attributes:
-        steps: Leaves push a mask, constants too; `and` and `or` join the two last ones.
+        steps: A leaf or constant pushes a mask; `and` and `or` join the two masks that were pushed last.
     """
 
     steps: tuple[_Step, ...]
 
     @property
     def field_ids(self) -> frozenset[int]:
-        """The columns that it tests."""
+        """The columns that the predicate tests."""
         tested = [step.field_id for step in self.steps if isinstance(step, Leaf | LikeTest)]
         return frozenset(column.field_id if isinstance(column, MapKey) else column for column in tested)
 
@@ -112,11 +112,11 @@ def compile_residual(expression: BooleanExpression, schema: Schema) -> Residual:
         schema: The schema of the scan.
 
     Raises:
-        UnsupportedError: If a part of it has no meaning here that is certainly Spark's.
-        NotFoundError: If it names a column that the schema lacks.
+        UnsupportedError: If only Spark knows for certain what a part of the predicate means.
+        NotFoundError: If the predicate names a column that the schema lacks.
     """
     steps: list[_Step] = []
-    # An explicit stack: generated predicates nest deeper than Python's.
+    # An explicit stack: generated predicates nest deeper than Python recurses.
     pending: list[BooleanExpression | Literal["and", "or"]] = [expression]
     while pending:
         node = pending.pop()
@@ -157,7 +157,7 @@ def _text(node: BooleanExpression) -> str:
 
 
 def _like_test(node: UnknownLike, schema: Schema) -> LikeTest:
-    # `bind` reports a column that is not there.
+    # `bind` raises if there is no such column.
     bind(node, schema)
     field = schema.find_field(node.column, case_sensitive=False)
     if not isinstance(field.field_type, StringType):

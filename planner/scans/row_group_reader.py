@@ -1,4 +1,4 @@
-"""Reading row groups of a planned scan: known rows are taken, other rows tested, deleted rows left out."""
+"""Reading row groups of a planned scan: exact rows are taken, other rows are tested, deleted rows are left out."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from puffin_index.kinds.base import RowSet
 from puffin_index.storage.arrays import Flags, Ints
 
 _UNPACKED = 4
-"""About how many bytes of memory a byte of a file becomes."""
+"""A byte of a file takes about so many bytes of memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +35,10 @@ class RowGroupTask:
     """One row group to read.
 
     Attributes:
-        file: Its data file.
+        file: The data file.
         ordinal: Which row group of the file.
-        rows: Rows that can match, None if they are not known; exact rows need no test.
-        memory_bytes: About how much memory its rows take.
+        rows: Rows that can match, None if no index says. Exact rows need no test.
+        memory_bytes: About how much memory the rows take.
     """
 
     file: ScanFile
@@ -48,7 +48,7 @@ class RowGroupTask:
 
 
 def tasks_of(planned: PlannedScan, table: Table, positions: Ints) -> Iterator[RowGroupTask]:
-    """Give row groups of a planned scan to read; footers of files without an index are read for it.
+    """Give row groups of a planned scan to read. Of a file without an index, the footer is read for that.
 
     Args:
         planned: The scan.
@@ -56,7 +56,7 @@ def tasks_of(planned: PlannedScan, table: Table, positions: Ints) -> Iterator[Ro
         positions: Which row groups of the plan, ascending.
 
     Raises:
-        UnsupportedError: If a data file is not Parquet, or equality deletes apply to it.
+        UnsupportedError: If a data file is not Parquet, or equality deletes apply to a data file.
     """
     plan, seen = planned.plan, -1
     for at in positions.tolist():
@@ -66,7 +66,7 @@ def tasks_of(planned: PlannedScan, table: Table, positions: Ints) -> Iterator[Ro
         if planned.row_groups.numbers[at] >= 0:
             yield _task(file, int(plan.ordinals[at]), int(plan.row_counts[at]), _known_rows(planned, at))
         elif number != seen:
-            # What the manifest says of row groups is not relied upon here.
+            # The footer says which row groups there are; the manifest may be wrong.
             with open_parquet(table.io, file.file.path) as parquet:
                 groups = [parquet.metadata.row_group(i).num_rows for i in range(parquet.metadata.num_row_groups)]
             yield from (_task(file, ordinal, rows, None) for ordinal, rows in enumerate(groups))
@@ -103,8 +103,8 @@ class RowGroupReader:
         table: The data table.
         schema: The schema of the scan.
         residual: The predicate, None for all rows.
-        side_by_side: Whether the columns of a row group are decoded side by side: for a few row groups only, others
-            keep all cores busy by themselves.
+        side_by_side: Whether the columns of a row group are decoded side by side. Many row groups keep all cores busy
+            without that.
     """
 
     table: Table
@@ -145,9 +145,9 @@ class RowGroupReader:
     def _matching_rows(
         self, parquet: pq.ParquetFile, columns: FileColumns, task: RowGroupTask
     ) -> tuple[Ints | None, pa.Table]:
-        """The rows that match and are not deleted (None for all), and the columns that were read to tell."""
+        """The rows that match and are not deleted (None for all), and the columns that were read to test them."""
         row_count = parquet.metadata.row_group(task.ordinal).num_rows
-        # A table of no columns has no length; this one has.
+        # A table without columns has no length; a column of NULLs gives one.
         tested = pa.table({"": pa.nulls(row_count)})
         flags: Flags | None = None
         if task.rows is not None:

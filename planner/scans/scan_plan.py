@@ -1,4 +1,4 @@
-"""The scan plan: for each row group of a scan kept, dropped or unindexed, and why; with the funnel and what it cost."""
+"""The scan plan: whether each row group of a scan is kept, and why; the funnel of stages, and what planning cost."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class Split:
     """One row group of a scan.
 
     Attributes:
-        data_file: Location of its data file.
-        row_group: Its ordinal in the file.
+        data_file: Location of the data file.
+        row_group: The row group's ordinal in the file.
         verdict: `kept` or `dropped`.
         reason: Why, see `planner.prune.pruned.Reason`.
         rows: Matching rows where they are known exactly, else None.
@@ -32,7 +32,7 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class ScanPlan:
-    """What is to be read of a scan.
+    """Which row groups of a scan are to be read.
 
     Attributes:
         table: The data table.
@@ -45,11 +45,11 @@ class ScanPlan:
         reasons: For each row group a `Reason` value.
         matches: For each row group its matching rows where they are known exactly, else -1.
         funnel: The stages, in order.
-        index_reads: Reads of index bytes.
-        index_bytes_read: Their bytes.
+        index_reads: Requests for index bytes.
+        index_bytes_read: Index bytes that were read.
         planning_seconds: Time spent.
         warnings: Index troubles, as sentences.
-        unlisted: Row groups of data files without an index that are only counted (scans that Spark asks about).
+        unlisted: How many row groups without an index the arrays leave out: Spark's hook only counts these.
     """
 
     table: str

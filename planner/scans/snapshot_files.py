@@ -1,4 +1,4 @@
-"""The data files of a snapshot with the delete files that apply to each, kept: snapshots never change."""
+"""The data files of a snapshot, each with its delete files. Lists are kept: a snapshot never changes."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class ScanFile:
 
     Attributes:
         file: The data file.
-        deletes: Positional delete files and deletion vectors that may hold positions of it.
-        has_equality_deletes: Whether equality deletes apply to it; they are never read here.
+        deletes: Positional delete files and deletion vectors that may hold positions of the data file.
+        has_equality_deletes: Whether equality deletes apply to the data file; these are never read here.
         entry: The manifest's entry: partition values and column bounds.
     """
 
@@ -59,8 +59,8 @@ def list_scan_files(
         table: The data table.
         snapshot: The snapshot.
         schema: The schema that the filter's names belong to.
-        row_filter: Prunes partitions and files by Iceberg's metadata; its literals fit the columns exactly.
-        clock: Says when no more files are tested; those are listed.
+        row_filter: Prunes partitions and files by Iceberg's metadata; all literals fit their columns exactly.
+        clock: Says when the time is over; files that are untested by then are listed.
     """
     key = (str(table.metadata.table_uuid), snapshot.snapshot_id)
     with _snapshots_lock:
@@ -118,7 +118,7 @@ def _sequence_number(entry: ManifestEntry) -> int:
 def _scan_file(table: Table, entry: ManifestEntry, deletes: DeleteFileIndex, latest_equality: int) -> ScanFile:
     file = entry.data_file
     applying = _delete_files(deletes.for_data_file(_sequence_number(entry), file, partition_key=file.partition))
-    # Equality deletes apply to older data; which partition they belong to is not asked: at worst a count is unknown.
+    # Equality deletes apply to older data. Their partition is not looked at: at worst a count is unknown.
     has_equality_deletes = _sequence_number(entry) < latest_equality
     has_deletes = bool(applying) or has_equality_deletes
     return ScanFile(data_file_of(table, file, has_deletes=has_deletes), applying, has_equality_deletes, file)

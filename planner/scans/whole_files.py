@@ -1,4 +1,4 @@
-"""Data files that readers of byte ranges read whole or not at all: no part of them counts as dropped."""
+"""Data files that readers of byte ranges read whole or not at all: no part of such a file counts as dropped."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from puffin_index.storage.arrays import Bytes, Flags, Ints
 
 
 def keep_whole_files(reasons: Bytes, file_of: Ints, is_read_whole: Flags) -> Bytes:
-    """Keep the row groups that are read with another one of their data file.
+    """Keep row groups that a reader has to read because another row group of the same data file is kept.
 
     Args:
         reasons: For each row group a `Reason` value.
-        file_of: For each row group a number that tells its data file.
+        file_of: For each row group the number of its data file.
         is_read_whole: For each row group whether its data file is read whole or not at all.
 
     Returns:

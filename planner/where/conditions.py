@@ -1,6 +1,6 @@
 """SQL predicates as conditions: comparisons, IN, BETWEEN, LIKE and the IS tests over columns and literals.
 
-Whatever PyIceberg's leaves can't say exactly as Spark means it becomes `unknown`.
+A predicate becomes `unknown` where PyIceberg's leaves can't say exactly what Spark means.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def _not_null(column: Column) -> NotNull:
 
 
 def as_condition(value: Value, text: str) -> Condition | None:
-    """Take a value for a condition; None if it is a literal that is neither true, false nor NULL."""
+    """Read a value as a condition; None for a literal that is neither true, false nor NULL."""
     match value:
         case Column():
             return Truth(
@@ -112,10 +112,10 @@ class _Comparison:
     """How an operator compares a column with a literal.
 
     Attributes:
-        leaf: Its expression.
-        opposite: The expression of its negation. Spark sorts NaN above all, so NOT (a < b) is a >= b for floats, too.
-        mirrored: The operator with its sides exchanged.
-        orders: Signs of (left - right) for which it holds.
+        leaf: The expression of the operator.
+        opposite: The expression of NOT. Spark sorts NaN above all numbers, so NOT (a < b) is a >= b for floats, too.
+        mirrored: The operator with both sides exchanged.
+        orders: The operator holds for these signs of (left - right).
     """
 
     leaf: type[LiteralPredicate]
@@ -168,9 +168,10 @@ def _is_beyond_long(literal: LiteralValue) -> bool:
 
 
 def _with_open_nulls(truth: Truth, text: str) -> Truth:
-    """Leave NULLs open: beyond 64 bits, Spark takes a range test of an integer for true or false whatever its value.
+    """Leave NULLs open: Spark decides a range test of integers with a literal beyond 64 bits without the value.
 
-    That a NULL is neither is lost there (`i < 9223372036854775808` is true for NULL), but kept for other columns.
+    Even a NULL then satisfies the test: `i < 9223372036854775808` is true for NULL. In columns of other types a NULL
+    stays neither true nor false.
     """
     nulls = And(truth.null, Unknown(text=text))
     return Truth(Or(truth.yes, nulls), Or(truth.no, nulls), nulls)
@@ -186,7 +187,7 @@ def _compare_null_safe(left: Value, right: Value, text: str) -> Truth:
 
 
 def _constant_order(left: LiteralValue, right: LiteralValue) -> int | None:
-    """Compare two literals as Spark would; None if it converts one of them first."""
+    """Compare two literals as Spark would; None if Spark converts one of them first."""
     exact = LongLiteral | DecimalLiteral
     if isinstance(left, exact) and isinstance(right, exact):
         return int(Decimal(str(left.value)).compare(Decimal(str(right.value))))
@@ -227,10 +228,10 @@ def one_of(value: Value, members: Sequence[Value], text: str) -> Truth:
 
 
 def _compare_alike(literals: Sequence[LiteralValue]) -> bool:
-    """Say whether each literal of an IN list is compared just as `=` would.
+    """Say whether Spark compares each literal of an IN list as `=` would.
 
-    Spark converts the column and the whole list to one type, where an element of another type changes what the others
-    mean and decimals lose digits that their common type lacks room for.
+    Spark converts the column and the whole list to one type. A literal of another type then changes what the others
+    mean, and decimals lose the digits that have no room in the common type.
     """
     kinds = {type(literal) for literal in literals}
     if not kinds <= {LongLiteral, DecimalLiteral}:
@@ -318,7 +319,7 @@ def like(value: Value, pattern: Value, escape: str, text: str) -> Truth:
 
 
 def _split_pattern(pattern: str, escape: str) -> tuple[str, str]:
-    """Split a pattern into what stands before the first wildcard, unescaped, and the rest, which is checked only."""
+    """Split a pattern at its first wildcard: the unescaped text before, and the rest as written, once it is checked."""
     prefix: list[str] = []
     rest = ""
     position = 0

@@ -1,9 +1,9 @@
 """SQL WHERE text, as Spark 4.1 users write it, becomes an unbound PyIceberg expression.
 
-pyparsing cuts the text into values and operators, which take turns; `planner.where.precedence` nests them and
-`planner.where.truth` gives them SQL's three-valued meaning. The result has no NOT: it is pushed to the leaves. What
-PyIceberg's nodes can't say (functions, arithmetic, two columns, wildcards inside of LIKE) is an `Unknown` leaf, see
-`planner.where.unknown`. How literals are typed says `planner.where.sql_literals`.
+pyparsing cuts the text into values and operators, which take turns. `planner.where.precedence` nests them, and
+`planner.where.truth` gives the nested conditions SQL's three-valued meaning. The result has no NOT: NOT is pushed to
+the leaves. Functions, arithmetic, comparisons of two columns and wildcards inside of LIKE have no PyIceberg node; each
+is an `Unknown` leaf (`planner.where.unknown`). `planner.where.sql_literals` says which type a literal has.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ from planner.where.truth import matching_rows, negate
 from puffin_index.errors import WhereSyntaxError
 
 _FLAGS = re.IGNORECASE | re.DOTALL
-# What never gives back is an atomic group: Python before 3.11.5 takes possessive quantifiers of groups wrongly.
+# Atomic groups, not possessive quantifiers: Python before 3.11.5 reads possessive quantifiers of groups wrongly.
 _RAW = r"""(?<!\w)r(?:'[^']*'|"[^"]*")"""
 _STRING = rf"""(?:{_RAW}|'(?>(?:[^'\\]|\\.|'')*)'|"(?>(?:[^"\\]|\\.|"")*)")"""
 _BACKTICKS = r"`(?:[^`]|``)+`"
 _PART = rf"(?:{_BACKTICKS}|(?![0-9]+(?!\w))\w+)"
-# Spark reserves no word at all; with these for names a mistake would hardly be seen as one.
+# Spark reserves no word at all. If these words could be names, most mistakes would parse.
 _RESERVED = r"(?:AND|OR|NOT|IN|IS|LIKE|BETWEEN|NULL|TRUE|FALSE|SELECT|WHERE)\b"
 _NAME = rf"(?:(?!{_RESERVED}){_PART}(?>(?:\s*\.\s*{_PART})*))"
-# A letter or digit right behind it makes it a name (1a) or nonsense (1.5L).
+# With a letter or digit right behind, the text is a name (1a) or nonsense (1.5L).
 _NUMBER = r"(?>[0-9]+[lsy](?!\w)|(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:e[+-]?[0-9]+)?(?:bd|[df])?)(?!\w)"
 _CONSTANT = (
     rf"(?P<number>(?:[-+]\s*)?{_NUMBER})|(?P<word>TRUE|FALSE|NULL)\b"
@@ -68,7 +68,7 @@ _CLOSING = {"(": ")", "[": "]", "CASE": "END"}
 _BLANK = re.compile(
     rf"{_STRING}|{_BACKTICKS}|(?P<blank>--(?:\\\n|[^\r\n])*|[^\S \n\t\r]+)|(?P<comment>/\*(?!\+))", _FLAGS
 )
-# What Python makes of bytes that are not UTF-8, on a command line for one.
+# Python makes these of bytes that are not UTF-8, for instance on a command line.
 _HALF_CHARACTER = re.compile("[\ud800-\udfff]")
 _SYNONYMS = {"==": "=", "!=": "<>", "!<": ">=", "!>": "<="}
 _COMMENT_END = re.compile(r"/\*|\*/")
@@ -86,8 +86,8 @@ def parse_where(text: str, *, session_zone: tzinfo | None = None) -> BooleanExpr
         An expression of the rows for which the condition is true. NULL satisfies `IsNull` and no other leaf.
 
     Raises:
-        WhereSyntaxError: If it is not one, a literal is outside of its type's range, or a character is half of a
-            surrogate pair.
+        WhereSyntaxError: If the text is no condition, if a literal is outside of its type's range, or if a character
+            is half of a surrogate pair.
     """
     if half := _HALF_CHARACTER.search(text):
         raise WhereSyntaxError(text, half.start(), "text that has a form in UTF-8")
@@ -102,7 +102,7 @@ def parse_where(text: str, *, session_zone: tzinfo | None = None) -> BooleanExpr
 
 
 def _blank_comments(text: str) -> str:
-    """Put blanks in the place of comments and of rare kinds of white space, so that all offsets stay."""
+    """Replace comments and rare kinds of white space by as many blanks, so that all offsets stay."""
     pieces: list[str] = []
     position = 0
     while match := _BLANK.search(text, position):
@@ -126,7 +126,7 @@ def _comment_end(text: str, start: int) -> int:
 
 @cache
 def _grammar() -> ParserElement:
-    """Build the grammar: a value, then operators, those between two values each with the next value."""
+    """Build the grammar: a value, then operators; an operator between two values takes the next value along."""
     before = _tokens(rf"(?P<NOT>NOT\b|!)|(?P<OPEN>\()|(?P<SIGN>~|[-+](?!\s*{_NUMBER}))")
     operand = before[...] - _value()
     between = (

@@ -51,15 +51,15 @@ class _Clause:
     Attributes:
         start: Offset of its first value; -1 before.
         negated: An odd number of NOTs stands before it.
-        value: The latest value; None while one is awaited.
+        value: The latest value; None until the next one comes.
         value_start: Offset of the latest value.
-        computed: The awaited value is part of arithmetic.
-        left: Left side and operator of a comparison whose right side is awaited or is `value`.
+        computed: The next value is part of arithmetic.
+        left: Left side and operator of a comparison; `value` is the right side, once there.
         subject: What the predicate tests.
-        predicate: The predicate whose operand is awaited or is `value`.
+        predicate: A predicate such as BETWEEN; `value` is the operand, once there.
         low: The lower bound of BETWEEN.
         escape: The escape character of LIKE.
-        complete: Its predicate is done; nothing but AND, OR, a comma or a closing bracket can follow.
+        complete: The predicate is done; only AND, OR, a comma or a closing bracket can follow.
     """
 
     start: int = -1
@@ -80,8 +80,8 @@ class _Bracket:
     """An open bracket, or the text as a whole.
 
     Attributes:
-        start: Its offset.
-        is_list: It holds the members of an IN.
+        start: Offset of the bracket.
+        is_list: The bracket holds the members of an IN.
         members: What stands before each comma.
         alternatives: What stands before each OR, since the last comma.
         conjuncts: What stands before each AND, since the last OR.
@@ -97,10 +97,15 @@ class _Bracket:
 
 
 def read_condition(tokens: Iterable[Token], text: str, session_zone: tzinfo | None) -> Condition:
-    """Read the condition that the tokens make up; the last one is the END.
+    """Read the condition that tokens make up.
+
+    Args:
+        tokens: The tokens of a text; the last one is the END.
+        text: The text.
+        session_zone: The time zone of timestamps without one, if it is known.
 
     Raises:
-        WhereSyntaxError: If they make up none.
+        WhereSyntaxError: If the tokens make up no condition.
     """
     reader = _Reader(text, session_zone)
     for token in tokens:
@@ -114,7 +119,7 @@ class _Reader:
     Attributes:
         text: What the tokens were made from.
         session_zone: The time zone of timestamps without one, if it is known.
-        brackets: The open ones, outermost first.
+        brackets: The open brackets, outermost first.
         end: Offset behind the latest token.
     """
 
@@ -272,7 +277,7 @@ class _Reader:
         bracket = self.brackets[-1]
         clause = bracket.clause
         value = self._settle(clause, token)
-        # A bracket's text is as long as all brackets inside of it: only taken where it is used.
+        # Nested brackets repeat the text inside, so it is cut out only where somebody uses it.
         condition = as_condition(value, self._text(clause, self.end) if isinstance(value, Computed) else "")
         if condition is None:
             self._fail(token, _AFTER_VALUE)
@@ -280,7 +285,7 @@ class _Reader:
         bracket.clause = _Clause()
 
     def _settle(self, clause: _Clause, token: Token) -> Value:
-        """Return the value of a clause that ends before `token`, but for its NOT."""
+        """Return the value of a clause that ends before `token`; the caller applies NOT."""
         value = self._settle_comparison(clause)
         predicate, subject = clause.predicate, clause.subject
         if predicate is None or subject is None:

@@ -14,8 +14,8 @@ r"""Literals of Spark SQL: their text becomes PyIceberg literals that a binder c
 | `TIMESTAMP '... +01:00'` | `InstantLiteral` | microseconds UTC |
 | `TIMESTAMP '...'` | `SessionTimestampLiteral` | wall clock in the session's time zone, which the text does not hold |
 
-What depends on the clock or on a time zone database (`DATE 'today'`, `TIMESTAMP '12:00:00'`, `... Europe/Paris`) has no
-literal. All rules are those of Spark 4.1 with its default settings, tried on it.
+A text that depends on the clock or on a time zone database (`DATE 'today'`, `TIMESTAMP '12:00:00'`, `... Europe/Paris`)
+has no literal. All rules are those of Spark 4.1 with default settings, tried on a running Spark.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _GREATEST_FLOAT = Decimal(repr(float(np.finfo(np.float32).max)))
 
 
 class TextLiteral(StringLiteral):
-    """A string that is compared with a column's text (LIKE), where `=` would convert it to the column's type."""
+    """A string that LIKE compares with a column's text. `=` would convert the string to the column's type."""
 
     def to(self, type_var: IcebergType) -> Literal[str]:
         """Convert for a string column only."""
@@ -62,7 +62,7 @@ class TextLiteral(StringLiteral):
 
 
 class Utf8Literal(Literal[bytes]):
-    """A string by its bytes, as Spark has them: they need not be valid UTF-8."""
+    """A string by its bytes, which in Spark need not be valid UTF-8."""
 
     def __init__(self, value: bytes) -> None:
         super().__init__(value, bytes)
@@ -73,7 +73,7 @@ class Utf8Literal(Literal[bytes]):
 
 
 def text_bytes(literal: LiteralValue) -> bytes | None:
-    """Return the bytes of a text; None if it is no text, or one that has no bytes (half of a surrogate pair)."""
+    """Return the bytes of a text; None if the literal is no text, or holds half of a surrogate pair."""
     if isinstance(literal, Utf8Literal):
         return literal.value
     try:

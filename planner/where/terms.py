@@ -1,4 +1,4 @@
-"""Terms that `planner.predicate.bind` binds beside PyIceberg's own, which are columns and leaves of structs by name."""
+"""Terms that PyIceberg lacks and `planner.predicate.bind` binds. PyIceberg's own are columns and leaves of structs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pyiceberg.typedef import LiteralValue
 
 
 class _OurTerm(UnboundTerm):
-    """A term that only `planner.predicate.bind` can bind; whoever else meets it knows nothing."""
+    """A term that only `planner.predicate.bind` can bind; all other code takes it as unknown."""
 
     def bind(self, schema: Schema, case_sensitive: bool = True) -> NoReturn:  # noqa: ARG002 # PyIceberg's signature
         """Refuse: Iceberg has no such term."""
@@ -25,7 +25,7 @@ class _OurTerm(UnboundTerm):
 
 @dataclass(frozen=True)
 class MapElement(_OurTerm):
-    """`m['key']`: what a map column holds for a key.
+    """`m['key']`: the value that a map column holds for a key.
 
     Attributes:
         name: The map's name as written, dotted.

@@ -1,4 +1,4 @@
-"""Tokens: what `planner.where.parser` makes of a WHERE text and `planner.where.precedence` puts together."""
+"""Tokens: `planner.where.parser` cuts a WHERE text into them, `planner.where.precedence` makes a condition of them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from planner.where.conditions import Value
 
 
 class Kind(Enum):
-    """What a token does."""
+    """The role of a token."""
 
     # Before a value.
     NOT = "NOT"
@@ -44,11 +44,11 @@ class Token:
     """A piece of the text.
 
     Attributes:
-        kind: What it does.
-        start: Offset of its first character.
-        end: Offset behind its last character.
-        word: Which one of its kind, in capitals.
-        negated: Whether it contains NOT.
+        kind: The role.
+        start: Offset of the first character.
+        end: Offset behind the last character.
+        word: The operator or keyword, in capitals.
+        negated: Whether the token contains NOT.
         values: The value, the escape character, or the members of a list.
     """
 

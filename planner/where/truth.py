@@ -1,8 +1,8 @@
 """SQL's three-valued logic over PyIceberg expressions: what makes a condition true, what false, what NULL.
 
-A simple condition is kept as three expressions (`Truth`), each naming rows. So NOT swaps two of them, `IS TRUE` and the
-like combine them, and no rewriting rule has to know about NULL. AND, OR and NOT above stay a tree until
-`matching_rows` walks it once, pushing NOT to the leaves, without recursion.
+A simple condition is three expressions (`Truth`): the rows where the condition is true, false, NULL. NOT swaps two of
+the expressions, `IS TRUE` combines them, and no rewriting rule has to know about NULL. AND, OR and NOT of conditions
+stay a tree. `matching_rows` walks the tree once, without recursion, and pushes NOT to the leaves.
 
 Leaves have SQL's meaning: a NULL satisfies `IsNull` and no other leaf, `NotEqualTo`, `NotIn` and `NotNaN` included.
 """
@@ -17,13 +17,13 @@ from pyiceberg.expressions import AlwaysFalse, AlwaysTrue, And, BooleanExpressio
 
 from planner.where.unknown import Unknown
 
-# Readers of the tree may recurse; AND within OR within AND ... beyond this becomes an upper bound.
+# Readers of the tree may recurse, so AND within OR within AND ... beyond this depth becomes an upper bound.
 MAX_ALTERNATIONS = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Truth:
-    """A simple condition: the rows for which it is true, those for which it is false, those for which it is NULL."""
+    """A simple condition: the rows where it is true, the rows where it is false, the rows where it is NULL."""
 
     yes: BooleanExpression
     no: BooleanExpression
@@ -40,7 +40,7 @@ class Junction:
 
 @dataclass(frozen=True, slots=True)
 class Negation:
-    """NOT of a junction; for a simple condition `negate` says it without."""
+    """NOT of a junction. A simple condition needs no such node: `negate` swaps its expressions."""
 
     part: Junction
 
@@ -55,7 +55,7 @@ ALWAYS_FALSE = Truth(NO_ROW, EVERY_ROW, NO_ROW)
 
 
 def unknown(text: str) -> Truth:
-    """Make the condition of which nothing is known."""
+    """Make a condition that nothing is known of."""
     leaf = Unknown(text=text)
     return Truth(leaf, leaf, leaf)
 
@@ -83,9 +83,9 @@ class _Open:
     """A junction whose parts are being walked.
 
     Attributes:
-        conjunctive: AND, as it stands after NOT was pushed down.
-        pending: Parts to walk, last first, and whether they are negated.
-        done: Their expressions.
+        conjunctive: Whether the junction is AND, once NOT is pushed down.
+        pending: Parts to walk, last first; and whether NOT stands above them.
+        done: The expressions of the parts that were walked.
     """
 
     conjunctive: bool

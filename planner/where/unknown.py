@@ -1,4 +1,4 @@
-"""Leaves that PyIceberg's expression tree lacks: SQL predicates whose rows the tree's own nodes can't name."""
+"""Leaves that PyIceberg's expression tree lacks: SQL predicates that no node of the tree can say."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pyiceberg.expressions import BooleanExpression
 
 
 class Unknown(BooleanExpression):
-    """A predicate that may hold for any row, as it stands and negated alike: all rows, an upper bound.
+    """A predicate that may be true for any row, and so may its negation: all rows, an upper bound.
 
     Attributes:
         text: The predicate as it was written.
@@ -15,7 +15,7 @@ class Unknown(BooleanExpression):
     text: str
 
     def __invert__(self) -> BooleanExpression:
-        """Return itself: nothing is known of the opposite either."""
+        """Return this leaf: nothing is known of the opposite either."""
         return self
 
     def __str__(self) -> str:
@@ -25,13 +25,13 @@ class Unknown(BooleanExpression):
 class UnknownLike(Unknown):
     """`column [NOT] LIKE pattern` with wildcards that no prefix test can say.
 
-    An upper bound like any `Unknown`, unless the reader evaluates the pattern on the values of a dictionary.
+    The planner takes the leaf as an upper bound, like any `Unknown`. A reader may evaluate the pattern on the values.
 
     Attributes:
         column: The column's name as written, dotted.
-        pattern: The pattern, its escapes still in it.
-        escape: The one character that makes the wildcard behind it an ordinary character.
-        negated: Rows that are not NULL and do not match.
+        pattern: The pattern, with its escapes.
+        escape: The character that makes the next wildcard an ordinary character.
+        negated: NOT LIKE: rows that are not NULL and do not match.
     """
 
     column: str
