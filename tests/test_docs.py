@@ -16,7 +16,7 @@ from pyroaring import BitMap
 
 import puffin_index
 from planner.commands.main import main
-from planner.spark.settings import setting_names
+from planner.spark.settings import Settings
 from puffin_index.catalogue.index_table import SCHEMA
 from puffin_index.formats.paimon_container import MAGIC
 from puffin_index.keys.leaf import Key
@@ -83,7 +83,7 @@ def test_every_command_is_in_the_manual() -> None:
 
 def test_every_setting_is_in_the_table_and_no_other() -> None:
     named = set(re.findall(r"^\| `spark\.puffin-index\.([a-z-]+)`", _text(Path("docs/operations.md")), re.MULTILINE))
-    assert named == set(setting_names())
+    assert named == set(Settings.names())
 
 
 def test_every_column_of_the_index_table_is_described() -> None:

@@ -1,4 +1,4 @@
-"""What is asked of a catalog once a query is planned, so that the next one finds what is new and none has waited."""
+"""Questions to a catalog that no query waits for: the next query finds the answer."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ _DELAY_SECONDS = 0.05
 
 
 class Background:
-    """Runs actions in a moment, each in a thread of its own, once at a time for a key."""
+    """Runs each action soon, in a thread of its own; at most one action a key at a time."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._waiting: set[Hashable] = set()
 
     def run(self, key: Hashable, action: Callable[[], object]) -> None:
-        """Run an action, unless one with this key waits or runs."""
+        """Run an action, unless another action with this key waits or runs."""
         with self._lock:
             if key in self._waiting:
                 return
@@ -28,7 +28,7 @@ class Background:
         def run() -> None:
             try:
                 action()
-            except Exception as error:  # noqa: BLE001 - nobody waits for it, and a later query tries again
+            except Exception as error:  # noqa: BLE001 - nobody waits for the action, and a later query tries again
                 _log.warning("index tables were not looked up anew: %s", error)
             finally:
                 with self._lock:

@@ -1,4 +1,4 @@
-"""The PyIceberg catalog that a Spark catalog stands for, from Spark's own configuration: nothing is asked twice."""
+"""Spark's catalogs as PyIceberg sees them, opened from Spark's own configuration."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ _log = logging.getLogger(__name__)
 _DIALECTS = ("sqlite", "postgresql")
 _LOGIN = ("user", "password")
 _LIBPQ = ("sslmode", "sslrootcert", "sslcert", "sslkey", "options")
-"""Parameters of a JDBC URI that the C library calls the same; others are JDBC's own."""
+"""Parameters of a JDBC URI that PostgreSQL's C library has under the same names."""
 
 _RENAMED = {"client.region": "s3.region", "rest.signing-region": "rest.signing-region"}
 
 
 class SparkCatalogs:
-    """The catalogs of sessions as PyIceberg sees them, opened on first use.
+    """The catalogs of sessions, opened on first use.
 
     Args:
-        catalogs: Catalogs by name that need no opening.
+        catalogs: Open catalogs by name.
     """
 
     def __init__(self, catalogs: Mapping[str, Catalog]) -> None:
@@ -34,15 +34,15 @@ class SparkCatalogs:
         self._lock = threading.Lock()
 
     def find(self, name: str, conf: Mapping[str, str]) -> Catalog | None:
-        """Find a catalog; None if it is no catalog of Spark's, or (with a warning, once) cannot be opened.
+        """Find a catalog; None if Spark has no such catalog, or (with a warning, once) if PyIceberg cannot open it.
 
         Args:
-            name: Its name in Spark.
-            conf: The configuration of the session that asks, as far as it is about the catalog.
+            name: The catalog's name in Spark.
+            conf: The configuration of the session that asks, at least its entries about the catalog.
         """
         if name in self._given:
             return self._given[name]
-        # Tables that were loaded by their location have a path for a name.
+        # The name of a table that was loaded by its location is a path and begins with no catalog.
         if f"spark.sql.catalog.{name}" not in conf:
             return None
         key = name, frozenset(spark_catalog_properties(conf, name).items())
@@ -70,12 +70,12 @@ def open_spark_catalog(conf: Mapping[str, str], name: str) -> Catalog:
     """Open a Spark catalog from PyIceberg.
 
     Args:
-        conf: All of the session's configuration.
+        conf: The whole configuration of the session.
         name: The catalog's name in Spark.
 
     Raises:
-        CatalogError: If PyIceberg has no such kind of catalog; then PyIceberg's own configuration (`.pyiceberg.yaml`)
-            may name one of that name.
+        CatalogError: If PyIceberg has no catalog of this kind, and its own configuration (`.pyiceberg.yaml`) has none
+            of this name.
     """
     properties = spark_catalog_properties(conf, name)
     kind = properties.get("type") or _kind_of_implementation(properties.get("catalog-impl", ""))
@@ -107,7 +107,7 @@ def _kind_of_implementation(implementation: str) -> str:
 
 
 def _common(properties: Mapping[str, str]) -> dict[str, str]:
-    # io-impl, catalog-impl and type name Java classes; what JDBC needs is in the URI.
+    # io-impl and catalog-impl name Java classes, and the URI has the settings of JDBC.
     skipped = {"type", "io-impl", "catalog-impl"}
     return {
         _RENAMED.get(key, key): value
@@ -122,7 +122,7 @@ def _sql(properties: Mapping[str, str]) -> dict[str, str]:
     if not uri.startswith("jdbc:") or scheme not in _DIALECTS:
         raise ValueError(f"a JDBC catalog on {scheme!r} is not supported")
     if scheme == "sqlite":
-        # What comes after the path are settings of the JDBC driver, such as `?journal_mode=WAL`.
+        # Settings of the JDBC driver follow the path, such as `?journal_mode=WAL`.
         path = uri.removeprefix("jdbc:sqlite:").partition("?")[0]
         return {"uri": URL.create("sqlite", database=path).render_as_string()}
     url = make_url(uri.removeprefix("jdbc:"))

@@ -1,4 +1,4 @@
-"""The nodes that `Conditions.java` makes of the filter above a scan: few kinds, over typed columns and literals."""
+"""The nodes that `Conditions.java` makes of the filter above a scan: tests of typed columns against literals."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from decimal import Decimal
 from typing import Annotated, Literal, TypeAlias
 
 import numpy as np
-from pydantic import Base64Bytes, BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic import Base64Bytes, BaseModel, ConfigDict, Field
 
 
 class Node(BaseModel):
-    """A node; its text is for people only."""
+    """A node; `str` of it is for people only."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class LiteralNode(Node):
-    """A literal; `type` is the type that Spark sees, by Iceberg's name."""
+    """A literal; `type` is its type in Spark, by Iceberg's name."""
 
 
 class Null(LiteralNode):
@@ -42,7 +42,7 @@ class Boolean(LiteralNode):
 
 
 class Integer(LiteralNode):
-    """A whole number; of a date its days, of a timestamp its microseconds, counted from 1970."""
+    """A whole number; for a date the days since 1970, for a timestamp the microseconds since 1970."""
 
     node: Literal["integer"]
     type: Literal["int", "long", "date", "timestamp", "timestamptz"]
@@ -53,7 +53,7 @@ class Integer(LiteralNode):
 
 
 class Floating(LiteralNode):
-    """A floating-point number, as the bits of the double that it is."""
+    """A floating-point number; `content` is the bits of the double."""
 
     node: Literal["floating"]
     type: Literal["float", "double"]
@@ -80,7 +80,7 @@ class DecimalNumber(LiteralNode):
 
 
 class Bytes(LiteralNode):
-    """Bytes; those of a string need not be UTF-8."""
+    """Bytes; a string's bytes need not be UTF-8."""
 
     node: Literal["bytes"]
     type: Literal["string", "binary"]
@@ -90,49 +90,30 @@ class Bytes(LiteralNode):
         return repr(self.content.decode(errors="replace")) if self.type == "string" else f"X'{self.content.hex()}'"
 
 
-_Literal: TypeAlias = Annotated[
-    Null | Boolean | Integer | Floating | DecimalNumber | Bytes, Field(discriminator="node")
-]
+_Literal: TypeAlias = Null | Boolean | Integer | Floating | DecimalNumber | Bytes
 
 
-class ColumnNode(Node):
-    """A column, or a leaf of a struct; `Element` is what a map holds for a key.
+class Column(Node):
+    """A column, a field of a struct, or the value that a map column has for a key.
 
     Attributes:
-        type: The type that Spark sees in its values, by Iceberg's name.
-        field: Its id in the schema.
-        path: Its names, from the outermost struct on; for people only.
+        type: The value's type in Spark, by Iceberg's name.
+        field: The ID of the column or field in the schema.
+        path: The names of column and fields, the outermost first; for people only.
+        key: The key of the map; None for the column itself.
     """
 
-    node: Literal["column", "element"]
+    node: Literal["column"]
     type: str
     field: int
     path: tuple[str, ...]
+    key: Annotated[_Literal, Field(discriminator="node")] | None = None
 
     def __str__(self) -> str:
-        return ".".join(self.path)
+        return ".".join(self.path) + (f"[{self.key}]" if self.key is not None else "")
 
 
-class Element(ColumnNode):
-    """What a map holds for a key."""
-
-    node: Literal["element"]
-    key: _Literal
-
-    def __str__(self) -> str:
-        return f"{'.'.join(self.path)}[{self.key}]"
-
-
-class Column(ColumnNode):
-    """A column, or a leaf of a struct."""
-
-    node: Literal["column"]
-
-
-_Column: TypeAlias = Annotated[Column | Element, Field(discriminator="node")]
-_Value: TypeAlias = Annotated[
-    Null | Boolean | Integer | Floating | DecimalNumber | Bytes | Column | Element, Field(discriminator="node")
-]
+_Value: TypeAlias = Annotated[_Literal | Column, Field(discriminator="node")]
 
 
 class Comparison(Node):
@@ -152,7 +133,7 @@ class Membership(Node):
 
     node: Literal["in"]
     value: _Value
-    members: tuple[_Literal, ...]
+    members: tuple[Annotated[_Literal, Field(discriminator="node")], ...]
 
     def __str__(self) -> str:
         return f"{self.value} in ({', '.join(map(str, self.members))})"
@@ -169,10 +150,10 @@ class Test(Node):
 
 
 class Unknown(Node):
-    """Whatever is not evaluated here.
+    """An expression that may be true for any row.
 
     Attributes:
-        name: What Spark calls it; for people only.
+        name: Spark's name of the expression; for people only.
     """
 
     node: Literal["unknown"]
@@ -203,31 +184,7 @@ class Junction(Node):
 
 
 ConditionNode: TypeAlias = Annotated[
-    Junction
-    | Negation
-    | Comparison
-    | Membership
-    | Test
-    | Unknown
-    | Null
-    | Boolean
-    | Integer
-    | Floating
-    | DecimalNumber
-    | Bytes
-    | Column
-    | Element,
-    Field(discriminator="node"),
+    Junction | Negation | Comparison | Membership | Test | Unknown | _Literal | Column, Field(discriminator="node")
 ]
 Negation.model_rebuild()
 Junction.model_rebuild()
-_CONDITIONS: TypeAdapter[ConditionNode] = TypeAdapter(ConditionNode)
-
-
-def read_condition(node: object) -> ConditionNode:
-    """Read a condition from what JSON makes of it.
-
-    Raises:
-        ValidationError: If it is none.
-    """
-    return _CONDITIONS.validate_python(node)

@@ -1,7 +1,7 @@
-"""What a filter of Spark's means: its nodes (`planner.spark.condition_nodes`) become an expression of the SQL dialect.
+"""Turn the nodes of a filter of Spark's (`planner.spark.condition_nodes`) into an expression of the SQL dialect.
 
-Columns and literals say the type that Spark sees. Where that is not what Spark makes of the column's type in the
-schema, nothing is known of the test.
+Columns and literals carry their types in Spark. A test is unknown if Spark would give the column's type in the schema
+another type than the node carries.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ _INTEGERS: dict[str, Callable[[int], LiteralValue]] = {
 
 
 def expression_of(node: nodes.ConditionNode, schema: Schema) -> BooleanExpression:
-    """Return the expression of the rows for which a condition is true, in the SQL dialect and without NOT.
+    """Return an expression of the SQL dialect, without NOT, for the rows for which a condition is true.
 
     Args:
         node: The condition.
-        schema: The schema that the ids of its columns belong to.
+        schema: The schema that has the condition's columns.
     """
     return matching_rows(_condition(node, schema))
 
@@ -62,19 +62,19 @@ def _condition(node: nodes.ConditionNode, schema: Schema) -> Condition:
 
 
 def _leaf(node: nodes.Node, schema: Schema) -> Condition | None:
-    """Make a simple condition; None if nothing is known of it."""
+    """Make a condition without parts; None if it is unknown."""
     match node:
         case nodes.Boolean(content=content):
             return as_condition(Constant(BooleanLiteral(content)), str(node))
         case nodes.Null():
             return as_condition(Constant(None), str(node))
-        case nodes.ColumnNode():
+        case nodes.Column():
             found = _find(node, schema)
             return None if found is None or node.type != "boolean" else as_condition(found[0], str(node))
-        case nodes.Test(node=kind, value=nodes.ColumnNode() as tested):
+        case nodes.Test(node=kind, value=nodes.Column() as tested):
             found = _find(tested, schema)
             return None if found is None else _test(found[0], kind, str(node))
-        case nodes.Membership(value=nodes.ColumnNode() as tested, members=members):
+        case nodes.Membership(value=nodes.Column() as tested, members=members):
             return _membership(tested, members, schema, str(node))
         case nodes.Comparison():
             return _comparison(node, schema)
@@ -93,7 +93,7 @@ def _test(column: Column, kind: str, text: str) -> Condition:
 
 
 def _membership(
-    tested: nodes.ColumnNode, members: Sequence[nodes.LiteralNode], schema: Schema, text: str
+    tested: nodes.Column, members: Sequence[nodes.LiteralNode], schema: Schema, text: str
 ) -> Condition | None:
     found = _find(tested, schema)
     if found is None:
@@ -106,9 +106,9 @@ def _membership(
 
 def _comparison(node: nodes.Comparison, schema: Schema) -> Condition | None:
     match node.left, node.right:
-        case nodes.ColumnNode() as tested, nodes.LiteralNode() as literal:
+        case nodes.Column() as tested, nodes.LiteralNode() as literal:
             column_first = True
-        case nodes.LiteralNode() as literal, nodes.ColumnNode() as tested:
+        case nodes.LiteralNode() as literal, nodes.Column() as tested:
             column_first = False
         case _:
             return None
@@ -122,14 +122,14 @@ def _comparison(node: nodes.Comparison, schema: Schema) -> Condition | None:
     return compare(left, node.operator, right, str(node))
 
 
-def _find(node: nodes.ColumnNode, schema: Schema) -> tuple[Column, IcebergType] | None:
-    """Find a column of the very type that Spark sees, and this type; None if there is none."""
+def _find(node: nodes.Column, schema: Schema) -> tuple[Column, IcebergType] | None:
+    """Return a column and its type; None if the schema has no such column of the node's type."""
     try:
         field_type = schema.find_type(node.field)
     except ValueError:
         return None
     key: LiteralValue | None = None
-    if isinstance(node, nodes.Element):
+    if node.key is not None:
         if not isinstance(field_type, MapType):
             return None
         constant = _constant(node.key, field_type.key_type)
@@ -142,7 +142,7 @@ def _find(node: nodes.ColumnNode, schema: Schema) -> tuple[Column, IcebergType] 
 
 
 def _spark_type(field_type: IcebergType) -> str | None:
-    """The type that Spark makes of one of Iceberg's, by Iceberg's name; None if indexes do not know it."""
+    """The type that Spark has for a type of Iceberg's, by Iceberg's name; None if no index can be of it."""
     match field_type:
         case UUIDType():
             return "string"
@@ -155,7 +155,7 @@ def _spark_type(field_type: IcebergType) -> str | None:
 
 
 def _constant(node: nodes.LiteralNode, column_type: IcebergType) -> Constant | None:
-    """Make a literal to compare a column with; None if it is NaN, or not of the column's very type."""
+    """Make a literal to compare a column with; None for NaN and for another type than the column's."""
     literal: LiteralValue | None = None
     match node:
         case nodes.Null(type=type_name):

@@ -1,4 +1,4 @@
-"""Filters as Spark pushes them into Python data sources, as expressions of PyIceberg's."""
+"""Turn the filters that Spark pushes into Python data sources into PyIceberg's expressions."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ _COMPARISONS: dict[type[spark.Filter], type[LiteralPredicate]] = {
 
 
 def expression_of(pushed: spark.Filter, schema: Schema) -> BooleanExpression | None:
-    """Say a filter as an expression over a schema that holds for the same rows; None if that is not certain.
+    """Turn a filter into an expression that is true for the same rows; None if that is not certain.
 
     Args:
-        pushed: The filter; of its columns the names are spelled as in the schema.
+        pushed: The filter, with column names spelled as in the schema.
         schema: The schema that is scanned.
     """
     try:
@@ -62,7 +62,7 @@ def expression_of(pushed: spark.Filter, schema: Schema) -> BooleanExpression | N
 def _expression(pushed: spark.Filter, schema: Schema) -> BooleanExpression | None:
     match pushed:
         case spark.Not(child=spark.EqualNullSafe(attribute=path, value=value)):
-            # The one negation that NULL satisfies.
+            # NULL satisfies this negation and no other.
             term = _term(path)
             return Or(IsNull(term=term), NotEqualTo(term=term, value=_literal(value, term, schema)))
         case spark.Not(child=child):
@@ -97,11 +97,13 @@ def _term(path: tuple[str, ...]) -> Reference:
 
 
 def _literal(value: object, term: Reference, schema: Schema) -> Literal[Any]:
-    """Check a literal: NULL, nested values and timestamps on another scale than the column's are Spark's business."""
+    """Make a literal; refuse NULL, nested values, and timestamps with a zone beside a column without one."""
     if not isinstance(value, _VALUES):
         raise UnsupportedError(f"a literal of type {type(value).__name__}")
     if isinstance(value, str) and "\N{REPLACEMENT CHARACTER}" in value:
-        raise UnsupportedError("a text that may have lost bytes on its way: what is not UTF-8 comes as this character")
+        raise UnsupportedError(
+            "a text that may have lost bytes: Spark replaces bytes that are not UTF-8 by this character"
+        )
     if isinstance(value, datetime):
         has_zone = isinstance(schema.find_field(term.name).field_type, TimestamptzType)
         if has_zone is not (value.tzinfo is not None):

@@ -1,4 +1,4 @@
-"""The filters of a scan as the Spark hook hands them over become a predicate; what is not understood keeps all rows."""
+"""Turn the filters of a request into a predicate; a filter that is not understood keeps all rows."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructT
 
 from planner.predicate.bind import bind
 from planner.predicate.nodes import UNKNOWN, Predicate, conjunction
-from planner.spark.condition_nodes import read_condition
 from planner.spark.conditions import expression_of
+from planner.spark.wire import Request
 from planner.where.unknown import Unknown
 from puffin_index.errors import NotFoundError, UnsupportedError
 from puffin_index.keys.value_types import value_type_named
@@ -23,23 +23,15 @@ from puffin_index.keys.value_types import value_type_named
 _log = logging.getLogger(__name__)
 
 _LOST = "\N{REPLACEMENT CHARACTER}"
-"""What Iceberg's filters have in place of bytes that are not UTF-8."""
+"""The character that Iceberg's filters have in place of bytes that are not UTF-8."""
 
 
-def bind_filters(request: Mapping[str, Any]) -> Predicate:
-    """Bind the filters of a request and the conditions above its scan.
-
-    Args:
-        request: `schema` and each of `filters` as Iceberg's JSON, `conditions` as `planner.spark.condition_nodes`.
-    """
-    schema = schema_of(request["schema"])
-    filters = [_bind_filter(text, schema) for text in request["filters"]]
-    return conjunction([*filters, *(_bind_condition(node, schema) for node in request["conditions"])])
-
-
-def describe_filters(request: Mapping[str, Any]) -> str:
-    """Say the filters of a request and the conditions above its scan as text."""
-    return " AND ".join([*request["filters"], *(str(read_condition(node)) for node in request["conditions"])])
+def bind_filters(request: Request) -> Predicate:
+    """Bind the filters of a request and the conditions above its scan."""
+    schema = schema_of(request.columns)
+    filters = (_bind_filter(text, schema) for text in request.filters)
+    conditions = (bind(expression_of(node, schema), schema) for node in request.conditions)
+    return conjunction([*filters, *conditions])
 
 
 def _bind_filter(text: str, schema: Schema) -> Predicate:
@@ -47,16 +39,18 @@ def _bind_filter(text: str, schema: Schema) -> Predicate:
         return bind(read_filter(text), schema, "iceberg")
     except (NotFoundError, RecursionError) as error:
         _log.debug("filter not understood, all its rows are kept: %s (%s)", text, error)
-        return UNKNOWN
-
-
-def _bind_condition(node: object, schema: Schema) -> Predicate:
-    return bind(expression_of(read_condition(node), schema), schema)
+    except json.JSONDecodeError as error:
+        _log.warning("filter not understood, all its rows are kept: %s (%s)", text, error)
+    return UNKNOWN
 
 
 def read_filter(text: str) -> BooleanExpression:
-    """Read a filter of Iceberg's JSON; a leaf that PyIceberg cannot read, or has lost bytes, is unknown."""
-    # An explicit stack: generated predicates nest deeper than Python's.
+    """Read a filter of Iceberg's JSON; a leaf is unknown if PyIceberg cannot read it or if it has lost bytes.
+
+    Raises:
+        JSONDecodeError: If the text is no JSON.
+    """
+    # An explicit stack, because generated predicates nest deeper than Python can recurse.
     pending: list[tuple[Any, bool]] = [(json.loads(text), False)]
     done: list[BooleanExpression] = []
     while pending:
@@ -91,12 +85,12 @@ def _read_leaf(node: Any) -> BooleanExpression:
 
 @lru_cache(maxsize=256)
 def schema_of(text: str) -> Schema:
-    """The schema that a text is; scans of a table's same columns have the same."""
+    """Read a schema of Iceberg's JSON; kept, because scans of the same columns send the same text."""
     return Schema(*map(_known_field, json.loads(text)["fields"]))
 
 
 def _known_type(node: Any) -> IcebergType:
-    """Read a type; a primitive one that no index can be of is `unknown`, whether PyIceberg has it or not."""
+    """Read a type; a primitive type that no index can be of becomes `unknown`, also if PyIceberg knows it."""
     match node:
         case {"type": "struct", "fields": fields}:
             return StructType(*map(_known_field, fields))

@@ -1,4 +1,4 @@
-"""Index tables that queries have seen: kept, and looked up anew where no query waits for it."""
+"""Index tables that queries have used: kept, and looked up anew while no query waits."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from puffin_index.errors import NotFoundError
 
 _KEPT = 1_000
 _LONGEST_WITHOUT_WAITING_SECONDS = 60.0
-"""A version that was seen longer ago is not used before the catalog has been asked."""
+"""How long after its look-up a query may use a version without asking the catalog first."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """An index table as it was.
+    """An index table as the catalog last had it.
 
     Attributes:
         table: The table.
-        seen: When it was, by the monotonic clock.
-        commits: How many commits this process had made to it.
+        seen: When the catalog was asked, by the monotonic clock.
+        commits: How many commits this process had made to the table by then.
     """
 
     table: Table
@@ -44,11 +44,11 @@ class KnownIndexTables:
         self._left_behind = LeftBehind(self._background)
 
     def find(self, table: DataTable, refresh_seconds: float) -> Table | None:
-        """Return the index table of a data table; None if it has none.
+        """Return the index table of a data table; None if the data table has none.
 
         Args:
             table: The data table.
-            refresh_seconds: How old a version may be that is used without the catalog being asked; 0: it is asked.
+            refresh_seconds: How old a version may be to be used without asking the catalog; 0: always ask.
         """
         with self._lock:
             known = self._known.get(table)
@@ -63,13 +63,13 @@ class KnownIndexTables:
         return known.table
 
     def renew(self, table: DataTable) -> Table | None:
-        """Ask the catalog for the index table of a data table; None if it has none."""
+        """Ask the catalog for the index table of a data table; None if the data table has none."""
         commits, seen = count_commits(table.uuid), time.monotonic()
         found = self._load(table)
         with self._lock:
             known = self._known.get(table)
             if known is not None and known.seen > seen:
-                # Another thread has asked later and was answered first.
+                # Another thread has asked later and got its answer first.
                 return known.table
             if found is not None:
                 self._known[table] = _Known(found, seen, commits)
@@ -82,6 +82,6 @@ class KnownIndexTables:
             index_table = load_index_table(table.catalog, index_table_name(TableName.parse(table.name)))
         except NotFoundError:
             return self._left_behind.find(table)
-        # Two tables may have changed names: the other one's queries find their index here.
+        # Two tables may have swapped their names. Queries of the other table then find its index table here.
         self._left_behind.note(table.catalog, index_table)
         return index_table if is_bound_to(index_table, table.uuid) else self._left_behind.find(table)

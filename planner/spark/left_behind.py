@@ -1,6 +1,6 @@
 """Index tables that renamed data tables have left behind, found by the UUID of the data table.
 
-They are looked for in the data table's namespace, where no query waits: the queries of the next moments do without.
+A search of the data table's namespace runs in the background. Queries use no index until the search has ended.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ _log = logging.getLogger(__name__)
 
 _KEPT = 1_000
 _SEARCH_EVERY_SECONDS = 600.0
-"""How often at most a namespace is searched: each of its index tables is loaded."""
+"""The least time between two searches of a namespace, because a search loads each index table."""
 
 
 @dataclass(frozen=True, slots=True)
 class DataTable:
-    """A data table as one catalog knows it: another name, or another catalog, may have an index of its own for it.
+    """A data table under one name in one catalog; the same table may have another index under another name or catalog.
 
     Attributes:
         catalog: The catalog.
-        name: Its name there, without the catalog's.
-        uuid: Its UUID.
+        name: The table's name there, without the catalog's.
+        uuid: The table's UUID.
     """
 
     catalog: Catalog
@@ -41,7 +41,7 @@ class DataTable:
 
 
 class LeftBehind:
-    """Where index tables were seen, and those of them whose data tables have got other names since."""
+    """The places of index tables by the UUIDs of their data tables, to find an index table after a renaming."""
 
     def __init__(self, background: Background) -> None:
         self._background = background
@@ -57,7 +57,7 @@ class LeftBehind:
             self._seen[catalog, uuid] = TableName.of(index_table)
 
     def find(self, table: DataTable) -> Table | None:
-        """Return the index table that a data table has left behind; None if none is known of (by now)."""
+        """Return the index table that a data table has left behind; None if none is known (yet)."""
         with self._lock:
             index_name = self._seen.get((table.catalog, table.uuid))
         index_table = load_left_behind(table.catalog, index_name, table.uuid) if index_name is not None else None

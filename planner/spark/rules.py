@@ -1,93 +1,99 @@
-"""The optimizer rules of a Spark session, reached from Python: which there are, and which are this project's."""
+"""A Spark session's JVM from Python: its configuration, its optimizer rules, and the compilation of Java sources."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from py4j.java_gateway import JavaObject
+    from py4j.java_gateway import JavaObject, JVMView
     from pyspark.sql import SparkSession
 
 RULE = "io.puffinindex.spark.PruneScans"
 EVERY_SESSION = "io.puffinindex.spark.EverySession"
 
 
-def session_conf(spark: SparkSession) -> dict[str, str]:
-    """All that is set in the session's configuration, in one crossing."""
+def jvm_of(spark: SparkSession) -> JVMView:
+    """The JVM of a classic session."""
     jvm = spark.sparkContext._jvm
     assert jvm is not None
+    return jvm
+
+
+def session_conf(spark: SparkSession) -> dict[str, str]:
+    """The whole configuration of a session, in one crossing."""
     entries = spark._jsparkSession.sessionState().conf().settings()
-    conf: dict[str, str] = json.loads(jvm.com.fasterxml.jackson.databind.ObjectMapper().writeValueAsString(entries))
+    mapper = jvm_of(spark).com.fasterxml.jackson.databind.ObjectMapper()
+    conf: dict[str, str] = json.loads(mapper.writeValueAsString(entries))
     return conf
 
 
 def session_uuid(spark: SparkSession) -> str:
-    """Names a session; several Python objects may stand for one session of the JVM."""
+    """The UUID of a session of the JVM, for which several Python objects may stand."""
     return str(spark._jsparkSession.sessionUUID())
 
 
 def rules_of(spark: SparkSession) -> list[JavaObject]:
-    """The rules that have been added to a session."""
-    # A session asks for the rules that every session is to have whenever it asks what its optimizer does.
+    """The rules that were added to a session."""
+    # A session asks its extensions for rules when it lists its batches, and `EverySession` adds a rule then.
     spark._jsparkSession.sessionState().optimizer().batches()
     rules = spark._jsparkSession.experimental().extraOptimizations()
     return [rules.apply(at) for at in range(rules.size())]
 
 
 def is_ours(rule: JavaObject) -> bool:
-    """Whether a rule is the one that takes row groups out of scans."""
+    """Whether a rule is the hook's."""
     return bool(rule.getClass().getName() == RULE)
 
 
 def call_ours(spark: SparkSession, rule: JavaObject, method: str) -> Any:
-    """Call a method of this project's rule.
+    """Call a method of the hook's rule.
 
-    Each time the rule is compiled it is another class of the same name, and py4j keeps methods by the names of classes.
+    Each compilation makes another class of the same name. py4j keeps methods by the name of their class, so only
+    reflection finds the method of the right class.
     """
-    jvm = spark.sparkContext._jvm
-    assert jvm is not None
-    return jvm.org.apache.commons.lang3.reflect.MethodUtils.invokeMethod(rule, method)
+    return jvm_of(spark).org.apache.commons.lang3.reflect.MethodUtils.invokeMethod(rule, method)
 
 
-def set_rules(spark: SparkSession, rules: Sequence[JavaObject]) -> None:
-    """Replace the rules that have been added to a session."""
-    jvm = spark.sparkContext._jvm
-    assert jvm is not None
-    as_list = jvm.java.util.ArrayList()
-    for rule in rules:
-        as_list.add(rule)
-    # Scala 2.12 and 2.13 both have this way to a sequence.
-    sequence = jvm.org.apache.spark.api.python.PythonUtils.toSeq(as_list)
+def set_rules(spark: SparkSession, rules: Iterable[JavaObject]) -> None:
+    """Replace the rules that were added to a session."""
+    # Both Scala 2.12 and 2.13 have this method.
+    sequence = jvm_of(spark).org.apache.spark.api.python.PythonUtils.toSeq(_java_list(spark, rules))
     getattr(spark._jsparkSession.experimental(), "extraOptimizations_$eq")(sequence)
 
 
-def compile_sources(spark: SparkSession, sources: Sequence[str]) -> JavaObject:
-    """Compile Java files of this package with Janino, which Spark ships; return what has loaded the classes.
+def hook_source(name: str) -> str:
+    """The text of one of the hook's Java files."""
+    return files("planner.spark").joinpath("java", name).read_text(encoding="utf-8")
+
+
+def compile_java(spark: SparkSession, sources: Iterable[str]) -> JavaObject:
+    """Compile Java files with Janino, which Spark ships; return the class loader that has the classes.
 
     Args:
         spark: The session.
-        sources: Names of the files; each sees the ones before it.
+        sources: The texts of the files. Each file sees the files before it.
     """
-    jvm = spark.sparkContext._jvm
-    assert jvm is not None
+    jvm = jvm_of(spark)
     loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
     for source in sources:
         compiler = jvm.org.codehaus.janino.SimpleCompiler()
         compiler.setParentClassLoader(loader)
-        compiler.cook(files("planner.spark").joinpath("java", source).read_text(encoding="utf-8"))
+        compiler.cook(source)
         loader = compiler.getClassLoader()
     return loader
 
 
 def make(spark: SparkSession, loader: JavaObject, name: str, *arguments: object) -> JavaObject:
-    """Make an object of a compiled class, which has one constructor."""
-    # py4j cannot put a Python object into a Java array, but it can add one to a list.
-    jvm = spark.sparkContext._jvm
-    assert jvm is not None
-    as_list = jvm.java.util.ArrayList()
-    for argument in arguments:
-        as_list.add(argument)
-    return loader.loadClass(name).getConstructors()[0].newInstance(as_list.toArray())
+    """Make an object of a compiled class with one public constructor."""
+    return loader.loadClass(name).getConstructors()[0].newInstance(_java_list(spark, arguments).toArray())
+
+
+def _java_list(spark: SparkSession, items: Iterable[object]) -> JavaObject:
+    """A Java list; py4j can add a Python object to a list, but cannot put one into an array."""
+    as_list = jvm_of(spark).java.util.ArrayList()
+    for item in items:
+        as_list.add(item)
+    return as_list

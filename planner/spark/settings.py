@@ -1,4 +1,4 @@
-"""The settings `spark.puffin-index.*` of a session, as a query finds them."""
+"""The settings of the hook (`spark.puffin-index.*`) and what they share with the options of the data source."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from planner.clock import DEFAULT_MILLISECONDS
 from planner.prune.distributed import PlanningMode
-from planner.prune.gate import DEFAULT_BYTE_BUDGET
+from planner.prune.gate import DEFAULT_BYTE_BUDGET, Limits
 from puffin_index.errors import PuffinIndexError
 
-PREFIX = "spark.puffin-index."
+_PREFIX = "spark.puffin-index."
 
 
 class SettingsError(PuffinIndexError):
-    """A setting that there is not, or a value that it does not take."""
+    """Say that there is no such setting, or that the setting does not take this value."""
 
 
 def _flag(text: object) -> bool:
@@ -32,54 +32,69 @@ def _flag(text: object) -> bool:
 Flag = Annotated[bool, BeforeValidator(_flag)]
 
 
-class Settings(BaseModel):
-    """What users set in the Spark configuration, read anew for each query.
+class PlanningBounds(BaseModel):
+    """What planning a scan may take, in names with hyphens.
 
     Attributes:
-        enabled: Whether the index is used.
-        strict: Whether trouble with the index fails the query, instead of reading everything.
-        job_description: Whether a query's jobs say in their description what was kept.
         byte_budget: How many bytes of index a scan may read, directories not counted.
-        planning_mode: Whether the driver plans, the executors do, or what suits the number of row groups.
-        planning_milliseconds: How long judging the row groups of a scan may take; what is not decided by then is read.
-        refresh_seconds: How old the version of the index may be that a query uses without the catalog being asked anew;
-            0: each query asks, and waits for the answer.
-        absence_seconds: How long it is remembered that a table has no index.
+        planning_milliseconds: How long planning may judge the row groups of a scan. Undecided row groups are read.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=lambda name: name.replace("_", "-"))
 
+    byte_budget: int = Field(default=DEFAULT_BYTE_BUDGET, ge=0)
+    planning_milliseconds: int = Field(default=DEFAULT_MILLISECONDS, ge=0)
+
+    def limits(self, *, strict: bool) -> Limits:
+        """The bounds for the planner."""
+        return Limits(strict, self.byte_budget, seconds=self.planning_milliseconds / 1000)
+
+    @classmethod
+    def names(cls) -> list[str]:
+        """The names that users set."""
+        return [name.replace("_", "-") for name in cls.model_fields]
+
+
+class Settings(PlanningBounds):
+    """What users set in the Spark configuration, read for each query.
+
+    Attributes:
+        enabled: Whether queries use the index.
+        strict: Whether trouble with the index fails the query; otherwise the query reads everything.
+        job_description: Whether the description of a query's jobs says what was kept.
+        planning_mode: Whether the driver plans, the executors plan, or the number of row groups decides.
+        refresh_seconds: How old a version of the index may be for a query to use it without asking the catalog; 0: each
+            query asks the catalog and waits.
+        absence_seconds: For how long the hook remembers that a table has no index.
+    """
+
     enabled: Flag = True
     strict: Flag = False
     job_description: Flag = True
-    byte_budget: int = Field(default=DEFAULT_BYTE_BUDGET, ge=0)
     planning_mode: PlanningMode = "auto"
-    planning_milliseconds: int = Field(default=DEFAULT_MILLISECONDS, ge=0)
     refresh_seconds: float = Field(default=1.0, ge=0, allow_inf_nan=False)
     absence_seconds: float = Field(default=10.0, ge=0, allow_inf_nan=False)
 
 
-def setting_names() -> list[str]:
-    """The names of all settings, without their prefix."""
-    return [name.replace("_", "-") for name in Settings.model_fields]
-
-
-def read_settings(entries: Mapping[str, str], *, strict: bool = False) -> Settings:
-    """Read settings.
+def read_settings(conf: Mapping[str, str], *, strict: bool = False) -> Settings:
+    """Read the settings in a configuration.
 
     Args:
-        entries: Values by name, without the prefix.
-        strict: What `strict` is where it is not set.
+        conf: A session's configuration; entries without the prefix are ignored.
+        strict: The value of `strict` where the configuration does not set it.
 
     Raises:
-        SettingsError: If there is no such setting, or the value is none of its values.
+        SettingsError: If there is no such setting, or a setting does not take its value.
     """
+    entries = {key.removeprefix(_PREFIX): value for key, value in conf.items() if key.startswith(_PREFIX)}
     try:
         return Settings.model_validate({"strict": str(strict), **entries})
     except ValidationError as error:
         first = error.errors()[0]
         name = str(first["loc"][0])
         if first["type"] == "extra_forbidden":
-            raise SettingsError(f"there is no setting {PREFIX}{name}; there are {', '.join(setting_names())}") from None
+            raise SettingsError(
+                f"there is no setting {_PREFIX}{name}; there are {', '.join(Settings.names())}"
+            ) from None
         reason = first["msg"].removeprefix("Value error, ")
-        raise SettingsError(f"{PREFIX}{name} cannot be {entries[name]!r}: {reason}") from None
+        raise SettingsError(f"{_PREFIX}{name} cannot be {entries[name]!r}: {reason}") from None

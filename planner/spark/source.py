@@ -1,6 +1,6 @@
 """A Python data source for Spark sessions without py4j (Spark Connect): the table's rows from surviving row groups.
 
-Its Python runs on the server, in workers of Spark's: catalogs are PyIceberg's, configured there or in options.
+Spark runs the source on the server, in workers. The catalog is PyIceberg's, configured on the server or in options.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from functools import lru_cache, reduce
 
 import numpy as np
 import pyarrow as pa
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 from pyiceberg.expressions import AlwaysTrue, And
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
@@ -22,13 +22,12 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPa
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
-from planner.clock import DEFAULT_MILLISECONDS
-from planner.prune.gate import DEFAULT_BYTE_BUDGET, Limits
 from planner.scans.arrow_scan import in_order, project, residual_of
 from planner.scans.plan import plan_scan, snapshot_of
 from planner.scans.residual import Residual
 from planner.scans.row_group_reader import RowGroupReader, RowGroupTask, tasks_of
 from planner.spark.filters import expression_of
+from planner.spark.settings import PlanningBounds
 from planner.where.parser import parse_where
 from puffin_index.catalogue.open_catalog import QualifiedTable, open_catalog
 from puffin_index.errors import UnsupportedError
@@ -38,12 +37,12 @@ _log = logging.getLogger(__name__)
 
 _CATALOG = "catalog."
 _PARTITION_BYTES = 256 << 20
-"""Memory of the row groups that one task reads; a single row group may take more."""
+"""How much memory the row groups of one task may take; a single row group may take more."""
 
 _BATCH_ROWS = 16_384
 
 
-class SourceOptions(BaseModel):
+class SourceOptions(PlanningBounds):
     """The options of a read.
 
     Attributes:
@@ -52,15 +51,11 @@ class SourceOptions(BaseModel):
             a query needs.
         where: SQL WHERE text that rows must satisfy; Spark pushes no OR into a Python source.
         snapshot_id: The snapshot to read, None for the current one.
-        push_filters: Whether Spark's filters are used. Spark 4.1 keeps what was pushed last with the loaded DataFrame,
-            not with each scan of it, so that one which is scanned twice (a view, a self-join) would lack rows.
+        push_filters: Whether the source uses Spark's filters. Spark 4.1 keeps the last filters with the loaded
+            DataFrame, not with each scan, so a DataFrame that is scanned twice (a view, a self-join) would lack rows.
         strict: Whether trouble with the index fails the query.
-        byte_budget: How many bytes of index a scan may read, directories not counted.
-        planning_milliseconds: How long judging the row groups may take; what is not decided by then is read.
         catalog: Properties of the catalog, besides PyIceberg's configuration.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=lambda name: name.replace("_", "-"))
 
     path: str
     columns: str = ""
@@ -68,8 +63,6 @@ class SourceOptions(BaseModel):
     snapshot_id: int | None = None
     push_filters: bool = False
     strict: bool = False
-    byte_budget: int = Field(default=DEFAULT_BYTE_BUDGET, ge=0)
-    planning_milliseconds: int = Field(default=DEFAULT_MILLISECONDS, ge=0)
     catalog: dict[str, str] = Field(default={}, repr=False)
 
     def open(self) -> TableIndex:
@@ -84,10 +77,10 @@ class SourceOptions(BaseModel):
 
 
 def read_options(options: Mapping[str, str]) -> SourceOptions:
-    """Read options as Spark hands them over, in any case.
+    """Read Spark's options, whose names may be in upper or lower case.
 
     Raises:
-        UnsupportedError: If there is no such option, or the value is none of its values.
+        UnsupportedError: If there is no such option, or an option does not take its value.
     """
     lowered = {key.lower(): value for key, value in options.items()}
     catalog = {key.removeprefix(_CATALOG): value for key, value in lowered.items() if key.startswith(_CATALOG)}
@@ -96,10 +89,8 @@ def read_options(options: Mapping[str, str]) -> SourceOptions:
         return SourceOptions.model_validate({**own, "catalog": catalog})
     except ValidationError as error:
         first = error.errors()[0]
-        known = ", ".join(name.replace("_", "-") for name in SourceOptions.model_fields)
-        raise UnsupportedError(
-            f"option {first['loc'][0]} of puffin-index: {first['msg']}; there are {known}.<property>"
-        ) from None
+        known = ", ".join([*SourceOptions.names(), f"{_CATALOG}<property>"])
+        raise UnsupportedError(f"option {first['loc'][0]} of puffin-index: {first['msg']}; there are {known}") from None
 
 
 def spark_schema(schema: Schema) -> StructType:
@@ -126,7 +117,7 @@ class PuffinIndexSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What `format` is called with."""
+        """The name for `spark.read.format`."""
         return "puffin-index"
 
     def schema(self) -> StructType:
@@ -144,13 +135,13 @@ class PuffinIndexSource(DataSource):
 
 @dataclass(frozen=True, slots=True)
 class _Scan:
-    """What every task of a scan needs to know.
+    """The part of a scan that all its tasks share.
 
     Attributes:
         metadata: Location of the data table's metadata.
-        io_properties: For reading it.
+        io_properties: Properties of the FileIO that reads the metadata and the data files.
         schema: The schema that is scanned.
-        projection: What is read of it.
+        projection: The columns of the schema that are read.
         residual: The predicate, None for all rows.
     """
 
@@ -174,7 +165,7 @@ class _Partition(InputPartition):
 
 
 class _Reader(DataSourceReader):
-    """Spark calls `partitions` on the driver and pickles it; executors call `read`."""
+    """Spark calls `partitions` on the driver and pickles the partitions; executors call `read`."""
 
     def __init__(self, options: SourceOptions, columns: tuple[str, ...]) -> None:
         self._options = options
@@ -189,8 +180,7 @@ class _Reader(DataSourceReader):
         pushed = [expression_of(each, schema) for each in self._pushed]
         own = parse_where(options.where) if options.where is not None else AlwaysTrue()
         expression = reduce(And, (each for each in pushed if each is not None), own)
-        limits = Limits(options.strict, options.byte_budget, seconds=options.planning_milliseconds / 1000)
-        planned = plan_scan(index, expression, options.snapshot_id, limits)
+        planned = plan_scan(index, expression, options.snapshot_id, options.limits(strict=options.strict))
         plan, table = planned.plan, index.data_table
         _log.info("%s: %d of %d row groups kept", plan.table, plan.kept, plan.row_groups)
         scan = _Scan(
@@ -205,7 +195,7 @@ class _Reader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read the rows of a partition."""
-        # Spark makes a partition up where a scan has none.
+        # Spark makes a partition of its own for a scan without partitions.
         if not isinstance(partition, _Partition):
             return iter(())
         return _read(partition.scan, partition.tasks)
@@ -215,7 +205,7 @@ class _PushingReader(_Reader):
     """Uses Spark's filters."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
-        """Remember filters; Spark tests the rows that come with all of them again."""
+        """Remember the filters and return all of them, so that Spark tests the rows again."""
         self._pushed = list(filters)
         return filters
 

@@ -1,7 +1,17 @@
-"""What crosses between Spark's JVM and the planner: requests as JSON, row groups as roaring bitmaps, and views.
+"""What crosses between Spark's JVM and the planner: a `Request` and an answer for each scan.
 
-An answer is empty (leave the scan as it was) or begins with one byte: `A` the table has no index, `V` a view follows,
-`K` the row groups to read follow. A view, as `View.java` reads it, is one zlib stream of (all integers big-endian):
+The JVM sends a request as JSON, and with it the scan's row groups as a roaring bitmap of view numbers. An answer is
+empty or begins with one byte. Only `D` drops row groups, and only those that it names. Every other answer keeps all row
+groups, and so does an answer that breaks this format. All numbers are big-endian.
+
+| first byte | meaning | content |
+| --- | --- | --- |
+| none | the scan stays as it is | |
+| `A` | the table has no index | for how many seconds the JVM need not ask again (float64) |
+| `V` | the JVM numbers row groups by another view | a view; the JVM asks again with its numbers |
+| `D` | the row groups to drop | a note for the job's description: length (uint16, may be 0), UTF-8; a roaring bitmap |
+
+A view, as `View.java` reads it, is one zlib stream of:
 
 | size | meaning |
 | --- | --- |
@@ -18,19 +28,83 @@ Row groups are numbered from 0 in this order.
 
 from __future__ import annotations
 
+import logging
 import zlib
+from typing import Annotated
 
+from pydantic import BaseModel, ConfigDict, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
 from pyroaring import BitMap
 
+from planner.spark.condition_nodes import ConditionNode, Unknown
 from planner.view.index_view import IndexView
-from puffin_index.storage.binary import write_int32_be, write_int64_be, write_uint16_be
+from puffin_index.storage.binary import write_float64_be, write_int32_be, write_int64_be, write_uint16_be
+
+_log = logging.getLogger(__name__)
+
+KEEP_ALL = b""
+"""The answer that leaves a scan as it is."""
 
 _NOTE_CHARACTERS = 1_000
 _START_BYTES = 8
 
 
+def _known_or_unknown(node: object, read: ValidatorFunctionWrapHandler) -> ConditionNode:
+    try:
+        condition: ConditionNode = read(node)
+    except ValidationError as error:
+        _log.warning("condition not understood, all its rows are kept: %s", error)
+        return Unknown(node="unknown", name="unreadable")
+    return condition
+
+
+class Request(BaseModel):
+    """What `PruneScans.java` says of a scan.
+
+    Attributes:
+        table: The table's name in Spark, the catalog's name first.
+        uuid: The table's UUID.
+        snapshot: The ID of the snapshot that is scanned; None for an empty table, and where Iceberg does not say it.
+        filters: The scan's own filters, each as Iceberg's JSON. All hold together.
+        conditions: What the filter above the scan says beyond them. All hold together; an unreadable one is unknown.
+        columns: The schema of all columns that filters and conditions name, as Iceberg's JSON.
+        name_mapping: The table's name mapping as Iceberg's JSON, None without one.
+        catalog: The session's configuration of the catalog.
+        settings: The session's settings `spark.puffin-index.*`.
+        session: The UUID of the session that reports belong to.
+        thread: The ID of the JVM's thread that plans the query.
+        version: The version of the view that numbers the row groups, empty without one.
+        unindexed: How many row groups the scan has that have no number.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    table: str
+    uuid: str
+    snapshot: int | None
+    filters: tuple[str, ...]
+    conditions: tuple[Annotated[ConditionNode, WrapValidator(_known_or_unknown)], ...]
+    columns: str
+    name_mapping: str | None
+    catalog: dict[str, str]
+    settings: dict[str, str]
+    session: str
+    thread: int
+    version: str
+    unindexed: int
+
+    @property
+    def where(self) -> str:
+        """Filters and conditions as text, for people only."""
+        return " AND ".join([*self.filters, *map(str, self.conditions)])
+
+
+def serialize_absence(seconds: float) -> bytes:
+    """Serialise the answer for a table without an index, which holds for some seconds."""
+    return b"A" + write_float64_be(seconds)
+
+
 def serialize_view(view: IndexView) -> bytes:
-    """Serialise the numbering of a view's row groups."""
+    """Serialise the answer that hands over a view's numbering of row groups."""
     version = view.version.encode()
     parts = [write_uint16_be(len(version)), version, write_int32_be(len(view.paths))]
     numbers = zip(
@@ -56,10 +130,15 @@ def serialize_view(view: IndexView) -> bytes:
             starts[at : at + _START_BYTES * row_groups],
         )
         at += _START_BYTES * row_groups
-    return zlib.compress(b"".join(parts), 1)
+    return b"V" + zlib.compress(b"".join(parts), 1)
 
 
-def serialize_kept(kept: BitMap, note: str) -> bytes:
-    """Serialise an answer: a note (length as uint16, UTF-8; may be empty), then the row groups to read."""
+def serialize_dropped(dropped: BitMap, note: str) -> bytes:
+    """Serialise the answer that drops row groups.
+
+    Args:
+        dropped: Numbers of row groups in the request's view. All other row groups are read.
+        note: What the job's description says of the scan, may be empty.
+    """
     encoded = note[:_NOTE_CHARACTERS].encode()
-    return write_uint16_be(len(encoded)) + encoded + kept.serialize()
+    return b"D" + write_uint16_be(len(encoded)) + encoded + dropped.serialize()

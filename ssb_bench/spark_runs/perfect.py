@@ -10,12 +10,13 @@ from weakref import WeakKeyDictionary
 
 from pyspark.sql import SparkSession
 
+from planner.spark.rules import compile_java, hook_source, jvm_of, make, rules_of, set_rules
 from ssb_bench.spark_runs.survivors import Survivors
 
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaGateway, JavaObject
 
-_constructors: WeakKeyDictionary[JavaGateway, JavaObject] = WeakKeyDictionary()
+_loaders: WeakKeyDictionary[JavaGateway, JavaObject] = WeakKeyDictionary()
 _RULE: Final = "io.puffinindex.bench.KeepRowGroups"
 
 
@@ -27,39 +28,30 @@ class PerfectPruning:
         self._rule = rule
 
     def keep(self, survivors: Survivors) -> None:
-        """Let the queries that follow read these row groups only. Not a part of any query's time."""
-        jvm = self._spark.sparkContext._jvm
-        assert jvm is not None
-        ordinals = jvm.java.util.HashMap()
+        """Let the next queries read these row groups only. No query's time includes this call."""
+        ordinals = jvm_of(self._spark).java.util.HashMap()
         for location, kept in survivors.items():
             ordinals.put(location, ",".join(map(str, kept)))
         self._rule.keep(ordinals)
 
 
-def _constructor(spark: SparkSession) -> JavaObject:
-    """Compile the rule once a JVM: py4j remembers methods by the name of their class, whichever class has it."""
-    gateway, jvm = spark.sparkContext._gateway, spark.sparkContext._jvm
+def _loader(spark: SparkSession) -> JavaObject:
+    """Compile the rule once a JVM, because py4j keeps methods by the name of their class, not by the class."""
+    gateway = spark.sparkContext._gateway
     assert gateway is not None
-    assert jvm is not None
-    if gateway not in _constructors:
-        compiler = jvm.org.codehaus.janino.SimpleCompiler()
-        compiler.setParentClassLoader(jvm.java.lang.Thread.currentThread().getContextClassLoader())
-        compiler.cook(files("ssb_bench.spark_runs").joinpath("KeepRowGroups.java").read_text(encoding="utf-8"))
-        _constructors[gateway] = compiler.getClassLoader().loadClass(_RULE).getConstructors()[0]
-    return _constructors[gateway]
+    if gateway not in _loaders:
+        rule = files("ssb_bench.spark_runs").joinpath("KeepRowGroups.java").read_text(encoding="utf-8")
+        _loaders[gateway] = compile_java(spark, [hook_source("ScanTasks.java"), rule])
+    return _loaders[gateway]
 
 
 @contextmanager
 def perfect_pruning(spark: SparkSession) -> Iterator[PerfectPruning]:
     """Install the rule in a session and take it out at the end."""
-    jvm = spark.sparkContext._jvm
-    assert jvm is not None
-    rule = _constructor(spark).newInstance(jvm.java.util.ArrayList().toArray())
-    experimental = spark._jsparkSession.experimental()
-    before = experimental.extraOptimizations()
-    set_rules = getattr(experimental, "extraOptimizations_$eq")
-    set_rules(before.appended(rule))
+    rule = make(spark, _loader(spark), _RULE)
+    before = rules_of(spark)
+    set_rules(spark, [*before, rule])
     try:
         yield PerfectPruning(spark, rule)
     finally:
-        set_rules(before)
+        set_rules(spark, before)

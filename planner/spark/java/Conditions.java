@@ -40,20 +40,21 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
- * What the filter right above a scan asks for beyond Iceberg's own filters: keys of maps, text that is not UTF-8, and what
- * stands beside something unknown. Compiled by Janino: no generics, no lambdas.
+ * What the filter right above a scan says beyond Iceberg's own filters: tests of map keys, text that is not UTF-8, and the
+ * known parts beside an unknown part. Compiled by Janino: no generics, no lambdas.
  *
- * <p>Nodes are made of those classes of expressions only that mean the same to the planner, over columns of the scan and
- * literals of exactly the same type; whatever else there is becomes an unknown node. {@code spark_conditions.py} reads them.
+ * <p>A known class of expressions becomes a node if it means the same to the planner and compares columns of the scan with
+ * literals of exactly the same type. Any other expression becomes an unknown node. {@code planner/spark/condition_nodes.py}
+ * reads the nodes.
  */
 public class Conditions {
-  /** AND within OR within AND ... beyond this is unknown: readers of JSON recurse. */
+  /** Levels of AND within OR within AND. A deeper part is unknown, because readers of JSON recurse. */
   private static final int MAX_DEPTH = 50;
 
-  /** How comparisons are written, by their class; no other class is one. */
+  /** The operator of each class of comparisons. */
   private static final Map COMPARISONS = new HashMap();
 
-  /** What types are called, which are Iceberg's names, by type; decimals have a class of their own. */
+  /** Iceberg's name of each of Spark's types, without decimals, which have parameters. */
   private static final Map TYPES = new HashMap();
 
   static {
@@ -71,15 +72,15 @@ public class Conditions {
     TYPES.put(DataTypes.DateType, "date");
     TYPES.put(DataTypes.TimestampType, "timestamptz");
     TYPES.put(DataTypes.TimestampNTZType, "timestamp");
-    // A type with a collation or a length is not equal to it.
+    // A string type with a collation or a length is not equal to this one, so it has no name here.
     TYPES.put(DataTypes.StringType, "string");
     TYPES.put(DataTypes.BinaryType, "binary");
   }
 
-  /** What must hold, as nodes for Jackson; all of them hold together. */
+  /** Conditions that all hold for each row of the answer, as nodes for Jackson. */
   public final List nodes = new ArrayList();
 
-  /** The ids of the columns that nodes name, and of more. */
+  /** The ids of all columns that the nodes name; other columns may be among them. */
   public final Set fields = new HashSet();
 
   private final Map attributes = new HashMap();
@@ -98,7 +99,7 @@ public class Conditions {
       AttributeReference attribute = (AttributeReference) it.next();
       attributes.put(attribute.exprId(), attribute);
     }
-    // What counts rows, or draws lots for them, must see all of them.
+    // A condition that numbers rows or draws random numbers must see every row.
     if (filter != null && filter.deterministic()) {
       List conjuncts = new ArrayList();
       flatten(filter, And.class, conjuncts);
@@ -121,7 +122,7 @@ public class Conditions {
     }
   }
 
-  /** Whether a condition may hold for any row, whatever the rows are. */
+  /** Whether a condition rules out no row, because it is unknown. */
   private static boolean isUseless(Map node) {
     Object kind = node.get("node");
     if (kind.equals("unknown")) {
@@ -237,7 +238,7 @@ public class Conditions {
     return node;
   }
 
-  /** A column, what a map holds for a key, or a literal; null if it is nothing of the kind, or has another type. */
+  /** The node of a column, of the value of a map's key or of a literal; null for another expression or type. */
   private Map value(Expression expression) {
     if (expression.getClass() == Literal.class) {
       return literal(((Literal) expression).value(), expression.dataType());
@@ -251,7 +252,7 @@ public class Conditions {
     }
     List path = new ArrayList();
     Types.NestedField field = field(expression, path);
-    return field == null ? null : column("column", type, field, path);
+    return field == null ? null : column(type, field, path);
   }
 
   private Map element(Expression map, Expression key, String type) {
@@ -265,26 +266,26 @@ public class Conditions {
       return null;
     }
     beyondFilters = true;
-    Map node = column("element", type, field, path);
+    Map node = column(type, field, path);
     node.put("key", keyNode);
     return node;
   }
 
-  private Map column(String kind, String type, Types.NestedField field, List path) {
+  private Map column(String type, Types.NestedField field, List path) {
     fields.add(Integer.valueOf(field.fieldId()));
-    Map node = node(kind);
+    Map node = node("column");
     node.put("type", type);
     node.put("field", Integer.valueOf(field.fieldId()));
     node.put("path", path);
     return node;
   }
 
-  /** The column of the scan, or the leaf of a struct, that an expression is; null if it is none. */
+  /** The column of the scan, or the field of a struct, that an expression names; null if it names none. */
   private Types.NestedField field(Expression expression, List path) {
     String name = null;
     Types.StructType struct = null;
     if (expression.getClass() == AttributeReference.class) {
-      // Its own name is as it was written in the query.
+      // The expression's own name is spelled as in the query, which need not be the column's spelling.
       AttributeReference attribute = (AttributeReference) attributes.get(((AttributeReference) expression).exprId());
       if (attribute != null && attribute.dataType().equals(expression.dataType())) {
         name = attribute.name();
@@ -302,7 +303,12 @@ public class Conditions {
     return name == null ? null : struct.field(name);
   }
 
-  /** Literals of a list: expressions, or values where a type is given; null if one of them is no literal. */
+  /**
+   * The nodes of a list of literals; null if a member is no literal.
+   *
+   * @param members expressions, or bare values if there is a type
+   * @param type the type of bare values, or null
+   */
   private List literals(scala.collection.Iterator members, DataType type) {
     List literals = new ArrayList();
     while (members.hasNext()) {
@@ -321,7 +327,7 @@ public class Conditions {
     return literals;
   }
 
-  /** A literal as it is, to the last bit; null if its type is not known. */
+  /** The node of a literal, exact to the last bit; null for another type. */
   private Map literal(Object value, DataType dataType) {
     String type = nameOf(dataType);
     if (type == null) {
@@ -343,7 +349,7 @@ public class Conditions {
       return literal("decimal", type, ((Decimal) value).toJavaBigDecimal().toPlainString());
     }
     if (value instanceof UTF8String) {
-      // What is not UTF-8 has become this character in Iceberg's filters.
+      // Iceberg's filters have this character in place of bytes that are not UTF-8.
       beyondFilters |= value.toString().indexOf('\uFFFD') >= 0;
       return literal("bytes", type, Base64.getEncoder().encodeToString(((UTF8String) value).getBytes()));
     }

@@ -13,9 +13,9 @@ import scala.collection.Iterator;
 import scala.runtime.AbstractFunction1;
 
 /**
- * Gives a rule to all sessions of an application, also to those that are made later. Sessions share their extensions, and
- * ask them for rules whenever they plan a query; extensions have no place for a rule that comes as late as this one must,
- * so each session gets it as one of its own.
+ * Gives a rule to all sessions of an application, later ones included. All sessions share their extensions and ask these
+ * for rules whenever they plan a query. A rule of the extensions runs too early, so this one adds the rule to the session's
+ * own rules, which run last.
  */
 public class EverySession extends AbstractFunction1 {
   private static final Logger LOG = LoggerFactory.getLogger("puffin-index");
@@ -38,7 +38,7 @@ public class EverySession extends AbstractFunction1 {
   }
 
   private void give(Object session) throws Exception {
-    // Sessions of Spark 3.5 and 4 are of different classes.
+    // The session's class is another one in Spark 3.5 than in Spark 4.
     ExperimentalMethods methods = (ExperimentalMethods) call(session, "experimental");
     synchronized (methods) {
       List rules = new ArrayList();
@@ -50,7 +50,7 @@ public class EverySession extends AbstractFunction1 {
         rules.add(other);
       }
       rules.add(rule.of((String) call(session, "sessionUUID")));
-      // Its parameter is of another class in Scala 2.12 than in 2.13.
+      // The method's parameter is of another class in Scala 2.12 than in 2.13.
       Method[] all = ExperimentalMethods.class.getMethods();
       for (int i = 0; i < all.length; i++) {
         if (all[i].getName().equals("extraOptimizations_$eq")) {
@@ -64,7 +64,7 @@ public class EverySession extends AbstractFunction1 {
     return session.getClass().getMethod(method, new Class[0]).invoke(session, new Object[0]);
   }
 
-  /** What extensions must be given: a rule that does nothing. */
+  /** A rule that does nothing, because extensions must return one. */
   private static class Nothing extends Rule {
     public String ruleName() {
       return "PuffinIndexEverySession";

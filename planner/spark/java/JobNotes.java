@@ -5,15 +5,15 @@ import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.catalyst.QueryPlanningTracker;
 
 /**
- * Says in the description of a query's jobs what was kept of its scans. Descriptions belong to a thread and stay, so the
- * note of a query is taken back when the next query is planned.
+ * Adds notes on a query's scans to the description of the query's jobs. A description belongs to a thread and outlives the
+ * query, so the next query that the thread plans takes the note back.
  */
 public class JobNotes {
   private static final String DESCRIPTION = "spark.job.description";
 
   private final ThreadLocal noted = new ThreadLocal();
 
-  /** Add a note to the query that is being planned. */
+  /** Add a note on the query that this thread plans. */
   public void add(String note) {
     forgetOtherQueries();
     SparkContext context = SparkSession.active().sparkContext();
@@ -25,7 +25,7 @@ public class JobNotes {
     noted.set(new Object[] {query(), original, after});
   }
 
-  /** Take back what was noted of another query than the one that is being planned. */
+  /** Take back the notes on earlier queries of this thread. */
   public void forgetOtherQueries() {
     Object[] state = (Object[]) noted.get();
     if (state == null || (state[0] != null && state[0] == query())) {
@@ -38,7 +38,7 @@ public class JobNotes {
     }
   }
 
-  /** A query has one planning tracker, which its subqueries share. */
+  /** What identifies the query that this thread plans: the planning tracker, which all its subqueries share. */
   private static Object query() {
     scala.Option tracker = QueryPlanningTracker.get();
     return tracker.isDefined() ? tracker.get() : null;

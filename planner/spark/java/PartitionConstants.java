@@ -11,13 +11,13 @@ import org.apache.iceberg.FileScanTask;
 import org.apache.iceberg.PartitionField;
 import org.apache.iceberg.StructLike;
 
-/** What the identity partitions of a data file fix, as the text that index entries have (`puffin_index/data/constants.py`). */
+/** The values that identity partitions give a data file, as {@code puffin_index/data/constants.py} writes them. */
 public class PartitionConstants {
   private static final char[] DIGITS = "0123456789abcdef".toCharArray();
 
   private PartitionConstants() {}
 
-  /** The constants of a task's data file; empty without identity partitions, null if one has a value without a text. */
+  /** The constants of a task's data file; empty without identity partitions, null if a value has no text. */
   public static String of(FileScanTask task) throws Exception {
     List fields = task.spec().fields();
     if (fields.isEmpty()) {
@@ -78,7 +78,7 @@ public class PartitionConstants {
     return null;
   }
 
-  /** The key of a double: its bits, so that their order is that of the numbers. */
+  /** The key of a double: an integer made of its bits, in the order of the numbers. */
   private static long key(double value) {
     long bits = Double.doubleToLongBits(value == 0 ? 0.0 : value);
     return bits < 0 ? bits ^ Long.MAX_VALUE : bits;

@@ -4,13 +4,8 @@ import com.fasterxml.jackson.databind.ObjectMapper;
 import java.io.ByteArrayInputStream;
 import java.io.DataInputStream;
 import java.lang.reflect.Field;
-import java.lang.reflect.InvocationHandler;
-import java.lang.reflect.InvocationTargetException;
-import java.lang.reflect.Method;
-import java.lang.reflect.Proxy;
 import java.util.ArrayList;
 import java.util.Arrays;
-import java.util.BitSet;
 import java.util.Collections;
 import java.util.HashMap;
 import java.util.HashSet;
@@ -23,7 +18,6 @@ import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.function.BiFunction;
-import org.apache.iceberg.BaseFileScanTask;
 import org.apache.iceberg.BaseMetadataTable;
 import org.apache.iceberg.FileScanTask;
 import org.apache.iceberg.Schema;
@@ -46,7 +40,6 @@ import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.catalyst.trees.TreeNode;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2ScanRelation;
 import org.apache.spark.sql.internal.SQLConf;
-import org.roaringbitmap.PeekableIntIterator;
 import org.roaringbitmap.RoaringBitmap;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
@@ -56,43 +49,44 @@ import scala.runtime.AbstractPartialFunction;
 /**
  * An optimizer rule that takes row groups out of Iceberg scans. Compiled by Janino: no generics, no lambdas.
  *
- * <p>Both sides number the row groups of one version of an index table alike ({@link View}). A scan's row groups go to the
- * planner as a bitmap of these numbers with the scan's filters, and come back as a bitmap. Data files that the view does
- * not know, or not as they are, are read whole. Whatever fails leaves the scan as it was.
+ * <p>Both sides number the row groups of one version of an index table alike ({@link View}). The rule sends the planner a
+ * scan's row groups, as a bitmap of these numbers, and the scan's filters. The planner answers with the row groups that
+ * need not be read. A data file that the view does not know, or knows with another size, is read whole. After any failure
+ * the scan stays as it was. {@code planner/spark/wire.py} describes requests and answers.
  */
 public class PruneScans extends Rule {
   private static final Logger LOG = LoggerFactory.getLogger("puffin-index");
-  private static final String SCAN = "org.apache.iceberg.spark.source.SparkBatchQueryScan";
   private static final String SETTINGS = "spark.puffin-index.";
   private static final String CATALOGS = "spark.sql.catalog.";
   private static final int ATTEMPTS = 5;
   private static final int ABSENT_REMEMBERED = 10000;
-  /** Found before any scan is reported on: what is reported as dropped must not be read for want of this method. */
-  private static final Method NEW_SPLIT = method(BaseFileScanTask.class, "newSplitTask");
+  private static final byte ABSENT = 'A';
+  private static final byte VIEW = 'V';
+  private static final byte DROPPED = 'D';
 
   private final String hook;
   private final String home;
   private final BiFunction planner;
   private final boolean strict;
-  private final double absenceSeconds;
   private final ObjectMapper json = new ObjectMapper();
-  /** By name and UUID: one table may have several names, and an index under one of them. */
+  /** Views by table name and UUID. A table may have several names, and an index under one of them. */
   private final Map views;
-  /** When tables were last seen to have no index, by name and UUID. */
+  /** Until when not to ask about a table without an index, by table and settings; System.nanoTime() as a Double. */
   private final Map absent;
   private final JobNotes notes;
   private final AtomicBoolean ended;
 
   /**
-   * @param hook names what answers on the other side
-   * @param home names the session that this is for, and those that Spark copies from it
+   * @param hook the name of the planner's side of this hook
+   * @param home the UUID of the session that has this rule; sessions that Spark copies from it keep its UUID here
+   * @param planner answers a request: (JSON, bitmap of row groups) to bytes
+   * @param strict whether trouble fails queries of sessions that do not set this themselves
    */
-  public PruneScans(String hook, String home, BiFunction planner, Boolean strict, Double absenceSeconds) {
+  public PruneScans(String hook, String home, BiFunction planner, Boolean strict) {
     this.hook = hook;
     this.home = home;
     this.planner = planner;
     this.strict = strict.booleanValue();
-    this.absenceSeconds = absenceSeconds.doubleValue();
     views = new ConcurrentHashMap();
     absent = new ConcurrentHashMap();
     notes = new JobNotes();
@@ -104,14 +98,13 @@ public class PruneScans extends Rule {
     this.home = home;
     this.planner = other.planner;
     this.strict = other.strict;
-    this.absenceSeconds = other.absenceSeconds;
     views = other.views;
     absent = other.absent;
     notes = other.notes;
     ended = other.ended;
   }
 
-  /** The same rule for another session, which ends with this one. */
+  /** The same rule for another session. Both end together. */
   public PruneScans of(String session) {
     return new PruneScans(this, session);
   }
@@ -124,7 +117,7 @@ public class PruneScans extends Rule {
     return home;
   }
 
-  /** Do nothing from now on, in whichever sessions this is. */
+  /** Do nothing from now on, in all sessions that have this rule. */
   public void end() {
     ended.set(true);
   }
@@ -147,19 +140,19 @@ public class PruneScans extends Rule {
       LOG.warn("job description not restored", e);
     }
     EmptyScans empty = new EmptyScans();
-    // Scalar subqueries come here one by one, and Spark may merge them afterwards: two that differ in what stands above
-    // their scans alone then share a scan.
+    // Spark optimises scalar subqueries one by one and may merge them later. Two subqueries that differ only in the filters
+    // above their scans then share one scan, so these filters must not prune it.
     visit((LogicalPlan) plan, !(plan instanceof Subquery), null, empty);
-    // Spark still has to rewrite correlated ones, and must see their aggregates: a count of no rows is 0, not NULL.
+    // Spark rewrites a correlated subquery later and must find its aggregate then: a count of no rows is 0, not NULL.
     return empty.scans.isEmpty() || plan instanceof Subquery ? plan : withoutScans((LogicalPlan) plan, empty);
   }
 
-  /** The plan without those scans that nothing is left of, and without what then has no rows either. */
+  /** The plan without scans that have no task left, and without all that then has no rows either. */
   private LogicalPlan withoutScans(LogicalPlan plan, EmptyScans empty) {
     try {
       return PropagateEmptyRelation.apply((LogicalPlan) plan.transform(empty));
     } catch (RuntimeException e) {
-      if (isOn(settings(), "strict", strict)) {
+      if (isStrict(settings())) {
         throw e;
       }
       LOG.warn("empty scans not left out of the plan", e);
@@ -175,14 +168,14 @@ public class PruneScans extends Rule {
     if (plan instanceof DataSourceV2ScanRelation) {
       DataSourceV2ScanRelation relation = (DataSourceV2ScanRelation) plan;
       Object scan = relation.scan();
-      if (scan.getClass().getName().equals(SCAN)) {
+      if (ScanTasks.isBatchScan(scan)) {
         Map settings = settings();
         try {
           if (prune(scan, settings, above, relation.output())) {
             empty.scans.add(scan);
           }
         } catch (Throwable e) {
-          if (isOn(settings, "strict", strict)) {
+          if (isStrict(settings)) {
             throw new IllegalStateException("puffin-index: " + e.getMessage(), e);
           }
           LOG.warn("index not used, the scan stays as it was: {}", scan, e);
@@ -192,7 +185,7 @@ public class PruneScans extends Rule {
     }
     org.apache.spark.sql.catalyst.expressions.Expression condition =
         useConditions && plan instanceof Filter ? ((Filter) plan).condition() : null;
-    // What changes rows may want the scan that it has planned its writing with.
+    // MERGE, UPDATE and DELETE keep their scan: Iceberg validates their writes by what the scan has read.
     EmptyScans leftOut = plan instanceof RowLevelWrite ? new EmptyScans() : empty;
     scala.collection.Iterator children = plan.children().iterator();
     while (children.hasNext()) {
@@ -200,54 +193,63 @@ public class PruneScans extends Rule {
     }
   }
 
-  /** The session's settings of this project, as they are now, without their prefix. */
+  /** This project's settings in the session that plans, as text. */
   private static Map settings() {
-    return settingsBelow(SETTINGS);
+    return configured(SETTINGS);
   }
 
-  /** The session's settings that begin with a prefix, as they are now, without it. */
-  private static Map settingsBelow(String prefix) {
-    Map settings = new HashMap();
+  /** The entries of the planning session's configuration whose names begin with a prefix. */
+  private static Map configured(String prefix) {
+    Map found = new HashMap();
     Map all = SQLConf.get().settings();
-    // Other threads may change the configuration; it is a synchronized map.
+    // A synchronized map, which other threads may change meanwhile.
     synchronized (all) {
       for (Iterator it = all.entrySet().iterator(); it.hasNext(); ) {
         Map.Entry entry = (Map.Entry) it.next();
-        String key = (String) entry.getKey();
-        if (key.startsWith(prefix)) {
-          settings.put(key.substring(prefix.length()), entry.getValue());
+        if (((String) entry.getKey()).startsWith(prefix)) {
+          found.put(entry.getKey(), entry.getValue());
         }
       }
     }
-    return settings;
+    return found;
   }
 
-  private static boolean isOn(Map settings, String name, boolean otherwise) {
-    String value = (String) settings.get(name);
-    return value == null ? otherwise : value.trim().equalsIgnoreCase("true");
+  /**
+   * Whether a setting has a value. The planner reads all settings and refuses wrong values. This rule looks at two
+   * settings itself: `enabled`, because it must switch off a planner that does not answer, and `strict`, because trouble on
+   * this side must fail the query as well.
+   */
+  private static boolean says(Map settings, String name, String value) {
+    String text = (String) settings.get(SETTINGS + name);
+    return text != null && text.trim().equalsIgnoreCase(value);
   }
 
-  /** Take row groups out of a scan; say whether nothing is left of it. */
+  private boolean isStrict(Map settings) {
+    return settings.containsKey(SETTINGS + "strict") ? says(settings, "strict", "true") : strict;
+  }
+
+  /** Take row groups out of a scan; say whether the scan has no task left. */
   private boolean prune(
       Object scan,
       Map settings,
       org.apache.spark.sql.catalyst.expressions.Expression above,
       scala.collection.Iterable output)
       throws Exception {
-    List filters = (List) call(scan, "filters", "filterExpressions");
-    Table table = (Table) call(scan, "table");
-    // Metadata tables are scanned by the same class, but what they read are no data files.
+    List filters = (List) ScanTasks.call(scan, "filters", "filterExpressions");
+    Table table = (Table) ScanTasks.call(scan, "table");
     boolean nothingAsked = filters.isEmpty() && above == null;
+    // The same class scans metadata tables, which have no data files.
     if (nothingAsked || table instanceof BaseMetadataTable || isIncremental(scan)) {
       return false;
     }
     String key = table.name() + " " + table.uuid();
-    if (isOff(settings) || isKnownToBeAbsent(key, settings)) {
+    // An absence counts under the settings that it was found with: other settings may say another time.
+    Object absence = Arrays.asList(new Object[] {key, settings});
+    if (says(settings, "enabled", "false") || isKnownToBeAbsent(absence)) {
       return false;
     }
-    List tasks = (List) call(scan, "tasks");
-    // The optimizer comes by more than once.
-    if (tasks instanceof PrunedTasks) {
+    List tasks = ScanTasks.of(scan);
+    if (tasks instanceof ScanTasks.Pruned) {
       return tasks.isEmpty();
     }
     if (tasks.isEmpty() || !(tasks.get(0) instanceof FileScanTask)) {
@@ -259,9 +261,6 @@ public class PruneScans extends Rule {
     }
     Map request = request(scan, table, filters, conditions);
     request.put("settings", settings);
-    request.put("session", home);
-    request.put("catalog", settingsBelow(CATALOGS + table.name().split("\\.", 2)[0]));
-    request.put("thread", Long.valueOf(Thread.currentThread().getId()));
     Long whole = wholeSnapshot(table, (Long) request.get("snapshot"), tasks.size());
     for (int attempt = 0; attempt < ATTEMPTS; attempt++) {
       View view = (View) views.getOrDefault(key, View.NONE);
@@ -272,55 +271,67 @@ public class PruneScans extends Rule {
       if (answer == null || answer.length == 0) {
         return false;
       }
-      DataInputStream in = new DataInputStream(new ByteArrayInputStream(answer, 1, answer.length - 1));
-      if (answer[0] == 'A') {
-        if (absent.size() >= ABSENT_REMEMBERED) {
-          absent.clear();
-        }
-        absent.put(key, Long.valueOf(System.nanoTime()));
+      DataInputStream in = new DataInputStream(new ByteArrayInputStream(answer));
+      byte kind = in.readByte();
+      if (kind == ABSENT) {
+        rememberAbsence(absence, in.readDouble());
         return false;
       }
-      if (answer[0] == 'K') {
-        byte[] note = new byte[in.readUnsignedShort()];
-        in.readFully(note);
-        RoaringBitmap kept = new RoaringBitmap();
-        kept.deserialize(in);
-        boolean isEmpty = reset(scan, tasks, view, RoaringBitmap.andNot(candidates.rowGroups, kept));
-        if (note.length > 0) {
-          notes.add(new String(note, "UTF-8"));
-        }
-        return isEmpty;
+      if (kind == DROPPED) {
+        return drop(scan, tasks, view, candidates.rowGroups, in);
       }
-      // The index table has a newer version: take its numbering and ask again.
+      if (kind != VIEW) {
+        throw new IllegalStateException("an answer of unknown kind " + kind);
+      }
+      // The index table has a newer version. Take its numbering and ask again.
       views.put(key, View.read(in));
     }
     LOG.warn("index not used: the index of {} changes too fast", table.name());
     return false;
   }
 
-  private static boolean isOff(Map settings) {
-    String enabled = (String) settings.get("enabled");
-    return enabled != null && enabled.trim().equalsIgnoreCase("false");
+  private boolean isKnownToBeAbsent(Object absence) {
+    Double until = (Double) absent.get(absence);
+    return until != null && System.nanoTime() < until.doubleValue();
   }
 
-  private boolean isKnownToBeAbsent(String key, Map settings) {
-    Long seen = (Long) absent.get(key);
-    if (seen == null) {
-      return false;
+  private void rememberAbsence(Object absence, double seconds) {
+    if (absent.size() >= ABSENT_REMEMBERED) {
+      absent.clear();
     }
-    double seconds = absenceSeconds;
-    if (settings.containsKey("absence-seconds")) {
-      try {
-        seconds = Double.parseDouble((String) settings.get("absence-seconds"));
-      } catch (NumberFormatException e) {
-        // The planner will say so.
-        return false;
-      }
-    }
-    return System.nanoTime() - seen.longValue() < seconds * 1e9;
+    absent.put(absence, Double.valueOf(System.nanoTime() + seconds * 1e9));
   }
 
-  /** Before Iceberg 1.12 on Spark 4.1 a scan of appended files only had the same class. */
+  /**
+   * Drop the row groups that an answer names and nothing else. An answer that ends too early or too late drops nothing, and
+   * a row group that was not asked about stays, whatever the summary of its snapshot says.
+   *
+   * @return whether the scan has no task left
+   */
+  private boolean drop(Object scan, List tasks, View view, RoaringBitmap asked, DataInputStream in) throws Exception {
+    byte[] note = new byte[in.readUnsignedShort()];
+    in.readFully(note);
+    RoaringBitmap dropped = new RoaringBitmap();
+    dropped.deserialize(in);
+    if (in.read() >= 0) {
+      throw new IllegalStateException("an answer with bytes after its end");
+    }
+    dropped.and(asked);
+    boolean isEmpty = false;
+    if (dropped.isEmpty()) {
+      ScanTasks.mark(scan, tasks);
+    } else {
+      ScanTasks.Pruned left = view.without(tasks, dropped);
+      ScanTasks.replace(scan, left);
+      isEmpty = left.isEmpty();
+    }
+    if (note.length > 0) {
+      notes.add(new String(note, "UTF-8"));
+    }
+    return isEmpty;
+  }
+
+  /** Before Iceberg 1.12 on Spark 4.1, a scan of appended files only has the same class. */
   private static boolean isIncremental(Object scan) throws Exception {
     try {
       Field start = scan.getClass().getDeclaredField("startSnapshotId");
@@ -332,13 +343,12 @@ public class PruneScans extends Rule {
   }
 
   private static Schema schema(Object scan) throws Exception {
-    return (Schema) call(scan, "schema", "expectedSchema");
+    return (Schema) ScanTasks.call(scan, "schema", "expectedSchema");
   }
 
-  private static Map request(Object scan, Table table, List filters, Conditions conditions)
-      throws Exception {
+  private Map request(Object scan, Table table, List filters, Conditions conditions) throws Exception {
     Schema schema = schema(scan);
-    boolean caseSensitive = ((Boolean) call(scan, "caseSensitive")).booleanValue();
+    boolean caseSensitive = ((Boolean) ScanTasks.call(scan, "caseSensitive")).booleanValue();
     List expressions = new ArrayList();
     Set fields = new HashSet();
     for (Iterator it = filters.iterator(); it.hasNext(); ) {
@@ -348,7 +358,7 @@ public class PruneScans extends Rule {
         expressions.add(ExpressionParser.toJson(filter));
         fields.addAll(referenced);
       } catch (RuntimeException e) {
-        // All filters hold together, so one less only keeps more.
+        // All filters hold together: a missing one only keeps more row groups.
         LOG.debug("filter not handed to the index: {}", filter, e);
       }
     }
@@ -356,15 +366,18 @@ public class PruneScans extends Rule {
     Map request = new LinkedHashMap();
     request.put("table", table.name());
     request.put("uuid", table.uuid().toString());
-    request.put("snapshot", call(scan, "snapshotId"));
+    request.put("snapshot", ScanTasks.call(scan, "snapshotId"));
     request.put("filters", expressions);
     request.put("conditions", conditions.nodes);
-    request.put("name-mapping", table.properties().get(TableProperties.DEFAULT_NAME_MAPPING));
-    request.put("schema", SchemaParser.toJson(TypeUtil.select(schema, fields)));
+    request.put("columns", SchemaParser.toJson(TypeUtil.select(schema, fields)));
+    request.put("name_mapping", table.properties().get(TableProperties.DEFAULT_NAME_MAPPING));
+    request.put("catalog", configured(CATALOGS + table.name().split("\\.", 2)[0]));
+    request.put("session", home);
+    request.put("thread", Long.valueOf(Thread.currentThread().getId()));
     return request;
   }
 
-  /** The snapshot of a scan if all its data files are scanned, else null; some releases do not say the snapshot. */
+  /** The snapshot of a scan of all its data files, else null; also null in releases that do not say the snapshot. */
   private static Long wholeSnapshot(Table table, Long id, int dataFiles) {
     Snapshot snapshot = id == null ? null : table.snapshot(id.longValue());
     Map summary = snapshot == null ? null : snapshot.summary();
@@ -373,140 +386,7 @@ public class PruneScans extends Rule {
         : null;
   }
 
-  /**
-   * Take row groups out of a scan; one that was not asked about stays, whatever the summary of its snapshot says.
-   *
-   * @return whether nothing is left
-   */
-  private static boolean reset(Object scan, List tasks, View view, RoaringBitmap dropped) throws Exception {
-    if (dropped.isEmpty()) {
-      // Nothing changes: the groups that Iceberg has made of these tasks stay.
-      markTasks(scan, new PrunedTasks(tasks));
-      return false;
-    }
-    BitSet gone = new BitSet();
-    for (PeekableIntIterator it = dropped.getIntIterator(); it.hasNext(); ) {
-      gone.set(it.next());
-    }
-    View.FileEntry[] entries = view.entries(tasks);
-    PrunedTasks pruned = new PrunedTasks(new ArrayList());
-    for (int i = 0; i < entries.length; i++) {
-      FileScanTask task = (FileScanTask) tasks.get(i);
-      View.FileEntry entry = entries[i];
-      if (entry == null) {
-        pruned.add(task);
-        continue;
-      }
-      int survivors = 0;
-      for (int rowGroup = entry.first; rowGroup < entry.first + entry.count; rowGroup++) {
-        survivors += gone.get(rowGroup) ? 0 : 1;
-      }
-      if (survivors == entry.count) {
-        pruned.add(task);
-      } else if (survivors > 0) {
-        pruned.add(narrow(task, entry, gone));
-      }
-    }
-    method(scan.getClass(), "resetTasks").invoke(scan, new Object[] {pruned});
-    return pruned.isEmpty();
-  }
-
-  private static void markTasks(Object scan, PrunedTasks tasks) throws Exception {
-    for (Class c = scan.getClass(); c != null; c = c.getSuperclass()) {
-      try {
-        Field field = c.getDeclaredField("tasks");
-        field.setAccessible(true);
-        field.set(scan, tasks);
-        return;
-      } catch (NoSuchFieldException e) {
-        LOG.trace("{} has no tasks", c);
-      }
-    }
-  }
-
-  /**
-   * A task that splits into its surviving row groups only. It lives on the driver: Iceberg splits it before tasks are sent
-   * to executors, so they see Iceberg's own classes, with residuals and deletes attached. Ranges of bytes come from the
-   * index: manifests may list none, and those that they list need not be those that a reader goes by.
-   */
-  private static FileScanTask narrow(final FileScanTask task, View.FileEntry entry, BitSet gone) throws Exception {
-    long[][] ranges = entry.ranges();
-    final List survivors = new ArrayList();
-    long bytes = 0;
-    long sizeBytes = 0;
-    long rows = 0;
-    for (int i = 0; i < ranges.length; i++) {
-      if (!gone.get(entry.first + i)) {
-        Object[] range = {task, Long.valueOf(ranges[i][0]), Long.valueOf(ranges[i][1])};
-        FileScanTask part = (FileScanTask) NEW_SPLIT.invoke(task, range);
-        survivors.add(part);
-        bytes += part.length();
-        sizeBytes += part.sizeBytes();
-        rows += part.estimatedRowsCount();
-      }
-    }
-    final Map sums = new HashMap();
-    sums.put("length", Long.valueOf(bytes));
-    sums.put("sizeBytes", Long.valueOf(sizeBytes));
-    sums.put("estimatedRowsCount", Long.valueOf(rows));
-    InvocationHandler handler =
-        new InvocationHandler() {
-          public Object invoke(Object proxy, Method method, Object[] arguments) throws Throwable {
-            String name = method.getName();
-            if (name.equals("split")) {
-              return survivors;
-            }
-            if (name.equals("equals")) {
-              return Boolean.valueOf(proxy == arguments[0]);
-            }
-            Object sum = sums.get(name);
-            if (sum != null) {
-              return sum;
-            }
-            try {
-              return method.invoke(task, arguments);
-            } catch (InvocationTargetException e) {
-              throw e.getCause();
-            }
-          }
-        };
-    return (FileScanTask)
-        Proxy.newProxyInstance(FileScanTask.class.getClassLoader(), new Class[] {FileScanTask.class}, handler);
-  }
-
-  private static Object call(Object target, String name) throws Exception {
-    return call(target, name, name);
-  }
-
-  /** Call a method that has had another name. */
-  private static Object call(Object target, String name, String earlierName) throws Exception {
-    Method method = find(target.getClass(), name);
-    return (method == null ? method(target.getClass(), earlierName) : method).invoke(target, new Object[0]);
-  }
-
-  private static Method method(Class type, String name) {
-    Method method = find(type, name);
-    if (method == null) {
-      throw new IllegalStateException("no method " + name + " in " + type.getName() + ": unknown Iceberg version");
-    }
-    return method;
-  }
-
-  /** Iceberg's scan classes are package-private and declare what is needed in superclasses. */
-  private static Method find(Class type, String name) {
-    for (Class c = type; c != null; c = c.getSuperclass()) {
-      Method[] methods = c.getDeclaredMethods();
-      for (int i = 0; i < methods.length; i++) {
-        if (methods[i].getName().equals(name) && !methods[i].isBridge()) {
-          methods[i].setAccessible(true);
-          return methods[i];
-        }
-      }
-    }
-    return null;
-  }
-
-  /** Puts a relation without rows in the place of scans that nothing is left of. */
+  /** Puts a relation without rows in the place of each scan that has no task left. */
   private static class EmptyScans extends AbstractPartialFunction {
     final Set scans = Collections.newSetFromMap(new IdentityHashMap());
 
@@ -518,13 +398,6 @@ public class PruneScans extends Rule {
       return isDefinedAt(node)
           ? LocalRelation$.MODULE$.apply(((DataSourceV2ScanRelation) node).output())
           : otherwise.apply(node);
-    }
-  }
-
-  /** Marks the tasks of a scan that has been pruned. */
-  private static class PrunedTasks extends ArrayList {
-    PrunedTasks(List tasks) {
-      super(tasks);
     }
   }
 }

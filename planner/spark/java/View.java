@@ -3,7 +3,9 @@ package io.puffinindex.spark;
 import java.io.ByteArrayOutputStream;
 import java.io.DataInputStream;
 import java.io.DataOutputStream;
+import java.lang.reflect.Method;
 import java.nio.ByteBuffer;
+import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.BitSet;
 import java.util.HashMap;
@@ -14,28 +16,31 @@ import java.util.zip.InflaterInputStream;
 import org.apache.iceberg.BaseFileScanTask;
 import org.apache.iceberg.DataFile;
 import org.apache.iceberg.FileScanTask;
+import org.roaringbitmap.PeekableIntIterator;
 import org.roaringbitmap.RoaringBitmap;
 
 /**
  * The numbering of row groups in one version of an index table.
  *
- * <p>Data files are looked up by path once. A manifest never changes, so from then on a file is known by its manifest and
- * its position in it: paths of very many files take longer to hash than all the rest.
+ * <p>The view looks up each data file by path once. A manifest never changes, so from then on the view knows the file by
+ * its manifest and its position there: with very many files, hashing the paths takes longer than all the rest.
  */
 public class View {
-  /** What there is before row groups are numbered: nothing to ask about. */
+  /** The view before the first answer: no row group has a number yet. */
   public static final View NONE = new View("", new HashMap());
 
   private static final FileEntry UNKNOWN = new FileEntry(0, new long[0], 0L, 0L);
+  /** Looked up before the planner reports any row group as dropped: without this method none can be. */
+  private static final Method NEW_SPLIT = ScanTasks.method(BaseFileScanTask.class, "newSplitTask");
   private static final int LEAST_REMEMBERED = 10000;
   private static final int SNAPSHOTS_REMEMBERED = 16;
 
   public final String version;
   private final Map files;
-  /** By manifest, the entry of each position; of positions not seen yet null. */
+  /** By manifest, an array of entries by position; null at positions that no scan has had yet. */
   private final Map manifests = new HashMap();
   private int remembered;
-  /** The candidates of snapshots that were scanned whole, by snapshot ID. */
+  /** Candidates of scans of whole snapshots, by snapshot ID. */
   private final Map snapshots = new LinkedHashMap();
 
   private View(String version, Map files) {
@@ -46,7 +51,7 @@ public class View {
   /**
    * The row groups of a scan.
    *
-   * @param snapshot the snapshot if all its data files are scanned, else null; such a scan has the same row groups again
+   * @param snapshot the snapshot of a scan of all its data files, else null; all such scans have the same row groups
    */
   public synchronized Candidates candidates(List tasks, Long snapshot) throws Exception {
     if (this == NONE) {
@@ -66,7 +71,7 @@ public class View {
     return found;
   }
 
-  /** The entry of each task's data file; null where there is none that fits, or the task is none of a whole file. */
+  /** The entry of each task's data file; null where no entry fits, and for a task that is not of a whole file. */
   public synchronized FileEntry[] entries(List tasks) throws Exception {
     FileEntry[] entries = new FileEntry[tasks.size()];
     String manifest = null;
@@ -97,7 +102,51 @@ public class View {
     return entries;
   }
 
-  /** The entries by position of a manifest, with room for one position at least. */
+  /** The tasks of a scan without some row groups; a task without any row group left is not among them. */
+  public ScanTasks.Pruned without(List tasks, RoaringBitmap dropped) throws Exception {
+    BitSet gone = new BitSet();
+    for (PeekableIntIterator it = dropped.getIntIterator(); it.hasNext(); ) {
+      gone.set(it.next());
+    }
+    FileEntry[] entries = entries(tasks);
+    ScanTasks.Pruned left = new ScanTasks.Pruned(new ArrayList());
+    for (int i = 0; i < entries.length; i++) {
+      FileScanTask task = (FileScanTask) tasks.get(i);
+      FileEntry entry = entries[i];
+      if (entry == null) {
+        left.add(task);
+        continue;
+      }
+      int survivors = 0;
+      for (int rowGroup = entry.first; rowGroup < entry.first + entry.count; rowGroup++) {
+        survivors += gone.get(rowGroup) ? 0 : 1;
+      }
+      if (survivors == entry.count) {
+        left.add(task);
+      } else if (survivors > 0) {
+        left.add(narrow(task, entry, gone));
+      }
+    }
+    return left;
+  }
+
+  /**
+   * A task of a data file's surviving row groups. The ranges of bytes come from the index: a manifest may list none, and a
+   * reader need not go by those that a manifest lists.
+   */
+  private static FileScanTask narrow(FileScanTask task, FileEntry entry, BitSet gone) throws Exception {
+    long[][] ranges = entry.ranges();
+    List survivors = new ArrayList();
+    for (int i = 0; i < ranges.length; i++) {
+      if (!gone.get(entry.first + i)) {
+        Object[] range = {task, Long.valueOf(ranges[i][0]), Long.valueOf(ranges[i][1])};
+        survivors.add(NEW_SPLIT.invoke(task, range));
+      }
+    }
+    return ScanTasks.narrow(task, survivors);
+  }
+
+  /** The entries of a manifest, by position, with room for at least one position. */
   private FileEntry[] entriesOf(String manifest, int position) {
     FileEntry[] known = (FileEntry[]) manifests.get(manifest);
     if (known != null && position < known.length) {
@@ -106,7 +155,7 @@ public class View {
     int length = Math.max(16, position + position / 2 + 1);
     remembered += length - (known == null ? 0 : known.length);
     if (remembered > 4 * files.size() + LEAST_REMEMBERED) {
-      // Manifests that tables have left behind would stay as long as the index does not change.
+      // Otherwise manifests that the table no longer has would stay as long as the index does not change.
       manifests.clear();
       known = null;
       remembered = length;
@@ -127,7 +176,7 @@ public class View {
     return offsets != null && offsets.size() != entry.count ? null : entry;
   }
 
-  /** A data file that identity partitions fix other values of is another file to the index. */
+  /** To the index, one data file with two sets of partition constants is two files. */
   private static String key(String location, String constants) {
     return constants.isEmpty() ? location : constants + " " + location;
   }
@@ -156,7 +205,7 @@ public class View {
     return new View(version, files);
   }
 
-  /** The row groups of a scan, and how many others it has that the index does not know. */
+  /** The row groups of a scan that the index knows, and the number of other row groups. */
   public static class Candidates {
     public final RoaringBitmap rowGroups = new RoaringBitmap();
     public final byte[] serialized;
@@ -186,7 +235,7 @@ public class View {
     }
   }
 
-  /** What the index knows of one data file. */
+  /** One data file as the index knows it. */
   public static class FileEntry {
     public final int first;
     public final int count;
@@ -202,7 +251,7 @@ public class View {
       this.starts = starts;
     }
 
-    /** The first byte and the length of the range of bytes that makes a reader read a row group alone. */
+    /** For each row group, the first byte and the length of the range that makes a reader read this row group alone. */
     public long[][] ranges() {
       long[] sorted = (long[]) starts.clone();
       Arrays.sort(sorted);

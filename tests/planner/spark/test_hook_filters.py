@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from base64 import b64encode
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from planner.predicate.nodes import UNKNOWN, Conjunction, Disjunction, Leaf, Predicate
 from planner.spark.hook_filters import bind_filters
+from planner.spark.wire import Request
 from puffin_index.keys.leaf import LeafTest, RangeTest, SetTest
 from puffin_index.keys.map_key import MapKey
 
@@ -33,8 +35,23 @@ SCHEMA = json.dumps(
 )
 
 
+REQUEST = {
+    "table": "lake.ns.t",
+    "uuid": "u",
+    "snapshot": None,
+    "columns": SCHEMA,
+    "name_mapping": None,
+    "catalog": {},
+    "settings": {},
+    "session": "s",
+    "thread": 1,
+    "version": "",
+    "unindexed": 0,
+}
+
+
 def bound(*conditions: dict[str, Any], filters: tuple[str, ...] = ()) -> Predicate:
-    return bind_filters({"schema": SCHEMA, "filters": list(filters), "conditions": list(conditions)})
+    return bind_filters(Request.model_validate(REQUEST | {"filters": filters, "conditions": conditions}))
 
 
 def column(field: int, type_name: str) -> dict[str, Any]:
@@ -58,7 +75,7 @@ def floating(bits: int) -> dict[str, Any]:
 
 
 def element(type_name: str, key: dict[str, Any]) -> dict[str, Any]:
-    return {"node": "element", "type": type_name, "field": 4, "path": ["m"], "key": key}
+    return {"node": "column", "type": type_name, "field": 4, "path": ["m"], "key": key}
 
 
 S = column(2, "string")
@@ -141,3 +158,35 @@ def test_icebergs_filters_lose_only_what_is_unknown() -> None:
         assert isinstance(bound(filters=(lost, number)), Conjunction)
         assert isinstance(bound(filters=(f'{{"type":"and","left":{lost},"right":{number}}}',)), Conjunction)
         assert bound(filters=(f'{{"type":"or","left":{lost},"right":{number}}}',)) == UNKNOWN
+
+
+@pytest.mark.parametrize(
+    "node",
+    [
+        {"node": "cast"},
+        {"node": "not", "part": {"node": "comparison", "left": S, "operator": "~", "right": S}},
+        comparison(S, "=", text(b"a")) | {"collation": "de"},
+        {"node": "integer", "type": "string", "content": 5},
+        "a > 5",
+        None,
+    ],
+)
+def test_a_condition_that_does_not_parse_is_unknown_and_loses_nothing_else(
+    node: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    known = comparison(column(1, "int"), "=", integer(5))
+
+    with caplog.at_level(logging.WARNING):
+        assert bound(node) == UNKNOWN
+        assert isinstance(bound(known, node), Conjunction)
+    assert "condition not understood, all its rows are kept" in caplog.text
+
+
+@pytest.mark.parametrize("broken", ["", '{"type":"eq","term":"i"', "i = 5"])
+def test_a_filter_that_does_not_parse_is_unknown_and_loses_nothing_else(
+    broken: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        assert bound(filters=(broken,)) == UNKNOWN
+        assert isinstance(bound(filters=(broken, '{"type":"eq","term":"i","value":5}')), Conjunction)
+    assert "filter not understood, all its rows are kept" in caplog.text

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from planner.prune.gate import DEFAULT_BYTE_BUDGET
-from planner.spark.settings import Settings, SettingsError, read_settings, setting_names
+from planner.spark.settings import Settings, SettingsError, read_settings
 
 
 def test_nothing_set_means_the_defaults() -> None:
@@ -15,7 +15,7 @@ def test_nothing_set_means_the_defaults() -> None:
 
 def test_what_is_set_wins_over_what_enable_was_told() -> None:
     assert read_settings({}, strict=True).strict
-    assert not read_settings({"strict": " False "}, strict=True).strict
+    assert not read_settings({"spark.puffin-index.strict": " False "}, strict=True).strict
 
 
 @pytest.mark.parametrize(
@@ -31,12 +31,12 @@ def test_what_is_set_wins_over_what_enable_was_told() -> None:
 )
 def test_a_value_that_makes_no_sense_is_named_with_its_setting(name: str, value: str) -> None:
     with pytest.raises(SettingsError) as caught:
-        read_settings({name: value})
+        read_settings({f"spark.puffin-index.{name}": value})
     assert f"spark.puffin-index.{name} cannot be {value!r}" in str(caught.value)
 
 
 def test_an_unknown_name_is_answered_with_those_that_there_are() -> None:
     with pytest.raises(SettingsError) as caught:
-        read_settings({"byte_budget": "1"})
+        read_settings({"spark.puffin-index.byte_budget": "1"})
     assert "spark.puffin-index.byte_budget" in str(caught.value)
-    assert all(name in str(caught.value) for name in setting_names())
+    assert all(name in str(caught.value) for name in Settings.names())

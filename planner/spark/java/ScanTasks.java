@@ -1,0 +1,141 @@
+package io.puffinindex.spark;
+
+import java.lang.reflect.Field;
+import java.lang.reflect.InvocationHandler;
+import java.lang.reflect.InvocationTargetException;
+import java.lang.reflect.Method;
+import java.lang.reflect.Proxy;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.Iterator;
+import java.util.List;
+import java.util.Map;
+import org.apache.iceberg.FileScanTask;
+
+/**
+ * The tasks of Iceberg's batch scans: read, narrowed to row groups, replaced. The hook and the benchmark share this class.
+ * Compiled by Janino: no generics, no lambdas.
+ *
+ * <p>Iceberg's scan classes are package-private and inherit most methods, so reflection calls them.
+ */
+public class ScanTasks {
+  private static final String SCAN = "org.apache.iceberg.spark.source.SparkBatchQueryScan";
+
+  private ScanTasks() {}
+
+  public static boolean isBatchScan(Object scan) {
+    return scan.getClass().getName().equals(SCAN);
+  }
+
+  /** The tasks of a scan; a {@link Pruned} list if a rule has pruned the scan before. */
+  public static List of(Object scan) throws Exception {
+    return (List) call(scan, "tasks");
+  }
+
+  /** Give a scan other tasks. Iceberg then groups the tasks anew. */
+  public static void replace(Object scan, Pruned tasks) throws Exception {
+    method(scan.getClass(), "resetTasks").invoke(scan, new Object[] {tasks});
+  }
+
+  /** Mark a scan as pruned and leave it its tasks. The groups that Iceberg has made of the tasks stay. */
+  public static void mark(Object scan, List tasks) throws Exception {
+    for (Class c = scan.getClass(); c != null; c = c.getSuperclass()) {
+      Field[] fields = c.getDeclaredFields();
+      for (int i = 0; i < fields.length; i++) {
+        if (fields[i].getName().equals("tasks")) {
+          fields[i].setAccessible(true);
+          fields[i].set(scan, new Pruned(tasks));
+          return;
+        }
+      }
+    }
+  }
+
+  /**
+   * A task that splits into some parts of another task, such as its surviving row groups.
+   *
+   * <p>The task stays on the driver. Iceberg splits it before it sends tasks to executors, so executors see Iceberg's own
+   * classes, with residuals and deletes attached.
+   *
+   * @param task the whole task
+   * @param parts tasks of single row groups
+   */
+  public static FileScanTask narrow(final FileScanTask task, final List parts) {
+    long length = 0;
+    long sizeBytes = 0;
+    long rows = 0;
+    for (Iterator it = parts.iterator(); it.hasNext(); ) {
+      FileScanTask part = (FileScanTask) it.next();
+      length += part.length();
+      sizeBytes += part.sizeBytes();
+      rows += part.estimatedRowsCount();
+    }
+    final Map sums = new HashMap();
+    sums.put("length", Long.valueOf(length));
+    sums.put("sizeBytes", Long.valueOf(sizeBytes));
+    sums.put("estimatedRowsCount", Long.valueOf(rows));
+    InvocationHandler handler =
+        new InvocationHandler() {
+          public Object invoke(Object proxy, Method method, Object[] arguments) throws Throwable {
+            String name = method.getName();
+            if (name.equals("split")) {
+              return parts;
+            }
+            if (name.equals("equals")) {
+              return Boolean.valueOf(proxy == arguments[0]);
+            }
+            Object sum = sums.get(name);
+            if (sum != null) {
+              return sum;
+            }
+            try {
+              return method.invoke(task, arguments);
+            } catch (InvocationTargetException e) {
+              throw e.getCause();
+            }
+          }
+        };
+    return (FileScanTask)
+        Proxy.newProxyInstance(FileScanTask.class.getClassLoader(), new Class[] {FileScanTask.class}, handler);
+  }
+
+  /** Call a method without parameters, public or not, of an object's class or of a superclass. */
+  public static Object call(Object target, String name) throws Exception {
+    return call(target, name, name);
+  }
+
+  /** Call a method that has another name in earlier releases. */
+  public static Object call(Object target, String name, String earlierName) throws Exception {
+    Method method = find(target.getClass(), name);
+    return (method == null ? method(target.getClass(), earlierName) : method).invoke(target, new Object[0]);
+  }
+
+  /** The method of a name, public or not, of a class or of a superclass. */
+  public static Method method(Class type, String name) {
+    Method method = find(type, name);
+    if (method == null) {
+      throw new IllegalStateException("no method " + name + " in " + type.getName() + ": unknown Iceberg version");
+    }
+    return method;
+  }
+
+  private static Method find(Class type, String name) {
+    for (Class c = type; c != null; c = c.getSuperclass()) {
+      Method[] methods = c.getDeclaredMethods();
+      for (int i = 0; i < methods.length; i++) {
+        if (methods[i].getName().equals(name) && !methods[i].isBridge()) {
+          methods[i].setAccessible(true);
+          return methods[i];
+        }
+      }
+    }
+    return null;
+  }
+
+  /** The tasks of a scan that a rule has pruned. The optimizer applies a rule more than once. */
+  public static class Pruned extends ArrayList {
+    public Pruned(List tasks) {
+      super(tasks);
+    }
+  }
+}
