@@ -8,13 +8,40 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Final, TypeAlias
 
-from ssb_bench.data.layout import Layout, write_json
+from ssb_bench.data.layout import Layout
+from ssb_bench.data.records import write_record
 from ssb_bench.errors import BenchError
 from ssb_bench.results.step_times import StepTime, read_times, times_path
-from ssb_bench.spark_runs.load import read_load
+
+Arguments: TypeAlias = Mapping[str, str]
+"""By step, the arguments that do not follow the scale factor by themselves."""
+
+MEASURED: Final = ("run", "systems", "append", "sweep", "scale")
+_WORKLOADS: Final = "--workload count --workload rows --workload aggregate --workload ssb"
+
+LARGE: Final[Arguments] = {
+    "run": f"--repeats 3 {_WORKLOADS}",
+    "systems": "--repeats 2",
+    "append": "--batches 12 --batch-rows 250000",
+    "sweep": "--rows 2000000 --trials 3",
+    "scale": "--repeats 3 --row-groups 1000 --row-groups 10000 --row-groups 100000 --row-groups 1000000",
+}
+SMALL: Final[Arguments] = {
+    "run": f"--repeats 2 {_WORKLOADS}",
+    "systems": "--repeats 2",
+    "append": "--batches 3 --batch-rows 250000",
+    "sweep": "--rows 200000 --trials 1",
+    "scale": "--repeats 2 --row-groups 1000 --row-groups 4000",
+}
+TINY: Final[Arguments] = {
+    **SMALL,
+    "append": "--batches 3 --batch-rows 5000",
+    "scale": "--repeats 2 --row-groups 1000 --row-groups 10000",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,81 +49,45 @@ class BenchStep:
     """One step.
 
     Attributes:
-        name: The command of `ssb-bench` that it is.
+        name: The command of `ssb-bench` that is run.
         arguments: Its arguments.
-        result: The file that it leaves; None where the command itself leaves alone what is there.
-        may_fail: Whether the steps after it make sense if it fails (its failures are in its result).
+        result: The file that the command leaves, even if it exits with 1 because of a failure that the file tells; None
+            where the command itself leaves alone what is there, and the other steps need it.
     """
 
     name: str
     arguments: tuple[str, ...]
     result: Path | None = None
-    may_fail: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Sizes:
-    """How much the steps do that do not follow the scale factor by themselves.
+def arguments_for(scale_factor: float) -> Arguments:
+    """Choose arguments so that small data do not wait for large simulations."""
+    return TINY if scale_factor <= 0.5 else SMALL if scale_factor <= 2 else LARGE
 
-    Attributes:
-        repeats: Executions of a query in Spark, at most.
-        system_repeats: Warm executions of a query in each system.
-        sweep_rows: Rows of a swept table.
-        sweep_trials: Predicates of each point of the sweep.
-        row_groups: Simulated row groups.
-        batches: Batches that are appended while a watch builds.
-        batch_rows: Rows of each.
+
+def plan_steps(layout: Layout, arguments: Arguments, *, spark: Sequence[str], row_group_rows: int) -> list[BenchStep]:
+    """List the steps of the whole benchmark.
+
+    Args:
+        layout: The data.
+        arguments: What `arguments_for` gives.
+        spark: Arguments of the commands that start Spark.
+        row_group_rows: Rows of a row group of lineorder.
     """
-
-    repeats: int
-    system_repeats: int
-    sweep_rows: int
-    sweep_trials: int
-    row_groups: tuple[int, ...]
-    batches: int
-    batch_rows: int
-
-
-TINY_SIZES = Sizes(2, 2, 200_000, 1, (1_000, 10_000), 3, 5_000)
-SMALL_SIZES = Sizes(2, 2, 200_000, 1, (1_000, 4_000), 3, 250_000)
-LARGE_SIZES = Sizes(3, 2, 2_000_000, 3, (1_000, 10_000, 100_000, 1_000_000), 12, 250_000)
-_SMALLEST_SCALE_FACTORS = ((2.0, LARGE_SIZES), (0.5, SMALL_SIZES))
-
-
-def sizes_for(scale_factor: float) -> Sizes:
-    """Choose sizes so that small data do not wait for large simulations."""
-    return next((sizes for least, sizes in _SMALLEST_SCALE_FACTORS if scale_factor > least), TINY_SIZES)
-
-
-def plan_steps(layout: Layout, *, row_group_rows: int, sizes: Sizes, cores: int, memory: str) -> list[BenchStep]:
-    """List the steps of the whole benchmark."""
-    data, here = layout.root.parent, layout.root / "all"
-    where = ("--data", str(data), "--sf", f"{layout.scale_factor:g}")
-    spark = ("--cores", str(cores), "--memory", memory)
-    workloads = tuple(part for name in ("count", "rows", "aggregate", "ssb") for part in ("--workload", name))
-    row_groups = tuple(part for size in sizes.row_groups for part in ("--row-groups", str(size)))
-    measured = ("run", "systems", "append", "sweep", "scale")
-    results = {name: here / f"{name}.json" for name in measured}
-    arguments: dict[str, tuple[str, ...]] = {
-        "run": (*where, *spark, "--repeats", str(sizes.repeats), *workloads),
-        "systems": (*where, *spark, "--repeats", str(sizes.system_repeats)),
-        "append": (*where, *spark, "--batches", str(sizes.batches), "--batch-rows", str(sizes.batch_rows)),
-        "sweep": (*where, *spark, "--rows", str(sizes.sweep_rows), "--trials", str(sizes.sweep_trials)),
-        "scale": ("--data", str(data), "--repeats", str(sizes.repeats), *row_groups),
-    }
-    sources = tuple(part for name in measured for part in (f"--{name}", str(results[name])))
-    return [
+    here, data = layout.root / "all", ("--data", str(layout.data))
+    where = (*data, "--sf", f"{layout.scale_factor:g}")
+    results = {name: here / f"{name}.json" for name in MEASURED}
+    steps = [
         BenchStep("generate", where),
         BenchStep("load", (*where, *spark, "--row-group-rows", str(row_group_rows), "--bloom-filters")),
         BenchStep("build", (*where, *spark)),
-        *(
-            BenchStep(name, (*arguments[name], "--output", str(results[name])), results[name], may_fail=True)
-            for name in measured
-        ),
-        BenchStep(
-            "report", (*where, *sources, "--steps", str(times_path(layout)), "--page", str(here / "report.html"))
-        ),
     ]
+    for name, result in results.items():
+        common = data if name == "scale" else (*where, *spark)
+        steps.append(BenchStep(name, (*common, *arguments[name].split(), "--output", str(result)), result))
+    sources = (part for name in MEASURED for part in (f"--{name}", str(results[name])))
+    pages = ("--steps", str(times_path(layout)), "--page", str(here / "report.html"))
+    return [*steps, BenchStep("report", (*where, *sources, *pages))]
 
 
 def run_command(arguments: Sequence[str]) -> int:
@@ -130,26 +121,26 @@ def run_steps(
         The steps that ended with a failure which does not stop the others, now or when they last ran.
 
     Raises:
-        BenchError: If a step fails that the others need.
+        BenchError: If a step fails that the others need, or leaves no result.
     """
     times = read_times(times_path(layout))
     failed: list[str] = []
     for step in steps:
-        if step.result is not None and not anew and _is_current(layout, step.result):
+        if step.result is not None and not anew and _state(layout, step.result) == "complete":
             on_step(f"{step.name}: {step.result} is there")
         else:
-            if step.result is not None and (anew or not _is_newer_than_table(layout, step.result)):
-                # What a step before has left is not to be taken for what this one leaves.
+            if step.result is not None and (anew or _state(layout, step.result) == "outdated"):
+                # Otherwise an old result would pass for one of a step that fails.
                 step.result.unlink(missing_ok=True)
             on_step(f"{step.name} ...")
             started = time.perf_counter()
             code = run((step.name, *step.arguments))
             times[step.name] = StepTime(time.perf_counter() - started, code)
-            write_json(times_path(layout), {name: asdict(time) for name, time in times.items()})
+            write_record(times_path(layout), times)
             on_step(_time_text(step.name, times[step.name]))
         if step.name in times and times[step.name].exit_code != 0:
             failed.append(step.name)
-            if not (step.may_fail and step.result is not None and step.result.exists()):
+            if step.result is None or not step.result.exists():
                 raise BenchError(f"the step `{step.name}` failed; `ssb-bench all` goes on there when it is run again")
     return failed
 
@@ -164,17 +155,10 @@ def _time_text(name: str, time: StepTime) -> str:
     return f"{name}: {time.seconds:.0f} s{'' if time.exit_code == 0 else f', exit code {time.exit_code}'}"
 
 
-def _is_current(layout: Layout, result: Path) -> bool:
-    """Whether a result is there, finished, and no older than the table."""
-    return _is_newer_than_table(layout, result) and _is_complete(result)
-
-
-def _is_newer_than_table(layout: Layout, result: Path) -> bool:
-    if not result.exists() or read_load(layout) is None:
-        return False
-    return result.stat().st_mtime >= layout.load_json.stat().st_mtime
-
-
-def _is_complete(result: Path) -> bool:
-    content: dict[str, object] = json.loads(result.read_text(encoding="utf-8"))
-    return content.get("complete", True) is True
+def _state(layout: Layout, result: Path) -> str:
+    """Say whether a result is `complete`, of a measurement that was `stopped`, or `outdated` by the table's load."""
+    if not result.exists() or not layout.load_json.exists():
+        return "outdated"
+    if result.stat().st_mtime < layout.load_json.stat().st_mtime:
+        return "outdated"
+    return "complete" if json.loads(result.read_text(encoding="utf-8")).get("complete", True) else "stopped"

@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from pyspark.sql import SparkSession
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, Group
 from rich.live import Live
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
-import planner
 from puffin_index import TableIndex
 from ssb_bench.data.dataset import generate
 from ssb_bench.data.layout import NAMESPACE, Layout
 from ssb_bench.data.progress import build_text, step_bar
+from ssb_bench.data.records import write_record
 from ssb_bench.data.workload import FittedQuery
-from ssb_bench.report.plot import plot_run
-from ssb_bench.report.terminal import render_literals, render_run
-from ssb_bench.results.results import Run, write_run
+from ssb_bench.report.document import Part, Table
+from ssb_bench.report.figures import draw_run, save
+from ssb_bench.report.run_report import literal_parts, run_parts
+from ssb_bench.report.terminal import render
+from ssb_bench.results.run import Run
+from ssb_bench.spark_runs.arms import hooked, with_report
 from ssb_bench.spark_runs.indexing import IndexColumns, define_index, record_build
 from ssb_bench.spark_runs.load import load, require_load
 from ssb_bench.spark_runs.measure import measure
-from ssb_bench.spark_runs.run import fit_queries, newest_report, run_path, run_queries
+from ssb_bench.spark_runs.run import fit_queries, run_queries, stamped_path
 from ssb_bench.spark_runs.session import CATALOG
 
 
@@ -34,8 +37,8 @@ class Seen:
     Attributes:
         seconds: Wall time.
         row_groups: Row groups of the scan.
-        kept: Those that the planner kept.
-        unindexed: Those that had no index yet.
+        kept: Row groups that the planner kept.
+        unindexed: Row groups that had no index yet.
     """
 
     seconds: float
@@ -65,11 +68,11 @@ def show(
         loaded = load(spark, layout, row_group_rows=row_group_rows, anew=anew, on_step=move)
     console.print(f"{loaded.row_groups} row groups in {loaded.data_files} files, {loaded.data_bytes / 1e6:.0f} MB")
     queries = fit_queries(layout)
-    console.print(render_literals(queries))
+    console.print(render(literal_parts(queries)))
     watch_build(spark, layout, define_index(layout, columns), queries, console)
     with step_bar(console, "compare") as move:
         run = run_queries(spark, layout, queries, repeats=repeats, on_step=move)
-    path = run_path(layout, run)
+    path = stamped_path(layout, "run", run.started_at)
     publish(run, path, console)
     return run, path
 
@@ -84,9 +87,9 @@ def make_dataset(
 
 def publish(run: Run, path: Path, console: Console) -> None:
     """Write a run as JSON and as a picture, and print it."""
-    write_run(run, path)
-    plot_run(run, path.with_suffix(".png"))
-    console.print(render_run(run))
+    write_record(path, run)
+    save(draw_run(run), path.with_suffix(".png"))
+    console.print(render(run_parts(run)))
     console.print(f"run: {path}\npicture: {path.with_suffix('.png')}", soft_wrap=True)
 
 
@@ -99,52 +102,47 @@ def watch_build(
         BuildError: If the build fails.
     """
     spark.sql(f"USE {CATALOG}.{NAMESPACE}")
-    planner.enable(spark)
     row_groups = require_load(layout).row_groups
     seen: dict[str, list[Seen]] = {query.query.name: [] for query in queries}
     progress = Progress(TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
     task = progress.add_task("build", total=None)
-    handle = index.build_async(spark)
-    with Live(console=console, refresh_per_second=4) as live:
-        finished = False
-        # One round more after the end, so that the last line of every query is with the whole index.
-        while not finished:
-            finished = handle.status() != "running"
-            for query in queries:
-                seen[query.query.name].append(_run_once(spark, query, row_groups))
-                built = handle.progress()
-                progress.update(
-                    task, description=build_text(built), completed=built.rows_done, total=built.rows_total or None
-                )
-                live.update(Group(progress, _render_seen(seen)))
-    if not console.is_terminal:
-        console.print()  # a pipe gets the last state without an end of line
-    report = handle.wait()
+    with hooked(spark):
+        handle = index.build_async(spark)
+        with Live(console=console, refresh_per_second=4) as live:
+            finished = False
+            # One more round after the end shows every query with the whole index.
+            while not finished:
+                finished = handle.status() != "running"
+                for query in queries:
+                    seen[query.query.name].append(_run_once(spark, query, row_groups))
+                    built = handle.progress()
+                    progress.update(
+                        task, description=build_text(built), completed=built.rows_done, total=built.rows_total or None
+                    )
+                    live.update(Group(progress, render(_seen_parts(seen))))
+        if not console.is_terminal:
+            console.print()  # a pipe gets the last state without an end of line
+        report = handle.wait()
     record_build(layout, report, in_background=True)
-    planner.disable(spark)
     text = f"index of {report.row_groups} row groups built in {report.seconds:.1f} s beside the queries"
     console.print(text if report.rows else "the index was there already; nothing to build")
 
 
 def _run_once(spark: SparkSession, query: FittedQuery, row_groups: int) -> Seen:
-    before = newest_report(spark)
-    seconds = measure(spark, query.sql).seconds
-    after = newest_report(spark)
-    if after is None or after is before:
-        return Seen(seconds, row_groups, row_groups, row_groups)  # no index of any file yet
-    return Seen(seconds, after.row_groups, after.kept, after.unindexed)
+    measured, report = with_report(spark, lambda: measure(spark, query.sql))
+    if report is None:
+        return Seen(measured.seconds, row_groups, row_groups, row_groups)  # no index of any file yet
+    return Seen(measured.seconds, report.row_groups, report.kept, report.unindexed)
 
 
-def _render_seen(seen: dict[str, list[Seen]]) -> RenderableType:
-    table = Table(title="queries while the index is built", title_justify="left", title_style="bold")
-    table.add_column("query", style="bold")
-    for heading in ("executions", "first s", "latest s", "row groups", "kept at first", "kept now", "not yet indexed"):
-        table.add_column(heading, justify="right")
+def _seen_parts(seen: dict[str, list[Seen]]) -> Iterator[Part]:
+    rows = []
     for name, executions in seen.items():
-        if not executions:
-            table.add_row(name, "0")
-            continue
-        first, latest = executions[0], executions[-1]
-        planned = [str(count) for count in (latest.row_groups, first.kept, latest.kept, latest.unindexed)]
-        table.add_row(name, str(len(executions)), f"{first.seconds:.2f}", f"{latest.seconds:.2f}", *planned)
-    return table
+        row = [name, str(len(executions))]
+        if executions:
+            first, latest = executions[0], executions[-1]
+            row += [f"{first.seconds:.2f}", f"{latest.seconds:.2f}"]
+            row += [str(count) for count in (latest.row_groups, first.kept, latest.kept, latest.unindexed)]
+        rows.append(row)
+    headings = ("executions", "first s", "latest s", "row groups", "kept at first", "kept now", "not yet indexed")
+    yield Table(("query", *headings), rows, "queries while the index is built")

@@ -6,14 +6,13 @@ where it was; `dataset.json` is written last and says that everything is there.
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -21,7 +20,8 @@ import duckdb
 import pyarrow.parquet as pq
 
 from ssb_bench.data import tables
-from ssb_bench.data.layout import SSB_TABLES, Layout, write_json
+from ssb_bench.data.layout import SSB_TABLES, Layout
+from ssb_bench.data.records import read_if_there, write_record
 from ssb_bench.errors import BenchError
 
 RULES_VERSION: Final = 1
@@ -117,10 +117,8 @@ def generate(
 
 def read_dataset(layout: Layout) -> Dataset | None:
     """Read what a finished `generate` left, or None if there is nothing complete made by the present rules."""
-    if not layout.dataset_json.exists():
-        return None
-    content = json.loads(layout.dataset_json.read_text(encoding="utf-8"))
-    return Dataset(**content) if content.get("rules_version") == RULES_VERSION else None
+    dataset = read_if_there(layout.dataset_json, Dataset)
+    return dataset if dataset is not None and dataset.rules_version == RULES_VERSION else None
 
 
 def require_dataset(layout: Layout) -> Dataset:
@@ -132,8 +130,8 @@ def require_dataset(layout: Layout) -> Dataset:
     dataset = read_dataset(layout)
     if dataset is None:
         raise BenchError(
-            f"no SSB data of scale factor {layout.scale_factor:g} in {layout.root.parent}: "
-            f"run `ssb-bench generate --sf {layout.scale_factor:g} --data {layout.root.parent}` first"
+            f"no SSB data of scale factor {layout.scale_factor:g} in {layout.data}: "
+            f"run `ssb-bench generate --sf {layout.scale_factor:g} --data {layout.data}` first"
         )
     return dataset
 
@@ -258,7 +256,7 @@ def _finish(layout: Layout) -> Dataset:
             raise BenchError(f"SSB table {table} has {rows[table]:,} rows where {count:,} are due")
     data_bytes = sum(file.stat().st_size for table in SSB_TABLES for file in layout.files(table))
     dataset = Dataset(layout.scale_factor, RULES_VERSION, rows, data_bytes)
-    write_json(layout.dataset_json, asdict(dataset))
+    write_record(layout.dataset_json, dataset)
     return dataset
 
 

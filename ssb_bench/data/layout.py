@@ -8,13 +8,11 @@ DATA/sf1/runs/       one JSON and one PNG for each run
 
 from __future__ import annotations
 
-import json
 import math
-import os
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+from urllib.parse import unquote, urlparse
 
 from ssb_bench.errors import BenchError
 
@@ -53,6 +51,11 @@ class Layout:
         return cls(root, scale_factor, warehouse or root / "warehouse")
 
     @property
+    def data(self) -> Path:
+        """The data directory, which has all scale factors."""
+        return self.root.parent
+
+    @property
     def tpch(self) -> Path:
         """The directory of the TPC-H files."""
         return self.root / "tpch"
@@ -89,9 +92,6 @@ class Layout:
         return files
 
 
-def write_json(path: Path, content: Mapping[str, object]) -> None:
-    """Write a JSON file so that it is there completely or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(path.name + ".tmp")
-    unfinished.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
-    os.replace(unfinished, path)
+def local_path(location: str) -> Path:
+    """Give the path of a local file by its location (a path or a `file:` URI)."""
+    return Path(unquote(urlparse(location).path))

@@ -7,16 +7,13 @@ within the noise band says nothing; neither does one where the ranges of the two
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from rich.console import Group, RenderableType
-from rich.table import Table
-from rich.text import Text
-
 from ssb_bench.errors import BenchError
-from ssb_bench.results.results import QueryResult, Run
+from ssb_bench.report.document import Cell, Line, Marked, Part, Table
+from ssb_bench.results.run import QueryResult, Run
 from ssb_bench.results.statistics import Summary, geometric_mean, summarize, verdict
 
 DEFAULT_NOISE_BAND: Final = 0.05
@@ -34,9 +31,9 @@ class Compared:
         old: Its times with the index in the old run; None if it has none.
         new: In the new run.
         ratio: New median by old median, both as shares of the time without the index if asked for; None without both.
-        old_kept: Row groups that the old run's planner kept; None if it did not say.
-        new_kept: And the new run's.
-        change: What that means.
+        old_kept: Row groups that the planner kept in the old run; None if it reported none.
+        new_kept: The same in the new run.
+        change: The verdict.
     """
 
     name: str
@@ -49,7 +46,7 @@ class Compared:
 
     @property
     def is_regression(self) -> bool:
-        """Whether the guard fails for it."""
+        """Whether the query fails the guard."""
         return self.change in _REGRESSIONS
 
 
@@ -74,26 +71,30 @@ def compare_runs(
     return (*compared, *missing)
 
 
-def render_comparison(compared: Sequence[Compared], *, noise_band: float = DEFAULT_NOISE_BAND) -> RenderableType:
-    """Lay out a comparison, regressions in red."""
-    table = Table(box=None, pad_edge=False)
-    for heading in ("query", "old s", "new s", "ratio", "old kept", "new kept", "verdict"):
-        table.add_column(heading, justify="left" if heading in ("query", "verdict") else "right")
+def comparison_parts(compared: Sequence[Compared], *, noise_band: float = DEFAULT_NOISE_BAND) -> Iterator[Part]:
+    """Lay out a comparison, with regressions marked."""
+    rows: list[list[Cell]] = []
     for query in compared:
-        style = "bold red" if query.is_regression else "green" if query.change == "faster" else ""
-        table.add_row(
-            query.name,
-            _median(query.old),
-            _median(query.new),
-            "" if query.ratio is None else f"{query.ratio:.3f}",
-            *("" if kept is None else f"{kept:,}" for kept in (query.old_kept, query.new_kept)),
-            Text(query.change, style=style),
+        rows.append(
+            [
+                query.name,
+                *("" if times is None else f"{times.median_seconds:.3f}" for times in (query.old, query.new)),
+                "" if query.ratio is None else f"{query.ratio:.3f}",
+                *("" if kept is None else f"{kept:,}" for kept in (query.old_kept, query.new_kept)),
+                _verdict(query),
+            ]
         )
+    yield Table(("query", "old s", "new s", "ratio", "old kept", "new kept", "verdict"), rows, texts=("verdict",))
     ratios = [query.ratio for query in compared if query.ratio is not None]
-    lines = [f"noise band: {noise_band:.0%}; a ratio over 1 is slower"]
     if ratios:
-        lines.insert(0, f"geometric mean of the ratios: {geometric_mean(ratios):.3f}")
-    return Group(table, *lines)
+        yield Line(f"geometric mean of the ratios: {geometric_mean(ratios):.3f}")
+    yield Line(f"noise band: {noise_band:.0%}; a ratio over 1 is slower")
+
+
+def _verdict(query: Compared) -> Cell:
+    if query.is_regression:
+        return Marked(query.change, "bad")
+    return Marked(query.change, "good") if query.change == "faster" else query.change
 
 
 def _check_comparable(old: Run, new: Run, relative: bool) -> None:
@@ -146,7 +147,3 @@ def _times(query: QueryResult | None, relative: bool) -> Summary | None:
 
 def _kept(query: QueryResult | None) -> int | None:
     return None if query is None or query.plan is None else query.plan.kept
-
-
-def _median(summary: Summary | None) -> str:
-    return "" if summary is None else f"{summary.median_seconds:.3f}"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
 from ssb_bench.data.layout import Layout
+from ssb_bench.data.records import read_if_there
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,8 +14,8 @@ class StepTime:
     """What a step took when it last ran.
 
     Attributes:
-        seconds: Its wall time, the start of its process included.
-        exit_code: How it ended; 0 is well.
+        seconds: Wall time, the start of its process included.
+        exit_code: Exit code of its process.
     """
 
     seconds: float
@@ -28,8 +28,9 @@ def times_path(layout: Layout) -> Path:
 
 
 def read_times(path: Path) -> dict[str, StepTime]:
-    """Read what each step took when it last ran; nothing if there is no such file."""
-    if not path.exists():
-        return {}
-    content: dict[str, dict[str, float]] = json.loads(path.read_text(encoding="utf-8"))
-    return {name: StepTime(time["seconds"], int(time["exit_code"])) for name, time in content.items()}
+    """Read what each step took when it last ran; nothing if there is no such file.
+
+    Raises:
+        BenchError: If the file is something else.
+    """
+    return read_if_there(path, dict[str, StepTime]) or {}

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import Final, Literal, TypeVar
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -20,7 +20,9 @@ from ssb_bench.spark_runs.measure import Answer, Measurement, measure
 from ssb_bench.spark_runs.perfect import PerfectPruning, perfect_pruning
 from ssb_bench.spark_runs.session import CATALOG
 from ssb_bench.spark_runs.survivors import Survivors
+from ssb_bench.spark_runs.turns import in_turns
 
+R = TypeVar("R")
 Arm = Literal["without", "with", "perfect"]
 ARMS: Final[tuple[Arm, ...]] = ("without", "with", "perfect")
 MOST_PAIRS: Final = 5
@@ -37,14 +39,14 @@ class Sessions:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What is to be run of one query.
+    """One query that is to be run.
 
     Attributes:
         query: The query.
         checking_sql: The SQL whose answer is compared.
-        due: What it must answer.
+        due: The answer that DuckDB gives.
         survivors: The row groups that hold a match; None if there is no perfect pruning to compare with.
-        refusal: Why DuckDB could not answer it; then it is not run.
+        refusal: Why DuckDB could not answer the query; then the query is not run.
     """
 
     query: FittedQuery
@@ -55,7 +57,7 @@ class Task:
 
     @property
     def arms(self) -> tuple[Arm, ...]:
-        """The arms that run it."""
+        """The arms that run the query."""
         return ARMS if self.survivors is not None else ARMS[:2]
 
 
@@ -82,9 +84,9 @@ class Executions:
 
     @property
     def pairs(self) -> int:
-        """How many executions with the index and with perfect pruning fit into the time of one without.
+        """How many pairs of executions with the index and with perfect pruning fit into the time of one without.
 
-        Their difference is a few milliseconds where either skips nearly all: it takes more of them to tell it.
+        Where both skip nearly all, they differ by a few milliseconds, which a few pairs cannot tell.
         """
         last = {arm: runs[-1].seconds for arm, runs in self.measurements.items() if runs}
         if len(last) < len(ARMS):
@@ -93,52 +95,53 @@ class Executions:
 
 
 @contextmanager
+def hooked(session: SparkSession, *, strict: bool = False) -> Iterator[SparkSession]:
+    """Install the hook in a session, and take it out at the end; `strict` raises errors of the index."""
+    planner.enable(session, strict=strict)
+    try:
+        yield session
+    finally:
+        planner.disable(session)
+
+
+@contextmanager
 def open_sessions(spark: SparkSession, namespace: str = NAMESPACE) -> Iterator[Sessions]:
     """Give a session for each arm: the hook stays in one of them and perfect pruning in another."""
     sessions: dict[Arm, SparkSession] = {arm: spark.newSession() for arm in ARMS}
     for session in sessions.values():
         session.sql(f"USE {CATALOG}.{namespace}")
-    planner.enable(sessions["with"])
-    try:
-        with perfect_pruning(sessions["perfect"]) as perfect:
-            yield Sessions(sessions, perfect)
-    finally:
-        planner.disable(sessions["with"])
+    with hooked(sessions["with"]), perfect_pruning(sessions["perfect"]) as perfect:
+        yield Sessions(sessions, perfect)
 
 
 def execute_rounds(sessions: Sessions, task: Task, rounds: int, executions: Executions) -> None:
     """Execute a query so many times on each arm, unless it has failed before."""
     if executions.error is not None:
         return
+    # The first arm once a round, the fast ones as often as fits.
+    turn = [task.arms[0], *[*task.arms[1:]] * executions.pairs]
     try:
-        for arm in _order(task.arms, rounds, executions.pairs):
+        for arm in in_turns(turn, rounds):
             _execute(sessions, task, arm, executions)
     except (PySparkException, Py4JError) as error:
         executions.error = (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
-def newest_report(spark: SparkSession) -> ScanPlan | None:
-    """Give the planner's newest report of a scan, or None if there is none."""
-    reports = planner.reports(spark)
-    return reports[-1] if reports else None
-
-
-def _order(arms: Sequence[Arm], rounds: int, pairs: int) -> Iterator[Arm]:
-    """Give the arms in turn, forwards and backwards: without, with, perfect, ..., ..., perfect, with, without, ..."""
-    turn = [arms[0], *[*arms[1:]] * pairs]
-    for number in range(rounds):
-        yield from turn if number % 2 == 0 else reversed(turn)
+def with_report(spark: SparkSession, action: Callable[[], R]) -> tuple[R, ScanPlan | None]:
+    """Do something, and give its result and the planner's report of it; None if the planner reported nothing."""
+    before = planner.reports(spark)[-1:]
+    result = action()
+    after = planner.reports(spark)[-1:]
+    return result, after[0] if after and (not before or after[0] is not before[0]) else None
 
 
 def _execute(sessions: Sessions, task: Task, arm: Arm, executions: Executions) -> None:
     spark = sessions.of[arm]
     if arm == "perfect" and task.survivors is not None:
         sessions.perfect.keep(task.survivors)
-    before = newest_report(spark)
-    measured = measure(spark, task.query.sql, fetch=fetches(task.query))
-    after = newest_report(spark)
-    if after is not None and after is not before:
-        executions.reports.append(after)
+    measured, report = with_report(spark, lambda: measure(spark, task.query.sql, fetch=fetches(task.query)))
+    if report is not None:
+        executions.reports.append(report)
     if measured.answer is not None:
         executions.answers.add(measured.answer)
     elif not executions.measurements[arm]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Final
 
 from pyspark.sql import SparkSession
 
-from ssb_bench.data.layout import NAMESPACE, Layout, write_json
+from ssb_bench.data.layout import NAMESPACE, Layout
+from ssb_bench.data.records import read_if_there, write_record
 from ssb_bench.spark_runs.load import require_load, write_lineorder
 from ssb_bench.spark_runs.session import CATALOG
 
@@ -20,12 +20,12 @@ _MOST_BYTES: Final = 16 << 20
 
 @dataclass(frozen=True, slots=True)
 class BloomTable:
-    """What writing it took.
+    """What writing the table took.
 
     Attributes:
-        source_snapshot_id: The snapshot of lineorder that it stands beside.
-        write_seconds: Time that Spark took to write it.
-        data_bytes: Size of its data files, filters included.
+        source_snapshot_id: The snapshot of lineorder that has the same rows.
+        write_seconds: Time that Spark took to write the table.
+        data_bytes: Size of the data files, filters included.
     """
 
     source_snapshot_id: int
@@ -34,15 +34,14 @@ class BloomTable:
 
 
 def make_bloom_table(spark: SparkSession, layout: Layout) -> BloomTable:
-    """Write the table, unless it stands beside the present lineorder.
+    """Write the table, unless it is there with the rows of the present lineorder.
 
     The filters are sized for as many distinct values as a row group has rows, with one false positive in a hundred.
     """
     loaded, record = require_load(layout), layout.warehouse / "bloom.json"
-    if record.exists():
-        made = BloomTable(**json.loads(record.read_text(encoding="utf-8")))
-        if made.source_snapshot_id == loaded.snapshot_id:
-            return made
+    made = read_if_there(record, BloomTable)
+    if made is not None and made.source_snapshot_id == loaded.snapshot_id:
+        return made
     record.unlink(missing_ok=True)
     properties = {"write.parquet.bloom-filter-max-bytes": str(_MOST_BYTES)}
     for column in BLOOM_COLUMNS:
@@ -52,5 +51,5 @@ def make_bloom_table(spark: SparkSession, layout: Layout) -> BloomTable:
     seconds = write_lineorder(spark, layout, BLOOM_TABLE, loaded.row_group_rows, properties)
     size = spark.sql(f"SELECT sum(file_size_in_bytes) FROM {BLOOM_TABLE}.files").collect()[0][0]
     made = BloomTable(loaded.snapshot_id, seconds, int(size))
-    write_json(record, asdict(made))
+    write_record(record, made)
     return made

@@ -1,17 +1,17 @@
-"""Define and build the index of lineorder, and remember what the build took."""
+"""The index of lineorder: its definition, its build, and a record of what the build took."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Final
 
 from pyspark.sql import SparkSession
 
 from puffin_index import BuildProgress, BuildReport, IndexDefinition, TableIndex
-from ssb_bench.data.layout import NAMESPACE, Layout, write_json
-from ssb_bench.results.results import IndexFacts
+from ssb_bench.data.layout import NAMESPACE, Layout
+from ssb_bench.data.records import read_if_there, write_record
+from ssb_bench.results.run import IndexFacts
 from ssb_bench.spark_runs.load import require_load
 from ssb_bench.spark_runs.session import open_catalog
 
@@ -25,6 +25,10 @@ class IndexColumns:
     bitmap: tuple[str, ...] = ("lo_suppkey", "lo_ordtotalprice", "lo_revenue")
     bsi: tuple[str, ...] = ("lo_ordtotalprice", "lo_revenue")
     bloom: tuple[str, ...] = ()
+
+    def definition(self) -> IndexDefinition:
+        """Give the definition of an index of these columns."""
+        return IndexDefinition.of(bitmap=self.bitmap, bsi=self.bsi, bloom=self.bloom)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +54,7 @@ def define_index(layout: Layout, columns: IndexColumns) -> TableIndex:
         DefinitionError: If a column is not there or cannot have the kind.
     """
     require_load(layout)
-    definition = IndexDefinition.of(bitmap=columns.bitmap, bsi=columns.bsi, bloom=columns.bloom)
-    return TableIndex.create(open_catalog(layout.warehouse), TABLE, definition)
+    return TableIndex.create(open_catalog(layout.warehouse), TABLE, columns.definition())
 
 
 def open_index(layout: Layout) -> TableIndex:
@@ -78,24 +81,20 @@ def record_build(layout: Layout, report: BuildReport, *, in_background: bool) ->
     """Remember what a build took, unless there was nothing to build."""
     if report.rows:
         record = BuildRecord(require_load(layout).snapshot_id, report.seconds, in_background)
-        write_json(layout.warehouse / "build.json", asdict(record))
+        write_record(layout.warehouse / "build.json", record)
 
 
 def describe_index(layout: Layout, index: TableIndex) -> IndexFacts:
     """Say what the index is, from the index table and the remembered build."""
     status = index.status()
-    record = _read_build(layout)
-    known = record is not None and record.snapshot_id == status.snapshot_id
+    record = read_if_there(layout.warehouse / "build.json", BuildRecord)
+    if record is not None and record.snapshot_id != status.snapshot_id:
+        record = None
     return IndexFacts(
         columns={column.name: list(column.kinds) for column in status.columns},
         column_bytes={column.name: column.index_bytes for column in status.columns},
         indexed_row_groups=status.indexed_row_groups,
         index_bytes=status.index_bytes,
-        build_seconds=record.build_seconds if record is not None and known else None,
-        build_in_background=record.in_background if record is not None and known else False,
+        build_seconds=None if record is None else record.build_seconds,
+        build_in_background=record is not None and record.in_background,
     )
-
-
-def _read_build(layout: Layout) -> BuildRecord | None:
-    file = layout.warehouse / "build.json"
-    return BuildRecord(**json.loads(file.read_text(encoding="utf-8"))) if file.exists() else None

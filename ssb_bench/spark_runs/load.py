@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Final
-from urllib.parse import unquote, urlparse
 
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from ssb_bench.data.dataset import Step, open_duckdb, require_dataset
-from ssb_bench.data.layout import NAMESPACE, SSB_TABLES, Layout, write_json
+from ssb_bench.data.layout import NAMESPACE, SSB_TABLES, Layout, local_path
+from ssb_bench.data.records import read_if_there, write_record
 from ssb_bench.errors import BenchError
 from ssb_bench.spark_runs.session import CATALOG
 
@@ -89,9 +87,7 @@ def load(
 
 def read_load(layout: Layout) -> Load | None:
     """Read what a finished `load` left, or None if there is nothing complete."""
-    if not layout.load_json.exists():
-        return None
-    return Load(**json.loads(layout.load_json.read_text(encoding="utf-8")))
+    return read_if_there(layout.load_json, Load)
 
 
 def require_load(layout: Layout) -> Load:
@@ -104,7 +100,7 @@ def require_load(layout: Layout) -> Load:
     if loaded is None:
         raise BenchError(
             f"the SSB tables of scale factor {layout.scale_factor:g} are not in Iceberg yet: "
-            f"run `ssb-bench load --sf {layout.scale_factor:g} --data {layout.root.parent}` first"
+            f"run `ssb-bench load --sf {layout.scale_factor:g} --data {layout.data}` first"
         )
     return loaded
 
@@ -140,7 +136,7 @@ def _load(spark: SparkSession, layout: Layout, row_group_rows: int, on_step: Cal
     for table in SSB_TABLES:
         prove_arrival(spark, layout, table)
     loaded = _describe(spark, layout, row_group_rows, write_seconds)
-    write_json(layout.load_json, asdict(loaded))
+    write_record(layout.load_json, loaded)
     return loaded
 
 
@@ -207,7 +203,7 @@ def _describe(spark: SparkSession, layout: Layout, row_group_rows: int, write_se
     files = spark.sql(f"SELECT file_path, file_size_in_bytes, split_offsets FROM {LINEORDER}.files").collect()
     rows: list[int] = []
     for file in files:
-        footer = pq.read_metadata(Path(unquote(urlparse(file.file_path).path)))
+        footer = pq.read_metadata(local_path(file.file_path))
         if footer.num_row_groups != len(file.split_offsets):
             raise BenchError(f"{file.file_path} has {footer.num_row_groups} row groups, Iceberg says otherwise")
         rows.extend(footer.row_group(ordinal).num_rows for ordinal in range(footer.num_row_groups))

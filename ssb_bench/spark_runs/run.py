@@ -1,18 +1,19 @@
-"""Run the queries without the index, with it and with perfect pruning, side by side, and compare answers and reads.
+"""Run the queries without the index, with it and with perfect pruning, side by side; compare answers and reads.
 
-Rules: all arms in one application, on one table, each in a session of its own (the hook is installed in one of them
-and stays there, as in real use); first all queries once on each arm to warm up (those times are kept as
-`first_seconds`); then each query in turn without, with, perfect, perfect, with, without, ... so that a drift of the
-machine hits all arms, with and perfect several times a round where they are that much faster; answers compared by value
-with each other and with DuckDB on the source files; a failure is a row with a reason. A query that takes long is
-executed less often: as many rounds as fit `ROUNDS_SECONDS`, two at least.
+- All arms run in one application, on one table, each in a session of its own. The hook stays in one session.
+- Each query runs once on each arm to warm up (`first_seconds`), then in turns: without, with, perfect, perfect, with,
+  without. A drift of the machine hits all arms. The two fast arms run several times a turn.
+- Answers are compared by value, with each other and with DuckDB's on the source files.
+- A failure is a row with a reason.
+- A slow query runs as many rounds as fit `ROUNDS_SECONDS`, two at least.
 """
 
 from __future__ import annotations
 
 import datetime
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import fields
 from functools import cache, partial
 from pathlib import Path
 from typing import Final
@@ -20,21 +21,18 @@ from typing import Final
 import duckdb
 from pyspark.sql import SparkSession
 
-from planner.scans.scan_plan import ScanPlan
 from ssb_bench.data.dataset import Step, open_duckdb, require_dataset
 from ssb_bench.data.layout import Layout
 from ssb_bench.data.workload import VOLCANO_QUERIES, DuckValues, FittedQuery, fit, load_query
 from ssb_bench.errors import BenchError
-from ssb_bench.results.results import Plan, QueryResult, Run, Side, TableFacts
+from ssb_bench.results.run import Plan, QueryResult, Run, Side, TableFacts
 from ssb_bench.spark_runs.answers import answer_due, same_answer
-from ssb_bench.spark_runs.arms import Arm, Executions, Task, execute_rounds, newest_report, open_sessions
+from ssb_bench.spark_runs.arms import Arm, Executions, Task, execute_rounds, open_sessions
 from ssb_bench.spark_runs.indexing import describe_index, open_index
 from ssb_bench.spark_runs.load import require_load
 from ssb_bench.spark_runs.machine import describe_machine
 from ssb_bench.spark_runs.measure import Answer, Measurement
 from ssb_bench.spark_runs.survivors import Survivors, count_survivors, data_file_locations, find_survivors
-
-__all__ = ["fit_queries", "newest_report", "run_path", "run_queries"]
 
 ROUNDS_SECONDS: Final = 15.0
 LEAST_ROUNDS: Final = 2
@@ -90,20 +88,14 @@ def run_queries(
             on_step(Step(1 + len(queries) + number, steps, f"{task.query.query.name}, {task.query.query.title}"))
             execute_rounds(sessions, task, rounds_within(executions.round_seconds, repeats), executions)
     on_step(Step(steps, steps, "done"))
-    results = [_compare(task, executions, loaded.rows) for task, executions in zip(tasks, collected, strict=True)]
+    results = [_result(task, executions, loaded.rows) for task, executions in zip(tasks, collected, strict=True)]
     return Run(
         started_at=started,
         scale_factor=layout.scale_factor,
         repeats=repeats,
         machine=describe_machine(spark),
-        table=TableFacts(
-            loaded.rows,
-            loaded.data_files,
-            loaded.row_groups,
-            loaded.row_group_rows,
-            loaded.data_bytes,
-            loaded.write_seconds,
-        ),
+        # The facts of a table are some of those of its load.
+        table=TableFacts(**{field.name: getattr(loaded, field.name) for field in fields(TableFacts)}),
         index=describe_index(layout, index),
         queries=tuple(results),
     )
@@ -115,10 +107,10 @@ def rounds_within(round_seconds: float, repeats: int) -> int:
     return min(repeats, max(LEAST_ROUNDS, fitting))
 
 
-def run_path(layout: Layout, run: Run) -> Path:
-    """Name the file of a run by its begin."""
-    stamp = datetime.datetime.fromisoformat(run.started_at).strftime("%Y%m%dT%H%M%SZ")
-    return layout.runs / f"run-{stamp}.json"
+def stamped_path(layout: Layout, kind: str, started_at: str) -> Path:
+    """Name the file of a measurement by its begin, ISO 8601 in UTC."""
+    stamp = datetime.datetime.fromisoformat(started_at).strftime("%Y%m%dT%H%M%SZ")
+    return layout.runs / f"{kind}-{stamp}.json"
 
 
 def _task_of(layout: Layout, survivors: Callable[[str], Survivors], query: FittedQuery) -> Task:
@@ -128,37 +120,56 @@ def _task_of(layout: Layout, survivors: Callable[[str], Survivors], query: Fitte
         return Task(query, query.sql, Answer("", ""), None, refusal=str(error).splitlines()[0])
 
 
-def _compare(task: Task, executions: Executions, table_rows: int) -> QueryResult:
+def _result(task: Task, executions: Executions, table_rows: int) -> QueryResult:
     """Compare the answers with each other and with DuckDB, and what was read with what the planner kept."""
     if executions.error is not None:
-        return _result(task, executions, None, [executions.error])
-    failures: list[str] = []
-    if not _all_right(task, executions):
+        sides, plan, failures = {}, None, [executions.error]
+        equal = False
+    else:
+        sides = {arm: _side_of(runs) for arm, runs in executions.measurements.items() if runs}
+        equal = bool(executions.answers) and all(same_answer(answer, task.due) for answer in executions.answers)
+        plan = _plan_of(executions)
+        failures = list(_failures(task, executions, equal, sides, plan, table_rows))
+    return QueryResult(
+        name=task.query.query.name,
+        title=task.query.query.title,
+        sql=task.query.sql,
+        literals=tuple(str(literal) for literal in task.query.literals),
+        answer=None if executions.error is not None else task.due.text,
+        answers_equal=equal,
+        without_index=sides.get("without"),
+        with_index=sides.get("with"),
+        plan=plan,
+        failures=tuple(failures),
+        workload=task.query.query.workload,
+        perfect=sides.get("perfect"),
+        survivors=None if task.survivors is None else count_survivors(task.survivors),
+    )
+
+
+def _failures(
+    task: Task, executions: Executions, equal: bool, sides: Mapping[Arm, Side], plan: Plan | None, table_rows: int
+) -> Iterator[str]:
+    if not equal:
         texts = ", ".join(sorted(answer.text for answer in executions.answers))
-        failures.append(f"the answers differ: DuckDB {task.due.text}, Spark {texts}")
-    may_go_without = task.query.query.workload == "ssb"
-    plan = _plan_of(executions.reports, len(executions.measurements["with"]), failures, may_go_without)
-    sides = {arm: _side_of(runs) for arm, runs in executions.measurements.items() if runs}
-    if plan is not None and not may_go_without and not plan.unindexed and sides["with"].rows_read > plan.kept_rows:
-        failures.append(
-            f"Spark read {sides['with'].rows_read:,} rows, but the row groups that were kept have {plan.kept_rows:,}"
-        )
-    if not may_go_without and sides["without"].rows_read > table_rows:
-        failures.append(f"Spark read {sides['without'].rows_read:,} rows of a table of {table_rows:,}")
+        yield f"the answers differ: DuckDB {task.due.text}, Spark {texts}"
+    # A join without a filter on lineorder need not have a plan, and reads other tables as well.
+    if task.query.query.workload != "ssb":
+        if plan is None:
+            count = len(executions.measurements["with"])
+            yield f"the planner reported {len(executions.reports)} of {count} scans: the index was not used"
+        elif not plan.unindexed and sides["with"].rows_read > plan.kept_rows:
+            yield f"Spark read {sides['with'].rows_read:,} rows, but the kept row groups have {plan.kept_rows:,}"
+        if sides["without"].rows_read > table_rows:
+            yield f"Spark read {sides['without'].rows_read:,} rows of a table of {table_rows:,}"
     if plan is not None and task.survivors is not None and plan.kept < count_survivors(task.survivors):
-        failures.append(f"{count_survivors(task.survivors)} row groups hold a match, but {plan.kept} were kept")
-    return _result(task, executions, plan, failures)
+        yield f"{count_survivors(task.survivors)} row groups hold a match, but {plan.kept} were kept"
 
 
-def _all_right(task: Task, executions: Executions) -> bool:
-    return bool(executions.answers) and all(same_answer(answer, task.due) for answer in executions.answers)
-
-
-def _plan_of(reports: Sequence[ScanPlan], executions: int, failures: list[str], may_go_without: bool) -> Plan | None:
-    """Sum up the planner's reports; a join of which lineorder has no filter need not have any."""
-    if len(reports) != executions:
-        if not may_go_without:
-            failures.append(f"the planner reported {len(reports)} of {executions} scans: the index was not used")
+def _plan_of(executions: Executions) -> Plan | None:
+    """Sum up the planner's reports; None if there is not one for each execution with the index."""
+    reports = executions.reports
+    if len(reports) != len(executions.measurements["with"]):
         return None
     last = reports[-1]
     return Plan(
@@ -180,30 +191,8 @@ def _side_of(measurements: Sequence[Measurement]) -> Side:
         first_seconds=first.seconds,
         seconds=tuple(run.seconds for run in measured),
         rows_read=last.read.rows,
-        # The least: whatever else the process reads now and then is not the query's.
+        # The least: sometimes the process reads what is not the query's.
         bytes_read=min(process_bytes) if process_bytes else None,
         spark_input_bytes=last.read.spark_bytes,
         tasks=last.read.tasks,
-    )
-
-
-def _result(task: Task, executions: Executions, plan: Plan | None, failures: Sequence[str]) -> QueryResult:
-    def side(arm: Arm) -> Side | None:
-        runs = executions.measurements[arm]
-        return _side_of(runs) if runs and executions.error is None else None
-
-    return QueryResult(
-        name=task.query.query.name,
-        title=task.query.query.title,
-        sql=task.query.sql,
-        literals=tuple(str(literal) for literal in task.query.literals),
-        answer=None if executions.error is not None else task.due.text,
-        answers_equal=executions.error is None and _all_right(task, executions),
-        without_index=side("without"),
-        with_index=side("with"),
-        plan=plan,
-        failures=tuple(failures),
-        workload=task.query.query.workload,
-        perfect=side("perfect"),
-        survivors=None if task.survivors is None else count_survivors(task.survivors),
     )

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from urllib.parse import unquote, urlparse
 
 import duckdb
 import pyarrow.parquet as pq
 
 from puffin_index.data.data_table import list_data_files
-from ssb_bench.data.layout import Layout
+from ssb_bench.data.layout import Layout, local_path
 from ssb_bench.errors import BenchError
 from ssb_bench.spark_runs.indexing import TABLE
 from ssb_bench.spark_runs.session import open_catalog
@@ -22,11 +21,6 @@ Survivors = Mapping[str, Sequence[int]]
 def data_file_locations(layout: Layout, table: str = TABLE) -> list[str]:
     """List the data files of a table's current snapshot."""
     return sorted(file.path for file in list_data_files(open_catalog(layout.warehouse).load_table(table)))
-
-
-def local_path(location: str) -> Path:
-    """Give the path of a local file by its location (a path or a `file:` URI)."""
-    return Path(unquote(urlparse(location).path))
 
 
 def row_group_rows(paths: Sequence[Path]) -> int:

@@ -1,8 +1,9 @@
 """Queries while data arrive: batches are appended at an even pace, a watch indexes them, queries run all the while.
 
-All in one Spark application: a thread appends, a thread runs `puffin_index.watch.Watch` with builds in the background,
-and the queries run one after the other with the hook. Lag is from the commit of a batch to the commit of its index,
-both as the tables' own snapshots say. An answer must be that of the batches that were there when its query ran.
+One Spark application does all three. A thread appends, a thread runs `puffin_index.watch.Watch` with builds in the
+background, and the queries run one after the other with the hook. The lag of a batch is the time from its commit to
+the commit of its index, by the snapshots of both tables. An answer must be that of a number of batches that was there
+while its query ran.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -24,21 +26,20 @@ import pyarrow.parquet as pq
 from pyiceberg.table import Table
 from pyspark.sql import SparkSession
 
-import planner
-from planner.scans.scan_plan import ScanPlan
-from puffin_index import IndexDefinition, TableIndex
+from puffin_index import TableIndex
 from puffin_index.catalogue.status import read_lag
 from puffin_index.watch import Watch
 from ssb_bench.data.dataset import Step
 from ssb_bench.data.layout import NAMESPACE, Layout
 from ssb_bench.data.workload import FittedQuery
 from ssb_bench.errors import BenchError
-from ssb_bench.results.append_results import Appended, AppendRun, Execution
-from ssb_bench.spark_runs.arms import newest_report
+from ssb_bench.results.appends import Appended, AppendRun, Execution
+from ssb_bench.spark_runs.arms import hooked, with_report
 from ssb_bench.spark_runs.indexing import IndexColumns
 from ssb_bench.spark_runs.load import DEFAULT_ROW_GROUP_ROWS, lineorder_properties
 from ssb_bench.spark_runs.machine import describe_machine
 from ssb_bench.spark_runs.session import CATALOG, open_catalog
+from ssb_bench.spark_runs.turns import time_in_turns
 
 DEFAULT_BATCH_ROWS: Final = 250_000
 DEFAULT_EVERY_SECONDS: Final = 4.0
@@ -51,10 +52,15 @@ _LONGEST_LAG_SECONDS: Final = 120.0
 
 @dataclass(slots=True)
 class _Writing:
-    """How far the appending thread is: batches whose append has begun, batches that are there, their write times."""
+    """How far the appending thread is.
 
-    begun: int
-    seconds: list[float]
+    Attributes:
+        begun: Batches whose append has begun.
+        seconds: Write times of the batches that are there.
+    """
+
+    begun: int = 0
+    seconds: list[float] = field(default_factory=list)
 
     @property
     def there(self) -> int:
@@ -80,14 +86,14 @@ def measure_appends(
         layout: The data.
         queries: Counts of lineorder alone.
         batches: How many batches.
-        batch_rows: Rows of each.
-        every_seconds: Pace.
+        batch_rows: Rows of a batch.
+        every_seconds: Seconds from the begin of an append to that of the next.
         row_group_rows: Rows of a row group.
-        settled_rounds: Executions of each query on each side after all is indexed.
-        on_step: Called while it goes on.
+        settled_rounds: Executions of each query, without the hook and with it, after all is indexed.
+        on_step: Called before each query.
 
     Raises:
-        BenchError: If there are not so many rows, or a query is no count of lineorder.
+        BenchError: If lineorder has too few rows, or a query is no count of lineorder.
     """
     wheres = {query.query.name: _where(query) for query in queries}
     folder = layout.root / "appends"
@@ -97,8 +103,8 @@ def measure_appends(
         index = _make_table(spark, layout, files[0], row_group_rows)
         began = time.time()
         failures: list[str] = []
-        with _hook(spark), ThreadPoolExecutor(1, "append") as pool, _watching(spark, layout):
-            writing = _Writing(0, [])
+        with hooked(spark), ThreadPoolExecutor(1, "append") as pool, _watching(spark, layout):
+            writing = _Writing()
             appending = pool.submit(_append_all, spark, files, every_seconds, writing)
             executions = _query_until_indexed(spark, index, wheres, due, writing, appending, began, failures, on_step)
         index.refresh()
@@ -125,7 +131,7 @@ def _cut_batches(layout: Layout, folder: Path, batches: int, batch_rows: int) ->
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     files: list[Path] = []
-    # Source files end batches, too: a batch that one of them cannot fill is left out.
+    # A batch never spans two source files, so the last batch of a file may be too small: it is left out.
     for source in layout.files("lineorder"):
         for batch in pq.ParquetFile(source).iter_batches(batch_rows):
             if batch.num_rows == batch_rows and len(files) < batches:
@@ -161,18 +167,7 @@ def _make_table(spark: SparkSession, layout: Layout, example: Path, row_group_ro
     for key, value in lineorder_properties(row_group_rows).items():
         writer = writer.tableProperty(key, value)
     writer.create()
-    columns = IndexColumns()
-    definition = IndexDefinition.of(bitmap=columns.bitmap, bsi=columns.bsi, bloom=columns.bloom)
-    return TableIndex.create(catalog, _TABLE, definition)
-
-
-@contextmanager
-def _hook(spark: SparkSession) -> Iterator[None]:
-    planner.enable(spark)
-    try:
-        yield
-    finally:
-        planner.disable(spark)
+    return TableIndex.create(catalog, _TABLE, IndexColumns().definition())
 
 
 @contextmanager
@@ -212,42 +207,35 @@ def _query_until_indexed(
     failures: list[str],
     on_step: Callable[[Step], None],
 ) -> list[Execution]:
-    """Run the queries in turn until everything is there and indexed, or that takes too long."""
+    """Run the queries in turn until all batches are there and indexed, or until indexing takes too long."""
     executions: list[Execution] = []
     done_at: float | None = None
     batches = len(next(iter(due.values()))) - 1
     for name in itertools.cycle(wheres):
         there = writing.there
         on_step(Step(there, batches, f"{there} batches, {len(executions)} queries"))
-        before = newest_report(spark)
-        started, seconds, answer = _count(spark, wheres[name])
+        started = time.time() - began
+        (seconds, answer), report = with_report(spark, partial(_count, spark, wheres[name]))
         if answer not in due[name][there : writing.begun + 1]:
             failures.append(f"{name}: answers {answer} after {there} to {writing.begun} batches")
-        executions.append(Execution(name, started - began, seconds, *_planned(spark, before)))
+        planned = (None,) * 3 if report is None else (report.row_groups, report.kept, report.unindexed)
+        executions.append(Execution(name, started, seconds, *planned))
         if not appending.done():
             continue
         appending.result()
         done_at = done_at or time.monotonic()
         index.refresh()
-        if not read_lag(index.data_table, index.index_table, index.columns).files:
-            break
-        if time.monotonic() - done_at > _LONGEST_LAG_SECONDS:
+        is_late = time.monotonic() - done_at > _LONGEST_LAG_SECONDS
+        if is_late or not read_lag(index.data_table, index.index_table, index.columns).files:
             break
     return executions
 
 
-def _planned(spark: SparkSession, before: ScanPlan | None) -> tuple[int | None, int | None, int | None]:
-    report = newest_report(spark)
-    if report is None or report is before:
-        return None, None, None
-    return report.row_groups, report.kept, report.unindexed
-
-
-def _count(spark: SparkSession, where: str) -> tuple[float, float, int]:
-    """Give when a count began, how long it took, and its answer."""
-    now, started = time.time(), time.perf_counter()
+def _count(spark: SparkSession, where: str) -> tuple[float, int]:
+    """Give how long a count took, and its answer."""
+    started = time.perf_counter()
     answer = int(spark.sql(f"SELECT count(*) FROM {_SPARK_TABLE} WHERE {where}").collect()[0][0])
-    return now, time.perf_counter() - started, answer
+    return time.perf_counter() - started, answer
 
 
 def _settle(
@@ -258,25 +246,26 @@ def _settle(
     failures: list[str],
 ) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
     """Measure the queries without the hook and with it, in turns, after a round that warms up."""
-    plain, hooked = spark.newSession(), spark.newSession()
-    seconds: dict[str, dict[str, list[float]]] = {"without": {}, "with": {}}
-    with _hook(hooked):
-        for number, (name, where) in itertools.product(range(rounds + 1), wheres.items()):
-            sides = (("without", plain), ("with", hooked))
-            for side, session in sides if number % 2 else sides[::-1]:
-                _, took, answer = _count(session, where)
-                if answer != due[name][-1]:
-                    failures.append(f"{name}, {side} the index: answers {answer}, {due[name][-1]} is due")
-                if number:
-                    seconds[side].setdefault(name, []).append(took)
-    return seconds["without"], seconds["with"]
+
+    def count(side: str, session: SparkSession, name: str) -> float:
+        seconds, answer = _count(session, wheres[name])
+        if answer != due[name][-1]:
+            failures.append(f"{name}, {side} the index: answers {answer}, {due[name][-1]} is due")
+        return seconds
+
+    with hooked(spark.newSession()) as session:
+        sides = {"without": spark.newSession(), "with": session}
+        arms = {(side, name): partial(count, side, sides[side], name) for name in wheres for side in sides}
+        times = time_in_turns(arms, rounds)
+    without, with_index = ({name: times[side, name] for name in wheres} for side in sides)
+    return without, with_index
 
 
 def _appended(index: TableIndex, files: Sequence[Path], writing: _Writing, began: float) -> list[Appended]:
-    """Say of each batch when it was committed and how long its index took, from the snapshots of both tables."""
+    """Tell when each batch was committed and how long its index took, from the snapshots of both tables."""
     arrived = _first_seen(index.data_table, _data_files)
     indexed = _first_seen(index.index_table, _indexed_files)
-    # One file a batch; in the order of their commits they are the batches.
+    # Each batch is one data file, so files in the order of their commits are the batches.
     ordered = sorted(arrived.items(), key=lambda item: item[1])
     rows = pq.read_metadata(files[0]).num_rows
     return [

@@ -1,27 +1,28 @@
 """What the hook costs: the time of planning a query over a table of very many data files, without and with it.
 
 Spark makes all data files of a table anew for each query, so that garbage collections, of 50 to 250 ms each, fall into
-some of the plans by chance: the heap is collected before each, and the collections in one are taken off its time. Plans
-without and with the index come in pairs, in turn the one or the other first; what the hook costs is the median of the
-differences.
+some of the plans by chance. So the heap is collected before each plan, and collections in a plan are taken off its
+time. Plans without and with the index come in pairs; what the hook costs is the median of the differences.
 """
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import median, quantiles
 
 import pyarrow as pa
-from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.manifest import DataFile, DataFileContent
+from pyiceberg.table import Table
 from pyspark.sql import SparkSession
-from rich.table import Table as RichTable
 
 import planner
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.catalogue.index_table import read_entries
+from ssb_bench.spark_runs.arms import hooked
 from ssb_bench.spark_runs.session import CATALOG, open_catalog
+from ssb_bench.spark_runs.turns import seconds_of, time_in_turns
 
 _NAMESPACE = "hook_cost"
 _ROWS = 1_000
@@ -34,34 +35,6 @@ _QUERIES = {
     "no index": "bare WHERE k = 5",
 }
 
-_ADD_FILES = """
-import java.util.Arrays;
-import org.apache.iceberg.*;
-
-public class AddFiles {
-  public static void add(Table table, int count) throws Exception {
-    DataFile one = (DataFile) ((FileScanTask) table.newScan().planFiles().iterator().next()).file();
-    AppendFiles append = table.newFastAppend();
-    for (int i = 0; i < count; i++) {
-      append.appendFile(
-          DataFiles.builder(table.spec())
-              .withPath(table.location() + "/data/" + name(i))
-              .withFormat("PARQUET")
-              .withFileSizeInBytes(one.fileSizeInBytes())
-              .withRecordCount(one.recordCount())
-              .withSplitOffsets(one.splitOffsets())
-              .build());
-    }
-    append.commit();
-  }
-
-  private static String name(int i) {
-    String pattern = "%06d-17-0a1b2c3d-4e5f-6071-8293-a4b5c6d7e8f9-00001.parquet";
-    return String.format(pattern, new Object[] {Integer.valueOf(i)});
-  }
-}
-"""
-
 
 @dataclass(frozen=True, slots=True)
 class HookCost:
@@ -70,9 +43,9 @@ class HookCost:
     Attributes:
         query: What kind of query.
         without_ms: With the hook installed and disabled.
-        with_ms: With it.
+        with_ms: With the hook enabled.
         differences_ms: First quartile, median and third quartile of the differences of pairs.
-        python_ms: The part of it that the planner reports, 0 where it was not asked.
+        python_ms: The part that the planner reports; 0 where the planner was not asked.
     """
 
     query: str
@@ -84,87 +57,69 @@ class HookCost:
 
 def measure_hook(spark: SparkSession, warehouse: Path, files: int, repeats: int) -> list[HookCost]:
     """Make a table of that many data files, of which one exists, and plan queries of it; nothing is read."""
-    catalog = open_catalog(warehouse)
-    for table in ("many", "bare"):
-        spark.sql(f"DROP TABLE IF EXISTS {CATALOG}.{_NAMESPACE}.{table}")
     spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {CATALOG}.{_NAMESPACE}")
     spark.range(0, _ROWS, 1, 1).selectExpr("id", "(id * 7919) % 1000 AS k").createOrReplaceTempView("hook_cost_rows")
     for table in ("many", "bare"):
+        spark.sql(f"DROP TABLE IF EXISTS {CATALOG}.{_NAMESPACE}.{table}")
         spark.sql(f"CREATE TABLE {CATALOG}.{_NAMESPACE}.{table} USING iceberg AS SELECT * FROM hook_cost_rows")
-    _multiply(spark, catalog, files)
-    start = f"SELECT COUNT(*) FROM {CATALOG}.{_NAMESPACE}."
+    index = TableIndex.create(open_catalog(warehouse), f"{_NAMESPACE}.many", IndexDefinition.of(bsi=["k"]))
+    index.build()
+    _add_files(index.data_table, files)
+    _add_entries(index)
+    spark.sql(f"REFRESH TABLE {CATALOG}.{_NAMESPACE}.many")
     try:
-        return [_cost(spark, name, start + rest, repeats) for name, rest in _QUERIES.items()]
+        return [_cost(spark, name, f"{CATALOG}.{_NAMESPACE}.{rest}", repeats) for name, rest in _QUERIES.items()]
     finally:
-        planner.disable(spark)
         spark.conf.unset(_ENABLED)
 
 
-def _multiply(spark: SparkSession, catalog: SqlCatalog, files: int) -> None:
-    """Add data files that are not there to the table, and entries of the index for them."""
-    index = TableIndex.create(catalog, f"{_NAMESPACE}.many", IndexDefinition.of(bsi=["k"]))
-    index.build()
-    jvm = spark.sparkContext._jvm
-    assert jvm is not None
-    full = f"{CATALOG}.{_NAMESPACE}.many"
-    table = jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(spark._jsparkSession, full)
-    compiler = jvm.org.codehaus.janino.SimpleCompiler()
-    compiler.setParentClassLoader(jvm.java.lang.Thread.currentThread().getContextClassLoader())
-    compiler.cook(_ADD_FILES)
-    arguments = jvm.java.util.ArrayList()
-    arguments.add(table)
-    arguments.add(files)
-    [add] = (m for m in compiler.getClassLoader().loadClass("AddFiles").getMethods() if m.getName() == "add")
-    add.invoke(None, arguments.toArray())
-    spark.sql(f"REFRESH TABLE {full}")
+def _add_files(table: Table, count: int) -> None:
+    """Add data files that do not exist to a table: copies of its only one, without column statistics."""
+    one = next(iter(table.scan().plan_files())).file
+    with table.transaction() as transaction, transaction.update_snapshot().fast_append() as append:
+        for number in range(count):
+            name = f"{number:06d}-17-0a1b2c3d-4e5f-6071-8293-a4b5c6d7e8f9-00001.parquet"
+            file = DataFile.from_args(
+                content=DataFileContent.DATA,
+                file_path=f"{table.location()}/data/{name}",
+                file_format=one.file_format,
+                partition=one.partition,
+                record_count=one.record_count,
+                file_size_in_bytes=one.file_size_in_bytes,
+                split_offsets=one.split_offsets,
+            )
+            file.spec_id = table.spec().spec_id
+            append.append_data_file(file)
+
+
+def _add_entries(index: TableIndex) -> None:
+    """Give each data file the index entry of the only one that exists."""
     index.refresh()
     entry = read_entries(index.index_table).slice(0, 1)
-    tasks = index.data_table.scan().plan_files()
-    paths = pa.array([task.file.file_path for task in tasks])
+    paths = pa.array([task.file.file_path for task in index.data_table.scan().plan_files()])
     entries = entry.take(pa.array([0] * len(paths)))
     index.index_table.append(entries.set_column(0, entry.schema.field(0), paths).cast(entry.schema))
 
 
-def _cost(spark: SparkSession, name: str, sql: str, repeats: int) -> HookCost:
-    planner.enable(spark, strict=True)
-    times: dict[str, list[float]] = {"false": [], "true": []}
-    for number in range(_WARM_UP + repeats):
-        for enabled in sorted(times, reverse=number % 2 == 1):
-            spark.conf.set(_ENABLED, enabled)
-            times[enabled].append(_plan_once(spark, sql))
-    without, with_index = times["false"][_WARM_UP:], times["true"][_WARM_UP:]
-    first, middle, third = quantiles((b - a for a, b in zip(without, with_index, strict=True)), n=4, method="inclusive")
-    reports = planner.reports(spark)[-repeats:]
+def _cost(spark: SparkSession, name: str, source: str, repeats: int) -> HookCost:
+    arms = {enabled: partial(_plan_once, spark, source, enabled) for enabled in ("false", "true")}
+    with hooked(spark, strict=True):
+        times = time_in_turns(arms, repeats, warm_up=_WARM_UP)
+        reports = planner.reports(spark)[-repeats:]
+    pairs = zip(times["false"], times["true"], strict=True)
+    first, middle, third = quantiles((enabled - disabled for disabled, enabled in pairs), n=4, method="inclusive")
     python_ms = median(report.planning_seconds for report in reports) * 1000 if reports else 0.0
-    return HookCost(name, median(without), median(with_index), (first, middle, third), python_ms)
+    return HookCost(name, median(times["false"]), median(times["true"]), (first, middle, third), python_ms)
 
 
-def _plan_once(spark: SparkSession, sql: str) -> float:
+def _plan_once(spark: SparkSession, source: str, enabled: str) -> float:
     """Milliseconds of planning, without those of garbage collections."""
     jvm = spark.sparkContext._jvm
     assert jvm is not None
+    spark.conf.set(_ENABLED, enabled)
     jvm.java.lang.System.gc()
     collectors = list(jvm.java.lang.management.ManagementFactory.getGarbageCollectorMXBeans())
     collected = sum(collector.getCollectionTime() for collector in collectors)
-    frame = spark.sql(sql)
-    started = time.perf_counter()
-    frame._jdf.queryExecution().executedPlan()
-    taken = (time.perf_counter() - started) * 1000
+    frame = spark.sql(f"SELECT COUNT(*) FROM {source}")
+    taken = seconds_of(lambda: frame._jdf.queryExecution().executedPlan()) * 1000
     return float(taken - (sum(collector.getCollectionTime() for collector in collectors) - collected))
-
-
-def render_costs(costs: list[HookCost], files: int) -> RichTable:
-    """A table of costs."""
-    table = RichTable(title=f"planning a query over {files:,} data files, ms")
-    for column in ("query", "without", "with the hook", "more (quartiles)", "of that in Python"):
-        table.add_column(column, justify="left" if column == "query" else "right")
-    for cost in costs:
-        first, middle, third = cost.differences_ms
-        table.add_row(
-            cost.query,
-            f"{cost.without_ms:.1f}",
-            f"{cost.with_ms:.1f}",
-            f"{middle:.1f} ({first:.1f} to {third:.1f})",
-            f"{cost.python_ms:.1f}",
-        )
-    return table

@@ -1,6 +1,6 @@
 """What a build in the background costs the queries of the same application: their times alone and beside it.
 
-Both sides run without the hook, so that the work of a query is the same; a throwaway index table takes what is built,
+Both sides run without the hook, so that the work of a query is the same. A throwaway index table takes what is built,
 again and again until the queries are through. Alone and beside take turns, so that a drift of the machine hits both.
 """
 
@@ -9,24 +9,23 @@ from __future__ import annotations
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 
-from pyiceberg.table import Table
 from pyspark.sql import SparkSession
-from rich.table import Table as RichTable
 
 from puffin_index import TableIndex
 from puffin_index.catalogue.creation import create_index_table
 from puffin_index.catalogue.index_table import TableName
 from puffin_index.definition.index_definition import to_json
 from puffin_index.jobs.build_handle import BuildHandle
-from puffin_index.jobs.build_job import BuildReport, ProgressListener, build
-from puffin_index.jobs.engine import Engine, background_engine
+from puffin_index.jobs.build_job import build
+from puffin_index.jobs.engine import background_engine
 from ssb_bench.data.dataset import Step
 from ssb_bench.data.layout import NAMESPACE, Layout
 from ssb_bench.data.workload import FittedQuery
-from ssb_bench.results.statistics import Summary, geometric_mean, summarize
+from ssb_bench.results.statistics import Summary, summarize
 from ssb_bench.spark_runs.indexing import open_index
 from ssb_bench.spark_runs.measure import measure
 from ssb_bench.spark_runs.session import CATALOG
@@ -53,7 +52,7 @@ class Interference:
 
     @property
     def ratio(self) -> float:
-        """How many times as long it takes beside a build."""
+        """How many times as long the query takes beside a build."""
         return self.beside.median_seconds / self.alone.median_seconds
 
 
@@ -69,27 +68,21 @@ def measure_interference(
 
     Raises:
         BenchError: If the table is not loaded.
-        NotFoundError: If it has no index, whose definition is what is built.
+        NotFoundError: If the table has no index, whose definition is what is built.
     """
     spark.sql(f"USE {CATALOG}.{NAMESPACE}")
     index = open_index(layout)
     for query in queries:
         measure(spark, query.sql)
-    alone: dict[str, list[float]] = {query.query.name: [] for query in queries}
-    beside: dict[str, list[float]] = {query.query.name: [] for query in queries}
-    for number in range(repeats):
-        on_step(Step(2 * number, 2 * repeats, "alone"))
-        _time(spark, queries, alone)
-        on_step(Step(2 * number + 1, 2 * repeats, "beside a build"))
-        with _builds(spark, index):
-            _time(spark, queries, beside)
+    times: dict[str, tuple[list[float], list[float]]] = {query.query.name: ([], []) for query in queries}
+    for number in range(2 * repeats):
+        is_beside = number % 2
+        on_step(Step(number, 2 * repeats, "beside a build" if is_beside else "alone"))
+        with _builds(spark, index) if is_beside else nullcontext():
+            for query in queries:
+                times[query.query.name][is_beside].append(measure(spark, query.sql).seconds)
     on_step(Step(2 * repeats, 2 * repeats, "done"))
-    return [Interference(name, summarize(alone[name]), summarize(beside[name])) for name in alone]
-
-
-def _time(spark: SparkSession, queries: Sequence[FittedQuery], seconds: dict[str, list[float]]) -> None:
-    for query in queries:
-        seconds[query.query.name].append(measure(spark, query.sql).seconds)
+    return [Interference(name, summarize(alone), summarize(beside)) for name, (alone, beside) in times.items()]
 
 
 @contextmanager
@@ -112,7 +105,8 @@ def _build_until(spark: SparkSession, index: TableIndex, started: threading.Even
         while not stop.is_set():
             scratch = create_index_table(index.catalog, name, index.data_table, to_json(index.columns))
             engine = background_engine(spark, f"interference-{uuid.uuid4().hex}", None)
-            handle = _start(index, scratch, engine)
+            job = partial(build, index.data_table, scratch, index.columns, engine)
+            handle = BuildHandle(job, engine.cancel)
             while handle.status() == "running" and not stop.wait(0.1):
                 started.set()
             handle.cancel()
@@ -120,27 +114,3 @@ def _build_until(spark: SparkSession, index: TableIndex, started: threading.Even
             index.catalog.purge_table(name.identifier)
     finally:
         started.set()
-
-
-def _start(index: TableIndex, scratch: Table, engine: Engine) -> BuildHandle:
-    def run(listener: ProgressListener) -> BuildReport:
-        return build(index.data_table, scratch, index.columns, engine, listener)
-
-    return BuildHandle(run, engine.cancel)
-
-
-def render_interference(results: Sequence[Interference]) -> RichTable:
-    """Make a table of the times."""
-    table = RichTable(title="queries beside a build", title_justify="left", title_style="bold")
-    for heading in ("query", "alone s", "range", "beside s", "range", "ratio"):
-        table.add_column(heading, justify="left" if heading == "query" else "right")
-    for result in results:
-        times = (text for side in (result.alone, result.beside) for text in _times(side))
-        style = "red" if result.ratio > LIMIT else ""
-        table.add_row(result.query, *times, f"{result.ratio:.2f}", style=style)
-    table.add_row("geometric mean", *[""] * 4, f"{geometric_mean([result.ratio for result in results]):.2f}")
-    return table
-
-
-def _times(side: Summary) -> tuple[str, str]:
-    return f"{side.median_seconds:.2f}", f"{side.least_seconds:.2f} - {side.greatest_seconds:.2f}"

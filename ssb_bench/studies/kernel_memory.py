@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from puffin_index.jobs.worker_pool import worker_pool
-from puffin_index.keys.values import column_of, value_type_named
+from puffin_index.keys.values import SortedColumn, column_of, value_type_named
 from ssb_bench.studies.kernels import build_kind, chosen_layout
 
 MEMORY_LIMIT: Final = 4.0
@@ -21,11 +21,10 @@ MEMORY_LIMIT: Final = 4.0
 _CLEAR_REFS: Final = Path("/proc/self/clear_refs")
 _STATUS: Final = Path("/proc/self/status")
 _RESET_PEAK: Final = "5"
-# Every array is given back to the system when it is freed, and Arrow's arrays are no exception.
+# With these settings, the memory of every array goes back to the system when the array is freed, Arrow's included.
 _ENVIRONMENT: Final = {"MALLOC_MMAP_THRESHOLD_": "131072", "ARROW_DEFAULT_MEMORY_POOL": "system"}
 _WARM_UP_ROWS: Final = 2000
 _SEED: Final = 20_260_102
-_KINDS: Final = ("bsi", "bitmap", "bloom")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +34,8 @@ class MemoryResult:
     Attributes:
         column: What the column holds.
         arrow_bytes: The size of the Arrow column.
-        peak_bytes: The most that the process had more than before, for each kind in the layout that it chooses; the
-            Arrow column is not in it.
+        peak_bytes: By kind, in the layout that it chooses: how much more memory than before the process had at most.
+            The Arrow column is not counted.
     """
 
     column: str
@@ -48,53 +47,36 @@ class MemoryResult:
         return self.peak_bytes[kind] / self.arrow_bytes
 
 
-def _integers(low: int, high: int, dtype: type[np.signedinteger]) -> Callable[[int], pa.Array]:
-    return lambda count: pa.array(np.random.default_rng(_SEED).integers(low, high, count).astype(dtype))
+def _decimals(random: np.random.Generator, count: int, high: int, precision: int) -> pa.Array:
+    unscaled = random.integers(0, high, count).tolist()
+    return pa.array([Decimal(number).scaleb(-2) for number in unscaled], pa.decimal128(precision, 2))
 
 
-def _decimals(low: int, high: int, precision: int) -> Callable[[int], pa.Array]:
-    def make(count: int) -> pa.Array:
-        unscaled = np.random.default_rng(_SEED).integers(low, high, count).tolist()
-        return pa.array([Decimal(number).scaleb(-2) for number in unscaled], pa.decimal128(precision, 2))
-
-    return make
-
-
-def _texts(template: str, share: float) -> Callable[[int], pa.Array]:
-    def make(count: int) -> pa.Array:
-        generator, distinct = np.random.default_rng(_SEED), max(1, round(count * share))
-        numbers = generator.permutation(count) if share == 1 else generator.integers(0, distinct, count)
-        return pa.array([template.format(number) for number in numbers.tolist()])
-
-    return make
-
-
-def _uuids(count: int) -> pa.Array:
-    rows = np.random.default_rng(_SEED).integers(0, 256, (count, 16), np.uint8)
+def _uuids(random: np.random.Generator, count: int) -> pa.Array:
+    rows = random.integers(0, 256, (count, 16), np.uint8)
     return pa.FixedSizeBinaryArray.from_buffers(pa.binary(16), count, [None, pa.py_buffer(rows)])
 
 
-def _floats(dtype: type[np.floating]) -> Callable[[int], pa.Array]:
-    return lambda count: pa.array(np.random.default_rng(_SEED).random(count).astype(dtype))
-
-
-# What the column holds, its Iceberg type, its values.
-_COLUMNS: Final[tuple[tuple[str, str, Callable[[int], pa.Array]], ...]] = (
-    ("boolean", "boolean", lambda count: pa.array(np.random.default_rng(_SEED).random(count) < 0.3)),
-    ("int, 100 distinct", "int", _integers(0, 100, np.int32)),
-    ("int, 26 bits", "int", _integers(0, 1 << 26, np.int32)),
-    ("int, 32 bits, both signs", "int", _integers(-(1 << 31), 1 << 31, np.int32)),
-    ("date, 2,500 days", "date", lambda count: _integers(8000, 10_500, np.int32)(count).cast(pa.date32())),
-    ("long, 26 bits", "long", _integers(0, 1 << 26, np.int64)),
-    ("long, 60 bits", "long", _integers(0, 1 << 60, np.int64)),
-    ("float, random", "float", _floats(np.float32)),
-    ("double, random", "double", _floats(np.float64)),
-    ("decimal(9, 2)", "decimal(9, 2)", _decimals(0, 10**9, 9)),
-    ("decimal(30, 2)", "decimal(30, 2)", _decimals(0, 10**18, 30)),
-    ("uuid", "uuid", _uuids),
-    ("string, 10 % distinct", "string", _texts("Customer#{:09d}", 0.1)),
-    ("string, all distinct", "string", _texts("{:018d}", 1)),
-)
+# What the column holds: its Iceberg type, its values.
+_COLUMNS: Final[dict[str, tuple[str, Callable[[np.random.Generator, int], object]]]] = {
+    "boolean": ("boolean", lambda random, n: random.random(n) < 0.3),
+    "int, 100 distinct": ("int", lambda random, n: random.integers(0, 100, n).astype(np.int32)),
+    "int, 26 bits": ("int", lambda random, n: random.integers(0, 1 << 26, n).astype(np.int32)),
+    "int, 32 bits, both signs": ("int", lambda random, n: random.integers(-(1 << 31), 1 << 31, n).astype(np.int32)),
+    "date, 2,500 days": ("date", lambda random, n: random.integers(8000, 10_500, n).astype("datetime64[D]")),
+    "long, 26 bits": ("long", lambda random, n: random.integers(0, 1 << 26, n)),
+    "long, 60 bits": ("long", lambda random, n: random.integers(0, 1 << 60, n)),
+    "float, random": ("float", lambda random, n: random.random(n).astype(np.float32)),
+    "double, random": ("double", lambda random, n: random.random(n)),
+    "decimal(9, 2)": ("decimal(9, 2)", lambda random, n: _decimals(random, n, 10**9, 9)),
+    "decimal(30, 2)": ("decimal(30, 2)", lambda random, n: _decimals(random, n, 10**18, 30)),
+    "uuid": ("uuid", _uuids),
+    "string, 10 % distinct": (
+        "string",
+        lambda random, n: [f"Customer#{number:09d}" for number in random.integers(0, max(1, n // 10), n)],
+    ),
+    "string, all distinct": ("string", lambda random, n: [f"{number:018d}" for number in random.permutation(n)]),
+}
 
 
 def measure_memory(value_count: int, on_step: Callable[[str], None] = lambda _: None) -> list[MemoryResult]:
@@ -111,31 +93,30 @@ def measure_memory(value_count: int, on_step: Callable[[str], None] = lambda _: 
         return []
     results: list[MemoryResult] = []
     with worker_pool(1, _ENVIRONMENT) as pool:
-        for number, (column, _, _) in enumerate(_COLUMNS):
+        for column in _COLUMNS:
             on_step(f"memory: {column}")
-            arrow_bytes, peaks = pool.submit(_measure, number, value_count).result()
-            results.append(MemoryResult(column, arrow_bytes, peaks))
+            results.append(pool.submit(_measure, column, value_count).result())
     return results
 
 
-def _measure(number: int, value_count: int) -> tuple[int, dict[str, int]]:
-    _, type_name, make = _COLUMNS[number]
-    values = make(value_count)
+def _measure(column: str, value_count: int) -> MemoryResult:
+    type_name, make = _COLUMNS[column]
+    values = pa.array(make(np.random.default_rng(_SEED), value_count))
     peaks: dict[str, int] = {}
-    for kind in _KINDS:
-        layout = chosen_layout(values, type_name) if kind == "bitmap" else ""
+    for kind, layout in (("bsi", ""), ("bitmap", chosen_layout(values, type_name)), ("bloom", "")):
         _peak_of(values[:_WARM_UP_ROWS], type_name, kind, layout)
         peaks[kind] = _peak_of(values, type_name, kind, layout)
-    return values.nbytes, peaks
+    return MemoryResult(column, values.nbytes, peaks)
 
 
 def _peak_of(values: pa.Array, type_name: str, kind: str, layout: str) -> int:
     _CLEAR_REFS.write_text(_RESET_PEAK, encoding="ascii")
-    before = _status_bytes("VmRSS")
-    build_kind(column_of(values, value_type_named(type_name)), kind, layout)
-    return max(0, _status_bytes("VmHWM") - before)
+    before = status_bytes("VmRSS")
+    build_kind(SortedColumn(column_of(values, value_type_named(type_name))), kind, layout)
+    return max(0, status_bytes("VmHWM") - before)
 
 
-def _status_bytes(name: str) -> int:
+def status_bytes(name: str) -> int:
+    """Read a size of this process as Linux tells it, such as `VmHWM`, the peak of its memory."""
     lines = _STATUS.read_text(encoding="ascii").splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith(f"{name}:")) * 1024

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -10,8 +10,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from puffin_index.keys.columns import SortedColumn
-from puffin_index.keys.values import ValueType, column_of, value_type_named
+from puffin_index.keys.values import SortedColumn, ValueType, column_of, value_type_named
 from puffin_index.kinds.postings.look_up import PlacedColumn, build_postings, postings_pay
 from puffin_index.kinds.registry import KINDS
 from puffin_index.kinds.statistics import ColumnStatistics, statistics_of
@@ -19,7 +18,9 @@ from puffin_index.segments.segment import align
 from ssb_bench.errors import BenchError
 
 MOST_ROWS: Final = 750_000
-"""So many rows and the rest of the file that they end in are read: a segment's worth, in seconds."""
+"""Files are read until they have so many rows: as many as a segment, in seconds."""
+
+_TYPES: Final = {pa.int32(): "int", pa.int64(): "long", pa.string(): "string", pa.date32(): "date"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,43 +51,30 @@ class ColumnSizes:
 
 
 def measure_sizes(files: Sequence[Path], on_step: Callable[[str], None] = lambda _: None) -> list[ColumnSizes]:
-    """Index the columns of a table's first rows in memory, a row group of the files being one of the index.
+    """Index the columns of a table's first rows in memory, with the row groups of the files.
 
     Args:
         files: Parquet files, of one schema.
         on_step: Called with what is measured next.
 
     Raises:
-        BenchError: If a column has a type that this does not know.
+        BenchError: If no sizes are measured for the type of a column.
     """
-    used = _first_files(files)
-    schema = pq.read_schema(used[0])
-    sizes: list[ColumnSizes] = []
-    for position, field in enumerate(schema):
-        on_step(field.name)
-        sizes.append(_measure_column(used, position, field.name, _value_type(field)))
-    return sizes
-
-
-def _first_files(files: Sequence[Path]) -> list[Path]:
     used: list[Path] = []
     rows = 0
     for file in files:
-        if rows >= MOST_ROWS:
-            break
-        used.append(file)
-        rows += pq.read_metadata(file).num_rows
-    return used
+        if rows < MOST_ROWS:
+            used.append(file)
+            rows += pq.read_metadata(file).num_rows
+    return list(_sizes(used, on_step))
 
 
-def _value_type(field: pa.Field) -> ValueType:
-    known = {pa.int32(): "int", pa.int64(): "long", pa.string(): "string", pa.date32(): "date", pa.float64(): "double"}
-    name = known.get(field.type)
-    if name is None and pa.types.is_decimal(field.type):
-        name = f"decimal({field.type.precision},{field.type.scale})"
-    if name is None:
-        raise BenchError(f"column {field.name} has the type {field.type}, of which no sizes are measured")
-    return value_type_named(name)
+def _sizes(files: Sequence[Path], on_step: Callable[[str], None]) -> Iterator[ColumnSizes]:
+    for position, field in enumerate(pq.read_schema(files[0])):
+        on_step(field.name)
+        if field.type not in _TYPES:
+            raise BenchError(f"column {field.name} has the type {field.type}, of which no sizes are measured")
+        yield _measure_column(files, position, field.name, value_type_named(_TYPES[field.type]))
 
 
 def _measure_column(files: Sequence[Path], position: int, name: str, value_type: ValueType) -> ColumnSizes:
@@ -103,21 +91,21 @@ def _measure_column(files: Sequence[Path], position: int, name: str, value_type:
                 for kind in KINDS:
                     built[kind] += len(KINDS[kind].build(ordered, {}).data)
                 statistics.append(statistics_of(ordered))
-                # What was sorted is not kept with the column, so that the columns of a segment stay small.
+                # Another sorted form, of which nothing is sorted yet: the columns of a segment stay small.
                 placed.append(PlacedColumn(base, SortedColumn(column)))
                 base += align(column.row_count)
     rows = sum(of_group.row_count for of_group in statistics)
     distinct_counts = [of_group.distinct_count for of_group in statistics]
     # A segment decides by its first row group.
-    chosen = postings_pay(distinct_counts[:1], [statistics[0].row_count - statistics[0].null_count])
+    pays = postings_pay(distinct_counts[:1], [statistics[0].row_count - statistics[0].null_count])
     return ColumnSizes(
-        name,
-        rows,
-        sum(distinct_counts) / len(distinct_counts),
-        parquet_bytes / rows,
-        built["bitmap"] / rows,
-        len(build_postings(placed).data) / rows,
-        built["bsi"] / rows,
-        built["bloom"] / rows,
-        "postings" if chosen else "bitmaps",
+        column=name,
+        row_count=rows,
+        distinct_count=sum(distinct_counts) / len(distinct_counts),
+        parquet=parquet_bytes / rows,
+        bitmaps=built["bitmap"] / rows,
+        postings=len(build_postings(placed).data) / rows,
+        bsi=built["bsi"] / rows,
+        bloom=built["bloom"] / rows,
+        chosen="postings" if pays else "bitmaps",
     )

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import ClassVar, Final
 
 import pyarrow as pa
-from rich.console import Group, RenderableType
-from rich.table import Table
-from rich.text import Text
 
-from ssb_bench.errors import BenchError
+from ssb_bench.data.records import parse_record, read_if_there
 from ssb_bench.studies.scale_probe import SCENARIOS, Probe
 from ssb_bench.studies.simulate import segment_multiple, simulate
 
-FORMAT: Final = "ssb-bench/scale/1"
 DEFAULT_SIZES: Final = (1_000, 10_000, 100_000, 1_000_000)
 TARGET_ROW_GROUPS: Final = 1_000_000
 TARGET_SECONDS: Final = 0.3
@@ -56,6 +51,23 @@ class ScalePoint:
     probe: Probe | None
     failure: str | None
     left_out: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """The points of a measurement.
+
+    Attributes:
+        complete: Whether it went to its end.
+        machine: Hardware and versions.
+        points: The points, smallest indexes first.
+    """
+
+    FORMAT: ClassVar = "ssb-bench/scale/1"
+
+    complete: bool
+    machine: dict[str, str | int]
+    points: tuple[ScalePoint, ...]
 
 
 def measure_scale(
@@ -105,9 +117,12 @@ def measure_scale(
 def _too_slow(points: Sequence[ScalePoint], scenario: str, row_groups: int) -> str | None:
     """Say which smaller index took too long, if one did."""
     for point in points:
-        if point.scenario != scenario or point.row_groups >= row_groups or point.probe is None:
-            continue
-        if point.probe.cold_seconds > _MOST_SECONDS:
+        if (
+            point.scenario == scenario
+            and point.row_groups < row_groups
+            and point.probe is not None
+            and point.probe.cold_seconds > _MOST_SECONDS
+        ):
             return f"left out: {point.row_groups:,} row groups took {point.probe.cold_seconds:.1f} s"
     return None
 
@@ -120,7 +135,7 @@ def _run_probe(entries: Path, scenario: str, repeats: int) -> tuple[Probe | None
         return None, f"took longer than {_PROBE_TIMEOUT_SECONDS} s"
     if done.returncode:
         return None, (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
-    return _probe_of(json.loads(done.stdout)), None
+    return parse_record(done.stdout, Probe), None
 
 
 def grows_linearly(points: Sequence[ScalePoint], scenario: str) -> bool | None:
@@ -142,79 +157,11 @@ def scale_failures(points: Sequence[ScalePoint]) -> list[str]:
     return failures + [f"{p.scenario}, {p.row_groups:,} row groups: the matching row group was dropped" for p in lost]
 
 
-def scale_json(
-    points: Sequence[ScalePoint], machine: dict[str, str | int], *, complete: bool = True
-) -> dict[str, object]:
-    """Give the points as JSON; `complete` is false as long as more are to come."""
-    return {"format": FORMAT, "complete": complete, "machine": machine, "points": [asdict(point) for point in points]}
-
-
-def unfinished_points(path: Path, machine: dict[str, str | int]) -> list[ScalePoint]:
-    """Give the points of a measurement on this machine that was stopped; none if there is no such file."""
-    if not path.exists():
-        return []
-    points = read_scale(path)
-    content = json.loads(path.read_text(encoding="utf-8"))
-    return points if not content.get("complete", True) and content["machine"] == machine else []
-
-
-def read_scale(path: Path) -> list[ScalePoint]:
-    """Read points back.
+def unfinished_points(path: Path, machine: dict[str, str | int]) -> tuple[ScalePoint, ...]:
+    """Give the points of a measurement on this machine that was stopped; none if there is no such file.
 
     Raises:
-        BenchError: If the file is not of this format.
+        BenchError: If the file is something else.
     """
-    content = json.loads(path.read_text(encoding="utf-8"))
-    if content.get("format") != FORMAT:
-        raise BenchError(f"{path} is not of format {FORMAT}")
-    return [
-        ScalePoint(**{**point, "probe": None if point["probe"] is None else _probe_of(point["probe"])})
-        for point in content["points"]
-    ]
-
-
-# Any: what json.loads gives has no narrower type.
-def _probe_of(content: Mapping[str, Any]) -> Probe:
-    return Probe(**{**content, "warm_seconds": tuple(content["warm_seconds"])})
-
-
-def render_scale(points: Sequence[ScalePoint]) -> RenderableType:
-    """Lay out the points, what dominates the largest, and the targets."""
-    table = Table(box=None, pad_edge=False, title="planning over simulated indexes", title_justify="left")
-    for heading in ("scenario", "row groups", "open s", "cold s", "warm s", "cold reads", "cold MB", "warm reads"):
-        table.add_column(heading, justify="left" if heading == "scenario" else "right")
-    for heading in ("warm MB", "kept", "peak MB"):
-        table.add_column(heading, justify="right")
-    for point in sorted(points, key=lambda point: (point.scenario, point.row_groups)):
-        probe = point.probe
-        if probe is None:
-            table.add_row(point.scenario, f"{point.row_groups:,}", "null", style="" if point.left_out else "bold red")
-            continue
-        table.add_row(
-            point.scenario,
-            f"{point.row_groups:,}",
-            *(f"{seconds:.3f}" for seconds in (probe.open_seconds, probe.cold_seconds, probe.warm_median_seconds)),
-            *(f"{probe.cold_requests:,}", f"{probe.cold_bytes / 1e6:.1f}"),
-            *(f"{probe.warm_requests:,}", f"{probe.warm_bytes / 1e6:.1f}", f"{probe.kept:,}"),
-            f"{probe.peak_bytes / 1e6:.0f}",
-        )
-    failures = [Text(f"FAILED  {failure}", style="bold red") for failure in scale_failures(points)]
-    left_out = [Text(f"{p.scenario}, {p.row_groups:,} row groups: {p.left_out}") for p in points if p.left_out]
-    return Group(table, *left_out, *_dominating(points), *failures)
-
-
-def _dominating(points: Sequence[ScalePoint]) -> list[Text]:
-    lines: list[Text] = []
-    for scenario in SCENARIOS:
-        largest = max((p for p in points if p.scenario == scenario and p.probe), key=_size, default=None)
-        if largest is None or largest.probe is None:
-            continue
-        functions = ", ".join(f"{name} {seconds:.3f} s" for name, seconds in [*largest.probe.profile.items()][:4])
-        linear = grows_linearly(points, scenario)
-        growth = {None: "", True: "linear at worst; ", False: "GROWS FASTER THAN LINEARLY; "}[linear]
-        lines.append(Text(f"{scenario}: {growth}warm, {largest.row_groups:,} row groups: {functions}", style="dim"))
-    return lines
-
-
-def _size(point: ScalePoint) -> int:
-    return point.row_groups
+    found = read_if_there(path, Scale)
+    return () if found is None or found.complete or found.machine != machine else found.points

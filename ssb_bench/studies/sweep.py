@@ -8,13 +8,12 @@ holds a match with probability 1 - (1 - s)^R. `holding` is the share that really
 
 from __future__ import annotations
 
-import json
 import shutil
 import statistics
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal, get_args
+from typing import ClassVar, Final, Literal, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -23,11 +22,9 @@ from pyiceberg.catalog import Catalog
 import planner
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.storage.arrays import Ints
-from ssb_bench.data.layout import write_json
 from ssb_bench.errors import BenchError
 from ssb_bench.spark_runs.session import open_catalog
 
-FORMAT: Final = "ssb-bench/sweep/1"
 NAMESPACE: Final = "sweep"
 Clustering = Literal["sorted", "half-sorted", "random"]
 CLUSTERINGS: Final[tuple[Clustering, ...]] = get_args(Clustering)
@@ -73,6 +70,23 @@ class SweepPoint:
     planning_seconds: float
     without_seconds: float | None = None
     with_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """The points of a sweep.
+
+    Attributes:
+        rows: Rows of each table.
+        machine: Hardware and versions.
+        points: The points, in the order of their tables.
+    """
+
+    FORMAT: ClassVar = "ssb-bench/sweep/1"
+
+    rows: int
+    machine: dict[str, str | int]
+    points: tuple[SweepPoint, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,21 +213,3 @@ def _row_groups(rows: int, row_group_rows: int, file_rows: int) -> Ints:
     row = np.arange(rows, dtype=np.int64)
     a_file = -(-file_rows // row_group_rows)
     return np.asarray(row // file_rows * a_file + row % file_rows // row_group_rows, np.int64)
-
-
-def write_sweep(points: Sequence[SweepPoint], rows: int, machine: dict[str, str | int], path: Path) -> None:
-    """Write points as JSON."""
-    write_json(path, {"format": FORMAT, "rows": rows, "machine": machine, "points": [asdict(p) for p in points]})
-
-
-def read_sweep(path: Path) -> list[SweepPoint]:
-    """Read points.
-
-    Raises:
-        BenchError: If the file is not of this format.
-    """
-    # Any: what json.loads gives has no narrower type.
-    content: Any = json.loads(path.read_text(encoding="utf-8"))
-    if content.get("format") != FORMAT:
-        raise BenchError(f"{path} is not of format {FORMAT}")
-    return [SweepPoint(**point) for point in content["points"]]

@@ -5,20 +5,23 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 import numpy as np
 from pyspark.sql import SparkSession
 
 from ssb_bench.errors import BenchError
-from ssb_bench.spark_runs.arms import Sessions, open_sessions
+from ssb_bench.spark_runs.arms import Arm, Sessions, open_sessions
 from ssb_bench.spark_runs.measure import measure
 from ssb_bench.spark_runs.session import CATALOG
+from ssb_bench.spark_runs.turns import time_in_turns
 from ssb_bench.studies.sweep import NAMESPACE, SweepPoint, draw_where, table_name, where_text
 
 _SELECTIVITIES: Final = (1e-7, 1e-5, 1e-3)
 _PREDICATES: Final = (1, 3)
 _REPEATS: Final = 3
+_SIDES: Final[tuple[Arm, ...]] = ("without", "with")
 _SEED: Final = 20_241
 
 
@@ -48,15 +51,15 @@ def _timed(sessions: Sessions, point: SweepPoint, random: np.random.Generator) -
     where = where_text(draw_where(random, point.predicates, point.selectivity))
     table = table_name(point.clustering, point.row_group_rows).rpartition(".")[2]
     sql = f"SELECT count(*), sum(c1) FROM {table} WHERE {where}"
-    without: list[float] = []
-    with_index: list[float] = []
-    # The first pair warms up.
-    for _ in range(1 + _REPEATS):
-        one, other = measure(sessions.of["without"], sql), measure(sessions.of["with"], sql)
-        if one.answer != other.answer:
-            raise BenchError(f"without the index {one.answer}, with it {other.answer}: {sql}")
-        without.append(one.seconds)
-        with_index.append(other.seconds)
-    return replace(
-        point, without_seconds=statistics.median(without[1:]), with_seconds=statistics.median(with_index[1:])
-    )
+    answers = set()
+
+    def run(session: SparkSession) -> float:
+        measured = measure(session, sql)
+        answers.add(measured.answer)
+        return measured.seconds
+
+    times = time_in_turns({side: partial(run, sessions.of[side]) for side in _SIDES}, _REPEATS)
+    if len(answers) > 1:
+        raise BenchError(f"without the index and with it, the answers differ: {answers}: {sql}")
+    without, with_index = (statistics.median(times[side]) for side in _SIDES)
+    return replace(point, without_seconds=without, with_seconds=with_index)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ssb_bench.systems.protocol import Json, serve, sum_batches
+from ssb_bench.systems.protocol import Json, Worker, serve, sum_batches
 
 
-class DatafusionWorker:
+class DatafusionWorker(Worker):
     """A context with the files as a table."""
 
     def __init__(self, config: Json) -> None:
@@ -21,9 +21,6 @@ class DatafusionWorker:
     def facts(self) -> dict[str, object]:
         """Say the version."""
         return {"version": f"DataFusion {self._version}"}
-
-    def prepare(self, query: Json) -> None:
-        """Nothing to do."""
 
     def count(self, query: Json) -> int:
         """Count the matching rows."""

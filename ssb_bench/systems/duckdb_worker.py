@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ssb_bench.systems.protocol import Json, serve, sum_batches
+from ssb_bench.systems.protocol import Json, Worker, serve, sum_batches
 
 
-class DuckdbWorker:
+class DuckdbWorker(Worker):
     """A connection with the files as a view."""
 
     def __init__(self, config: Json) -> None:
@@ -19,9 +19,6 @@ class DuckdbWorker:
     def facts(self) -> dict[str, object]:
         """Say the version."""
         return {"version": f"DuckDB {self._version}"}
-
-    def prepare(self, query: Json) -> None:
-        """Nothing to do."""
 
     def count(self, query: Json) -> int:
         """Count the matching rows."""

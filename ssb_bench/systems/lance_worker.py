@@ -11,10 +11,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from ssb_bench.systems.protocol import Json, serve, sum_batches
+from ssb_bench.systems.protocol import Json, Worker, serve, sum_batches
 
 
-class LanceWorker:
+class LanceWorker(Worker):
     """The dataset, made if it is not there."""
 
     def __init__(self, config: Json) -> None:
@@ -32,9 +32,6 @@ class LanceWorker:
         """Say the version, and what making the data and the index took."""
         made = json.loads(self._made.read_text(encoding="utf-8"))
         return {"version": f"Lance {self._version}", **made}
-
-    def prepare(self, query: Json) -> None:
-        """Nothing to do."""
 
     def count(self, query: Json) -> int:
         """Count the matching rows."""

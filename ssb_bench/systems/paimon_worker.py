@@ -15,7 +15,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, TypeAlias
 
-from ssb_bench.systems.protocol import Json, serve
+from ssb_bench.systems.protocol import Json, Worker, serve
 
 # Java's objects and classes have no types in Python.
 Java: TypeAlias = Any
@@ -35,7 +35,7 @@ _COMPARISONS = {"=": "equal", "<": "lessThan", "<=": "lessOrEqual", ">": "greate
 _LOOPS = "io.puffinindex.bench.PaimonLoops"
 
 
-class PaimonWorker:
+class PaimonWorker(Worker):
     """The table, made if it is not there."""
 
     def __init__(self, config: Json) -> None:
@@ -58,9 +58,6 @@ class PaimonWorker:
     def facts(self) -> dict[str, object]:
         """Say the version, and what making the data and the index took."""
         return {"version": "Paimon 1.4.2", **json.loads(self._made.read_text(encoding="utf-8"))}
-
-    def prepare(self, query: Json) -> None:
-        """Nothing to do."""
 
     def count(self, query: Json) -> int:
         """Count the matching rows."""

@@ -1,15 +1,15 @@
 """What a worker and the benchmark say to each other: one JSON object a line, over the worker's stdin and stdout.
 
-Runs in any environment: nothing but the standard library is imported here.
+This module runs in any environment, so it imports nothing but the standard library.
 
 | request | reply |
 | --- | --- |
 | `{"open": {...}}` | `{"facts": {...}}`: version, build seconds, bytes |
-| `{"query": {"kind": "count" or "rows", "where": SQL, "system": name, "survivors": {...}}}` | `{"seconds", "answer"}` |
+| `{"query": {"kind": "count" or "rows", "where", "system", "survivors"}}` | `{"seconds", "answer", "read"}` |
 | any of them, in trouble | `{"error": sentence}` |
 
-The answer to `count` is a number; the answer to `rows` (all columns of the matching rows, in batches that are thrown
-away) is the number of rows and the sum of lo_revenue. A reply may have a `read`: what the worker counts of its reads.
+The answer to `count` is a number. The answer to `rows` (all columns of the matching rows, in batches that are thrown
+away) is the number of rows and the sum of lo_revenue. `read` is what the worker counts of its reads; empty if nothing.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ import json
 import os
 import sys
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 # What json.loads gives has no narrower type, and workers see foreign libraries without types.
 Json: TypeAlias = Mapping[str, Any]
@@ -29,24 +30,27 @@ _EXPECTED = (ArithmeticError, AttributeError, ImportError, LookupError, OSError,
 """What libraries raise; anything else ends the worker, and its last words are the reason."""
 
 
-class Worker(Protocol):
+class Worker(ABC):
     """One system, opened."""
 
+    @abstractmethod
     def facts(self) -> dict[str, object]:
-        """Say what it is: `version`, and `build_seconds`, `index_bytes`, `data_bytes` where it has data of its own."""
-        ...
+        """Say the `version`, and `build_seconds`, `index_bytes`, `data_bytes` of a system with data of its own."""
 
-    def prepare(self, query: Json) -> None:
-        """Do what is not a part of the query's time."""
-        ...
-
+    @abstractmethod
     def count(self, query: Json) -> int:
         """Count the matching rows."""
-        ...
 
+    @abstractmethod
     def rows(self, query: Json) -> tuple[int, int]:
         """Read the matching rows; give how many there are and the sum of their lo_revenue."""
-        ...
+
+    def prepare(self, query: Json) -> None:  # noqa: B027 - most systems have nothing to prepare
+        """Do what is not a part of the query's time."""
+
+    def read(self) -> dict[str, float]:
+        """Say what the last query read, if the system counts it: `files`, `rows`, `splits`."""
+        return {}
 
 
 def serve(open_worker: Callable[[Json], Worker], errors: tuple[type[Exception], ...] = ()) -> None:
@@ -56,7 +60,7 @@ def serve(open_worker: Callable[[Json], Worker], errors: tuple[type[Exception], 
         open_worker: Opens the system.
         errors: What the system's library raises besides Python's own exceptions.
     """
-    # Libraries may print what they like: it goes to stderr.
+    # Libraries print to stdout as well; that must not get between the replies.
     replies = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     worker: Worker | None = None
@@ -80,9 +84,7 @@ def _answer(worker: Worker, query: Json) -> dict[str, object]:
     worker.prepare(query)
     started = time.perf_counter()
     answer: object = worker.count(query) if query["kind"] == "count" else worker.rows(query)
-    reply = {"seconds": time.perf_counter() - started, "answer": answer}
-    read: Callable[[], dict[str, float]] | None = getattr(worker, "read", None)
-    return reply if read is None else reply | {"read": read()}
+    return {"seconds": time.perf_counter() - started, "answer": answer, "read": worker.read()}
 
 
 def sum_batches(batches: Iterable[Any]) -> tuple[int, int]:

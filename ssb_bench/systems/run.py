@@ -1,25 +1,24 @@
 """The comparison of systems: the same rows, the same machine, one run; cold first, then warm and interleaved.
 
-Cold is the first execution of a query in a process that has just started, after the files of the data and the index
-were dropped from the page cache as far as a user can (`posix_fadvise`); Spark has run one query on another table.
+Cold is the first execution of a query in a process that has just started. Before it, the files of the data and the
+index are dropped from the page cache as far as a user can (`posix_fadvise`). Spark has run one query on another table.
 Then the processes stay, and the rounds go through the systems forwards and backwards. Answers are compared by value
-(`count`: the count; `rows`: how many rows, and the sum of lo_revenue); a failure is null and listed.
+(`count`: the count; `rows`: how many rows, and the sum of lo_revenue). A failure is null and listed.
 """
 
 from __future__ import annotations
 
 import datetime
-import json
+import itertools
 import os
 import subprocess
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
-from functools import cache, partial
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import ClassVar, Final
 
 from ssb_bench.data.dataset import Step, open_duckdb
-from ssb_bench.data.layout import Layout, write_json
+from ssb_bench.data.layout import Layout, local_path
 from ssb_bench.data.workload import FittedQuery
 from ssb_bench.errors import BenchError
 from ssb_bench.results.statistics import summarize
@@ -27,10 +26,9 @@ from ssb_bench.spark_runs.bloom_table import BloomTable
 from ssb_bench.spark_runs.indexing import IndexColumns, describe_index, open_index
 from ssb_bench.spark_runs.load import Load, require_load
 from ssb_bench.spark_runs.machine import describe_host
-from ssb_bench.spark_runs.survivors import data_file_locations, find_survivors, local_path
+from ssb_bench.spark_runs.survivors import data_file_locations, find_survivors
 from ssb_bench.systems.peers import Environments, PeerError, System, WorkerProcess
 
-FORMAT: Final = "ssb-bench/systems/1"
 SECONDS_A_QUERY: Final = 5.0
 """A system whose cold execution took longer than this gets one warm execution."""
 
@@ -80,6 +78,8 @@ class SystemsRun:
         systems: The systems, in order.
     """
 
+    FORMAT: ClassVar = "ssb-bench/systems/1"
+
     started_at: str
     scale_factor: float
     rows: int
@@ -97,7 +97,7 @@ class SystemsRun:
 
 @dataclass(frozen=True, slots=True)
 class _Query:
-    """A query as workers get it, and what it must answer."""
+    """A query as workers get it, and the answer that is due."""
 
     name: str
     kind: str
@@ -107,24 +107,15 @@ class _Query:
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
-    """What DuckDB tells of the rows that a predicate asks for: how many, the sum of their revenue, where they are."""
-
-    count: int
-    revenue: int
-    survivors: dict[str, list[int]]
-
-
 class _Running:
     """A system with its worker's process."""
 
-    def __init__(self, system: System, process: WorkerProcess, result: SystemResult) -> None:
-        self.system = system
-        self.process = process
-        self.result = result
+    system: System
+    process: WorkerProcess
+    result: SystemResult
 
     def execute(self, query: _Query) -> float | None:
-        """Execute a query; note a failure, and then never again."""
+        """Execute a query and give its seconds; a failure is noted, and the query is not executed again."""
         if query.name in self.result.failures:
             return None
         survivors = query.survivors if self.system.name == "perfect" else {}
@@ -137,9 +128,17 @@ class _Running:
         if reply["answer"] != query.due:
             self.result.failures[query.name] = f"answers {reply['answer']}, {query.due} is due"
             return None
-        if "read" in reply:
+        if reply["read"]:
             self.result.reads[query.name] = dict(reply["read"])
         return float(reply["seconds"])
+
+    def execute_warm(self, query: _Query) -> None:
+        """Execute a query again; a slow one only once."""
+        cold, warm = self.result.cold.get(query.name), self.result.warm.get(query.name, [])
+        if cold is None or (cold > SECONDS_A_QUERY and warm):
+            return
+        if (seconds := self.execute(query)) is not None:
+            self.result.warm[query.name] = [*warm, seconds]
 
 
 def run_systems(
@@ -170,14 +169,11 @@ def run_systems(
     """
     loaded = require_load(layout)
     files = link_files(layout)
-    # While answers are computed and Spark starts: none of it is timed.
-    environments = Environments(
-        [one for one in systems if one.unavailable is None], layout.root.parent / "environments"
-    )
-    # The queries of one workload ask for the same rows as those of the other.
-    known = cache(partial(_known_of, layout))
-    asked = [_due(known, query) for query in queries]
-    steps = len(systems) + len(asked) * (1 + repeats) + 1
+    # Packages are installed while answers are computed and Spark starts: nothing of that is timed.
+    environments = Environments([one for one in systems if one.unavailable is None], layout.data / "environments")
+    asked = _due(layout, queries)
+    total = len(systems) + len(asked) * (1 + repeats) + 1
+    steps = itertools.count()
     config = {
         "files": str(files),
         "warehouse": str(layout.warehouse),
@@ -190,26 +186,24 @@ def run_systems(
     running: list[_Running] = []
     started = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     try:
-        for number, (system, result) in enumerate(zip(systems, results, strict=True)):
-            on_step(Step(number, steps, f"opening {system.title}"))
+        for system, result in zip(systems, results, strict=True):
+            on_step(Step(next(steps), total, f"opening {system.title}"))
             if result.failure is None:
                 running += _open(layout, environments, system, result, config, processes)
-        done = len(systems)
-        for place, query in enumerate(asked):
-            on_step(Step(done + place, steps, f"{query.name}, cold"))
+        for query in asked:
+            on_step(Step(next(steps), total, f"{query.name}, cold"))
             for one in running:
                 drop_caches([files, layout.warehouse, layout.root / "systems"])
                 one.result.cold[query.name] = one.execute(query)
-        done += len(asked)
         for number in range(repeats):
-            for place, query in enumerate(asked):
-                on_step(Step(done + number * len(asked) + place, steps, f"{query.name}, warm {number + 1}"))
+            for query in asked:
+                on_step(Step(next(steps), total, f"{query.name}, warm {number + 1}"))
                 for one in running if number % 2 == 0 else reversed(running):
-                    _execute_warm(one, query, number)
+                    one.execute_warm(query)
     finally:
         for process in processes.values():
             process.close()
-    on_step(Step(steps, steps, "done"))
+    on_step(Step(total, total, "done"))
     _add_facts(layout, loaded, bloom, results)
     return SystemsRun(
         started,
@@ -237,15 +231,6 @@ def _add_facts(layout: Layout, loaded: Load, bloom: BloomTable | None, results: 
         if result.name == "iceberg-bloom" and bloom is not None:
             result.facts |= {"write_seconds": bloom.write_seconds, "data_bytes": bloom.data_bytes}
             result.facts["index_bytes"] = bloom.data_bytes - loaded.data_bytes
-
-
-def _execute_warm(one: _Running, query: _Query, number: int) -> None:
-    cold = one.result.cold.get(query.name)
-    if cold is None or (cold > SECONDS_A_QUERY and number > 0):
-        return
-    seconds = one.execute(query)
-    if seconds is not None:
-        one.result.warm.setdefault(query.name, []).append(seconds)
 
 
 def _open(
@@ -280,23 +265,24 @@ def _classpath(fetch: Callable[[], list[str]]) -> list[str]:
         raise PeerError(f"cannot be fetched: {error}") from error
 
 
-def _due(known: Callable[[str], _Known], query: FittedQuery) -> _Query:
-    if query.where is None or query.query.workload == "aggregate":
-        raise BenchError(f"systems are compared on counts and rows of lineorder, not on {query.query.name}")
-    kind = "rows" if query.query.workload == "rows" else "count"
-    rows = known(query.where)
-    due = rows.count if kind == "count" else [rows.count, rows.revenue]
-    return _Query(query.query.name, kind, query.where, rows.survivors, due)
-
-
-def _known_of(layout: Layout, where: str) -> _Known:
-    with open_duckdb(layout) as connection:
-        row = connection.execute(
-            f"SELECT count(*), coalesce(sum(lo_revenue), 0) FROM lineorder WHERE {where}"
-        ).fetchone()
-    count, revenue = (0, 0) if row is None else (int(row[0]), int(row[1]))
-    survivors = find_survivors(data_file_locations(layout), where)
-    return _Known(count, revenue, {file: list(kept) for file, kept in survivors.items()})
+def _due(layout: Layout, queries: Sequence[FittedQuery]) -> list[_Query]:
+    """Ask DuckDB for the answers, once for each predicate: the queries of both workloads share them."""
+    known: dict[str, tuple[int, int, dict[str, list[int]]]] = {}
+    asked = []
+    for query in queries:
+        where, workload = query.where, query.query.workload
+        if where is None or workload == "aggregate":
+            raise BenchError(f"systems are compared on counts and rows of lineorder, not on {query.query.name}")
+        if where not in known:
+            survivors = find_survivors(data_file_locations(layout), where)
+            with open_duckdb(layout) as connection:
+                sql = f"SELECT count(*), coalesce(sum(lo_revenue), 0) FROM lineorder WHERE {where}"
+                [(count, revenue)] = connection.execute(sql).fetchall()
+            known[where] = int(count), int(revenue), {file: list(kept) for file, kept in survivors.items()}
+        count, revenue, kept = known[where]
+        due = [count, revenue] if workload == "rows" else count
+        asked.append(_Query(query.query.name, "rows" if workload == "rows" else "count", where, kept, due))
+    return asked
 
 
 def link_files(layout: Layout) -> Path:
@@ -315,28 +301,6 @@ def drop_caches(folders: Sequence[Path]) -> None:
     """Ask the system to forget the cached pages of all files under some folders, as far as a user may ask."""
     if not hasattr(os, "posix_fadvise"):
         return
-    for folder in folders:
-        for file in folder.rglob("*"):
-            if file.is_file():
-                descriptor = os.open(file, os.O_RDONLY)
-                try:
-                    os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-                finally:
-                    os.close(descriptor)
-
-
-def write_systems(run: SystemsRun, path: Path) -> None:
-    """Write a comparison as JSON."""
-    write_json(path, {"format": FORMAT, **asdict(run)})
-
-
-def read_systems(path: Path) -> SystemsRun:
-    """Read a comparison.
-
-    Raises:
-        BenchError: If the file is not one.
-    """
-    content = json.loads(path.read_text(encoding="utf-8"))
-    if content.pop("format", None) != FORMAT:
-        raise BenchError(f"{path} is not of format {FORMAT}")
-    return SystemsRun(**{**content, "systems": tuple(SystemResult(**system) for system in content["systems"])})
+    for file in (file for folder in folders for file in folder.rglob("*") if file.is_file()):
+        with file.open("rb") as opened:
+            os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)

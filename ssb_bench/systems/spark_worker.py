@@ -11,12 +11,12 @@ from ssb_bench.spark_runs.bloom_table import BLOOM_TABLE
 from ssb_bench.spark_runs.load import LINEORDER
 from ssb_bench.spark_runs.perfect import perfect_pruning
 from ssb_bench.spark_runs.session import CATALOG, create_session
-from ssb_bench.systems.protocol import Json, serve
+from ssb_bench.systems.protocol import Json, Worker, serve
 
 TABLES = {"iceberg": LINEORDER, "iceberg-bloom": BLOOM_TABLE, "index": LINEORDER, "perfect": LINEORDER}
 
 
-class SparkWorker:
+class SparkWorker(Worker):
     """One session a system, warmed up on another table so that a first query is not Spark's own waking up."""
 
     def __init__(self, config: Json) -> None:
@@ -24,6 +24,7 @@ class SparkWorker:
         self._version = spark.version
         self._sessions = {name: spark.newSession() for name in TABLES}
         planner.enable(self._sessions["index"])
+        # Both rules stay until the process ends.
         self._stack = ExitStack()
         self._perfect = self._stack.enter_context(perfect_pruning(self._sessions["perfect"]))
         for session in self._sessions.values():

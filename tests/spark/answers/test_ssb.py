@@ -17,9 +17,10 @@ from puffin_index import BuildProgress
 from ssb_bench.commands.demo import show
 from ssb_bench.data.dataset import Step, generate, open_duckdb
 from ssb_bench.data.layout import Layout
+from ssb_bench.data.records import read_record, write_record
 from ssb_bench.errors import BenchError
-from ssb_bench.results.append_results import read_appends, write_appends
-from ssb_bench.results.results import Run, read_run, write_run
+from ssb_bench.results.appends import AppendRun
+from ssb_bench.results.run import Run
 from ssb_bench.spark_runs.answers import answer_due, same_answer, spark_answer
 from ssb_bench.spark_runs.bloom_table import make_bloom_table
 from ssb_bench.spark_runs.indexing import IndexColumns, build_index, define_index, describe_index, open_index
@@ -147,9 +148,9 @@ def test_a_wide_query_reads_the_whole_table_on_both_sides(run: Run) -> None:
 
 
 def test_a_run_of_spark_survives_its_json(run: Run, tmp_path: Path) -> None:
-    write_run(run, tmp_path / "run.json")
+    write_record(tmp_path / "run.json", run)
 
-    assert read_run(tmp_path / "run.json") == run
+    assert read_record(tmp_path / "run.json", Run) == run
 
 
 def test_a_query_that_fails_is_a_row_with_its_reason(
@@ -222,7 +223,7 @@ def test_the_demonstration_builds_beside_queries_and_draws_the_comparison(
     assert run.index.build_in_background
     assert run.index.indexed_row_groups == run.table.row_groups == loaded.row_groups
     assert f"index of {loaded.row_groups} row groups built in" in out.getvalue()
-    assert read_run(path) == run
+    assert read_record(path, Run) == run
     assert path.with_suffix(".png").stat().st_size > 10_000
 
 
@@ -293,12 +294,12 @@ def test_batches_are_indexed_while_queries_run_and_answer_for_what_is_there(
         row_group_rows=500,
         settled_rounds=1,
     )
-    write_appends(run, tmp_path / "append.json")
+    write_record(tmp_path / "append.json", run)
 
     assert run.failures == ()
     assert [batch.rows for batch in run.appended] == [2_000, 2_000]
     assert all(batch.lag_seconds is not None and batch.lag_seconds > 0 for batch in run.appended)
     assert run.executions
     assert {query: len(seconds) for query, seconds in run.settled_with.items()} == {"q1": 1, "q5": 1}
-    assert read_appends(tmp_path / "append.json") == run
+    assert read_record(tmp_path / "append.json", AppendRun) == run
     assert not (layout.root / "appends").exists(), "the batches are deleted again"

@@ -8,16 +8,18 @@ from pathlib import Path
 import pytest
 
 from ssb_bench.commands.all_steps import (
-    LARGE_SIZES,
-    SMALL_SIZES,
-    TINY_SIZES,
+    LARGE,
+    SMALL,
+    TINY,
+    Arguments,
     BenchStep,
+    arguments_for,
     plan_steps,
     render_times,
     run_command,
     run_steps,
-    sizes_for,
 )
+from ssb_bench.commands.main import cli
 from ssb_bench.data.layout import Layout
 from ssb_bench.errors import BenchError
 from ssb_bench.results.step_times import StepTime, read_times, times_path
@@ -35,7 +37,7 @@ def empty(tmp_path: Path) -> Layout:
 
 
 def test_every_measuring_step_leaves_a_result_that_the_report_reads(empty: Layout) -> None:
-    steps = plan_steps(empty, row_group_rows=1000, sizes=SMALL_SIZES, cores=2, memory="2g")
+    steps = plan_steps(empty, SMALL, spark=("--cores", "2"), row_group_rows=1000)
 
     assert [step.name for step in steps] == [
         *("generate", "load", "build", "run", "systems", "append", "sweep", "scale", "report"),
@@ -93,7 +95,7 @@ def test_a_measured_step_is_left_alone_until_it_is_to_be_measured_anew(loaded: L
 def test_a_step_may_fail_with_a_result_and_is_told_again_by_the_next_run(loaded: Layout) -> None:
     """The step goes on with what is there and fails; then what is there is finished."""
     result = result_of(loaded, '{"complete": false}')
-    step = BenchStep("no-such-command", (), result, may_fail=True)
+    step = BenchStep("no-such-command", (), result)
 
     assert run_steps(loaded, [step], run=fail) == ["no-such-command"]
     result.write_text('{"complete": true}')
@@ -107,15 +109,23 @@ def test_a_result_from_before_the_load_is_not_taken_for_one_of_a_failed_step(emp
     result = result_of(empty, "{}")
 
     with pytest.raises(BenchError, match="`no-such-command` failed"):
-        run_steps(empty, [BenchStep("no-such-command", (), result, may_fail=True)], run=fail)
+        run_steps(empty, [BenchStep("no-such-command", (), result)], run=fail)
     assert not result.exists()
 
 
 def test_small_data_do_not_wait_for_large_simulations() -> None:
-    assert sizes_for(0.01) == TINY_SIZES
-    assert sizes_for(1) == SMALL_SIZES
-    assert sizes_for(10) == LARGE_SIZES
-    assert max(SMALL_SIZES.row_groups) == 4_000
+    assert arguments_for(0.5) == TINY
+    assert arguments_for(2) == SMALL
+    assert arguments_for(10) == LARGE
+    assert "1000000" in LARGE["scale"]
+    assert "1000000" not in TINY["scale"] + SMALL["scale"]
+
+
+@pytest.mark.parametrize("arguments", [TINY, SMALL, LARGE])
+def test_the_commands_take_the_arguments_of_every_step(empty: Layout, arguments: Arguments) -> None:
+    for step in plan_steps(empty, arguments, spark=("--cores", "2"), row_group_rows=1000):
+        command = cli.commands[step.name]
+        assert command.make_context(step.name, [*step.arguments]).params
 
 
 def test_times_are_told_step_by_step_and_together() -> None:

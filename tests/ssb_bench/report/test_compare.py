@@ -10,16 +10,17 @@ import pytest
 from click.testing import CliRunner
 
 from ssb_bench.commands.main import cli
+from ssb_bench.data.records import read_record, write_record
 from ssb_bench.errors import BenchError
 from ssb_bench.report.compare import Compared, compare_runs
-from ssb_bench.results.results import QueryResult, Run, Side, read_run, write_run
+from ssb_bench.results.run import QueryResult, Run, Side
 
 RECORDED = Path(__file__).parents[1] / "run.json"
 
 
 @pytest.fixture
 def run() -> Run:
-    return read_run(RECORDED)
+    return read_record(RECORDED, Run)
 
 
 def times_by(factor: float) -> Callable[[Side], Side]:
@@ -110,7 +111,7 @@ def test_runs_of_other_data_do_not_compare(run: Run) -> None:
 
 
 def test_the_command_exits_with_1_on_a_regression(run: Run, tmp_path: Path) -> None:
-    write_run(with_query(run, lambda query: slower(query, 10)), tmp_path / "new.json")
+    write_record(tmp_path / "new.json", with_query(run, lambda query: slower(query, 10)))
 
     good = CliRunner().invoke(cli, ["compare", str(RECORDED), str(RECORDED)])
     bad = CliRunner().invoke(cli, ["compare", str(RECORDED), str(tmp_path / "new.json")])

@@ -11,13 +11,14 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from ssb_bench.data.records import read_record
 from ssb_bench.report.compare import compare_runs
-from ssb_bench.report.page import write_page
-from ssb_bench.report.pictures import Sources, draw_pictures, write_pictures
-from ssb_bench.report.plot import plot_run
-from ssb_bench.report.terminal import render_run
-from ssb_bench.results.append_results import Appended, AppendRun, Execution
-from ssb_bench.results.results import Run, read_run
+from ssb_bench.report.figures import draw_run, save
+from ssb_bench.report.page import Sources, write_page
+from ssb_bench.report.run_report import run_parts
+from ssb_bench.report.terminal import render
+from ssb_bench.results.appends import Appended, AppendRun, Execution
+from ssb_bench.results.run import Run
 from ssb_bench.results.step_times import StepTime
 from ssb_bench.studies.scale import ScalePoint
 from ssb_bench.studies.scale_probe import Probe
@@ -49,7 +50,7 @@ class Balance(HTMLParser):
 
 @pytest.fixture(scope="module")
 def run() -> Run:
-    return read_run(RECORDED)
+    return read_record(RECORDED, Run)
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +70,7 @@ def sources(run: Run) -> Sources:
 
 
 def page_of(sources: Sources, folder: Path) -> str:
-    write_page(sources, draw_pictures(sources), folder / "page.html")
+    write_page(sources, folder / "page.html")
     return (folder / "page.html").read_text(encoding="utf-8")
 
 
@@ -85,7 +86,7 @@ def test_the_page_is_well_formed_and_needs_nothing_else(sources: Sources, tmp_pa
 
 
 def test_every_picture_is_also_a_file_of_either_kind(sources: Sources, tmp_path: Path) -> None:
-    folder = write_pictures(draw_pictures(sources), tmp_path / "report.html")
+    folder = write_page(sources, tmp_path / "report.html")
 
     names = {"queries-count", "systems", "appends", "sweep", "scale"}
     assert folder == tmp_path / "report-pictures"
@@ -113,8 +114,8 @@ def test_arms_may_have_run_differently_often(run: Run, tmp_path: Path) -> None:
     more = replace(run, queries=(often, *run.queries[1:]))
 
     page_of(Sources(more), tmp_path)
-    plot_run(more, tmp_path / "run.png")
-    Console(file=io.StringIO()).print(render_run(more))
+    save(draw_run(more), tmp_path / "run.png")
+    Console(file=io.StringIO()).print(render(run_parts(more)))
     assert not any(query.is_regression for query in compare_runs(run, more))
 
 
@@ -125,7 +126,7 @@ def test_a_failed_query_is_null_and_listed(run: Run, tmp_path: Path) -> None:
     text = page_of(Sources(replace(run, queries=(broken, *run.queries[1:]))), tmp_path)
 
     assert "it &lt;broke&gt;" in text
-    assert "<td>null</td>" in text
+    assert "<td class=bad>null</td>" in text
 
 
 def test_a_missed_share_of_perfect_pruning_is_red(run: Run, tmp_path: Path) -> None:
@@ -135,8 +136,8 @@ def test_a_missed_share_of_perfect_pruning_is_red(run: Run, tmp_path: Path) -> N
     slow = replace(query, perfect=twice_as_fast, survivors=1)
     fine = replace(query, perfect=query.with_index, survivors=1)
 
-    assert "<span class=bad>50%</span>" in page_of(Sources(replace(run, queries=(slow,))), tmp_path)
-    assert "<td>100%</td>" in page_of(Sources(replace(run, queries=(fine,))), tmp_path)
+    assert "<td class=bad>50.0%</td>" in page_of(Sources(replace(run, queries=(slow,))), tmp_path)
+    assert "<td>100.0%</td>" in page_of(Sources(replace(run, queries=(fine,))), tmp_path)
 
 
 def test_a_page_of_nothing_has_its_limitations(tmp_path: Path) -> None:

@@ -11,22 +11,24 @@ import matplotlib.image
 import pytest
 from rich.console import Console
 
+from ssb_bench.data.records import read_record, write_record
 from ssb_bench.errors import BenchError
-from ssb_bench.report.plot import plot_run
-from ssb_bench.report.terminal import render_run
-from ssb_bench.results.results import QueryResult, Run, newest_run, read_run, write_run
+from ssb_bench.report.figures import draw_run, save
+from ssb_bench.report.run_report import run_parts
+from ssb_bench.report.terminal import render
+from ssb_bench.results.run import QueryResult, Run, newest_run
 
 RECORDED = Path(__file__).parents[1] / "run.json"
 
 
 @pytest.fixture
 def run() -> Run:
-    return read_run(RECORDED)
+    return read_record(RECORDED, Run)
 
 
 def text_of(run: Run, width: int = 120) -> str:
     text = io.StringIO()
-    Console(file=text, width=width).print(render_run(run))
+    Console(file=text, width=width).print(render(run_parts(run)))
     return text.getvalue()
 
 
@@ -37,9 +39,9 @@ def failed(query: QueryResult) -> QueryResult:
 
 
 def test_a_run_survives_writing_and_reading(run: Run, tmp_path: Path) -> None:
-    write_run(run, tmp_path / "again.json")
+    write_record(tmp_path / "again.json", run)
 
-    assert read_run(tmp_path / "again.json") == run
+    assert read_record(tmp_path / "again.json", Run) == run
 
 
 def test_the_recorded_run_answers_all_queries_alike(run: Run) -> None:
@@ -94,7 +96,7 @@ def test_the_geometric_mean_leaves_out_failed_queries(run: Run) -> None:
 @pytest.mark.parametrize("suffix", ["png", "svg"])
 def test_a_picture_is_drawn(run: Run, tmp_path: Path, suffix: str) -> None:
     picture = tmp_path / f"run.{suffix}"
-    plot_run(run, picture)
+    save(draw_run(run), picture)
 
     assert picture.stat().st_size > 10_000
     if suffix == "png":
@@ -104,8 +106,8 @@ def test_a_picture_is_drawn(run: Run, tmp_path: Path, suffix: str) -> None:
 
 
 def test_a_picture_is_drawn_of_what_did_not_fail(run: Run, tmp_path: Path) -> None:
-    plot_run(replace(run, queries=(failed(run.queries[0]), *run.queries[1:])), tmp_path / "less.png")
-    plot_run(replace(run, queries=(failed(run.queries[0]),)), tmp_path / "none.png")
+    save(draw_run(replace(run, queries=(failed(run.queries[0]), *run.queries[1:]))), tmp_path / "less.png")
+    save(draw_run(replace(run, queries=(failed(run.queries[0]),))), tmp_path / "none.png")
 
     assert (tmp_path / "none.png").stat().st_size < (tmp_path / "less.png").stat().st_size
 
@@ -114,9 +116,9 @@ def test_a_picture_is_drawn_of_what_did_not_fail(run: Run, tmp_path: Path) -> No
     ("content", "reason"),
     [
         ("{", "is not JSON"),
-        ("[]", "not a run of format"),
-        ('{"format": "ssb-bench/run/0"}', "not a run of format"),
-        ('{"format": "ssb-bench/run/1"}', "not a whole run"),
+        ("[]", "is not of format ssb-bench/run/1"),
+        ('{"format": "ssb-bench/run/0"}', "is not of format ssb-bench/run/1"),
+        ('{"format": "ssb-bench/run/1"}', "not a whole Run: started_at"),
     ],
 )
 def test_a_file_that_is_no_run_is_refused(tmp_path: Path, content: str, reason: str) -> None:
@@ -124,7 +126,7 @@ def test_a_file_that_is_no_run_is_refused(tmp_path: Path, content: str, reason: 
     file.write_text(content)
 
     with pytest.raises(BenchError, match=reason):
-        read_run(file)
+        read_record(file, Run)
 
 
 def test_a_run_with_an_unknown_field_is_refused(tmp_path: Path) -> None:
@@ -133,7 +135,7 @@ def test_a_run_with_an_unknown_field_is_refused(tmp_path: Path) -> None:
     (tmp_path / "run.json").write_text(json.dumps(content))
 
     with pytest.raises(BenchError, match="colour"):
-        read_run(tmp_path / "run.json")
+        read_record(tmp_path / "run.json", Run)
 
 
 def test_the_newest_run_is_the_one_begun_last(tmp_path: Path) -> None:
@@ -146,5 +148,5 @@ def test_the_newest_run_is_the_one_begun_last(tmp_path: Path) -> None:
 def test_no_run_names_the_command_that_makes_one(tmp_path: Path) -> None:
     with pytest.raises(BenchError, match="ssb-bench run"):
         newest_run(tmp_path)
-    with pytest.raises(BenchError, match="no such run"):
-        read_run(tmp_path / "run.json")
+    with pytest.raises(BenchError, match="there is no"):
+        read_record(tmp_path / "run.json", Run)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
-from ssb_bench.spark_runs.arms import MOST_PAIRS, Arm, Executions, _order
+from ssb_bench.spark_runs.arms import MOST_PAIRS, Arm, Executions
 from ssb_bench.spark_runs.measure import Measurement, TaskInput
+from ssb_bench.spark_runs.turns import in_turns, time_in_turns
 
 
 def took(seconds: float) -> Measurement:
@@ -26,9 +29,18 @@ def test_fast_arms_run_as_often_as_fits_the_slow_one(
 
 
 def test_rounds_go_forwards_and_backwards() -> None:
-    assert list(_order(("without", "with"), 2, 1)) == ["without", "with", "with", "without"]
-    pair = ["with", "perfect"]
-    assert list(_order(("without", "with", "perfect"), 2, 2)) == [
-        *("without", *pair, *pair),
-        *(*reversed(pair), *reversed(pair), "without"),
-    ]
+    assert list(in_turns("ab", 3)) == ["a", "b", "b", "a", "a", "b"]
+    assert list(in_turns("ab", 0)) == []
+
+
+def test_times_are_those_of_the_rounds_after_the_warm_up() -> None:
+    order: list[str] = []
+
+    def arm(name: str) -> float:
+        order.append(name)
+        return float(len(order))
+
+    times = time_in_turns({name: partial(arm, name) for name in "ab"}, 2)
+
+    assert order == ["a", "b", "b", "a", "a", "b"]
+    assert times == {"a": [4.0, 5.0], "b": [3.0, 6.0]}

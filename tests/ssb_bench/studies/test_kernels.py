@@ -26,13 +26,13 @@ RESULT = KernelResult("c", "bsi", "", True, "np.sort", (1.0, 2.0, 4.0), (3.0, 8.
 def test_ratio_is_of_medians_and_its_range_of_pairs() -> None:
     assert RESULT.ratio == 1.5
     assert RESULT.shared_ratio == 0.5
-    assert RESULT.ratio_range == (0.5, 4.0)
+    assert (RESULT.least_ratio, RESULT.greatest_ratio) == (0.5, 4.0)
 
 
 def test_a_ratio_at_its_limit_is_within_and_one_above_is_not() -> None:
-    assert not dataclasses.replace(RESULT, limit=1.5).is_slow
-    assert dataclasses.replace(RESULT, limit=1.49).is_slow
-    assert not dataclasses.replace(RESULT, limit=None).is_slow
+    assert dataclasses.replace(RESULT, limit=1.5).within_limits
+    assert not dataclasses.replace(RESULT, limit=1.49).within_limits
+    assert dataclasses.replace(RESULT, limit=None).within_limits
 
 
 def test_every_kind_is_measured_and_one_layout_of_each_bitmap_has_the_limit() -> None:

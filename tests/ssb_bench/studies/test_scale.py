@@ -14,14 +14,13 @@ from planner.scans.plan import prune_row_groups
 from planner.view.index_view import IndexView
 from puffin_index.formats.puffin import read_footer, verify
 from puffin_index.storage.files import FileReader
-from ssb_bench.data.layout import write_json
+from ssb_bench.data.records import read_record, write_record
 from ssb_bench.studies.scale import (
+    Scale,
     ScalePoint,
     grows_linearly,
     measure_scale,
-    read_scale,
     scale_failures,
-    scale_json,
     unfinished_points,
 )
 from ssb_bench.studies.scale_probe import SCENARIOS, Probe, probe
@@ -102,7 +101,7 @@ def test_a_measurement_that_was_stopped_goes_on_and_survives_its_json(tmp_path: 
 
     def keep(points: Sequence[ScalePoint]) -> None:
         handed.append(len(points))
-        write_json(path, scale_json(points, {"cores": 2}, complete=False))
+        write_record(path, Scale(False, {"cores": 2}, tuple(points)))
 
     points = measure_scale(tmp_path / "scratch", [1_000], repeats=1, known=[failed, *known], on_points=keep)
 
@@ -112,11 +111,11 @@ def test_a_measurement_that_was_stopped_goes_on_and_survives_its_json(tmp_path: 
     assert points[-1].probe.cold_bytes > 0
     assert handed == [len(SCENARIOS)]
     assert scale_failures(points) == []
-    assert read_scale(path) == points
-    assert unfinished_points(path, {"cores": 2}) == points
-    assert unfinished_points(path, {"cores": 4}) == [], "another machine's points are not mixed with these"
-    write_json(path, scale_json(points, {"cores": 2}))
-    assert unfinished_points(path, {"cores": 2}) == []
+    assert read_record(path, Scale).points == tuple(points)
+    assert unfinished_points(path, {"cores": 2}) == tuple(points)
+    assert unfinished_points(path, {"cores": 4}) == (), "another machine's points are not mixed with these"
+    write_record(path, Scale(True, {"cores": 2}, tuple(points)))
+    assert unfinished_points(path, {"cores": 2}) == ()
     assert [*(tmp_path / "scratch").iterdir()] == [], "segments are deleted again"
 
 

@@ -9,16 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ssb_bench.data.records import read_record, write_record
 from ssb_bench.studies.sweep import (
     Grid,
+    Sweep,
     SweepPoint,
     draw_where,
     make_columns,
-    read_sweep,
     run_sweep,
     theory,
     where_text,
-    write_sweep,
 )
 
 GRID = Grid(
@@ -52,9 +52,10 @@ def test_sorted_rows_need_fewer_row_groups_than_theory_says_for_unsorted_ones(po
 
 
 def test_a_sweep_survives_its_json(points: list[SweepPoint], tmp_path: Path) -> None:
-    write_sweep(points, GRID.rows, {}, tmp_path / "sweep.json")
+    sweep = Sweep(GRID.rows, {"cores": 2}, tuple(points))
+    write_record(tmp_path / "sweep.json", sweep)
 
-    assert read_sweep(tmp_path / "sweep.json") == points
+    assert read_record(tmp_path / "sweep.json", Sweep) == sweep
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 4), st.sampled_from([1e-6, 1e-3, 0.1, 1.0]))

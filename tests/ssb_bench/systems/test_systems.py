@@ -11,9 +11,10 @@ from zipfile import ZipFile
 import pytest
 
 from ssb_bench.data.layout import Layout
+from ssb_bench.data.records import read_record, write_record
 from ssb_bench.report.systems_report import fact_line
 from ssb_bench.systems.peers import SYSTEMS, Environments, PeerError, System, WorkerProcess
-from ssb_bench.systems.run import SystemResult, SystemsRun, drop_caches, read_systems, write_systems
+from ssb_bench.systems.run import SystemResult, SystemsRun, drop_caches
 
 
 @pytest.fixture
@@ -87,9 +88,9 @@ def run_of(*systems: SystemResult) -> SystemsRun:
 def test_a_comparison_survives_its_json(tmp_path: Path) -> None:
     ran = SystemResult("duckdb", "DuckDB", {"version": "1"}, None, {"q1": 0.5}, {"q1": [0.2, 0.1, 0.3]})
     absent = SystemResult("hudi", "Hudi", failure="not there")
-    write_systems(run_of(ran, absent), tmp_path / "systems.json")
+    write_record(tmp_path / "systems.json", run_of(ran, absent))
 
-    again = read_systems(tmp_path / "systems.json")
+    again = read_record(tmp_path / "systems.json", SystemsRun)
 
     assert again == run_of(ran, absent)
     assert again.systems[0].median("q1") == 0.2

@@ -1,19 +1,15 @@
-"""What a run measured, as plain data and as one JSON file."""
+"""What a run of the queries in Spark measured."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import ClassVar
 
-from ssb_bench.data.layout import write_json
 from ssb_bench.data.workload import Workload
 from ssb_bench.errors import BenchError
 from ssb_bench.results.statistics import geometric_mean, ratio, summarize
-
-FORMAT: Final = "ssb-bench/run/1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +165,8 @@ class Run:
         queries: The queries, in order; a failed one is there with its failures.
     """
 
+    FORMAT: ClassVar = "ssb-bench/run/1"
+
     started_at: str
     scale_factor: float
     repeats: int
@@ -194,31 +192,6 @@ def mean_speed_up(queries: Sequence[QueryResult]) -> float | None:
     return geometric_mean(speed_ups) if speed_ups else None
 
 
-def write_run(run: Run, path: Path) -> None:
-    """Write a run as JSON."""
-    write_json(path, {"format": FORMAT, **asdict(run)})
-
-
-def read_run(path: Path) -> Run:
-    """Read a run.
-
-    Raises:
-        BenchError: If the file is not there or is not a run of this format.
-    """
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise BenchError(f"no such run: {path}") from error
-    except ValueError as error:
-        raise BenchError(f"{path} is not JSON: {error}") from error
-    if not isinstance(content, dict) or content.pop("format", None) != FORMAT:
-        raise BenchError(f"{path} is not a run of format {FORMAT}")
-    try:
-        return _run_of(content)
-    except (KeyError, TypeError) as error:
-        raise BenchError(f"{path} is not a whole run: {error}") from error
-
-
 def newest_run(runs: Path) -> Path:
     """Find the newest run of a directory.
 
@@ -229,38 +202,3 @@ def newest_run(runs: Path) -> Path:
     if not found:
         raise BenchError(f"no run under {runs}: run `ssb-bench run` first")
     return found[-1]
-
-
-# `Any`: what json.loads gives has no narrower type; a record that lacks a field or has another is refused by its class.
-def _side_of(content: Mapping[str, Any] | None) -> Side | None:
-    return None if content is None else Side(**{**content, "seconds": tuple(content["seconds"])})
-
-
-def _run_of(content: Mapping[str, Any]) -> Run:
-    return Run(
-        started_at=content["started_at"],
-        scale_factor=content["scale_factor"],
-        repeats=content["repeats"],
-        machine=content["machine"],
-        table=TableFacts(**content["table"]),
-        index=IndexFacts(**content["index"]),
-        queries=tuple(_query_of(query) for query in content["queries"]),
-    )
-
-
-def _query_of(content: Mapping[str, Any]) -> QueryResult:
-    return QueryResult(
-        name=content["name"],
-        title=content["title"],
-        sql=content["sql"],
-        literals=tuple(content["literals"]),
-        answer=content["answer"],
-        answers_equal=content["answers_equal"],
-        without_index=_side_of(content["without_index"]),
-        with_index=_side_of(content["with_index"]),
-        plan=None if content["plan"] is None else Plan(**content["plan"]),
-        failures=tuple(content["failures"]),
-        workload=content.get("workload", "count"),
-        perfect=_side_of(content.get("perfect")),
-        survivors=content.get("survivors"),
-    )

@@ -1,0 +1,123 @@
+"""The commands that measure with data of their own: sweep, scale, hook, kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import click
+
+from ssb_bench.commands.options import (
+    POSITIVE,
+    SparkSize,
+    data_option,
+    finish,
+    layout_options,
+    make_console,
+    output_option,
+    repeat_option,
+    spark_options,
+)
+from ssb_bench.data.layout import Layout
+from ssb_bench.data.records import write_record
+from ssb_bench.report.kernel_report import Kernels, kernel_parts
+from ssb_bench.report.study_reports import hook_parts, scale_parts
+from ssb_bench.report.terminal import render
+from ssb_bench.spark_runs.machine import describe_host
+from ssb_bench.studies.hook_cost import measure_hook
+from ssb_bench.studies.kernel_memory import measure_memory
+from ssb_bench.studies.kernel_sizes import measure_sizes
+from ssb_bench.studies.kernels import DEFAULT_VALUES, kernel_cases, measure_kernels
+from ssb_bench.studies.scale import (
+    DEFAULT_SIZES,
+    Scale,
+    ScalePoint,
+    measure_scale,
+    scale_failures,
+    unfinished_points,
+)
+from ssb_bench.studies.sweep import DEFAULT_ROWS, Grid, Sweep, run_sweep
+from ssb_bench.studies.sweep_spark import time_sweep
+
+
+@click.command("sweep")
+@layout_options
+@spark_options
+@click.option("--rows", type=click.IntRange(min=1000), default=DEFAULT_ROWS, show_default=True, help="Rows of a table.")
+@click.option("--trials", type=POSITIVE, default=5, show_default=True, help="Predicates of each point.")
+@click.option("--spark/--no-spark", "with_spark", default=True, help="Measure some points in Spark, too.")
+@output_option("sweep.json in the data directory")
+def sweep_command(
+    layout: Layout, size: SparkSize, rows: int, trials: int, with_spark: bool, output: Path | None
+) -> None:
+    """Plan predicates of 10^-8 to 10^-1 over generated tables: what is kept, beside the theory."""
+    console = make_console()
+    layout = replace(layout, warehouse=layout.data / "sweep")
+    with console.status("sweep") as status:
+        points = run_sweep(layout.warehouse, Grid(rows=rows, trials=trials), status.update)
+    if with_spark:
+        with size.session(layout, console) as spark, console.status("Spark's times"):
+            points = time_sweep(spark, points)
+    target = output or layout.data / "sweep.json"
+    write_record(target, Sweep(rows, describe_host(), tuple(points)))
+    console.print(f"{len(points)} points\nJSON: {target}", soft_wrap=True)
+
+
+@click.command("scale")
+@data_option
+@click.option("--row-groups", "sizes", type=POSITIVE, multiple=True, help="N; may be given again.")
+@repeat_option
+@output_option("scale.json in the data directory")
+def scale_command(data: Path, sizes: tuple[int, ...], repeats: int, output: Path | None) -> None:
+    """Plan over simulated indexes of 10^3 to 10^6 row groups: time, reads, memory, and what dominates.
+
+    Goes on where it was stopped.
+    """
+    console, folder = make_console(), data.expanduser().absolute()
+    target, machine = output or folder / "scale.json", describe_host()
+
+    def keep(points: Sequence[ScalePoint]) -> None:
+        write_record(target, Scale(False, machine, tuple(points)))
+
+    with console.status("scale") as status:
+        points = measure_scale(
+            folder / "scale",
+            sizes or DEFAULT_SIZES,
+            repeats=repeats,
+            known=unfinished_points(target, machine),
+            on_step=status.update,
+            on_points=keep,
+        )
+    finish(console, target, Scale(True, machine, tuple(points)), scale_parts(points), scale_failures(points))
+
+
+@click.command("hook")
+@layout_options
+@spark_options
+@click.option("--files", type=POSITIVE, default=20_000, show_default=True, help="Data files of the table.")
+@click.option("--repeats", type=click.IntRange(min=2), default=15, show_default=True, help="Plans of each query.")
+def hook_command(layout: Layout, size: SparkSize, files: int, repeats: int) -> None:
+    """Measure what the hook adds to the planning of a query over a table of many data files."""
+    console = make_console()
+    with size.session(layout, console) as spark:
+        costs = measure_hook(spark, layout.warehouse, files, repeats)
+    console.print(render(hook_parts(costs, files)))
+
+
+@click.command("kernels")
+@layout_options
+@click.option("--values", type=click.IntRange(min=1000), default=DEFAULT_VALUES, show_default=True, help="Rows.")
+@click.option("--repeats", type=POSITIVE, default=9, show_default=True, help="Measured builds of each.")
+@output_option("kernels.json in the scale factor's directory")
+def kernels_command(layout: Layout, values: int, repeats: int, output: Path | None) -> None:
+    """Measure how fast indexes are built, in what memory, and how large they are; sizes need generated data."""
+    console = make_console()
+    with console.status("kernels") as status:
+        measured = Kernels(
+            describe_host(),
+            measure_kernels(kernel_cases(values), repeats=repeats, on_step=status.update),
+            measure_memory(values, status.update),
+            measure_sizes(layout.files("lineorder"), status.update) if layout.dataset_json.exists() else [],
+        )
+    finish(console, output or layout.root / "kernels.json", measured, kernel_parts(measured))

@@ -1,0 +1,283 @@
+"""The pictures of a report, by matplotlib."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter
+
+from ssb_bench.report.run_report import measured_queries, title_of
+from ssb_bench.results.appends import AppendRun
+from ssb_bench.results.run import QueryResult, Run
+from ssb_bench.results.statistics import summarize
+from ssb_bench.studies.scale import TARGET_ROW_GROUPS, TARGET_SECONDS, ScalePoint
+from ssb_bench.studies.sweep import CLUSTERINGS, SweepPoint
+from ssb_bench.systems.run import SystemsRun
+
+# Blue and grey stay apart for every kind of colour vision, and in print.
+_WITHOUT: Final = "#a3a9b3"
+_WITH: Final = "#0b6fb8"
+_INDEX: Final = "#f0a202"
+_PERFECT: Final = "#3a9a5b"
+_GRID: Final = "#e4e6ea"
+_LINE_STYLES: Final = ("-", "--", "-.", ":", (0, (1, 1)))
+_DPI: Final = 130
+_ROOMY: Final = 8
+"""So many queries have room for their numbers and names side by side."""
+
+# Any: matplotlib types the keys of its settings as one long list of literals.
+_STYLE: Final[dict[Any, Any]] = {
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "grid.color": _GRID,
+    "grid.linewidth": 0.7,
+    "svg.fonttype": "none",
+}
+
+Values = Sequence[float | None]
+"""A value for each query; None where there is none."""
+
+_styled = mpl.rc_context(_STYLE)
+
+
+def save(figure: Figure, path: Path) -> None:
+    """Write a picture in the format that the path names: PNG, SVG or PDF."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with mpl.rc_context(_STYLE):
+        figure.savefig(path, dpi=_DPI)
+
+
+@_styled
+def draw_run(run: Run) -> Figure:
+    """Draw a run: a row of panels for each workload."""
+    measured = {query.workload: measured_queries(run, query.workload) for query in run.queries}
+    measured = {workload: queries for workload, queries in measured.items() if queries}
+    figure = _draw_queries(list(measured.values()) or [[]], list(measured) if len(measured) > 1 else [""])
+    figure.suptitle(title_of(run), fontsize=14, fontweight="bold")
+    return figure
+
+
+@_styled
+def draw_queries(queries: Sequence[QueryResult]) -> Figure:
+    """Draw the queries of one workload: times, row groups, bytes."""
+    return _draw_queries([queries], [""])
+
+
+def _draw_queries(workloads: Sequence[Sequence[QueryResult]], names: Sequence[str]) -> Figure:
+    figure = Figure(figsize=(15, 5.4 * len(workloads)), layout="constrained")
+    panels = figure.subplots(len(workloads), 3, squeeze=False)
+    for queries, name, (times, groups, read) in zip(workloads, names, panels, strict=True):
+        _draw_times(times, queries)
+        _draw_row_groups(groups, queries)
+        _draw_bytes(read, queries)
+        if name:
+            times.set_title(f"{name}: {times.get_title()}")
+    # A panel may lack an arm, so the legend has what any panel has.
+    legend: dict[str, Artist] = {}
+    for axes in panels.flat:
+        handles, labels = axes.get_legend_handles_labels()
+        legend |= dict(zip(labels, handles, strict=True))
+    figure.legend([*legend.values()], [*legend], loc="outside lower center", ncols=4, frameon=False)
+    return figure
+
+
+def _draw_times(axes: Axes, queries: Sequence[QueryResult]) -> None:
+    arms = (
+        ("without index", _WITHOUT, [q.without_index for q in queries]),
+        ("with index", _WITH, [q.with_index for q in queries]),
+        ("perfect pruning", _PERFECT, [q.perfect for q in queries]),
+    )
+    shown = [arm for arm in arms if any(side is not None for side in arm[2])]
+    tops = [0.0] * len(queries)
+    for number, (label, color, sides) in enumerate(shown):
+        there = [(place, summarize(side.seconds)) for place, side in enumerate(sides) if side is not None]
+        medians = np.array([summary.median_seconds for _, summary in there])
+        below = medians - [summary.least_seconds for _, summary in there]
+        above = [summary.greatest_seconds for _, summary in there] - medians
+        places, width = _places([place for place, _ in there], number, len(shown))
+        axes.bar(places, medians, width, color=color, label=label)
+        axes.errorbar(places, medians, yerr=[below, above], fmt="none", ecolor="#333333", elinewidth=0.8)
+        for place, summary in there:
+            tops[place] = max(tops[place], summary.greatest_seconds)
+    for place, (query, top) in enumerate(zip(queries, tops, strict=True)):
+        text = f"{query.speed_up:.1f}\N{MULTIPLICATION SIGN}" if query.speed_up is not None else ""
+        axes.text(place, top * 1.08, text, ha="center", va="bottom", fontweight="bold")
+    axes.set_yscale("log")
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    axes.yaxis.set_minor_formatter(NullFormatter())
+    axes.set_ylim(top=max(tops, default=1.0) * 1.6)
+    _label(axes, queries, "time (median, min to max)", "seconds, logarithmic")
+
+
+def _draw_row_groups(axes: Axes, queries: Sequence[QueryResult]) -> None:
+    counts: tuple[tuple[str, Values], ...] = (
+        (_WITHOUT, [q.plan.row_groups if q.plan else None for q in queries]),
+        (_WITH, [q.plan.kept if q.plan else None for q in queries]),
+        (_PERFECT, [q.survivors for q in queries]),
+    )
+    shown = [arm for arm in counts if any(value is not None for value in arm[1])]
+    for number, (color, values) in enumerate(shown):
+        _bars(axes, values, number, len(shown), color, "{:,.0f}".format)
+    _label(axes, queries, "row groups: of the scan, kept, with a match", "row groups")
+
+
+def _draw_bytes(axes: Axes, queries: Sequence[QueryResult]) -> None:
+    without, with_index = (
+        [0.0 if side is None else (side.bytes_read or 0) / 1e6 for side in sides]
+        for sides in ([q.without_index for q in queries], [q.with_index for q in queries])
+    )
+    index = [q.plan.index_bytes_read / 1e6 if q.plan else 0.0 for q in queries]
+    _bars(axes, without, 0, 2, _WITHOUT, _short)
+    places, width = _places(range(len(queries)), 1, 2)
+    axes.bar(places, with_index, width, color=_WITH)
+    bars = axes.bar(places, index, width, bottom=with_index, color=_INDEX, label="index, read by the planner")
+    both = [_short(value + more) for value, more in zip(with_index, index, strict=True)]
+    axes.bar_label(bars, both, **_tilt(queries))
+    _label(axes, queries, "bytes read", "MB")
+
+
+def _bars(axes: Axes, values: Values, number: int, count: int, color: str, text: Callable[[float], str]) -> None:
+    """Draw the bars of side `number` of `count`, each with its value above it."""
+    there = [(place, value) for place, value in enumerate(values) if value is not None]
+    places, width = _places([place for place, _ in there], number, count)
+    bars = axes.bar(places, [value for _, value in there], width, color=color)
+    axes.bar_label(bars, [text(value) for _, value in there], **_tilt(values))
+
+
+def _places(queries: Sequence[int], number: int, count: int) -> tuple[list[float], float]:
+    """Give where the bars of side `number` of `count` stand, and their width."""
+    width = 0.8 / count
+    return [place + (number - (count - 1) / 2) * width for place in queries], width
+
+
+def _tilt(queries: Sequence[object]) -> dict[str, Any]:
+    return {"fontsize": 6.5, "padding": 1, "rotation": 0 if len(queries) <= _ROOMY else 90}
+
+
+def _short(megabytes: float) -> str:
+    return f"{megabytes:.0f}" if megabytes >= 10 else f"{megabytes:.2g}"
+
+
+def _label(axes: Axes, queries: Sequence[QueryResult], title: str, unit: str) -> None:
+    axes.set_title(title)
+    axes.set_ylabel(unit)
+    axes.set_xticks(range(len(queries)), [query.name.upper() for query in queries])
+    is_narrow = len(queries) > _ROOMY or any(len(query.name) > 4 for query in queries)
+    axes.tick_params(axis="x", length=0, labelrotation=40 if is_narrow else 0)
+    axes.grid(axis="y")
+    axes.margins(y=0.12)
+
+
+@_styled
+def draw_scale(points: Sequence[ScalePoint]) -> Figure:
+    """Draw first and later planning times, and memory, over the number of row groups; all logarithmic."""
+    figure = Figure(figsize=(11, 4.2), layout="constrained")
+    cold, warm, memory = figure.subplots(1, 3)
+    for scenario in dict.fromkeys(point.scenario for point in points):
+        mine = sorted((p.row_groups, p.probe) for p in points if p.scenario == scenario and p.probe is not None)
+        sizes = [size for size, _ in mine]
+        warm.plot(sizes, [p.warm_median_seconds for _, p in mine], marker="o", ms=3, label=scenario)
+        cold.plot(sizes, [p.cold_seconds for _, p in mine], marker="o", ms=3)
+        memory.plot(sizes, [p.peak_bytes / 1e6 for _, p in mine], marker="o", ms=3)
+    warm.plot([TARGET_ROW_GROUPS], [TARGET_SECONDS], marker="*", ms=11, color="#c22", ls="", label="target, equality")
+    for axes, title, unit in (
+        (cold, "first plan (directories are read)", "seconds"),
+        (warm, "later plans", "seconds"),
+        (memory, "peak memory of the process", "MB"),
+    ):
+        axes.set(xscale="log", yscale="log", title=title, xlabel="row groups", ylabel=unit)
+        axes.grid()
+    figure.legend(*warm.get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False, fontsize=8)
+    return figure
+
+
+@_styled
+def draw_appends(run: AppendRun) -> Figure:
+    """Draw the lag of each batch, and each query's time, over the time; lines: what the queries take afterwards."""
+    figure = Figure(figsize=(11, 5.2), layout="constrained")
+    lag, times = figure.subplots(2, 1, sharex=True, height_ratios=(2, 3))
+    indexed = [(batch.committed_seconds, batch.lag_seconds) for batch in run.appended if batch.lag_seconds]
+    lag.bar([at for at, _ in indexed], [seconds for _, seconds in indexed], 0.5, color=_INDEX, align="edge")
+    lag.set_ylabel("seconds from a batch's\ncommit to its index")
+    for number, query in enumerate(run.settled_with):
+        mine = [execution for execution in run.executions if execution.query == query]
+        starts, seconds = [e.started_seconds for e in mine], [e.seconds for e in mine]
+        times.plot(starts, seconds, marker="o", ms=3, lw=0.8, color=f"C{number}", label=query)
+    for color, label, settled in (
+        (_WITH, "median afterwards, with index", run.settled_with),
+        (_WITHOUT, "median afterwards, without index", run.settled_without),
+    ):
+        every = [seconds for of_query in settled.values() for seconds in of_query]
+        if every:
+            times.axhline(summarize(every).median_seconds, color=color, lw=1.2, ls="--", label=label)
+    for batch in run.appended:
+        times.axvline(batch.committed_seconds, color=_GRID, lw=0.8, zorder=0)
+    times.set_ylim(bottom=0)
+    times.set_ylabel("seconds of a query")
+    times.set_xlabel("seconds from the begin; upright lines: batches are committed")
+    figure.legend(*times.get_legend_handles_labels(), frameon=False, fontsize=8, loc="outside right upper")
+    return figure
+
+
+@_styled
+def draw_sweep(points: Sequence[SweepPoint]) -> Figure:
+    """Draw the share of row groups kept: a row of heat maps for each clustering, theory last."""
+    sizes = sorted({p.row_group_rows for p in points})
+    selectivities = sorted({p.selectivity for p in points})
+    predicates = sorted({p.predicates for p in points})
+    clusterings = [name for name in CLUSTERINGS if any(p.clustering == name for p in points)]
+    rows = [*clusterings, "theory"]
+    figure = Figure(figsize=(2.6 * len(predicates) + 1.4, 2.5 * len(rows)), layout="constrained")
+    grid = figure.subplots(len(rows), len(predicates), squeeze=False)
+    for row, name in enumerate(rows):
+        for column, count in enumerate(predicates):
+            cells = np.full((len(selectivities), len(sizes)), np.nan)
+            for p in points:
+                if p.predicates == count and p.clustering == (clusterings[-1] if name == "theory" else name):
+                    share = p.theory if name == "theory" else p.kept
+                    cells[selectivities.index(p.selectivity), sizes.index(p.row_group_rows)] = share
+            _heat_map(grid[row, column], cells, sizes, selectivities)
+            grid[row, column].set_title(f"{name}, {count} predicate{'s' if count > 1 else ''}", fontsize=8)
+    grid[0, 0].set_ylabel("selectivity")
+    return figure
+
+
+def _heat_map(
+    axes: Axes, cells: np.ndarray[tuple[int, int], np.dtype[np.float64]], sizes: list[int], s: list[float]
+) -> None:
+    axes.imshow(cells, cmap="YlOrRd", vmin=0, vmax=1, aspect="auto", origin="lower")
+    axes.set_xticks(range(len(sizes)), [f"{size // 1000}k" for size in sizes], fontsize=7)
+    axes.set_yticks(range(len(s)), [f"{value:.0e}" for value in s], fontsize=7)
+    for (y, x), value in np.ndenumerate(cells):
+        if not np.isnan(value):
+            color = "white" if value > 0.6 else "black"
+            axes.text(x, y, f"{value:.0%}", ha="center", va="center", fontsize=6, color=color)
+
+
+@_styled
+def draw_systems(run: SystemsRun) -> Figure:
+    """Draw the warm medians of all systems that ran, a line each over the queries."""
+    figure = Figure(figsize=(11, 4.2), layout="constrained")
+    axes = figure.subplots()
+    ran = [system for system in run.systems if system.failure is None]
+    for number, system in enumerate(ran):
+        medians = [system.median(name) for name in run.queries]
+        seconds = [np.nan if median is None else median for median in medians]
+        style = _LINE_STYLES[number // 4 % len(_LINE_STYLES)]
+        axes.plot([*run.queries], seconds, marker="o", ms=4, ls=style, label=system.title)
+    axes.set_yscale("log")
+    axes.set_ylabel("seconds (warm median), logarithmic")
+    axes.tick_params(axis="x", rotation=25)
+    axes.grid()
+    figure.legend(frameon=False, fontsize=8, loc="outside right upper")
+    return figure

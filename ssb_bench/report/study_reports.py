@@ -1,0 +1,137 @@
+"""What the studies say: appends, sweep, scale, interference, the cost of the hook."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from ssb_bench.report.document import Cell, Figure, Line, Marked, Part, Table, failed, marked_if
+from ssb_bench.results.appends import AppendRun
+from ssb_bench.results.statistics import Summary, geometric_mean, summarize
+from ssb_bench.results.step_times import StepTime
+from ssb_bench.studies.hook_cost import HookCost
+from ssb_bench.studies.interference import LIMIT, Interference
+from ssb_bench.studies.scale import ScalePoint, grows_linearly, scale_failures
+from ssb_bench.studies.scale_probe import SCENARIOS
+from ssb_bench.studies.sweep import SweepPoint
+
+_SCALE_HEADINGS = (
+    *("scenario", "row groups", "open s", "cold s", "warm s", "cold reads", "cold MB", "warm reads", "warm MB"),
+    *("kept", "peak MB", "linear"),
+)
+
+
+def append_parts(run: AppendRun) -> Iterator[Part]:
+    """Lay out the lag of the indexes, and the times of the queries meanwhile and afterwards."""
+    yield Line(f"{_lag_text(run)}. A watch builds in the background of the application that queries.")
+    yield Figure("appends", "Lag of the index and times of queries while batches are appended")
+    rows = []
+    for query in run.settled_with:
+        sides = (run.meanwhile(query), run.settled_with[query], run.settled_without[query])
+        rows.append([query, str(len(sides[0])), *(_range(summarize(side)) if side else "null" for side in sides)])
+    headings = ("query", "executions", "meanwhile", "settled, with", "settled, without")
+    yield Table(headings, rows, "queries while data arrive, seconds: median and range")
+    yield from failed(run.failures)
+
+
+def _lag_text(run: AppendRun) -> str:
+    """Say in one sentence how long the index of a batch takes."""
+    if not run.appended:
+        return "no batch was appended"
+    known = "no batch was indexed" if run.lag is None else f"indexed {_range(run.lag)} s after its commit"
+    took = summarize([batch.write_seconds for batch in run.appended])
+    return (
+        f"{len(run.appended)} batches of {run.appended[0].rows:,} rows, one every {run.every_seconds:g} s, "
+        f"written in {_range(took)} s: {known}"
+    )
+
+
+def _range(summary: Summary) -> str:
+    return f"{summary.median_seconds:.2f} ({summary.least_seconds:.2f} to {summary.greatest_seconds:.2f})"
+
+
+def sweep_parts(points: Sequence[SweepPoint]) -> Iterator[Part]:
+    """Lay out what a sweep shows, and Spark's times of some points."""
+    yield Line(
+        "Share of the row groups that the planner keeps, by selectivity and rows of a row group, beside the theory "
+        "1 - (1 - s)^R for rows in no order. Pale: skipped. Dark: all are read."
+    )
+    yield Figure("sweep", "Heat maps of the share of row groups kept")
+    rows = [
+        [
+            *(p.clustering, f"{p.row_group_rows:,}", str(p.predicates), f"{p.selectivity:.0e}"),
+            *(f"{p.kept:.0%}", f"{p.without_seconds:.3f}", f"{p.with_seconds:.3f}"),
+        ]
+        for p in points
+        if p.without_seconds is not None and p.with_seconds is not None
+    ]
+    if rows:
+        headings = ("clustering", "row-group rows", "predicates", "selectivity", "kept", "without s", "with s")
+        yield Table(headings, rows, "Spark's times")
+
+
+def scale_parts(points: Sequence[ScalePoint]) -> Iterator[Part]:
+    """Lay out the points, what dominates the largest ones, what was left out, and failures."""
+    yield Line("Simulated indexes: real segments, no data. A process of its own for each line.")
+    yield Figure("scale", "Planning time and memory by number of row groups")
+    ordered = sorted(points, key=lambda point: (point.scenario, point.row_groups))
+    yield Table(_SCALE_HEADINGS, [_scale_row(points, point) for point in ordered], "planning over simulated indexes")
+    yield from (Line(f"{p.scenario}, {p.row_groups:,} row groups: {p.left_out}") for p in points if p.left_out)
+    for scenario in SCENARIOS:
+        measured = [(p.row_groups, p.probe) for p in ordered if p.scenario == scenario and p.probe is not None]
+        if measured:
+            size, probe = measured[-1]
+            functions = ", ".join(f"{name} {seconds:.3f} s" for name, seconds in [*probe.profile.items()][:4])
+            yield Line(f"{scenario}, warm, {size:,} row groups: {functions}")
+    yield from failed(scale_failures(points))
+
+
+def _scale_row(points: Sequence[ScalePoint], point: ScalePoint) -> list[Cell]:
+    probe = point.probe
+    if probe is None:
+        return [point.scenario, f"{point.row_groups:,}", marked_if(not point.left_out, "null")]
+    linear = grows_linearly(points, point.scenario)
+    return [
+        *(point.scenario, f"{point.row_groups:,}"),
+        *(f"{seconds:.3f}" for seconds in (probe.open_seconds, probe.cold_seconds, probe.warm_median_seconds)),
+        *(f"{probe.cold_requests:,}", f"{probe.cold_bytes / 1e6:.1f}"),
+        *(f"{probe.warm_requests:,}", f"{probe.warm_bytes / 1e6:.1f}"),
+        *(f"{probe.kept:,}", f"{probe.peak_bytes / 1e6:.0f}"),
+        "" if linear is None else "yes" if linear else Marked("no", "bad"),
+    ]
+
+
+def step_parts(steps: Mapping[str, StepTime]) -> Iterator[Part]:
+    """Lay out what each step of the whole benchmark took, and all together."""
+    rows: list[list[Cell]] = [[name, f"{step.seconds:.0f}", _exit_text(step)] for name, step in steps.items()]
+    rows.append(["together", f"{sum(step.seconds for step in steps.values()):.0f}"])
+    yield Table(("step", "seconds", "ended"), rows)
+
+
+def _exit_text(step: StepTime) -> Cell:
+    return "well" if step.exit_code == 0 else Marked(f"exit code {step.exit_code}", "bad")
+
+
+def interference_parts(results: Sequence[Interference]) -> Iterator[Part]:
+    """Lay out the times of queries alone and beside a build."""
+    rows: list[list[Cell]] = []
+    for result in results:
+        times = (text for side in (result.alone, result.beside) for text in _median_and_range(side))
+        rows.append([result.query, *times, marked_if(result.ratio > LIMIT, f"{result.ratio:.2f}")])
+    mean = geometric_mean([result.ratio for result in results])
+    rows.append(["geometric mean", "", "", "", "", f"{mean:.2f}"])
+    yield Table(("query", "alone s", "range", "beside s", "range", "ratio"), rows, "queries beside a build")
+
+
+def _median_and_range(side: Summary) -> tuple[str, str]:
+    return f"{side.median_seconds:.2f}", f"{side.least_seconds:.2f} - {side.greatest_seconds:.2f}"
+
+
+def hook_parts(costs: Sequence[HookCost], files: int) -> Iterator[Part]:
+    """Lay out what the hook adds to planning."""
+    rows = []
+    for cost in costs:
+        first, middle, third = cost.differences_ms
+        more = f"{middle:.1f} ({first:.1f} to {third:.1f})"
+        rows.append([cost.query, f"{cost.without_ms:.1f}", f"{cost.with_ms:.1f}", more, f"{cost.python_ms:.1f}"])
+    headings = ("query", "without", "with the hook", "more (quartiles)", "of that in Python")
+    yield Table(headings, rows, f"planning a query over {files:,} data files, ms")
