@@ -1,4 +1,4 @@
-"""The whole benchmark in steps, each in a process of its own and left alone once its result is there."""
+"""The whole benchmark in steps: each runs in a process of its own, and not again once its result is there."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ class BenchStep:
     Attributes:
         name: The command of `ssb-bench` that is run.
         arguments: Its arguments.
-        result: The file that the command leaves, even if it exits with 1 because of a failure that the file tells; None
-            where the command itself leaves alone what is there, and the other steps need it.
+        result: The file that the command writes, even with failures that make it exit with 1. None for a command that
+            goes on by itself where it stopped; the steps after such a command need its success.
     """
 
     name: str
@@ -91,7 +91,7 @@ def plan_steps(layout: Layout, arguments: Arguments, *, spark: Sequence[str], ro
 
 
 def run_command(arguments: Sequence[str]) -> int:
-    """Run a command of `ssb-bench` in a process of its own, which ends with this one, and give its exit code."""
+    """Run a command of `ssb-bench` in a process that ends when this process does, and give its exit code."""
     program = (
         "from puffin_index.jobs.worker_pool import end_with; "
         f"end_with({os.getpid()}); "
@@ -108,7 +108,7 @@ def run_steps(
     run: Callable[[Sequence[str]], int] = run_command,
     on_step: Callable[[str], None] = lambda _: None,
 ) -> list[str]:
-    """Run the steps whose result is not there, or is of a table that has been loaded anew since.
+    """Run the steps without a result, and those whose result is older than the table.
 
     Args:
         layout: The data.
@@ -118,7 +118,7 @@ def run_steps(
         on_step: Called with what is done.
 
     Returns:
-        The steps that ended with a failure which does not stop the others, now or when they last ran.
+        The steps that ended with a failure and a result, now or when they last ran.
 
     Raises:
         BenchError: If a step fails that the others need, or leaves no result.

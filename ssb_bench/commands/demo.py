@@ -59,7 +59,7 @@ def show(
 ) -> tuple[Run, Path]:
     """Go the whole way from the SSB files, which must be there, to the picture.
 
-    What a run before has left is used, unless `anew` is set: then the table and its index are made anew.
+    A table and an index from an earlier run are used, unless `anew` is set.
 
     Returns:
         The run, and the path of its JSON file; the picture lies beside it.
@@ -96,7 +96,7 @@ def publish(run: Run, path: Path, console: Console) -> None:
 def watch_build(
     spark: SparkSession, layout: Layout, index: TableIndex, queries: list[FittedQuery], console: Console
 ) -> None:
-    """Build the index in the background of the application while the queries run, again and again, until it is there.
+    """Build the index in the background while the queries run again and again, until the index is complete.
 
     Raises:
         BuildError: If the build fails.

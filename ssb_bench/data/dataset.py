@@ -1,7 +1,7 @@
 """Make the SSB tables as Parquet files: TPC-H by `tpchgen-cli`, slice by slice, reshaped by DuckDB in bounded memory.
 
-Each finished file appears under its name at once (written beside it and renamed), so a run that was stopped goes on
-where it was; `dataset.json` is written last and says that everything is there.
+Each file is written under another name and renamed when it is whole, so a run that was stopped goes on where it was.
+`dataset.json` is written last and says that everything is there.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Dataset:
 
     Attributes:
         scale_factor: The scale factor.
-        rules_version: `RULES_VERSION` of the program that made it.
+        rules_version: `RULES_VERSION` of the program that made the tables.
         rows: Rows of each table.
         data_bytes: Size of all files.
     """
@@ -60,7 +60,7 @@ class Dataset:
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """A slice of TPC-H's lineitem, made by one run of its generator, and the lineorder files that come of it.
+    """A slice of TPC-H's lineitem, made by one run of the generator, and the lineorder files that the slice becomes.
 
     Attributes:
         number: Which slice, from 1.
@@ -92,8 +92,8 @@ def generate(
     """Make what is missing of the SSB tables of a scale factor.
 
     Args:
-        layout: Where to put them, and the scale factor.
-        keep_tpch: Keep the TPC-H files, which are deleted as soon as they are used otherwise.
+        layout: Where to put the tables, and the scale factor.
+        keep_tpch: Keep the TPC-H files; otherwise each is deleted as soon as it has been used.
         threads: Threads of DuckDB and of the TPC-H generator.
         memory_limit: DuckDB's memory, in its own notation; beyond it, DuckDB spills to disk.
         on_step: Called before each step and once at the end.

@@ -3,12 +3,11 @@
 A query file is SQL under a header of `-- key: value` lines; `-- param: NAME COLUMN OPERATOR LITERAL` names a literal
 of the source, which stands as `$NAME` in the SQL. The source's literals belong to its own data (scale factor 1000), so:
 
-- `=`: the literal, if the column has it. Otherwise the value at the same rank, which is the greatest value that is not
-  above the literal (as many values of the column are at or below the one as the other); if the literal is below all
-  values, the least value.
-- A range (all other parameters of the same column in the query): its bounds as they are, if any value of the column
-  lies in it. Otherwise all its bounds are moved by the same amount, so that it keeps its width and begins at the first
-  value above its lower bound, or at the greatest value if there is none.
+- `=`: the literal, if the column has that value. Otherwise the value at the same rank: the greatest value that is not
+  above the literal, or the least value of the column if the literal is below all values.
+- A range (all other parameters of the same column in the query): the bounds as they are, if any value of the column
+  lies between them. Otherwise all bounds move by the same amount, so that the range keeps its width and begins at the
+  first value above the lower bound, or at the greatest value if no value is above.
 
 Columns are fitted one by one: a conjunction of values that exist need not have a row.
 """
@@ -172,7 +171,7 @@ def load_query(name: str) -> Query:
 
 
 def _variant_of(query: Query, variant: str) -> Query:
-    """Let a query that counts rows give the rows themselves, or aggregates of them."""
+    """Make a query that counts rows into one that gives the rows themselves, or aggregates."""
     workload, select, title = _VARIANTS[variant]
     if not query.template.startswith(_COUNT):
         raise BenchError(f"query {query.name} does not begin with {_COUNT}")
@@ -236,7 +235,7 @@ def _at_rank(column: str, literal: int, values: Values) -> int:
 
 
 def _range_move(column: str, bounds: Sequence[Parameter], values: Values) -> int:
-    """Give by how much the bounds of an integer range have to move until it holds a value; 0 if it holds one."""
+    """Give by how much the bounds of an integer range have to move until the range holds a value; 0 if it does."""
     lower = [bound.literal + (bound.operator == ">") for bound in bounds if bound.operator in (">", ">=")]
     upper = [bound.literal - (bound.operator == "<") for bound in bounds if bound.operator in ("<", "<=")]
     if not lower:

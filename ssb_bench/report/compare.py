@@ -1,8 +1,8 @@
 """The guard: two runs of the same benchmark side by side; what got slower, reads more or fails is a regression.
 
-A query's ratio is the median time with the index in the new run by that in the old one. With `relative`, each time is
-taken as a share of the time without the index in the same run, so that a slower machine or hour cancels out. A ratio
-within the noise band says nothing; neither does one where the ranges of the two overlap.
+The ratio of a query is the median time with the index in the new run by the one in the old run. With `relative`, each
+time is a share of the time without the index in the same run, so that a slower machine or hour cancels out. A ratio
+within the noise band says nothing, and neither does a ratio of times whose ranges overlap.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Compared:
 
     Attributes:
         name: The query.
-        old: Its times with the index in the old run; None if it has none.
+        old: The query's times with the index in the old run; None if there are none.
         new: In the new run.
         ratio: New median by old median, both as shares of the time without the index if asked for; None without both.
         old_kept: Row groups that the planner kept in the old run; None if it reported none.
@@ -112,33 +112,24 @@ def _check_comparable(old: Run, new: Run, relative: bool) -> None:
 def _compare(old: QueryResult | None, new: QueryResult | None, noise_band: float, relative: bool) -> Compared:
     name = new.name if new is not None else old.name if old is not None else ""
     before, after = _times(old, relative), _times(new, relative)
-    ratio = None if before is None or after is None else after.median_seconds / before.median_seconds
-    kept = (_kept(old), _kept(new))
-    return Compared(name, before, after, ratio, *kept, _change(old, new, before, after, kept, noise_band))
-
-
-def _change(
-    old: QueryResult | None,
-    new: QueryResult | None,
-    before: Summary | None,
-    after: Summary | None,
-    kept: tuple[int | None, int | None],
-    noise_band: float,
-) -> Change:
-    if new is None:
-        return "missing"
-    if new.failures:
-        return "broken"
-    if old is None or before is None or after is None:
-        return "new"
-    if kept[0] is not None and kept[1] is not None and kept[1] > kept[0]:
-        return "more row groups"
-    overlap = before.least_seconds <= after.greatest_seconds and after.least_seconds <= before.greatest_seconds
-    return "unchanged" if overlap else verdict(before.median_seconds / after.median_seconds, noise_band)
+    old_kept, new_kept = _kept(old), _kept(new)
+    ratio = None
+    change: Change
+    if before is not None and after is not None:
+        ratio = after.median_seconds / before.median_seconds
+        overlap = before.least_seconds <= after.greatest_seconds and after.least_seconds <= before.greatest_seconds
+        change = "unchanged" if overlap else verdict(1 / ratio, noise_band)
+        if old_kept is not None and new_kept is not None and new_kept > old_kept:
+            change = "more row groups"
+    else:
+        change = "new"
+    if new is None or new.failures:
+        change = "missing" if new is None else "broken"
+    return Compared(name, before, after, ratio, old_kept, new_kept, change)
 
 
 def _times(query: QueryResult | None, relative: bool) -> Summary | None:
-    """The times with the index, or (`relative`) those of each pair by the median time without it."""
+    """The times with the index; with `relative`, as shares of the median time without the index."""
     if query is None or query.with_index is None or query.without_index is None:
         return None
     unit = summarize(query.without_index.seconds).median_seconds if relative else 1.0

@@ -20,7 +20,7 @@ class Side:
         first_seconds: Wall time of the first execution in this application (cold code, warm or cold files).
         seconds: Wall times of the measured executions, in order.
         rows_read: Rows that Spark's tasks read (`inputMetrics.recordsRead`), the same in every execution.
-        bytes_read: Bytes that the Spark process asked the operating system for; None where it does not tell.
+        bytes_read: Bytes that the Spark process asked the operating system for; None where the system does not tell.
         spark_input_bytes: `inputMetrics.bytesRead` of Spark's tasks, which leaves out vectored reads.
         tasks: Tasks that Spark ran.
     """
@@ -39,8 +39,8 @@ class Plan:
 
     Attributes:
         row_groups: Row groups of the scan.
-        kept: Those left to read.
-        unindexed: Those kept because they have no index.
+        kept: Row groups that the planner kept.
+        unindexed: Row groups that were kept because they have no index.
         kept_rows: Rows of the kept, indexed row groups.
         index_bytes_read: Bytes of index that were read.
         planning_seconds: Median of the planning times.
@@ -66,9 +66,9 @@ class QueryResult:
         answer: The answer without the index: the value, or a count of rows and a checksum; None after a failure.
         answers_equal: Whether DuckDB on the source files and Spark with the index gave the same.
         without_index: Measured without the index; None after a failure.
-        with_index: Measured with it; None after a failure.
-        plan: What the planner reported; None if it reported nothing, which is a failure unless the query is one of the
-            13 standard ones, where there is nothing to skip.
+        with_index: Measured with the index; None after a failure.
+        plan: What the planner reported; None if the planner reported nothing. That is a failure, but not of the 13
+            standard queries, where nothing can be skipped.
         failures: What went wrong, one sentence each.
         workload: See `ssb_bench.data.workload.Query`.
         perfect: Measured with the surviving row groups handed in for free; None where it was not measured.
@@ -137,10 +137,10 @@ class IndexFacts:
     Attributes:
         columns: Index kinds by column.
         column_bytes: Index bytes by column.
-        indexed_row_groups: Row groups that have it.
-        index_bytes: Size of its segments.
-        build_seconds: Time that its build took; None if it is not known.
-        build_in_background: Whether queries ran while it was built.
+        indexed_row_groups: Row groups that have the index.
+        index_bytes: Size of the segments.
+        build_seconds: Time that the build took; None if it is not known.
+        build_in_background: Whether queries ran during the build.
     """
 
     columns: dict[str, list[str]]

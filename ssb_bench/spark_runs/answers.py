@@ -1,7 +1,7 @@
 """What a query must answer: asked of DuckDB on the source files, and compared by value with what Spark gives.
 
-A `select *` of many rows is not compared row by row: its digest is the count of rows, and of every column the sum
-(numbers) or least value, greatest value and total length (text).
+A `select *` of many rows is compared by a digest: the count of rows, the sum of every numeric column, and least value,
+greatest value and total length of every text column.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _TEXTS: Final = ("lo_orderpriority", "lo_shipmode")
 
 
 def fetches(query: FittedQuery) -> bool:
-    """Whether the rows of a query are few enough by its nature to be fetched in every execution."""
+    """Whether a query gives so few rows that every execution can fetch them: not a `select *`."""
     return query.query.workload != "rows"
 
 
 def answer_due(layout: Layout, query: FittedQuery) -> tuple[str, Answer]:
-    """Ask DuckDB on the source files; give the SQL that it was asked (the query or its digest) and the answer.
+    """Ask DuckDB on the source files; give the SQL (the query, or the digest of its rows) and the answer.
 
     Raises:
         duckdb.Error: If the query is none.
@@ -47,7 +47,7 @@ def answer_due(layout: Layout, query: FittedQuery) -> tuple[str, Answer]:
 
 
 def same_answer(one: Answer, other: Answer) -> bool:
-    """Whether two answers have the same values, whatever they are called."""
+    """Whether two answers have the same values; the names of columns do not matter."""
     return one.checksum == other.checksum
 
 

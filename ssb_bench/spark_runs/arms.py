@@ -63,7 +63,7 @@ class Task:
 
 @dataclass(slots=True)
 class Executions:
-    """The executions of one query so far, the one that warms up included, and the error that ended them.
+    """The executions of one query so far, with the first, which warms up, and the error that ended them.
 
     Attributes:
         measurements: By arm, in order.

@@ -13,8 +13,8 @@ Three sources were compared on Spark 4.1.4 with Iceberg 1.12.0:
   disk or from the page cache; repeated runs agree within 0.1 %. In a local session driver and executors are one
   process, so this is the number to believe.
 
-The stages are read from Spark's own status store (the one behind its web pages and REST interface), after all
-events have arrived there; it works without the web pages.
+The stages are read from Spark's own status store, after all events have arrived there. The store works without Spark's
+web pages, which also read it.
 """
 
 from __future__ import annotations
@@ -64,9 +64,9 @@ class Measurement:
     """One execution of a query.
 
     Attributes:
-        answer: Its answer; None where its rows were computed but not fetched.
+        answer: The answer; None where the rows were computed but not fetched.
         seconds: Wall time from handing over the SQL to having the rows, planning included.
-        read: What its tasks read.
+        read: What the tasks read.
         process_bytes: What the Spark process read meanwhile; None where the system does not tell.
     """
 
@@ -77,7 +77,7 @@ class Measurement:
 
 
 def answer_of(rows: Iterable[Sequence[object]]) -> Answer:
-    """Give the answer that rows are, whoever made them."""
+    """Give rows, of Spark or of DuckDB, as an answer."""
     lines = sorted(repr(tuple(row)) for row in rows)
     checksum = hashlib.sha256("\n".join(lines).encode()).hexdigest()
     single = len(lines) == 1 and lines[0].endswith(",)")
@@ -95,8 +95,8 @@ def measure(spark: SparkSession, sql: str, *, fetch: bool = True) -> Measurement
     Args:
         spark: The session.
         sql: The query.
-        fetch: Bring the rows to Python. Otherwise Spark makes them whole and throws them away where they are
-            (its `noop` sink): bringing millions of rows over would hide what reading them takes.
+        fetch: Bring the rows to Python. Otherwise Spark makes whole rows and throws them away (its `noop` sink):
+            bringing millions of rows to Python would hide what reading them takes.
 
     Raises:
         pyspark.errors.PySparkException: What Spark raises.

@@ -11,9 +11,9 @@ from pathlib import Path
 
 @contextmanager
 def stderr_to(file: Path) -> Iterator[None]:
-    """Send what this process and the processes that it starts meanwhile write to stderr into a file.
+    """Send stderr into a file: that of this process, and that of the processes started inside the block.
 
-    A process started inside keeps writing there for all its life, so it is enough to start Spark inside.
+    A process that was started inside writes to the file until it ends, so only Spark's start has to be inside.
     """
     file.parent.mkdir(parents=True, exist_ok=True)
     sys.stderr.flush()

@@ -27,7 +27,7 @@ def row_group_rows(paths: Sequence[Path]) -> int:
     """Give the rows of every row group that is not the last of its file.
 
     Raises:
-        BenchError: If they are not all of one size: then a row's row group cannot be told by division.
+        BenchError: If they have different sizes: then the row group of a row is not its number by one size.
     """
     sizes: set[int] = set()
     longest = 1

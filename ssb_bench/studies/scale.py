@@ -20,7 +20,6 @@ from ssb_bench.studies.simulate import segment_multiple, simulate
 DEFAULT_SIZES: Final = (1_000, 10_000, 100_000, 1_000_000)
 TARGET_ROW_GROUPS: Final = 1_000_000
 TARGET_SECONDS: Final = 0.3
-TARGET_BYTES: Final = 1 << 30
 _LINEAR_SLACK: Final = 1.5
 _SHORTEST_SECONDS: Final = 0.01
 """Shorter plans are taken as this long: their times are noise."""
@@ -38,10 +37,10 @@ class ScalePoint:
         scenario: Its name in `SCENARIOS`.
         row_groups: N.
         index_bytes: Bytes of the simulated segments.
-        simulate_seconds: Time to write them.
+        simulate_seconds: Time to write the segments.
         probe: What planning took; None if it was not measured.
         failure: What went wrong, or None.
-        left_out: Why it was not tried, or None: no failure.
+        left_out: Why the scenario was not tried, which is no failure; None if it was tried.
     """
 
     scenario: str
@@ -58,7 +57,7 @@ class Scale:
     """The points of a measurement.
 
     Attributes:
-        complete: Whether it went to its end.
+        complete: Whether all points are there.
         machine: Hardware and versions.
         points: The points, smallest indexes first.
     """

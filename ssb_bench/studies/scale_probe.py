@@ -1,4 +1,4 @@
-"""Planning one predicate over a simulated index, in a process of its own, so that its memory is its own.
+"""Planning one predicate over a simulated index, in a process of its own, so that nothing else is in its memory.
 
 `python -m ssb_bench.studies.scale_probe ENTRIES SCENARIO REPEATS` prints one JSON object.
 """

@@ -10,8 +10,8 @@ A segment covers 1,000 row groups of 1,000 rows in 50 data files that do not exi
 | 4 | the same as `filtered` | bloom, merged as compaction does: one matrix |
 | 5 | `few`: drawn from 100 | bitmap, merged as compaction does: one blob |
 
-Some segments are written; all others are hard links to them, so that a million row groups take seconds and little disk.
-The needle, one key of each column, lies in one row group of one segment that is linked nowhere.
+A few segments are written. All others are hard links to these, so that a million row groups take seconds and little
+disk. The needle, one key of each column, lies in one row group of the first segment, which has no links.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def simulate(folder: Path, row_groups: int, *, different: int = 2) -> Simulated:
     Args:
         folder: The folder.
         row_groups: How many.
-        different: How many different segments there are beside the one with the needle.
+        different: How many segments are written beside the one with the needle.
     """
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -105,7 +105,7 @@ def simulate(folder: Path, row_groups: int, *, different: int = 2) -> Simulated:
 
 
 def _place(folder: Path, written: list[Segment], number: int) -> Segment:
-    """Give segment `number`: one that was written, or a link to one of those without the needle."""
+    """Give segment `number`: a written one, or a link to a written one without the needle."""
     if number < len(written):
         source, location = written[number], Path(written[number].location)
     else:
@@ -185,7 +185,7 @@ def _merge(kind: str, payloads: Sequence[Payload], bases: Ints) -> Payload:
     """Give the payload that compaction makes of those of all row groups.
 
     Raises:
-        BenchError: If it makes several.
+        BenchError: If compaction makes several payloads.
     """
     parts = [
         MergePart(

@@ -49,8 +49,8 @@ class SweepPoint:
         predicates: How many columns are restricted.
         selectivity: s.
         row_groups: Row groups of the table.
-        kept: Share of them that the planner keeps.
-        holding: Share that really holds a match.
+        kept: Share of the row groups that the planner keeps.
+        holding: Share of the row groups that really hold a match.
         theory: 1 - (1 - s)^R.
         index_bytes: Index bytes read, median.
         planning_seconds: Median.
@@ -167,7 +167,7 @@ def _plan_points(
                 holding.append(len(np.unique(row_group_of[_matches(columns, where)])))
                 if plans[-1].kept < holding[-1]:
                     raise BenchError(f"the planner dropped a row group with a match: {where_text(where)}")
-            # Not those of a plan: it sees no file that Iceberg leaves out by its own statistics.
+            # Not the count of a plan, which lacks the files that Iceberg leaves out by its own statistics.
             count = int(row_group_of[-1]) + 1
             yield SweepPoint(
                 clustering,

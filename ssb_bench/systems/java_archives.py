@@ -15,7 +15,7 @@ _TIMEOUT_SECONDS: Final = 500
 
 
 def paimon_classpath() -> list[str]:
-    """Give Paimon's bundle, and what it needs that PySpark has.
+    """Give Paimon's bundle, and the archives of PySpark that the bundle needs.
 
     Raises:
         subprocess.SubprocessError: If it cannot be fetched.
@@ -26,7 +26,7 @@ def paimon_classpath() -> list[str]:
 
 
 def fetch_jar(group: str, artifact: str, version: str) -> Path:
-    """Give an archive from the user's cache directory, where it is put at first use.
+    """Give an archive from the user's cache directory; the first use fetches the archive.
 
     Raises:
         subprocess.SubprocessError: If it cannot be fetched.
@@ -36,7 +36,7 @@ def fetch_jar(group: str, artifact: str, version: str) -> Path:
     jar = cache / f"{artifact}-{version}.jar"
     if not jar.exists():
         cache.mkdir(parents=True, exist_ok=True)
-        # In a directory of its own: another process may fetch it at the same time, and sees it when it is whole.
+        # The archive is fetched into another directory, so that other processes see it only when it is whole.
         with TemporaryDirectory(dir=cache) as fetched:
             ivy = ["java", "-cp", str(spark_jars() / "*"), "org.apache.ivy.Main", "-cache", f"{fetched}/ivy"]
             module = ["-dependency", group, artifact, version, "-confs", "default", "-notransitive"]

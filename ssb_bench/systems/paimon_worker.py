@@ -1,7 +1,7 @@
 """Paimon: the same rows in an append table with its file index, written and read through its Java API in this process.
 
-The table is made once, a file for at most a million rows of a source file, and kept with what making it took. Paimon's
-reader gives the rows that its file index and Parquet's statistics leave; they are tested again here, in Java.
+The table is made once, with a file for at most a million rows of a source file, and a record of what making it took.
+Paimon's reader gives the rows that file index and Parquet's statistics leave; this worker tests them again, in Java.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _THREADS = 2
 """For writing and reading, as Spark has."""
 
 _KINDS = ("bsi", "bloom-filter")
-"""Its bitmaps of values that are nearly all distinct take twice the time to write and no query but Q7 gains by them."""
+"""No bitmaps: of values that are nearly all distinct they take twice the time to write, and only Q7 gains."""
 
 _TEST = re.compile(r"(\w+)\s*(=|<=|>=|<|>)\s*(-?\d+)")
 _COMPARISONS = {"=": "equal", "<": "lessThan", "<=": "lessOrEqual", ">": "greaterThan", ">=": "greaterOrEqual"}
@@ -42,7 +42,7 @@ class PaimonWorker(Worker):
         import jpype
 
         if not jpype.isJVMStarted():
-            # It makes an object of every row: this collector takes a fifth off its times.
+            # Paimon makes an object of every row: this collector takes a fifth off the times.
             options = ("-XX:+UseParallelGC", f"-Xmx{config['memory']}")
             jpype.startJVM(*options, classpath=list(config["classpath"]), convertStrings=True)
         self._loops = _compile_loops()

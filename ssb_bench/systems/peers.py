@@ -1,4 +1,4 @@
-"""The systems that are compared, and the environments that they run in: heavy ones get one of their own."""
+"""The systems that are compared, their environments and their processes; heavy systems have their own environments."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,10 +30,10 @@ class System:
     Attributes:
         name: Its short name.
         title: What it is, for a table.
-        worker: The module of `ssb_bench.systems` that runs it; systems with one worker share a process.
-        packages: What its own environment needs; empty for the project's own environment.
-        unavailable: Why it is not run at all; None if it is.
-        classpath: Fetches the Java archives that it needs; None if it needs none.
+        worker: The module of `ssb_bench.systems` that runs the system; systems with one worker share a process.
+        packages: The packages of its own environment; empty for the project's environment.
+        unavailable: Why the system is not run at all; None for one that is run.
+        classpath: Fetches the Java archives of the system; None for a system without Java.
     """
 
     name: str
@@ -70,7 +70,7 @@ SYSTEM_NAMES: Final = tuple(system.name for system in SYSTEMS)
 
 
 class PeerError(BenchError):
-    """A system could not be installed, opened or asked; the reason is its text."""
+    """A system could not be installed, opened or asked; the text says why."""
 
 
 def environment_python(system: System, environments: Path) -> Path:
@@ -109,34 +109,23 @@ class Environments:
     """
 
     def __init__(self, systems: Sequence[System], folder: Path) -> None:
-        self._folder = folder
         executor = ThreadPoolExecutor(1)
-        self._installed = executor.submit(self._install, [system for system in systems if system.packages])
+        own = [system for system in systems if system.packages]
+        self._installed = {system.name: executor.submit(environment_python, system, folder) for system in own}
         executor.shutdown(wait=False)
 
     def python(self, system: System) -> Path:
         """Give the interpreter of a system; one with packages of its own only once all are installed.
 
-        So nothing that such a system times runs beside an installation.
+        So no query of such a system runs beside an installation.
 
         Raises:
             PeerError: If it cannot be installed.
         """
         if not system.packages:
             return Path(sys.executable)
-        python = self._installed.result()[system.name]
-        if isinstance(python, PeerError):
-            raise python
-        return python
-
-    def _install(self, systems: Sequence[System]) -> dict[str, Path | PeerError]:
-        installed: dict[str, Path | PeerError] = {}
-        for system in systems:
-            try:
-                installed[system.name] = environment_python(system, self._folder)
-            except PeerError as error:
-                installed[system.name] = error
-        return installed
+        wait(self._installed.values())
+        return self._installed[system.name].result()
 
 
 class WorkerProcess:
@@ -175,7 +164,7 @@ class WorkerProcess:
         """Send a request and give the reply.
 
         Raises:
-            PeerError: If the worker says that it failed, or has ended.
+            PeerError: If the worker reports a failure, or has ended.
         """
         assert self._process.stdin is not None
         assert self._process.stdout is not None

@@ -27,7 +27,7 @@ Json: TypeAlias = Mapping[str, Any]
 
 
 _EXPECTED = (ArithmeticError, AttributeError, ImportError, LookupError, OSError, RuntimeError, TypeError, ValueError)
-"""What libraries raise; anything else ends the worker, and its last words are the reason."""
+"""What libraries raise; anything else ends the worker, and the end of its stderr is the reason."""
 
 
 class Worker(ABC):

@@ -40,12 +40,12 @@ class SystemResult:
     Attributes:
         name: Its short name.
         title: What it is.
-        facts: Version, build seconds and bytes, as it says.
-        failure: Why it did not run at all, or None.
+        facts: Version, build seconds and bytes, as the system tells them.
+        failure: Why the system did not run at all, or None.
         cold: Seconds of the first execution, by query; None after a failure.
-        warm: Seconds of the later ones, by query.
+        warm: Seconds of the later executions, by query.
         failures: What went wrong, by query.
-        reads: What the last execution read, by query, of a system that counts it: files and rows.
+        reads: Files and rows that the last execution read, by query; empty for a system that does not count them.
     """
 
     name: str
@@ -218,7 +218,7 @@ def run_systems(
 
 
 def _add_facts(layout: Layout, loaded: Load, bloom: BloomTable | None, results: Sequence[SystemResult]) -> None:
-    """Say what the Iceberg tables and the index took; the index is the one that is there, with all its columns."""
+    """Add what the Iceberg tables and the whole present index took."""
     index = describe_index(layout, open_index(layout))
     written: dict[str, str | float] = {"write_seconds": loaded.write_seconds, "data_bytes": loaded.data_bytes}
     for result in results:
@@ -241,7 +241,7 @@ def _open(
     config: dict[str, object],
     processes: dict[str, WorkerProcess],
 ) -> list[_Running]:
-    """Start the worker of a system, unless another one has, and let it open; what fails is the system's result."""
+    """Start the worker of a system, unless another system has started it; a failure goes into the result."""
     own = layout.root / "systems"
     try:
         if system.worker not in processes:

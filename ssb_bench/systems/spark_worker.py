@@ -35,7 +35,7 @@ class SparkWorker(Worker):
         return {"version": f"Spark {self._version}"}
 
     def prepare(self, query: Json) -> None:
-        """Hand the survivors to perfect pruning: they are free."""
+        """Hand the surviving row groups to perfect pruning, at no cost to the query."""
         if query["system"] == "perfect":
             self._perfect.keep(query["survivors"])
 
@@ -45,7 +45,7 @@ class SparkWorker(Worker):
         return int(session.sql(f"SELECT count(*) FROM {table} WHERE {query['where']}").collect()[0][0])
 
     def rows(self, query: Json) -> tuple[int, int]:
-        """Read all columns of the matching rows, observed on their way into a sink that throws them away."""
+        """Read all columns of the matching rows into a sink that throws them away, and count on the way."""
         from pyspark.sql import Observation
         from pyspark.sql import functions as f
 
