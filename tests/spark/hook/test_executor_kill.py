@@ -23,7 +23,7 @@ import os, signal, sys, threading, time
 from pathlib import Path
 
 from puffin_index import IndexDefinition, TableIndex
-from ssb_bench.session import create_session, open_catalog
+from ssb_bench.spark_runs.session import create_session, open_catalog
 
 
 def executors(application):

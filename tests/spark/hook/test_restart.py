@@ -16,7 +16,7 @@ from pathlib import Path
 
 import planner
 from puffin_index import IndexDefinition, TableIndex
-from ssb_bench.session import create_session, open_catalog
+from ssb_bench.spark_runs.session import create_session, open_catalog
 
 warehouse = Path(sys.argv[1])
 sql = "SELECT COUNT(*) FROM lake.ns.t WHERE k = 7"
