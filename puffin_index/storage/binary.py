@@ -1,12 +1,7 @@
 """Fixed-width numbers in bytes: named readers and writers, and a cursor, all checked against the end of the bytes.
 
-| name | size | meaning |
-| --- | --- | --- |
-| int8, uint8 | 1 | signed (two's complement), unsigned |
-| int16, uint16 | 2 | signed, unsigned; `_be` is big-endian, `_le` little-endian |
-| int32, uint32 | 4 | signed, unsigned; `_be`, `_le` |
-| int64, uint64 | 8 | signed, unsigned; `_be`, `_le` |
-| float32, float64 | 4, 8 | IEEE 754 binary32 and binary64; `_be`, `_le` |
+`int` is signed (two's complement), `uint` unsigned, `float` IEEE 754; the number behind is the width in bits; `_be` is
+big-endian, `_le` little-endian.
 
 Readers are called `read_int32_be(data, offset=0, *, location="<bytes>", base_offset=0)`, and writers
 `write_int32_be(value) -> bytes`. `base_offset` is where `data` begins in the file `location`; it only serves messages.
@@ -100,41 +95,24 @@ def check_inside(what: str, size: int, offset: int, length: int, location: str, 
 
 INT8 = IntFormat("int8", struct.Struct(">b"))
 UINT8 = IntFormat("uint8", struct.Struct(">B"))
-INT16_BE = IntFormat("big-endian int16", struct.Struct(">h"))
-INT16_LE = IntFormat("little-endian int16", struct.Struct("<h"))
 UINT16_BE = IntFormat("big-endian uint16", struct.Struct(">H"))
-UINT16_LE = IntFormat("little-endian uint16", struct.Struct("<H"))
 INT32_BE = IntFormat("big-endian int32", struct.Struct(">i"))
 INT32_LE = IntFormat("little-endian int32", struct.Struct("<i"))
 UINT32_BE = IntFormat("big-endian uint32", struct.Struct(">I"))
 UINT32_LE = IntFormat("little-endian uint32", struct.Struct("<I"))
 INT64_BE = IntFormat("big-endian int64", struct.Struct(">q"))
-INT64_LE = IntFormat("little-endian int64", struct.Struct("<q"))
-UINT64_BE = IntFormat("big-endian uint64", struct.Struct(">Q"))
 UINT64_LE = IntFormat("little-endian uint64", struct.Struct("<Q"))
-FLOAT32_BE = FloatFormat("big-endian float32", struct.Struct(">f"))
-FLOAT32_LE = FloatFormat("little-endian float32", struct.Struct("<f"))
 FLOAT64_BE = FloatFormat("big-endian float64", struct.Struct(">d"))
-FLOAT64_LE = FloatFormat("little-endian float64", struct.Struct("<d"))
 
-read_int8, write_int8 = INT8.read, INT8.write
 read_uint8, write_uint8 = UINT8.read, UINT8.write
-read_int16_be, write_int16_be = INT16_BE.read, INT16_BE.write
-read_int16_le, write_int16_le = INT16_LE.read, INT16_LE.write
 read_uint16_be, write_uint16_be = UINT16_BE.read, UINT16_BE.write
-read_uint16_le, write_uint16_le = UINT16_LE.read, UINT16_LE.write
 read_int32_be, write_int32_be = INT32_BE.read, INT32_BE.write
 read_int32_le, write_int32_le = INT32_LE.read, INT32_LE.write
 read_uint32_be, write_uint32_be = UINT32_BE.read, UINT32_BE.write
 read_uint32_le, write_uint32_le = UINT32_LE.read, UINT32_LE.write
 read_int64_be, write_int64_be = INT64_BE.read, INT64_BE.write
-read_int64_le, write_int64_le = INT64_LE.read, INT64_LE.write
-read_uint64_be, write_uint64_be = UINT64_BE.read, UINT64_BE.write
 read_uint64_le, write_uint64_le = UINT64_LE.read, UINT64_LE.write
-read_float32_be, write_float32_be = FLOAT32_BE.read, FLOAT32_BE.write
-read_float32_le, write_float32_le = FLOAT32_LE.read, FLOAT32_LE.write
 read_float64_be, write_float64_be = FLOAT64_BE.read, FLOAT64_BE.write
-read_float64_le, write_float64_le = FLOAT64_LE.read, FLOAT64_LE.write
 
 
 class ByteCursor:
@@ -196,11 +174,6 @@ class ByteCursor:
         self._position += format_.layout.size
         return value
 
-    def _float(self, format_: FloatFormat) -> float:
-        value = format_.read(self._data, self._position, location=self._location, base_offset=self._base_offset)
-        self._position += format_.layout.size
-        return value
-
     def int8(self) -> int:
         """Return the next int8."""
         return self._integer(INT8)
@@ -209,29 +182,13 @@ class ByteCursor:
         """Return the next uint8."""
         return self._integer(UINT8)
 
-    def int16_be(self) -> int:
-        """Return the next big-endian int16."""
-        return self._integer(INT16_BE)
-
-    def int16_le(self) -> int:
-        """Return the next little-endian int16."""
-        return self._integer(INT16_LE)
-
     def uint16_be(self) -> int:
         """Return the next big-endian uint16."""
         return self._integer(UINT16_BE)
 
-    def uint16_le(self) -> int:
-        """Return the next little-endian uint16."""
-        return self._integer(UINT16_LE)
-
     def int32_be(self) -> int:
         """Return the next big-endian int32."""
         return self._integer(INT32_BE)
-
-    def int32_le(self) -> int:
-        """Return the next little-endian int32."""
-        return self._integer(INT32_LE)
 
     def uint32_be(self) -> int:
         """Return the next big-endian uint32."""
@@ -245,30 +202,6 @@ class ByteCursor:
         """Return the next big-endian int64."""
         return self._integer(INT64_BE)
 
-    def int64_le(self) -> int:
-        """Return the next little-endian int64."""
-        return self._integer(INT64_LE)
-
-    def uint64_be(self) -> int:
-        """Return the next big-endian uint64."""
-        return self._integer(UINT64_BE)
-
     def uint64_le(self) -> int:
         """Return the next little-endian uint64."""
         return self._integer(UINT64_LE)
-
-    def float32_be(self) -> float:
-        """Return the next big-endian float32."""
-        return self._float(FLOAT32_BE)
-
-    def float64_be(self) -> float:
-        """Return the next big-endian float64."""
-        return self._float(FLOAT64_BE)
-
-    def float32_le(self) -> float:
-        """Return the next little-endian float32."""
-        return self._float(FLOAT32_LE)
-
-    def float64_le(self) -> float:
-        """Return the next little-endian float64."""
-        return self._float(FLOAT64_LE)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import xxhash
+import zstandard
 
 from puffin_index.errors import CorruptFileError, UnsupportedError
 from puffin_index.storage.arrays import Ints
@@ -67,6 +68,30 @@ def read_parts(blob: Blob, parts: Sequence[Part], gap_bytes: int = COALESCE_BYTE
 def corrupt(blob: Blob, reason: str, offset: int = 0) -> CorruptFileError:
     """Return an error that points at an offset of a blob."""
     return CorruptFileError(reason, location=blob.location, offset=blob.offset + offset)
+
+
+def content_of_frame(blob: Blob, stored: memoryview, offset: int, least: int, most: int) -> memoryview:
+    """Return the content of a zstd frame that tells the content's size.
+
+    Args:
+        blob: The blob, for messages.
+        stored: The frame.
+        offset: Where the frame begins in the blob, for messages.
+        least: The least size that the content may have, in bytes.
+        most: The greatest.
+
+    Raises:
+        CorruptFileError: If the bytes are no such frame, or the content has another size.
+    """
+    try:
+        # The frame's own size is looked at first: decompress() would allocate it, however large it claims to be.
+        size = zstandard.frame_content_size(bytes(stored))
+        if not least <= size <= most:
+            wanted = f"{least}" if least == most else f"{least} to {most}"
+            raise corrupt(blob, f"a zstd frame with {size} bytes of content, not {wanted}", offset)
+        return memoryview(zstandard.ZstdDecompressor().decompress(stored))
+    except zstandard.ZstdError as error:
+        raise corrupt(blob, f"not a zstd frame: {error}", offset) from error
 
 
 def in_memory(blob: Blob) -> Blob:

@@ -25,7 +25,7 @@ from puffin_index.kinds.bsi.slices import Half, Halves, halves_of_layout, layout
 from puffin_index.roaring.write import BLOCK_ROWS, block_count
 from puffin_index.storage.arrays import Ints
 from puffin_index.storage.binary import Buffer
-from puffin_index.storage.parts import Part, checksum32, corrupt
+from puffin_index.storage.parts import Part, checksum32, content_of_frame
 from puffin_index.storage.ranged import Blob, BytesReader
 
 COMPRESSED_BSI = "puffin-index-bsi-v1"
@@ -119,13 +119,7 @@ def content_of_part(blob: Blob, part: Part, stored: memoryview, row_count: int) 
     """
     if bytes(stored[: len(_MAGIC)]) != _MAGIC:
         return stored
-    try:
-        # The frame's own size is looked at first: decompress() would allocate it, however large it claims to be.
-        if not 0 <= zstandard.frame_content_size(bytes(stored)) <= _longest_row_set(row_count):
-            raise corrupt(blob, "a zstd frame that holds no row set", part.offset)
-        return memoryview(zstandard.ZstdDecompressor().decompress(stored))
-    except zstandard.ZstdError as error:
-        raise corrupt(blob, f"not a zstd frame: {error}", part.offset) from error
+    return content_of_frame(blob, stored, part.offset, 0, _longest_row_set(row_count))
 
 
 def _longest_row_set(row_count: int) -> int:

@@ -47,7 +47,7 @@ from puffin_index.keys.sorted_keys import BytesKeys, IntKeys, SortedKeys, bytes_
 from puffin_index.keys.value_types import Domain
 from puffin_index.storage.arrays import Bytes, Ints
 from puffin_index.storage.binary import ByteCursor, write_int32_be, write_uint8
-from puffin_index.storage.parts import Part, checksum32, corrupt, read_parts
+from puffin_index.storage.parts import Part, checksum32, content_of_frame, corrupt, read_parts
 from puffin_index.storage.ranged import Blob
 
 VERSION = 1
@@ -232,14 +232,7 @@ def _content(blob: Blob, directory: _Directory, block: int, stored: memoryview) 
     length = int(directory.content_lengths[block])
     if len(stored) == length:
         return stored
-    offset = directory.parts[block].offset
-    try:
-        # The frame's own size is looked at first: decompress() would allocate it, however large it claims to be.
-        if zstandard.frame_content_size(bytes(stored)) != length:
-            raise corrupt(blob, f"a block whose content is not {length} bytes long", offset)
-        return memoryview(zstandard.ZstdDecompressor().decompress(stored))
-    except zstandard.ZstdError as error:
-        raise corrupt(blob, f"not a zstd frame: {error}", offset) from error
+    return content_of_frame(blob, stored, directory.parts[block].offset, length, length)
 
 
 def _parse_block(blob: Blob, directory: _Directory, block: int, content: memoryview, count: int) -> SortedKeys:

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
-import zstandard
 
 from puffin_index.keys.columns import KeyArray
 from puffin_index.keys.sorted_keys import BytesKeys
@@ -14,7 +13,7 @@ from puffin_index.kinds.postings.blocks import KEY_CONTENT_LIMIT_BYTES
 from puffin_index.kinds.postings.parse import ParsedBlocks, RawBlocks
 from puffin_index.storage.arrays import Flags, Ints
 from puffin_index.storage.bit_packing import unpack_streams
-from puffin_index.storage.parts import corrupt
+from puffin_index.storage.parts import content_of_frame, corrupt
 
 
 def key_ranks(raw: RawBlocks, places: Ints, keys: Ints | Sequence[bytes], right: Flags, first_keys: Ints) -> Ints:
@@ -152,10 +151,4 @@ def _content(raw: RawBlocks, block: int, key_count: int) -> memoryview:
     offset = int(raw.offsets[block])
     if key_count == 1 or length > KEY_CONTENT_LIMIT_BYTES:
         raise corrupt(raw.blob, f"{key_count} keys of {length} bytes in {len(stored)}", offset)
-    try:
-        # The frame's own size is looked at first: decompress() would allocate it, however large it claims to be.
-        if zstandard.frame_content_size(bytes(stored)) != length:
-            raise corrupt(raw.blob, f"keys that do not take {length} bytes", offset)
-        return memoryview(zstandard.ZstdDecompressor().decompress(stored))
-    except zstandard.ZstdError as error:
-        raise corrupt(raw.blob, f"not a zstd frame: {error}", offset) from error
+    return content_of_frame(raw.blob, stored, offset, length, length)
