@@ -48,7 +48,7 @@ class Funnel:
         started, requests, read_bytes = time.perf_counter(), count.requests, count.bytes
         troubles = len(self.reads.troubles)
         yield
-        dropped = int(np.count_nonzero(pruning.reasons[pruning.selection(entered)] == reason))
+        dropped = int(np.count_nonzero(pruning.reasons[pruning.selection(entered)] == int(reason)))
         seconds = time.perf_counter() - started
         self.stages.append(
             Stage(name, len(entered), dropped, count.requests - requests, count.bytes - read_bytes, seconds)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -67,17 +68,19 @@ class CostGate:
         tree: The predicate.
         row_groups: The row groups of the view that are judged; positions are places in this array.
         limits: Bounds.
-
-    Attributes:
-        estimates: Of the predicate's leaves, joined; a leaf is unknown until an estimate is put.
     """
 
     def __init__(self, view: IndexView, tree: PredicateTree, row_groups: Ints, limits: Limits) -> None:
         self._view = view
+        self._tree = tree
         self._row_groups = row_groups
         self._left = limits.byte_budget
         self._rows_wanted = limits.rows_wanted
-        self.estimates = JoinedEstimates(tree, view.row_counts[selection_of(row_groups)])
+
+    @cached_property
+    def estimates(self) -> JoinedEstimates:
+        """Estimates of the leaves, joined. A leaf is unknown until an estimate is put. Zone maps need none."""
+        return JoinedEstimates(self._tree, self._view.row_counts[selection_of(self._row_groups)])
 
     def saved(self, at: Ints, known: tuple[int, Estimate] | None = None) -> Floats:
         """The bytes that dropping row groups is expected to save, for each of some positions.

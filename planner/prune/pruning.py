@@ -9,7 +9,7 @@ import numpy as np
 from planner.clock import Clock
 from planner.predicate.nodes import Leaf
 from planner.predicate.tree import PredicateTree
-from planner.prune.estimate import Estimate, JoinedEstimates
+from planner.prune.estimate import Estimate
 from planner.prune.found_rows import FoundRows
 from planner.prune.gate import CostGate, Limits
 from planner.prune.pruned import Reason
@@ -35,7 +35,7 @@ class LeafState:
     leaf: Leaf
     number: int
     _joined_verdicts: JoinedVerdicts
-    _joined_estimates: JoinedEstimates
+    _gate: CostGate
     statistics: FieldStatistics | None = None
     found: FoundRows | None = None
     answered: Flags | None = None
@@ -52,11 +52,11 @@ class LeafState:
     @property
     def estimate(self) -> Estimate:
         """What to expect, one element for each position. Setting it changes what follows for the tree."""
-        return self._joined_estimates.of_leaf(self.number)
+        return self._gate.estimates.of_leaf(self.number)
 
     @estimate.setter
     def estimate(self, estimate: Estimate) -> None:
-        self._joined_estimates.put(self.number, estimate)
+        self._gate.estimates.put(self.number, estimate)
 
 
 @dataclass(slots=True, eq=False)
@@ -97,7 +97,7 @@ class Pruning:
         self.verdicts = JoinedVerdicts(self.tree, count)
         self.gate = CostGate(self.view, self.tree, self.row_groups, self.limits)
         self.leaves = [
-            LeafState(leaf, number, self.verdicts, self.gate.estimates) for number, leaf in enumerate(self.tree.leaves)
+            LeafState(leaf, number, self.verdicts, self.gate) for number, leaf in enumerate(self.tree.leaves)
         ]
         self.reasons = np.full(count, Reason.MAY_MATCH, np.uint8)
         self.matches = np.full(count, -1, np.int64)
@@ -123,7 +123,11 @@ class Pruning:
         impossible, certain = ~verdicts.possible, verdicts.certain & verdicts.possible
         if not impossible.any() and not certain.any():
             return
-        dropped, kept = self.alive[impossible], self.alive[certain]
+        dropped: Flags | Ints = impossible
+        kept: Flags | Ints = certain
+        # Masks of all positions are faster than positions.
+        if len(self.alive) < len(self.row_groups):
+            dropped, kept = self.alive[impossible], self.alive[certain]
         self.reasons[dropped], self.matches[dropped] = reason, 0
         self.reasons[kept], self.matches[kept] = Reason.ALL_ROWS_MATCH, self.view.row_counts[self.row_groups[kept]]
         self.alive = self.alive[~impossible & ~certain]
