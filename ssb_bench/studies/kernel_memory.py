@@ -14,12 +14,12 @@ import pyarrow as pa
 from puffin_index.jobs.worker_pool import worker_pool
 from puffin_index.keys.values import SortedColumn, column_of, value_type_named
 from ssb_bench.studies.kernels import build_kind, chosen_layout
+from ssb_bench.studies.process_memory import peak_bytes, status_bytes
 
 MEMORY_LIMIT: Final = 4.0
 """How many times the size of the Arrow column building may take."""
 
 _CLEAR_REFS: Final = Path("/proc/self/clear_refs")
-_STATUS: Final = Path("/proc/self/status")
 _RESET_PEAK: Final = "5"
 # With these settings, the memory of every array goes back to the system when the array is freed, Arrow's included.
 _ENVIRONMENT: Final = {"MALLOC_MMAP_THRESHOLD_": "131072", "ARROW_DEFAULT_MEMORY_POOL": "system"}
@@ -113,10 +113,4 @@ def _peak_of(values: pa.Array, type_name: str, kind: str, layout: str) -> int:
     _CLEAR_REFS.write_text(_RESET_PEAK, encoding="ascii")
     before = status_bytes("VmRSS")
     build_kind(SortedColumn(column_of(values, value_type_named(type_name))), kind, layout)
-    return max(0, status_bytes("VmHWM") - before)
-
-
-def status_bytes(name: str) -> int:
-    """Read a size of this process as Linux tells it, such as `VmHWM`, the peak of its memory."""
-    lines = _STATUS.read_text(encoding="ascii").splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith(f"{name}:")) * 1024
+    return max(0, peak_bytes() - before)

@@ -8,12 +8,10 @@ from __future__ import annotations
 import cProfile
 import json
 import pstats
-import resource
 import statistics
 import sys
 import time
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -26,6 +24,7 @@ from planner.prune.pruned import Pruned
 from planner.scans.plan import prune_row_groups
 from planner.view.index_view import IndexView
 from puffin_index.keys.leaf import RangeTest, SetTest
+from ssb_bench.studies.process_memory import peak_bytes
 from ssb_bench.studies.simulate import FEW, FILTERED, MATRIX, NEEDLE, SCATTERED, SORTED, VALUE_TYPE
 
 SCENARIOS: Final[dict[str, Leaf]] = {
@@ -110,17 +109,6 @@ def probe(entries: pa.Table, scenario: str, repeats: int, base_bytes: int) -> Pr
         stage_seconds={stage.name: stage.seconds for stage in last.stages},
         profile=_profile(view, leaf, numbers),
     )
-
-
-def peak_bytes() -> int:
-    """The most memory that this process has had so far."""
-    status = Path("/proc/self/status")
-    if status.exists():
-        # The other counter starts with the memory of the process that forked this one.
-        line = next(line for line in status.read_text(encoding="ascii").splitlines() if line.startswith("VmHWM:"))
-        return int(line.split()[1]) * 1024
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024
 
 
 def _timed(view: IndexView, leaf: Leaf, numbers: np.ndarray[tuple[int], np.dtype[np.int64]]) -> tuple[Pruned, float]:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from contextlib import ExitStack
 from pathlib import Path
 
+from pyspark.sql import Observation
+from pyspark.sql import functions as f
+
 import planner
 from ssb_bench.data.layout import NAMESPACE
 from ssb_bench.spark_runs.bloom_table import BLOOM_TABLE
@@ -46,9 +49,6 @@ class SparkWorker(Worker):
 
     def rows(self, query: Json) -> tuple[int, int]:
         """Read all columns of the matching rows into a sink that throws them away, and count on the way."""
-        from pyspark.sql import Observation
-        from pyspark.sql import functions as f
-
         session, table = self._sessions[query["system"]], TABLES[query["system"]]
         observation = Observation()
         frame = session.sql(f"SELECT * FROM {table} WHERE {query['where']}")
