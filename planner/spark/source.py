@@ -84,12 +84,14 @@ def read_options(options: Mapping[str, str]) -> SourceOptions:
     """
     lowered = {key.lower(): value for key, value in options.items()}
     catalog = {key.removeprefix(_CATALOG): value for key, value in lowered.items() if key.startswith(_CATALOG)}
-    own = {key: value for key, value in lowered.items() if not key.startswith(_CATALOG)}
+    given = {key: value for key, value in lowered.items() if not key.startswith(_CATALOG)}
     try:
-        return SourceOptions.model_validate({**own, "catalog": catalog})
+        return SourceOptions.model_validate({**given, "catalog": catalog})
     except ValidationError as error:
         first = error.errors()[0]
-        known = ", ".join([*SourceOptions.names(), f"{_CATALOG}<property>"])
+        bounds = PlanningBounds.names()
+        own = [name for name in SourceOptions.names() if name not in (*bounds, "catalog")]
+        known = ", ".join([*own, *bounds, f"{_CATALOG}<property>"])
         raise UnsupportedError(f"option {first['loc'][0]} of puffin-index: {first['msg']}; there are {known}") from None
 
 

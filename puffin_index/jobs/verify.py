@@ -28,7 +28,6 @@ from puffin_index.jobs.verify_rows import Proofs, check_row_group
 from puffin_index.jobs.verify_segment import EntryRow, Finding, check_segment
 from puffin_index.segments.directory import FieldKind
 from puffin_index.segments.source_segment import IndexedFile, SourceSegment
-from puffin_index.storage.files import FileReader
 
 DEFAULT_SAMPLE = 16
 
@@ -159,18 +158,17 @@ def _check_data(
     by_file: dict[FileIdentity, tuple[IndexedFile, list[int]]] = {}
     for file, ordinal in row_groups:
         by_file.setdefault(file.file.identity, (file, []))[1].append(ordinal)
-    proofs = Proofs()
-    for identity, (file, ordinals) in by_file.items():
-        path = file.file.path
-        try:
-            with open_data_file(data_table.io, retained[identity], reading) as opened:
-                if opened.row_counts != file.row_counts:
-                    yield Finding(path, "", 0, f"row groups of {opened.row_counts} rows, indexed as {file.row_counts}")
-                    continue
-                for key, part in file.parts.items():
-                    source = sources[part.segment]
-                    with FileReader(index_table.io, source.location, source.size) as reader:
+    with Proofs(index_table.io) as proofs:
+        for identity, (file, ordinals) in by_file.items():
+            path = file.file.path
+            try:
+                with open_data_file(data_table.io, retained[identity], reading) as opened:
+                    if opened.row_counts != file.row_counts:
+                        reason = f"row groups of {opened.row_counts} rows, indexed as {file.row_counts}"
+                        yield Finding(path, "", 0, reason)
+                        continue
+                    for key, part in file.parts.items():
                         for ordinal in ordinals:
-                            yield from check_row_group(opened, file, ordinal, key, source, reader, proofs)
-        except (PuffinIndexError, OSError) as error:
-            yield Finding(path, "", 0, f"cannot be compared with its index: {error}")
+                            yield from check_row_group(opened, file, ordinal, key, sources[part.segment], proofs)
+            except (PuffinIndexError, OSError) as error:
+                yield Finding(path, "", 0, f"cannot be compared with its index: {error}")

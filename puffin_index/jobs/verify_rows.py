@@ -5,9 +5,13 @@ Statistics must be equal; the kind of an index says how to prove a payload (`puf
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from types import TracebackType
 
 from cachetools import LRUCache
+from pyiceberg.io import FileIO
 
 from puffin_index.data.row_groups import OpenDataFile, read_keys
 from puffin_index.errors import CorruptFileError, UnsupportedError
@@ -19,33 +23,57 @@ from puffin_index.kinds.registry import kind_named
 from puffin_index.kinds.statistics import statistics_of
 from puffin_index.segments.directory import FieldKind, statistics_key
 from puffin_index.segments.source_segment import IndexedFile, SourceSegment
-from puffin_index.storage.ranged import RangedReader
+from puffin_index.storage.files import FileReader
 
 _MOST_DECODED = 4
+_MOST_OPEN = 4
 
 
-class Proofs:
-    """The proofs of the payloads that were checked last: a proof may have decoded its payload.
+class Proofs(AbstractContextManager["Proofs"]):
+    """The proofs of the payloads that were checked last, and the segments that they read.
 
-    The row groups of a segment are checked one after another.
+    The row groups of a segment are checked one after another, and a proof may have decoded its payload.
+
+    Args:
+        io: The FileIO of the index table.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, io: FileIO) -> None:
+        self._io = io
         self._known: LRUCache[tuple[str, FieldKind, int], Proof] = LRUCache(_MOST_DECODED)
+        self._readers: OrderedDict[str, FileReader] = OrderedDict()
 
-    def of(self, source: SourceSegment, key: FieldKind, row: int, reader: RangedReader) -> Proof:
+    def of(self, source: SourceSegment, key: FieldKind, row: int) -> Proof:
         """Return the proof of a payload.
 
         Args:
             source: The segment that has the payload.
             key: The index.
             row: The row of its directory.
-            reader: The bytes of the segment.
         """
-        place = source.location, key, row
+        reader, place = self._reader(source), (source.location, key, row)
         if place not in self._known:
             self._known[place] = kind_named(plain_kind(key[1])).proof(source.open(key, row, reader))
         return self._known[place]
+
+    def _reader(self, source: SourceSegment) -> FileReader:
+        if source.location not in self._readers:
+            if len(self._readers) == _MOST_OPEN:
+                location, oldest = self._readers.popitem(last=False)
+                oldest.close()
+                # Their proofs read what is closed now.
+                for place in [place for place in self._known if place[0] == location]:
+                    del self._known[place]
+            self._readers[source.location] = FileReader(self._io, source.location, source.size)
+        self._readers.move_to_end(source.location)
+        return self._readers[source.location]
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Close the segments."""
+        for reader in self._readers.values():
+            reader.close()
 
 
 def check_row_group(
@@ -54,7 +82,6 @@ def check_row_group(
     ordinal: int,
     key: FieldKind,
     source: SourceSegment,
-    reader: RangedReader,
     proofs: Proofs,
 ) -> Iterator[Finding]:
     """Compare one index of one row group with the data.
@@ -65,7 +92,6 @@ def check_row_group(
         ordinal: The row group, from 0 in the data file.
         key: The index.
         source: The segment that has it.
-        reader: Its bytes.
         proofs: Those of payloads that were checked before.
     """
     name = f"field {key[0]} {key[1]}, row group {ordinal} of {file.file.path}"
@@ -74,7 +100,7 @@ def check_row_group(
         column = SortedColumn(read_keys(opened, ordinal, split_kind(*key)[0], directory.value_type))
         row_group = file.parts[key].first_row_group + ordinal
         row = int(source.payload_rows[key][row_group])
-        prove = proofs.of(source, key, row, reader)
+        prove = proofs.of(source, key, row)
         base, row_count = source.spans[row_group].tolist()
         wrong = [*prove(row_group - directory.covered(row).start, (base, row_count), column)]
         wrong += _check_statistics(column, source, key, row_group)

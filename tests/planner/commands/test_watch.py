@@ -219,7 +219,7 @@ def test_watching_needs_a_table(local_catalog: SqlCatalog) -> None:
 
 _SIGNAL_WHILE_LOCKED = """
 import os, signal
-from planner.build_cli import _follow
+from planner.commands.build import _follow
 from puffin_index.watch import Watch
 
 class Interrupted(Watch):
