@@ -42,7 +42,7 @@ threading.Event().wait()
 
 _IDLE_AND_FORKED = """
 import os, time
-from puffin_index.worker_pool import worker_pool
+from puffin_index.jobs.worker_pool import worker_pool
 
 pool = worker_pool(2, {})
 print(pool.submit(os.getpid).result(), flush=True)
