@@ -33,8 +33,6 @@ def explain_command(
     table: str, properties: tuple[str, ...], as_json: bool, where: str, snapshot_id: int | None, ref: str | None
 ) -> None:
     """Show which row groups of TABLE a query with this WHERE text reads, and why."""
-    if snapshot_id is not None and ref is not None:
-        raise click.UsageError("give --snapshot-id or --ref, not both")
     index, snapshot_id = _open_at(table, properties, snapshot_id, ref)
     scan_plan = plan(index, where, snapshot_id)
     if as_json:
@@ -46,6 +44,8 @@ def explain_command(
 def _open_at(
     table: str, properties: tuple[str, ...], snapshot_id: int | None, ref: str | None
 ) -> tuple[TableIndex, int | None]:
+    if snapshot_id is not None and ref is not None:
+        raise click.UsageError("give --snapshot-id or --ref, not both")
     index = open_index(table, properties)
     if ref is None:
         return index, snapshot_id
@@ -62,8 +62,6 @@ def count_command(
     table: str, properties: tuple[str, ...], as_json: bool, where: str | None, snapshot_id: int | None, ref: str | None
 ) -> None:
     """Count the rows of TABLE that satisfy this WHERE text, from the index as far as it is exact."""
-    if snapshot_id is not None and ref is not None:
-        raise click.UsageError("give --snapshot-id or --ref, not both")
     index, snapshot_id = _open_at(table, properties, snapshot_id, ref)
     counted = count(index, where, snapshot_id)
     if as_json:

@@ -52,7 +52,7 @@ class JoinedVerdicts(JoinedValues[Verdicts]):
         possible, certain = isinstance(constant, Everything), isinstance(constant, Everything) and constant.exact
         return Verdicts(np.full(self._count, possible), np.full(self._count, certain))
 
-    def _join(self, first: Verdicts, second: Verdicts, at: Selection, *, is_and: bool) -> Verdicts:  # noqa: ARG002
+    def _join(self, first: Verdicts, second: Verdicts, at: Selection, *, is_and: bool) -> Verdicts:  # noqa: ARG002 - estimates need it
         if is_and:
             return Verdicts(first.possible & second.possible, first.certain & second.certain)
         return Verdicts(first.possible | second.possible, first.certain | second.certain)

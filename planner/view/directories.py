@@ -247,7 +247,7 @@ class _Layout:
 def _lay_out(
     placement: Placement,
     wanted: str,
-    value_types: Mapping[int, ValueType],
+    type_names: Mapping[int, str],
     row_of: Mapping[int, Ints],
     lengths: Mapping[int, int],
 ) -> _Layout | None:
@@ -257,14 +257,14 @@ def _lay_out(
         placement: Of the (field, kind).
         wanted: The value type that keys are to be comparable with. A column may have had several types: it was
             promoted, or the table replaced by one with other types, of which a tag still holds the old snapshot.
-        value_types: Of the directory of each segment.
+        type_names: The names of the value types that the directory of each segment is of.
         row_of: For each row group of a segment the row of its directory.
         lengths: Rows of the directory of each segment.
     """
-    chosen = tuple(s for s, value_type in value_types.items() if comparable(value_type.name, wanted))
+    chosen = tuple(s for s, name in type_names.items() if comparable(name, wanted))
     if not chosen:
         return None
-    start = np.full(max(value_types) + 2, -1, np.int64)
+    start = np.full(max(type_names) + 2, -1, np.int64)
     flat: list[Ints] = []
     row_groups = rows = 0
     for segment in chosen:
@@ -276,7 +276,7 @@ def _lay_out(
     segments = np.where(np.isin(placement.segment, chosen), placement.segment, -1)
     known = start[segments] >= 0
     at = np.concatenate(flat)[np.where(known, start[segments] + placement.row_group, 0)]
-    return _Layout(chosen, known, at, value_types[max(chosen)])
+    return _Layout(chosen, known, at, value_type_named(type_names[max(chosen)]))
 
 
 def gather_statistics(
@@ -292,7 +292,7 @@ def gather_statistics(
     layout = _lay_out(
         placement,
         wanted,
-        {segment: own.value_type for segment, own in statistics.items()},
+        {segment: own.value_type.name for segment, own in statistics.items()},
         {segment: np.arange(len(own.row_count)) for segment, own in statistics.items()},
         {segment: len(own.row_count) for segment, own in statistics.items()},
     )
@@ -329,7 +329,7 @@ def gather_directory(
     layout = _lay_out(
         placement,
         wanted,
-        {segment: own.value_type for segment, own in directories.items()},
+        {segment: own.type_name for segment, own in directories.items()},
         {segment: own.payload_of_row_groups() for segment, own in directories.items()},
         {segment: len(own) for segment, own in directories.items()},
     )

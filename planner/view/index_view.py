@@ -256,7 +256,7 @@ class IndexView(CoveredRowGroups):
         segment = int(directory.segment[row_group])
         own = self._segment_directory(self.placements[field_id, directory.kind], segment)
         # The keys of a test are of the type that the whole view is read by.
-        own = replace(own, value_type=directory.value_type)
+        own = replace(own, type_name=directory.value_type.name)
         return own, int(directory.entry[row_group]), self._reader(segment)
 
     def _spans(self, field_id: ColumnId, segment: int) -> Ints:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 
@@ -242,15 +242,11 @@ class _Committer:
         with self._segments.committing(segment.location for segment in segments):
             added = append_entries(self._index_table, entries_of(segments), reading_of(self._data_table))
         pairs = set(zip(added["segment"].to_pylist(), added["data_file"].to_pylist(), strict=True))
-        kept: list[Segment] = []
-        for segment in segments:
-            covered = tuple(file for file in segment.covered if (segment.location, file.file.path) in pairs)
-            if covered:
-                kept.append(replace(segment, covered=covered))
-            else:
-                _log.info("%s", log_line("segment given up, another builder was first", segment=segment.location))
-                self._index_table.io.delete(segment.location)
-        return kept
+        return self._with_files(
+            segments,
+            lambda segment, path: (segment.location, path) in pairs,
+            "segment given up, another builder was first",
+        )
 
     def _still_live(self, segments: list[Segment]) -> list[Segment]:
         """Leave out files that the table has lost while they were indexed; delete segments with none left."""
@@ -264,13 +260,19 @@ class _Committer:
         live = self._live_paths(before)
         if live is None:
             return segments
+        return self._with_files(segments, lambda _, path: path in live, "segment given up, its data files are gone")
+
+    def _with_files(
+        self, segments: Iterable[Segment], is_kept: Callable[[Segment, str], bool], given_up: str
+    ) -> list[Segment]:
+        """Leave data files out of segments, by path; delete segments with none left, and log why."""
         kept: list[Segment] = []
         for segment in segments:
-            covered = tuple(file for file in segment.covered if file.file.path in live)
+            covered = tuple(file for file in segment.covered if is_kept(segment, file.file.path))
             if covered:
                 kept.append(replace(segment, covered=covered))
             else:
-                _log.info("%s", log_line("segment given up, its data files are gone", segment=segment.location))
+                _log.info("%s", log_line(given_up, segment=segment.location))
                 self._index_table.io.delete(segment.location)
         return kept
 

@@ -252,7 +252,7 @@ def _shape(file: IndexedFile, sources: Mapping[str, SourceSegment]) -> Shape | N
         form = source.merged_form((field_id, kind))
         if form is None:
             return None
-        shape.append((field_id, kind, source.directories[field_id, kind].value_type.name, form))
+        shape.append((field_id, kind, source.directories[field_id, kind].type_name, form))
     # A column promoted between two builds has statistics of both types; a segment has one.
     fields = {(field_id, value_type) for field_id, _, value_type, _ in shape}
     return tuple(shape) if len(fields) == len({field_id for field_id, _ in fields}) else None

@@ -17,11 +17,10 @@ from puffin_index.data.row_groups import OpenDataFile, read_keys
 from puffin_index.errors import CorruptFileError, UnsupportedError
 from puffin_index.jobs.verify_segment import Finding
 from puffin_index.keys.columns import SortedColumn
-from puffin_index.keys.map_key import plain_kind, split_kind
+from puffin_index.keys.map_key import split_kind
 from puffin_index.kinds.proof import Proof
-from puffin_index.kinds.registry import kind_named
 from puffin_index.kinds.statistics import statistics_of
-from puffin_index.segments.directory import FieldKind, statistics_key
+from puffin_index.segments.directory import FieldKind, index_kind, statistics_key
 from puffin_index.segments.source_segment import IndexedFile, SourceSegment
 from puffin_index.storage.files import FileReader
 
@@ -53,7 +52,7 @@ class Proofs(AbstractContextManager["Proofs"]):
         """
         reader, place = self._reader(source), (source.location, key, row)
         if place not in self._known:
-            self._known[place] = kind_named(plain_kind(key[1])).proof(source.open(key, row, reader))
+            self._known[place] = index_kind(key[1]).proof(source.open(key, row, reader))
         return self._known[place]
 
     def _reader(self, source: SourceSegment) -> FileReader:
@@ -102,8 +101,8 @@ def check_row_group(
         row = int(source.payload_rows[key][row_group])
         prove = proofs.of(source, key, row)
         base, row_count = source.spans[row_group].tolist()
-        wrong = [*prove(row_group - directory.covered(row).start, (base, row_count), column)]
-        wrong += _check_statistics(column, source, key, row_group)
+        wrong = [*_check_statistics(column, source, key, row_group)]
+        wrong += prove(row_group - directory.covered(row).start, (base, row_count), column)
     except (CorruptFileError, UnsupportedError) as error:
         wrong = [error.reason if isinstance(error, CorruptFileError) else str(error)]
     for what in wrong:

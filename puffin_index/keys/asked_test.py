@@ -60,11 +60,14 @@ class AskedTest:
 
     def remember(self, key: object, work_out: Callable[[], _Result]) -> _Result:
         """Return what was worked out before under a key; of more than a few keys the earlier ones are forgotten."""
-        if key not in self._remembered:
+        found = self._remembered.get(key)
+        if found is None:
+            found = work_out()
             if len(self._remembered) >= _MOST_REMEMBERED:
                 self._remembered.clear()
-            self._remembered[key] = work_out()
-        return cast("_Result", self._remembered[key])
+            self._remembered[key] = found
+        # Not looked up again: another thread may have forgotten it by now.
+        return cast("_Result", found)
 
     @property
     def _plain(self) -> SetTest | RangeTest:

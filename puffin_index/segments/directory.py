@@ -29,7 +29,8 @@ from puffin_index.errors import CorruptFileError, UnsupportedError
 from puffin_index.keys.map_key import kind_beside, plain_kind
 from puffin_index.keys.values import ValueType, value_type_named
 from puffin_index.kinds.base import OpenIndex, StoredPayload
-from puffin_index.kinds.registry import kind_named
+from puffin_index.kinds.kind import IndexKind
+from puffin_index.kinds.registry import KINDS
 from puffin_index.storage.arrays import Ints
 from puffin_index.storage.ranged import Blob, RangedReader
 
@@ -56,19 +57,31 @@ def statistics_key(key: FieldKind) -> FieldKind:
     return key[0], kind_beside(STATISTICS, key[1])
 
 
+def index_kind(stored: str) -> IndexKind:
+    """Return the kind of an index that is stored.
+
+    Raises:
+        UnsupportedError: If this release does not know the kind.
+    """
+    name = plain_kind(stored)
+    if name not in KINDS:
+        raise UnsupportedError(f"an index of kind {name}, which this release does not know; known: {', '.join(KINDS)}")
+    return KINDS[name]
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Directory:
     """Where the payloads of one index lie in a segment: one row a payload, which cover every row group once, in order.
 
     Attributes:
         kind: The stored kind (`puffin_index.keys.map_key`).
-        value_type: The type that the index was built for.
+        type_name: Iceberg's name of the type that the index was built for.
         batch: The columns.
         location: The segment, for messages.
     """
 
     kind: str
-    value_type: ValueType
+    type_name: str
     batch: pa.RecordBatch
     location: str
 
@@ -79,6 +92,15 @@ class Directory:
     def nbytes(self) -> int:
         """The memory that it takes."""
         return int(self.batch.nbytes)
+
+    @property
+    def value_type(self) -> ValueType:
+        """The type that the index was built for.
+
+        Raises:
+            UnsupportedError: If this release does not know the type.
+        """
+        return value_type_named(self.type_name)
 
     def numbers(self, name: str) -> Ints:
         """Return `first_row_group`, `row_groups`, `offset` or `length` of every payload."""
@@ -122,7 +144,7 @@ class Directory:
             CorruptFileError: If its layout describes no such payload, or one of other row groups.
             UnsupportedError: If this release does not read it.
         """
-        return kind_named(plain_kind(self.kind)).open(self.payload(row, reader, spans))
+        return index_kind(self.kind).open(self.payload(row, reader, spans))
 
     def _at(self, name: str, row: int) -> int:
         return int(self.batch.column(name)[row].as_py())
@@ -180,7 +202,7 @@ def parse_directory(data: memoryview, *, location: str, offset: int) -> Director
 
     Raises:
         CorruptFileError: If the bytes are not such a blob, or it does not have every row group once.
-        UnsupportedError: If it is of a later version, or of a type that this release does not know.
+        UnsupportedError: If it is of a later version.
     """
     batch = parse_batch(data, _DIRECTORY_COLUMNS, location=location, offset=offset)
     kind = metadata_of(batch, "kind", location=location, offset=offset)
@@ -188,7 +210,7 @@ def parse_directory(data: memoryview, *, location: str, offset: int) -> Director
     reason = _flaw_of(batch)
     if reason is not None:
         raise CorruptFileError(f"a directory {reason}", location=location, offset=offset)
-    return Directory(kind, value_type_named(value_type), batch, location)
+    return Directory(kind, value_type, batch, location)
 
 
 def _flaw_of(batch: pa.RecordBatch) -> str | None:

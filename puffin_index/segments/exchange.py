@@ -23,7 +23,7 @@ from puffin_index.keys.map_key import ColumnId, plain_kind
 from puffin_index.keys.value_types import ValueType
 from puffin_index.kinds.base import MergedFilter, MergedIndex, RowGroupIndex, StoredPayload
 from puffin_index.kinds.kind import IndexKind
-from puffin_index.kinds.registry import KINDS, kind_named
+from puffin_index.kinds.registry import KINDS
 from puffin_index.segments.inspection import PayloadPlace, read_payload_places
 from puffin_index.storage.ranged import Blob, RangedReader
 
@@ -94,8 +94,8 @@ def export_container(
 
 def _paimon_name(place: PayloadPlace) -> str | None:
     """Paimon's name of the index; None if Paimon does not read the payload."""
-    kind = kind_named(plain_kind(place.kind))
-    return kind.paimon_name if place.blob_type in kind.paimon_types else None
+    kind = KINDS.get(plain_kind(place.kind))
+    return kind.paimon_name if kind is not None and place.blob_type in kind.paimon_types else None
 
 
 def _read_payload(segment: RangedReader, footer: PuffinFile, place: PayloadPlace) -> bytes:

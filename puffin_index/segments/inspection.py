@@ -138,7 +138,7 @@ def _summary(blob: BlobMetadata, field_id: int, directory: Directory) -> Directo
     return DirectorySummary(
         field_id=field_id,
         kind=directory.kind,
-        value_type=directory.value_type.name,
+        value_type=directory.type_name,
         row_groups=directory.row_group_count,
         payloads=len(directory),
         blob_types=tuple(dict.fromkeys(directory.blob_types.to_pylist())),
@@ -150,7 +150,7 @@ def _summary(blob: BlobMetadata, field_id: int, directory: Directory) -> Directo
 def _payload_places(field_id: int, directory: Directory) -> Iterator[PayloadPlace]:
     columns = (directory.numbers(name).tolist() for name in ("first_row_group", "row_groups", "offset", "length"))
     for blob_type, *place in zip(directory.blob_types.to_pylist(), *columns, strict=True):
-        yield PayloadPlace(field_id, directory.kind, directory.value_type.name, blob_type, *place)
+        yield PayloadPlace(field_id, directory.kind, directory.type_name, blob_type, *place)
 
 
 def segment_document(file: str, footer: PuffinFile, directories: list[DirectorySummary]) -> dict[str, object]:

@@ -14,11 +14,16 @@ from pyiceberg.io import FileIO
 
 from puffin_index.errors import CorruptFileError
 from puffin_index.formats.puffin import PuffinWriter
-from puffin_index.keys.map_key import plain_kind
 from puffin_index.kinds.kind import Options
 from puffin_index.kinds.merging import DROPPED, MergePart
-from puffin_index.kinds.registry import kind_named
-from puffin_index.segments.directory import DIRECTORY_BLOB, ROW_GROUPS_BLOB, STATISTICS_BLOB, FieldKind, statistics_key
+from puffin_index.segments.directory import (
+    DIRECTORY_BLOB,
+    ROW_GROUPS_BLOB,
+    STATISTICS_BLOB,
+    FieldKind,
+    index_kind,
+    statistics_key,
+)
 from puffin_index.segments.segment import (
     Segment,
     WrittenDirectory,
@@ -101,7 +106,7 @@ def _statistics(job: MergeJob, key: FieldKind) -> WrittenDirectory:
     """The statistics of a column, whichever of its kinds they came with."""
     statistics = statistics_key(key)
     rows = _rows_of(job, key, statistics)
-    value_type = job.source(job.files[0], key).directories[key].value_type.name
+    value_type = job.source(job.files[0], key).directories[key].type_name
     return WrittenDirectory(*statistics, STATISTICS_BLOB, serialize_batch(rows, {"value-type": value_type}))
 
 
@@ -123,7 +128,7 @@ def _write_payloads(writer: PuffinWriter, job: MergeJob, key: FieldKind) -> Writ
     parts = _parts(job, key)
     placed: list[PlacedPayload] = []
     first = 0
-    for one in kind_named(plain_kind(key[1])).merge(parts, job.options[key]):
+    for one in index_kind(key[1]).merge(parts, job.options[key]):
         properties = {"kind": key[1], "row-group": str(first), "value-type": value_type.name}
         payload = one.payload
         offset = writer.add(payload.blob_type, payload.data, fields=(key[0],), properties=properties).offset

@@ -275,14 +275,12 @@ def _build_column(
     base = 0
     for values in _read_row_groups(column, files):
         ordered = SortedColumn(values)
-        base_of_next = base + align(values.row_count)
-        # Before the next one is read, all that was sorted of this one goes.
-        del values
         for kind, builder in builders.items():
             payloads[kind] += builder.add(ordered, base)
         statistics.append(statistics_of(ordered))
-        del ordered
-        base = base_of_next
+        base += align(values.row_count)
+        # This row group goes with all that was sorted of it, before the next one is read.
+        del values, ordered
     for kind, builder in builders.items():
         payloads[kind] += builder.finish()
     return statistics, payloads

@@ -13,16 +13,15 @@ from pyiceberg.io import FileIO
 from puffin_index.data.data_table import DataFile
 from puffin_index.errors import CorruptFileError, UnsupportedError
 from puffin_index.formats.puffin import BLOB_CHECKSUM, BlobMetadata, PuffinFile, read_blob, read_footer
-from puffin_index.keys.map_key import plain_kind
 from puffin_index.kinds.base import OpenIndex, StoredPayload
 from puffin_index.kinds.kind import Options
-from puffin_index.kinds.registry import kind_named
 from puffin_index.segments.directory import (
     DIRECTORY_BLOB,
     ROW_GROUPS_BLOB,
     STATISTICS_BLOB,
     Directory,
     FieldKind,
+    index_kind,
     int64_column,
     is_statistics,
     parse_batch,
@@ -120,8 +119,8 @@ class SourceSegment:
 
     def merged_form(self, key: FieldKind) -> str | None:
         """What the payloads become with others; None if this release cannot rewrite them."""
-        kind = kind_named(plain_kind(key[1]))
         try:
+            kind = index_kind(key[1])
             forms = {kind.merged_form(name) for name in self.directories[key].blob_types.unique().to_pylist()}
         except UnsupportedError:
             return None
@@ -129,9 +128,11 @@ class SourceSegment:
 
     def gains_by_merging(self, key: FieldKind, options: Options) -> bool:
         """Whether the payloads of an index would take less if they were merged among themselves."""
+        if self.merged_form(key) is None:
+            return False
         rows = self.payload_rows[key]
         blob_types = np.array(self.directories[key].blob_types.to_pylist(), object)[rows].tolist()
-        return kind_named(plain_kind(key[1])).gains_by_merging(options, blob_types, self.spans[:, 1].tolist())
+        return index_kind(key[1]).gains_by_merging(options, blob_types, self.spans[:, 1].tolist())
 
     def payload(self, key: FieldKind, row: int, reader: RangedReader) -> StoredPayload:
         """Return a payload by the row of its directory.

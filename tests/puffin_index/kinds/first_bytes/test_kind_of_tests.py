@@ -125,6 +125,23 @@ def test_definitions_are_checked_by_the_kind(local_catalog: SqlCatalog) -> None:
         IndexDefinition.of(**{"last-bytes": ["s"]})
 
 
+def test_an_index_of_a_kind_that_a_release_does_not_know_does_no_harm(
+    index: TableIndex, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after a downgrade: nothing is lost, no command ends in a traceback, and queries read what they must."""
+    monkeypatch.delitem(KINDS, FirstBytesKind.name)
+    before = index.index_table.refresh().scan().to_arrow()
+    assert kept(index, "s = 'yak'") == [3]
+    assert index.compact().segments_after == 2
+    assert index.index_table.refresh().scan().to_arrow().equals(before)
+    location = before["segment"][0].as_py().removeprefix("file://")
+    document = json.loads(CliRunner().invoke(main, ["inspect", location, "--json"]).stdout)
+    assert {one["kind"] for one in document["directories"]} == {"first-bytes", "statistics"}
+    assert all("first-bytes, which this release does not know" in one.what for one in index.verify(None).findings)
+    assert index.verify(None).findings
+    assert index.status().data_files == 2
+
+
 def test_the_kind_is_dropped_with_the_index(index: TableIndex) -> None:
     index.drop()
     with pytest.raises(Exception, match="no index"):
