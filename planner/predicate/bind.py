@@ -84,7 +84,8 @@ from planner.where.sql_literals import text_bytes
 from planner.where.terms import FieldTerm, MapElement
 from puffin_index.errors import UnsupportedError
 from puffin_index.keys.leaf import Key, LeafTest, NullTest, RangeTest, SetTest
-from puffin_index.keys.values import ValueType, key_of, value_type_named
+from puffin_index.keys.value_types import ValueType, value_type_named
+from puffin_index.keys.values import key_of
 
 Dialect: TypeAlias = TypingLiteral["sql", "iceberg"]
 

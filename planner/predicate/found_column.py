@@ -26,7 +26,7 @@ from planner.where.sql_literals import Utf8Literal
 from planner.where.terms import FieldTerm, MapElement
 from puffin_index.errors import DefinitionError, NotFoundError, UnsupportedError
 from puffin_index.keys.map_key import ColumnId, MapKey, key_text
-from puffin_index.keys.values import ValueType, value_type_of
+from puffin_index.keys.value_types import ValueType, value_type_of
 
 _EPOCH = date(1970, 1, 1)
 

@@ -31,9 +31,11 @@ from planner.predicate.bind import bind
 from planner.predicate.nodes import Leaf
 from planner.where.unknown import Unknown, UnknownLike
 from puffin_index.errors import UnsupportedError
+from puffin_index.keys.arrow_keys import column_of
+from puffin_index.keys.columns import Column
 from puffin_index.keys.leaf import LeafTest, NullTest, RangeTest, SetTest
 from puffin_index.keys.map_key import ColumnId, MapKey, values_of_key
-from puffin_index.keys.values import Column, column_of, value_type_named
+from puffin_index.keys.value_types import value_type_named
 from puffin_index.storage.arrays import Flags
 
 ReadColumn: TypeAlias = Callable[[int], pa.Array | pa.ChunkedArray]

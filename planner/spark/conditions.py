@@ -30,7 +30,7 @@ from planner.where.sql_literals import InstantLiteral, LocalTimestampLiteral, Ut
 from planner.where.terms import FieldTerm
 from planner.where.truth import Condition, join, matching_rows, negate, unknown
 from puffin_index.errors import UnsupportedError
-from puffin_index.keys.values import value_type_of
+from puffin_index.keys.value_types import value_type_of
 
 _INTEGERS: dict[str, Callable[[int], LiteralValue]] = {
     "int": LongLiteral,

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from planner.view.key_types import comparable
 from puffin_index.errors import CorruptFileError, NotFoundError, UnsupportedError
-from puffin_index.keys.values import ValueType, value_type_named
+from puffin_index.keys.value_types import ValueType, value_type_named
 from puffin_index.kinds.registry import kind_named
 from puffin_index.segments.directory import Directory, int64_column
 from puffin_index.storage.arrays import Flags, Ints, Selection

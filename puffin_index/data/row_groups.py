@@ -22,8 +22,10 @@ from puffin_index.data.located_column import LocatedColumn, locate_column
 from puffin_index.data.orc_footer import SeekableStream, read_stripes
 from puffin_index.data.parquet_footer import row_group_places
 from puffin_index.errors import BuildError, UnsupportedError
+from puffin_index.keys.arrow_keys import column_of, gather_column
+from puffin_index.keys.columns import Column
 from puffin_index.keys.map_key import ColumnId, column_and_key, values_of_key
-from puffin_index.keys.values import Column, ValueType, column_of, gather_column
+from puffin_index.keys.value_types import ValueType
 
 INDEXED_FORMATS = frozenset({"PARQUET", "ORC"})
 """Avro files have no row groups."""

@@ -19,7 +19,7 @@ from pyiceberg.types import IcebergType, ListType, MapType, NestedField, Primiti
 
 from puffin_index.errors import DefinitionError, UnsupportedError
 from puffin_index.keys.map_key import SEPARATOR, ColumnId, MapKey, key_text, split_name, stored_kind
-from puffin_index.keys.values import ValueType, value_type_of
+from puffin_index.keys.value_types import ValueType, value_type_of
 from puffin_index.kinds.kind import Options
 from puffin_index.kinds.registry import KINDS, kind_named
 

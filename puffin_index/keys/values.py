@@ -24,25 +24,9 @@ from uuid import UUID
 import numpy as np
 
 from puffin_index.errors import UnsupportedError
-from puffin_index.keys.arrow_keys import column_of, gather_column
-from puffin_index.keys.columns import Column, SortedColumn
 from puffin_index.keys.forms import float_keys, floats_of_keys
 from puffin_index.keys.leaf import Key
-from puffin_index.keys.value_types import Domain, ValueType, value_type_named, value_type_of
-
-__all__ = [
-    "Column",
-    "Domain",
-    "SortedColumn",
-    "ValueType",
-    "column_of",
-    "float_of_key",
-    "gather_column",
-    "key_of",
-    "value_of",
-    "value_type_named",
-    "value_type_of",
-]
+from puffin_index.keys.value_types import ValueType
 
 _INT64_MINIMUM, _INT64_MAXIMUM = -(2**63), 2**63 - 1
 _DECIMAL_BIAS = 2**127

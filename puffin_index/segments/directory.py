@@ -27,7 +27,7 @@ from xxhash import xxh64_hexdigest
 
 from puffin_index.errors import CorruptFileError, UnsupportedError
 from puffin_index.keys.map_key import kind_beside, plain_kind
-from puffin_index.keys.values import ValueType, value_type_named
+from puffin_index.keys.value_types import ValueType, value_type_named
 from puffin_index.kinds.base import OpenIndex, StoredPayload
 from puffin_index.kinds.kind import IndexKind
 from puffin_index.kinds.registry import KINDS

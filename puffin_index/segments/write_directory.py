@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from puffin_index.keys.values import ValueType
+from puffin_index.keys.value_types import ValueType
 from puffin_index.kinds.base import Payload
 from puffin_index.kinds.statistics import ColumnStatistics
 from puffin_index.segments.directory import VERSION

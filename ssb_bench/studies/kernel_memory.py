@@ -12,7 +12,9 @@ import numpy as np
 import pyarrow as pa
 
 from puffin_index.jobs.worker_pool import worker_pool
-from puffin_index.keys.values import SortedColumn, column_of, value_type_named
+from puffin_index.keys.arrow_keys import column_of
+from puffin_index.keys.columns import SortedColumn
+from puffin_index.keys.value_types import value_type_named
 from ssb_bench.studies.kernels import build_kind, chosen_layout
 from ssb_bench.studies.process_memory import peak_bytes, status_bytes
 

@@ -10,8 +10,10 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from puffin_index.keys.values import SortedColumn, ValueType, column_of, value_type_named
-from puffin_index.kinds.postings.look_up import PlacedColumn, build_postings, postings_pay
+from puffin_index.keys.arrow_keys import column_of
+from puffin_index.keys.columns import SortedColumn
+from puffin_index.keys.value_types import ValueType, value_type_named
+from puffin_index.kinds.postings.build import PlacedColumn, build_postings, postings_pay
 from puffin_index.kinds.registry import KINDS
 from puffin_index.kinds.statistics import ColumnStatistics, statistics_of
 from puffin_index.segments.segment import align

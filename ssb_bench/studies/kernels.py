@@ -12,9 +12,11 @@ import pyarrow as pa
 
 from puffin_index.jobs.processor import environment_of_workers
 from puffin_index.jobs.worker_pool import worker_pool
-from puffin_index.keys.values import SortedColumn, column_of, value_type_named
+from puffin_index.keys.arrow_keys import column_of
+from puffin_index.keys.columns import SortedColumn
+from puffin_index.keys.value_types import value_type_named
 from puffin_index.kinds.base import Payload
-from puffin_index.kinds.postings.look_up import PlacedColumn, build_postings, postings_pay
+from puffin_index.kinds.postings.build import PlacedColumn, build_postings, postings_pay
 from puffin_index.kinds.registry import KINDS
 from puffin_index.kinds.statistics import statistics_of
 from ssb_bench.results.statistics import ratio

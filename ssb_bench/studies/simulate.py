@@ -37,7 +37,7 @@ from puffin_index.keys.columns import SortedColumn
 from puffin_index.keys.value_types import value_type_named
 from puffin_index.kinds.base import Payload, StoredPayload
 from puffin_index.kinds.merging import MergePart
-from puffin_index.kinds.postings.look_up import PlacedColumn, build_postings
+from puffin_index.kinds.postings.build import PlacedColumn, build_postings
 from puffin_index.kinds.registry import KINDS
 from puffin_index.kinds.statistics import statistics_of
 from puffin_index.segments.directory import DIRECTORY_BLOB, ROW_GROUPS_BLOB, STATISTICS, STATISTICS_BLOB

@@ -37,7 +37,6 @@ from puffin_index.keys.leaf import NullTest
 from puffin_index.keys.value_types import ValueType
 from puffin_index.kinds.base import MergedIndex
 from puffin_index.kinds.postings.asked import AskedBlocks, rows_of_asked
-from puffin_index.kinds.postings.build import POSTINGS, PlacedColumn, build_postings, postings_pay
 from puffin_index.kinds.postings.columns import KeyRows, columns_of, key_rows
 from puffin_index.kinds.postings.demand import BLOCKS_AT_ONCE, Cuts, bounds_of, cost_of_blocks, cost_of_pages, cuts_of
 from puffin_index.kinds.postings.directory import PostingsDirectory
@@ -49,8 +48,6 @@ from puffin_index.roaring.read import deserialize
 from puffin_index.storage.arrays import Ints
 from puffin_index.storage.parts import Part, check_layout, corrupt, read_parts
 from puffin_index.storage.ranged import Blob
-
-__all__ = ["POSTINGS", "PlacedColumn", "Postings", "PreparedTest", "build_postings", "postings_pay"]
 
 _LAYOUT_NUMBERS = 10
 _SPARSE = 64

@@ -45,7 +45,8 @@ from planner.predicate.bind import bind
 from planner.predicate.nodes import UNKNOWN, Conjunction, Disjunction, Leaf
 from puffin_index.errors import NotFoundError
 from puffin_index.keys.leaf import LeafTest, NullTest, RangeTest, SetTest
-from puffin_index.keys.values import key_of, value_type_named
+from puffin_index.keys.value_types import value_type_named
+from puffin_index.keys.values import key_of
 
 SCHEMA = Schema(
     NestedField(1, "i", IntegerType()),

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from planner.prune.estimate import Estimate, estimate_leaf
 from planner.view.directories import LAST_STEP, FieldStatistics, steps_of
 from puffin_index.keys.leaf import RangeTest
-from puffin_index.keys.values import value_type_named
+from puffin_index.keys.value_types import value_type_named
 from puffin_index.storage.arrays import Flags, Ints
 
 INT64 = st.integers(-(2**63), 2**63 - 1)

@@ -11,7 +11,7 @@ from planner.predicate.tree import PredicateTree
 from planner.prune.zone_map import JoinedVerdicts, Verdicts, judge_by_zone_map
 from planner.view.directories import FieldStatistics
 from puffin_index.keys.leaf import LeafTest, NullTest, RangeTest, SetTest
-from puffin_index.keys.values import value_type_named
+from puffin_index.keys.value_types import value_type_named
 
 # One column in six row groups of ten rows: five that differ, and one without statistics.
 STATISTICS = FieldStatistics(

@@ -16,7 +16,8 @@ from pyiceberg.typedef import Record
 from puffin_index.data.constant_column import constant_column
 from puffin_index.data.constants import constants_text, parse_constants
 from puffin_index.errors import UnsupportedError
-from puffin_index.keys.values import key_of, value_type_named
+from puffin_index.keys.value_types import value_type_named
+from puffin_index.keys.values import key_of
 
 SPEC = PartitionSpec(
     PartitionField(9, 1000, IdentityTransform(), "nine"),

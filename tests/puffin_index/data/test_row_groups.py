@@ -28,7 +28,7 @@ from puffin_index.data.data_table import DataFile
 from puffin_index.data.orc_footer import read_stripes
 from puffin_index.data.row_groups import OpenDataFile, open_data_file
 from puffin_index.errors import BuildError, PuffinIndexError, UnsupportedError
-from puffin_index.keys.values import value_type_named
+from puffin_index.keys.value_types import value_type_named
 
 ROWS = 30_000
 IO = PyArrowFileIO()

@@ -25,7 +25,7 @@ from puffin_index.data.data_table import list_data_files
 from puffin_index.formats.puffin import read_footer
 from puffin_index.kinds.bitmap.merged_bitmap import MERGED_BITMAP
 from puffin_index.kinds.bloom.matrix import BLOOM_MATRIX
-from puffin_index.kinds.postings.look_up import POSTINGS
+from puffin_index.kinds.postings.build import POSTINGS
 from puffin_index.segments.inspection import read_payload_places
 from puffin_index.segments.segment import SegmentTask, write_segment
 from puffin_index.storage.files import FileReader

@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from puffin_index.keys.arrow_keys import column_of
 from puffin_index.keys.byte_strings import order_bytes, sort_keys
 from puffin_index.keys.columns import SortedColumn
 from puffin_index.keys.merge import rank_keys
-from puffin_index.keys.values import column_of, value_type_named
+from puffin_index.keys.value_types import value_type_named
 
 ROWS = 20_000
 

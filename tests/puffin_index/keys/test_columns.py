@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from puffin_index.keys.arrow_keys import column_of
 from puffin_index.keys.columns import Column, SortedColumn
-from puffin_index.keys.values import value_type_named
+from puffin_index.keys.value_types import value_type_named
 
 LONG, INT = value_type_named("long"), value_type_named("int")
 

@@ -13,7 +13,7 @@ from puffin_index.keys import arrow_keys
 from puffin_index.keys.arrow_keys import column_of, gather_column
 from puffin_index.keys.columns import SortedColumn
 from puffin_index.keys.merge import merge_keys, spill
-from puffin_index.keys.values import value_type_named
+from puffin_index.keys.value_types import value_type_named
 
 KEYS = st.lists(st.binary(max_size=6), max_size=40)
 

@@ -28,9 +28,11 @@ from pyiceberg.types import (
 )
 
 from puffin_index.errors import UnsupportedError
-from puffin_index.keys.columns import SortedColumn
+from puffin_index.keys.arrow_keys import column_of
+from puffin_index.keys.columns import Column, SortedColumn
 from puffin_index.keys.leaf import Key
-from puffin_index.keys.values import Column, column_of, key_of, value_of, value_type_named, value_type_of
+from puffin_index.keys.value_types import value_type_named, value_type_of
+from puffin_index.keys.values import key_of, value_of
 from tests.puffin_index.kinds.columns import ARROW_TYPES, VALUES, Sample, arrow_of, samples
 
 STRING, LONG, DOUBLE, FLOAT = (value_type_named(name) for name in ("string", "long", "double", "float"))

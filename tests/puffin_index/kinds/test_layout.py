@@ -11,9 +11,9 @@ from pyiceberg.catalog.sql import SqlCatalog
 from puffin_index.definition.index_definition import IndexDefinition
 from puffin_index.errors import DefinitionError
 from puffin_index.formats.puffin import read_footer
-from puffin_index.keys.values import value_type_named
+from puffin_index.keys.value_types import value_type_named
 from puffin_index.kinds.bitmap.kind import BITMAP_V2, PAIMON_BITMAP_V1, PAIMON_BITMAP_V2, layout_of
-from puffin_index.kinds.postings.look_up import POSTINGS
+from puffin_index.kinds.postings.build import POSTINGS
 from puffin_index.kinds.registry import KINDS
 from puffin_index.storage.files import FileReader
 from puffin_index.table_index import TableIndex

@@ -9,7 +9,7 @@ import pytest
 
 from puffin_index.errors import CorruptFileError, UnsupportedError
 from puffin_index.keys.leaf import LeafTest, NullTest, RangeTest, SetTest
-from puffin_index.kinds.postings.look_up import POSTINGS
+from puffin_index.kinds.postings.build import POSTINGS
 from tests.puffin_index.kinds.columns import sample_of
 from tests.puffin_index.kinds.merged_sample import Piece, expected_rows, merged, placed, segment
 from tests.puffin_index.kinds.test_bad_bytes import flips

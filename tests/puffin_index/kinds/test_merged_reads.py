@@ -9,9 +9,10 @@ import pyarrow as pa
 import pytest
 from pyroaring import BitMap
 
+from puffin_index.keys.arrow_keys import column_of
 from puffin_index.keys.asked_test import AskedTest
 from puffin_index.keys.leaf import LeafTest, NullTest, RangeTest, SetTest
-from puffin_index.keys.values import column_of, value_type_named
+from puffin_index.keys.value_types import value_type_named
 from puffin_index.kinds.bitmap.merged_bitmap import MergedBitmap
 from puffin_index.kinds.bloom.matrix import BloomMatrix
 from tests.puffin_index.kinds.columns import Sample

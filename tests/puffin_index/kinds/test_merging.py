@@ -18,7 +18,8 @@ from puffin_index.kinds.bitmap.merged_bitmap import MERGED_BITMAP
 from puffin_index.kinds.bsi.merged_slices_build import MERGED_BSI, SmallRowGroups, is_small
 from puffin_index.kinds.kind import Answer
 from puffin_index.kinds.merging import DROPPED, MergeLimits, MergePart
-from puffin_index.kinds.postings.look_up import POSTINGS, Postings
+from puffin_index.kinds.postings.build import POSTINGS
+from puffin_index.kinds.postings.look_up import Postings
 from puffin_index.kinds.registry import KINDS
 from tests.puffin_index.kinds.columns import VALUES, Sample, leaf_tests, sample_of
 from tests.puffin_index.kinds.merged_sample import (

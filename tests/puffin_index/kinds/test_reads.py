@@ -8,9 +8,11 @@ import pyarrow as pa
 import pytest
 from pyroaring import BitMap
 
+from puffin_index.keys.arrow_keys import column_of
 from puffin_index.keys.columns import SortedColumn
 from puffin_index.keys.leaf import LeafTest, NullTest, RangeTest, SetTest
-from puffin_index.keys.values import column_of, key_of, value_type_named
+from puffin_index.keys.value_types import value_type_named
+from puffin_index.keys.values import key_of
 from puffin_index.kinds.base import RowGroupIndex
 from puffin_index.kinds.registry import KINDS
 from puffin_index.storage.arrays import Ints

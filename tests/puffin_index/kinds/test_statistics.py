@@ -6,7 +6,8 @@ import numpy as np
 from hypothesis import given, settings
 
 from puffin_index.keys.columns import SortedColumn
-from puffin_index.keys.values import key_of, value_type_named
+from puffin_index.keys.value_types import value_type_named
+from puffin_index.keys.values import key_of
 from puffin_index.kinds.statistics import statistics_of
 from tests.puffin_index.kinds.columns import Sample, sample_of, samples
 

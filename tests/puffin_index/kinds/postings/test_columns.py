@@ -11,7 +11,7 @@ from puffin_index.keys.columns import Column, SortedColumn
 from puffin_index.keys.value_types import ValueType
 from puffin_index.kinds.base import Payload
 from puffin_index.kinds.postings.blocks import Sizes
-from puffin_index.kinds.postings.look_up import POSTINGS, PlacedColumn, build_postings
+from puffin_index.kinds.postings.build import POSTINGS, PlacedColumn, build_postings
 from tests.puffin_index.kinds.postings.test_look_up import (
     DOCUMENTED,
     INTS,

@@ -24,13 +24,8 @@ from puffin_index.keys.value_types import ValueType, value_type_named
 from puffin_index.kinds.base import Payload
 from puffin_index.kinds.postings.asked import rows_of_asked
 from puffin_index.kinds.postings.blocks import Sizes
-from puffin_index.kinds.postings.look_up import (
-    POSTINGS,
-    PlacedColumn,
-    Postings,
-    build_postings,
-    postings_pay,
-)
+from puffin_index.kinds.postings.build import POSTINGS, PlacedColumn, build_postings, postings_pay
+from puffin_index.kinds.postings.look_up import Postings
 from puffin_index.kinds.postings.numbers import RowNumbers
 from puffin_index.kinds.postings.rows import Near
 from puffin_index.storage.parts import checksum32
