@@ -79,7 +79,8 @@ from pyiceberg.types import (
 
 from planner.predicate.found_column import find_column
 from planner.predicate.junctions import fold_junctions
-from planner.predicate.nodes import UNKNOWN, Everything, Leaf, Nothing, Predicate, conjunction, disjunction
+from planner.predicate.nodes import UNKNOWN, Everything, Leaf, Nothing, Predicate
+from planner.predicate.simplify import conjunction, disjunction
 from planner.where.sql_literals import text_bytes
 from planner.where.terms import FieldTerm, MapElement
 from puffin_index.errors import UnsupportedError

@@ -13,7 +13,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType, UnknownType
 
 from planner.predicate.bind import bind
-from planner.predicate.nodes import UNKNOWN, Predicate, conjunction
+from planner.predicate.nodes import UNKNOWN, Predicate
+from planner.predicate.simplify import conjunction
 from planner.spark.conditions import expression_of
 from planner.spark.wire import Request
 from planner.where.unknown import Unknown

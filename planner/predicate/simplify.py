@@ -1,0 +1,202 @@
+"""Building AND and OR: what several tests of one column say together is one test, and a contradiction is no match."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from planner.predicate.nodes import UNKNOWN, Conjunction, Disjunction, Everything, Leaf, Nothing, Predicate
+from puffin_index.keys.leaf import Key, LeafTest, NullTest, RangeTest, SetTest
+from puffin_index.keys.map_key import ColumnId
+
+_Column: TypeAlias = tuple[ColumnId, str]
+_Keys: TypeAlias = tuple[int, ...] | tuple[bytes, ...]
+
+
+def conjunction(children: list[Predicate]) -> Predicate:
+    """Build an AND: flattened, without parts that are always true.
+
+    Each column gets one `IN`, or else one range and one `NOT IN`. Tests of one column that contradict each other give
+    `Nothing`.
+    """
+    flat: list[Predicate] = []
+    for child in children:
+        flat.extend(child.children if isinstance(child, Conjunction) else (child,))
+    if any(isinstance(child, Nothing) for child in flat):
+        return Nothing()
+    columns: dict[_Column, _AllOf] = {}
+    kept: list[Predicate | _AllOf] = []
+    for child in flat:
+        if isinstance(child, Leaf):
+            column = child.field_id, child.value_type
+            if column not in columns:
+                columns[column] = _AllOf(column)
+                kept.append(columns[column])
+            columns[column].add(child.test)
+        elif not isinstance(child, Everything):
+            kept.append(child)
+    if any(tests.is_contradiction for tests in columns.values()):
+        return Nothing()
+    parts: list[Predicate] = []
+    for part in kept:
+        parts.extend(part.leaves() if isinstance(part, _AllOf) else (part,))
+    if any(isinstance(child, Everything) and not child.exact for child in flat):
+        parts.append(UNKNOWN)
+    if not parts:
+        return Everything(exact=True)
+    return parts[0] if len(parts) == 1 else Conjunction(tuple(parts))
+
+
+def disjunction(children: list[Predicate]) -> Predicate:
+    """Build an OR: flattened, without parts that are never true. The `IN` tests of a column become one."""
+    flat: list[Predicate] = []
+    for child in children:
+        flat.extend(child.children if isinstance(child, Disjunction) else (child,))
+    everything = [child for child in flat if isinstance(child, Everything)]
+    if everything:
+        return Everything(exact=any(child.exact for child in everything))
+    kept = _unite_sets([child for child in flat if not isinstance(child, Nothing)])
+    if not kept:
+        return Nothing()
+    return kept[0] if len(kept) == 1 else Disjunction(tuple(kept))
+
+
+def _unite_sets(children: list[Predicate]) -> list[Predicate]:
+    """Unite a column's `IN` tests at the place of the first one."""
+    keys: dict[_Column, set[Key]] = {}
+    places: dict[_Column, int] = {}
+    united: list[Predicate] = []
+    for child in children:
+        if not isinstance(child, Leaf) or not isinstance(child.test, SetTest) or child.test.negated:
+            united.append(child)
+            continue
+        column = child.field_id, child.value_type
+        if column not in places:
+            keys[column], places[column] = set(), len(united)
+            united.append(child)
+        keys[column].update(child.test.keys)
+    for (field_id, value_type), place in places.items():
+        united[place] = Leaf(field_id, SetTest(_in_order(keys[field_id, value_type])), value_type)
+    return united
+
+
+@dataclass(slots=True)
+class _AllOf:
+    """Tests of one column that all hold.
+
+    Attributes:
+        column: The column and the type of its keys.
+        range: Where the keys lie.
+        inside: The keys that `IN` tests leave; None without one.
+        outside: The keys that `NOT IN` tests exclude; None without one.
+        others: Ranges that exclude what is inside of them.
+        nulls: What null tests say.
+    """
+
+    column: _Column
+    range: RangeTest | None = None
+    inside: set[Key] | None = None
+    outside: set[Key] | None = None
+    others: list[RangeTest] = field(default_factory=list)
+    nulls: set[bool] = field(default_factory=set)
+
+    def add(self, test: LeafTest) -> None:
+        """Take one more test."""
+        match test:
+            case NullTest(is_null):
+                self.nulls.add(is_null)
+            case SetTest(keys, negated=False):
+                self.inside = set(keys) if self.inside is None else self.inside.intersection(keys)
+            case SetTest(keys):
+                self.outside = (self.outside or set()).union(keys)
+            case RangeTest(negated=True):
+                self.others.append(test)
+            case RangeTest():
+                self.range = test if self.range is None else _intersect(self.range, test)
+
+    @property
+    def _wants_values(self) -> bool:
+        """Whether a test is there that no NULL row satisfies, null tests left out."""
+        return bool(self.others) or not (self.range is None and self.inside is None and self.outside is None)
+
+    @property
+    def is_contradiction(self) -> bool:
+        """Whether no row satisfies all tests."""
+        if True in self.nulls and (False in self.nulls or self._wants_values):
+            return True
+        if self.inside is not None:
+            return not self._keys_left()
+        return self.range is not None and _is_empty(self.range)
+
+    def _keys_left(self) -> _Keys:
+        """The keys of the `IN` tests for which all other tests hold."""
+        assert self.inside is not None
+        keys = _in_order(self.inside - (self.outside or set()))
+        if self.range is not None:
+            keys = keys[_within(keys, self.range)]
+        for excluded in self.others:
+            gone = _within(keys, excluded)
+            keys = (*keys[: gone.start], *keys[gone.stop :])
+        return keys
+
+    def leaves(self) -> list[Predicate]:
+        """What is left to test."""
+        tests: list[LeafTest] = []
+        if self.inside is not None:
+            tests.append(SetTest(self._keys_left()))
+        else:
+            tests += [] if self.range is None else [self.range]
+            tests += self.others
+            tests += [] if self.outside is None else [SetTest(self._excluded(self.outside), negated=True)]
+            # A test of values implies that there is a value.
+            tests += [] if self._wants_values else [NullTest(is_null) for is_null in self.nulls]
+            # Without a key left to exclude, `NOT IN` says no more than the range.
+            if self.range is not None and tests[-1] == SetTest((), negated=True):
+                tests.pop()
+        field_id, value_type = self.column
+        return [Leaf(field_id, test, value_type) for test in tests]
+
+    def _excluded(self, outside: set[Key]) -> _Keys:
+        """The excluded keys that the range has."""
+        keys = _in_order(outside)
+        return keys if self.range is None else keys[_within(keys, self.range)]
+
+
+def _in_order(keys: set[Key]) -> _Keys:
+    return tuple(sorted(keys))  # type: ignore[return-value] # one column: one key type
+
+
+def _within(keys: Sequence[Key], test: RangeTest) -> slice:
+    """Where the keys of a range lie among ascending keys; whether the test is negated does not matter."""
+    start, stop = 0, len(keys)
+    if test.low is not None:
+        start = (bisect_left if test.low_inclusive else bisect_right)(keys, test.low)
+    if test.high is not None:
+        stop = (bisect_right if test.high_inclusive else bisect_left)(keys, test.high)
+    return slice(start, max(start, stop))
+
+
+def _is_empty(test: RangeTest) -> bool:
+    """Whether no key lies in a range."""
+    low, high = test.low, test.high
+    if isinstance(low, int) and isinstance(high, int):
+        return low + (not test.low_inclusive) > high - (not test.high_inclusive)
+    if low is None or high is None:
+        return False
+    return low > high or (low == high and not (test.low_inclusive and test.high_inclusive))  # type: ignore[operator]
+
+
+def _intersect(first: RangeTest, second: RangeTest) -> RangeTest:
+    low, low_inclusive = first.low, first.low_inclusive
+    if low is None or (second.low is not None and second.low > low):  # type: ignore[operator] # one column: one key type
+        low, low_inclusive = second.low, second.low_inclusive
+    elif second.low == low:
+        low_inclusive = low_inclusive and second.low_inclusive
+    high, high_inclusive = first.high, first.high_inclusive
+    if high is None or (second.high is not None and second.high < high):  # type: ignore[operator] # one column: one key type
+        high, high_inclusive = second.high, second.high_inclusive
+    elif second.high == high:
+        high_inclusive = high_inclusive and second.high_inclusive
+    return RangeTest(low, high, low_inclusive, high_inclusive)
