@@ -136,13 +136,13 @@ def _find(node: nodes.Column, schema: Schema) -> tuple[Column, IcebergType] | No
         field_type, key = field_type.value_type, None if constant is None else constant.literal
         if key is None:
             return None
-    if _spark_type(field_type) != node.type:
+    if spark_type(field_type) != node.type:
         return None
     return Column(FieldTerm(node.field, key)), field_type
 
 
-def _spark_type(field_type: IcebergType) -> str | None:
-    """The type that Spark has for a type of Iceberg's, by Iceberg's name; None if no index can be of it."""
+def spark_type(field_type: IcebergType) -> str | None:
+    """Return the type that Spark has for a type of Iceberg's, by Iceberg's name; None if no index can be of it."""
     match field_type:
         case UUIDType():
             return "string"
@@ -174,7 +174,7 @@ def _constant(node: nodes.LiteralNode, column_type: IcebergType) -> Constant | N
             literal = Utf8Literal(content)
         case _:
             return None
-    if type_name != _spark_type(column_type):
+    if type_name != spark_type(column_type):
         return None
     if isinstance(column_type, UUIDType) and isinstance(literal, Utf8Literal):
         return _uuid_text(literal.value)

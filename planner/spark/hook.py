@@ -25,6 +25,7 @@ from planner.scans.scan_plan import ScanPlan
 from planner.scans.whole_files import keep_whole_files
 from planner.spark.catalogs import SparkCatalogs
 from planner.spark.hook_filters import bind_filters, schema_of
+from planner.spark.join_keys import wanted_join_fields
 from planner.spark.known_index_tables import KnownIndexTables
 from planner.spark.left_behind import DataTable
 from planner.spark.rules import (
@@ -61,6 +62,10 @@ _SOURCES = (
     "ScanTasks.java",
     "View.java",
     "Conditions.java",
+    "ScanQuestion.java",
+    "IndexPlanner.java",
+    "RuntimeScan.java",
+    "JoinPruning.java",
     "PruneScans.java",
     "EverySession.java",
 )
@@ -137,6 +142,9 @@ class _PlannerCallback:
         if not candidates:
             return KEEP_ALL
         predicate = bind_filters(request)
+        join_fields = self._join_fields(request, settings, view)
+        if not request.asks_for_rows:
+            return serialize_dropped(BitMap(), "", join_fields) if join_fields else KEEP_ALL
         numbers = np.frombuffer(candidates.to_array(), np.uint32).astype(np.int64)
         executors = Executors(self._context, index_table, settings.planning_mode)
         # Not strict yet: what an older version of the index lacks, a newer one may have.
@@ -151,7 +159,14 @@ class _PlannerCallback:
         self._report(plan, request)
         note = f"puffin-index: {plan.kept} of {plan.row_groups} row groups of {plan.table}"
         dropped = row_set_of(numbers[~plan.kept_mask], view.row_group_count)
-        return serialize_dropped(dropped, note if settings.job_description else "")
+        return serialize_dropped(dropped, note if settings.job_description else "", join_fields)
+
+    @staticmethod
+    def _join_fields(request: Request, settings: Settings, view: IndexView) -> list[int]:
+        """The columns whose keys the JVM shall hand over once a join knows them."""
+        if not settings.join_pruning:
+            return []
+        return wanted_join_fields(request.join_fields, schema_of(request.columns), view)
 
     def _data_table(self, request: Request) -> DataTable | None:
         """The table of a request; None if Spark has no such catalog, as for a table that was loaded by its location."""

@@ -16,6 +16,7 @@ from planner.predicate.bind import bind
 from planner.predicate.nodes import UNKNOWN, Predicate
 from planner.predicate.simplify import conjunction
 from planner.spark.conditions import expression_of
+from planner.spark.join_keys import bind_join_keys
 from planner.spark.wire import Request
 from planner.where.unknown import Unknown
 from puffin_index.errors import NotFoundError, UnsupportedError
@@ -28,11 +29,12 @@ _LOST = "\N{REPLACEMENT CHARACTER}"
 
 
 def bind_filters(request: Request) -> Predicate:
-    """Bind the filters of a request and the conditions above its scan."""
+    """Bind the filters of a request, the conditions above its scan, and the keys of joins."""
     schema = schema_of(request.columns)
     filters = (_bind_filter(text, schema) for text in request.filters)
     conditions = (bind(expression_of(node, schema), schema) for node in request.conditions)
-    return conjunction([*filters, *conditions])
+    joins = (bind_join_keys(keys, schema) for keys in request.join_keys)
+    return conjunction([*filters, *conditions, *joins])
 
 
 def _bind_filter(text: str, schema: Schema) -> Predicate:

@@ -62,6 +62,7 @@ class Settings(PlanningBounds):
         enabled: Whether queries use the index.
         strict: Whether trouble with the index fails the query; otherwise the query reads everything.
         job_description: Whether the description of a query's jobs says what was kept.
+        join_pruning: Whether scans of indexed columns wait for the keys that the other side of a join has.
         planning_mode: Whether the driver plans, the executors plan, or the number of row groups decides.
         refresh_seconds: How old a version of the index may be for a query to use it without asking the catalog; 0: each
             query asks the catalog and waits.
@@ -71,6 +72,7 @@ class Settings(PlanningBounds):
     enabled: Flag = True
     strict: Flag = False
     job_description: Flag = True
+    join_pruning: Flag = True
     planning_mode: PlanningMode = "auto"
     refresh_seconds: float = Field(default=1.0, ge=0, allow_inf_nan=False)
     absence_seconds: float = Field(default=10.0, ge=0, allow_inf_nan=False)

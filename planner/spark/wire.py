@@ -9,7 +9,15 @@ groups, and so does an answer that breaks this format. All numbers are big-endia
 | none | the scan stays as it is | |
 | `A` | the table has no index | for how many seconds the JVM need not ask again (float64) |
 | `V` | the JVM numbers row groups by another view | a view; the JVM asks again with its numbers |
-| `D` | the row groups to drop | a note for the job's description: length (uint16, may be 0), UTF-8; a roaring bitmap |
+| `D` | the row groups to drop | see below |
+
+An answer that drops row groups goes on with:
+
+| size | meaning |
+| --- | --- |
+| 2 + n | a note for the job's description: length (uint16, may be 0), UTF-8 |
+| 2 + 4 n | the join columns whose keys the planner wants to know: number (uint16), field IDs (int32) |
+| the rest | the row groups to drop: a roaring bitmap |
 
 A view, as `View.java` reads it, is one zlib stream of:
 
@@ -30,6 +38,7 @@ from __future__ import annotations
 
 import logging
 import zlib
+from collections.abc import Sequence
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
@@ -57,8 +66,29 @@ def _known_or_unknown(node: object, read: ValidatorFunctionWrapHandler) -> Condi
     return condition
 
 
+class JoinKeys(BaseModel):
+    """The keys that the other side of a join has for a column; a row without one of them is not needed.
+
+    Attributes:
+        field: The ID of the column.
+        name: The column's name; for people only.
+        type: The column's type in Spark, by Iceberg's name.
+        keys: The keys as `planner.spark.condition_nodes` has the contents of literals.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    field: int
+    name: str
+    type: str
+    keys: tuple[bool | int | str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.name} in {len(self.keys)} join keys"
+
+
 class Request(BaseModel):
-    """What `PruneScans.java` says of a scan.
+    """What `IndexPlanner.java` says of a scan.
 
     Attributes:
         table: The table's name in Spark, the catalog's name first.
@@ -66,7 +96,9 @@ class Request(BaseModel):
         snapshot: The ID of the snapshot that is scanned; None for an empty table, and where Iceberg does not say it.
         filters: The scan's own filters, each as Iceberg's JSON. All hold together.
         conditions: What the filter above the scan says beyond them. All hold together; an unreadable one is unknown.
-        columns: The schema of all columns that filters and conditions name, as Iceberg's JSON.
+        join_fields: The IDs of columns that a join compares. Their keys may be known once the query runs.
+        join_keys: The keys of such columns, once they are known. All hold together.
+        columns: The schema of all columns that the request names, as Iceberg's JSON.
         name_mapping: The table's name mapping as Iceberg's JSON, None without one.
         catalog: The session's configuration of the catalog.
         settings: The session's settings `spark.puffin-index.*`.
@@ -83,6 +115,8 @@ class Request(BaseModel):
     snapshot: int | None
     filters: tuple[str, ...]
     conditions: tuple[Annotated[ConditionNode, WrapValidator(_known_or_unknown)], ...]
+    join_fields: tuple[int, ...]
+    join_keys: tuple[JoinKeys, ...]
     columns: str
     name_mapping: str | None
     catalog: dict[str, str]
@@ -93,9 +127,14 @@ class Request(BaseModel):
     unindexed: int
 
     @property
+    def asks_for_rows(self) -> bool:
+        """Whether the request says anything of the rows that the query needs."""
+        return bool(self.filters or self.conditions or self.join_keys)
+
+    @property
     def where(self) -> str:
         """Filters and conditions as text, for people only."""
-        return " AND ".join([*self.filters, *map(str, self.conditions)])
+        return " AND ".join([*self.filters, *map(str, self.conditions), *map(str, self.join_keys)])
 
 
 def serialize_absence(seconds: float) -> bytes:
@@ -133,12 +172,21 @@ def serialize_view(view: IndexView) -> bytes:
     return b"V" + zlib.compress(b"".join(parts), 1)
 
 
-def serialize_dropped(dropped: BitMap, note: str) -> bytes:
+def serialize_dropped(dropped: BitMap, note: str, join_fields: Sequence[int] = ()) -> bytes:
     """Serialise the answer that drops row groups.
 
     Args:
         dropped: Numbers of row groups in the request's view. All other row groups are read.
         note: What the job's description says of the scan, may be empty.
+        join_fields: The IDs of join columns whose keys the planner wants to know.
     """
     encoded = note[:_NOTE_CHARACTERS].encode()
-    return b"D" + write_uint16_be(len(encoded)) + encoded + dropped.serialize()
+    fields = b"".join(map(write_int32_be, join_fields))
+    return (
+        b"D"
+        + write_uint16_be(len(encoded))
+        + encoded
+        + write_uint16_be(len(join_fields))
+        + fields
+        + dropped.serialize()
+    )

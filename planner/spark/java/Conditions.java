@@ -241,7 +241,7 @@ public class Conditions {
   /** The node of a column, of the value of a map's key or of a literal; null for another expression or type. */
   private Map value(Expression expression) {
     if (expression.getClass() == Literal.class) {
-      return literal(((Literal) expression).value(), expression.dataType());
+      return literalOf(((Literal) expression).value(), expression.dataType());
     }
     String type = nameOf(expression.dataType());
     if (type == null) {
@@ -261,7 +261,7 @@ public class Conditions {
     }
     List path = new ArrayList();
     Types.NestedField field = field(map, path);
-    Map keyNode = literal(((Literal) key).value(), key.dataType());
+    Map keyNode = literalOf(((Literal) key).value(), key.dataType());
     if (field == null || keyNode == null || !((MapType) map.dataType()).keyType().equals(key.dataType())) {
       return null;
     }
@@ -315,9 +315,9 @@ public class Conditions {
       Object member = members.next();
       Map node = null;
       if (type != null) {
-        node = literal(member, type);
+        node = literalOf(member, type);
       } else if (member.getClass() == Literal.class) {
-        node = literal(((Literal) member).value(), ((Literal) member).dataType());
+        node = literalOf(((Literal) member).value(), ((Literal) member).dataType());
       }
       if (node == null) {
         return null;
@@ -327,8 +327,15 @@ public class Conditions {
     return literals;
   }
 
+  /** The node of a literal of the filter. */
+  private Map literalOf(Object value, DataType dataType) {
+    // Iceberg's filters have this character in place of bytes that are not UTF-8.
+    beyondFilters |= value instanceof UTF8String && value.toString().indexOf('\uFFFD') >= 0;
+    return literal(value, dataType);
+  }
+
   /** The node of a literal, exact to the last bit; null for another type. */
-  private Map literal(Object value, DataType dataType) {
+  public static Map literal(Object value, DataType dataType) {
     String type = nameOf(dataType);
     if (type == null) {
       return null;
@@ -349,8 +356,6 @@ public class Conditions {
       return literal("decimal", type, ((Decimal) value).toJavaBigDecimal().toPlainString());
     }
     if (value instanceof UTF8String) {
-      // Iceberg's filters have this character in place of bytes that are not UTF-8.
-      beyondFilters |= value.toString().indexOf('\uFFFD') >= 0;
       return literal("bytes", type, Base64.getEncoder().encodeToString(((UTF8String) value).getBytes()));
     }
     return value instanceof byte[] ? literal("bytes", type, Base64.getEncoder().encodeToString((byte[]) value)) : null;
@@ -369,7 +374,8 @@ public class Conditions {
     return node;
   }
 
-  private static String nameOf(DataType type) {
+  /** Iceberg's name of one of Spark's types; null if no index can be of the type. */
+  public static String nameOf(DataType type) {
     if (type.getClass() == DecimalType.class) {
       return "decimal(" + ((DecimalType) type).precision() + "," + ((DecimalType) type).scale() + ")";
     }

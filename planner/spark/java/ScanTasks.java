@@ -7,10 +7,14 @@ import java.lang.reflect.Method;
 import java.lang.reflect.Proxy;
 import java.util.ArrayList;
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.Iterator;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import org.apache.iceberg.FileScanTask;
+import org.apache.spark.sql.connector.read.Batch;
+import org.apache.spark.sql.connector.read.Scan;
 
 /**
  * The tasks of Iceberg's batch scans: read, narrowed to row groups, replaced. The hook and the benchmark share this class.
@@ -39,16 +43,37 @@ public class ScanTasks {
 
   /** Mark a scan as pruned and leave it its tasks. The groups that Iceberg has made of the tasks stay. */
   public static void mark(Object scan, List tasks) throws Exception {
-    for (Class c = scan.getClass(); c != null; c = c.getSuperclass()) {
+    field(scan.getClass(), "tasks").set(scan, new Pruned(tasks));
+  }
+
+  /** What a scan would read of some tasks. The scan itself keeps its own tasks. */
+  public static Batch batchOf(Object scan, List tasks) throws Exception {
+    // The scan locks itself while it plans tasks or groups.
+    synchronized (scan) {
+      Object before = of(scan);
+      Field groups = field(scan.getClass(), "taskGroups");
+      Object groupsBefore = groups.get(scan);
+      try {
+        replace(scan, new Pruned(tasks));
+        return ((Scan) scan).toBatch();
+      } finally {
+        field(scan.getClass(), "tasks").set(scan, before);
+        groups.set(scan, groupsBefore);
+      }
+    }
+  }
+
+  private static Field field(Class type, String name) {
+    for (Class c = type; c != null; c = c.getSuperclass()) {
       Field[] fields = c.getDeclaredFields();
       for (int i = 0; i < fields.length; i++) {
-        if (fields[i].getName().equals("tasks")) {
+        if (fields[i].getName().equals(name)) {
           fields[i].setAccessible(true);
-          fields[i].set(scan, new Pruned(tasks));
-          return;
+          return fields[i];
         }
       }
     }
+    throw new IllegalStateException("no field " + name + " in " + type.getName() + ": unknown Iceberg version");
   }
 
   /**
@@ -60,43 +85,37 @@ public class ScanTasks {
    * @param task the whole task
    * @param parts tasks of single row groups
    */
-  public static FileScanTask narrow(final FileScanTask task, final List parts) {
-    long length = 0;
-    long sizeBytes = 0;
-    long rows = 0;
-    for (Iterator it = parts.iterator(); it.hasNext(); ) {
-      FileScanTask part = (FileScanTask) it.next();
-      length += part.length();
-      sizeBytes += part.sizeBytes();
-      rows += part.estimatedRowsCount();
-    }
-    final Map sums = new HashMap();
-    sums.put("length", Long.valueOf(length));
-    sums.put("sizeBytes", Long.valueOf(sizeBytes));
-    sums.put("estimatedRowsCount", Long.valueOf(rows));
-    InvocationHandler handler =
-        new InvocationHandler() {
-          public Object invoke(Object proxy, Method method, Object[] arguments) throws Throwable {
-            String name = method.getName();
-            if (name.equals("split")) {
-              return parts;
-            }
-            if (name.equals("equals")) {
-              return Boolean.valueOf(proxy == arguments[0]);
-            }
-            Object sum = sums.get(name);
-            if (sum != null) {
-              return sum;
-            }
-            try {
-              return method.invoke(task, arguments);
-            } catch (InvocationTargetException e) {
-              throw e.getCause();
-            }
-          }
-        };
+  public static FileScanTask narrow(FileScanTask task, List parts) {
     return (FileScanTask)
-        Proxy.newProxyInstance(FileScanTask.class.getClassLoader(), new Class[] {FileScanTask.class}, handler);
+        Proxy.newProxyInstance(
+            FileScanTask.class.getClassLoader(), new Class[] {FileScanTask.class}, new Narrowed(task, parts));
+  }
+
+  /** The task that a narrowed task is a part of; any other task itself. */
+  public static Object whole(Object task) {
+    Narrowed narrowed = narrowed(task);
+    return narrowed == null ? task : narrowed.task;
+  }
+
+  /** Where the parts of a narrowed task begin, as Longs; null for any other task. */
+  public static Set starts(Object task) {
+    Narrowed narrowed = narrowed(task);
+    if (narrowed == null) {
+      return null;
+    }
+    Set starts = new HashSet();
+    for (Iterator it = narrowed.parts.iterator(); it.hasNext(); ) {
+      starts.add(Long.valueOf(((FileScanTask) it.next()).start()));
+    }
+    return starts;
+  }
+
+  private static Narrowed narrowed(Object task) {
+    if (!Proxy.isProxyClass(task.getClass())) {
+      return null;
+    }
+    InvocationHandler handler = Proxy.getInvocationHandler(task);
+    return handler instanceof Narrowed ? (Narrowed) handler : null;
   }
 
   /** Call a method without parameters, public or not, of an object's class or of a superclass. */
@@ -130,6 +149,49 @@ public class ScanTasks {
       }
     }
     return null;
+  }
+
+  /** Answers for a narrowed task: its parts, sums over the parts, and otherwise what the whole task says. */
+  private static class Narrowed implements InvocationHandler {
+    final FileScanTask task;
+    final List parts;
+    private final Map sums = new HashMap();
+
+    Narrowed(FileScanTask task, List parts) {
+      this.task = task;
+      this.parts = parts;
+      long length = 0;
+      long sizeBytes = 0;
+      long rows = 0;
+      for (Iterator it = parts.iterator(); it.hasNext(); ) {
+        FileScanTask part = (FileScanTask) it.next();
+        length += part.length();
+        sizeBytes += part.sizeBytes();
+        rows += part.estimatedRowsCount();
+      }
+      sums.put("length", Long.valueOf(length));
+      sums.put("sizeBytes", Long.valueOf(sizeBytes));
+      sums.put("estimatedRowsCount", Long.valueOf(rows));
+    }
+
+    public Object invoke(Object proxy, Method method, Object[] arguments) throws Throwable {
+      String name = method.getName();
+      if (name.equals("split")) {
+        return parts;
+      }
+      if (name.equals("equals")) {
+        return Boolean.valueOf(proxy == arguments[0]);
+      }
+      Object sum = sums.get(name);
+      if (sum != null) {
+        return sum;
+      }
+      try {
+        return method.invoke(task, arguments);
+      } catch (InvocationTargetException e) {
+        throw e.getCause();
+      }
+    }
   }
 
   /** The tasks of a scan that a rule has pruned. The optimizer applies a rule more than once. */

@@ -12,6 +12,7 @@ import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.zip.InflaterInputStream;
 import org.apache.iceberg.BaseFileScanTask;
 import org.apache.iceberg.DataFile;
@@ -77,10 +78,11 @@ public class View {
     String manifest = null;
     FileEntry[] inManifest = null;
     for (int i = 0; i < entries.length; i++) {
-      if (!(tasks.get(i) instanceof BaseFileScanTask)) {
+      Object whole = ScanTasks.whole(tasks.get(i));
+      if (!(whole instanceof BaseFileScanTask)) {
         continue;
       }
-      FileScanTask task = (FileScanTask) tasks.get(i);
+      FileScanTask task = (FileScanTask) whole;
       DataFile file = (DataFile) task.file();
       Long position = file.pos();
       String location = file.manifestLocation();
@@ -102,7 +104,10 @@ public class View {
     return entries;
   }
 
-  /** The tasks of a scan without some row groups; a task without any row group left is not among them. */
+  /**
+   * The tasks of a scan without some row groups; a task without any row group left is not among them. A row group that a
+   * narrowed task has lost before stays lost.
+   */
   public ScanTasks.Pruned without(List tasks, RoaringBitmap dropped) throws Exception {
     BitSet gone = new BitSet();
     for (PeekableIntIterator it = dropped.getIntIterator(); it.hasNext(); ) {
@@ -121,29 +126,30 @@ public class View {
       for (int rowGroup = entry.first; rowGroup < entry.first + entry.count; rowGroup++) {
         survivors += gone.get(rowGroup) ? 0 : 1;
       }
-      if (survivors == entry.count) {
-        left.add(task);
-      } else if (survivors > 0) {
-        left.add(narrow(task, entry, gone));
+      FileScanTask narrowed = survivors == entry.count ? task : survivors == 0 ? null : narrow(task, entry, gone);
+      if (narrowed != null) {
+        left.add(narrowed);
       }
     }
     return left;
   }
 
   /**
-   * A task of a data file's surviving row groups. The ranges of bytes come from the index: a manifest may list none, and a
-   * reader need not go by those that a manifest lists.
+   * A task of a data file's surviving row groups, null if none survives. The ranges of bytes come from the index: a manifest
+   * may list none, and a reader need not go by those that a manifest lists.
    */
   private static FileScanTask narrow(FileScanTask task, FileEntry entry, BitSet gone) throws Exception {
+    Object whole = ScanTasks.whole(task);
+    Set left = ScanTasks.starts(task);
     long[][] ranges = entry.ranges();
     List survivors = new ArrayList();
     for (int i = 0; i < ranges.length; i++) {
-      if (!gone.get(entry.first + i)) {
-        Object[] range = {task, Long.valueOf(ranges[i][0]), Long.valueOf(ranges[i][1])};
-        survivors.add(NEW_SPLIT.invoke(task, range));
+      Long start = Long.valueOf(ranges[i][0]);
+      if (!gone.get(entry.first + i) && (left == null || left.contains(start))) {
+        survivors.add(NEW_SPLIT.invoke(whole, new Object[] {whole, start, Long.valueOf(ranges[i][1])}));
       }
     }
-    return ScanTasks.narrow(task, survivors);
+    return survivors.isEmpty() ? null : ScanTasks.narrow((FileScanTask) whole, survivors);
   }
 
   /** The entries of a manifest, by position, with room for at least one position. */

@@ -39,6 +39,8 @@ REQUEST = {
     "table": "lake.ns.t",
     "uuid": "u",
     "snapshot": None,
+    "join_fields": [],
+    "join_keys": [],
     "columns": SCHEMA,
     "name_mapping": None,
     "catalog": {},

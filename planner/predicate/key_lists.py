@@ -1,0 +1,37 @@
+"""Lists of keys that are found while a query runs, such as those of a join's other side, as tests of a column."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pyarrow as pa
+
+from planner.predicate.nodes import Leaf, Nothing, Predicate
+from puffin_index.keys.arrow_keys import column_of
+from puffin_index.keys.columns import SortedColumn
+from puffin_index.keys.leaf import RangeTest, SetTest
+from puffin_index.keys.map_key import ColumnId
+from puffin_index.keys.value_types import ValueType
+
+MOST_KEYS: Final = 100_000
+"""A longer list becomes the range from its least to its greatest key."""
+
+
+def among(field_id: ColumnId, values: pa.Array, value_type: ValueType) -> Predicate:
+    """Return the predicate that a column has one of some values.
+
+    Args:
+        field_id: The column.
+        values: Arrow values of the column's type, in any order, with or without duplicates. NULL equals nothing.
+        value_type: The column's type.
+
+    Raises:
+        UnsupportedError: If the values are not of the column's type.
+    """
+    keys = SortedColumn(column_of(values.drop_null(), value_type)).keys
+    if len(keys) == 0:
+        return Nothing()
+    if len(keys) > MOST_KEYS:
+        low, high = keys[:1].tolist()[0], keys[-1:].tolist()[0]
+        return Leaf(field_id, RangeTest(low, high), value_type.name)
+    return Leaf(field_id, SetTest(tuple(keys.tolist())), value_type.name)

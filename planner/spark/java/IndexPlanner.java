@@ -1,0 +1,148 @@
+package io.puffinindex.spark;
+
+import com.fasterxml.jackson.databind.ObjectMapper;
+import java.io.ByteArrayInputStream;
+import java.io.DataInputStream;
+import java.util.Arrays;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.function.BiFunction;
+import org.apache.iceberg.Snapshot;
+import org.apache.iceberg.SnapshotSummary;
+import org.apache.iceberg.Table;
+import org.roaringbitmap.RoaringBitmap;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * Asks the planner which row groups of a scan need not be read. Compiled by Janino: no generics, no lambdas.
+ *
+ * <p>Both sides number the row groups of one version of an index table alike ({@link View}). A request has a scan's row
+ * groups as a bitmap of these numbers. {@code planner/spark/wire.py} describes requests and answers.
+ */
+public class IndexPlanner {
+  private static final Logger LOG = LoggerFactory.getLogger("puffin-index");
+  private static final int ATTEMPTS = 5;
+  private static final int ABSENT_REMEMBERED = 10000;
+  private static final byte ABSENT = 'A';
+  private static final byte VIEW = 'V';
+  private static final byte DROPPED = 'D';
+
+  private final BiFunction planner;
+  private final ObjectMapper json = new ObjectMapper();
+  /** Views by table name and UUID. A table may have several names, and an index under one of them. */
+  private final Map views = new ConcurrentHashMap();
+  /** Until when not to ask about a table without an index, by table and settings; System.nanoTime() as a Double. */
+  private final Map absent = new ConcurrentHashMap();
+
+  /** @param planner answers a request: (JSON, bitmap of row groups) to bytes */
+  public IndexPlanner(BiFunction planner) {
+    this.planner = planner;
+  }
+
+  /** Whether the planner need not be asked about a table now. */
+  public boolean isNotToBeAsked(Table table, Map settings) {
+    if (ScanQuestion.says(settings, "enabled", "false")) {
+      return true;
+    }
+    Double until = (Double) absent.get(absence(table, settings));
+    return until != null && System.nanoTime() < until.doubleValue();
+  }
+
+  /**
+   * Ask about the tasks of a scan.
+   *
+   * @param tasks of data files, or narrowed from such tasks
+   * @param home the UUID of the session that reports belong to
+   * @return null if the scan stays as it is
+   */
+  public Answer ask(ScanQuestion question, List tasks, String home) throws Exception {
+    Table table = question.table;
+    Map request = question.request(home);
+    Long whole = wholeSnapshot(question, tasks);
+    String key = key(table);
+    for (int attempt = 0; attempt < ATTEMPTS; attempt++) {
+      View view = (View) views.getOrDefault(key, View.NONE);
+      View.Candidates candidates = view.candidates(tasks, whole);
+      request.put("version", view.version);
+      request.put("unindexed", Integer.valueOf(candidates.unindexed));
+      byte[] answer = (byte[]) planner.apply(json.writeValueAsString(request), candidates.serialized);
+      if (answer == null || answer.length == 0) {
+        return null;
+      }
+      DataInputStream in = new DataInputStream(new ByteArrayInputStream(answer));
+      byte kind = in.readByte();
+      if (kind == ABSENT) {
+        rememberAbsence(absence(table, question.settings), in.readDouble());
+        return null;
+      }
+      if (kind == DROPPED) {
+        return new Answer(view, candidates.rowGroups, in);
+      }
+      if (kind != VIEW) {
+        throw new IllegalStateException("an answer of unknown kind " + kind);
+      }
+      // The index table has a newer version. Take its numbering and ask again.
+      views.put(key, View.read(in));
+    }
+    LOG.warn("index not used: the index of {} changes too fast", table.name());
+    return null;
+  }
+
+  private static String key(Table table) {
+    return table.name() + " " + table.uuid();
+  }
+
+  /** An absence counts under the settings that it was found with: other settings may say another time. */
+  private static Object absence(Table table, Map settings) {
+    return Arrays.asList(new Object[] {key(table), settings});
+  }
+
+  private void rememberAbsence(Object absence, double seconds) {
+    if (absent.size() >= ABSENT_REMEMBERED) {
+      absent.clear();
+    }
+    absent.put(absence, Double.valueOf(System.nanoTime() + seconds * 1e9));
+  }
+
+  /** The snapshot of a scan of all its data files, else null; also null in releases that do not say the snapshot. */
+  private static Long wholeSnapshot(ScanQuestion question, List tasks) {
+    Long id = question.snapshot();
+    Snapshot snapshot = id == null ? null : question.table.snapshot(id.longValue());
+    Map summary = snapshot == null ? null : snapshot.summary();
+    return summary != null && String.valueOf(tasks.size()).equals(summary.get(SnapshotSummary.TOTAL_DATA_FILES_PROP))
+        ? id
+        : null;
+  }
+
+  /**
+   * The row groups to drop. A row group that was not asked about stays, whatever the summary of its snapshot says. An answer
+   * that ends too early or too late is none.
+   */
+  public static class Answer {
+    public final View view;
+    public final RoaringBitmap dropped = new RoaringBitmap();
+    /** What the job's description says of the scan, may be empty. */
+    public final String note;
+    /** The IDs of join columns whose keys are worth to be asked about once they are known, as Integers. */
+    public final Set joinFields = new HashSet();
+
+    Answer(View view, RoaringBitmap asked, DataInputStream in) throws Exception {
+      this.view = view;
+      byte[] text = new byte[in.readUnsignedShort()];
+      in.readFully(text);
+      note = new String(text, "UTF-8");
+      for (int left = in.readUnsignedShort(); left > 0; left--) {
+        joinFields.add(Integer.valueOf(in.readInt()));
+      }
+      dropped.deserialize(in);
+      if (in.read() >= 0) {
+        throw new IllegalStateException("an answer with bytes after its end");
+      }
+      dropped.and(asked);
+    }
+  }
+}

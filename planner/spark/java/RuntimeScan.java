@@ -1,0 +1,228 @@
+package io.puffinindex.spark;
+
+import java.lang.reflect.InvocationHandler;
+import java.lang.reflect.InvocationTargetException;
+import java.lang.reflect.Method;
+import java.lang.reflect.Modifier;
+import java.lang.reflect.Proxy;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.LinkedHashMap;
+import java.util.LinkedHashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import org.apache.spark.sql.connector.expressions.Expression;
+import org.apache.spark.sql.connector.expressions.Expressions;
+import org.apache.spark.sql.connector.expressions.Literal;
+import org.apache.spark.sql.connector.expressions.NamedReference;
+import org.apache.spark.sql.connector.expressions.filter.Predicate;
+import org.apache.spark.sql.connector.read.Scan;
+import org.apache.spark.sql.connector.read.SupportsRuntimeV2Filtering;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * Stands in the place of an Iceberg scan and takes runtime filters on indexed columns, too. Compiled by Janino: no generics,
+ * no lambdas.
+ *
+ * <p>Spark calls {@code filter} with the keys that the other side of a join has, and then {@code toBatch}. Several nodes of
+ * a plan may share one scan and have other keys, so the keys must not change the scan: they narrow only the next batch of the
+ * thread that called {@code filter}.
+ */
+public class RuntimeScan implements InvocationHandler {
+  private static final Logger LOG = LoggerFactory.getLogger("puffin-index");
+
+  private final Object scan;
+  private final ScanQuestion question;
+  private final IndexPlanner planner;
+  private final String home;
+  private final boolean strict;
+  /** Nodes of the indexed join columns by name. */
+  private final Map columns;
+  /** The tasks of the next batch that each thread asks for. */
+  private final ThreadLocal narrowed = new ThreadLocal();
+
+  private RuntimeScan(ScanQuestion question, Map columns, IndexPlanner planner, String home, boolean strict) {
+    this.scan = question.scan;
+    this.question = question;
+    this.columns = columns;
+    this.planner = planner;
+    this.home = home;
+    this.strict = strict;
+  }
+
+  /**
+   * A scan that also takes runtime filters on some columns.
+   *
+   * @param columns nodes of columns of the scan by name
+   */
+  public static Scan of(ScanQuestion question, Map columns, IndexPlanner planner, String home, boolean strict) {
+    Set interfaces = new LinkedHashSet();
+    collect(question.scan.getClass(), interfaces);
+    interfaces.add(SupportsRuntimeV2Filtering.class);
+    return (Scan)
+        Proxy.newProxyInstance(
+            Scan.class.getClassLoader(),
+            (Class[]) interfaces.toArray(new Class[0]),
+            new RuntimeScan(question, columns, planner, home, strict));
+  }
+
+  /** Whether a scan takes runtime filters on a column. */
+  public static boolean takes(Object scan, String column) {
+    RuntimeScan handler = handler(scan);
+    return handler != null && handler.columns.containsKey(column);
+  }
+
+  /** Whether a scan reads one snapshot of an Iceberg table, and so the same rows each time. */
+  public static boolean isOfSnapshot(Object scan) {
+    return ScanTasks.isBatchScan(scan) || handler(scan) != null;
+  }
+
+  private static RuntimeScan handler(Object scan) {
+    if (scan == null || !Proxy.isProxyClass(scan.getClass())) {
+      return null;
+    }
+    InvocationHandler handler = Proxy.getInvocationHandler(scan);
+    return handler instanceof RuntimeScan ? (RuntimeScan) handler : null;
+  }
+
+  private static void collect(Class type, Set interfaces) {
+    if (type == null) {
+      return;
+    }
+    Class[] own = type.getInterfaces();
+    for (int i = 0; i < own.length; i++) {
+      if (Modifier.isPublic(own[i].getModifiers())) {
+        interfaces.add(own[i]);
+      }
+      collect(own[i], interfaces);
+    }
+    collect(type.getSuperclass(), interfaces);
+  }
+
+  public Object invoke(Object proxy, Method method, Object[] arguments) throws Throwable {
+    String name = method.getName();
+    if (name.equals("filterAttributes")) {
+      return filterAttributes();
+    }
+    if (name.equals("filter") && arguments.length == 1 && arguments[0] instanceof Predicate[]) {
+      filter((Predicate[]) arguments[0]);
+      return null;
+    }
+    if (name.equals("toBatch")) {
+      List tasks = (List) narrowed.get();
+      narrowed.remove();
+      if (tasks != null) {
+        return ScanTasks.batchOf(scan, tasks);
+      }
+    }
+    if (name.equals("equals")) {
+      // Spark drops a new node that is equal to the old one, so a scan without runtime filters must not be equal.
+      RuntimeScan other = handler(arguments[0]);
+      return Boolean.valueOf(other != null && scan.equals(other.scan));
+    }
+    try {
+      method.setAccessible(true);
+      return method.invoke(scan, arguments);
+    } catch (InvocationTargetException e) {
+      throw e.getCause();
+    }
+  }
+
+  private NamedReference[] filterAttributes() {
+    List references = new ArrayList();
+    if (scan instanceof SupportsRuntimeV2Filtering) {
+      references.addAll(Arrays.asList((Object[]) ((SupportsRuntimeV2Filtering) scan).filterAttributes()));
+    }
+    Object[] names = columns.keySet().toArray();
+    for (int i = 0; i < names.length; i++) {
+      references.add(Expressions.column(quoted((String) names[i])));
+    }
+    return (NamedReference[]) references.toArray(new NamedReference[0]);
+  }
+
+  private static String quoted(String name) {
+    return "`" + name.replace("`", "``") + "`";
+  }
+
+  /** Narrow the next batch of this thread to what a join can need. Iceberg takes the filters on partition columns. */
+  private void filter(Predicate[] predicates) {
+    narrowed.remove();
+    List partition = new ArrayList();
+    List keys = new ArrayList();
+    Set own =
+        scan instanceof SupportsRuntimeV2Filtering
+            ? names(((SupportsRuntimeV2Filtering) scan).filterAttributes())
+            : new LinkedHashSet();
+    for (int i = 0; i < predicates.length; i++) {
+      String column = column(predicates[i]);
+      if (column == null || own.contains(column)) {
+        partition.add(predicates[i]);
+      }
+      Map node = column == null || !predicates[i].name().equals("IN") ? null : (Map) columns.get(column);
+      if (node != null) {
+        keys.add(keys(node, predicates[i].children()));
+      }
+    }
+    if (!partition.isEmpty() && scan instanceof SupportsRuntimeV2Filtering) {
+      ((SupportsRuntimeV2Filtering) scan).filter((Predicate[]) partition.toArray(new Predicate[0]));
+    }
+    try {
+      List tasks = ScanTasks.of(scan);
+      if (keys.isEmpty() || tasks.isEmpty() || planner.isNotToBeAsked(question.table, question.settings)) {
+        return;
+      }
+      IndexPlanner.Answer answer = planner.ask(question.with(keys), tasks, home);
+      if (answer != null && !answer.dropped.isEmpty()) {
+        narrowed.set(answer.view.without(tasks, answer.dropped));
+      }
+    } catch (Throwable e) {
+      if (strict) {
+        throw new IllegalStateException("puffin-index: " + e.getMessage(), e);
+      }
+      LOG.warn("index not used, the scan reads what it read without the keys of the join: {}", scan, e);
+    }
+  }
+
+  private static Set names(NamedReference[] references) {
+    Set names = new LinkedHashSet();
+    for (int i = 0; i < references.length; i++) {
+      if (references[i].fieldNames().length == 1) {
+        names.add(references[i].fieldNames()[0]);
+      }
+    }
+    return names;
+  }
+
+  /** The top-level column that a runtime filter tests; null if the filter tests something else. */
+  private static String column(Predicate predicate) {
+    Expression[] children = predicate.children();
+    if (children.length == 0 || !(children[0] instanceof NamedReference)) {
+      return null;
+    }
+    String[] names = ((NamedReference) children[0]).fieldNames();
+    return names.length == 1 ? names[0] : null;
+  }
+
+  /** The node of a column's keys: literals all of the column's type. */
+  private static Map keys(Map column, Expression[] children) {
+    List literals = new ArrayList();
+    for (int i = 1; i < children.length; i++) {
+      Literal literal = (Literal) children[i];
+      if (literal.value() != null) {
+        Map node = Conditions.literal(literal.value(), literal.dataType());
+        if (node == null || !node.get("type").equals(column.get("type"))) {
+          throw new IllegalStateException("a join key of type " + literal.dataType() + " for column " + column);
+        }
+        literals.add(node.get("content"));
+      }
+    }
+    Map keys = new LinkedHashMap();
+    keys.put("field", column.get("field"));
+    keys.put("name", column.get("name"));
+    keys.put("type", column.get("type"));
+    keys.put("keys", literals);
+    return keys;
+  }
+}

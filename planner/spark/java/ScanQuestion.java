@@ -1,0 +1,202 @@
+package io.puffinindex.spark;
+
+import java.lang.reflect.Field;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.Iterator;
+import java.util.LinkedHashMap;
+import java.util.LinkedHashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import org.apache.iceberg.BaseMetadataTable;
+import org.apache.iceberg.Schema;
+import org.apache.iceberg.SchemaParser;
+import org.apache.iceberg.Table;
+import org.apache.iceberg.TableProperties;
+import org.apache.iceberg.expressions.Binder;
+import org.apache.iceberg.expressions.Expression;
+import org.apache.iceberg.expressions.ExpressionParser;
+import org.apache.iceberg.types.TypeUtil;
+import org.apache.spark.sql.internal.SQLConf;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * What a query wants of one scan: the content of a request without the row groups. Compiled by Janino: no generics, no
+ * lambdas. {@code planner/spark/wire.py} describes requests.
+ */
+public class ScanQuestion {
+  private static final Logger LOG = LoggerFactory.getLogger("puffin-index");
+  private static final String SETTINGS = "spark.puffin-index.";
+  private static final String CATALOGS = "spark.sql.catalog.";
+
+  public final Object scan;
+  public final Table table;
+  /** This project's settings in the session that plans, as text. */
+  public final Map settings;
+  /** The IDs of columns that joins compare with another relation's columns. */
+  public final Set joinFields = new LinkedHashSet();
+  /** Nodes of the keys that these columns can have, once they are known. */
+  public final List joinKeys = new ArrayList();
+  /** How many rows the query wants, and in what order; null if it wants all of them. */
+  public Map wanted;
+
+  private final Schema schema;
+  private final List filters;
+  private final List conditions;
+  private final Set fields = new HashSet();
+  private final Map catalog;
+  private final boolean caseSensitive;
+  private final Object snapshot;
+
+  /**
+   * @param scan a batch scan of Iceberg's
+   * @param conditions what the filter above the scan says beyond the scan's own filters
+   */
+  public ScanQuestion(Object scan, Conditions conditions) throws Exception {
+    this.scan = scan;
+    this.conditions = conditions.nodes;
+    table = table(scan);
+    settings = settings();
+    schema = schema(scan);
+    filters = filters(scan);
+    catalog = configured(CATALOGS + table.name().split("\\.", 2)[0]);
+    caseSensitive = ((Boolean) ScanTasks.call(scan, "caseSensitive")).booleanValue();
+    snapshot = ScanTasks.call(scan, "snapshotId");
+    fields.addAll(conditions.fields);
+  }
+
+  private ScanQuestion(ScanQuestion other) {
+    scan = other.scan;
+    table = other.table;
+    settings = other.settings;
+    schema = other.schema;
+    filters = other.filters;
+    conditions = other.conditions;
+    catalog = other.catalog;
+    caseSensitive = other.caseSensitive;
+    snapshot = other.snapshot;
+    fields.addAll(other.fields);
+  }
+
+  /** The same question with keys of joins, which were not known before. */
+  public ScanQuestion with(List keys) {
+    ScanQuestion question = new ScanQuestion(this);
+    question.joinKeys.addAll(keys);
+    return question;
+  }
+
+  public static Table table(Object scan) throws Exception {
+    return (Table) ScanTasks.call(scan, "table");
+  }
+
+  public static Schema schema(Object scan) throws Exception {
+    return (Schema) ScanTasks.call(scan, "schema", "expectedSchema");
+  }
+
+  public static List filters(Object scan) throws Exception {
+    return (List) ScanTasks.call(scan, "filters", "filterExpressions");
+  }
+
+  /** Whether a scan reads something else than the rows of one snapshot, such as a metadata table or a log of changes. */
+  public static boolean isOfNoSnapshot(Object scan) throws Exception {
+    return table(scan) instanceof BaseMetadataTable || isIncremental(scan);
+  }
+
+  /** Before Iceberg 1.12 on Spark 4.1, a scan of appended files only has the same class. */
+  private static boolean isIncremental(Object scan) throws Exception {
+    try {
+      Field start = scan.getClass().getDeclaredField("startSnapshotId");
+      start.setAccessible(true);
+      return start.get(scan) != null;
+    } catch (NoSuchFieldException e) {
+      return false;
+    }
+  }
+
+  public static Map settings() {
+    return configured(SETTINGS);
+  }
+
+  /** The entries of the planning session's configuration whose names begin with a prefix. */
+  private static Map configured(String prefix) {
+    Map found = new HashMap();
+    Map all = SQLConf.get().settings();
+    // A synchronized map, which other threads may change meanwhile.
+    synchronized (all) {
+      for (Iterator it = all.entrySet().iterator(); it.hasNext(); ) {
+        Map.Entry entry = (Map.Entry) it.next();
+        if (((String) entry.getKey()).startsWith(prefix)) {
+          found.put(entry.getKey(), entry.getValue());
+        }
+      }
+    }
+    return found;
+  }
+
+  /**
+   * Whether a setting has a value. The planner reads all settings and refuses wrong values. This side looks at two settings
+   * itself: `enabled`, because it must switch off a planner that does not answer, and `strict`, because trouble on this
+   * side must fail the query as well.
+   */
+  public static boolean says(Map settings, String name, String value) {
+    String text = (String) settings.get(SETTINGS + name);
+    return text != null && text.trim().equalsIgnoreCase(value);
+  }
+
+  public static boolean isStrict(Map settings, boolean otherwise) {
+    return settings.containsKey(SETTINGS + "strict") ? says(settings, "strict", "true") : otherwise;
+  }
+
+  /** Whether nothing is asked that could leave out a row group. */
+  public boolean isEmpty() {
+    return filters.isEmpty() && conditions.isEmpty() && joinFields.isEmpty() && wanted == null;
+  }
+
+  public String snapshotText() {
+    return String.valueOf(snapshot);
+  }
+
+  public Long snapshot() {
+    return (Long) snapshot;
+  }
+
+  /** The content of a request, for Jackson. */
+  public Map request(String home) {
+    List expressions = new ArrayList();
+    Set named = new HashSet(fields);
+    for (Iterator it = filters.iterator(); it.hasNext(); ) {
+      Expression filter = (Expression) it.next();
+      try {
+        Set referenced = Binder.boundReferences(schema.asStruct(), Arrays.asList(new Object[] {filter}), caseSensitive);
+        expressions.add(ExpressionParser.toJson(filter));
+        named.addAll(referenced);
+      } catch (RuntimeException e) {
+        // All filters hold together: a missing one only keeps more row groups.
+        LOG.debug("filter not handed to the index: {}", filter, e);
+      }
+    }
+    named.addAll(joinFields);
+    for (Iterator it = joinKeys.iterator(); it.hasNext(); ) {
+      named.add(((Map) it.next()).get("field"));
+    }
+    Map request = new LinkedHashMap();
+    request.put("table", table.name());
+    request.put("uuid", table.uuid().toString());
+    request.put("snapshot", snapshot);
+    request.put("filters", expressions);
+    request.put("conditions", conditions);
+    request.put("join_fields", joinFields);
+    request.put("join_keys", joinKeys);
+    request.put("columns", SchemaParser.toJson(TypeUtil.select(schema, named)));
+    request.put("name_mapping", table.properties().get(TableProperties.DEFAULT_NAME_MAPPING));
+    request.put("catalog", catalog);
+    request.put("settings", settings);
+    request.put("session", home);
+    request.put("thread", Long.valueOf(Thread.currentThread().getId()));
+    return request;
+  }
+}

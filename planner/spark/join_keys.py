@@ -1,0 +1,67 @@
+"""Turn the keys that Spark finds on the other side of a join into a predicate."""
+
+from __future__ import annotations
+
+import logging
+from base64 import b64decode
+from collections.abc import Sequence
+from decimal import Decimal
+
+import numpy as np
+import pyarrow as pa
+from pyiceberg.schema import Schema
+from pyiceberg.types import IcebergType, UUIDType
+
+from planner.predicate.key_lists import among
+from planner.predicate.nodes import UNKNOWN, Predicate
+from planner.spark.conditions import spark_type
+from planner.spark.wire import JoinKeys
+from planner.view.index_view import IndexView
+from puffin_index.errors import UnsupportedError
+from puffin_index.keys.value_types import value_type_of
+
+_log = logging.getLogger(__name__)
+
+_INTEGERS = {
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us"),
+    "timestamptz": pa.timestamp("us", "UTC"),
+}
+
+
+def wanted_join_fields(fields: Sequence[int], schema: Schema, view: IndexView) -> list[int]:
+    """Return the columns of joins whose keys could drop row groups: those that the index knows."""
+    indexed = {field_id for field_id, _ in view.placements}
+    return [field for field in fields if field in indexed and not isinstance(schema.find_type(field), UUIDType)]
+
+
+def bind_join_keys(keys: JoinKeys, schema: Schema) -> Predicate:
+    """Return the predicate that a column has one of the keys; unknown if they are not of the column's type."""
+    try:
+        column_type = schema.find_type(keys.field)
+        if spark_type(column_type) != keys.type:
+            raise UnsupportedError(f"keys of type {keys.type} for a column of type {column_type}")
+        return among(keys.field, _values(keys, column_type), value_type_of(column_type))
+    except (UnsupportedError, ValueError) as error:
+        _log.warning("join keys not understood, all rows are kept: %s", error)
+        return UNKNOWN
+
+
+def _values(keys: JoinKeys, column_type: IcebergType) -> pa.Array:
+    match keys.type:
+        case "boolean":
+            return pa.array(keys.keys, pa.bool_())
+        case "int" | "long" | "date" | "timestamp" | "timestamptz":
+            return pa.array(np.array(keys.keys, np.int64)).cast(_INTEGERS[keys.type])
+        case "float" | "double":
+            return pa.array(np.array(keys.keys, np.int64).view(np.float64))
+        case "string" | "binary" if not isinstance(column_type, UUIDType):
+            return pa.array([b64decode(str(key)) for key in keys.keys], pa.binary())
+        case _:
+            value_type = value_type_of(column_type)
+            if not value_type.is_decimal:
+                raise UnsupportedError(f"join keys of type {keys.type}")
+            decimal = pa.decimal128(value_type.decimal_precision, value_type.decimal_scale)
+            return pa.array([Decimal(str(key)) for key in keys.keys], decimal)
