@@ -29,6 +29,7 @@ class Reason(IntEnum):
     ALL_DELETED = 11
     TIME_BUDGET = 12
     READ_WHOLE = 13
+    ENOUGH_ROWS = 14
 
     @property
     def code(self) -> str:
@@ -41,7 +42,7 @@ class Reason(IntEnum):
         return self in _DROPPING
 
 
-_DROPPING = frozenset({Reason.ZONE_MAP, Reason.BLOOM, Reason.ROWS_EMPTY, Reason.ALL_DELETED})
+_DROPPING = frozenset({Reason.ZONE_MAP, Reason.BLOOM, Reason.ROWS_EMPTY, Reason.ALL_DELETED, Reason.ENOUGH_ROWS})
 
 
 def kept_mask(reasons: Bytes) -> Flags:

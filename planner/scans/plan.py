@@ -19,11 +19,11 @@ from pyiceberg.table.snapshots import Snapshot
 from planner.clock import DEFAULT_MILLISECONDS, Clock
 from planner.predicate.bind import bind
 from planner.predicate.junctions import fold_junctions
-from planner.predicate.nodes import Everything, Predicate
-from planner.prune.distributed import Executors, PlanningMode, prune_on_executors
+from planner.predicate.nodes import Predicate
+from planner.prune.distributed import Executors, PlanningMode
 from planner.prune.gate import DEFAULT_BYTE_BUDGET, DEFAULT_LIMITS, Limits
 from planner.prune.pruned import Pruned, Reason
-from planner.prune.pruner import prune
+from planner.prune.row_groups import prune_row_groups
 from planner.scans.file_filter import file_filter
 from planner.scans.planned_scan import PlannedScan
 from planner.scans.scan_plan import ScanPlan
@@ -37,7 +37,6 @@ from puffin_index.catalogue.index_table import read_entries
 from puffin_index.data.column_source import Reading, reading_of
 from puffin_index.data.data_table import DataFile
 from puffin_index.errors import NotFoundError
-from puffin_index.storage.arrays import Ints
 from puffin_index.storage.caches import cleared_by
 from puffin_index.table_index import TableIndex
 
@@ -290,21 +289,3 @@ def _prune_scan(
     has_deletes = np.array([file.has_deletes for file in files], np.bool_)[row_groups.file_of]
     matches[has_deletes & (matches > 0)] = -1
     return replace(pruned, reasons=reasons, matches=matches)
-
-
-def prune_row_groups(
-    view: IndexView,
-    predicate: Predicate,
-    row_groups: Ints,
-    limits: Limits = DEFAULT_LIMITS,
-    executors: Executors | None = None,
-) -> Pruned:
-    """Judge row groups of a view, here or on executors. Without a predicate all are kept, and nothing is read."""
-    if isinstance(predicate, Everything):
-        count = len(row_groups)
-        reason = Reason.NO_PREDICATE
-        matches = view.row_counts[row_groups] if predicate.exact else np.full(count, -1, np.int64)
-        return Pruned(np.full(count, reason, np.uint8), matches, (), ())
-    if executors is not None and executors.are_worth_it(len(row_groups)):
-        return prune_on_executors(executors, view, predicate, row_groups, limits)
-    return prune(view, predicate, row_groups, limits)

@@ -49,6 +49,8 @@ class ScanPlan:
         index_bytes_read: Index bytes that were read.
         planning_seconds: Time spent.
         warnings: Index troubles, as sentences.
+        implied: What the rest of the query says about the rows, besides the predicate: keys of joins, first rows of an
+            order. For people.
         unlisted: How many row groups without an index the arrays leave out: Spark's hook only counts these.
     """
 
@@ -67,6 +69,7 @@ class ScanPlan:
     planning_seconds: float
     warnings: tuple[str, ...] = ()
     unlisted: int = 0
+    implied: tuple[str, ...] = ()
 
     @property
     def row_groups(self) -> int:
@@ -122,6 +125,7 @@ class ScanPlan:
             "table": self.table,
             "snapshot_id": self.snapshot_id,
             "where": self.where,
+            "implied": list(self.implied),
             "row_groups": self.row_groups,
             "kept": self.kept,
             "dropped": self.dropped,

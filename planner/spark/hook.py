@@ -18,12 +18,17 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 from pyroaring import BitMap
 
+from planner.predicate.nodes import Predicate
 from planner.prune.distributed import Executors
+from planner.prune.first_rows import Enough, prune_first_rows
+from planner.prune.gate import Limits
 from planner.prune.pruned import Pruned
-from planner.scans.plan import prune_row_groups, view_of, warnings_of
+from planner.prune.row_groups import prune_row_groups
+from planner.scans.plan import view_of, warnings_of
 from planner.scans.scan_plan import ScanPlan
 from planner.scans.whole_files import keep_whole_files
 from planner.spark.catalogs import SparkCatalogs
+from planner.spark.first_rows import first_rows, without_deletes
 from planner.spark.hook_filters import bind_filters, schema_of
 from planner.spark.join_keys import wanted_join_fields
 from planner.spark.known_index_tables import KnownIndexTables
@@ -66,6 +71,7 @@ _SOURCES = (
     "IndexPlanner.java",
     "RuntimeScan.java",
     "JoinPruning.java",
+    "WantedRows.java",
     "PruneScans.java",
     "EverySession.java",
 )
@@ -141,21 +147,20 @@ class _PlannerCallback:
             return serialize_view(view)
         if not candidates:
             return KEEP_ALL
-        predicate = bind_filters(request)
         join_fields = self._join_fields(request, settings, view)
         if not request.asks_for_rows:
             return serialize_dropped(BitMap(), "", join_fields) if join_fields else KEEP_ALL
         numbers = np.frombuffer(candidates.to_array(), np.uint32).astype(np.int64)
         executors = Executors(self._context, index_table, settings.planning_mode)
-        # Not strict yet: what an older version of the index lacks, a newer one may have.
-        pruned = prune_row_groups(view, predicate, numbers, settings.limits(strict=False), executors)
+        enough = _prune(view, request, numbers, settings, executors)
+        pruned = enough.pruned
         if pruned.troubles:
             newer = self._newer(table, index_table)
             if newer is not None:
                 return serialize_view(view_of(newer, reading))
             if settings.strict:
                 raise PuffinIndexError(f"{pruned.troubles[0].segment}: {pruned.troubles[0].reason}")
-        plan = _scan_plan(view, pruned, numbers, request, started)
+        plan = _scan_plan(view, enough, numbers, request, started)
         self._report(plan, request)
         note = f"puffin-index: {plan.kept} of {plan.row_groups} row groups of {plan.table}"
         dropped = row_set_of(numbers[~plan.kept_mask], view.row_group_count)
@@ -216,7 +221,24 @@ _hooks: WeakValueDictionary[str, _PlannerCallback] = WeakValueDictionary()
 """Callbacks by name. py4j holds a callback as long as a session has a rule that calls it."""
 
 
-def _scan_plan(view: IndexView, pruned: Pruned, numbers: Ints, request: Request, started: float) -> ScanPlan:
+def _prune(view: IndexView, request: Request, numbers: Ints, settings: Settings, executors: Executors) -> Enough:
+    """Judge the row groups of a request."""
+    schema, predicate = schema_of(request.columns), bind_filters(request)
+    # Not strict yet: what an older version of the index lacks, a newer one may have.
+    limits = settings.limits(strict=False)
+
+    def judge(predicate: Predicate, numbers: Ints, limits: Limits) -> Pruned:
+        return prune_row_groups(view, predicate, numbers, limits, executors)
+
+    wanted = first_rows(request.wanted, schema, settings)
+    if request.wanted is None or wanted is None:
+        return Enough(judge(predicate, numbers, limits))
+    is_countable = without_deletes(request.wanted, numbers)
+    return prune_first_rows(view, judge, predicate, numbers, is_countable, wanted, limits)
+
+
+def _scan_plan(view: IndexView, enough: Enough, numbers: Ints, request: Request, started: float) -> ScanPlan:
+    pruned, wanted = enough.pruned, (f"{request.wanted}: {enough.implied}",) if enough.implied else ()
     chosen = selection_of(numbers)
     return ScanPlan(
         table=request.table,
@@ -235,6 +257,7 @@ def _scan_plan(view: IndexView, pruned: Pruned, numbers: Ints, request: Request,
         planning_seconds=time.perf_counter() - started,
         warnings=warnings_of(view, pruned),
         unlisted=request.unindexed,
+        implied=(*map(str, request.join_keys), *wanted),
     )
 
 

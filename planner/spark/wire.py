@@ -41,7 +41,7 @@ import zlib
 from collections.abc import Sequence
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
+from pydantic import Base64Bytes, BaseModel, ConfigDict, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
 from pyroaring import BitMap
 
 from planner.spark.condition_nodes import ConditionNode, Unknown
@@ -87,6 +87,49 @@ class JoinKeys(BaseModel):
         return f"{self.name} in {len(self.keys)} join keys"
 
 
+class WantedOrder(BaseModel):
+    """The first column of an ORDER BY.
+
+    Attributes:
+        field: The ID of the column.
+        name: The column's name; for people only.
+        type: The column's type in Spark, by Iceberg's name.
+        descending: Whether the greatest values come first.
+        nulls_first: Whether NULL comes before all values.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    field: int
+    name: str
+    type: str
+    descending: bool
+    nulls_first: bool
+
+    def __str__(self) -> str:
+        nulls = "first" if self.nulls_first else "last"
+        return f"order by {self.name} {'desc' if self.descending else 'asc'} nulls {nulls}"
+
+
+class Wanted(BaseModel):
+    """How many rows a query wants of those that satisfy the whole filter above the scan.
+
+    Attributes:
+        rows: The rows, those that OFFSET skips included.
+        order: The order whose first rows are wanted; None if any rows will do.
+        deleted: The row groups of the scan that may have deleted rows: a roaring bitmap of view numbers.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    rows: int
+    order: WantedOrder | None
+    deleted: Base64Bytes
+
+    def __str__(self) -> str:
+        return f"{'any rows' if self.order is None else self.order} limit {self.rows}"
+
+
 class Request(BaseModel):
     """What `IndexPlanner.java` says of a scan.
 
@@ -98,6 +141,8 @@ class Request(BaseModel):
         conditions: What the filter above the scan says beyond them. All hold together; an unreadable one is unknown.
         join_fields: The IDs of columns that a join compares. Their keys may be known once the query runs.
         join_keys: The keys of such columns, once they are known. All hold together.
+        wanted: How many rows the query wants; None if it wants all rows. The conditions then are the whole filter above
+            the scan, unknown parts included.
         columns: The schema of all columns that the request names, as Iceberg's JSON.
         name_mapping: The table's name mapping as Iceberg's JSON, None without one.
         catalog: The session's configuration of the catalog.
@@ -117,6 +162,7 @@ class Request(BaseModel):
     conditions: tuple[Annotated[ConditionNode, WrapValidator(_known_or_unknown)], ...]
     join_fields: tuple[int, ...]
     join_keys: tuple[JoinKeys, ...]
+    wanted: Wanted | None
     columns: str
     name_mapping: str | None
     catalog: dict[str, str]
@@ -129,7 +175,7 @@ class Request(BaseModel):
     @property
     def asks_for_rows(self) -> bool:
         """Whether the request says anything of the rows that the query needs."""
-        return bool(self.filters or self.conditions or self.join_keys)
+        return bool(self.filters or self.conditions or self.join_keys or self.wanted)
 
     @property
     def where(self) -> str:

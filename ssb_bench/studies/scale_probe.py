@@ -21,7 +21,7 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from planner.predicate.nodes import Leaf
 from planner.prune.gate import Limits
 from planner.prune.pruned import Pruned
-from planner.scans.plan import prune_row_groups
+from planner.prune.row_groups import prune_row_groups
 from planner.view.index_view import IndexView
 from puffin_index.keys.leaf import RangeTest, SetTest
 from ssb_bench.studies.process_memory import peak_bytes

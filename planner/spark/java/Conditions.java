@@ -91,8 +91,9 @@ public class Conditions {
    * @param filter what rows of a scan must satisfy, or null
    * @param output the attributes of the scan
    * @param schema the schema of the scan
+   * @param isWhole whether to make a node of every condition; otherwise only of those that Iceberg's filters cannot say
    */
-  public Conditions(Expression filter, scala.collection.Iterable output, Schema schema) {
+  public Conditions(Expression filter, scala.collection.Iterable output, Schema schema, boolean isWhole) {
     this.schema = schema;
     scala.collection.Iterator it = output.iterator();
     while (it.hasNext()) {
@@ -106,7 +107,7 @@ public class Conditions {
       for (int i = 0; i < conjuncts.size(); i++) {
         beyondFilters = false;
         Map node = condition((Expression) conjuncts.get(i), 0);
-        if (beyondFilters && !isUseless(node)) {
+        if (isWhole || (beyondFilters && !isUseless(node))) {
           nodes.add(node);
         }
       }

@@ -4,6 +4,8 @@ import com.fasterxml.jackson.databind.ObjectMapper;
 import java.io.ByteArrayInputStream;
 import java.io.DataInputStream;
 import java.util.Arrays;
+import java.util.Base64;
+import java.util.HashMap;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
@@ -69,6 +71,11 @@ public class IndexPlanner {
       View.Candidates candidates = view.candidates(tasks, whole);
       request.put("version", view.version);
       request.put("unindexed", Integer.valueOf(candidates.unindexed));
+      if (question.wanted != null) {
+        Map wanted = new HashMap(question.wanted);
+        wanted.put("deleted", Base64.getEncoder().encodeToString(view.withDeletes(tasks)));
+        request.put("wanted", wanted);
+      }
       byte[] answer = (byte[]) planner.apply(json.writeValueAsString(request), candidates.serialized);
       if (answer == null || answer.length == 0) {
         return null;

@@ -161,6 +161,8 @@ public class PruneScans extends Rule {
     private final boolean isWhole;
     /** By scan, the names of the columns that joins compare. */
     private final Map joinColumns = new IdentityHashMap();
+    /** By scan, how many rows of the scan the query wants. */
+    private final Map wantedRows = new IdentityHashMap();
 
     /** @param isWhole whether the plan is a whole query, and no subquery of one */
     Pass(boolean isWhole) {
@@ -197,6 +199,10 @@ public class PruneScans extends Rule {
         }
         return;
       }
+      WantedRows wanted = isWhole ? WantedRows.of(plan) : null;
+      if (wanted != null) {
+        wantedRows.put(wanted.scan, wanted);
+      }
       Expression condition = isWhole && plan instanceof Filter ? ((Filter) plan).condition() : null;
       // MERGE, UPDATE and DELETE keep their scan: Iceberg validates their writes by what the scan has read.
       EmptyScans leftOut = plan instanceof RowLevelWrite ? new EmptyScans() : empty;
@@ -210,7 +216,9 @@ public class PruneScans extends Rule {
     private boolean prune(Scan scan, Expression above, scala.collection.Iterable output, boolean mayBeReplaced)
         throws Exception {
       Set names = mayBeReplaced ? (Set) joinColumns.get(scan) : null;
-      boolean nothingAsked = ScanQuestion.filters(scan).isEmpty() && above == null && names == null;
+      WantedRows wanted = mayBeReplaced ? (WantedRows) wantedRows.get(scan) : null;
+      boolean nothingAsked =
+          ScanQuestion.filters(scan).isEmpty() && above == null && names == null && wanted == null;
       if (nothingAsked
           || ScanQuestion.isOfNoSnapshot(scan)
           || planner.isNotToBeAsked(ScanQuestion.table(scan), ScanQuestion.settings())) {
@@ -224,7 +232,9 @@ public class PruneScans extends Rule {
         return false;
       }
       Schema schema = ScanQuestion.schema(scan);
-      ScanQuestion question = new ScanQuestion(scan, new Conditions(above, output, schema));
+      Map wantedNode = wanted == null ? null : wanted.node(output, schema);
+      ScanQuestion question = new ScanQuestion(scan, new Conditions(above, output, schema, wantedNode != null));
+      question.wanted = wantedNode;
       Map columns = names == null ? Collections.EMPTY_MAP : columns(output, schema, names);
       for (Iterator it = columns.values().iterator(); it.hasNext(); ) {
         question.joinFields.add(((Map) it.next()).get("field"));
@@ -236,13 +246,13 @@ public class PruneScans extends Rule {
       if (answer == null) {
         return false;
       }
-      boolean isEmpty = false;
-      if (answer.dropped.isEmpty()) {
+      ScanTasks.Pruned left = answer.dropped.isEmpty() ? null : answer.view.without(tasks, answer.dropped);
+      boolean isEmpty = left != null && left.isEmpty();
+      boolean isForThisQuery = left != null && wantedNode != null;
+      if (left == null || isForThisQuery) {
         ScanTasks.mark(scan, tasks);
       } else {
-        ScanTasks.Pruned left = answer.view.without(tasks, answer.dropped);
         ScanTasks.replace(scan, left);
-        isEmpty = left.isEmpty();
       }
       if (answer.note.length() > 0) {
         notes.add(answer.note);
@@ -252,8 +262,10 @@ public class PruneScans extends Rule {
           it.remove();
         }
       }
-      if (!columns.isEmpty() && !isEmpty) {
-        runtimeScans.put(scan, RuntimeScan.of(question, columns, planner, home, isStrict()));
+      if ((!columns.isEmpty() || isForThisQuery) && !isEmpty) {
+        // Another query's scan with the same filters is equal to this one, but wants other rows. So this scan keeps them.
+        List own = isForThisQuery ? left : null;
+        runtimeScans.put(scan, RuntimeScan.of(question, columns, own, planner, home, isStrict()));
       }
       return isEmpty;
     }

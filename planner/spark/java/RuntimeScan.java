@@ -17,6 +17,7 @@ import org.apache.spark.sql.connector.expressions.Expressions;
 import org.apache.spark.sql.connector.expressions.Literal;
 import org.apache.spark.sql.connector.expressions.NamedReference;
 import org.apache.spark.sql.connector.expressions.filter.Predicate;
+import org.apache.spark.sql.connector.read.Batch;
 import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.connector.read.SupportsRuntimeV2Filtering;
 import org.slf4j.Logger;
@@ -40,13 +41,17 @@ public class RuntimeScan implements InvocationHandler {
   private final boolean strict;
   /** Nodes of the indexed join columns by name. */
   private final Map columns;
+  /** The tasks without the keys of any join; null for those of the scan. */
+  private final List tasks;
   /** The tasks of the next batch that each thread asks for. */
   private final ThreadLocal narrowed = new ThreadLocal();
 
-  private RuntimeScan(ScanQuestion question, Map columns, IndexPlanner planner, String home, boolean strict) {
+  private RuntimeScan(
+      ScanQuestion question, Map columns, List tasks, IndexPlanner planner, String home, boolean strict) {
     this.scan = question.scan;
     this.question = question;
     this.columns = columns;
+    this.tasks = tasks;
     this.planner = planner;
     this.home = home;
     this.strict = strict;
@@ -56,8 +61,10 @@ public class RuntimeScan implements InvocationHandler {
    * A scan that also takes runtime filters on some columns.
    *
    * @param columns nodes of columns of the scan by name
+   * @param tasks what the query reads of the scan, which may be less than the scan's filters say; null for all tasks
    */
-  public static Scan of(ScanQuestion question, Map columns, IndexPlanner planner, String home, boolean strict) {
+  public static Scan of(
+      ScanQuestion question, Map columns, List tasks, IndexPlanner planner, String home, boolean strict) {
     Set interfaces = new LinkedHashSet();
     collect(question.scan.getClass(), interfaces);
     interfaces.add(SupportsRuntimeV2Filtering.class);
@@ -65,7 +72,7 @@ public class RuntimeScan implements InvocationHandler {
         Proxy.newProxyInstance(
             Scan.class.getClassLoader(),
             (Class[]) interfaces.toArray(new Class[0]),
-            new RuntimeScan(question, columns, planner, home, strict));
+            new RuntimeScan(question, columns, tasks, planner, home, strict));
   }
 
   /** Whether a scan takes runtime filters on a column. */
@@ -111,16 +118,20 @@ public class RuntimeScan implements InvocationHandler {
       return null;
     }
     if (name.equals("toBatch")) {
-      List tasks = (List) narrowed.get();
+      List narrowedTasks = (List) narrowed.get();
       narrowed.remove();
+      if (narrowedTasks != null) {
+        return ScanTasks.batchOf(scan, narrowedTasks);
+      }
       if (tasks != null) {
-        return ScanTasks.batchOf(scan, tasks);
+        return FewerRows.of(ScanTasks.batchOf(scan, tasks), question.wantedRows());
       }
     }
     if (name.equals("equals")) {
       // Spark drops a new node that is equal to the old one, so a scan without runtime filters must not be equal.
       RuntimeScan other = handler(arguments[0]);
-      return Boolean.valueOf(other != null && scan.equals(other.scan));
+      return Boolean.valueOf(
+          other != null && scan.equals(other.scan) && question.wantedRows().equals(other.question.wantedRows()));
     }
     try {
       method.setAccessible(true);
@@ -169,7 +180,7 @@ public class RuntimeScan implements InvocationHandler {
       ((SupportsRuntimeV2Filtering) scan).filter((Predicate[]) partition.toArray(new Predicate[0]));
     }
     try {
-      List tasks = ScanTasks.of(scan);
+      List tasks = this.tasks == null ? ScanTasks.of(scan) : this.tasks;
       if (keys.isEmpty() || tasks.isEmpty() || planner.isNotToBeAsked(question.table, question.settings)) {
         return;
       }
@@ -224,5 +235,44 @@ public class RuntimeScan implements InvocationHandler {
     keys.put("type", column.get("type"));
     keys.put("keys", literals);
     return keys;
+  }
+
+  /**
+   * A batch of a query that wants only some rows. Spark runs equal batches once, and Iceberg's batches are equal if their
+   * scans have the same filters.
+   */
+  private static class FewerRows implements InvocationHandler {
+    private final Batch batch;
+    private final String wanted;
+
+    private FewerRows(Batch batch, String wanted) {
+      this.batch = batch;
+      this.wanted = wanted;
+    }
+
+    static Batch of(Batch batch, String wanted) {
+      return (Batch)
+          Proxy.newProxyInstance(
+              Batch.class.getClassLoader(), new Class[] {Batch.class}, new FewerRows(batch, wanted));
+    }
+
+    public Object invoke(Object proxy, Method method, Object[] arguments) throws Throwable {
+      if (method.getName().equals("equals")) {
+        InvocationHandler other =
+            arguments[0] != null && Proxy.isProxyClass(arguments[0].getClass())
+                ? Proxy.getInvocationHandler(arguments[0])
+                : null;
+        return Boolean.valueOf(
+            other instanceof FewerRows
+                && batch.equals(((FewerRows) other).batch)
+                && wanted.equals(((FewerRows) other).wanted));
+      }
+      try {
+        method.setAccessible(true);
+        return method.invoke(batch, arguments);
+      } catch (InvocationTargetException e) {
+        throw e.getCause();
+      }
+    }
   }
 }

@@ -156,8 +156,9 @@ public class ScanQuestion {
     return filters.isEmpty() && conditions.isEmpty() && joinFields.isEmpty() && wanted == null;
   }
 
-  public String snapshotText() {
-    return String.valueOf(snapshot);
+  /** What all questions have in common that want the same rows of equal scans. */
+  public String wantedRows() {
+    return wanted == null ? "" : wanted.get("rows") + " " + wanted.get("order") + " " + conditions;
   }
 
   public Long snapshot() {
@@ -180,6 +181,10 @@ public class ScanQuestion {
       }
     }
     named.addAll(joinFields);
+    Map order = wanted == null ? null : (Map) wanted.get("order");
+    if (order != null) {
+      named.add(order.get("field"));
+    }
     for (Iterator it = joinKeys.iterator(); it.hasNext(); ) {
       named.add(((Map) it.next()).get("field"));
     }
@@ -191,6 +196,7 @@ public class ScanQuestion {
     request.put("conditions", conditions);
     request.put("join_fields", joinFields);
     request.put("join_keys", joinKeys);
+    request.put("wanted", wanted);
     request.put("columns", SchemaParser.toJson(TypeUtil.select(schema, named)));
     request.put("name_mapping", table.properties().get(TableProperties.DEFAULT_NAME_MAPPING));
     request.put("catalog", catalog);

@@ -104,6 +104,25 @@ public class View {
     return entries;
   }
 
+  /** The row groups of tasks that have deletes, as a serialized bitmap. */
+  public byte[] withDeletes(List tasks) throws Exception {
+    FileEntry[] entries = entries(tasks);
+    RoaringBitmap deleted = new RoaringBitmap();
+    for (int i = 0; i < entries.length; i++) {
+      if (entries[i] != null && !((FileScanTask) tasks.get(i)).deletes().isEmpty()) {
+        deleted.add((long) entries[i].first, (long) entries[i].first + entries[i].count);
+      }
+    }
+    return serialized(deleted);
+  }
+
+  private static byte[] serialized(RoaringBitmap rowGroups) throws Exception {
+    rowGroups.runOptimize();
+    ByteArrayOutputStream bytes = new ByteArrayOutputStream();
+    rowGroups.serialize(new DataOutputStream(bytes));
+    return bytes.toByteArray();
+  }
+
   /**
    * The tasks of a scan without some row groups; a task without any row group left is not among them. A row group that a
    * narrowed task has lost before stays lost.
@@ -233,10 +252,7 @@ public class View {
         rowGroups.add((long) from, (long) to);
         from = known.nextSetBit(to);
       }
-      rowGroups.runOptimize();
-      ByteArrayOutputStream bytes = new ByteArrayOutputStream();
-      rowGroups.serialize(new DataOutputStream(bytes));
-      serialized = bytes.toByteArray();
+      serialized = serialized(rowGroups);
       unindexed = unknown;
     }
   }

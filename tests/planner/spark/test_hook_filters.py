@@ -41,6 +41,7 @@ REQUEST = {
     "snapshot": None,
     "join_fields": [],
     "join_keys": [],
+    "wanted": None,
     "columns": SCHEMA,
     "name_mapping": None,
     "catalog": {},

@@ -13,7 +13,8 @@ from pyspark.sql import SparkSession
 import planner
 from planner.predicate.bind import bind
 from planner.prune.distributed import LOCAL_ROW_GROUPS, Executors
-from planner.scans.plan import prune_row_groups, view_of
+from planner.prune.row_groups import prune_row_groups
+from planner.scans.plan import view_of
 from planner.where.parser import parse_where
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.data.column_source import reading_of

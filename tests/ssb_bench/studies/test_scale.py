@@ -10,7 +10,7 @@ import pytest
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from planner.prune.gate import Limits
-from planner.scans.plan import prune_row_groups
+from planner.prune.row_groups import prune_row_groups
 from planner.view.index_view import IndexView
 from puffin_index.formats.puffin import read_footer, verify
 from puffin_index.storage.files import FileReader

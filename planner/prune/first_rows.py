@@ -1,0 +1,331 @@
+"""Pruning for queries that want only some rows: `LIMIT k`, and `ORDER BY column LIMIT k`.
+
+Both need a proof by counting: so many rows certainly satisfy the whole predicate. Exact row sets count them. A row
+group whose rows may be deleted counts as none.
+
+With an order, the proof gives a threshold: at least k rows have this key or one before it, so a row after it is not
+among the first k, whatever the other columns of the order say. Rows with the threshold itself stay, ties included. The
+threshold is one more conjunct of the predicate. Without an order, any k rows will do, so the row groups that have them
+are enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from planner.clock import Clock
+from planner.predicate.nodes import Conjunction, Disjunction, Everything, Leaf, Predicate
+from planner.predicate.simplify import conjunction, disjunction
+from planner.prune.gate import Limits
+from planner.prune.pruned import Pruned, Reason
+from planner.view.directories import LAST_STEP, FieldStatistics, IndexReads
+from planner.view.index_view import IndexView
+from puffin_index.keys.leaf import LeafTest, NullTest, RangeTest
+from puffin_index.keys.map_key import ColumnId
+from puffin_index.keys.value_types import value_type_named
+from puffin_index.keys.values import value_of
+from puffin_index.storage.arrays import Flags, Floats, Ints
+
+MOST_ROWS: Final = 1_000_000
+"""A query that wants more rows reads most row groups anyway."""
+
+_MOST_COUNTS = 24
+"""A threshold is the result of so many counts at most."""
+
+_GOOD_ENOUGH = 1.05
+"""A threshold that this many times the wanted rows reach is not made better."""
+
+_GUESS_GROWTH = 8
+"""A key that too few rows reach is followed by one that so many times the rows may reach."""
+
+_FIRST_ROW_GROUPS = 4
+_MOST_SAMPLED_KEYS = 1_000_000
+
+Judge = Callable[[Predicate, Ints, Limits], Pruned]
+"""Judges row groups of a view for a predicate."""
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """The first column of an ORDER BY.
+
+    Attributes:
+        field_id: The column.
+        value_type: The name of its type.
+        descending: Whether the greatest keys come first.
+        nulls_first: Whether NULL comes before all keys.
+    """
+
+    field_id: ColumnId
+    value_type: str
+    descending: bool
+    nulls_first: bool
+
+    def leaf(self, test: LeafTest) -> Leaf:
+        """A test of the column."""
+        return Leaf(self.field_id, test, self.value_type)
+
+    def nulls(self) -> Predicate:
+        """The predicate that is true for NULL."""
+        return self.leaf(NullTest(is_null=True))
+
+    def up_to(self, key: int) -> Predicate:
+        """The predicate that is true for a key and for all that comes before it."""
+        keys = self.leaf(RangeTest(key, None) if self.descending else RangeTest(None, key))
+        return disjunction([self.nulls(), keys]) if self.nulls_first else keys
+
+
+@dataclass(frozen=True, slots=True)
+class FirstRows:
+    """How many rows a query wants.
+
+    Attributes:
+        count: The rows, those that OFFSET skips included.
+        order: The order whose first rows are wanted; None if any rows will do.
+    """
+
+    count: int
+    order: Order | None
+
+
+@dataclass(frozen=True, slots=True)
+class Enough:
+    """Row groups that have all the rows that a query wants.
+
+    Attributes:
+        pruned: The verdicts.
+        implied: What was found to hold for all wanted rows, for people; empty if nothing was found.
+    """
+
+    pruned: Pruned
+    implied: str = ""
+
+
+def prune_first_rows(
+    view: IndexView,
+    judge: Judge,
+    predicate: Predicate,
+    row_groups: Ints,
+    is_countable: Flags,
+    wanted: FirstRows,
+    limits: Limits,
+) -> Enough:
+    """Judge row groups for a query that wants only some rows.
+
+    Args:
+        view: The index.
+        judge: Judges row groups for a predicate.
+        predicate: Exactly what rows satisfy; if any part is unknown, this prunes for the predicate alone.
+        row_groups: Which row groups of the view to judge (int64).
+        is_countable: For each of them whether no row is deleted.
+        wanted: The rows.
+        limits: Bounds.
+    """
+    clock = Clock(limits.seconds)
+    plain = judge(predicate, row_groups, limits)
+    kept = np.flatnonzero(plain.kept)
+    if not _is_exact(predicate) or len(kept) < 2 or not 0 < wanted.count <= MOST_ROWS or clock.is_over:
+        return Enough(plain)
+    counting = _Counting(judge, row_groups, is_countable, clock, replace(limits, rows_wanted=True))
+    if wanted.order is None:
+        return _any_rows(counting, predicate, plain, wanted.count)
+    statistics = view.statistics(wanted.order.leaf(NullTest(is_null=True)), IndexReads())
+    if statistics is None or not isinstance(statistics.minimum, np.ndarray):
+        return Enough(plain)
+    guess = _Guess(statistics, row_groups[kept], wanted.order)
+    search = _Search(counting, predicate, plain, wanted.count, wanted.order, guess)
+    search.run()
+    return search.result()
+
+
+def _is_exact(predicate: Predicate) -> bool:
+    """Whether all of a predicate is known."""
+    match predicate:
+        case Everything(exact):
+            return exact
+        case Conjunction(children) | Disjunction(children):
+            return all(map(_is_exact, children))
+        case _:
+            return True
+
+
+@dataclass(slots=True)
+class _Counting:
+    """Counts rows that certainly match."""
+
+    judge: Judge
+    row_groups: Ints
+    is_countable: Flags
+    clock: Clock
+    limits: Limits
+
+    def of(self, predicate: Predicate, at: Ints) -> tuple[Ints, Pruned]:
+        """Count in the row groups at some positions.
+
+        Returns:
+            The rows that certainly match in each of them, and the verdict on each.
+        """
+        pruned = self.judge(predicate, self.row_groups[at], replace(self.limits, seconds=self.clock.seconds_left))
+        return np.where(self.is_countable[at], np.maximum(pruned.matches, 0), 0), pruned
+
+
+def _any_rows(counting: _Counting, predicate: Predicate, plain: Pruned, wanted: int) -> Enough:
+    """Keep the row groups with the most matches, as many as it takes."""
+    counts = np.where(plain.kept & counting.is_countable, np.maximum(plain.matches, 0), 0)
+    unknown = np.flatnonzero(plain.kept & counting.is_countable & (plain.matches < 0))
+    step = _FIRST_ROW_GROUPS
+    while counts.sum() < wanted and len(unknown) and not counting.clock.is_over:
+        here, unknown = unknown[:step], unknown[step:]
+        counts[here], pruned = counting.of(predicate, here)
+        if pruned.kept.any() and not counts[here].any():
+            break
+        step *= 4
+    if counts.sum() < wanted:
+        return Enough(plain)
+    order = np.argsort(-counts, kind="stable")
+    enough = order[: int(np.searchsorted(np.cumsum(counts[order]), wanted)) + 1]
+    others = plain.kept.copy()
+    others[enough] = False
+    reasons, matches = plain.reasons.copy(), plain.matches.copy()
+    reasons[others], matches[others] = Reason.ENOUGH_ROWS, -1
+    return Enough(replace(plain, reasons=reasons, matches=matches), f"{counts[enough].sum()} rows are enough")
+
+
+class _Search:
+    """Looks for a key that at least the wanted rows reach, and not many more.
+
+    Args:
+        counting: Counts rows.
+        predicate: What rows satisfy.
+        plain: The verdicts for the predicate alone.
+        wanted: How many rows are wanted.
+        order: Their order.
+        guess: Where to begin.
+    """
+
+    def __init__(
+        self, counting: _Counting, predicate: Predicate, plain: Pruned, wanted: int, order: Order, guess: _Guess
+    ) -> None:
+        self._counting = counting
+        self._predicate = predicate
+        self._plain = plain
+        self._wanted = wanted
+        self._order = order
+        self._guess = guess
+        self._reasons, self._matches, self._stages = plain.reasons.copy(), plain.matches.copy(), plain.stages
+        # At least the wanted rows reach `sure`, fewer reach `beyond`. The row groups of the former are at `_left`.
+        self._sure: int | None = None
+        self._beyond = guess.first_key + (1 if order.descending else -1)
+        self._found, self._implied = 0, ""
+        self._left = np.flatnonzero(plain.kept)
+
+    def run(self) -> None:
+        """Count until the key is good enough, or time or hope are over."""
+        if self._order.nulls_first:
+            self._count(self._order.nulls())
+            if self._implied:
+                return
+        rows = float(self._wanted)
+        for _ in range(_MOST_COUNTS):
+            if self._counting.clock.is_over:
+                return
+            if self._sure is None:
+                if rows > _GUESS_GROWTH * self._guess.row_count:
+                    return
+                if not self._count_up_to(self._guess.key(rows)):
+                    return
+                rows *= _GUESS_GROWTH
+            else:
+                between = self._between(self._sure)
+                if self._found <= self._wanted * _GOOD_ENOUGH or between is None or len(self._left) == 1:
+                    return
+                self._count_up_to(between)
+
+    def _between(self, sure: int) -> int | None:
+        """A key half way to the one that too few rows reach; None if there is none."""
+        key = (sure + self._beyond) // 2 if self._order.descending else -((-sure - self._beyond) // 2)
+        return None if key in (sure, self._beyond) else key
+
+    def _count_up_to(self, key: int) -> bool:
+        """Count the rows that reach a key; say whether counting is of use here."""
+        found, is_of_use = self._count(self._order.up_to(key))
+        if found < self._wanted:
+            self._beyond = key
+        else:
+            self._sure = key
+            value = value_of(key, value_type_named(self._order.value_type))
+            self._implied = f"{found} rows are {'>=' if self._order.descending else '<='} {value}"
+        return is_of_use
+
+    def _count(self, first: Predicate) -> tuple[int, bool]:
+        """Count the rows that come first; say whether counting is of use here. Enough rows settle row groups."""
+        counts, pruned = self._counting.of(conjunction([self._predicate, first]), self._left)
+        found = int(counts.sum())
+        if found < self._wanted:
+            return found, found > 0 or not (pruned.kept & (pruned.matches < 0)).any()
+        self._found, self._implied = found, f"{found} rows are NULL"
+        self._reasons[self._left], self._matches[self._left] = pruned.reasons, pruned.matches
+        self._left = self._left[pruned.kept]
+        self._stages = (*self._plain.stages, *pruned.stages)
+        return found, True
+
+    def result(self) -> Enough:
+        """The row groups that have the rows found; those of the predicate if too few rows were found."""
+        if not self._implied:
+            return Enough(self._plain)
+        pruned = replace(self._plain, reasons=self._reasons, matches=self._matches, stages=self._stages)
+        return Enough(pruned, self._implied)
+
+
+class _Guess:
+    """Guesses from directories alone which key so many rows of a column reach.
+
+    Args:
+        statistics: Of the column.
+        row_groups: The row groups of the view that may have a wanted row.
+        order: The order.
+    """
+
+    def __init__(self, statistics: FieldStatistics, row_groups: Ints, order: Order) -> None:
+        assert isinstance(statistics.minimum, np.ndarray)
+        assert isinstance(statistics.maximum, np.ndarray)
+        here = row_groups[statistics.known[row_groups] & (statistics.value_count[row_groups] > 0)]
+        low, high = statistics.minimum[here], statistics.maximum[here]
+        values = statistics.value_count[here].astype(np.float64)
+        self.row_count = float(values.sum())
+        ends = high if order.descending else low
+        self.first_key = 0 if not len(here) else int(ends.max() if order.descending else ends.min())
+        keys, weights = [ends], [np.ones(len(here))]
+        if statistics.quantiles is not None and len(statistics.quantiles) and len(here):
+            sampled, weight = _sample(statistics.quantiles, low, high, values, here)
+            keys.append(sampled)
+            weights.append(weight)
+        joined, weight = np.concatenate(keys), np.concatenate(weights)
+        ordered = np.argsort(joined, kind="stable")
+        ordered = ordered[::-1] if order.descending else ordered
+        self._keys, self._reach = joined[ordered], np.cumsum(weight[ordered])
+
+    def key(self, rows: float) -> int:
+        """The key that about so many rows reach."""
+        if not len(self._keys):
+            return self.first_key
+        at = int(np.searchsorted(self._reach, rows))
+        return int(self._keys[min(at, len(self._keys) - 1)])
+
+
+def _sample(
+    quantiles: npt.NDArray[np.uint16], low: Ints, high: Ints, values: Floats, here: Ints
+) -> tuple[Ints, Floats]:
+    """Some keys of each row group, and how many rows each stands for."""
+    every = max(1, quantiles.shape[0] * len(here) // _MOST_SAMPLED_KEYS)
+    steps = quantiles[::every][:, here].astype(np.float64)
+    width = high.astype(np.float64) - low
+    # Where keys are far apart this is a guess; where they are near it is a key.
+    keys = low + np.minimum(steps * np.maximum(width / LAST_STEP, np.minimum(width, 1)), width)
+    weights = np.broadcast_to(values / len(steps), steps.shape)
+    return np.clip(keys, low, high).astype(np.int64).ravel(), weights.ravel()

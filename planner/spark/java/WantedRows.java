@@ -1,0 +1,137 @@
+package io.puffinindex.spark;
+
+import java.util.LinkedHashMap;
+import java.util.Map;
+import org.apache.iceberg.Schema;
+import org.apache.iceberg.types.Types;
+import org.apache.spark.sql.catalyst.expressions.Alias;
+import org.apache.spark.sql.catalyst.expressions.Attribute;
+import org.apache.spark.sql.catalyst.expressions.Descending$;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.Literal;
+import org.apache.spark.sql.catalyst.expressions.NamedExpression;
+import org.apache.spark.sql.catalyst.expressions.NullsFirst$;
+import org.apache.spark.sql.catalyst.expressions.SortOrder;
+import org.apache.spark.sql.catalyst.plans.logical.Filter;
+import org.apache.spark.sql.catalyst.plans.logical.GlobalLimit;
+import org.apache.spark.sql.catalyst.plans.logical.LocalLimit;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.Offset;
+import org.apache.spark.sql.catalyst.plans.logical.Project;
+import org.apache.spark.sql.catalyst.plans.logical.Sort;
+import org.apache.spark.sql.execution.datasources.v2.DataSourceV2ScanRelation;
+
+/**
+ * How many rows of a scan a query wants, and in what order: LIMIT right above a scan, or above its filter, its projection
+ * and its sort. Compiled by Janino: no generics, no lambdas.
+ */
+public class WantedRows {
+  /** The scan. */
+  public final Object scan;
+
+  private final int rows;
+  /** The attribute of the scan that the rows are ordered by first; null if any rows will do. */
+  private final Attribute attribute;
+  private final SortOrder order;
+
+  private WantedRows(Object scan, int rows, Attribute attribute, SortOrder order) {
+    this.scan = scan;
+    this.rows = rows;
+    this.attribute = attribute;
+    this.order = order;
+  }
+
+  /** The rows that a plan wants of a scan; null if the plan is no LIMIT above a scan. */
+  public static WantedRows of(LogicalPlan plan) {
+    if (!(plan instanceof GlobalLimit)) {
+      return null;
+    }
+    LogicalPlan child = ((GlobalLimit) plan).child();
+    if (child instanceof Offset) {
+      child = ((Offset) child).child();
+    }
+    if (!(child instanceof LocalLimit) || !(((LocalLimit) child).limitExpr() instanceof Literal)) {
+      return null;
+    }
+    // Below OFFSET, the local limit has the rows that are skipped as well.
+    Object rows = ((Literal) ((LocalLimit) child).limitExpr()).value();
+    return rows instanceof Integer ? below(((LocalLimit) child).child(), ((Integer) rows).intValue()) : null;
+  }
+
+  private static WantedRows below(LogicalPlan plan, int rows) {
+    SortOrder order = null;
+    Attribute attribute = null;
+    while (!(plan instanceof DataSourceV2ScanRelation)) {
+      if (plan instanceof Project) {
+        if (attribute != null) {
+          attribute = behind(attribute, (Project) plan);
+          if (attribute == null) {
+            return null;
+          }
+        }
+        plan = ((Project) plan).child();
+      } else if (plan instanceof Sort && order == null && ((Sort) plan).global()) {
+        order = (SortOrder) ((Sort) plan).order().head();
+        if (!(order.child() instanceof Attribute)) {
+          return null;
+        }
+        attribute = (Attribute) order.child();
+        plan = ((Sort) plan).child();
+      } else if (plan instanceof Filter && ((Filter) plan).child() instanceof DataSourceV2ScanRelation) {
+        // The condition says exactly which rows there are, and a condition that is not deterministic says nothing.
+        if (!((Filter) plan).condition().deterministic()) {
+          return null;
+        }
+        plan = ((Filter) plan).child();
+      } else {
+        return null;
+      }
+    }
+    return new WantedRows(((DataSourceV2ScanRelation) plan).scan(), rows, attribute, order);
+  }
+
+  /** The attribute that a projection passes on or renames; null if the projection computes it. */
+  private static Attribute behind(Attribute attribute, Project project) {
+    for (scala.collection.Iterator it = project.projectList().iterator(); it.hasNext(); ) {
+      NamedExpression named = (NamedExpression) it.next();
+      if (named.exprId().equals(attribute.exprId())) {
+        Expression source = named instanceof Alias ? ((Alias) named).child() : (Expression) named;
+        return source instanceof Attribute ? (Attribute) source : null;
+      }
+    }
+    return null;
+  }
+
+  /** The content of a request; null if no index can be of the column that the rows are ordered by. */
+  public Map node(scala.collection.Iterable output, Schema schema) {
+    Map node = new LinkedHashMap();
+    node.put("rows", Integer.valueOf(rows));
+    node.put("order", null);
+    if (order != null) {
+      Map column = column(output, schema);
+      if (column == null) {
+        return null;
+      }
+      node.put("order", column);
+    }
+    return node;
+  }
+
+  private Map column(scala.collection.Iterable output, Schema schema) {
+    String type = Conditions.nameOf(attribute.dataType());
+    for (scala.collection.Iterator it = output.iterator(); it.hasNext(); ) {
+      Attribute own = (Attribute) it.next();
+      Types.NestedField field = own.exprId().equals(attribute.exprId()) ? schema.asStruct().field(own.name()) : null;
+      if (type != null && field != null) {
+        Map column = new LinkedHashMap();
+        column.put("field", Integer.valueOf(field.fieldId()));
+        column.put("name", own.name());
+        column.put("type", type);
+        column.put("descending", Boolean.valueOf(order.direction() == Descending$.MODULE$));
+        column.put("nulls_first", Boolean.valueOf(order.nullOrdering() == NullsFirst$.MODULE$));
+        return column;
+      }
+    }
+    return null;
+  }
+}

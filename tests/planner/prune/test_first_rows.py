@@ -1,0 +1,188 @@
+"""Queries that want only some rows: examples over ten rows, and the law that the wanted rows are in what is kept."""
+
+from __future__ import annotations
+
+from functools import partial
+from random import Random
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+
+from planner.predicate.nodes import UNKNOWN, Everything, Leaf, Predicate
+from planner.predicate.simplify import conjunction
+from planner.prune.first_rows import Enough, FirstRows, Order, prune_first_rows
+from planner.prune.gate import Limits
+from planner.prune.pruned import Pruned, Reason
+from planner.prune.row_groups import prune_row_groups
+from planner.scans.plan import view_of
+from planner.view.index_view import IndexView
+from puffin_index import IndexDefinition, TableIndex
+from puffin_index.data.column_source import reading_of
+from puffin_index.keys.leaf import NullTest, RangeTest, SetTest
+from puffin_index.keys.value_types import ValueType
+from puffin_index.keys.values import key_of
+from puffin_index.storage.arrays import Flags, Ints
+from tests.conftest import create_table
+from tests.planner.ten_rows import BITMAPS, EVERY, POSTINGS, k, view_of_ten_rows
+
+ALL_ROWS = Everything(exact=True)
+STRICT = Limits(strict=True)
+
+
+def first_rows(
+    view: IndexView,
+    predicate: Predicate,
+    wanted: FirstRows,
+    is_countable: Flags | None = None,
+    limits: Limits = STRICT,
+) -> Enough:
+    row_groups = np.arange(view.row_group_count)
+    countable = np.ones(len(row_groups), np.bool_) if is_countable is None else is_countable
+
+    def judge(predicate: Predicate, row_groups: Ints, limits: Limits) -> Pruned:
+        return prune_row_groups(view, predicate, row_groups, limits)
+
+    return prune_first_rows(view, judge, predicate, row_groups, countable, wanted, limits)
+
+
+def kept(enough: Enough) -> list[int]:
+    return np.flatnonzero(enough.pruned.kept).tolist()
+
+
+descending = partial(Order, 1, "long", True)
+ascending = partial(Order, 1, "long", False)
+
+
+@pytest.mark.parametrize(
+    ("count", "order", "row_groups"),
+    [
+        pytest.param(1, descending(nulls_first=False), [0], id="9"),
+        pytest.param(2, descending(nulls_first=False), [0, 1], id="9-8"),
+        pytest.param(4, descending(nulls_first=False), [0, 1, 2, 3], id="9-8-7-5-and-the-other-5"),
+        pytest.param(1, descending(nulls_first=True), [4], id="null"),
+        pytest.param(3, descending(nulls_first=True), [0, 4], id="null-null-9"),
+        pytest.param(2, ascending(nulls_first=False), [0, 1], id="1-2"),
+        pytest.param(2, ascending(nulls_first=True), [4], id="null-null"),
+        pytest.param(8, ascending(nulls_first=False), [0, 1, 2, 3], id="all-but-null"),
+        pytest.param(9, ascending(nulls_first=False), [0, 1, 2, 3, 4], id="not-without-null"),
+    ],
+)
+@pytest.mark.parametrize("definition", [BITMAPS, POSTINGS], ids=["bitmaps", "postings"])
+def test_an_order_needs_the_row_groups_of_its_first_rows(
+    local_catalog: SqlCatalog, definition: IndexDefinition, count: int, order: Order, row_groups: list[int]
+) -> None:
+    view = view_of_ten_rows(local_catalog, definition)
+
+    assert kept(first_rows(view, ALL_ROWS, FirstRows(count, order))) == row_groups
+
+
+def test_the_whole_predicate_holds_for_the_first_rows(local_catalog: SqlCatalog) -> None:
+    view = view_of_ten_rows(local_catalog)
+    up_to_7 = k(RangeTest(None, 7))
+
+    enough = first_rows(view, up_to_7, FirstRows(1, descending(nulls_first=False)))
+
+    assert (kept(enough), enough.implied) == ([2], "1 rows are >= 7")
+
+
+def test_without_an_order_the_fewest_row_groups_are_kept(local_catalog: SqlCatalog) -> None:
+    view = view_of_ten_rows(local_catalog)
+    at_least_5 = k(RangeTest(5, None))
+
+    enough = first_rows(view, at_least_5, FirstRows(2, None))
+
+    assert (kept(enough), enough.implied) == ([3], "2 rows are enough")
+    assert [Reason(reason).code for reason in enough.pruned.reasons] == [
+        "enough-rows",
+        "enough-rows",
+        "enough-rows",
+        "all-rows-match",
+        "zone-map",
+    ]
+    assert kept(first_rows(view, at_least_5, FirstRows(5, None))) == [0, 1, 2, 3]
+    assert kept(first_rows(view, at_least_5, FirstRows(6, None))) == [0, 1, 2, 3]
+
+
+def test_rows_that_may_be_deleted_prove_nothing(local_catalog: SqlCatalog) -> None:
+    view = view_of_ten_rows(local_catalog)
+    is_countable = EVERY != 0
+
+    assert kept(first_rows(view, ALL_ROWS, FirstRows(1, descending(nulls_first=False)), is_countable)) == [0, 1]
+    assert kept(first_rows(view, ALL_ROWS, FirstRows(2, None), is_countable)) == [1]
+    assert kept(first_rows(view, ALL_ROWS, FirstRows(10, None), is_countable)) == [0, 1, 2, 3, 4]
+
+
+def test_what_is_not_known_proves_nothing(local_catalog: SqlCatalog) -> None:
+    view = view_of_ten_rows(local_catalog)
+    partly_known = conjunction([k(RangeTest(3, None)), UNKNOWN])
+
+    for order in (None, descending(nulls_first=False)):
+        assert kept(first_rows(view, partly_known, FirstRows(1, order))) == [0, 1, 2, 3]
+        assert kept(first_rows(view, ALL_ROWS, FirstRows(0, order))) == [0, 1, 2, 3, 4]
+        assert kept(first_rows(view, ALL_ROWS, FirstRows(1, order), limits=Limits(seconds=0))) == [0, 1, 2, 3, 4]
+
+
+def test_a_column_that_only_has_a_filter_is_in_no_order(local_catalog: SqlCatalog) -> None:
+    view = view_of_ten_rows(local_catalog, IndexDefinition.of(bloom=["k"]))
+
+    assert kept(first_rows(view, k(SetTest((1, 9))), FirstRows(1, descending(nulls_first=False)))) == [0]
+    assert kept(first_rows(view, ALL_ROWS, FirstRows(3, descending(nulls_first=False)))) == [0, 1, 2, 3, 4]
+
+
+VALUES = [None, float("nan"), float("-inf"), -1.5, -0.0, 0.0, 1e-300, 2.0, 2.0, 7.25, 1e300, float("inf")]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_first_rows_are_in_what_is_kept(local_catalog: SqlCatalog, seed: int) -> None:
+    random = Random(seed)
+    rows = random.choice([1, 7, 60, 400])
+    values = [random.choice(VALUES) if random.random() < 0.7 else random.gauss(0, 100) for _ in range(rows)]
+    others = [random.choice([None, *range(8)]) for _ in range(rows)]
+    size = random.choice([1, 3, 20, 64])
+    data = pa.table({"f": pa.array(values, pa.float64()), "c": pa.array(others, pa.int64())})
+    create_table(local_catalog, "t", data, row_group_rows=size)
+    kinds = random.choice([{"bitmap": ["f", "c"]}, {"bsi": ["f"], "bitmap": ["c"]}, {"bsi": ["f", "c"]}])
+    index = TableIndex.create(local_catalog, "ns.t", IndexDefinition.of(**kinds))
+    index.build(workers=1)
+    view = view_of(index.index_table, reading_of(index.data_table))
+    is_countable = np.array([random.random() < 0.8 for _ in range(view.row_group_count)])
+    is_alive = [bool(is_countable[row // size]) or random.random() < 0.5 for row in range(rows)]
+
+    for _ in range(12):
+        low = random.randrange(8)
+        predicate, matches = random.choice(
+            [
+                (ALL_ROWS, [True] * rows),
+                (Leaf(2, RangeTest(low, None), "long"), [other is not None and other >= low for other in others]),
+                (Leaf(2, NullTest(is_null=True), "long"), [other is None for other in others]),
+            ]
+        )
+        order = random.choice([None, Order(1, "double", random.random() < 0.5, random.random() < 0.5)])
+        wanted = FirstRows(random.choice([1, 2, 5, 30, 1000]), order)
+
+        found = set(kept(first_rows(view, predicate, wanted, is_countable)))
+
+        live = [row for row in range(rows) if is_alive[row] and matches[row]]
+        if order is None:
+            in_kept = sum(row // size in found for row in live)
+            assert in_kept >= min(wanted.count, len(live)), wanted
+        else:
+            needed = _with_ties(live, values, order, wanted.count)
+            assert {row // size for row in needed} <= found, wanted
+
+
+def _with_ties(live: list[int], values: list[float | None], order: Order, count: int) -> list[int]:
+    """The first rows of an order, and all rows that are equal to the last of them."""
+    ranks = {row: _rank(values[row], order) for row in live}
+    ordered = sorted(live, key=ranks.__getitem__)
+    return [row for row in ordered if ranks[row] <= ranks[ordered[min(count, len(ordered)) - 1]]]
+
+
+def _rank(value: float | None, order: Order) -> tuple[int, int]:
+    if value is None:
+        return (0 if order.nulls_first else 2), 0
+    key = key_of(value, ValueType("double"))
+    assert isinstance(key, int)
+    return 1, -key if order.descending else key
