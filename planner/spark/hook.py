@@ -30,7 +30,6 @@ from planner.scans.whole_files import keep_whole_files
 from planner.spark.catalogs import SparkCatalogs
 from planner.spark.first_rows import first_rows, without_deletes
 from planner.spark.hook_filters import bind_filters, schema_of
-from planner.spark.join_keys import wanted_join_fields
 from planner.spark.known_index_tables import KnownIndexTables
 from planner.spark.left_behind import DataTable
 from planner.spark.rules import (
@@ -46,6 +45,7 @@ from planner.spark.rules import (
     session_uuid,
     set_rules,
 )
+from planner.spark.runtime_keys import wanted_runtime_fields
 from planner.spark.settings import Settings, read_settings
 from planner.spark.wire import KEEP_ALL, Request, serialize_absence, serialize_dropped, serialize_view
 from planner.view.directories import selection_of
@@ -70,7 +70,9 @@ _SOURCES = (
     "ScanQuestion.java",
     "IndexPlanner.java",
     "RuntimeScan.java",
+    "RuntimeFilters.java",
     "JoinPruning.java",
+    "ScalarPruning.java",
     "WantedRows.java",
     "PruneScans.java",
     "EverySession.java",
@@ -147,9 +149,9 @@ class _PlannerCallback:
             return serialize_view(view)
         if not candidates:
             return KEEP_ALL
-        join_fields = self._join_fields(request, settings, view)
+        runtime_fields = self._runtime_fields(request, settings, view)
         if not request.asks_for_rows:
-            return serialize_dropped(BitMap(), "", join_fields) if join_fields else KEEP_ALL
+            return serialize_dropped(BitMap(), "", runtime_fields) if runtime_fields else KEEP_ALL
         numbers = np.frombuffer(candidates.to_array(), np.uint32).astype(np.int64)
         executors = Executors(self._context, index_table, settings.planning_mode)
         enough = _prune(view, request, numbers, settings, executors)
@@ -164,14 +166,14 @@ class _PlannerCallback:
         self._report(plan, request)
         note = f"puffin-index: {plan.kept} of {plan.row_groups} row groups of {plan.table}"
         dropped = row_set_of(numbers[~plan.kept_mask], view.row_group_count)
-        return serialize_dropped(dropped, note if settings.job_description else "", join_fields)
+        return serialize_dropped(dropped, note if settings.job_description else "", runtime_fields)
 
     @staticmethod
-    def _join_fields(request: Request, settings: Settings, view: IndexView) -> list[int]:
-        """The columns whose keys the JVM shall hand over once a join knows them."""
+    def _runtime_fields(request: Request, settings: Settings, view: IndexView) -> list[int]:
+        """The columns whose keys the JVM shall hand over once the query runs."""
         if not settings.join_pruning:
             return []
-        return wanted_join_fields(request.join_fields, schema_of(request.columns), view)
+        return wanted_runtime_fields(request.runtime_fields, schema_of(request.columns), view)
 
     def _data_table(self, request: Request) -> DataTable | None:
         """The table of a request; None if Spark has no such catalog, as for a table that was loaded by its location."""
@@ -257,7 +259,7 @@ def _scan_plan(view: IndexView, enough: Enough, numbers: Ints, request: Request,
         planning_seconds=time.perf_counter() - started,
         warnings=warnings_of(view, pruned),
         unlisted=request.unindexed,
-        implied=(*map(str, request.join_keys), *wanted),
+        implied=(*map(str, request.runtime_keys), *wanted),
     )
 
 

@@ -16,7 +16,7 @@ from planner.predicate.bind import bind
 from planner.predicate.nodes import UNKNOWN, Predicate
 from planner.predicate.simplify import conjunction
 from planner.spark.conditions import expression_of
-from planner.spark.join_keys import bind_join_keys
+from planner.spark.runtime_keys import bind_runtime_keys
 from planner.spark.wire import Request
 from planner.where.unknown import Unknown
 from puffin_index.errors import NotFoundError, UnsupportedError
@@ -33,7 +33,7 @@ def bind_filters(request: Request) -> Predicate:
     schema = schema_of(request.columns)
     filters = (_bind_filter(text, schema) for text in request.filters)
     conditions = (bind(expression_of(node, schema), schema) for node in request.conditions)
-    joins = (bind_join_keys(keys, schema) for keys in request.join_keys)
+    joins = (bind_runtime_keys(keys, schema) for keys in request.runtime_keys)
     return conjunction([*filters, *conditions, *joins])
 
 

@@ -16,7 +16,7 @@ An answer that drops row groups goes on with:
 | size | meaning |
 | --- | --- |
 | 2 + n | a note for the job's description: length (uint16, may be 0), UTF-8 |
-| 2 + 4 n | the join columns whose keys the planner wants to know: number (uint16), field IDs (int32) |
+| 2 + 4 n | the runtime fields whose keys the planner wants to know: number (uint16), field IDs (int32) |
 | the rest | the row groups to drop: a roaring bitmap |
 
 A view, as `View.java` reads it, is one zlib stream of:
@@ -39,7 +39,7 @@ from __future__ import annotations
 import logging
 import zlib
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Base64Bytes, BaseModel, ConfigDict, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
 from pyroaring import BitMap
@@ -66,13 +66,15 @@ def _known_or_unknown(node: object, read: ValidatorFunctionWrapHandler) -> Condi
     return condition
 
 
-class JoinKeys(BaseModel):
-    """The keys that the other side of a join has for a column; a row without one of them is not needed.
+class RuntimeKeys(BaseModel):
+    """What is known of a column once the query runs; a row for which it does not hold is not needed.
 
     Attributes:
         field: The ID of the column.
         name: The column's name; for people only.
         type: The column's type in Spark, by Iceberg's name.
+        operator: `=` for the keys that the other side of a join has, or for the value of a scalar subquery. Any other
+            operator compares with the value of a scalar subquery, so there is one key at most.
         keys: The keys as `planner.spark.condition_nodes` has the contents of literals.
     """
 
@@ -81,10 +83,13 @@ class JoinKeys(BaseModel):
     field: int
     name: str
     type: str
+    operator: Literal["=", "<", "<=", ">", ">="]
     keys: tuple[bool | int | str, ...]
 
     def __str__(self) -> str:
-        return f"{self.name} in {len(self.keys)} join keys"
+        if self.operator == "=" and len(self.keys) != 1:
+            return f"{self.name} in {len(self.keys)} keys"
+        return f"{self.name} {self.operator} {self.keys[0] if self.keys else 'NULL'}"
 
 
 class WantedOrder(BaseModel):
@@ -139,8 +144,8 @@ class Request(BaseModel):
         snapshot: The ID of the snapshot that is scanned; None for an empty table, and where Iceberg does not say it.
         filters: The scan's own filters, each as Iceberg's JSON. All hold together.
         conditions: What the filter above the scan says beyond them. All hold together; an unreadable one is unknown.
-        join_fields: The IDs of columns that a join compares. Their keys may be known once the query runs.
-        join_keys: The keys of such columns, once they are known. All hold together.
+        runtime_fields: The IDs of columns of which more may be known once the query runs.
+        runtime_keys: What is known of such columns once the query runs. All hold together.
         wanted: How many rows the query wants; None if it wants all rows. The conditions then are the whole filter above
             the scan, unknown parts included.
         columns: The schema of all columns that the request names, as Iceberg's JSON.
@@ -160,8 +165,8 @@ class Request(BaseModel):
     snapshot: int | None
     filters: tuple[str, ...]
     conditions: tuple[Annotated[ConditionNode, WrapValidator(_known_or_unknown)], ...]
-    join_fields: tuple[int, ...]
-    join_keys: tuple[JoinKeys, ...]
+    runtime_fields: tuple[int, ...]
+    runtime_keys: tuple[RuntimeKeys, ...]
     wanted: Wanted | None
     columns: str
     name_mapping: str | None
@@ -175,12 +180,12 @@ class Request(BaseModel):
     @property
     def asks_for_rows(self) -> bool:
         """Whether the request says anything of the rows that the query needs."""
-        return bool(self.filters or self.conditions or self.join_keys or self.wanted)
+        return bool(self.filters or self.conditions or self.runtime_keys or self.wanted)
 
     @property
     def where(self) -> str:
         """Filters and conditions as text, for people only."""
-        return " AND ".join([*self.filters, *map(str, self.conditions), *map(str, self.join_keys)])
+        return " AND ".join([*self.filters, *map(str, self.conditions), *map(str, self.runtime_keys)])
 
 
 def serialize_absence(seconds: float) -> bytes:
@@ -218,21 +223,21 @@ def serialize_view(view: IndexView) -> bytes:
     return b"V" + zlib.compress(b"".join(parts), 1)
 
 
-def serialize_dropped(dropped: BitMap, note: str, join_fields: Sequence[int] = ()) -> bytes:
+def serialize_dropped(dropped: BitMap, note: str, runtime_fields: Sequence[int] = ()) -> bytes:
     """Serialise the answer that drops row groups.
 
     Args:
         dropped: Numbers of row groups in the request's view. All other row groups are read.
         note: What the job's description says of the scan, may be empty.
-        join_fields: The IDs of join columns whose keys the planner wants to know.
+        runtime_fields: The IDs of the runtime fields whose keys the planner wants to know.
     """
     encoded = note[:_NOTE_CHARACTERS].encode()
-    fields = b"".join(map(write_int32_be, join_fields))
+    fields = b"".join(map(write_int32_be, runtime_fields))
     return (
         b"D"
         + write_uint16_be(len(encoded))
         + encoded
-        + write_uint16_be(len(join_fields))
+        + write_uint16_be(len(runtime_fields))
         + fields
         + dropped.serialize()
     )

@@ -135,7 +135,7 @@ public class IndexPlanner {
     /** What the job's description says of the scan, may be empty. */
     public final String note;
     /** The IDs of join columns whose keys are worth to be asked about once they are known, as Integers. */
-    public final Set joinFields = new HashSet();
+    public final Set runtimeFields = new HashSet();
 
     Answer(View view, RoaringBitmap asked, DataInputStream in) throws Exception {
       this.view = view;
@@ -143,7 +143,7 @@ public class IndexPlanner {
       in.readFully(text);
       note = new String(text, "UTF-8");
       for (int left = in.readUnsignedShort(); left > 0; left--) {
-        joinFields.add(Integer.valueOf(in.readInt()));
+        runtimeFields.add(Integer.valueOf(in.readInt()));
       }
       dropped.deserialize(in);
       if (in.read() >= 0) {

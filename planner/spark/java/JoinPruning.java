@@ -1,28 +1,17 @@
 package io.puffinindex.spark;
 
-import java.lang.reflect.Constructor;
 import java.math.BigInteger;
 import java.util.ArrayList;
-import java.util.HashSet;
 import java.util.List;
-import java.util.Set;
-import org.apache.spark.api.python.PythonUtils;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.Cast;
-import org.apache.spark.sql.catalyst.expressions.DynamicPruningSubquery;
 import org.apache.spark.sql.catalyst.expressions.EvalMode;
 import org.apache.spark.sql.catalyst.expressions.Expression;
-import org.apache.spark.sql.catalyst.expressions.NamedExpression$;
-import org.apache.spark.sql.catalyst.optimizer.PushDownPredicates;
 import org.apache.spark.sql.catalyst.planning.ExtractEquiJoinKeys;
 import org.apache.spark.sql.catalyst.plans.JoinType;
-import org.apache.spark.sql.catalyst.plans.logical.Filter;
 import org.apache.spark.sql.catalyst.plans.logical.Join;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
-import org.apache.spark.sql.execution.datasources.HadoopFsRelation;
-import org.apache.spark.sql.execution.datasources.LogicalRelation;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2ScanRelation;
-import org.apache.spark.sql.execution.dynamicpruning.CleanupDynamicPruningFilters;
 import org.apache.spark.sql.execution.dynamicpruning.PartitionPruning;
 import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.types.ByteType;
@@ -40,9 +29,8 @@ import scala.Tuple8;
 import scala.runtime.AbstractPartialFunction;
 
 /**
- * Lets scans wait for the keys that the other side of a join has, by Spark's own dynamic pruning: a filter
- * {@code DynamicPruningSubquery} above a scan becomes a runtime filter of the scan. Spark itself does this for partition
- * columns only. Compiled by Janino: no generics, no lambdas.
+ * Lets scans wait for the keys that the other side of a join has ({@link RuntimeFilters}). Compiled by Janino: no generics,
+ * no lambdas.
  */
 public class JoinPruning {
   /** A side of this size is computed once more for its keys, unless Spark broadcasts it and takes the keys from there. */
@@ -51,36 +39,14 @@ public class JoinPruning {
   /** What computing a side once more may read. */
   private static final BigInteger SMALL_SOURCES = BigInteger.valueOf(256L << 20);
 
-  /** Nodes that give the same rows each time. A node of another class, such as LIMIT, might give other rows. */
-  private static final Set REPEATABLE = new HashSet();
-
-  static {
-    String[] names = {
-      "Project", "Filter", "Join", "Aggregate", "Union", "Distinct", "SubqueryAlias", "View", "Expand", "LocalRelation",
-      "OneRowRelation", "Range", "DataSourceV2ScanRelation", "LogicalRelation", "Repartition", "RepartitionByExpression",
-      "RebalancePartitions", "ResolvedHint"
-    };
-    for (int i = 0; i < names.length; i++) {
-      REPEATABLE.add(names[i]);
-    }
-  }
-
   private JoinPruning() {}
 
-  /** The columns of scans that a join's other side can restrict, as pairs of a scan and a column's name. */
-  public static List candidates(LogicalPlan plan) {
-    List found = new ArrayList();
-    collect(plan, found);
-    return found;
-  }
-
-  private static void collect(LogicalPlan plan, List found) {
+  /** The attributes of scans that the other side of a join can restrict, each as {@code RuntimeFilters.find} has it. */
+  public static void collect(LogicalPlan plan, List found) {
     if (plan instanceof Join) {
       List keys = keys((Join) plan);
       for (int i = 0; i < keys.size(); i++) {
-        Key key = (Key) keys.get(i);
-        DataSourceV2ScanRelation relation = (DataSourceV2ScanRelation) key.found()._2();
-        found.add(new Object[] {relation.scan(), ((Attribute) key.found()._1()).name()});
+        found.add(((Key) keys.get(i)).found());
       }
     }
     scala.collection.Iterator children = plan.children().iterator();
@@ -91,9 +57,7 @@ public class JoinPruning {
 
   /** The plan with runtime filters on the scans that take them. */
   public static LogicalPlan apply(LogicalPlan plan) {
-    LogicalPlan pruned = (LogicalPlan) plan.transformUp(new InsertFilters());
-    // A filter that did not get as far as its scan would be evaluated row by row.
-    return pruned == plan ? plan : (LogicalPlan) CleanupDynamicPruningFilters.apply(pruned);
+    return (LogicalPlan) plan.transformUp(new InsertFilters());
   }
 
   /** The keys of a join by which a scan on one side can be restricted to what the other side has. */
@@ -119,7 +83,7 @@ public class JoinPruning {
   }
 
   private static void addKey(List keys, Key key) {
-    if (key.found() != null && isRepeatable(key.other)) {
+    if (key.found() != null && RuntimeFilters.isRepeatable(key.other)) {
       keys.add(key);
     }
   }
@@ -130,59 +94,6 @@ public class JoinPruning {
       list.add(it.next());
     }
     return list.toArray();
-  }
-
-  /** Whether another run of a plan gives the same rows: the keys may come from a run of their own. */
-  private static boolean isRepeatable(LogicalPlan plan) {
-    if (!plan.deterministic() || !REPEATABLE.contains(plan.getClass().getSimpleName()) || takesAnyRow(plan)) {
-      return false;
-    }
-    if (plan instanceof LogicalRelation && !(((LogicalRelation) plan).relation() instanceof HadoopFsRelation)) {
-      return false;
-    }
-    if (plan instanceof DataSourceV2ScanRelation && !RuntimeScan.isOfSnapshot(((DataSourceV2ScanRelation) plan).scan())) {
-      return false;
-    }
-    for (scala.collection.Iterator it = plan.children().iterator(); it.hasNext(); ) {
-      if (!isRepeatable((LogicalPlan) it.next())) {
-        return false;
-      }
-    }
-    return true;
-  }
-
-  /** Whether a node has an aggregate that depends on the order of rows, although Spark calls it deterministic. */
-  private static boolean takesAnyRow(LogicalPlan plan) {
-    for (scala.collection.Iterator it = plan.expressions().iterator(); it.hasNext(); ) {
-      if (takesAnyRow((Expression) it.next())) {
-        return true;
-      }
-    }
-    return false;
-  }
-
-  private static boolean takesAnyRow(Expression expression) {
-    String name = expression.getClass().getName();
-    if (name.startsWith("org.apache.spark.sql.catalyst.expressions.aggregate.")) {
-      String simple = name.substring(name.lastIndexOf('.') + 1);
-      boolean isKnown =
-          simple.equals("AggregateExpression") || simple.equals("Min") || simple.equals("Max") || simple.equals("Count");
-      if (!isKnown && !(simple.equals("Sum") && !isFloating(expression.dataType()))) {
-        return true;
-      }
-    } else if (name.contains("Python") || name.contains("ScalaUDF")) {
-      return true;
-    }
-    for (scala.collection.Iterator it = expression.children().iterator(); it.hasNext(); ) {
-      if (takesAnyRow((Expression) it.next())) {
-        return true;
-      }
-    }
-    return false;
-  }
-
-  private static boolean isFloating(DataType type) {
-    return type instanceof DoubleType || type instanceof FloatType;
   }
 
   private static BigInteger bytes(LogicalPlan plan) {
@@ -230,7 +141,7 @@ public class JoinPruning {
         attribute = null;
         otherKey = null;
       }
-      found = attribute == null ? null : find(attribute, side);
+      found = attribute == null ? null : RuntimeFilters.find(attribute, side);
     }
 
     /** The attribute of a scan that the key is, and the scan's relation; null if there is no such scan. */
@@ -272,15 +183,6 @@ public class JoinPruning {
           : type instanceof ShortType ? 2 : type instanceof IntegerType ? 3 : type instanceof LongType ? 4 : 0;
     }
 
-    private static Tuple2 find(Attribute attribute, LogicalPlan side) {
-      Option found = PartitionPruning.findExpressionAndTrackLineageDown(attribute, side);
-      if (found.isEmpty()) {
-        return null;
-      }
-      Tuple2 pair = (Tuple2) found.get();
-      return pair._1() instanceof Attribute && pair._2() instanceof DataSourceV2ScanRelation ? pair : null;
-    }
-
     boolean isTaken() {
       DataSourceV2ScanRelation relation = (DataSourceV2ScanRelation) found._2();
       return RuntimeScan.takes(relation.scan(), ((Attribute) found._1()).name());
@@ -300,34 +202,9 @@ public class JoinPruning {
       }
       // With all keys of the join, in their order, Spark finds the broadcast that the join makes.
       Object[] keys = isBare ? otherKeys : new Object[] {otherKey};
-      Expression subquery = subquery(attribute, other, keys, isBare ? at : 0, !mayRunAlone);
-      return (LogicalPlan) PushDownPredicates.apply(new Filter(subquery, side));
+      return RuntimeFilters.filtered(side, attribute, other, keys, isBare ? at : 0, !mayRunAlone);
     }
 
-    /** Spark 4 takes several indices of keys where Spark 3.5 takes one. */
-    private static Expression subquery(
-        Attribute attribute, LogicalPlan query, Object[] keys, int at, boolean onlyInBroadcast) throws Exception {
-      List list = new ArrayList();
-      for (int i = 0; i < keys.length; i++) {
-        list.add(keys[i]);
-      }
-      List indices = new ArrayList();
-      indices.add(Integer.valueOf(at));
-      Constructor constructor = DynamicPruningSubquery.class.getConstructors()[0];
-      Object index =
-          constructor.getParameterTypes()[3] == int.class ? (Object) Integer.valueOf(at) : PythonUtils.toSeq(indices);
-      return (Expression)
-          constructor.newInstance(
-              new Object[] {
-                attribute,
-                query,
-                PythonUtils.toSeq(list),
-                index,
-                Boolean.valueOf(onlyInBroadcast),
-                NamedExpression$.MODULE$.newExprId(),
-                Option.empty()
-              });
-    }
   }
 
   /** Puts filters on one side of each join: on the larger one, if both have a scan that takes them. */

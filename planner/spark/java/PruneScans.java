@@ -6,6 +6,7 @@ import java.util.HashMap;
 import java.util.HashSet;
 import java.util.IdentityHashMap;
 import java.util.Iterator;
+import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
@@ -14,6 +15,7 @@ import java.util.function.BiFunction;
 import org.apache.iceberg.FileScanTask;
 import org.apache.iceberg.Schema;
 import org.apache.iceberg.types.Types;
+import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.AttributeReference;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.optimizer.PropagateEmptyRelation;
@@ -26,9 +28,12 @@ import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.catalyst.trees.TreeNode;
 import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2ScanRelation;
+import org.apache.spark.sql.execution.dynamicpruning.CleanupDynamicPruningFilters;
+import org.apache.spark.sql.internal.SQLConf;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 import scala.Function1;
+import scala.Tuple2;
 import scala.runtime.AbstractPartialFunction;
 
 /**
@@ -114,7 +119,7 @@ public class PruneScans extends Rule {
     boolean isWhole = !(plan instanceof Subquery);
     Pass pass = new Pass(isWhole);
     if (isWhole) {
-      pass.findJoins((LogicalPlan) plan);
+      pass.findRuntimeFilters((LogicalPlan) plan);
     }
     pass.visit((LogicalPlan) plan, null, pass.empty);
     TreeNode changed = pass.runtimeScans.isEmpty() ? plan : withRuntimeFilters((LogicalPlan) plan, pass.runtimeScans);
@@ -125,7 +130,12 @@ public class PruneScans extends Rule {
   /** The plan with scans that take the keys of joins, and with the filters that hand over these keys. */
   private LogicalPlan withRuntimeFilters(LogicalPlan plan, Map runtimeScans) {
     try {
-      return JoinPruning.apply((LogicalPlan) plan.transform(new ReplaceScans(runtimeScans)));
+      LogicalPlan replaced = (LogicalPlan) plan.transform(new ReplaceScans(runtimeScans));
+      if (!SQLConf.get().dynamicPartitionPruningEnabled()) {
+        return replaced;
+      }
+      // A filter that does not get as far as its scan would be evaluated row by row.
+      return (LogicalPlan) CleanupDynamicPruningFilters.apply(JoinPruning.apply(ScalarPruning.apply(replaced)));
     } catch (RuntimeException e) {
       if (isStrict()) {
         throw e;
@@ -159,8 +169,8 @@ public class PruneScans extends Rule {
     /** Scans that take the keys of joins, by the scan that each replaces. */
     final Map runtimeScans = new IdentityHashMap();
     private final boolean isWhole;
-    /** By scan, the names of the columns that joins compare. */
-    private final Map joinColumns = new IdentityHashMap();
+    /** By scan, the runtime filters that it may have: pairs of a column and an operator, by the filter's name. */
+    private final Map runtimeFilters = new IdentityHashMap();
     /** By scan, how many rows of the scan the query wants. */
     private final Map wantedRows = new IdentityHashMap();
 
@@ -169,16 +179,30 @@ public class PruneScans extends Rule {
       this.isWhole = isWhole;
     }
 
-    void findJoins(LogicalPlan plan) {
-      for (Iterator it = JoinPruning.candidates(plan).iterator(); it.hasNext(); ) {
-        Object[] candidate = (Object[]) it.next();
-        Set names = (Set) joinColumns.get(candidate[0]);
-        if (names == null) {
-          names = new HashSet();
-          joinColumns.put(candidate[0], names);
-        }
-        names.add(candidate[1]);
+    /** Find the columns whose values a join or a scalar subquery tells once the query runs. */
+    void findRuntimeFilters(LogicalPlan plan) {
+      List joined = new ArrayList();
+      JoinPruning.collect(plan, joined);
+      for (Iterator it = joined.iterator(); it.hasNext(); ) {
+        addRuntimeFilter((Tuple2) it.next(), "=");
       }
+      List compared = new ArrayList();
+      ScalarPruning.collect(plan, compared);
+      for (Iterator it = compared.iterator(); it.hasNext(); ) {
+        Object[] comparison = (Object[]) it.next();
+        addRuntimeFilter((Tuple2) comparison[0], (String) comparison[1]);
+      }
+    }
+
+    private void addRuntimeFilter(Tuple2 found, String operator) {
+      Object scan = ((DataSourceV2ScanRelation) found._2()).scan();
+      Map filters = (Map) runtimeFilters.get(scan);
+      if (filters == null) {
+        filters = new LinkedHashMap();
+        runtimeFilters.put(scan, filters);
+      }
+      String column = ((Attribute) found._1()).name();
+      filters.put(RuntimeScan.filterName(column, operator), new String[] {column, operator});
     }
 
     void visit(LogicalPlan plan, Expression above, EmptyScans empty) {
@@ -215,10 +239,10 @@ public class PruneScans extends Rule {
     /** Take row groups out of a scan; say whether the scan has no task left. */
     private boolean prune(Scan scan, Expression above, scala.collection.Iterable output, boolean mayBeReplaced)
         throws Exception {
-      Set names = mayBeReplaced ? (Set) joinColumns.get(scan) : null;
+      Map filters = mayBeReplaced ? (Map) runtimeFilters.get(scan) : null;
       WantedRows wanted = mayBeReplaced ? (WantedRows) wantedRows.get(scan) : null;
       boolean nothingAsked =
-          ScanQuestion.filters(scan).isEmpty() && above == null && names == null && wanted == null;
+          ScanQuestion.filters(scan).isEmpty() && above == null && filters == null && wanted == null;
       if (nothingAsked
           || ScanQuestion.isOfNoSnapshot(scan)
           || planner.isNotToBeAsked(ScanQuestion.table(scan), ScanQuestion.settings())) {
@@ -235,9 +259,9 @@ public class PruneScans extends Rule {
       Map wantedNode = wanted == null ? null : wanted.node(output, schema);
       ScanQuestion question = new ScanQuestion(scan, new Conditions(above, output, schema, wantedNode != null));
       question.wanted = wantedNode;
-      Map columns = names == null ? Collections.EMPTY_MAP : columns(output, schema, names);
+      Map columns = filters == null ? Collections.EMPTY_MAP : columns(output, schema, filters);
       for (Iterator it = columns.values().iterator(); it.hasNext(); ) {
-        question.joinFields.add(((Map) it.next()).get("field"));
+        question.runtimeFields.add(((Map) it.next()).get("field"));
       }
       if (question.isEmpty()) {
         return false;
@@ -258,7 +282,7 @@ public class PruneScans extends Rule {
         notes.add(answer.note);
       }
       for (Iterator it = columns.values().iterator(); it.hasNext(); ) {
-        if (!answer.joinFields.contains(((Map) it.next()).get("field"))) {
+        if (!answer.runtimeFields.contains(((Map) it.next()).get("field"))) {
           it.remove();
         }
       }
@@ -270,19 +294,27 @@ public class PruneScans extends Rule {
       return isEmpty;
     }
 
-    /** The nodes of some columns of a scan, by name; without columns of a type that no index can be of. */
-    private Map columns(scala.collection.Iterable output, Schema schema, Set names) {
+    /** The nodes of columns, by the names of runtime filters; without columns of a type that no index can be of. */
+    private Map columns(scala.collection.Iterable output, Schema schema, Map filters) {
       Map columns = new HashMap();
       for (scala.collection.Iterator it = output.iterator(); it.hasNext(); ) {
         AttributeReference attribute = (AttributeReference) it.next();
         String type = Conditions.nameOf(attribute.dataType());
-        Types.NestedField field = names.contains(attribute.name()) ? schema.asStruct().field(attribute.name()) : null;
-        if (type != null && field != null) {
-          Map column = new HashMap();
-          column.put("field", Integer.valueOf(field.fieldId()));
-          column.put("name", attribute.name());
-          column.put("type", type);
-          columns.put(attribute.name(), column);
+        Types.NestedField field = schema.asStruct().field(attribute.name());
+        for (Iterator names = filters.keySet().iterator(); names.hasNext(); ) {
+          String name = (String) names.next();
+          String[] filter = (String[]) filters.get(name);
+          boolean isColumn = filter[0].equals(attribute.name()) && type != null && field != null;
+          // A filter must not be taken for another one, should Spark lose its name.
+          boolean isCertain = filter[1].equals("=") || !filters.containsKey(filter[0]);
+          if (isColumn && isCertain && (name.equals(filter[0]) || schema.asStruct().field(name) == null)) {
+            Map column = new HashMap();
+            column.put("field", Integer.valueOf(field.fieldId()));
+            column.put("name", attribute.name());
+            column.put("type", type);
+            column.put("operator", filter[1]);
+            columns.put(name, column);
+          }
         }
       }
       return columns;

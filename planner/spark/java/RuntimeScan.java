@@ -39,7 +39,7 @@ public class RuntimeScan implements InvocationHandler {
   private final IndexPlanner planner;
   private final String home;
   private final boolean strict;
-  /** Nodes of the indexed join columns by name. */
+  /** Nodes of indexed columns, by the name that runtime filters have for the column ({@link #filterName}). */
   private final Map columns;
   /** The tasks without the keys of any join; null for those of the scan. */
   private final List tasks;
@@ -60,7 +60,7 @@ public class RuntimeScan implements InvocationHandler {
   /**
    * A scan that also takes runtime filters on some columns.
    *
-   * @param columns nodes of columns of the scan by name
+   * @param columns nodes of columns of the scan, by the name that runtime filters have for the column
    * @param tasks what the query reads of the scan, which may be less than the scan's filters say; null for all tasks
    */
   public static Scan of(
@@ -75,10 +75,15 @@ public class RuntimeScan implements InvocationHandler {
             new RuntimeScan(question, columns, tasks, planner, home, strict));
   }
 
-  /** Whether a scan takes runtime filters on a column. */
-  public static boolean takes(Object scan, String column) {
+  /** What a runtime filter calls a column that it compares with its value; a filter by keys has the column's own name. */
+  public static String filterName(String column, String operator) {
+    return operator.equals("=") ? column : column + " " + operator;
+  }
+
+  /** Whether a scan takes runtime filters of a name. */
+  public static boolean takes(Object scan, String filterName) {
     RuntimeScan handler = handler(scan);
-    return handler != null && handler.columns.containsKey(column);
+    return handler != null && handler.columns.containsKey(filterName);
   }
 
   /** Whether a scan reads one snapshot of an Iceberg table, and so the same rows each time. */
@@ -168,10 +173,10 @@ public class RuntimeScan implements InvocationHandler {
             : new LinkedHashSet();
     for (int i = 0; i < predicates.length; i++) {
       String column = column(predicates[i]);
+      Map node = column == null || !predicates[i].name().equals("IN") ? null : (Map) columns.get(column);
       if (column == null || own.contains(column)) {
         partition.add(predicates[i]);
       }
-      Map node = column == null || !predicates[i].name().equals("IN") ? null : (Map) columns.get(column);
       if (node != null) {
         keys.add(keys(node, predicates[i].children()));
       }
@@ -213,7 +218,13 @@ public class RuntimeScan implements InvocationHandler {
       return null;
     }
     String[] names = ((NamedReference) children[0]).fieldNames();
-    return names.length == 1 ? names[0] : null;
+    if (names.length != 1) {
+      return null;
+    }
+    // Spark quotes names that are no words.
+    String name = names[0];
+    boolean isQuoted = name.length() > 1 && name.startsWith("`") && name.endsWith("`");
+    return isQuoted ? name.substring(1, name.length() - 1).replace("``", "`") : name;
   }
 
   /** The node of a column's keys: literals all of the column's type. */
@@ -233,6 +244,7 @@ public class RuntimeScan implements InvocationHandler {
     keys.put("field", column.get("field"));
     keys.put("name", column.get("name"));
     keys.put("type", column.get("type"));
+    keys.put("operator", column.get("operator"));
     keys.put("keys", literals);
     return keys;
   }

@@ -38,9 +38,9 @@ public class ScanQuestion {
   /** This project's settings in the session that plans, as text. */
   public final Map settings;
   /** The IDs of columns that joins compare with another relation's columns. */
-  public final Set joinFields = new LinkedHashSet();
+  public final Set runtimeFields = new LinkedHashSet();
   /** Nodes of the keys that these columns can have, once they are known. */
-  public final List joinKeys = new ArrayList();
+  public final List runtimeKeys = new ArrayList();
   /** How many rows the query wants, and in what order; null if it wants all of them. */
   public Map wanted;
 
@@ -85,7 +85,7 @@ public class ScanQuestion {
   /** The same question with keys of joins, which were not known before. */
   public ScanQuestion with(List keys) {
     ScanQuestion question = new ScanQuestion(this);
-    question.joinKeys.addAll(keys);
+    question.runtimeKeys.addAll(keys);
     return question;
   }
 
@@ -153,7 +153,7 @@ public class ScanQuestion {
 
   /** Whether nothing is asked that could leave out a row group. */
   public boolean isEmpty() {
-    return filters.isEmpty() && conditions.isEmpty() && joinFields.isEmpty() && wanted == null;
+    return filters.isEmpty() && conditions.isEmpty() && runtimeFields.isEmpty() && wanted == null;
   }
 
   /** What all questions have in common that want the same rows of equal scans. */
@@ -180,12 +180,12 @@ public class ScanQuestion {
         LOG.debug("filter not handed to the index: {}", filter, e);
       }
     }
-    named.addAll(joinFields);
+    named.addAll(runtimeFields);
     Map order = wanted == null ? null : (Map) wanted.get("order");
     if (order != null) {
       named.add(order.get("field"));
     }
-    for (Iterator it = joinKeys.iterator(); it.hasNext(); ) {
+    for (Iterator it = runtimeKeys.iterator(); it.hasNext(); ) {
       named.add(((Map) it.next()).get("field"));
     }
     Map request = new LinkedHashMap();
@@ -194,8 +194,8 @@ public class ScanQuestion {
     request.put("snapshot", snapshot);
     request.put("filters", expressions);
     request.put("conditions", conditions);
-    request.put("join_fields", joinFields);
-    request.put("join_keys", joinKeys);
+    request.put("runtime_fields", runtimeFields);
+    request.put("runtime_keys", runtimeKeys);
     request.put("wanted", wanted);
     request.put("columns", SchemaParser.toJson(TypeUtil.select(schema, named)));
     request.put("name_mapping", table.properties().get(TableProperties.DEFAULT_NAME_MAPPING));

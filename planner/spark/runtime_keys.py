@@ -1,4 +1,4 @@
-"""Turn the keys that Spark finds on the other side of a join into a predicate."""
+"""Turn what Spark finds while a query runs, such as the keys of a join, into a predicate."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import pyarrow as pa
 from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType, UUIDType
 
-from planner.predicate.key_lists import among
+from planner.predicate.key_lists import among, compared
 from planner.predicate.nodes import UNKNOWN, Predicate
 from planner.spark.conditions import spark_type
-from planner.spark.wire import JoinKeys
+from planner.spark.wire import RuntimeKeys
 from planner.view.index_view import IndexView
 from puffin_index.errors import UnsupportedError
 from puffin_index.keys.value_types import value_type_of
@@ -31,25 +31,28 @@ _INTEGERS = {
 }
 
 
-def wanted_join_fields(fields: Sequence[int], schema: Schema, view: IndexView) -> list[int]:
-    """Return the columns of joins whose keys could drop row groups: those that the index knows."""
+def wanted_runtime_fields(fields: Sequence[int], schema: Schema, view: IndexView) -> list[int]:
+    """Return the columns of which more could drop row groups: those that the index knows."""
     indexed = {field_id for field_id, _ in view.placements}
     return [field for field in fields if field in indexed and not isinstance(schema.find_type(field), UUIDType)]
 
 
-def bind_join_keys(keys: JoinKeys, schema: Schema) -> Predicate:
-    """Return the predicate that a column has one of the keys; unknown if they are not of the column's type."""
+def bind_runtime_keys(keys: RuntimeKeys, schema: Schema) -> Predicate:
+    """Return the predicate that a column satisfies; unknown if the keys are not of the column's type."""
     try:
         column_type = schema.find_type(keys.field)
         if spark_type(column_type) != keys.type:
             raise UnsupportedError(f"keys of type {keys.type} for a column of type {column_type}")
-        return among(keys.field, _values(keys, column_type), value_type_of(column_type))
+        values, value_type = _values(keys, column_type), value_type_of(column_type)
+        if keys.operator == "=":
+            return among(keys.field, values, value_type)
+        return compared(keys.field, keys.operator, values, value_type)
     except (UnsupportedError, ValueError) as error:
-        _log.warning("join keys not understood, all rows are kept: %s", error)
+        _log.warning("keys not understood, all rows are kept: %s", error)
         return UNKNOWN
 
 
-def _values(keys: JoinKeys, column_type: IcebergType) -> pa.Array:
+def _values(keys: RuntimeKeys, column_type: IcebergType) -> pa.Array:
     match keys.type:
         case "boolean":
             return pa.array(keys.keys, pa.bool_())
@@ -62,6 +65,6 @@ def _values(keys: JoinKeys, column_type: IcebergType) -> pa.Array:
         case _:
             value_type = value_type_of(column_type)
             if not value_type.is_decimal:
-                raise UnsupportedError(f"join keys of type {keys.type}")
+                raise UnsupportedError(f"keys of type {keys.type}")
             decimal = pa.decimal128(value_type.decimal_precision, value_type.decimal_scale)
             return pa.array([Decimal(str(key)) for key in keys.keys], decimal)
