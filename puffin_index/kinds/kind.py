@@ -112,7 +112,7 @@ class IndexKind(ABC):
         """Return how payloads of the kind answer a test."""
 
     def rank(self, test: LeafTest) -> int:
-        """Return the rank of the kind for a test; of several kinds with exact answers the lowest rank is asked first."""
+        """Return the rank of the kind for a test; of kinds with exact answers, the lowest rank is asked first."""
         del test
         return 1
 
