@@ -100,7 +100,8 @@ class IndexStatus:
         data_bytes: Bytes of all data files.
         columns: The indexed columns.
         unindexed_bytes: Bytes of the data files that lack an index of the definition.
-        snapshots_behind: The number of snapshots since the oldest of these files was added; 0 without such files.
+        snapshots_behind: The number of snapshots from the one that added the oldest of these files to the current one;
+            0 without unindexed files.
         outdated: Reasons, as sentences, why indexes of the snapshot's data files are unusable; builds make them anew.
         live_index_bytes: Bytes of the definition's indexes that belong to data files of the current snapshot.
         total_index_bytes: Bytes of all segments, whichever snapshot needs them.
@@ -130,7 +131,8 @@ class Lag:
     """The lag of an index behind its table.
 
     Attributes:
-        snapshots: The number of snapshots since the oldest data file without an index was added; 0 without such files.
+        snapshots: The number of snapshots from the one that added the oldest data file without an index to the current
+            one; 0 if all data files have indexes.
         files: The data files that lack an index of the definition.
         bytes: The size of these files in bytes.
     """

@@ -148,7 +148,7 @@ def measure_data_files(table: Table, field_ids: Collection[int]) -> SizedFiles:
 
 
 def count_snapshots_behind(table: Table, head: Snapshot | None, missing: Collection[str]) -> int:
-    """Count the snapshots since the oldest of some data files was added.
+    """Count the snapshots from the one that added the oldest of some data files to the head, including both.
 
     Args:
         table: The data table.

@@ -15,8 +15,8 @@
 | head length | any | body: the bytes of the indexes, in the order of the head, without gaps |
 
 All numbers are big-endian and signed, except the unsigned 16 bits before a name. Names are in Java's modified UTF-8:
-NUL takes two bytes, and a character beyond U+FFFF is two surrogates of three bytes each. Sources: seed 001, seed 004,
-and Paimon's `FileIndexFormat`, whose reader treats an index without bytes as one that no row satisfies a test of.
+NUL takes two bytes, and a character beyond U+FFFF is two surrogates of three bytes each. To Paimon's reader, an index
+without bytes means that no row satisfies a test. Sources: seed 001, seed 004, and Paimon's `FileIndexFormat`.
 """
 
 from __future__ import annotations

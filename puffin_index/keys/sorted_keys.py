@@ -24,7 +24,7 @@ class IntKeys:
         return len(self.keys)
 
     def rank(self, key: Key, right: bool) -> int:
-        """Return how many keys are less than `key`; not greater, where `right`."""
+        """Return how many keys are less than `key`, or not greater where `right`."""
         return int(np.searchsorted(self.keys, np.int64(key), "right" if right else "left"))
 
 
@@ -57,7 +57,7 @@ class BytesKeys:
         )
 
     def rank(self, key: Key, right: bool) -> int:
-        """Return how many keys are less than `key`; not greater, where `right`."""
+        """Return how many keys are less than `key`, or not greater where `right`."""
         search = bisect_right if right else bisect_left
         return search(range(len(self)), key, key=self.key)
 

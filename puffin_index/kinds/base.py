@@ -149,7 +149,7 @@ class MergedIndex(ABC):
     @property
     @abstractmethod
     def nbytes(self) -> int:
-        """About the memory that it takes, in bytes, with what was read of its directory."""
+        """The approximate memory in bytes, including the read part of the directory."""
 
     @abstractmethod
     def prepare(self, test: AskedTest) -> PreparedLookUp:
@@ -174,7 +174,7 @@ class MergedFilter(ABC):
     @property
     @abstractmethod
     def nbytes(self) -> int:
-        """About the memory that it takes, in bytes, with what was read of its directory."""
+        """The approximate memory in bytes, including the read part of the directory."""
 
     @abstractmethod
     def read_directory(self) -> None:

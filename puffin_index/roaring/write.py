@@ -101,7 +101,7 @@ def serialize_row_sets(rows: Rows, starts: npt.NDArray[np.integer], gap: int = 0
     for some, before in _neighbours(len(rows)):
         first[some] |= (rows[some] ^ rows[before]) >= BLOCK_ROWS
     container_starts = np.flatnonzero(first)
-    # Within a container only the lower 16 bits of rows differ, and 16-bit arrays are faster to compare.
+    # Within a container only the lower 16 bits of rows differ, so comparing these halves suffices.
     for some, before in _neighbours(len(rows)):
         first[some] |= low[some] - low[before] != 1
     containers = Containers(

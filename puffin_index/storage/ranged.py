@@ -17,7 +17,7 @@ class RangedReader(Protocol):
 
     @property
     def location(self) -> str:
-        """The file's location, for messages."""
+        """The file's location, for error messages."""
 
     @property
     def size(self) -> int:
@@ -64,7 +64,7 @@ class Blob:
 
     @property
     def location(self) -> str:
-        """The file's location, for messages."""
+        """The file's location, for error messages."""
         return self.reader.location
 
     @property

@@ -56,10 +56,10 @@ class Entries(Protocol):
     """The entries of a blob, found by their keys."""
 
     def with_keys(self, keys: Sequence[Key]) -> RowSetPlaces:
-        """Return the row sets of those keys that are there."""
+        """Return the row sets of those keys that the blob has."""
 
     def between(self, low: Query | None, high: Query | None) -> tuple[EntryRange, EntryRange]:
-        """Return the entries between two places, and all others."""
+        """Return the entries between two places, and all other entries."""
 
     def every(self) -> EntryTable:
         """Return all entries, in ascending order."""
@@ -75,14 +75,14 @@ class BlockedEntries:
         self._tables: dict[int, EntryTable] = {}
 
     def with_keys(self, keys: Sequence[Key]) -> RowSetPlaces:
-        """Return the row sets of those keys that are there."""
+        """Return the row sets of those keys that the blob has."""
         places = self._find([(key, right) for key in keys for right in (False, True)])
         return RowSetPlaces.joined(
             [self._places(low, high) for low, high in zip(places[0::2], places[1::2], strict=True) if low < high]
         )
 
     def between(self, low: Query | None, high: Query | None) -> tuple[EntryRange, EntryRange]:
-        """Return the entries between two places, and all others."""
+        """Return the entries between two places, and all other entries."""
         queries = [query for query in (low, high) if query is not None]
         found = self._find(queries)
         first, last = (0, 0), (len(self._directory().parts), 0)
@@ -154,12 +154,12 @@ class WholeEntries:
         self._table = table
 
     def with_keys(self, keys: Sequence[Key]) -> RowSetPlaces:
-        """Return the row sets of those keys that are there."""
+        """Return the row sets of those keys that the blob has."""
         ranks = [(self._table().keys.rank(key, False), self._table().keys.rank(key, True)) for key in keys]
         return RowSetPlaces.joined([self._places(low, high) for low, high in ranks if low < high])
 
     def between(self, low: Query | None, high: Query | None) -> tuple[EntryRange, EntryRange]:
-        """Return the entries between two places, and all others."""
+        """Return the entries between two places, and all other entries."""
         table = self._table()
         start = 0 if low is None else table.keys.rank(*low)
         end = max(start, len(table.offsets) if high is None else table.keys.rank(*high))

@@ -219,8 +219,8 @@ def _set_bits(bits: Bytes, keys: KeyArray, form: int, k: int) -> None:
             changed = bits[places]
             changed |= masks
             bits[places] = changed
-            # Of several positions in one byte this assignment sets only the last. The rest is few, as a filter has more
-            # bytes than keys; a slower, exact pass sets them.
+            # Of several positions in one byte this assignment sets only the last. A slower pass sets the lost bits,
+            # which are few, as a filter has more bytes than keys.
             changed = bits[places]
             changed &= masks
             lost = np.flatnonzero(changed == 0)

@@ -177,7 +177,7 @@ class PostingsDirectory:
         if root.level == BLOCKS:
             self._pages[0] = self._take(self._table, 0, root)
         self._nbytes += _CHILD_BYTES * len(root)
-        # The root is set last: other threads take a root that is set as the sign that the table is ready.
+        # The root is set last: to other threads, its presence means that the table is ready.
         self._root = root
 
     def _page_part(self, page: int) -> Part:

@@ -162,7 +162,7 @@ class _Source:
         counts = np.ones(len(starts), np.int64) if lengths is None else lengths
         owners = _key_of_runs(parsed, sections)
         row_groups = np.searchsorted(self._numbers.firsts, starts, "right") - 1
-        # No run reaches into the next row group: a whole run moves, or goes, with its first row.
+        # No run reaches into the next row group, so each run moves or is dropped as a whole.
         ends = (self._numbers.firsts + self._numbers.row_counts)[row_groups]
         if bool((starts + counts > ends).any()):
             raise corrupt(self.blob, "rows that no row group has", int(parsed.raw.offsets[0]))
