@@ -164,7 +164,7 @@ def build_filter(column: SortedColumn, items: int | None, fpp: float, room: floa
     Args:
         column: The keys.
         items: The number of keys to size the filter for; None for the number of distinct keys.
-        fpp: The share of absent keys that a filter with `items` keys may report as present.
+        fpp: The share of absent keys that a filter holding its planned number of keys may report as present.
         room: The factor on the number of distinct keys if `items` is None.
     """
     keys = column.keys
