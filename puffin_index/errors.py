@@ -22,9 +22,9 @@ class CorruptFileError(PuffinIndexError, ValueError):
     """Say that the bytes of a file break its format.
 
     Attributes:
-        location: The file, as far as it is known (`<bytes>` for bytes in memory).
-        offset: Where in the file the trouble was seen, in bytes.
-        reason: What is wrong there.
+        location: The file, if known (`<bytes>` for bytes in memory).
+        offset: The offset of the error in the file, in bytes.
+        reason: The description of the error.
     """
 
     def __init__(self, reason: str, *, location: str = "<bytes>", offset: int = 0) -> None:
@@ -50,8 +50,8 @@ class WhereSyntaxError(PuffinIndexError, ValueError):
 
     Attributes:
         text: The text.
-        position: Zero-based character offset of the trouble.
-        expected: What could have stood there.
+        position: The zero-based character offset of the error.
+        expected: The possible continuations at that position.
     """
 
     def __init__(self, text: str, position: int, expected: str) -> None:
@@ -79,9 +79,9 @@ class DamagedIndexError(PuffinIndexError):
     """Say that files of an index table itself are missing or broken, and how to get out.
 
     Attributes:
-        index_table: Its name.
-        reason: What is wrong.
-        file: The location of the file, if it is known.
+        index_table: The name of the index table.
+        reason: The description of the damage.
+        file: The location of the file, if known.
     """
 
     def __init__(self, index_table: str, reason: str, file: str | None = None) -> None:

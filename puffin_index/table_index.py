@@ -1,4 +1,4 @@
-"""`TableIndex`: the index of one table, as users hold it."""
+"""`TableIndex`: the index of one table, as the Python interface offers it."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _log = logging.getLogger(__name__)
 class TableIndex:
     """The index of one Iceberg table.
 
-    Made by `open` or `create`; holds the data table (only read) and the index table.
+    `open` or `create` makes the object, which holds the data table (only read) and the index table.
     """
 
     def __init__(self, catalog: Catalog, data_table: Table, index_table: Table) -> None:
@@ -62,19 +62,19 @@ class TableIndex:
 
     @classmethod
     def create(cls, catalog: Catalog, table: str, definition: IndexDefinition) -> TableIndex:
-        """Define the index of a table; if it has one, its definition is replaced.
+        """Define the index of a table; the new definition replaces any earlier one.
 
-        Nothing is built yet. Indexes of columns and kinds that the new definition keeps stay in use. What is a
-        bad fit for its column is logged as a warning (`puffin_index.definition.fit`).
+        No index is built yet. Indexes of columns and kinds that the new definition keeps stay in use. Kinds that suit
+        their column badly are logged as warnings (`puffin_index.definition.fit`).
 
         Args:
             catalog: The catalog of the data table.
             table: `namespace.table`.
-            definition: What to index.
+            definition: The columns, kinds and options.
 
         Raises:
-            NotFoundError: If the table is not there.
-            DefinitionError: If the definition does not fit it.
+            NotFoundError: If the table does not exist.
+            DefinitionError: If the definition does not fit the table.
         """
         data_table = open_table(catalog, TableName.parse(table).identifier)
         columns = resolve(definition, data_table.schema())
@@ -85,10 +85,10 @@ class TableIndex:
 
     @classmethod
     def open_or_define(cls, catalog: Catalog, table: str) -> TableIndex:
-        """Open the index of a table; where it has none, but table properties that define one, make it.
+        """Open the index of a table; if the table only has properties that define an index, create the index.
 
         Raises:
-            NotFoundError: If the table is not there, or has neither an index nor such properties.
+            NotFoundError: If the table does not exist, or has neither an index nor defining properties.
         """
         try:
             return cls.open(catalog, table)
@@ -105,10 +105,10 @@ class TableIndex:
     def open(cls, catalog: Catalog, table: str) -> TableIndex:
         """Open the index of a table.
 
-        An index table that a renamed table has left behind is found by the table's UUID.
+        The table's UUID finds an index table that was left behind when the table was renamed.
 
         Raises:
-            NotFoundError: If the table or its index is not there, or the index belongs to a dropped table of that name.
+            NotFoundError: If the table or its index does not exist, or a dropped table of the name had the index.
             DamagedIndexError: If the metadata of the index table is missing or broken.
         """
         name = TableName.parse(table)
@@ -120,10 +120,10 @@ class TableIndex:
 
     @classmethod
     def follow(cls, catalog: Catalog, table: str) -> TableIndex:
-        """Open the index of a table that was renamed, and give the index table the name that goes with the new one.
+        """Open the index of a renamed table, and rename the index table after the table.
 
         Raises:
-            NotFoundError: If the table or its index is not there; the index must be in the table's namespace.
+            NotFoundError: If the table does not exist, or its namespace has no index of it.
         """
         data_table = open_table(catalog, TableName.parse(table).identifier)
         return cls(catalog, data_table, follow(catalog, data_table))
@@ -135,13 +135,13 @@ class TableIndex:
 
     @property
     def columns(self) -> tuple[ResolvedColumn, ...]:
-        """The definition, bound to the data table's schema: what `create` was given and what table properties add."""
+        """The definition from `create` and from table properties, bound to the data table's schema."""
         created = from_json(self._definition, self.data_table.schema())
         return unite(created, read_properties(self.data_table.properties, self.data_table.schema()).columns)
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What of the definition and of the table properties cannot be used, and why."""
+        """The unusable parts of the definition and of the table properties, with the reasons."""
         schema = self.data_table.schema()
         retyped = retyped_columns(self._definition, schema)
         return (*retyped, *read_properties(self.data_table.properties, schema).warnings)
@@ -154,7 +154,7 @@ class TableIndex:
         """Load the newest state of both tables.
 
         Raises:
-            NotFoundError: If one of them is gone.
+            NotFoundError: If one of the tables is gone.
         """
         refresh_table(self.data_table)
         catalogue.refresh_index_table(self.index_table)
@@ -172,12 +172,12 @@ class TableIndex:
         Args:
             spark: The session whose executors do the work; None for a pool of local processes.
             progress: Called after each commit.
-            workers: Processes of the local pool; the number of cores by default.
-            scope: Which snapshot to index, and which data files of it.
+            workers: The number of local processes; the number of cores by default.
+            scope: The snapshot to index, and the data files of the snapshot.
 
         Raises:
-            BuildError: If it cannot finish; what it has committed stays.
-            NotFoundError: If the table has no such snapshot, branch or tag.
+            BuildError: If the build cannot finish; committed segments stay.
+            NotFoundError: If the table lacks the snapshot, branch or tag.
         """
         self.refresh()
         return self._build(self._engine(spark, workers, in_background=False), progress, scope)
@@ -194,13 +194,13 @@ class TableIndex:
 
         Args:
             spark: The session whose executors do the work; None for a pool of local processes.
-            workers: Processes of the local pool; the number of cores by default.
-            scope: Which snapshot to index, and which data files of it.
-            beside_queries: Leave the application's queries their speed: half of the task slots, or all on a local
-                master, and low priority.
+            workers: The number of local processes; the number of cores by default.
+            scope: The snapshot to index, and the data files of the snapshot.
+            beside_queries: Whether to favour the application's queries: the build leaves them half of the task slots
+                (all slots on a local master) and runs at low priority.
         """
         engine = self._engine(spark, workers, in_background=beside_queries)
-        # The handle's thread has tables of its own: refreshing these here must not disturb it.
+        # The handle's thread gets tables of its own, so that refreshing the tables here does not disturb the thread.
         other = TableIndex.open(self.catalog, ".".join(self.data_table.name()))
         return BuildHandle(lambda listener: other._build(engine, listener, scope), engine.cancel)
 
@@ -220,11 +220,11 @@ class TableIndex:
         return background_engine(spark, tag, workers) if in_background else SparkEngine(spark, tag)
 
     def verify(self, sample: int | None = DEFAULT_SAMPLE, *, repair: bool = False) -> VerifyReport:
-        """Check the index: coverage, checksums, directories, and a sample of it against the data.
+        """Check the index: coverage, checksums, directories, and a sample of row groups against the data.
 
         Args:
-            sample: How many row groups to compare with the data; None for all.
-            repair: Drop what is bad and index it anew at once, with a pool of local processes.
+            sample: The number of row groups to compare with the data; None for all.
+            repair: Whether to drop bad entries and index their data files anew at once, with local processes.
         """
         self.refresh()
         report = verify(self.data_table, self.index_table, self._wanted, sample)
@@ -237,10 +237,10 @@ class TableIndex:
     def compact(
         self, target_bytes: int = TARGET_SEGMENT_BYTES, progress: CompactListener | None = None
     ) -> CompactReport:
-        """Rewrite small segments, and those of which little is live, as segments of the target size.
+        """Rewrite small segments, and segments with few live bytes, as segments of the target size.
 
         Args:
-            target_bytes: About how large a segment should become.
+            target_bytes: The approximate size of new segments.
             progress: Called at the start and after each commit.
         """
         self.refresh()
@@ -249,14 +249,14 @@ class TableIndex:
     def compact_if_due(
         self, target_bytes: int = TARGET_SEGMENT_BYTES, *, fewest: int = FEWEST_SMALL
     ) -> CompactReport | None:
-        """Compact once there are many small segments; cheap where there are not: what a service calls after each build.
+        """Compact if there are many small segments. The check is cheap, so a service may call this after each build.
 
         Args:
-            target_bytes: About how large a segment should become.
-            fewest: How many small segments it takes.
+            target_bytes: The approximate size of new segments.
+            fewest: The fewest small segments that are worth a compaction.
 
         Returns:
-            What was done; None if nothing was due.
+            The report; None if no compaction was due.
         """
         catalogue.refresh_index_table(self.index_table)
         if not is_due(catalogue.read_entries(self.index_table), target_bytes, fewest):
@@ -266,17 +266,17 @@ class TableIndex:
     def expire(self, older_than: timedelta = DEFAULT_GRACE, *, dry_run: bool = False) -> ExpireReport:
         """Drop entries, segments and files that nothing needs (`puffin_index.jobs.expire`).
 
-        Segments of which little is live are rewritten first.
+        Segments with few live bytes are rewritten first.
 
         Args:
-            older_than: Files that no commit names may be those of a running build for so long.
-            dry_run: Change nothing.
+            older_than: The age from which files that no commit names no longer count as those of a running build.
+            dry_run: Whether to change nothing.
         """
         self.refresh()
         return expire(self.data_table, self.index_table, self._kept, older_than, dry_run=dry_run)
 
     def drop(self) -> DropReport:
-        """Drop the index table and all its segments; the data table is left as it is."""
+        """Drop the index table and all its segments; the data table stays unchanged."""
         return drop_index(self.catalog, ".".join(self.index_table.name()))
 
     @property
@@ -286,10 +286,10 @@ class TableIndex:
 
     @property
     def _kept(self) -> dict[FieldKind, Options]:
-        """What stays of files that a snapshot holds: older ones may have columns that the table has lost since."""
+        """The indexes to keep, with their options; also indexes of columns that only older snapshots have."""
         return stored_kinds(self._definition) | self._wanted
 
     def status(self) -> IndexStatus:
-        """Say how much of the current snapshot is indexed, and how large the indexes are."""
+        """Return the coverage of the current snapshot and the size of the indexes."""
         self.refresh()
         return read_status(self.data_table, self.index_table, self.columns)

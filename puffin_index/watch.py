@@ -1,4 +1,4 @@
-"""Following a table: a loop that builds what each new snapshot brings, keeps the index small, survives errors."""
+"""Follow a table: a loop that indexes each new snapshot, keeps the index small, and survives errors."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from puffin_index.jobs.log_lines import log_line
 from puffin_index.table_index import TableIndex
 
 LONGEST_REST_INTERVALS = 8
-"""While the table stays as it is, rests double up to so many intervals."""
+"""While the table does not change, rests double up to this many intervals."""
 
 EXPIRE_EVERY_SECONDS = 3600.0
-"""How often at most files that nothing needs are looked for: that lists the index's directory."""
+"""The least time between two searches for unneeded files, each of which lists the index's directory."""
 
 _LONGEST_DELAY_SECONDS = 300.0
 _POLL_SECONDS = 0.2
@@ -34,7 +34,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    """What a pass depends on: while it stays the same, there is nothing to do."""
+    """The state that a pass depends on; while the state stays the same, a pass has nothing to do."""
 
     data_table_uuid: str
     snapshot_id: int | None
@@ -45,12 +45,12 @@ class Watch:
     """Follows one table until it is stopped.
 
     Args:
-        open_index: Opens the index; called once a pass, so that a table that was dropped and made anew is followed.
+        open_index: Opens the index; called in each pass, so that a table dropped and made anew is followed.
         start: Starts a build.
-        interval_seconds: How long to rest between two looks at the table.
-        scope: What to index of the table.
+        interval_seconds: The rest between two looks at the table.
+        scope: The scope of each build.
         on_report: Called after each build.
-        upkeep: Whether to compact and expire as well, once that is due.
+        upkeep: Whether to compact and expire as well, when due.
     """
 
     def __init__(
@@ -74,9 +74,9 @@ class Watch:
         self._expired_at = time.monotonic()
 
     def stop(self) -> None:
-        """End the loop; a build that runs is cancelled, and what it has finished is committed.
+        """End the loop; a running build is cancelled, and its finished segments are committed.
 
-        Not for signal handlers: it waits for a lock that the thread they interrupt may hold.
+        Signal handlers must not call `stop`: it waits for a lock that the interrupted thread may hold.
         """
         self._stopped.set()
 
@@ -92,7 +92,7 @@ class Watch:
         _log.info("%s", log_line("watch stopped"))
 
     def _pass_with_retries(self) -> bool:
-        """Make one pass, again with growing delays as long as it fails; says whether there was anything to do."""
+        """Make one pass, repeated with growing delays while it fails; return whether there was anything to do."""
         retrying = Retrying(
             retry=retry_if_exception_type(PASSING_ERRORS),
             wait=wait_exponential_jitter(max=_LONGEST_DELAY_SECONDS),
@@ -104,7 +104,7 @@ class Watch:
         return bool(retrying(self._pass))
 
     def _pass(self) -> bool:
-        """Look at the table; build what is new, merge what has become many, drop what has become useless."""
+        """Make one pass: index new data files, compact if due, expire if due."""
         index = self._open_index()
         if self._upkeep:
             self._expire_if_due(index)
@@ -165,7 +165,7 @@ def _log_retry(state: RetryCallState) -> None:
 
 
 def _give_up(state: RetryCallState) -> bool:
-    """Stopped while it failed: nothing is left to do."""
+    """Return False, like a pass with nothing to do: the loop was stopped while passes failed."""
     assert state.outcome is not None
     _log.info("%s", log_line("stopped after an error", error=str(state.outcome.exception())))
     return False

@@ -1,1 +1,1 @@
-"""The index table: its rows, its commits, its files; what it covers of the data table and what it lacks."""
+"""The index table: its rows, commits and files, and its coverage of the data table."""

@@ -1,4 +1,4 @@
-"""Making an index table, in a location that no other table has or ever gets."""
+"""Create an index table, in a location that no other table has or ever gets."""
 
 from __future__ import annotations
 
@@ -40,17 +40,17 @@ _log = logging.getLogger(__name__)
 
 
 def create_index_table(catalog: Catalog, name: TableName, data_table: Table, definition: str) -> Table:
-    """Create the index table, or load it if it is there already.
+    """Create the index table, or load it if it exists already.
 
     Args:
-        catalog: Where to create it.
-        name: Its name.
-        data_table: The data table that it is bound to, by UUID.
+        catalog: The catalog of the index table.
+        name: The name of the index table.
+        data_table: The data table; the index table is bound to its UUID.
         definition: The resolved index definition as JSON.
 
     Raises:
-        CatalogError: If the catalog has no place for it, or only one where another table's files lie.
-        OSError: If its metadata cannot be written.
+        CatalogError: If the catalog has no location for the table, or only one with files of another table.
+        OSError: If the metadata of the table cannot be written.
     """
     properties = {
         PROPERTY_VERSION: FORMAT_VERSION,
@@ -63,7 +63,7 @@ def create_index_table(catalog: Catalog, name: TableName, data_table: Table, def
         # Entries depend on each other: `puffin_index.catalogue.entries` decides anew instead of repeating a commit.
         "commit.retry.num-retries": "0",
     }
-    # Two builders may race here; either one's namespace will do.
+    # Two builders may race here; the namespace of either builder will do.
     with suppress(NamespaceAlreadyExistsError):
         catalog.create_namespace_if_not_exists(name.namespace)
     try:
@@ -84,7 +84,7 @@ def _default_location(catalog: Catalog, name: TableName, properties: dict[str, s
     if isinstance(catalog, MetastoreCatalog):
         namespace = catalog.namespace_to_string(name.namespace)
         return catalog._resolve_table_location(None, namespace, name.name)
-    # Only the service knows: a table that is staged is in no catalog yet, and has the location that it would get.
+    # Only the service knows the location. A staged table already has it, and is not in the catalog yet.
     staged = catalog.create_table_transaction(name.identifier, SCHEMA, properties=properties)
     return staged.table_metadata.location.rstrip("/")
 
@@ -103,7 +103,7 @@ def _create_at(catalog: Catalog, name: TableName, properties: dict[str, str], lo
         raise
     except OSError:
         with suppress(OSError):
-            # Metadata is written before the catalog is asked: what a full disk has taken of it is of no table.
+            # Metadata is written before the catalog is asked: metadata cut short by a full disk belongs to no table.
             if not catalog.table_exists(name.identifier):
                 _delete_own(catalog, location)
         raise
@@ -116,7 +116,7 @@ def _create_where_catalog_says(catalog: Catalog, name: TableName, properties: di
         return load_index_table(catalog, name)
     except ValueError as error:
         raise CatalogError(f"catalog {catalog.name!r} has no place for index table {name}: {error}") from error
-    # What a store that cannot list its files would not show is looked for by each upkeep again.
+    # A store may be unable to list its files. Each upkeep then looks for files of other tables again.
     with suppress(OSError):
         files = list_stored_files(index_table.io, index_table.location())
         if has_other_metadata(index_table, files):
@@ -130,7 +130,7 @@ def _create_where_catalog_says(catalog: Catalog, name: TableName, properties: di
 
 
 def _delete_own(catalog: Catalog, location: str) -> None:
-    """Delete what was written in a location that no table got."""
+    """Delete the files in a location that no table got."""
     io = load_file_io(catalog.properties, location)
     delete_files(io, [file for file in list_stored_files(io, location) if file.is_ours])
     delete_empty_folders(io, location)

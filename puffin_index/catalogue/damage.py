@@ -1,4 +1,4 @@
-"""Damage of an index table itself: what reading its files may raise becomes one sentence that says the way out."""
+"""Damage of an index table itself: turn errors of reading its files into one sentence that names the way out."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ _BROKEN = (
     pa.ArrowException,
     zlib.error,
 )
-"""What PyIceberg's readers of JSON, Avro and Parquet raise for bytes that break their format."""
+"""The errors of PyIceberg's readers of JSON, Avro and Parquet for bytes that break their format."""
 
 _LOCATION = re.compile(r"'([^']+)'|((?:\w[\w+.-]*:/|/).*)")
 
 
 @contextmanager
 def index_table_read(name: str) -> Iterator[None]:
-    """Read files of an index table.
+    """Translate errors of a block that reads files of an index table.
 
     Args:
         name: The index table.
 
     Raises:
-        DamagedIndexError: If one of its files is missing or broken.
-        OSError: If one cannot be reached; says of which table.
+        DamagedIndexError: If a file of the table is missing or broken.
+        OSError: If a file cannot be reached; the message names the table.
     """
     try:
         yield
@@ -58,7 +58,7 @@ def index_table_read(name: str) -> Iterator[None]:
 
 
 def _location_in(error: FileNotFoundError) -> str:
-    """The file that is not there; PyArrow (in quotes, without the scheme) and PyIceberg say it in words only."""
+    """Return the missing file from the text of the error; PyArrow quotes the location without its scheme."""
     text = str(error.filename or error).splitlines()[0]
     found = _LOCATION.search(text)
     return found[1] or found[2] if found else text

@@ -1,8 +1,8 @@
-"""Rows of the index table: which of them are of use, and how they are changed by one commit, whoever else commits.
+"""Rows of the index table: choose the useful rows, and change rows by one commit despite concurrent commits.
 
-A row (entry) says which (field, kind) a segment has of a data file. An entry is live if a retained snapshot of the data
-table holds that very file, scans read the column from where the index was built of, the definition has one of its
-kinds, and no earlier entry has it already.
+A row (entry) tells which (field, kind) a segment has for a data file. An entry is live if a retained snapshot of the
+data table holds that very file, if scans read the column from the source that the index was built from, if the
+definition has one of the entry's kinds, and if no earlier entry has the same kind.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _Outcome = TypeVar("_Outcome")
 
 
 def field_kinds(entries: pa.Table) -> list[set[FieldKind]]:
-    """Return which (field, kind) each entry has, statistics left out."""
+    """Return the (field, kind) pairs of each entry, without statistics."""
     return [
         {
             (directory["field_id"], directory["kind"])
@@ -45,16 +45,16 @@ def field_kinds(entries: pa.Table) -> list[set[FieldKind]]:
 
 
 def entry_files(entries: pa.Table) -> Iterator[FileIdentity]:
-    """Yield which data file each entry is of."""
+    """Yield the identity of each entry's data file."""
     names = ("data_file", "file_size_in_bytes", "record_count", "partition_constants")
     yield from zip(*(entries[name].to_pylist() for name in names), strict=True)
 
 
 def indexed_files(entries: pa.Table) -> list[IndexedFile]:
-    """Return the data files of the index table and where their indexes are, by location.
+    """Return the data files of the index table with the places of their indexes, by location.
 
     Args:
-        entries: Live entries, in which no (field, kind) of a data file is named twice.
+        entries: Live entries; no two entries of a data file share a (field, kind).
     """
     by_file: dict[FileIdentity, list[dict[str, object]]] = {}
     for file, row in zip(entry_files(entries), entries.to_pylist(), strict=True):
@@ -89,7 +89,7 @@ def sources_of(entries: pa.Table) -> frozenset[FieldSource]:
 
 
 def without_sources(entries: pa.Table, rejected: Collection[FieldSource]) -> pa.Table:
-    """Leave out the directories of columns with some sources; all entries stay."""
+    """Leave out the directories of columns with rejected sources; all entries stay."""
     if not rejected:
         return entries
     column = entries["directories"].combine_chunks()
@@ -108,7 +108,7 @@ def without_sources(entries: pa.Table, rejected: Collection[FieldSource]) -> pa.
 
 
 def readable_entries(entries: pa.Table, reading: Reading) -> pa.Table:
-    """Leave out what was built of other columns of the data files than a scan reads."""
+    """Leave out directories built from other sources than a scan reads."""
     rejected = reading.rejects(sources_of(entries))
     if not rejected:
         return entries
@@ -121,8 +121,8 @@ def live_entries(entries: pa.Table, retained: Collection[FileIdentity], wanted: 
 
     Args:
         entries: Rows of the index table, oldest first.
-        retained: The data files that a snapshot of the data table holds.
-        wanted: What the definition has.
+        retained: The data files of all snapshots of the data table.
+        wanted: The (field, kind) pairs of the definition.
     """
     taken: dict[FileIdentity, set[FieldKind]] = {}
     kept: list[set[FieldKind]] = []
@@ -136,10 +136,10 @@ def live_entries(entries: pa.Table, retained: Collection[FileIdentity], wanted: 
 def needed_entries(data_table: Table, index_table: Table, wanted: Collection[FieldKind], entries: pa.Table) -> pa.Table:
     """Leave out entries and directories that nothing needs.
 
-    The data table is loaded after the entries were read: files that came in meanwhile are seen.
+    The data table is loaded after the entries were read, so that files added meanwhile count as retained.
 
     Raises:
-        NotFoundError: If the data table is not there or is another one by now.
+        NotFoundError: If the data table is gone or was replaced.
     """
     refresh_table(data_table)
     if not is_bound_to(index_table, str(data_table.metadata.table_uuid)):
@@ -148,10 +148,10 @@ def needed_entries(data_table: Table, index_table: Table, wanted: Collection[Fie
 
 
 def with_kinds(entries: pa.Table, kept: list[set[FieldKind]]) -> pa.Table:
-    """Keep some (field, kind) of each entry, and the statistics of their fields; leave out entries of which none is."""
+    """Keep some (field, kind) of each entry, and the statistics of their fields; leave out entries without any."""
     directories: list[list[dict[str, int | str]]] = []
     for own, kinds in zip(entries["directories"].to_pylist(), kept, strict=True):
-        # The statistics of a column tell the row groups of merged blobs: they stay as long as one of its kinds does.
+        # Merged blobs need the statistics of their column: statistics stay as long as any kind of the column.
         wanted = kinds | {statistics_key(key) for key in kinds}
         directories.append([one for one in own if (one["field_id"], one["kind"]) in wanted])
     place = entries.schema.get_field_index("directories")
@@ -161,14 +161,14 @@ def with_kinds(entries: pa.Table, kept: list[set[FieldKind]]) -> pa.Table:
 
 
 def append_entries(index_table: Table, new: pa.Table, reading: Reading) -> pa.Table:
-    """Add entries; what another builder has added meanwhile is not added again.
+    """Add entries, except indexes that another builder has added meanwhile.
 
-    Entries that scans of the data table can no longer use are dropped by the same commit.
+    The same commit drops entries that scans of the data table can no longer use.
 
     Args:
-        index_table: The index table; loaded anew.
-        reading: How scans of the data table find columns.
-        new: Entries as `puffin_index.catalogue.index_table.entries_of` makes them.
+        index_table: The index table, which is loaded anew.
+        reading: The rules by which scans of the data table find columns.
+        new: Entries from `puffin_index.catalogue.index_table.entries_of`.
 
     Returns:
         The entries that were added.
@@ -193,15 +193,15 @@ def append_entries(index_table: Table, new: pa.Table, reading: Reading) -> pa.Ta
 
 
 def replace_entries(index_table: Table, change: Callable[[pa.Table], pa.Table]) -> pa.Table:
-    """Change the entries by one commit, on top of nothing but the entries that `change` saw.
+    """Change the entries by one commit that succeeds only on top of the entries that `change` saw.
 
     Args:
-        index_table: The index table; loaded anew.
-        change: Says from all entries, oldest first, what they are to become. Where somebody else's commit comes in
-            between it is asked again.
+        index_table: The index table, which is loaded anew.
+        change: Returns the new entries, given all entries, oldest first. The function is called again if another
+            commit comes in between.
 
     Returns:
-        The entries as they are now.
+        The new entries.
     """
 
     def attempt() -> pa.Table:

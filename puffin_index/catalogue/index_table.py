@@ -1,4 +1,4 @@
-"""The index table: an Iceberg table with one row per indexed data file, saying which segment covers it with what."""
+"""The index table: an Iceberg table with a row per data file and segment, which lists the indexes in the segment."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from puffin_index.segments.segment import DirectoryLocation, Segment
 
 SUFFIX = "__puffin_index"
 SEGMENTS_FOLDER = "_segments"
-"""Begins with an underscore, so that Iceberg's `remove_orphan_files` leaves it alone."""
+"""The folder of segments; with its underscore, Iceberg's `remove_orphan_files` leaves the folder alone."""
 
 FORMAT_VERSION = "2"
 _EARLIER_VERSION = "1"
-"""Its entries do not say how the columns of data files were found, so that none of them is used."""
+"""Entries of this version do not record how columns of data files were found, so none of them is used."""
 _commits: Counter[str] = Counter()
 PROPERTY_VERSION = "puffin-index.version"
 PROPERTY_DEFINITION = "puffin-index.definition"
 PROPERTY_DATA_TABLE = "puffin-index.data-table"
 PROPERTY_DATA_TABLE_UUID = "puffin-index.data-table-uuid"
 PROPERTY_LOCATION = "puffin-index.location"
-"""Says that no other table lies in this location; one of an earlier release or of some catalogs may share its own."""
+"""States the location that belongs to this table alone; without this property, other tables may share the location."""
 
 SCHEMA = Schema(
     NestedField(1, "data_file", StringType(), required=True, doc="location of the data file"),
@@ -109,7 +109,7 @@ class TableName:
         """Read `namespace.table`.
 
         Raises:
-            NotFoundError: If the text is not such a name.
+            NotFoundError: If the text has another form.
         """
         parts = tuple(text.split("."))
         if len(parts) < 2 or not all(parts):
@@ -118,12 +118,12 @@ class TableName:
 
     @classmethod
     def of(cls, table: Table) -> TableName:
-        """The name of a loaded table."""
+        """Return the name of a loaded table."""
         return cls(table.name()[:-1], table.name()[-1])
 
     @property
     def identifier(self) -> tuple[str, ...]:
-        """The name as PyIceberg takes it."""
+        """The name in PyIceberg's form."""
         return (*self.namespace, self.name)
 
     def __str__(self) -> str:
@@ -131,7 +131,7 @@ class TableName:
 
 
 def index_table_name(data_table: TableName) -> TableName:
-    """The index table that belongs to a data table."""
+    """Return the default name of a data table's index table."""
     return TableName(data_table.namespace, data_table.name + SUFFIX)
 
 
@@ -139,9 +139,9 @@ def load_index_table(catalog: Catalog, name: TableName) -> Table:
     """Load the index table.
 
     Raises:
-        NotFoundError: If there is none.
-        DamagedIndexError: If its metadata is missing or broken.
-        UnsupportedError: If it was made by a later release.
+        NotFoundError: If the index table does not exist.
+        DamagedIndexError: If the metadata of the index table is missing or broken.
+        UnsupportedError: If a later release made the index table.
     """
     try:
         with index_table_read(str(name)):
@@ -155,7 +155,7 @@ def load_index_table(catalog: Catalog, name: TableName) -> Table:
 
 
 def upgrade_index_table(index_table: Table) -> None:
-    """Give an index table of the earlier version the columns of this one; its data files are indexed anew."""
+    """Add the columns of this version to an index table of the earlier version; builds index its data files anew."""
     if index_table.properties.get(PROPERTY_VERSION) != _EARLIER_VERSION:
         return
     with index_table.transaction() as transaction:
@@ -166,7 +166,7 @@ def upgrade_index_table(index_table: Table) -> None:
 
 
 def is_bound_to(index_table: Table, data_table_uuid: str) -> bool:
-    """Whether the index table belongs to this very data table, and not to a dropped one of the same name."""
+    """Return whether the index table belongs to this very data table, not to a dropped table of the same name."""
     return index_table.properties.get(PROPERTY_DATA_TABLE_UUID) == data_table_uuid
 
 
@@ -174,35 +174,35 @@ def refresh_index_table(index_table: Table) -> None:
     """Load the newest state of an index table.
 
     Raises:
-        NotFoundError: If it is gone, or another one has its name.
-        DamagedIndexError: If its metadata is missing or broken.
+        NotFoundError: If the index table is gone, or another table has its name.
+        DamagedIndexError: If the metadata of the index table is missing or broken.
     """
     with index_table_read(".".join(index_table.name())):
         refresh_table(index_table)
 
 
 def note_commit(index_table: Table) -> None:
-    """Count a commit of this process to an index table, so that whoever keeps an earlier version of it can tell."""
+    """Count a commit of this process to an index table, so that caches can tell that their state is outdated."""
     _commits[index_table.properties.get(PROPERTY_DATA_TABLE_UUID, "")] += 1
 
 
 def count_commits(data_table_uuid: str) -> int:
-    """How many commits this process has made to the index table of a data table."""
+    """Return the number of commits that this process has made to the index table of a data table."""
     return _commits[data_table_uuid]
 
 
 def segments_folder(index_table: Table) -> str:
-    """Where the segments of this index table are written."""
+    """Return the folder of the index table's segments."""
     return f"{index_table.location().rstrip('/')}/{SEGMENTS_FOLDER}"
 
 
 def read_entries(index_table: Table) -> pa.Table:
-    """Read the rows of the index table (columns as in `SCHEMA`), in the order in which they were added.
+    """Read the rows of the index table (columns as in `SCHEMA`), in the order of their addition.
 
-    Rows that an earlier release has written are left out.
+    Rows of the earlier version are left out.
 
     Raises:
-        DamagedIndexError: If one of its files is missing or broken.
+        DamagedIndexError: If a file of the index table is missing or broken.
     """
     is_earlier = index_table.properties.get(PROPERTY_VERSION) == _EARLIER_VERSION
     if is_earlier or index_table.current_snapshot() is None:
@@ -214,7 +214,7 @@ def read_entries(index_table: Table) -> pa.Table:
 
 
 def entries_of(segments: Sequence[Segment]) -> pa.Table:
-    """Make the rows that catalogue new segments."""
+    """Make the rows of new segments."""
     now = datetime.now(UTC)
     rows = [
         {

@@ -1,6 +1,6 @@
-"""Finding index tables by the UUID of their data table: under the name that goes with it, or another.
+"""Find index tables by the UUID of their data table, under the default name or any other.
 
-A data table that is renamed leaves its index table behind under the old name: only the UUID says whose it is.
+A renamed data table leaves its index table behind under the old name; only the UUID then tells the data table.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _log = logging.getLogger(__name__)
 
 
 def find_index_table(catalog: Catalog, data_table: Table) -> Table:
-    """Load the index table of a data table, whatever it is called; it must be in the same namespace.
+    """Load the index table of a data table, whatever its name, from the namespace of the data table.
 
     Raises:
-        NotFoundError: If there is none.
-        DamagedIndexError: If the one with the right name cannot be read.
-        UnsupportedError: If it was made by a later release.
+        NotFoundError: If the data table has no index table.
+        DamagedIndexError: If the index table with the default name cannot be read.
+        UnsupportedError: If a later release made the index table.
     """
     name, data_uuid = TableName.of(data_table), str(data_table.metadata.table_uuid)
     own_name = index_table_name(name)
@@ -54,8 +54,9 @@ def load_left_behind(catalog: Catalog, index_name: TableName, data_uuid: str) ->
     """Load an index table that a renamed data table may have left behind.
 
     Returns:
-        The index table; None if it is gone, is of another data table, or the table with the name that goes with it has
-        the UUID as well: a table that is registered twice has one UUID under two names, and the index is that of one.
+        The index table. None if it is gone, if it belongs to another data table, or if the data table that its name
+        stands for has the same UUID: a table registered twice has one UUID under two names, and the index table
+        belongs to the name it stands for.
     """
     try:
         index_table = load_index_table(catalog, index_name)
@@ -74,12 +75,12 @@ def load_left_behind(catalog: Catalog, index_name: TableName, data_uuid: str) ->
 def list_index_tables(
     catalog: Catalog, namespace: tuple[str, ...], *, only_left_behind: bool = False
 ) -> dict[str, TableName]:
-    """List the index tables of a namespace by the UUID of their data table. Each of them is loaded.
+    """Load all index tables of a namespace; return them by the UUID of their data table.
 
     Args:
-        catalog: The catalog; one that does not let its tables be listed has none.
+        catalog: The catalog; for a catalog that cannot list its tables, the result is empty.
         namespace: The namespace.
-        only_left_behind: Leave out those whose name goes with a table that is there.
+        only_left_behind: Whether to leave out index tables whose name stands for an existing table.
     """
     try:
         names = {identifier[-1] for identifier in catalog.list_tables(namespace)}
@@ -101,7 +102,7 @@ def list_index_tables(
 
 
 def following_hint(catalog: Catalog, data_table: TableName, index_table: TableName) -> str:
-    """Say that an index table was left behind by its data table, and what mends that."""
+    """Return a sentence that says that a data table left its index table behind, and how to mend that."""
     return (
         f"the index of {data_table} is still called {index_table}: "
         f"`puffin-index follow {catalog.name}.{data_table}` renames it"

@@ -1,4 +1,4 @@
-"""What a build has to do: which data files lack which indexes, and how they are cut into segments."""
+"""The work of a build: find the data files that lack indexes, and cut them into segments."""
 
 from __future__ import annotations
 
@@ -21,30 +21,30 @@ _ROW_SPACE = 2**32
 
 @dataclass(frozen=True, slots=True)
 class FileBatch:
-    """Data files for one segment, and what to build of them."""
+    """Data files for one segment, and the columns and kinds to build."""
 
     files: tuple[DataFile, ...]
     columns: tuple[ResolvedColumn, ...]
 
     @property
     def row_count(self) -> int:
-        """Rows of all files."""
+        """The number of rows of all files."""
         return sum(file.record_count for file in self.files)
 
     @property
     def data_bytes(self) -> int:
-        """Bytes of all files."""
+        """The size of all files in bytes."""
         return sum(file.file_size for file in self.files)
 
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """What the index table lacks.
+    """The data files that lack indexes.
 
     Attributes:
-        batches: What to build, one batch a segment.
-        unsupported: Data files that cannot be indexed because of their format.
-        left: Data files that lack an index too, but are more than were asked for.
+        batches: The files to index, one batch per segment.
+        unsupported: Data files whose format cannot be indexed.
+        left: The number of data files beyond the limit of the build.
     """
 
     batches: tuple[FileBatch, ...]
@@ -53,7 +53,7 @@ class Missing:
 
 
 def indexed_kinds(entries: pa.Table, live: Sequence[DataFile]) -> dict[FileIdentity, set[tuple[int, str]]]:
-    """Say which (field id, stored kind) the index table has for each live data file.
+    """Return the (field id, stored kind) pairs that the index table has for each live data file.
 
     Args:
         entries: The rows of the index table that a scan of the snapshot can use.
@@ -76,15 +76,15 @@ def find_missing(
     max_files: int | None = None,
     target_bytes: int = TARGET_SEGMENT_BYTES,
 ) -> Missing:
-    """Cut what the index table lacks into batches, one a segment.
+    """Find the data files that lack indexes, and cut them into batches, one per segment.
 
     Args:
         live: The data files of the snapshot to index.
         columns: The definition.
         entries: The rows of the index table.
-        parallelism: How many tasks can run at a time; a large build is cut into at least as many.
-        max_files: How many data files to take at most, in the order of their locations.
-        target_bytes: About how large a segment should become.
+        parallelism: The number of tasks that can run at a time; a large build has at least as many batches.
+        max_files: The most data files to take, in the order of their locations.
+        target_bytes: The approximate size of segments.
     """
     found = indexed_kinds(entries, live)
     needs: list[tuple[DataFile, tuple[ResolvedColumn, ...]]] = []
@@ -105,7 +105,7 @@ def find_missing(
 
 
 def lacking_columns(columns: Sequence[ResolvedColumn], found: set[tuple[int, str]]) -> tuple[ResolvedColumn, ...]:
-    """The part of a definition that a data file with these (field id, kind) lacks."""
+    """Return the part of a definition that a data file lacks, given the pairs that the file has."""
     return tuple(column for column in (_lacking(column, found) for column in columns) if column.kinds)
 
 
@@ -123,7 +123,7 @@ def _cut(
 ) -> list[FileBatch]:
     bytes_per_row = sum(kind_named(kind).bytes_per_row for column in columns for kind in column.kinds)
     rows = sum(file.record_count for file in files)
-    # Two rounds of tasks, so that cores do not idle behind the largest one; but no segments of crumbs.
+    # Two rounds of tasks keep cores from idling behind the largest task; the minimum prevents tiny segments.
     rows_for_parallelism = max(1_000_000, rows // max(1, 2 * parallelism))
     rows_per_batch = min(target_bytes // bytes_per_row, rows_for_parallelism)
     batches: list[FileBatch] = []

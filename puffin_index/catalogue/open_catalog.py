@@ -1,4 +1,4 @@
-"""Opening catalogs by name, from PyIceberg's configuration and overrides."""
+"""Open catalogs by name, from PyIceberg's configuration and overrides."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PASSING_ERRORS = (
     RequestException,
     SQLAlchemyError,
 )
-"""What a store, a catalog or a table in the middle of a change may raise; anything else is a mistake of ours."""
+"""The errors that stores, catalogs and changing tables may raise; any other error is a mistake of ours."""
 
 _SQLITE = "sqlite:///"
 
@@ -45,10 +45,10 @@ class QualifiedTable:
 
     @classmethod
     def parse(cls, text: str) -> QualifiedTable:
-        """Read such a name.
+        """Read `catalog.namespace.table`.
 
         Raises:
-            NotFoundError: If the text is not one.
+            NotFoundError: If the text has another form.
         """
         catalog, _, name = text.partition(".")
         if not catalog or name.count(".") < 1 or not all(name.split(".")):
@@ -60,11 +60,11 @@ def open_catalog(name: str, overrides: Mapping[str, str]) -> Catalog:
     """Open a catalog.
 
     Args:
-        name: Its name in PyIceberg's configuration.
+        name: The name in PyIceberg's configuration.
         overrides: Properties that win over the configuration.
 
     Raises:
-        CatalogError: If nothing is configured under that name, or it is not there.
+        CatalogError: If no catalog is configured under that name, or the catalog does not exist.
     """
     properties = {**(Config().get_catalog_config(name) or {}), **overrides}
     if not properties:
@@ -73,7 +73,7 @@ def open_catalog(name: str, overrides: Mapping[str, str]) -> Catalog:
             f"PYICEBERG_CATALOG__{name.upper()}__URI, or pass --catalog-property uri=..."
         )
     uri = str(properties.get("uri", ""))
-    # SQLAlchemy would quietly make an empty database of a mistyped path.
+    # SQLAlchemy would quietly create an empty database at a mistyped path.
     if uri.startswith(_SQLITE) and not Path(uri.removeprefix(_SQLITE)).exists():
         raise CatalogError(f"catalog {name!r} is not there: no file {uri.removeprefix(_SQLITE)}")
     try:

@@ -1,4 +1,4 @@
-"""The scope of a build: which snapshot it indexes, and which data files of it."""
+"""The scope of a build: the snapshot to index, and the data files of the snapshot."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from puffin_index.errors import DefinitionError
 
 @dataclass(frozen=True, slots=True)
 class BuildScope:
-    """What to index; by default all of the current snapshot.
+    """The data files to index; by default all data files of the current snapshot.
 
     An index belongs to a data file, so files that other snapshots, branches and tags share are indexed once.
 
     Attributes:
         snapshot_id: The snapshot to index.
         ref: The branch or tag to index, in place of a snapshot.
-        row_filter: Index only the data files that can have such rows, by partitions and Iceberg's own statistics.
-        max_files: Index so many data files at most; the next build continues.
+        row_filter: A filter; only data files that may have matching rows, by Iceberg's own metadata, are indexed.
+        max_files: The most data files to index; the next build continues.
     """
 
     snapshot_id: int | None = None
@@ -31,18 +31,18 @@ class BuildScope:
     max_files: int | None = None
 
     def find_snapshot(self, table: Table) -> Snapshot | None:
-        """The snapshot to index as the table is now; None while it is empty.
+        """Return the snapshot to index in the table's present state; None while the table is empty.
 
         Raises:
-            NotFoundError: If there is no such snapshot, branch or tag.
+            NotFoundError: If the table lacks the snapshot, branch or tag.
         """
         return find_snapshot(table, self.snapshot_id, self.ref)
 
     def list_data_files(self, table: Table) -> tuple[DataFile, ...]:
-        """The data files to index as the table is now, those included that have an index.
+        """Return the data files in the scope in the table's present state, with or without an index.
 
         Raises:
-            NotFoundError: If there is no such snapshot, branch or tag.
+            NotFoundError: If the table lacks the snapshot, branch or tag.
             DefinitionError: If the filter does not fit the table.
         """
         snapshot = self.find_snapshot(table)

@@ -1,4 +1,4 @@
-"""How an index stands: what of the data table is indexed, how far it is behind, how large it is beside the data."""
+"""The status of an index: its coverage of the data table, its lag, and its size beside the data."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class Sizes:
     """Bytes of payloads.
 
     Attributes:
-        whole: Of all payloads in some segments.
-        live: About how many of them tell of some of the data files.
+        whole: The bytes of all payloads in some segments.
+        live: The approximate bytes that belong to some of the data files.
     """
 
     whole: int = 0
@@ -46,7 +46,7 @@ KindSizes: TypeAlias = dict[tuple[int, str], Sizes]
 
 
 class DirectoryRow(TypedDict):
-    """Where the index table says that a directory is."""
+    """The place of a directory in a row of the index table."""
 
     field_id: int
     kind: str
@@ -60,11 +60,11 @@ class ColumnStatus:
     """One indexed column.
 
     Attributes:
-        name: Its name today.
-        field_id: Its field id.
-        kinds: The bytes of each of its index kinds.
-        data_bytes: What the column takes in the data files, None where their manifests do not tell.
-        live_kinds: About how many of the bytes of each kind tell of data files of the current snapshot.
+        name: The current name.
+        field_id: The field id.
+        kinds: The bytes of each index kind.
+        data_bytes: The bytes of the column in the data files; None if their manifests lack the number.
+        live_kinds: The approximate bytes of each kind that belong to data files of the current snapshot.
     """
 
     name: str
@@ -75,12 +75,12 @@ class ColumnStatus:
 
     @property
     def index_bytes(self) -> int:
-        """Bytes of all its indexes."""
+        """The bytes of all indexes of the column."""
         return sum(self.kinds.values())
 
     @property
     def live_bytes(self) -> int:
-        """Bytes of all its indexes that tell of data files of the current snapshot."""
+        """The bytes of all indexes of the column that belong to data files of the current snapshot."""
         return sum(self.live_kinds.values())
 
 
@@ -90,20 +90,21 @@ class IndexStatus:
 
     Attributes:
         table: The data table.
-        snapshot_id: Its current snapshot, None while it is empty.
-        data_files: Its data files.
-        indexed_data_files: Those with every index of the definition.
+        snapshot_id: The current snapshot; None while the table is empty.
+        data_files: The data files of the snapshot.
+        indexed_data_files: The data files with every index of the definition.
         row_groups: Row groups of all data files (a file whose manifest entry lists none counts as one).
         indexed_row_groups: Row groups of the indexed files.
-        segments: Segments that cover them.
+        segments: Segments that cover the indexed files.
         index_bytes: Bytes of those segments, which may hold indexes of other snapshots' files as well.
         data_bytes: Bytes of all data files.
         columns: The indexed columns.
-        unindexed_bytes: Bytes of the data files that are not indexed, or not with every index.
-        snapshots_behind: How many snapshots back the oldest of these files was added; 0 if there is none.
-        outdated: Why indexes of data files of the snapshot are no longer used, as sentences; builds make them anew.
-        live_index_bytes: Bytes of indexes of the definition that tell of data files of the current snapshot.
-        total_index_bytes: Bytes of all segments, whatever snapshot needs them.
+        unindexed_bytes: Bytes of the data files that lack an index of the definition.
+        snapshots_behind: The number of snapshots from the one that added the oldest of these files to the current one;
+            0 without unindexed files.
+        outdated: Reasons, as sentences, why indexes of the snapshot's data files are unusable; builds make them anew.
+        live_index_bytes: Bytes of the definition's indexes that belong to data files of the current snapshot.
+        total_index_bytes: Bytes of all segments, whichever snapshot needs them.
         index_table: The index table.
     """
 
@@ -127,12 +128,13 @@ class IndexStatus:
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """How far an index is behind its table.
+    """The lag of an index behind its table.
 
     Attributes:
-        snapshots: How many snapshots back the oldest data file without an index was added; 0 if there is none.
-        files: The data files that are not indexed, or not with every index.
-        bytes: Their bytes.
+        snapshots: The number of snapshots from the one that added the oldest data file without an index to the current
+            one; 0 if all data files have indexes.
+        files: The data files that lack an index of the definition.
+        bytes: The size of these files in bytes.
     """
 
     snapshots: int
@@ -143,14 +145,14 @@ class Lag:
 def read_lag(
     data_table: Table, index_table: Table, columns: Sequence[ResolvedColumn], scope: BuildScope = WHOLE_TABLE
 ) -> Lag:
-    """Say how far an index is behind the current snapshot, or behind what a build is to take."""
+    """Return the lag of an index behind the current snapshot, or behind the scope of a build."""
     files = scope.list_data_files(data_table)
     missing = _unindexed(files, readable_entries(read_entries(index_table), reading_of(data_table)), columns)
     return _lag(data_table, missing, scope.find_snapshot(data_table))
 
 
 def read_status(data_table: Table, index_table: Table, columns: Sequence[ResolvedColumn]) -> IndexStatus:
-    """Say how much of the current snapshot is indexed, and how large the indexes are."""
+    """Return the coverage of the current snapshot and the size of the indexes."""
     live = measure_data_files(data_table, {column.field_id for column in columns})
     every, reading = read_entries(index_table), reading_of(data_table)
     entries = readable_entries(every, reading)
@@ -183,7 +185,7 @@ def read_status(data_table: Table, index_table: Table, columns: Sequence[Resolve
 
 
 def _outdated_sources(entries: pa.Table, files: Sequence[DataFile], reading: Reading) -> Iterator[str]:
-    """Columns that scans find somewhere else in a data file than where the index was built of."""
+    """Yield sentences about columns that scans read from another source than the index was built from."""
     rejected = reading.rejects(sources_of(entries))
     if not rejected:
         return
@@ -199,7 +201,7 @@ def _outdated_sources(entries: pa.Table, files: Sequence[DataFile], reading: Rea
 
 
 def _outdated_files(entries: pa.Table, files: Sequence[DataFile]) -> Iterator[str]:
-    """Data files whose partition has other values than when they were indexed."""
+    """Yield sentences about data files whose partition has other values than at the time of indexing."""
     live, known = {file.identity for file in files}, set(entry_files(entries))
     elsewhere = {(path, size, rows) for path, size, rows, _ in known - live}
     count = sum(file[:3] in elsewhere for file in live - known)
@@ -241,12 +243,12 @@ def _column_status(
 
 @dataclass(slots=True)
 class _LiveSegment:
-    """A segment and what some data files have in it.
+    """A segment and the row groups of some data files in the segment.
 
     Attributes:
-        size: In bytes.
-        directories: Its directories that the entries name.
-        spans: First row group and number of row groups of each of the files, with the directories of its entry.
+        size: The size in bytes.
+        directories: The directories that the entries name.
+        spans: First row group and number of row groups of each file, with the directories of the file's entry.
     """
 
     size: int
@@ -273,11 +275,11 @@ def _open_segment(index_table: Table, location: str, size: int) -> FileReader:
 
 
 def _sizes(directory: Directory, spans: Ints) -> Sizes:
-    """The bytes of the payloads of a directory, and of the row groups in spans (first, count), shape (spans, 2)."""
+    """Return the bytes of all payloads, and of the row groups in spans (first, count), shape (spans, 2)."""
     lengths, first, counts = (directory.numbers(name) for name in ("length", "first_row_group", "row_groups"))
     ends = first + counts
     is_live = np.zeros(max(ends.max(initial=0), spans.sum(axis=1).max(initial=0)) + 1, np.int64)
-    # Files have no row group in common, so that a span that begins where another ends cancels out.
+    # Files share no row groups: marks where spans begin (1) and end (-1) sum up to a flag for each row group.
     np.add.at(is_live, spans[:, 0], 1)
     np.add.at(is_live, spans.sum(axis=1), -1)
     live_before = np.concatenate(([0], np.cumsum(np.cumsum(is_live))))

@@ -1,4 +1,4 @@
-"""The files of an index table: listed in its storage, those that are its own, and those that its metadata reaches."""
+"""The files of an index table: list its storage, choose the table's own files, and find those its metadata reaches."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ class StoredFile:
     """A file below the location of an index table.
 
     Attributes:
-        name: Its path below that location.
-        location: Its location.
-        size: In bytes.
-        modified: When it was written.
+        name: The path below the location of the table.
+        location: The location of the file.
+        size: The size in bytes.
+        modified: The time of writing.
     """
 
     name: str
@@ -47,17 +47,17 @@ class StoredFile:
 
     @property
     def is_segment(self) -> bool:
-        """Whether it has the name of a segment."""
+        """Whether the file has the name of a segment."""
         return _SEGMENT.fullmatch(self.name) is not None
 
     @property
     def is_ours(self) -> bool:
-        """Whether it has a name that a build or a commit gives; nothing else is ever deleted."""
+        """Whether the file has a name that builds or commits give; no other file is ever deleted."""
         return self.is_segment or _TABLE_FILE.fullmatch(self.name) is not None
 
 
 def list_stored_files(io: FileIO, location: str) -> list[StoredFile]:
-    """List what lies below a location."""
+    """List all files below a location."""
     root = location.rstrip("/")
     filesystem, path = _filesystem(io, root)
     found = filesystem.get_file_info(FileSelector(path, allow_not_found=True, recursive=True))
@@ -71,14 +71,14 @@ def list_stored_files(io: FileIO, location: str) -> list[StoredFile]:
 
 
 def own_files(table: Table, listed: Sequence[StoredFile]) -> list[StoredFile]:
-    """Leave only files that are this very index table's: what upkeep may delete once nothing needs it.
+    """Return only the files of this very index table, which upkeep may delete once nothing needs them.
 
-    Where nothing says that the location is this table's alone, and another one's metadata lies there (both once had the
-    same name), its own files are those that its history names.
+    Two tables that once had the same name may share a location. If no property states that the location belongs to this
+    table alone, and metadata of another table lies there, only files in this table's history count as its own.
 
     Args:
         table: The index table.
-        listed: What lies below its location.
+        listed: All files below the table's location.
     """
     ours = [file for file in listed if file.is_ours]
     if table.properties.get(PROPERTY_LOCATION) == table.location() or not has_other_metadata(table, listed):
@@ -91,7 +91,7 @@ def own_files(table: Table, listed: Sequence[StoredFile]) -> list[StoredFile]:
 
 
 def has_other_metadata(table: Table, listed: Iterable[StoredFile]) -> bool:
-    """Whether a metadata file below a table's location is another table's, or cannot be told to be its own."""
+    """Return whether a metadata file below a table's location belongs, or may belong, to another table."""
     own = {table.metadata_location, *(entry.metadata_file for entry in table.metadata.metadata_log)}
     others = [file for file in listed if _METADATA_FILE.fullmatch(file.name) and file.location not in own]
     return any(_table_uuid(table.io, file.location) != str(table.metadata.table_uuid) for file in others)
@@ -106,14 +106,14 @@ def _table_uuid(io: FileIO, location: str) -> str | None:
 
 
 def delete_files(io: FileIO, files: Iterable[StoredFile]) -> None:
-    """Delete files; those that are gone already are none the worse."""
+    """Delete files, ignoring files that are already gone."""
     for file in files:
         with suppress(FileNotFoundError):
             io.delete(file.location)
 
 
 def delete_empty_folders(io: FileIO, location: str) -> None:
-    """Delete what is left of a dropped table's location where folders are kept, unless there is a file in it."""
+    """Delete the empty folders that a dropped table leaves in stores with real folders; keep folders with files."""
     filesystem, path = _filesystem(io, location)
     found = filesystem.get_file_info(FileSelector(path, allow_not_found=True, recursive=True))
     if found and all(info.type == FileType.Directory for info in found):
@@ -121,17 +121,17 @@ def delete_empty_folders(io: FileIO, location: str) -> None:
 
 
 def _filesystem(io: FileIO, location: str) -> tuple[FileSystem, str]:
-    # Only PyArrow's FileIO can list; it understands the properties of the others.
+    # Only PyArrow's FileIO can list files, and it understands the properties of the other FileIOs.
     arrow = io if isinstance(io, PyArrowFileIO) else PyArrowFileIO(io.properties)
     scheme, netloc, path = arrow.parse_location(location, arrow.properties)
     return arrow.fs_by_scheme(scheme, netloc), path
 
 
 def reachable_files(table: Table) -> set[str]:
-    """Locations of all files that the metadata of a table names, of any of its snapshots.
+    """Return the locations of all files in the metadata of a table, for all snapshots.
 
     Raises:
-        DamagedIndexError: If one of its files is missing or broken.
+        DamagedIndexError: If a file of the table is missing or broken.
     """
     found = {table.metadata_location, *(entry.metadata_file for entry in table.metadata.metadata_log)}
     found.update(snapshot.manifest_list for snapshot in table.snapshots())
@@ -143,10 +143,10 @@ def reachable_files(table: Table) -> set[str]:
 
 
 def committed_segments(table: Table) -> set[str]:
-    """Locations of all segments that any snapshot of an index table names.
+    """Return the locations of all segments in any snapshot of an index table.
 
     Raises:
-        DamagedIndexError: If one of its files is missing or broken.
+        DamagedIndexError: If a file of the table is missing or broken.
     """
     found: set[str] = set()
     with index_table_read(".".join(table.name())):

@@ -1,1 +1,1 @@
-"""The command line `puffin-index`: what concerns the index itself."""
+"""The command line `puffin-index`: the commands on the index itself."""

@@ -1,4 +1,4 @@
-"""The command line: what concerns the index itself. `planner.commands.main` adds what concerns queries."""
+"""The command line: the commands on the index itself. `planner.commands.main` adds the commands on queries."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from puffin_index.table_index import IndexStatus, TableIndex
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# A pipe has no width: tables keep their words whole there.
+# A pipe has no width; a wide console keeps words in tables whole.
 console = Console(width=None if sys.stdout.isatty() else 200)
 error_console = Console(stderr=True)
 
@@ -47,7 +47,7 @@ _Command = TypeVar("_Command", bound=Callable[..., object])
 
 
 class _Group(click.Group):
-    """Prints our errors as one sentence and exits with 1."""
+    """Prints errors of this project as one sentence and exits with 1."""
 
     def invoke(self, ctx: click.Context) -> object:
         try:
@@ -90,7 +90,7 @@ def main(verbose: bool) -> None:
 
 
 def table_command(command: _Command) -> _Command:
-    """Add what all commands on a table take: TABLE, `--catalog-property` and `--json`."""
+    """Add the parameters of all commands on a table: TABLE, `--catalog-property` and `--json`."""
     command = click.option("--json", "as_json", is_flag=True, help="Print JSON.")(command)
     command = click.option(
         "--catalog-property", "properties", multiple=True, metavar="K=V", help="Override a catalog property."
@@ -151,7 +151,7 @@ def create(
 
 
 def spark_session(name: str) -> SparkSession:
-    """Start, or get, a Spark session for a command.
+    """Start or get a Spark session for a command.
 
     Raises:
         PuffinIndexError: If PySpark is not installed or does not start.
@@ -256,7 +256,7 @@ def _print_puffin(file: str, reader: FileReader, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(segment_document(file, puffin, summarize_directories(reader, puffin))))
         return
-    # A directory that is broken should not hide the blobs.
+    # A broken directory should not hide the blobs.
     console.print(blob_table(f"{file}, {format_bytes(puffin.file_size)}, {len(puffin.blobs)} blobs", puffin))
     directories = summarize_directories(reader, puffin)
     if directories:
@@ -264,7 +264,7 @@ def _print_puffin(file: str, reader: FileReader, as_json: bool) -> None:
 
 
 def format_bytes(count: int) -> str:
-    """A number of bytes for people: 3 significant digits, binary units."""
+    """Return a number of bytes for people: 3 significant digits, binary units."""
     value = float(count)
     for unit in ("B", "KiB", "MiB", "GiB"):
         if value < 1024:

@@ -12,20 +12,20 @@ from collections.abc import Sequence
 import numpy as np
 
 READ_WHOLE = -1
-"""In place of every start: no ranges divide the file into its row groups."""
+"""Stands in place of every start if no ranges divide the file into its row groups."""
 
 
 def range_starts(offsets: Sequence[int], points: Sequence[int], file_size: int) -> tuple[int, ...]:
-    """Choose where the range of each row group begins; a range ends where the next one in the file begins.
+    """Choose the start of each row group's range; a range ends where the next range in the file begins.
 
     Args:
-        offsets: First byte of each row group, as far as the footer tells; taken as the start wherever that is exact.
+        offsets: The first byte of each row group, as the footer states it; the start wherever the offset is exact.
         points: The point of each row group, in the same order.
-        file_size: Bytes of the file, the end of the last range.
+        file_size: The size of the file in bytes, which is the end of the last range.
 
     Returns:
-        One start for each row group, in the same order; `READ_WHOLE` for all of them where two row groups have the same
-        point or a point lies outside of the file.
+        One start for each row group, in the same order. All starts are `READ_WHOLE` if two row groups have the same
+        point or a point lies outside the file.
     """
     order = np.argsort(np.asarray(points, np.int64), kind="stable")
     point, offset = np.asarray(points, np.int64)[order], np.asarray(offsets, np.int64)[order]

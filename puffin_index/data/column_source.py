@@ -1,6 +1,6 @@
-"""Column sources: from where in a data file the index of a column was built, and whether a scan reads that today.
+"""Column sources: the place in a data file that the index of a column was built from.
 
-The keys of a column are a function of the data file and of what Iceberg consults to find the column in the file:
+The keys of a column depend on the data file and on everything that Iceberg consults to find the column in the file:
 
 - the rule (`puffin_index.data.file_fields`) and the field ids on the way;
 - the table's name mapping, for files without ids;
@@ -36,13 +36,13 @@ FieldSource = tuple[int, str]
 
 @dataclass(frozen=True, slots=True)
 class ColumnSource:
-    """Where the values of a column are in a data file.
+    """The place of a column's values in a data file.
 
     Attributes:
-        rule: What the column was found by.
-        ids: The field ids that lead to it through structs; of a map also those of its key and its value.
-        names: Where the rule is a name mapping, the names that it has for each of the ids.
-        is_absent: Whether the file lacks the column, so that it is NULL.
+        rule: The rule by which the column was found.
+        ids: The field ids that lead to the column through structs; for a map also those of its key and its value.
+        names: The names of each id in the name mapping, if the rule is a name mapping.
+        is_absent: Whether the file lacks the column, so that the column is NULL.
     """
 
     rule: Rule
@@ -64,7 +64,7 @@ class ColumnSource:
         """Read a source back.
 
         Raises:
-            ValueError: If the text is none.
+            ValueError: If the text is not a source.
         """
         document = json.loads(text)
         try:
@@ -76,25 +76,25 @@ class ColumnSource:
 
 @dataclass(frozen=True)
 class Reading:
-    """How a scan finds columns in data files.
+    """The rules by which a scan finds columns in data files.
 
     Attributes:
-        schema: The schema of the scan, or as much of it as the scan asks for.
-        name_mapping: The table's name mapping; None if it has none.
+        schema: The schema of the scan, or the part of the schema that the scan reads.
+        name_mapping: The table's name mapping, if any.
     """
 
     schema: Schema
     name_mapping: NameMapping | None = None
 
     def ids(self, field_id: int) -> tuple[int, ...]:
-        """The field ids that lead to a column through structs, and of a map those of its key and value.
+        """Return the field ids that lead to a column through structs, for a map also those of its key and value.
 
         Empty if the schema has no such column outside of lists and maps.
         """
         return self._paths.get(field_id, ())
 
     def names(self, field_id: int) -> tuple[tuple[str, ...], ...]:
-        """The names that the name mapping has for each id that leads to a column."""
+        """Return the names in the name mapping of each id that leads to a column."""
         level: Sequence[MappedField] = self.name_mapping.root if self.name_mapping else ()
         names: list[tuple[str, ...]] = []
         ids = self.ids(field_id)
@@ -108,15 +108,15 @@ class Reading:
         return tuple(names)
 
     def default(self, field_id: int) -> object:
-        """What stands for a column that a data file lacks; None for NULL."""
+        """Return the value that stands for a column missing in a data file; None for NULL."""
         return self.schema.find_field(field_id).initial_default
 
     def rejects(self, sources: Iterable[FieldSource]) -> frozenset[FieldSource]:
-        """Those of some sources that such a scan would not read; columns that the schema lacks are not judged."""
+        """Return the sources that the scan would not read; sources of columns missing in the schema are not judged."""
         return frozenset(one for one in sources if self.ids(one[0]) and self.objection(*one) is not None)
 
     def objection(self, field_id: int, text: str) -> str | None:
-        """Say why a scan that has a column would not read it from a source; None if the scan does."""
+        """Return the reason why the scan would not read a column from a source; None if the scan would."""
         try:
             source = ColumnSource.of_text(text)
         except ValueError:
@@ -153,7 +153,7 @@ def _names(mapped: Iterable[MappedField]) -> tuple[str, ...]:
 
 
 def reading_of(table: Table, schema: Schema | None = None) -> Reading:
-    """How scans of a table find columns.
+    """Return the rules by which scans of a table find columns.
 
     Args:
         table: The data table.
@@ -174,7 +174,7 @@ def parse_name_mapping(text: str | None) -> NameMapping | None:
         text: The table property; None if the table has none.
 
     Raises:
-        UnsupportedError: If it is no name mapping.
+        UnsupportedError: If the text is not a name mapping.
     """
     if text is None:
         return None

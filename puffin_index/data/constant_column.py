@@ -1,4 +1,4 @@
-"""Columns of keys that a partition fixes: one value in all rows."""
+"""Columns of keys with one value in all rows, which a partition fixes."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ def constant_column(text: str, value_type: ValueType, row_count: int) -> Column:
 
     Args:
         text: The value, in its text form (`puffin_index.data.constants`).
-        value_type: What the values of the column are.
-        row_count: How many rows.
+        value_type: The type of the column.
+        row_count: The number of rows.
 
     Raises:
-        UnsupportedError: If the value is not one of this type.
+        UnsupportedError: If the value is not of this type.
     """
     try:
         key = _key(text, value_type)

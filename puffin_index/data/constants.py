@@ -1,7 +1,7 @@
 """Partition constants: the values that identity partitions give to all rows of a data file, whatever the file holds.
 
-Iceberg reads such a column from the manifest and not from the file (`PartitionUtil.constantsMap`). The text form of the
-constants is part of an index entry, and both sides of the Spark hook make it, so that it says nothing of types:
+Iceberg reads these columns from the manifest and not from the file (`PartitionUtil.constantsMap`). The text form of the
+constants is part of an index entry. Both sides of the Spark hook make the text, so the text does not state types:
 
 | value | text |
 | --- | --- |

@@ -18,7 +18,7 @@ from puffin_index.data.constants import constants_text, parse_constants
 from puffin_index.errors import NotFoundError
 
 FileIdentity: TypeAlias = tuple[str, int, int, str]
-"""Location, size, record count and partition constants: all that tells a data file from others."""
+"""Location, size, record count and partition constants, which together identify a data file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,14 +26,13 @@ class DataFile:
     """One data file of the table; an index entry is used only if path, size, rows and partition constants agree.
 
     Attributes:
-        path: Its location.
-        file_size: In bytes.
-        record_count: Rows.
-        split_offsets: Start of each row group in bytes, ascending; empty if the manifest does not say.
+        path: The location.
+        file_size: The size in bytes.
+        record_count: The number of rows.
+        split_offsets: The start of each row group in bytes, ascending; empty if the manifest lacks the offsets.
         format: `PARQUET`, `ORC` or `AVRO`.
-        has_deletes: Whether delete files apply to it in the snapshot that it was listed from; False if it was listed
-            from none.
-        constants_text: What its identity partitions fix (`puffin_index.data.constants`).
+        has_deletes: Whether delete files apply to the file in the listed snapshot; False if no snapshot was listed.
+        constants_text: The constants of identity partitions (`puffin_index.data.constants`).
     """
 
     path: str
@@ -51,7 +50,7 @@ class DataFile:
 
     @property
     def identity(self) -> FileIdentity:
-        """What an index entry of this very file has."""
+        """The identity that an index entry of this very file has."""
         return self.path, self.file_size, self.record_count, self.constants_text
 
 
@@ -59,7 +58,7 @@ def open_table(catalog: Catalog, identifier: tuple[str, ...]) -> Table:
     """Load a data table.
 
     Raises:
-        NotFoundError: If it is not there.
+        NotFoundError: If the table does not exist.
     """
     try:
         return catalog.load_table(identifier)
@@ -71,7 +70,7 @@ def refresh_table(table: Table) -> None:
     """Load the newest state of a table.
 
     Raises:
-        NotFoundError: If it is gone, or another one has its name.
+        NotFoundError: If the table is gone, or another table has its name.
     """
     name = ".".join(table.name())
     try:
@@ -79,15 +78,15 @@ def refresh_table(table: Table) -> None:
     except NoSuchTableError as error:
         raise NotFoundError(f"table {name} is gone") from error
     except ValueError as error:
-        # This is how PyIceberg says that the UUID has changed.
+        # PyIceberg reports a changed UUID by this error.
         raise NotFoundError(f"table {name} was dropped and created anew: {error}") from error
 
 
 def find_snapshot(table: Table, snapshot_id: int | None = None, ref: str | None = None) -> Snapshot | None:
-    """Find a snapshot by its id, or the one that a branch or tag is at; by default the current one.
+    """Find a snapshot by its id, or by a branch or tag; by default the current snapshot.
 
     Returns:
-        The snapshot; None if the current one is asked for and the table is empty.
+        The snapshot; None for the current snapshot of an empty table.
 
     Raises:
         NotFoundError: If the table has no such snapshot, branch or tag.
@@ -109,12 +108,12 @@ def find_snapshot(table: Table, snapshot_id: int | None = None, ref: str | None 
 def list_data_files(
     table: Table, snapshot_id: int | None = None, row_filter: BooleanExpression | None = None
 ) -> tuple[DataFile, ...]:
-    """List the data files of a snapshot that Iceberg's own pruning leaves.
+    """List the data files of a snapshot that remain after Iceberg's own pruning.
 
     Args:
         table: The data table.
         snapshot_id: The snapshot, None for the current one.
-        row_filter: Prunes partitions and files by Iceberg's metadata.
+        row_filter: The filter by which Iceberg prunes partitions and files.
 
     Raises:
         NotFoundError: If the table has no such snapshot.
@@ -125,12 +124,11 @@ def list_data_files(
 
 @dataclass(frozen=True, slots=True)
 class SizedFiles:
-    """The data files of a snapshot, and what some columns take in them.
+    """The data files of a snapshot, and the size of some columns in them.
 
     Attributes:
         files: The data files.
-        column_bytes: Bytes of each column by field id, as far as the manifests tell; columns of which they tell
-            nothing are left out.
+        column_bytes: The bytes of each column by field id, for columns whose size the manifests state.
     """
 
     files: tuple[DataFile, ...]
@@ -150,16 +148,16 @@ def measure_data_files(table: Table, field_ids: Collection[int]) -> SizedFiles:
 
 
 def count_snapshots_behind(table: Table, head: Snapshot | None, missing: Collection[str]) -> int:
-    """Say how many snapshots back the oldest of some data files was added.
+    """Count the snapshots from the one that added the oldest of some data files to the head, including both.
 
     Args:
         table: The data table.
         head: The snapshot that has the files.
-        missing: Locations of data files, those without an index.
+        missing: The locations of data files without an index.
 
     Returns:
-        0 if none is missing, 1 if all were added by this very snapshot; the number of all retained ancestors if the
-        snapshot that added one has expired.
+        0 without such files, 1 if `head` added all of them; the number of all retained ancestors if the snapshot that
+        added one of them has expired.
     """
     left = set(missing)
     behind = 0
@@ -193,7 +191,7 @@ def _plan_files(table: Table, snapshot_id: int | None, row_filter: BooleanExpres
 
 
 def retained_files(table: Table) -> dict[FileIdentity, DataFile]:
-    """The data files that any snapshot of the table holds, of whatever branch or tag."""
+    """Return the data files of all snapshots of the table, on any branch or tag."""
     manifests = {
         manifest.manifest_path: manifest
         for snapshot in table.snapshots()
@@ -209,7 +207,7 @@ def retained_files(table: Table) -> dict[FileIdentity, DataFile]:
 
 
 def data_file_of(table: Table, file: IcebergDataFile, *, has_deletes: bool) -> DataFile:
-    """A data file as a manifest of a table describes it."""
+    """Return a data file as a manifest of the table describes the file."""
     spec = table.specs()[file.spec_id]
     return DataFile(
         path=file.file_path,

@@ -53,10 +53,10 @@ class DeleteFile:
     """A delete file that applies to a data file.
 
     Attributes:
-        path: Its location.
-        file_size: In bytes.
-        record_count: Deleted rows that it lists.
-        format: `PARQUET` or `PUFFIN`; others cannot be read.
+        path: The location.
+        file_size: The size in bytes.
+        record_count: The number of listed rows.
+        format: `PARQUET` or `PUFFIN`; other formats cannot be read.
     """
 
     path: str
@@ -67,7 +67,7 @@ class DeleteFile:
 
 _read: LRUCache[str, Positions] = LRUCache(
     maxsize=_CACHE_BYTES,
-    # At most two bytes a position: containers of 65,536 bits or runs are smaller.
+    # A position takes at most two bytes: containers of bits or runs are smaller than arrays.
     getsizeof=lambda positions: sum(len(path) + 64 + 2 * len(rows) for path, rows in positions.items()),
 )
 _read_lock = threading.Lock()
@@ -75,26 +75,26 @@ cleared_by(_read.clear, _read_lock)
 
 
 def is_kept(delete_file: DeleteFile) -> bool:
-    """Whether a delete file was read already and is still in memory."""
+    """Return whether memory holds the positions of a delete file."""
     with _read_lock:
         return delete_file.path in _read
 
 
 def deleted_positions(io: FileIO, data_file: str, delete_files: Iterable[DeleteFile]) -> BitMap:
-    """Read which rows of a data file are deleted; files that were read are kept, they never change.
+    """Read the positions of a data file's deleted rows. Memory keeps delete files once read, as they never change.
 
     Args:
-        io: Opens the delete files.
-        data_file: Location of the data file.
-        delete_files: All that apply to it, in any order.
+        io: The FileIO of the delete files.
+        data_file: The location of the data file.
+        delete_files: All delete files that apply to the data file, in any order.
 
     Returns:
         Row positions in the data file, from 0.
 
     Raises:
-        UnsupportedError: If one has a format that is not known here, or positions beyond 2^32.
-        CorruptFileError: If one breaks its format.
-        NotFoundError: If one is not there.
+        UnsupportedError: If a delete file has an unknown format, or positions beyond 2^32.
+        CorruptFileError: If a delete file breaks its format.
+        NotFoundError: If a delete file does not exist.
     """
     rows = BitMap()
     for delete_file in delete_files:
@@ -125,7 +125,7 @@ def read_positional_deletes(io: FileIO, location: str) -> Positions:
     """Read a positional delete file.
 
     Raises:
-        CorruptFileError: If it is no Parquet file with the columns `file_path` and `pos`, or a position is negative.
+        CorruptFileError: If the file is not Parquet with the columns `file_path` and `pos`, or a position is negative.
         UnsupportedError: If a position is 2^32 or more.
     """
     with open_parquet(io, location) as parquet:
@@ -158,7 +158,7 @@ def _by_path(paths: pa.DictionaryArray, positions: Ints) -> Positions:
 
 
 def read_deletion_vectors(reader: RangedReader) -> Positions:
-    """Read all deletion vectors of a Puffin file; blobs of other types are left alone.
+    """Read all deletion vectors of a Puffin file, ignoring blobs of other types.
 
     Raises:
         CorruptFileError: If the file or a vector breaks its format.
@@ -183,11 +183,11 @@ def parse_deletion_vector(data: Buffer, *, location: str = "<bytes>", offset: in
 
     Args:
         data: The blob.
-        location: The file, for messages.
-        offset: Where the blob begins in it, for messages.
+        location: The file, for error messages.
+        offset: The start of the blob in the file, for error messages.
 
     Raises:
-        CorruptFileError: If the bytes are no deletion vector.
+        CorruptFileError: If the bytes are not a deletion vector.
         UnsupportedError: If a position is 2^32 or more.
     """
     cursor = ByteCursor(data, location, offset)

@@ -1,11 +1,11 @@
-"""The fields of a data file, and which columns of the table Iceberg takes them for.
+"""The fields of a data file, and the table columns that Iceberg matches them with.
 
 Iceberg has one rule for a whole file (`ReadConf` for Parquet, `OrcIterable` for ORC):
 
 1. If any field of the file has a field id, columns are found by field ids alone. Fields without an id are never read.
 2. Otherwise, if the table has a name mapping, the mapping gives the ids, by the names that lead to a field.
-3. Otherwise the top-level fields of a Parquet file have the ids 1, 2, 3 … in their order; nested fields have none. The
-   columns of an ORC file are found by their names of today; such a file is not indexed.
+3. Otherwise the top-level fields of a Parquet file have the ids 1, 2, 3 … in their order; nested fields have no ids.
+   Iceberg finds the columns of an ORC file by their current names; ORC files of this kind are not indexed.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ ORC_FIELD_ID = b"iceberg.id"
 
 
 class Rule(StrEnum):
-    """What Iceberg finds the columns of a data file by."""
+    """The rule by which Iceberg finds the columns of a data file."""
 
     FIELD_IDS = "field-ids"
     NAME_MAPPING = "name-mapping"
     POSITION = "position"
     PARTITION = "partition"
-    """The column is a constant of the file's partition; the file is not asked."""
+    """The column is a constant of the file's partition; Iceberg does not read it from the file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +36,9 @@ class FileField:
     """A field of a data file.
 
     Attributes:
-        field: The field as the file has it.
-        field_id: The column of the table that Iceberg takes it for; None for none.
-        leaves: Its leaf columns, by their ordinals in the file.
+        field: The field in the file's schema.
+        field_id: The id of the table column that Iceberg matches with the field; None without a match.
+        leaves: The leaf columns of the field, as ordinals in the file.
         children: The fields of a struct; the key and the value of a map; the element of a list.
     """
 
@@ -50,7 +50,7 @@ class FileField:
 
 @dataclass(frozen=True, slots=True)
 class FileFields:
-    """The top-level fields of a data file, and what they were identified by."""
+    """The top-level fields of a data file, and the rule that identified them."""
 
     rule: Rule
     fields: tuple[FileField, ...]
@@ -59,7 +59,7 @@ class FileFields:
         """Find a column by the field ids that lead to it through structs.
 
         Returns:
-            The fields on the way, the column last; empty if the file lacks it.
+            The fields on the way, the column last; empty if the file lacks the column.
 
         Raises:
             LookupError: If two fields of the file have one id, or the file has the column in another place.
@@ -87,15 +87,15 @@ class FileFields:
 
 
 def identify_fields(schema: pa.Schema, file_format: str, name_mapping: NameMapping | None) -> FileFields | None:
-    """Say which column each field of a data file is.
+    """Match the fields of a data file with table columns.
 
     Args:
         schema: The file's Arrow schema.
         file_format: `PARQUET` or `ORC`.
-        name_mapping: The table's name mapping, if it has one.
+        name_mapping: The table's name mapping, if any.
 
     Returns:
-        The fields; None for an ORC file that only the names of today could identify.
+        The fields; None for an ORC file whose columns have to be found by their current names.
     """
     key = ORC_FIELD_ID if file_format == "ORC" else PARQUET_FIELD_ID
     fields = _Walk(key).fields(list(schema), (), 0)
@@ -112,7 +112,7 @@ def identify_fields(schema: pa.Schema, file_format: str, name_mapping: NameMappi
 
 
 def ids_by_name(mapped: Sequence[MappedField], above: str = "") -> dict[str, int]:
-    """The field id of each name that a mapping knows; nested names with the names above them, joined by dots."""
+    """Return the field id of each name in a mapping; the names above a nested name precede it, joined by dots."""
     ids: dict[str, int] = {}
     for field in mapped:
         for name in (above + name for name in field.names):
@@ -123,7 +123,7 @@ def ids_by_name(mapped: Sequence[MappedField], above: str = "") -> dict[str, int
 
 
 def leaf_count(arrow_type: pa.DataType) -> int:
-    """How many leaf columns a Parquet file has for a field of this type."""
+    """Return the number of leaf columns of a Parquet field of this type."""
     if isinstance(arrow_type, pa.BaseExtensionType):
         arrow_type = arrow_type.storage_type
     children = _children(arrow_type)
@@ -134,8 +134,8 @@ class _Walk:
     """Goes through the fields of a file.
 
     Args:
-        key: The metadata of a field that holds its field id.
-        ids: Field ids by name, where the file has none.
+        key: The metadata key that holds the field id of a field.
+        ids: Field ids by name, for files without field ids.
     """
 
     def __init__(self, key: bytes, ids: Mapping[str, int] | None = None) -> None:
@@ -164,7 +164,7 @@ class _Walk:
 
 
 def _children(arrow_type: pa.DataType) -> list[tuple[str, pa.Field]]:
-    """The fields inside of a field, by the names that name mappings have for them."""
+    """Return the fields inside a field, with their names in name mappings."""
     if pa.types.is_struct(arrow_type):
         return [(field.name, field) for field in arrow_type]
     if pa.types.is_map(arrow_type):

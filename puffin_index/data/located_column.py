@@ -1,4 +1,4 @@
-"""Where a column of the table is in one data file, by Iceberg's rules, and what its values are read from."""
+"""Locate a table column in one data file by Iceberg's rules."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ class LocatedColumn:
     """A column of the table in a data file.
 
     Attributes:
-        source: How it was found, as the index entry records it.
-        path: The file's fields that lead to it, the column last; empty if the file is not asked or lacks the column.
-        constant: The partition constant of all rows, as text (`puffin_index.data.constants`); None if there is none.
+        source: The source that the index entry records.
+        path: The file's fields that lead to the column, the column last; empty if the file lacks the column or Iceberg
+            does not read it from the file.
+        constant: The partition constant of all rows, as text (`puffin_index.data.constants`), if any.
     """
 
     source: ColumnSource
@@ -35,13 +36,13 @@ def locate_column(
 
     Args:
         fields: The file's fields.
-        reading: How the table's scans find columns.
+        reading: The rules by which scans of the table find columns.
         constants: The constants of the file's partition, by field id.
         field_id: The column: a leaf of structs, or a map.
-        location: The data file, for messages.
+        location: The data file, for error messages.
 
     Raises:
-        UnsupportedError: If what Iceberg would read cannot be told with certainty, or is no column of one value a row.
+        UnsupportedError: If it is uncertain what Iceberg would read, or the column does not have one value per row.
     """
     ids = reading.ids(field_id)
     if not ids:

@@ -1,6 +1,6 @@
-"""What an ORC footer says of the stripes: their places and rows.
+"""Read the places and rows of stripes from an ORC footer.
 
-PyArrow tells neither. It has read the footer before, so the bytes are known to be those of an ORC footer.
+PyArrow tells neither. PyArrow has parsed the footer before, so the bytes are a valid ORC footer.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from puffin_index.errors import UnsupportedError
 
 _CHUNK_HEADER_BYTES = 3
 _STRIPES = 3
-"""Field of the footer, in orc_proto.proto."""
+"""The field number of the stripes in the footer, from orc_proto.proto."""
 _STRIPE_OFFSET, _STRIPE_ROWS = 1, 5
 
 
 class SeekableStream(Protocol):
-    """A file that is open for reading."""
+    """A file open for reading."""
 
     def seek(self, offset: int, whence: int = 0, /) -> int:
         """Go to a position."""
 
     def read(self, size: int = 0, /) -> bytes:
-        """Read so many bytes."""
+        """Read `size` bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +36,8 @@ class Stripe:
     """One stripe of an ORC file.
 
     Attributes:
-        offset: Its first byte.
-        rows: Its rows.
+        offset: The first byte.
+        rows: The number of rows.
     """
 
     offset: int
@@ -49,10 +49,10 @@ def read_stripes(stream: SeekableStream, orc: ORCFile) -> tuple[Stripe, ...]:
 
     Args:
         stream: The file.
-        orc: The file as Arrow has opened it.
+        orc: The file, opened by Arrow.
 
     Raises:
-        UnsupportedError: If the footer is compressed in a way that cannot be read here.
+        UnsupportedError: If the footer has an unknown compression.
     """
     # The last byte of the file is the length of the postscript.
     stream.seek(orc.file_length - 1 - orc.file_postscript_length - orc.file_footer_length)
@@ -105,14 +105,14 @@ _DECOMPRESS: dict[str, Callable[[bytes], bytes]] = {
 
 
 def lz4_size(block: bytes) -> int:
-    """The size of what an LZ4 block holds; blocks do not state it."""
+    """Return the content size of an LZ4 block, computed from its tokens, as blocks do not state the size."""
     at = size = 0
     while at < len(block):
         token = block[at]
         literals, at = _lz4_length(block, at + 1, token >> 4)
         size, at = size + literals, at + literals
         if at < len(block):
-            # Two bytes say how far back the match is; matches have four bytes or more.
+            # The distance of a match takes two bytes; a match has at least four bytes.
             match, at = _lz4_length(block, at + 2, token & 15)
             size += match + 4
     return size
@@ -127,7 +127,7 @@ def _lz4_length(block: bytes, at: int, length: int) -> tuple[int, int]:
 
 
 def _fields(message: bytes | int) -> Iterator[tuple[int, bytes | int]]:
-    """Number and value of each field of a protobuf message, those of a fixed width left out."""
+    """Yield number and value of each field of a protobuf message, leaving out fields of fixed width."""
     assert isinstance(message, bytes)
     at = 0
     while at < len(message):
@@ -145,7 +145,7 @@ def _fields(message: bytes | int) -> Iterator[tuple[int, bytes | int]]:
 
 
 def _number(value: bytes | int | None) -> int:
-    # Protobuf leaves out what is 0.
+    # Protobuf leaves out numbers that are 0.
     return value if isinstance(value, int) else 0
 
 

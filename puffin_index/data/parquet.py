@@ -1,4 +1,4 @@
-"""Parquet files opened through a FileIO, footers kept: files of a table never change."""
+"""Open Parquet files through a FileIO. Memory keeps their footers, as files of a table never change."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def open_parquet(io: FileIO, location: str) -> Iterator[pq.ParquetFile]:
     """Open a Parquet file; its footer is read once and kept.
 
     Raises:
-        NotFoundError: If the file is not there.
-        CorruptFileError: If it is no Parquet file.
+        NotFoundError: If the file does not exist.
+        CorruptFileError: If the file is not a Parquet file.
     """
     with _footers_lock:
         footer = _footers.get(location)

@@ -1,8 +1,8 @@
-"""What a Parquet footer says of the places of row groups, read as parquet-java reads it.
+"""Read the places of row groups from a Parquet footer, as parquet-java reads them.
 
-PyArrow does not tell the compressed size that a footer states for a row group, nor which optional fields are set. Both
-decide which byte range a row group belongs to. So the footer is read here once more, in Thrift's compact protocol, from
-the bytes that Arrow itself writes of it.
+PyArrow hides the compressed size that a footer states for a row group, and which optional fields are set. Both decide
+which byte range a row group belongs to. So this module parses the footer once more, in Thrift's compact protocol, from
+bytes that Arrow itself writes.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _COLUMN_COMPRESSED_SIZE, _COLUMN_DATA_PAGE, _COLUMN_DICTIONARY_PAGE = 7, 9, 11
 
 @dataclass(frozen=True, slots=True)
 class RowGroupPlace:
-    """Where a row group lies, as parquet-java sees it.
+    """The place of a row group, as parquet-java computes it.
 
     Attributes:
-        offset: First byte of its first column.
+        offset: The first byte of the first column.
         midpoint: The byte that decides which range of bytes the row group belongs to.
     """
 
@@ -40,7 +40,7 @@ class RowGroupPlace:
 
 
 def row_group_places(footer: pq.FileMetaData) -> tuple[RowGroupPlace, ...] | None:
-    """Return the place of each row group; None where the footer does not state them all."""
+    """Return the place of each row group; None if the footer does not state all places."""
     written = io.BytesIO()
     footer.write_metadata_file(written)
     reader = _CompactReader(written.getvalue(), _MAGIC_BYTES)
@@ -74,13 +74,13 @@ def _place(reader: _CompactReader) -> RowGroupPlace | None:
     if stated_size < 0:
         return None
     data_page = chunks[0][_COLUMN_DATA_PAGE]
-    # Some writers state a dictionary page at 0 where there is none; parquet-java then takes 0 for the first byte.
+    # Some writers state 0 for a missing dictionary page; parquet-java then takes 0 as the first byte.
     offset = min(data_page, chunks[0].get(_COLUMN_DICTIONARY_PAGE, data_page))
     return RowGroupPlace(offset, offset + stated_size // 2)
 
 
 def _column_numbers(reader: _CompactReader) -> dict[int, int]:
-    """Read a ColumnChunk; return the integers of its metadata by field id, none if it has no metadata."""
+    """Read a ColumnChunk; return the integers of its metadata by field id; empty without metadata."""
     numbers: dict[int, int] = {}
     for number, kind in reader.fields():
         if number != _CHUNK_METADATA:
@@ -102,7 +102,7 @@ class _CompactReader:
     at: int
 
     def fields(self) -> Iterator[tuple[int, int]]:
-        """Give id and type of each field of a struct; whoever takes one reads or skips its value."""
+        """Yield id and type of each field of a struct; the caller must read or skip each value."""
         number = 0
         while True:
             header = self.data[self.at]
@@ -126,7 +126,7 @@ class _CompactReader:
         if kind in _INTEGERS:
             self._varint()
         elif kind == _BINARY:
-            # The length has to be read before the position is.
+            # Reading the length moves the position, so `self.at += self._varint()` would add to the old position.
             length = self._varint()
             self.at += length
         elif kind == _STRUCT:
@@ -135,7 +135,7 @@ class _CompactReader:
         elif kind in (_LIST, _SET):
             length, inner = self._list_header()
             for _ in range(length):
-                # Booleans take a byte in a list, and none in a struct.
+                # A boolean takes a byte in a list, but none in a struct, where the type holds its value.
                 self.skip(_BYTE if inner in (_TRUE, _FALSE) else inner)
         elif kind == _BYTE:
             self.at += 1

@@ -31,12 +31,12 @@ INDEXED_FORMATS = frozenset({"PARQUET", "ORC"})
 """Avro files have no row groups."""
 
 BATCH_ROWS = 262_144
-"""Rows that are decoded at a time, so that a row group of any size needs little more than its keys."""
+"""The rows to decode at a time, so that a row group of any size needs little more memory than its keys."""
 
 _BUFFER_BYTES = 4 * 1024 * 1024
 _ORC_LONG_TYPE = b"iceberg.long-type"
 _MICROSECONDS = frozenset({"timestamp", "timestamptz"})
-# Older releases wrap timestamps around that nanoseconds since 1970 cannot hold, instead of refusing them.
+# Older PyArrow releases wrap timestamps that exceed 64-bit nanoseconds, instead of refusing them.
 _ORC_TIMESTAMPS_ARE_CHECKED = int(pa.__version__.split(".")[0]) >= 26
 
 
@@ -49,37 +49,37 @@ class RowGroups(Protocol):
 
     @property
     def row_counts(self) -> tuple[int, ...]:
-        """Rows of each row group."""
+        """The number of rows of each row group."""
 
     @property
     def row_group_offsets(self) -> tuple[int, ...]:
-        """Start of the byte range that reads each row group alone (`puffin_index.data.byte_ranges`)."""
+        """The start of the byte range that reads each row group alone (`puffin_index.data.byte_ranges`)."""
 
 
 class OpenDataFile(RowGroups, Protocol):
-    """A data file whose footer has been read and agrees with the manifest."""
+    """A data file whose footer agrees with the manifest."""
 
     def locate(self, field_id: int) -> LocatedColumn:
         """Find a column of the table.
 
         Raises:
-            UnsupportedError: If it cannot be told with certainty what Iceberg would read.
+            UnsupportedError: If it is uncertain what Iceberg would read.
         """
 
     def check_type(self, column: ColumnId, value_type: ValueType) -> None:
-        """Check that Iceberg reads the values that are stored as Arrow does.
+        """Check that Iceberg and Arrow read the same values from the file.
 
         Raises:
-            UnsupportedError: If it does not, or the values of this file cannot be read without a loss.
+            UnsupportedError: If they do not, or the values of this file cannot be read without a loss.
         """
 
     def read_column(self, row_group: int, field_id: int, map_key: str | None = None) -> Iterator[pa.Array]:
-        """Read one column of one row group, some rows at a time.
+        """Read one column of one row group in batches of rows.
 
         Args:
-            row_group: Its ordinal in the file.
-            field_id: The column, which the file has; may be a leaf of structs.
-            map_key: Read the values of this key of a map (`puffin_index.keys.map_key`).
+            row_group: The ordinal of the row group in the file.
+            field_id: A column that the file has; may be a leaf of structs.
+            map_key: The key of a map whose values to read (`puffin_index.keys.map_key`).
 
         Raises:
             OSError: If the bytes cannot be read or decoded; `pyarrow.ArrowException` likewise.
@@ -118,14 +118,14 @@ class OpenParquetFile:
     def read_column(self, row_group: int, field_id: int, map_key: str | None = None) -> Iterator[pa.Array]:
         """Read one column of one row group, some rows at a time."""
         path = self.locate(field_id).path
-        # By ordinals of leaves: names may have dots in them, or occur twice.
+        # Columns are chosen by ordinals of leaves, as names may contain dots or occur twice.
         batches = self._parquet.reader.iter_batches(
             BATCH_ROWS, row_groups=[row_group], column_indices=list(path[-1].leaves), use_threads=False
         )
         for batch in batches:
             values = batch.column(0)
             for _ in path[1:]:
-                # Only one field of each struct was read. struct_field takes the parent's NULLs along.
+                # Only one field of each struct was read. struct_field applies the parent's NULLs.
                 values = pc.struct_field(values, [0])
             yield values if map_key is None else values_of_key(values, map_key)
 
@@ -157,7 +157,7 @@ class OpenOrcFile:
         stored = (path[-1] if map_key is None else path[-1].children[1]).field.type
         is_temporal = pa.types.is_temporal(stored)
         if is_temporal and self._fields.rule is not Rule.FIELD_IDS:
-            # Other writers count them in a time zone and a calendar of their own.
+            # Other writers count dates and times in a time zone and a calendar of their own.
             raise UnsupportedError(f"data file {self.file.path}: dates and times of an imported ORC file")
         if pa.types.is_timestamp(stored) and not _ORC_TIMESTAMPS_ARE_CHECKED:
             raise UnsupportedError(f"data file {self.file.path}: ORC timestamps need PyArrow 26 or later")
@@ -172,17 +172,17 @@ class OpenOrcFile:
         for name in names[1:]:
             rows = pc.struct_field(rows, name)
         values = rows if map_key is None else values_of_key(rows, map_key)
-        # Iceberg stores times as plain numbers, and says so beside the field id.
+        # Iceberg stores times as plain numbers, and marks them beside the field id.
         is_time = (leaf.field.metadata or {}).get(_ORC_LONG_TYPE) == b"TIME"
         yield values.cast(pa.time64("us")) if is_time else values
 
 
 def _reads_alike(stored: pa.DataType, value_type: ValueType) -> bool:
-    """Whether Iceberg's Parquet readers, which take numbers as they are stored, give the values that Arrow gives."""
+    """Return whether Iceberg's Parquet readers, which never convert stored numbers, give the same values as Arrow."""
     if pa.types.is_timestamp(stored):
         return bool(stored.unit == "ns") == value_type.name.endswith("_ns")
     if pa.types.is_unsigned_integer(stored):
-        # Iceberg's vectorised readers take them as signed.
+        # Iceberg's vectorised readers take unsigned numbers as signed.
         return False
     if pa.types.is_time(stored):
         return bool(stored.unit != "ns")
@@ -192,10 +192,10 @@ def _reads_alike(stored: pa.DataType, value_type: ValueType) -> bool:
 
 
 def read_keys(opened: OpenDataFile, row_group: int, column: ColumnId, value_type: ValueType) -> Column:
-    """Read the keys of one column, or of one key of a map, of one row group; NULLs where the file lacks the column.
+    """Read the keys of one column, or of one key of a map, in one row group; all NULL if the file lacks the column.
 
     Raises:
-        UnsupportedError: If the values are none of this type, or cannot be read without a loss.
+        UnsupportedError: If the values are not of this type, or cannot be read without a loss.
         BuildError: If the bytes cannot be read or decoded.
     """
     row_count = opened.row_counts[row_group]
@@ -214,16 +214,16 @@ def read_keys(opened: OpenDataFile, row_group: int, column: ColumnId, value_type
 
 @contextmanager
 def open_data_file(io: FileIO, file: DataFile, reading: Reading) -> Iterator[OpenDataFile]:
-    """Read a data file's footer and check it against what the manifest says.
+    """Read a data file's footer and check it against the manifest.
 
     Args:
         io: The FileIO of the data table.
         file: The data file.
-        reading: How the table's scans find columns.
+        reading: The rules by which scans of the table find columns.
 
     Raises:
-        BuildError: If the file is not there or is not what the manifest describes.
-        UnsupportedError: If it has no row groups, or its columns cannot be told.
+        BuildError: If the file does not exist or contradicts the manifest.
+        UnsupportedError: If the file has no row groups, or its columns cannot be identified.
     """
     if file.format not in INDEXED_FORMATS:
         raise UnsupportedError(f"data file {file.path}: {file.format} files have no row groups")
@@ -241,7 +241,7 @@ def open_data_file(io: FileIO, file: DataFile, reading: Reading) -> Iterator[Ope
 
 
 def _open_parquet(stream: object, file: DataFile, reading: Reading) -> OpenParquetFile:
-    # A buffered stream keeps a column chunk from being held as a whole. Iceberg reads INT96 as microseconds.
+    # A buffered stream avoids holding a whole column chunk in memory. Iceberg reads INT96 as microseconds.
     parquet = pq.ParquetFile(stream, pre_buffer=False, buffer_size=_BUFFER_BYTES, coerce_int96_timestamp_unit="us")
     groups = [parquet.metadata.row_group(i) for i in range(parquet.metadata.num_row_groups)]
     fields = identify_fields(parquet.schema_arrow, file.format, reading.name_mapping)
@@ -253,7 +253,7 @@ def _open_parquet(stream: object, file: DataFile, reading: Reading) -> OpenParqu
 
 
 def _range_starts(footer: pq.FileMetaData, file_size: int) -> tuple[int, ...]:
-    # Manifests may list offsets in another order than that of the row groups, or offsets that no reader goes by.
+    # Manifests may list offsets in another order than the row groups, or offsets that readers do not use.
     places = row_group_places(footer)
     if places is None:
         return (READ_WHOLE,) * int(footer.num_row_groups)

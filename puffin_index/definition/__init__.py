@@ -1,1 +1,1 @@
-"""What to index: columns, kinds and options, from Python or from table properties."""
+"""Index definitions: columns, kinds and options, from Python or from table properties."""

@@ -1,4 +1,4 @@
-"""Whether the kinds of a definition suit their columns, as far as types and options tell."""
+"""Judge from types and options whether the kinds of a definition suit their columns."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from puffin_index.kinds.registry import kind_named
 
 
 def fit_warnings(columns: Sequence[ResolvedColumn]) -> list[str]:
-    """Say where a kind is a bad fit for its column, one sentence each, in the order of the columns.
+    """Return one sentence for each kind that suits its column badly, in the order of the columns.
 
-    Nothing is read: the number of distinct values is guessed from the type alone.
+    No data are read: the type alone suggests the number of distinct values.
     """
     return [
         f"column {column.name!r}: {sentence}"

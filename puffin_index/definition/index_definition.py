@@ -1,8 +1,7 @@
 """The index definition: which columns carry which index kinds, with which options.
 
-Users name columns; inside, a column is its Iceberg field id, so that a rename changes nothing. `column#k#key` names one
-key of a map column. Resolving checks a definition against a schema and refuses what cannot be built, naming the column
-and the kind.
+Users name columns; the code identifies columns by Iceberg field ids, so that a rename changes nothing. `column#k#key`
+names one key of a map column. Resolving checks a definition against a schema; errors name the column and the kind.
 """
 
 from __future__ import annotations
@@ -54,12 +53,12 @@ class IndexDefinition:
             bitmap: Columns with a bitmap index.
             bsi: Columns with a bit-sliced index.
             bloom: Columns with a bloom filter.
-            options: `{"column.key": value}`; a key goes to those of the column's kinds that know it.
-            others: Columns with an index of another kind of the registry, by its name.
+            options: `{"column.key": value}`; an option goes to all kinds of the column that know the key.
+            others: Columns with an index of another kind of the registry, by the name of the kind.
 
         Raises:
-            DefinitionError: If a kind is not known, or if an option names a column without an index or a key that none
-            of its kinds knows.
+            DefinitionError: If a kind is unknown, or if an option names a column without an index or a key that no kind
+                of the column knows.
         """
         kinds_of: dict[str, dict[str, dict[str, str]]] = {}
         for kind, names in {"bitmap": bitmap, "bsi": bsi, "bloom": bloom, **others}.items():
@@ -86,11 +85,11 @@ class ResolvedColumn:
     """One column of a definition, bound to a schema.
 
     Attributes:
-        field_id: The column; where `map_key` is set, the map.
-        name: In the schema; `map#k#key` where `map_key` is set.
-        value_type: What the values are.
+        field_id: The field id of the column; that of the map if `map_key` is set.
+        name: The name in the schema; `map#k#key` if `map_key` is set.
+        value_type: The type of the values.
         kinds: The options of each kind.
-        map_key: Which key of the map, as `puffin_index.keys.map_key` spells it.
+        map_key: The key of the map, in the spelling of `puffin_index.keys.map_key`; None for a whole column.
     """
 
     field_id: int
@@ -101,11 +100,11 @@ class ResolvedColumn:
 
     @property
     def column_id(self) -> ColumnId:
-        """What the index is about."""
+        """The subject of the indexes."""
         return self.field_id if self.map_key is None else MapKey(self.field_id, self.map_key)
 
     def stored_kind(self, kind: str) -> str:
-        """How an index of a kind, or the statistics, are called beside the field id wherever they are stored."""
+        """Return the stored form of a kind, or of `statistics`, which files keep beside the field id."""
         return stored_kind(kind, self.map_key)
 
 
@@ -113,7 +112,7 @@ def resolve(definition: IndexDefinition, schema: Schema) -> tuple[ResolvedColumn
     """Bind a definition to a schema, in the order of field ids.
 
     Raises:
-        DefinitionError: If a column is not there, cannot be indexed, or a kind or option does not fit it.
+        DefinitionError: If a column is missing or cannot be indexed, or if a kind or option does not fit its column.
     """
     if not definition.columns:
         raise DefinitionError("an index definition needs at least one column")
@@ -131,7 +130,7 @@ def _resolve_column(column: IndexedColumn, schema: Schema) -> ResolvedColumn:
 
 
 def _is_column(schema: Schema, name: str) -> bool:
-    """Whether a name is a column's as it stands, `#k#` in it or not."""
+    """Return whether a name, as it stands, is that of a column; the name may contain `#k#`."""
     try:
         schema.find_field(name, case_sensitive=False)
     except ValueError:
@@ -160,7 +159,7 @@ def _resolve_field(found: NestedField, key: str | None, column: IndexedColumn, s
 
 
 def _indexed_type(name: str, field_type: IcebergType, key: str | None) -> PrimitiveType:
-    """The type of the values of a column, or of one key of it."""
+    """Return the type of the values of a column, or of one key of a map column."""
     if key is None:
         if isinstance(field_type, PrimitiveType):
             return field_type
@@ -178,10 +177,10 @@ def _indexed_type(name: str, field_type: IcebergType, key: str | None) -> Primit
 
 
 def find_field(schema: Schema, name: str) -> NestedField:
-    """Find a column by its (case-insensitive) name; a leaf of structs is named with dots, which names may have as well.
+    """Find a column by its case-insensitive name. Dots join the names of structs and leaf; names may contain dots, too.
 
     Raises:
-        DefinitionError: If it is not there, or lies in a list or a map.
+        DefinitionError: If the column is missing, or lies in a list or a map.
     """
     try:
         found = schema.find_field(name, case_sensitive=False)
@@ -211,10 +210,10 @@ def to_json(columns: tuple[ResolvedColumn, ...]) -> str:
 
 
 def from_json(text: str, schema: Schema) -> tuple[ResolvedColumn, ...]:
-    """Read a definition back and bind it to the table's schema of today; what that has no place for is left out."""
+    """Read a definition back and bind it to the current schema, leaving out columns that do not fit the schema."""
     columns: list[ResolvedColumn] = []
     for item in json.loads(text):
-        # What has another type by now is told by `retyped_columns`.
+        # `retyped_columns` reports columns that have another type by now.
         with suppress(DefinitionError):
             found = _resolve_item(item, schema)
             columns += [found] if found is not None else []
@@ -222,7 +221,7 @@ def from_json(text: str, schema: Schema) -> tuple[ResolvedColumn, ...]:
 
 
 def retyped_columns(text: str, schema: Schema) -> list[str]:
-    """Say which columns of a stored definition have a type today that cannot be indexed so, and why not."""
+    """Return sentences about columns of a stored definition whose current type does not fit their indexes."""
     reasons: list[str] = []
     for item in json.loads(text):
         try:
@@ -233,7 +232,7 @@ def retyped_columns(text: str, schema: Schema) -> list[str]:
 
 
 def stored_kinds(text: str) -> dict[tuple[int, str], Options]:
-    """The options of all indexes of a stored definition by field ID and stored kind, whatever the columns are today."""
+    """Return the options of all stored indexes by field id and stored kind, whatever became of the columns."""
     return {
         (item["field-id"], stored_kind(kind, item.get("map-key"))): options
         for item in json.loads(text)
@@ -242,7 +241,7 @@ def stored_kinds(text: str) -> dict[tuple[int, str], Options]:
 
 
 def _resolve_item(item: Mapping[str, Any], schema: Schema) -> ResolvedColumn | None:
-    """Bind one column of a stored definition; None if it was dropped."""
+    """Bind one column of a stored definition; return None for a dropped column."""
     name = schema.find_column_name(item["field-id"])
     if name is None:
         return None

@@ -1,12 +1,12 @@
-"""An index definition in the data table's own properties, in Paimon's spelling, set from any engine.
+"""An index definition in the data table's own properties, in Paimon's spelling; any engine can set the properties.
 
 | property | meaning |
 | --- | --- |
-| `file-index.<type>.columns` | columns by comma that have an index of this type: `bitmap`, `bsi` or `bloom-filter` |
+| `file-index.<type>.columns` | columns, separated by commas, to index by `bitmap`, `bsi` or `bloom-filter` |
 | `file-index.<type>.<column>.<option>` | an option of one column's index: `fpp`, `items` of `bloom-filter` and so on |
 
-Source: seed 001. Properties name columns as they are called now; a renamed column is one that is not there. Whatever
-cannot be used is left out with a warning: another engine's property is no reason to stop a build.
+Source: seed 001. Properties name columns by their current names; the old name of a renamed column is unknown. Unusable
+properties are left out with a warning: another engine's property is no reason to stop a build.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _PREFIX = "file-index."
 
 @dataclass(frozen=True, slots=True)
 class PropertyDefinition:
-    """What table properties define.
+    """A definition from table properties.
 
     Attributes:
         columns: The columns and kinds, in the order of field ids.
-        warnings: What of the properties cannot be used, and why.
+        warnings: The properties that cannot be used, with the reasons.
     """
 
     columns: tuple[ResolvedColumn, ...]
@@ -38,7 +38,7 @@ class PropertyDefinition:
 
 
 def read_properties(properties: Mapping[str, str], schema: Schema) -> PropertyDefinition:
-    """Read what the properties of a table define, bound to its schema of today."""
+    """Read the definition in table properties, and bind it to the current schema."""
     columns: tuple[ResolvedColumn, ...] = ()
     warnings: list[str] = []
     for kind, index_type in ((name, own.paimon_name) for name, own in KINDS.items() if own.paimon_name):
@@ -57,12 +57,12 @@ def read_properties(properties: Mapping[str, str], schema: Schema) -> PropertyDe
 
 def _options_of(properties: Mapping[str, str], prefix: str) -> Options:
     names = ((key, key.removeprefix(prefix)) for key in properties if key.startswith(prefix))
-    # What still has a dot is an option of a column whose name begins like this one's.
+    # A remaining dot means an option of a column whose name begins like this column's name.
     return {name: properties[key] for key, name in names if name and "." not in name}
 
 
 def unite(first: Sequence[ResolvedColumn], second: Sequence[ResolvedColumn]) -> tuple[ResolvedColumn, ...]:
-    """Unite two definitions; where both have a kind of a column, the options are those of the first."""
+    """Unite two definitions; if both have a kind of a column, the options of the first count."""
     united = {_place(column): column for column in second}
     for column in first:
         other = united.get(_place(column))

@@ -7,16 +7,16 @@
 | 12 | 4 | head length: everything before the body, magic included |
 | 16 | 4 | number of columns |
 | - | 2 + n | for each column: its name, then |
-| - | 4 | the number of its indexes |
+| - | 4 | the number of indexes of the column |
 | - | 2 + n | for each index: its name (`bitmap`, `bsi`, `bloom-filter`), then |
 | - | 4 | start, from the container's beginning; -1 for an index without bytes |
 | - | 4 | length; 0 for an index without bytes |
 | - | 4 + n | redundant length and bytes; kept for later versions, 0 in this one |
 | head length | any | body: the bytes of the indexes, in the order of the head, without gaps |
 
-All numbers are big-endian and signed, but for the unsigned 16 bits before a name. Names are in Java's modified UTF-8:
-NUL takes two bytes, and a letter beyond U+FFFF is two surrogates of three bytes each. Source: seed 001, seed 004, and
-Paimon's `FileIndexFormat`, whose reader takes an index "without bytes" for a column that no row satisfies a test on.
+All numbers are big-endian and signed, except the unsigned 16 bits before a name. Names are in Java's modified UTF-8:
+NUL takes two bytes, and a character beyond U+FFFF is two surrogates of three bytes each. To Paimon's reader, an index
+without bytes means that no row satisfies a test. Sources: seed 001, seed 004, and Paimon's `FileIndexFormat`.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ class Container:
     """The head of a container.
 
     Attributes:
-        indexes: Column name -> index name -> its bytes, unread; None for an index without bytes. In the head's order.
-        size: The container's size in bytes.
-        head_size: How many of them are the head.
+        indexes: Column name -> index name -> the index, unread; None for an index without bytes. In the head's order.
+        size: The size of the container in bytes.
+        head_size: The size of the head in bytes.
     """
 
     indexes: Mapping[str, Mapping[str, Blob | None]] = field(hash=False)
@@ -61,7 +61,7 @@ def write_container(indexes: Mapping[str, Mapping[str, bytes | None]]) -> bytes:
     """Return the bytes that Paimon's writer gives for the same indexes in the same order.
 
     Args:
-        indexes: Column name -> index name -> its bytes, or None to say that there are none.
+        indexes: Column name -> index name -> the bytes of the index; None for an index without bytes.
 
     Raises:
         UnsupportedError: If a name takes more than 65,535 bytes or the whole more than 2 GiB.
@@ -89,13 +89,13 @@ def write_container(indexes: Mapping[str, Mapping[str, bytes | None]]) -> bytes:
 
 
 def read_container(reader: RangedReader) -> Container:
-    """Read and check a container's head, in one ranged read, or two if it is large. No index is read.
+    """Read and check the head of a container, in one ranged read, or two if the head is large. No index is read.
 
-    The format has no checksum: damage to a name or an index's own bytes can't be seen here. Damage to a number can,
-    as the bodies have to follow each other from the head's end to the container's.
+    The format has no checksum: damage to a name or to the bytes of an index stays unnoticed. Damage to a number is
+    noticed, as the bodies have to follow each other from the end of the head to the end of the container.
 
     Args:
-        reader: Exactly the container: a file, or a `Blob` of one.
+        reader: Exactly the container: a file, or a `Blob` of a file.
 
     Raises:
         CorruptFileError: If the bytes break the format.
@@ -128,9 +128,9 @@ def map_key_column(column: str, key: str) -> str:
 
 
 def split_map_key_column(name: str) -> tuple[str, str] | None:
-    """Return map column and key of such a name, or None for the name of a whole column.
+    """Split `column[key]` into map column and key; return None for the name of a whole column.
 
-    The key begins behind the first bracket, as in Paimon: a map column whose own name has one is not told apart.
+    The key begins behind the first bracket, as in Paimon, even if the column's own name contains a bracket.
     """
     column, bracket, rest = name.partition("[")
     return (column, rest[:-1]) if bracket and rest.endswith("]") else None
@@ -140,7 +140,7 @@ def encode_modified_utf8(text: str) -> bytes:
     """Return the bytes of `text` in Java's modified UTF-8, without a length.
 
     Raises:
-        UnicodeEncodeError: If it has a lone surrogate.
+        UnicodeEncodeError: If the text has a lone surrogate.
     """
     text.encode("utf-8")
     return _SUPPLEMENTARY.sub(_surrogates, text).encode("utf-8", "surrogatepass").replace(b"\0", b"\xc0\x80")
@@ -150,7 +150,7 @@ def decode_modified_utf8(data: bytes) -> str:
     """Return the text of bytes in Java's modified UTF-8; each text has exactly one spelling.
 
     Raises:
-        UnicodeError: If they are not what `encode_modified_utf8` gives for any text.
+        UnicodeError: If `encode_modified_utf8` gives these bytes for no text.
     """
     halves = data.replace(b"\xc0\x80", b"\0").decode("utf-8", "surrogatepass")
     text = halves.encode("utf-16-be", "surrogatepass").decode("utf-16-be")

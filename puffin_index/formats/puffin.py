@@ -1,4 +1,4 @@
-"""Puffin files: named blobs one after another, and a JSON footer that says what and where they are.
+"""Puffin files: typed blobs one after another, and a JSON footer that describes the blobs and their places.
 
 | part | size | meaning |
 | --- | --- | --- |
@@ -10,9 +10,9 @@
 | flags | 4 | byte 0 bit 0: the payload is LZ4-compressed; every other bit is reserved |
 | magic | 4 | `PFA1` |
 
-Source: Iceberg's Puffin specification. Two properties are this project's own, and other readers see them as plain
-properties: `xxh64` of a blob is the xxHash64 of its stored bytes, and `footer-xxh64` of the file that of the footer's
-JSON values (`puffin_index.formats.puffin_footer`). So both say when bytes are not those that were written.
+Source: Iceberg's Puffin specification. Two properties are this project's own; other readers see them as plain
+properties. `xxh64` of a blob is the xxHash64 of the blob's stored bytes. `footer-xxh64` of the file is the xxHash64 of
+the footer's JSON values (`puffin_index.formats.puffin_footer`).
 """
 
 from __future__ import annotations
@@ -72,15 +72,15 @@ _INT32_MAX = 2**31 - 1
 
 
 class BinarySink(Protocol):
-    """Anything that bytes can be written to."""
+    """Any object that accepts bytes."""
 
     def write(self, data: bytes, /) -> object:
-        """Take all of `data`; a count, if one is returned, says how much of it was taken."""
+        """Take `data`; a returned count is the number of bytes taken."""
 
 
 @dataclass(frozen=True, slots=True)
 class PuffinFile:
-    """What the footer of a Puffin file says; both sizes in bytes."""
+    """The content of a Puffin footer; both sizes in bytes."""
 
     blobs: tuple[BlobMetadata, ...]
     properties: Mapping[str, str] = field(hash=False)
@@ -90,7 +90,7 @@ class PuffinFile:
 
 @dataclass(frozen=True, slots=True)
 class PuffinSummary:
-    """What a catalogue keeps of a Puffin file just written; both sizes in bytes."""
+    """The numbers of a new Puffin file that a catalogue keeps; both sizes in bytes."""
 
     file_size: int
     footer_size: int
@@ -98,11 +98,11 @@ class PuffinSummary:
 
 
 class PuffinWriter:
-    """Write a Puffin file front to back. The same calls give the same bytes.
+    """Write a Puffin file from front to back. The same calls give the same bytes.
 
     Args:
-        stream: Where to write, from its current position on; it is neither flushed nor closed.
-        created_by: Who writes: the file property `created-by`.
+        stream: The stream to write to, from its current position on; the writer neither flushes nor closes the stream.
+        created_by: The file property `created-by`, which names the program.
         properties: More file properties.
 
     Raises:
@@ -120,7 +120,7 @@ class PuffinWriter:
 
     @property
     def position(self) -> int:
-        """Where in the file the next blob will begin."""
+        """The start of the next blob in the file."""
         return self._position
 
     def add(
@@ -134,24 +134,24 @@ class PuffinWriter:
         properties: Mapping[str, str] | None = None,
         compress: bool = False,
     ) -> BlobMetadata:
-        """Write one blob and return where it is.
+        """Write one blob and return its description.
 
         Args:
             blob_type: The blob type.
             data: The content.
-            fields: Ids of the fields that it was computed from.
-            snapshot_id: Snapshot that it was computed from.
-            sequence_number: Sequence number of that snapshot.
+            fields: The ids of the fields that the blob was computed from.
+            snapshot_id: The snapshot that the blob was computed from.
+            sequence_number: The sequence number of that snapshot.
             properties: Text properties.
-            compress: Store one zstd frame instead of the content itself. Such a blob can only be read as a whole.
+            compress: Whether to store one zstd frame, which readers must read whole, instead of the plain content.
 
         Raises:
             ValueError: If the writer is finished or a write failed before, or `properties` has `xxh64`.
-            OverflowError: If a field id is no int32, or the snapshot or sequence number no int64.
+            OverflowError: If a field id exceeds int32, or the snapshot or sequence number int64.
             OSError: If the stream took only a part.
         """
         _check_free(properties or {}, BLOB_CHECKSUM)
-        # A new compressor each time: bytes must not depend on what was compressed before.
+        # A new compressor for each blob: bytes must not depend on earlier blobs.
         stored = memoryview(zstandard.ZstdCompressor(level=_ZSTD_LEVEL).compress(data) if compress else data).cast("B")
         blob = BlobMetadata(
             type=blob_type,
@@ -163,7 +163,7 @@ class PuffinWriter:
             compression_codec=ZSTD if compress else None,
             properties=dict(sorted({**(properties or {}), BLOB_CHECKSUM: xxhash.xxh64_hexdigest(stored)}.items())),
         )
-        # Some bytes at a time: what is no `bytes` yet is not copied as a whole.
+        # Chunks keep a buffer that must become `bytes` from being copied as a whole.
         for start in range(0, max(len(stored), 1), _WRITE_CHUNK_BYTES):
             self._write(bytes(stored[start : start + _WRITE_CHUNK_BYTES]))
         self._blobs.append(blob)
@@ -174,7 +174,7 @@ class PuffinWriter:
 
         Raises:
             ValueError: If the writer is finished or a write failed before, or a text has a lone surrogate.
-            UnsupportedError: If the footer is larger than 2 GiB, which the format cannot say.
+            UnsupportedError: If the footer is larger than 2 GiB, the limit of the format.
             OSError: If the stream took only a part.
         """
         payload = serialize_footer(FileMetadata(tuple(self._blobs), self._properties))
@@ -188,7 +188,7 @@ class PuffinWriter:
     def _write(self, data: bytes) -> None:
         if not self._writable:
             raise ValueError("this Puffin writer is finished, or a write failed before")
-        # Where a write fails, nobody knows what the stream holds: no later blob may claim an offset.
+        # After a failed write the content of the stream is unknown: no later blob may claim an offset.
         self._writable = False
         taken = self._stream.write(data)
         if isinstance(taken, int) and taken != len(data):
@@ -198,15 +198,15 @@ class PuffinWriter:
 
 
 def read_footer(reader: RangedReader, footer_size: int | None = None, *, require_checksum: bool = False) -> PuffinFile:
-    """Read what a Puffin file holds, in one ranged read, or two if the footer is large and its size not known.
+    """Read the footer of a Puffin file, in one ranged read, or two if the footer is large and its size unknown.
 
-    A flipped bit in a footer that has `footer-xxh64` is always noticed where it would change a blob's entry. Damage
-    to the checksum's own name looks like a footer without one: `require_checksum` refuses those too.
+    A flipped bit that would change a blob's entry is always noticed if the footer has `footer-xxh64`. Damage to the
+    name of the checksum itself makes the footer look like one without a checksum, which `require_checksum` refuses.
 
     Args:
         reader: The file.
-        footer_size: The footer's size in bytes, where a catalogue knows it.
-        require_checksum: Refuse a footer without `footer-xxh64`, which every file of `PuffinWriter` has.
+        footer_size: The footer's size in bytes, if a catalogue knows the size.
+        require_checksum: Whether to refuse a footer without `footer-xxh64`, which every file of `PuffinWriter` has.
 
     Raises:
         CorruptFileError: If the bytes break the format or a checksum.
@@ -228,11 +228,11 @@ def read_footer(reader: RangedReader, footer_size: int | None = None, *, require
 
 
 def check_head(reader: RangedReader) -> None:
-    """Check the file's first magic, which `read_footer` has no need to read.
+    """Check the magic at the start of the file, which `read_footer` does not read.
 
     Raises:
-        CorruptFileError: If it is not there.
-        UnsupportedError: If it is one of another version.
+        CorruptFileError: If the magic is missing.
+        UnsupportedError: If the magic is that of another version.
     """
     _check_magic(reader.read(0, len(MAGIC)), reader.location, 0)
 
@@ -242,7 +242,7 @@ def verify(reader: RangedReader, file: PuffinFile) -> None:
 
     Raises:
         CorruptFileError: If a checksum or the first magic is wrong.
-        UnsupportedError: If the first magic is one of another version.
+        UnsupportedError: If the first magic is that of another version.
     """
     check_head(reader)
     for blob in file.blobs:
@@ -253,11 +253,11 @@ def verify(reader: RangedReader, file: PuffinFile) -> None:
 
 
 def open_blob(reader: RangedReader, blob: BlobMetadata) -> Blob:
-    """Return a blob to be read in ranges. Nothing is read, and no checksum is checked.
+    """Return a blob to be read in ranges, without reading anything or checking a checksum.
 
     Raises:
-        CorruptFileError: If it does not lie inside the file.
-        UnsupportedError: If it is compressed.
+        CorruptFileError: If the blob does not lie inside the file.
+        UnsupportedError: If the blob is compressed.
     """
     if blob.compression_codec is not None:
         raise UnsupportedError(f"{reader.location}: blob {blob.type!r} is compressed and can't be read in ranges")
@@ -275,13 +275,13 @@ def read_blob(
 ) -> memoryview:
     """Read the content of a whole blob, decompressed.
 
-    With `verify`, what returns is what was written, or the blob has no checksum.
+    With `verify`, the result is the content that was written, unless the blob has no checksum.
 
     Args:
         reader: The file.
         blob: The blob.
-        verify: Check `xxh64` where the blob has it.
-        limit: How many bytes of content to accept, before anything is allocated.
+        verify: Whether to check `xxh64` if the blob has it.
+        limit: The most bytes of content to accept, checked before allocation.
 
     Raises:
         CorruptFileError: If the checksum, the zstd frame or the range in the file is wrong.
@@ -306,7 +306,7 @@ def _check_free(properties: Mapping[str, str], *reserved: str) -> None:
 def _fitting(value: int, bits: int) -> int:
     if not -(1 << (bits - 1)) <= value < 1 << (bits - 1):
         raise OverflowError(f"{value} is not an int{bits}")
-    # NumPy's integers fit as well, but JSON only knows Python's.
+    # NumPy's integers pass as well, but JSON accepts only Python's.
     return int(value)
 
 
@@ -339,7 +339,7 @@ def _decompress(stored: memoryview, blob: BlobMetadata, location: str, limit: in
         # No zstd block holds more than this, so a small frame cannot make us allocate for a large lie.
         if size > len(stored) // _ZSTD_BLOCK_STORED_BYTES * _ZSTD_BLOCK_CONTENT_BYTES:
             raise corrupt(f"{len(stored)} bytes can't hold {size} bytes of content")
-        # It also compares the content with the declared size.
+        # decompress() also compares the content with the declared size.
         content = zstandard.ZstdDecompressor().decompress(stored, read_across_frames=False, allow_extra_data=False)
     except zstandard.ZstdError as error:
         raise corrupt(str(error)) from error

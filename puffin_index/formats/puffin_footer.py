@@ -1,4 +1,4 @@
-"""The JSON payload of a Puffin footer: what blobs a file holds, where they are, and a checksum over saying so.
+"""The JSON payload of a Puffin footer: the blobs of a file, their places, and a checksum of this description.
 
 | object | members |
 | --- | --- |
@@ -6,7 +6,7 @@
 | blob | `type`; `fields` (int32s); `snapshot-id`, `sequence-number`, `offset`, `length` (int64s) |
 | blob, optional | `compression-codec` (`zstd`, `lz4` or null); `properties` |
 
-Source: Iceberg's Puffin specification, "Footer Payload". Members that it does not know are passed over, as in Java.
+Source: Iceberg's Puffin specification, "Footer Payload". Unknown members are ignored, as in Java.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ LZ4 = "lz4"
 
 @dataclass(frozen=True, slots=True)
 class BlobMetadata:
-    """What the footer says about one blob.
+    """The description of one blob in the footer.
 
     Attributes:
         type: The blob type.
-        fields: Ids of the fields that it was computed from.
-        snapshot_id: Snapshot that it was computed from, -1 for none.
-        sequence_number: Sequence number of that snapshot, -1 for none.
-        offset: Where in the file the stored bytes begin.
-        length: How many bytes are stored.
+        fields: The ids of the fields that the blob was computed from.
+        snapshot_id: The snapshot that the blob was computed from, -1 for none.
+        sequence_number: The sequence number of that snapshot, -1 for none.
+        offset: The start of the stored bytes in the file.
+        length: The number of stored bytes.
         compression_codec: None, `zstd` or `lz4`.
         properties: Text properties.
     """
@@ -59,10 +59,10 @@ class FileMetadata:
 
 
 def serialize_footer(metadata: FileMetadata) -> bytes:
-    """Spell the payload, with a `footer-xxh64` added, as Iceberg's Java writer spells it for the same metadata.
+    """Serialise the payload, with a `footer-xxh64` added, in the spelling of Iceberg's Java writer.
 
-    Properties stand in the order of their names. Control characters apart (Java writes their escapes in upper case),
-    the bytes are equal to Java's.
+    Properties are in the order of their names. The bytes equal those of Java, except for escapes of control characters,
+    which Java writes in upper case.
 
     Raises:
         UnicodeEncodeError: If a text has a lone surrogate.
@@ -82,13 +82,13 @@ def parse_footer(
 
     Args:
         payload: The JSON, in UTF-8.
-        location: The file, for messages.
-        payload_offset: Where in the file the payload begins, for messages.
+        location: The file, for error messages.
+        payload_offset: The start of the payload in the file, for error messages.
         blobs_range: The offsets that blobs may occupy.
-        require_checksum: Refuse a payload without `footer-xxh64`.
+        require_checksum: Whether to refuse a payload without `footer-xxh64`.
 
     Raises:
-        CorruptFileError: If it is not JSON of this form, a blob lies outside of `blobs_range`, or the checksum
+        CorruptFileError: If the payload is not JSON of this form, a blob lies outside `blobs_range`, or the checksum
             is wrong.
         UnsupportedError: If a codec is unknown.
     """
@@ -126,14 +126,14 @@ def _blob_document(blob: BlobMetadata) -> dict[str, object]:
 
 
 def _checksum(document: Mapping[str, object]) -> str:
-    """Hash the values rather than the bytes: keys sorted, no white space, all but ASCII escaped."""
+    """Hash the values instead of the bytes: keys sorted, no white space, every character beyond ASCII escaped."""
     canonical = json.dumps(document, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
     return xxhash.xxh64_hexdigest(canonical.encode("ascii"))
 
 
 @dataclass(frozen=True, slots=True)
 class _Parser:
-    """The checks of each value's type; `path` in them is where in the JSON the value stands."""
+    """Checks the type of each value; `path` is the place of the value in the JSON."""
 
     location: str
     payload_offset: int
@@ -213,13 +213,13 @@ class _Parser:
     def text(self, value: object, path: str) -> str:
         if not isinstance(value, str):
             self.fail(f"{path} is not a string")
-        # JSON can escape half of a surrogate pair, which no later step could print or write.
+        # JSON can escape half of a surrogate pair, which no later step could print or encode.
         if not value.isascii() and any("\ud800" <= letter <= "\udfff" for letter in value):
             self.fail(f"{path} has a lone surrogate")
         return value
 
     def integer(self, value: object, path: str, bits: int = 64) -> int:
-        # `bool` is an `int` to Python, but `true` is no number to JSON.
+        # `bool` is an `int` in Python, but `true` is not a number in JSON.
         if not isinstance(value, int) or isinstance(value, bool) or not -(1 << (bits - 1)) <= value < 1 << (bits - 1):
             self.fail(f"{path} is not an int{bits}")
         return value

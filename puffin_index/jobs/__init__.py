@@ -1,1 +1,1 @@
-"""The jobs that write and delete: build, compact, verify, expire, drop; and the engines that they run on."""
+"""The jobs that write and delete: build, compact, verify, expire, drop; and the engines that run jobs."""

@@ -1,4 +1,4 @@
-"""A build in the background: how it stands, waiting for it, cancelling it."""
+"""A build in the background: its state, waiting for it, cancelling it."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ BuildState = Literal["running", "done", "failed", "cancelled"]
 
 
 class BuildHandle:
-    """A build that runs in the background, of a Spark application or in local processes.
+    """A build in the background of a Spark application or in local processes.
 
     Args:
         run: Does the build; called in a thread of its own.
-        cancel: Stops it.
+        cancel: Stops the build.
     """
 
     def __init__(self, run: Callable[[ProgressListener], BuildReport], cancel: Callable[[], None]) -> None:
@@ -44,7 +44,7 @@ class BuildHandle:
         self._progress = progress
 
     def status(self) -> BuildState:
-        """Say how the build stands."""
+        """Return the state of the build."""
         if self._thread.is_alive():
             return "running"
         if self._cancelled and self._report is None:
@@ -52,15 +52,15 @@ class BuildHandle:
         return "failed" if self._error is not None else "done"
 
     def progress(self) -> BuildProgress:
-        """Say how far the build is."""
+        """Return the progress of the build."""
         return self._progress
 
     def wait(self, timeout_seconds: float | None = None) -> BuildReport:
-        """Wait for the end.
+        """Wait for the end of the build.
 
         Raises:
-            TimeoutError: If it is still running after that time.
-            BuildError: If it failed or was cancelled; the cause is attached.
+            TimeoutError: If the build is still running after that time.
+            BuildError: If the build failed or was cancelled; the cause is attached.
         """
         self._thread.join(timeout_seconds)
         if self._thread.is_alive():
@@ -71,10 +71,10 @@ class BuildHandle:
         return self._report
 
     def join(self) -> None:
-        """Wait for the end, whatever it is."""
+        """Wait for the end of the build, successful or not."""
         self._thread.join()
 
     def cancel(self) -> None:
-        """Stop the build; what is finished is committed and stays."""
+        """Stop the build; finished segments are committed and stay."""
         self._cancelled = True
         self._cancel()

@@ -1,4 +1,4 @@
-"""The build job: finds what is missing, runs it on an engine, commits segments as they are finished."""
+"""The build job: finds data files without indexes, runs their tasks on an engine, commits finished segments."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ from puffin_index.jobs.log_lines import log_line
 from puffin_index.segments.segment import Segment, SegmentTask, SkippedFile
 
 COMMIT_INTERVAL_SECONDS = 5.0
-"""Finished segments wait this long for others at most, so that a long build makes few commits but loses little."""
+"""Finished segments wait at most this long for others: a long build makes few commits, yet a crash loses little."""
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class BuildProgress:
-    """How far a build is.
+    """The progress of a build.
 
     Attributes:
         files_done: Data files indexed and committed.
-        files_total: Data files that the build started with.
+        files_total: Data files to index at the start.
         rows_done: Rows of `files_done`.
         rows_total: Rows of `files_total`.
         segments: Segments committed.
-        index_bytes: Their bytes.
+        index_bytes: Bytes of the committed segments.
         bytes_done: Bytes of `files_done`.
         bytes_total: Bytes of `files_total`.
     """
@@ -57,19 +57,19 @@ class BuildProgress:
 
 @dataclass(frozen=True, slots=True)
 class BuildReport:
-    """What a build did.
+    """The result of a build.
 
     Attributes:
-        snapshot_id: The snapshot that it indexed; None for an empty table.
+        snapshot_id: The indexed snapshot; None for an empty table.
         files: Data files indexed.
-        row_groups: Their row groups.
-        rows: Their rows.
+        row_groups: Row groups of the indexed files.
+        rows: Rows of the indexed files.
         segments: Segments committed.
-        index_bytes: Their bytes.
-        skipped: Data files that could not be indexed, and why.
+        index_bytes: Bytes of the committed segments.
+        skipped: Data files that could not be indexed, with the reasons.
         seconds: Wall time.
-        files_left: Data files without an index that were more than the build was to take.
-        warnings: What of the definition could not be used, and why.
+        files_left: Data files that still lack an index because the build had a limit.
+        warnings: Parts of the definition that could not be used, with the reasons.
     """
 
     snapshot_id: int | None
@@ -97,11 +97,11 @@ def build(
 ) -> BuildReport:
     """Index the data files of a snapshot that the index table lacks.
 
-    Every commit counts: a build that stops half-way is continued by the next one.
+    Every commit counts: the next build continues a build that stopped half-way.
 
     Raises:
         BuildError: If a segment cannot be written or the data table was replaced meanwhile.
-        NotFoundError: If there is no such snapshot, branch or tag.
+        NotFoundError: If the table lacks the snapshot, branch or tag.
     """
     started = time.monotonic()
     snapshot = scope.find_snapshot(data_table)
@@ -162,7 +162,7 @@ def _segment_task(batch: FileBatch, data_table: Table, index_table: Table, job_i
 
 @contextmanager
 def _flushed(committer: _Committer) -> Iterator[None]:
-    """Commit what is finished, however the block ends."""
+    """Commit the finished segments, however the block ends."""
     try:
         yield
     finally:
@@ -201,7 +201,7 @@ class _Committer:
         self._tell()
 
     def add(self, segment: Segment) -> None:
-        """Take a finished segment; commit if the last commit is a while ago."""
+        """Take a finished segment; commit if the last commit is `COMMIT_INTERVAL_SECONDS` ago."""
         self.skipped.extend(segment.skipped)
         if segment.covered:
             self._waiting.append(segment)
@@ -209,7 +209,7 @@ class _Committer:
             self.flush()
 
     def flush(self) -> None:
-        """Commit what is waiting."""
+        """Commit the waiting segments."""
         segments, self._waiting = self._waiting, []
         started = time.monotonic()
         if segments:
@@ -236,7 +236,7 @@ class _Committer:
         )
 
     def _append(self, segments: list[Segment]) -> list[Segment]:
-        """Add segments to the index table but for what another builder has added; delete those with nothing left."""
+        """Add segments to the index table, except files that another builder has added; delete segments left empty."""
         if not segments:
             return []
         with self._segments.committing(segment.location for segment in segments):
@@ -249,7 +249,7 @@ class _Committer:
         )
 
     def _still_live(self, segments: list[Segment]) -> list[Segment]:
-        """Leave out files that the table has lost while they were indexed; delete segments with none left."""
+        """Leave out files that left the table while they were indexed; delete segments left empty."""
         before = self._scope.find_snapshot(self._data_table)
         try:
             refresh_table(self._data_table)
@@ -265,7 +265,7 @@ class _Committer:
     def _with_files(
         self, segments: Iterable[Segment], is_kept: Callable[[Segment, str], bool], given_up: str
     ) -> list[Segment]:
-        """Leave data files out of segments, by path; delete segments with none left, and log why."""
+        """Leave data files out of segments, by path; delete segments left empty, and log the reason."""
         kept: list[Segment] = []
         for segment in segments:
             covered = tuple(file for file in segment.covered if is_kept(segment, file.file.path))
@@ -277,13 +277,13 @@ class _Committer:
         return kept
 
     def _live_paths(self, before: Snapshot | None) -> set[str] | None:
-        """The data files that are still there, None if nothing has changed."""
+        """Return the paths of data files that the table still has; None if the table has not changed."""
         try:
             if self._scope.find_snapshot(self._data_table) == before:
                 return None
             return {file.path for file in self._scope.list_data_files(self._data_table)}
         except NotFoundError:
-            # The snapshot has expired, or the branch was dropped, and with it what only it had.
+            # The snapshot has expired or the branch was dropped, and so were the files that only it had.
             return set()
 
     def _tell(self) -> None:

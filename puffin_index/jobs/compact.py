@@ -1,7 +1,7 @@
-"""Compaction: many small segments become segments of the target size, and what is dead in them stays behind.
+"""Compaction: merge many small segments into segments of the target size, without their dead parts.
 
-Each new segment is committed by itself. A data file moves to it only if the entries that it was copied from are still
-there at the commit; the old segments are left to `expire`.
+Each new segment has a commit of its own. A data file moves to the new segment only if, at the commit, the index table
+still has the entries it was copied from. The old segments are left to `expire`.
 """
 
 from __future__ import annotations
@@ -28,28 +28,28 @@ from puffin_index.segments.segment import ROW_SPACE_ALIGNMENT, Segment
 from puffin_index.segments.source_segment import IndexedFile, SourceSegment, read_source
 
 LEAST_LIVE_SHARE = 0.5
-"""A segment of whose payload bytes less is live is rewritten."""
+"""A segment is rewritten if a smaller share of its payload bytes is live."""
 
 FEWEST_SMALL = 8
-"""So many small segments are worth a compaction on the side: fewer would rewrite the same bytes over and over."""
+"""The fewest small segments that make an automatic compaction due: fewer would rewrite the same bytes over and over."""
 
 _SMALL_SHARE = 0.5
 _ROW_SPACE = 2**32
 _log = logging.getLogger(__name__)
 
 Shape: TypeAlias = tuple[tuple[int, str, str, str], ...]
-"""Field, kind, value type and form of each index of a data file: what its payloads become."""
+"""Field, kind, value type and merged form of each index of a data file."""
 
 
 @dataclass(frozen=True, slots=True)
 class CompactProgress:
-    """How far a compaction is.
+    """The progress of a compaction.
 
     Attributes:
         files_done: Data files whose indexes have moved.
         files_total: Data files whose indexes are to move.
         segments: Segments committed.
-        index_bytes: Their bytes.
+        index_bytes: Bytes of the committed segments.
     """
 
     files_done: int
@@ -60,16 +60,16 @@ class CompactProgress:
 
 @dataclass(frozen=True, slots=True)
 class CompactReport:
-    """What a compaction did.
+    """The result of a compaction.
 
     Attributes:
-        segments_before: Segments that the index table named.
-        segments_after: Segments that it names now.
+        segments_before: Segments in the index table before.
+        segments_after: Segments in the index table now.
         rewritten: Segments that were read.
         segments: Segments committed.
         files: Data files whose indexes have moved.
         index_bytes: Bytes of the committed segments.
-        skipped: Segments that could not be read, with the reason; `verify --repair` rebuilds them.
+        skipped: Segments that could not be read, with the reasons; `verify --repair` rebuilds them.
         seconds: Wall time.
     """
 
@@ -111,18 +111,18 @@ def compact(
     sparse_only: bool = False,
     listener: CompactListener | None = None,
 ) -> CompactReport:
-    """Rewrite small segments, and those of which little is live, as segments of the target size.
+    """Rewrite small segments, and segments with few live bytes, as segments of the target size.
 
     Args:
         data_table: The data table.
         index_table: The index table.
         wanted: The (field, kind) pairs of the definition, with their options.
-        target_bytes: About how large a segment should become.
-        sparse_only: Leave small segments alone.
+        target_bytes: The approximate size of new segments.
+        sparse_only: Rewrite only segments with few live bytes.
         listener: Called at the start and after each commit.
 
     Raises:
-        NotFoundError: If the data table is not there or is another one by now.
+        NotFoundError: If the data table is gone or was replaced.
     """
     started = time.monotonic()
     entries = replace_entries(index_table, partial(needed_entries, data_table, index_table, wanted))
@@ -159,12 +159,12 @@ def compact(
 
 
 def is_due(entries: pa.Table, target_bytes: int = TARGET_SEGMENT_BYTES, fewest: int = FEWEST_SMALL) -> bool:
-    """Say from the index table alone whether a compaction is worth its while: it reads no segment and no data table.
+    """Return whether a compaction is worthwhile, judging by the index table alone.
 
     Args:
         entries: The rows of the index table.
-        target_bytes: About how large a segment should become.
-        fewest: How many small segments it takes.
+        target_bytes: The approximate size of new segments.
+        fewest: The fewest small segments that are worth a compaction.
     """
     sizes = dict(zip(entries["segment"].to_pylist(), entries["segment_size_in_bytes"].to_pylist(), strict=True))
     return len([size for size in sizes.values() if size < _SMALL_SHARE * target_bytes]) >= fewest
@@ -199,19 +199,19 @@ def _plan(
         cut = _cut(of_shape, sources, target_bytes)
         origins = {origin for file in of_shape for origin in file.origins}
         in_parts = any(len(file.origins) > 1 for file in of_shape)
-        # Rewriting must make segments fewer or smaller, or it would be done again for ever.
+        # Rewriting must make segments fewer or smaller; otherwise every compaction would repeat it.
         if len(cut) < len(origins) or origins & (sparse | wide) or in_parts:
             bins += cut
     return _Plan(wanted, tuple(bins), sources, tuple(skipped))
 
 
 def _is_wide(source: SourceSegment, wanted: Mapping[FieldKind, Options]) -> bool:
-    """Whether a segment has bit slices that are to be merged, such as earlier releases wrote."""
+    """Return whether merging would shrink payloads of a segment, such as bit slices from earlier releases."""
     return any(source.gains_by_merging(key, wanted[key]) for key in source.directories if key in wanted)
 
 
 def _read_sources(index_table: Table, entries: pa.Table) -> tuple[dict[str, SourceSegment], list[tuple[str, str]]]:
-    """Read the footers and directories of all segments; a segment that is in trouble is left as it is."""
+    """Read the footers and directories of all segments; an unreadable segment stays as it is."""
     names = ("segment_size_in_bytes", "segment_footer_size_in_bytes")
     sizes: dict[str, tuple[int, int]] = {}
     directories: dict[str, dict[tuple[int, str], dict[str, int | str]]] = {}
@@ -231,7 +231,7 @@ def _read_sources(index_table: Table, entries: pa.Table) -> tuple[dict[str, Sour
 
 
 def _by_place(files: Sequence[IndexedFile]) -> list[IndexedFile]:
-    """Sort files so that those of a segment come together, in its order: what is merged there is read once."""
+    """Sort files by segment and by their order in the segment, so that merged payloads are read once."""
     seen: dict[str, int] = {}
     for file in files:
         for part in file.parts.values():
@@ -245,7 +245,7 @@ def _by_place(files: Sequence[IndexedFile]) -> list[IndexedFile]:
 
 
 def _shape(file: IndexedFile, sources: Mapping[str, SourceSegment]) -> Shape | None:
-    """What must be the same of all files of a segment; None if this release cannot merge the file's indexes."""
+    """Return the shape that all files of a segment must share; None if this release cannot merge the file's indexes."""
     shape: list[tuple[int, str, str, str]] = []
     for (field_id, kind), part in sorted(file.parts.items()):
         source = sources[part.segment]
@@ -253,7 +253,7 @@ def _shape(file: IndexedFile, sources: Mapping[str, SourceSegment]) -> Shape | N
         if form is None:
             return None
         shape.append((field_id, kind, source.directories[field_id, kind].type_name, form))
-    # A column promoted between two builds has statistics of both types; a segment has one.
+    # A column promoted between two builds has statistics of both types, but a segment can hold only one type.
     fields = {(field_id, value_type) for field_id, _, value_type, _ in shape}
     return tuple(shape) if len(fields) == len({field_id for field_id, _ in fields}) else None
 
@@ -261,7 +261,7 @@ def _shape(file: IndexedFile, sources: Mapping[str, SourceSegment]) -> Shape | N
 def _cut(
     files: Sequence[IndexedFile], sources: Mapping[str, SourceSegment], target_bytes: int
 ) -> list[tuple[IndexedFile, ...]]:
-    """Cut files into those of one segment each."""
+    """Cut files into groups, one for each new segment."""
     bins: list[list[IndexedFile]] = []
     size = space = 0
     for file in files:
@@ -286,7 +286,7 @@ def _write(
     plan: _Plan,
     skipped: list[tuple[str, str]],
 ) -> Segment | None:
-    """Write one segment, without the files of sources that turn out to be damaged; None if no file is left."""
+    """Write one segment, leaving out files whose old segments turn out to be damaged; None if no file is left."""
     while files:
         try:
             job = MergeJob(files, plan.sources, plan.options, index_table.io)
@@ -300,14 +300,14 @@ def _write(
 
 
 def _source_in(error: PuffinIndexError, files: Sequence[IndexedFile]) -> frozenset[str]:
-    """The segment that an error is about; all of them if it does not say."""
+    """Return the segment that an error names; all segments if the error names none."""
     origins = frozenset(origin for file in files for origin in file.origins)
     named = frozenset({error.location}) if isinstance(error, CorruptFileError) else frozenset()
     return origins & named or origins
 
 
 def _commit(index_table: Table, files: Sequence[IndexedFile], segment: Segment) -> Segment:
-    """Commit one segment; return it with the files that have moved to it."""
+    """Commit one segment; return the segment with the files that have moved to it."""
     written = {file.file.path for file in segment.covered}
     files = [file for file in files if file.file.path in written]
     moved: set[str] = set()

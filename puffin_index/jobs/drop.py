@@ -1,4 +1,4 @@
-"""Dropping an index: its table, its segments, and nothing else."""
+"""Drop an index: its table, its segments, and nothing else."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ from puffin_index.catalogue.stored_files import (
 from puffin_index.errors import DamagedIndexError, NotFoundError, PuffinIndexError
 
 _OWN_LOCATION = re.compile(rf"(.*{SUFFIX}-[0-9a-f]{{32}})/metadata/[^/]*")
-"""The metadata of an index table whose location has an id of its own, so that no other table's files lie there."""
+"""Matches the metadata of an index table whose location has a unique id, so that no other table's files lie there."""
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class DropReport:
-    """What was dropped.
+    """The result of a drop.
 
     Attributes:
         index_table: The index table.
         segments: Segments deleted.
-        bytes: Size of all files deleted.
+        bytes: Size of all deleted files.
         kept: Files below the table's location that no build or commit of this index wrote.
     """
 
@@ -58,15 +58,15 @@ class DropReport:
 
 
 def drop_index(catalog: Catalog, table: str) -> DropReport:
-    """Drop an index. Where its index table is damaged, what can be told to be of it is dropped.
+    """Drop an index. If the index table is damaged, drop everything that surely belongs to the index.
 
     Args:
-        catalog: Its catalog.
+        catalog: The catalog of the index.
         table: `namespace.table` of the data table, or of the index table itself.
 
     Raises:
-        NotFoundError: If there is no such index.
-        PuffinIndexError: If the table is no index table, or that of another data table.
+        NotFoundError: If the index does not exist.
+        PuffinIndexError: If the table is not an index table, or belongs to another data table.
     """
     try:
         index_table = _find(catalog, TableName.parse(table))
@@ -79,11 +79,11 @@ def drop_index_table(catalog: Catalog, index_table: Table) -> DropReport:
     """Drop an index table with its segments.
 
     Raises:
-        NotFoundError: If it is gone.
+        NotFoundError: If the index table is gone.
     """
     io, location = index_table.io, index_table.location()
     try:
-        # Without entries no planner asks for segments; a drop that is cut short here can be run again.
+        # Entries go first: without them no planner asks for segments, and an interrupted drop can be run again.
         replace_entries(index_table, lambda entries: entries.slice(0, 0))
     except RequestException:
         raise
@@ -103,7 +103,7 @@ def drop_index_table(catalog: Catalog, index_table: Table) -> DropReport:
 
 
 def _drop_damaged(catalog: Catalog, error: DamagedIndexError) -> DropReport:
-    """Drop an index table whose metadata cannot be read, and its files, if their place says whose they are."""
+    """Drop an index table with unreadable metadata, and its files if their location shows that they belong to it."""
     name = TableName.parse(error.index_table)
     location = _own_location(catalog, error)
     if location is None:
@@ -113,7 +113,7 @@ def _drop_damaged(catalog: Catalog, error: DamagedIndexError) -> DropReport:
     io = load_file_io(catalog.properties, location)
     listed = list_stored_files(io, location)
     files = [file for file in listed if file.is_ours]
-    # As long as the catalog names the table, a drop that is cut short here can be run again.
+    # Files go before the catalog's entry: as long as the catalog names the table, a drop can be run again.
     delete_files(io, files)
     delete_empty_folders(io, location)
     catalog.drop_table(name.identifier)
@@ -121,7 +121,7 @@ def _drop_damaged(catalog: Catalog, error: DamagedIndexError) -> DropReport:
 
 
 def _own_location(catalog: Catalog, error: DamagedIndexError) -> str | None:
-    """Where the index table lies, if that is known and no other table's place."""
+    """Return the location of the index table, if it is known and belongs to no other table."""
     own = _OWN_LOCATION.fullmatch(error.file or "")
     if own is None or own[1].startswith("/") or "://" in own[1]:
         return own[1] if own is not None else None

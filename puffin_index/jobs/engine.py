@@ -1,7 +1,7 @@
 """Two ways to run segment tasks: on Spark's executors, or in a pool of local processes without a JVM.
 
-The pure part is the same function, `puffin_index.segments.segment.write_segment`. An engine yields segments as they are
-finished, in any order.
+Both run the same function, `puffin_index.segments.segment.write_segment`. An engine yields each segment when finished,
+in any order.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ _LOWEST_PRIORITY = 19
 
 
 def background_engine(spark: SparkSession, tag: str, workers: int | None) -> Engine:
-    """Choose the engine that leaves queries of the same application their speed.
+    """Choose the engine that slows queries of the same application least.
 
-    A task slot that a segment takes is gone for seconds, whatever the pool. So where the executors are threads of the
-    driver (a local master), local processes of low priority do the work and take none.
+    A segment occupies its task slot for seconds, whatever the pool. So if the executors are threads of the driver (a
+    local master), local processes of low priority do the work without any task slot.
     """
     if (spark.sparkContext.master or "").startswith("local"):
         return LocalEngine(workers or max(1, spark.sparkContext.defaultParallelism // 2), in_background=True)
@@ -52,21 +52,21 @@ class Engine(Protocol):
 
     @property
     def parallelism(self) -> int:
-        """How many tasks run at a time."""
+        """The number of tasks that run at a time."""
 
     def run(self, tasks: Sequence[SegmentTask]) -> Generator[Segment, None, None]:
-        """Run the tasks; yield each segment when it is finished."""
+        """Run the tasks; yield each segment when finished."""
 
     def cancel(self) -> None:
-        """Stop what is running, and start nothing more; `run` raises `BuildError`."""
+        """Stop running tasks and start no more; `run` raises `BuildError`."""
 
 
 class LocalEngine:
     """A pool of processes on this machine.
 
     Args:
-        workers: How many; the number of cores by default.
-        in_background: Take only what others leave of the processors.
+        workers: The number of processes; the number of cores by default.
+        in_background: Whether to use only processor time that other processes leave.
     """
 
     def __init__(self, workers: int | None = None, *, in_background: bool = False) -> None:
@@ -76,7 +76,7 @@ class LocalEngine:
         self._cancelled = threading.Event()
 
     def run(self, tasks: Sequence[SegmentTask]) -> Generator[Segment, None, None]:
-        """Run the tasks in processes; a single one in this process, unless it is to stay in the background."""
+        """Run the tasks in processes; a single task runs in this process, unless in the background."""
         _check_cancelled(self._cancelled)
         if len(tasks) == 1 and not self._in_background:
             yield write_segment(tasks[0])
@@ -94,20 +94,20 @@ class LocalEngine:
             self._pool.shutdown(wait=True, kill_workers=True)
 
     def cancel(self) -> None:
-        """Stop the processes; a build of one segment, which runs in this one, ends with it."""
+        """Stop the processes; a single task in this process runs to its end."""
         self._cancelled.set()
         if self._pool is not None:
             self._pool.shutdown(wait=False, kill_workers=True)
 
 
 class SparkEngine:
-    """Executors of a live Spark application: one Spark job of one task a segment, in a FAIR pool.
+    """Executors of a live Spark application: one Spark job with one task per segment, in a FAIR pool.
 
     Args:
         spark: The session.
-        tag: Names the jobs, so that they can be cancelled.
-        in_background: Leave half of the task slots to queries. A FAIR pool shares slots when they become free, but
-            takes none away from a task that runs, and a segment takes long.
+        tag: The tag of the jobs, by which they are cancelled.
+        in_background: Whether to leave half of the task slots to queries. A FAIR pool shares slots as they become free,
+            but takes none from a running task, and a segment takes long.
     """
 
     def __init__(self, spark: SparkSession, tag: str, *, in_background: bool = False) -> None:
@@ -129,7 +129,7 @@ class SparkEngine:
         from py4j.protocol import Py4JJavaError
 
         _check_cancelled(self._cancelled)
-        # Local properties belong to the thread, and each thread of the pool runs many tasks.
+        # Local properties belong to a thread, and each thread of the pool runs many tasks.
         self._context.setLocalProperty("spark.scheduler.pool", SCHEDULER_POOL)
         self._context.setJobDescription(f"puffin-index: index {len(task.files)} data files")
         self._context.addJobTag(self._tag)
@@ -151,7 +151,7 @@ def _check_cancelled(cancelled: threading.Event) -> None:
 
 
 def _build_error(error: Py4JJavaError) -> BuildError:
-    """Say what failed on an executor without its stack of Java and Python frames."""
+    """Return the failure on an executor without its stack of Java and Python frames."""
     text = str(error.java_exception)
     missing = re.search(r"No module named '([^']+)'", text)
     if missing:
@@ -164,16 +164,16 @@ def _build_error(error: Py4JJavaError) -> BuildError:
 
 
 def write_in_background(task: SegmentTask) -> Segment:
-    """`write_segment` in a thread of the lowest priority, so that queries on the same machine go first.
+    """Run `write_segment` in a thread of the lowest priority, so that queries on the same machine go first.
 
-    A thread of its own, because a process that Spark's Python workers or others use again could not be raised again.
+    The priority of a whole process could never be raised again, and Spark and others reuse their worker processes.
     """
     with ThreadPoolExecutor(1, initializer=_lower_priority) as thread:
         return thread.submit(write_segment, task).result()
 
 
 def _lower_priority() -> None:
-    # Threads have priorities of their own on Linux alone.
+    # Only on Linux do threads have priorities of their own.
     if sys.platform == "linux":
         with suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _LOWEST_PRIORITY)

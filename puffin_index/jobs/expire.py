@@ -1,7 +1,7 @@
-"""Cleaning up: entries, segments and files of an index that nothing needs any more.
+"""Drop entries, segments and files of an index that nothing needs any more.
 
-The index table is changed first and files are deleted after, so that no entry ever names a file that is gone. Files are
-listed before the index table is read: whatever is committed meanwhile is seen as committed.
+The index table changes before files are deleted, so that no entry ever names a deleted file. Files are listed before
+the index table is read, so that every listed file of a commit made meanwhile counts as committed.
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ from puffin_index.kinds.kind import Options
 from puffin_index.segments.directory import FieldKind
 
 DEFAULT_GRACE = timedelta(days=3)
-"""A file that no commit names may be one of a running build for that long."""
+"""For this long, a file that no commit names may belong to a running build."""
 
 LEAST_SNAPSHOT_GRACE = timedelta(hours=1)
-"""A snapshot of the index table stays so long after another took its place: commits may be under way on top of it."""
+"""A superseded snapshot of the index table stays at least this long: running commits may build on the snapshot."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExpireReport:
-    """What was cleaned up, or (dry run) would be.
+    """The result of expiry; for a dry run, the result it would have.
 
     Attributes:
         entries: Entries dropped from the index table.
         directories: Directories dropped from entries that stay.
-        snapshots: Snapshots of the index table expired.
-        segments: Segments deleted.
-        leftovers: Of those, segments that were never committed.
-        table_files: Data and metadata files of the index table deleted.
-        bytes: Size of all files deleted.
-        files: Their locations.
+        snapshots: Expired snapshots of the index table.
+        segments: Deleted segments.
+        leftovers: Deleted segments that were never committed.
+        table_files: Deleted data and metadata files of the index table.
+        bytes: Size of all deleted files.
+        files: Locations of all deleted files.
         dry_run: Whether nothing was changed.
         seconds: Wall time.
     """
@@ -72,20 +72,20 @@ def expire(
     *,
     dry_run: bool = False,
 ) -> ExpireReport:
-    """Drop what nothing needs; segments of which little is live are rewritten.
+    """Drop everything that nothing needs; rewrite segments with few live bytes.
 
-    Segments that were committed and have no live entry go at once. Files that no commit names go once they are older
-    than `older_than`; so do snapshots of the index table, counted from when another took their place.
+    Committed segments without a live entry are deleted at once. Files that no commit names are deleted once they are
+    older than `older_than`. Snapshots of the index table expire once they have been superseded for `older_than`.
 
     Args:
         data_table: The data table.
         index_table: The index table.
         wanted: The (field, kind) pairs of the definition, with their options.
-        older_than: The grace period. With 0 nothing else may be building.
-        dry_run: Change nothing.
+        older_than: The grace period. With 0, no build may run at the same time.
+        dry_run: Whether to change nothing.
 
     Raises:
-        NotFoundError: If the data table is not there or is another one by now.
+        NotFoundError: If the data table is gone or was replaced.
     """
     started = time.monotonic()
     now = datetime.now(UTC)
@@ -129,14 +129,14 @@ def _drop_entries(data_table: Table, index_table: Table, wanted: Collection[Fiel
 
 
 def _directory_count(entries: pa.Table, of_entries: pa.Table) -> int:
-    """The directories of those entries that are also among others."""
+    """Count the directories of those entries that another set of entries has as well."""
     kept = set(zip(of_entries["data_file"].to_pylist(), of_entries["segment"].to_pylist(), strict=True))
     columns = (entries[name].to_pylist() for name in ("data_file", "segment", "directories"))
     return sum(len(own) for path, segment, own in zip(*columns, strict=True) if (path, segment) in kept)
 
 
 def _superseded(index_table: Table, before: datetime) -> list[int]:
-    """The snapshots in whose place another has come before a time."""
+    """Return the snapshots that were superseded before a time."""
     limit = before.timestamp() * 1000
     snapshots = index_table.snapshots()
     protected = {ref.snapshot_id for ref in index_table.metadata.refs.values()}

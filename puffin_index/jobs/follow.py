@@ -1,4 +1,4 @@
-"""Giving a data table its index table: the one that it has, one that it left behind when renamed, or a new one."""
+"""Give a data table its index table: an existing one, one left behind when the data table was renamed, or a new one."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ _log = logging.getLogger(__name__)
 
 
 def define_index_table(catalog: Catalog, data_table: Table, definition: str) -> Table:
-    """Give the index table of a data table a definition; where there is none, create it.
+    """Give the index table of a data table a definition, creating the index table if necessary.
 
-    An index table that the data table left behind when it was renamed is renamed as well. One that has the name, but
-    belongs to another table, gets that one's name, or is dropped if there is no such table in the namespace any more.
+    An index table left behind when the data table was renamed is renamed as well. An index table that has the required
+    name but belongs to another data table is renamed after that table, or dropped if the namespace has no such table.
 
     Raises:
-        PuffinIndexError: If that cannot be done.
+        PuffinIndexError: If this is impossible.
     """
     try:
         index_table = follow(catalog, data_table)
@@ -46,12 +46,12 @@ def define_index_table(catalog: Catalog, data_table: Table, definition: str) -> 
 
 
 def follow(catalog: Catalog, data_table: Table) -> Table:
-    """Load the index table of a data table; one that was left behind gets the name that goes with the data table's.
+    """Load the index table of a data table; an index table left behind by a rename is renamed after the data table.
 
-    Where the catalog does not rename, the index table stays in use under its name.
+    If the catalog cannot rename tables, the index table stays in use under its old name.
 
     Raises:
-        NotFoundError: If there is none.
+        NotFoundError: If the data table has no index table.
     """
     index_table = find_index_table(catalog, data_table)
     name = TableName.of(data_table)
@@ -78,7 +78,7 @@ def _rename(catalog: Catalog, index_table: Table, data_table: TableName) -> Tabl
 
 
 def _make_room(catalog: Catalog, data_table: Table) -> None:
-    """See to it that no index table of another data table has the name that goes with this one's."""
+    """Free the name of a data table's index table, if the index table of another data table has it."""
     name = TableName.of(data_table)
     try:
         index_table = load_index_table(catalog, index_table_name(name))
@@ -88,7 +88,7 @@ def _make_room(catalog: Catalog, data_table: Table) -> None:
         return
     owner = _find_table(catalog, name.namespace, index_table.properties.get(PROPERTY_DATA_TABLE_UUID, ""))
     if owner is None:
-        # The data table was dropped and made anew: nothing in the old index can be of use.
+        # The data table was dropped and made anew, so the old index is useless.
         with suppress(NotFoundError):
             drop_index_table(catalog, index_table)
         return
@@ -101,7 +101,7 @@ def _find_table(catalog: Catalog, namespace: tuple[str, ...], table_uuid: str) -
         name = TableName(namespace, identifier[-1])
         if name.name.endswith(SUFFIX):
             continue
-        # What PyIceberg cannot read, such as a table with a VARIANT column, cannot be indexed either.
+        # A table that PyIceberg cannot read, such as one with a VARIANT column, cannot have an index either.
         with suppress(NoSuchTableError, ValidationError, OSError):
             if str(catalog.load_table(name.identifier).metadata.table_uuid) == table_uuid:
                 return name

@@ -1,4 +1,4 @@
-"""The segments that one build or compaction writes: what is not committed when the job fails is deleted."""
+"""The segments that one build or compaction writes; a failing job deletes its uncommitted segments."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ _log = logging.getLogger(__name__)
 
 
 class JobSegments(AbstractContextManager["JobSegments"]):
-    """The segments of one job, told by the id that their names begin with.
+    """The segments of one job, whose names begin with the id of the job.
 
-    Used as a context manager: where the block fails, segments of the job that no entry names are deleted, and so are
-    half-written ones of processes that were killed. Those of a commit of which nobody knows how it ended stay.
+    As a context manager, the object cleans up after a failing block: it deletes segments of the job that no entry
+    names, also half-written segments of killed processes. Segments of a commit with unknown outcome stay.
 
     Args:
         index_table: The index table.
 
     Attributes:
-        job_id: What the names begin with.
+        job_id: The first digits of the names.
     """
 
     def __init__(self, index_table: Table) -> None:
@@ -42,12 +42,12 @@ class JobSegments(AbstractContextManager["JobSegments"]):
         self._in_doubt: set[str] = set()
 
     def new_location(self) -> str:
-        """Return where a new segment is written."""
+        """Return the location of a new segment."""
         return new_segment_location(segments_folder(self._index_table), self.job_id)
 
     @contextmanager
     def committing(self, locations: Iterable[str]) -> Iterator[None]:
-        """Commit segments; unless it is clear how that ended, they are kept."""
+        """Mark segments as being committed; they are kept unless the commit surely failed."""
         self._in_doubt.update(locations)
         try:
             yield
@@ -83,6 +83,6 @@ class JobSegments(AbstractContextManager["JobSegments"]):
 
 
 def _says_not_committed(error: Exception) -> bool:
-    # All files are written before the catalog is asked, and a database that answers with an error has rolled back.
-    # A connection that is lost says nothing.
+    # All files are written before the catalog is asked, so an error of the file system precedes the commit. A database
+    # that answers with an error has rolled back. A lost connection leaves the outcome open.
     return not isinstance(error, RequestException) and not getattr(error, "connection_invalidated", False)

@@ -1,4 +1,4 @@
-"""Structured log lines: an event, then key=value pairs, so that people and log collectors can both read them."""
+"""Structured log lines: an event, then key=value pairs, readable for people and log collectors."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ def log_line(event: str, **fields: object) -> str:
     """Return one line, such as `committed segments=2 seconds=0.31 table="a b"`.
 
     Args:
-        event: What happened.
-        fields: What is known of it; None is left out, texts with blanks, quotes or `=` are quoted as in JSON.
+        event: The name of the event.
+        fields: The pairs. None is left out; texts with blanks, quotes or `=` are quoted as in JSON.
     """
     pairs = (f"{name}={_written(value)}" for name, value in fields.items() if value is not None)
     return " ".join((event, *pairs))

@@ -1,4 +1,4 @@
-"""What the processor is bad at, for the processes that build."""
+"""Processor-specific settings for the processes that build."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _NAMED_SO_FROM = "2.4.0"
 
 
 def environment_of_workers(environment: Mapping[str, str] = os.environ, cpu_info: Path = _CPU_INFO) -> dict[str, str]:
-    """Return the variables that make numpy sort fast in a process that is started with them.
+    """Return environment variables that make numpy sort fast in a new process.
 
-    AMD's Zen 4 has AVX-512, but writes the chosen numbers of a vector so slowly that numpy's sort takes five times as
-    long with it as with AVX2 (51 instead of 10.5 ms for a million numbers). numpy reads the variable when it is
-    imported, and knows the feature by this name since 2.4. What somebody has set stays.
+    AMD's Zen 4 has AVX-512, but its compressed stores are so slow that numpy's sort takes five times as long with
+    AVX-512 as with AVX2 (51 instead of 10.5 ms for a million numbers). numpy reads the variable on import, and knows
+    the feature by this name since 2.4. A value that is already set stays.
     """
     if _DISABLED in environment or np.lib.NumpyVersion(np.__version__) < _NAMED_SO_FROM:
         return {}
@@ -33,5 +33,5 @@ def environment_of_workers(environment: Mapping[str, str] = os.environ, cpu_info
 
 
 def settings_of_executors() -> dict[str, str]:
-    """Return the Spark settings that give executors these variables; most are machines like this one."""
+    """Return the Spark settings that give executors these variables; executors mostly run on machines like this one."""
     return {_EXECUTOR_VARIABLE + name: value for name, value in environment_of_workers().items()}

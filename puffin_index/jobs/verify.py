@@ -1,4 +1,4 @@
-"""Verification: the index table against the data table, segments by themselves, and indexes against the data."""
+"""Verification: check the index table against the data table, each segment by itself, and indexes against the data."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ DEFAULT_SAMPLE = 16
 
 @dataclass(frozen=True, slots=True)
 class VerifyReport:
-    """What was checked, and what is wrong.
+    """The result of a verification.
 
     Attributes:
         table: The data table.
-        data_files: Data files of its current snapshot.
-        indexed_data_files: Those with every index of the definition; the next build indexes the others.
+        data_files: Data files of the current snapshot.
+        indexed_data_files: Data files with every index of the definition; the next build indexes the others.
         segments: Segments read.
         blobs: Blobs whose checksum was checked.
         row_groups: Row groups whose indexes were compared with the data.
-        findings: What is wrong.
-        repaired: Data files whose bad entries were dropped and indexed anew.
+        findings: The errors found.
+        repaired: Data files that were indexed anew after their bad entries were dropped.
         seconds: Wall time.
     """
 
@@ -68,7 +68,7 @@ def verify(
         data_table: The data table.
         index_table: The index table.
         wanted: The (field, kind) pairs of the definition.
-        sample: How many row groups to compare with the data, chosen at random; None for all.
+        sample: The number of row groups to compare with the data, chosen at random; None for all.
     """
     started = time.monotonic()
     entries = read_entries(index_table)
@@ -106,7 +106,7 @@ def verify(
 
 
 def drop_bad_entries(index_table: Table, findings: Sequence[Finding]) -> int:
-    """Drop the entries of bad segments and data files from the index table; return how many data files lose one."""
+    """Drop the entries of bad segments and data files from the index table; return the number of their data files."""
     bad = {finding.file for finding in findings}
     dropped: set[str] = set()
 

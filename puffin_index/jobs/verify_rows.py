@@ -1,6 +1,6 @@
-"""Checking indexes against the data: a row group's values are read again, and no value may be missed.
+"""Check indexes against the data: a row group's values are read again, and no value may be missed.
 
-Statistics must be equal; the kind of an index says how to prove a payload (`puffin_index.kinds.proof`).
+Statistics must be equal; the kind of an index decides how to prove a payload (`puffin_index.kinds.proof`).
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _MOST_OPEN = 4
 
 
 class Proofs(AbstractContextManager["Proofs"]):
-    """The proofs of the payloads that were checked last, and the segments that they read.
+    """The proofs of the payloads checked last, and the open segments that these proofs read.
 
-    The row groups of a segment are checked one after another, and a proof may have decoded its payload.
+    Proofs are kept because a proof may have decoded its payload, and a segment's row groups are checked in sequence.
 
     Args:
         io: The FileIO of the index table.
@@ -48,7 +48,7 @@ class Proofs(AbstractContextManager["Proofs"]):
         Args:
             source: The segment that has the payload.
             key: The index.
-            row: The row of its directory.
+            row: The directory row of the payload.
         """
         reader, place = self._reader(source), (source.location, key, row)
         if place not in self._known:
@@ -60,7 +60,7 @@ class Proofs(AbstractContextManager["Proofs"]):
             if len(self._readers) == _MOST_OPEN:
                 location, oldest = self._readers.popitem(last=False)
                 oldest.close()
-                # Their proofs read what is closed now.
+                # Proofs of the closed segment would read from a closed file.
                 for place in [place for place in self._known if place[0] == location]:
                     del self._known[place]
             self._readers[source.location] = FileReader(self._io, source.location, source.size)
@@ -87,11 +87,11 @@ def check_row_group(
 
     Args:
         opened: The data file.
-        file: Where its indexes are.
-        ordinal: The row group, from 0 in the data file.
+        file: The data file with the places of its indexes.
+        ordinal: The place of the row group in the data file, from 0.
         key: The index.
-        source: The segment that has it.
-        proofs: Those of payloads that were checked before.
+        source: The segment that has the index.
+        proofs: The proofs of payloads checked before.
     """
     name = f"field {key[0]} {key[1]}, row group {ordinal} of {file.file.path}"
     try:

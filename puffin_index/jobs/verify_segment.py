@@ -1,4 +1,4 @@
-"""Checking a segment by itself: every checksum, every place that a directory names, every number that must fit."""
+"""Check a segment by itself: every checksum, every place in a directory, and all numbers that must agree."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ EntryRow = Mapping[str, object]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something that is wrong.
+    """One error in an index.
 
     Attributes:
         file: The segment or data file.
-        blob: The blob's type or the index's field and kind; empty where it is none.
-        offset: Where in the file, in bytes.
-        what: What is wrong.
+        blob: The blob's type, or the index's field and kind; empty if neither applies.
+        offset: The offset in the file, in bytes.
+        what: The description of the error.
     """
 
     file: str
@@ -45,11 +45,11 @@ def check_segment(
 
     Args:
         io: The FileIO of the index table.
-        location: The segment.
-        rows: Its entries in the index table.
+        location: The location of the segment.
+        rows: The entries of the segment in the index table.
 
     Returns:
-        What is wrong; the segment, if it can be read at all; how many blobs were read.
+        The errors; the segment, if it can be read at all; the number of blobs read.
     """
     size, footer_size = int(str(rows[0]["segment_size_in_bytes"])), int(str(rows[0]["segment_footer_size_in_bytes"]))
     directories = {(one["field_id"], one["kind"]): one for row in rows for one in _directories(row)}
@@ -131,7 +131,7 @@ def _check_statistics(batch: pa.RecordBatch, source: SourceSegment) -> Iterator[
     for row_group, (fit, low, high, quantiles) in enumerate(zip(fits.tolist(), *bounds, strict=True)):
         if not fit:
             yield 0, f"row group {row_group}: counts that do not fit each other"
-        # A row group of NULLs alone has neither.
+        # A row group of NULLs alone has neither quantiles nor bounds.
         ends = [quantiles[0], quantiles[-1]] if quantiles else [None, None]
         if (
             ends != [low, high]
@@ -153,7 +153,7 @@ def _check_places(source: SourceSegment, reader: RangedReader, key: FieldKind) -
         try:
             opened = source.open(key, row, reader)
             if isinstance(opened, MergedFilter):
-                # Its directory has no checksum of its own but in the layout, so it is read as a planner reads it.
+                # Only the layout has the checksum of the directory, so the directory is read as a planner reads it.
                 opened.read_directory()
         except (CorruptFileError, UnsupportedError, NotFoundError) as error:
             yield offset, _finding(source.location, error).what

@@ -1,1 +1,1 @@
-"""Values as keys: value types, columns of sorted keys, and the tests that leaves of predicates ask of keys."""
+"""Values as keys: value types, columns of sorted keys, and tests of keys at the leaves of predicates."""

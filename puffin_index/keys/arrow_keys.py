@@ -1,4 +1,4 @@
-"""Columns of keys from Arrow: as a whole, or gathered from batches in little more memory than the keys take."""
+"""Make columns of keys from Arrow: whole columns, or batches gathered in little more memory than the keys need."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from puffin_index.keys.value_types import ValueType
 from puffin_index.storage.arrays import Flags, Rows
 
 LARGE_COLUMN_BYTES = 96 * 1024 * 1024
-"""Up to so many bytes, a column of a row group is taken as a whole, which is faster."""
+"""Columns of a row group up to this size are taken as a whole, which is faster."""
 
 _Number = TypeVar("_Number", bound=np.generic)
 
@@ -28,12 +28,12 @@ def column_of(values: pa.Array | pa.ChunkedArray, value_type: ValueType) -> Colu
     """Return the keys of an Arrow column.
 
     Args:
-        values: The column as it was read: any Arrow type that can hold the values of `value_type`, narrower ones
-            included (a column promoted since the file was written), or only NULLs of whatever type.
-        value_type: What the values are in the table's schema.
+        values: The column as read: any Arrow type that can hold the values of `value_type`, or NULLs of any type. The
+            Arrow type may be narrower, if the column was promoted since the file was written.
+        value_type: The type of the column in the table's schema.
 
     Raises:
-        UnsupportedError: If values of this Arrow type are not values of this column, or one is out of range.
+        UnsupportedError: If the Arrow type does not fit the column, or a value is out of range.
     """
     array = _one_array(values)
     row_count = len(array)
@@ -48,19 +48,19 @@ def column_of(values: pa.Array | pa.ChunkedArray, value_type: ValueType) -> Colu
 
 
 def gather_column(batches: Iterable[pa.Array], value_type: ValueType, row_count: int) -> Column:
-    """Return the keys of a column that comes some rows at a time.
+    """Return the keys of a column that comes in batches.
 
-    A column of ordinary size is taken as a whole. Of a larger one each batch is given up when its keys are there, and
-    byte keys are coded by a dictionary, which may lie in a file (`puffin_index.keys.merge`).
+    A column of ordinary size is taken as a whole. For a larger column, each batch is freed as soon as its keys are
+    made, and byte keys are coded by a dictionary, which may lie in a file (`puffin_index.keys.merge`).
 
     Args:
-        batches: The column's rows in order, as `column_of` takes them.
-        value_type: What the values are in the table's schema.
-        row_count: How many rows there are.
+        batches: The column's rows in order, each batch as for `column_of`.
+        value_type: The type of the column in the table's schema.
+        row_count: The expected number of rows.
 
     Raises:
-        UnsupportedError: If values of this Arrow type are not values of this column, or one is out of range.
-        BuildError: If there are fewer or more rows.
+        UnsupportedError: If the Arrow type does not fit the column, or a value is out of range.
+        BuildError: If the batches have fewer or more rows.
     """
     first, rest = _take_until(batches, LARGE_COLUMN_BYTES)
     if rest is None:
@@ -72,7 +72,7 @@ def gather_column(batches: Iterable[pa.Array], value_type: ValueType, row_count:
 
 
 def _take_until(batches: Iterable[pa.Array], most_bytes: int) -> tuple[list[pa.Array], Iterator[pa.Array] | None]:
-    """Take batches until they have more bytes; return them and the rest, None if these are all."""
+    """Take batches until they exceed `most_bytes`; return them and the remaining batches (None if no batch remains)."""
     taken: list[pa.Array] = []
     rest = iter(batches)
     for batch in rest:
@@ -123,21 +123,21 @@ def _gather_integers(parts: Iterable[tuple[slice, Column]], value_type: ValueTyp
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _CodedKeys:
-    """Rows as places in sorted distinct keys; of NULL rows anything."""
+    """Rows as places in sorted distinct keys; the places of NULL rows are arbitrary."""
 
     dictionary: pa.LargeBinaryArray
     codes: Rows
 
 
 def _gather_bytes(parts: Iterable[Column]) -> _CodedKeys:
-    """Code the keys of all parts by one dictionary, which is merged whenever it may have doubled."""
+    """Code the keys of all parts by one dictionary, merged whenever the new keys might have doubled its size."""
     gathered = [_CodedKeys(pa.array([], pa.large_binary()), np.empty(0, np.uint32))]
     fresh_bytes = 0
     for part in parts:
         own = SortedColumn(part)
         dictionary, codes = own.keys, own.codes
         fresh_bytes += dictionary.nbytes
-        # What waits to be merged may be as much as what has been, and that does not fit into memory forever.
+        # Dictionaries that wait for a merge may grow as large as the merged one: they, too, must leave memory in time.
         gathered.append(_CodedKeys(spill([dictionary]) if fresh_bytes > SPILL_BYTES else dictionary, codes))
         if fresh_bytes > max(gathered[0].dictionary.nbytes, SPILL_BYTES // 4):
             gathered, fresh_bytes = [_merge(gathered)], 0
@@ -176,7 +176,7 @@ def _int64_keys(array: pa.Array, value_type: ValueType) -> IntColumnKeys:
 
 
 def _cast_type(found: pa.DataType, value_type: ValueType) -> pa.DataType:
-    """The Arrow type whose values are the keys."""
+    """Return the Arrow type whose raw values are the keys."""
     match value_type.name:
         case "boolean" if pa.types.is_boolean(found):
             return pa.int8()
@@ -199,7 +199,7 @@ def _mismatch(found: pa.DataType, value_type: ValueType) -> UnsupportedError:
 
 
 def _fixed_width(array: pa.Array, dtype: np.dtype[_Number], parts: int = 1) -> npt.NDArray[_Number]:
-    """The values buffer of a fixed-width array, `parts` numbers a value."""
+    """Return the values buffer of a fixed-width array as numbers, `parts` numbers per value."""
     width = dtype.itemsize * parts
     return np.frombuffer(array.buffers()[1], dtype, count=len(array) * parts, offset=array.offset * width)
 
@@ -216,7 +216,7 @@ def _bytes_values(array: pa.Array, value_type: ValueType) -> pa.Array:
     is_plain = pa.types.is_binary(found) or pa.types.is_large_binary(found) or pa.types.is_binary_view(found)
     length = value_type.fixed_length
     fits = is_plain or (is_fixed and length in (None, found.byte_width))
-    # A string column may have been written as plain BYTE_ARRAY; anything but a string column never holds text.
+    # Some writers store string columns as plain BYTE_ARRAY, but no other column ever holds text.
     if not (fits or (is_text and value_type.name == "string")):
         raise _mismatch(found, value_type)
     return array

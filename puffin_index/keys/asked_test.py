@@ -1,4 +1,4 @@
-"""A test as places among sorted keys: located in any number of sorted blobs without being worked out again."""
+"""A test as places among sorted keys, worked out once and located in any number of sorted blobs."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from puffin_index.storage.arrays import Flags, Ints
 _Result = TypeVar("_Result")
 
 MANY_KEYS = 2**40
-"""How many keys an interval may have whose keys cannot be counted."""
+"""The limit for an interval whose keys cannot be counted."""
 
 _MOST_REMEMBERED = 8
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Places:
-    """Places between keys, ascending, two around each interval.
+    """Places between keys, ascending; each pair of places encloses an interval of keys.
 
     Attributes:
-        keys: The key of each; of a place before or after everything anything.
-        right: Whether the place is after keys that are equal, instead of before them.
-        is_end: Whether it is before everything; after everything, where `right`.
-        key_limits: How many keys each interval may have.
+        keys: The key of each place; arbitrary for places before or after all keys.
+        right: Whether the place lies after equal keys instead of before them.
+        is_end: Whether the place lies before all keys, or (`right`) after all keys.
+        key_limits: The most keys that each interval may have.
     """
 
     keys: Ints | tuple[bytes, ...]
@@ -39,11 +39,11 @@ class Places:
 
 
 class AskedTest:
-    """A test, and what is worked out of it once for all payloads that are asked.
+    """A test, and everything worked out of the test once for all payloads.
 
     Attributes:
         test: The test.
-        negated: Whether it asks for all rows with a value but some.
+        negated: Whether the test is a negated set or range test.
     """
 
     def __init__(self, test: LeafTest) -> None:
@@ -52,21 +52,18 @@ class AskedTest:
         self._remembered: dict[object, object] = {}
 
     def places(self, is_bytes: bool) -> Places:
-        """Return the places around the keys, among keys of the bytes domain or of the int64 domain.
-
-        The negation is left out.
-        """
+        """Return the places around the tested keys, in the bytes domain or the int64 domain, ignoring negation."""
         return self._bytes_places if is_bytes else self._int_places
 
     def remember(self, key: object, work_out: Callable[[], _Result]) -> _Result:
-        """Return what was worked out before under a key; of more than a few keys the earlier ones are forgotten."""
+        """Return the result stored under a key, or work the result out; only a few results are kept."""
         found = self._remembered.get(key)
         if found is None:
             found = work_out()
             if len(self._remembered) >= _MOST_REMEMBERED:
                 self._remembered.clear()
             self._remembered[key] = found
-        # Not looked up again: another thread may have forgotten it by now.
+        # A second look-up could fail: another thread may have cleared the results.
         return cast("_Result", found)
 
     @property

@@ -1,4 +1,4 @@
-"""Byte strings in order: some bytes of each as one integer, which sorts ten times as fast as strings are compared."""
+"""Sort byte strings by integers made of some of their bytes: ten times as fast as comparing the strings."""
 
 from __future__ import annotations
 
@@ -10,28 +10,30 @@ from puffin_index.keys.order import gather, order_by_key
 from puffin_index.keys.sorted_keys import bytes_of_keys, common_prefix
 from puffin_index.storage.arrays import Bytes, Flags, Ints, Rows, Words
 
-# So few are compared by Arrow, which takes no longer.
+# For so few strings, comparison by Arrow takes no longer.
 _FEW = 4096
 _SAMPLED = 4096
 _WINDOW_BYTES = 8
 _WINDOW_BITS = 8 * _WINDOW_BYTES
 _LEAST_BITS = 16
 _AT_ONCE = 65_536
-# The bits of a window that are a string's own, by how many of its bytes are.
+# The mask of a string's own bits in a window, by the number of bytes that the string has in the window.
 _OWN_BITS = np.array([((1 << 8 * own) - 1) << _WINDOW_BITS - 8 * own for own in range(_WINDOW_BYTES + 1)], np.uint64)
-# Rows take no more bits, and what is taken away from a window must have none of the bits that they push out.
+# Packing a row drops at most the lowest 32 bits of a window. The minimum to subtract is rounded to zeros in these bits,
+# so that the remaining bits still order windows by a plain prefix.
 _ROUNDED = ~((1 << 32) - 1)
 
 
 def order_bytes(keys: pa.LargeBinaryArray, few: int = _FEW) -> Rows:
-    """Return the places of byte strings in ascending order, those of equal strings ascending.
+    """Return the places of byte strings in ascending order; places of equal strings ascend.
 
-    All are sorted by their first bytes behind what they have in common, in one integer with their place. Those that
-    these do not tell apart are sorted by the next bytes, and so on, as long as that leaves half of them at most.
+    A first sort orders all strings by the bytes behind their common prefix, packed with the place into one integer.
+    Strings that these bytes do not tell apart are sorted by their next bytes, and so on. Arrow compares the remaining
+    strings once they are few, or once a round settles fewer than half of them.
 
     Args:
-        keys: Fewer than 2**32, without NULLs.
-        few: How many are compared instead.
+        keys: Fewer than 2**32 strings, without NULLs.
+        few: The number of strings up to which Arrow compares.
     """
     data, offsets = bytes_of_keys(keys)
     if len(keys) <= few or len(data) < _WINDOW_BYTES:
@@ -40,7 +42,7 @@ def order_bytes(keys: pa.LargeBinaryArray, few: int = _FEW) -> Rows:
     bounds = pc.min_max(keys)
     at = common_prefix(bounds["min"].as_py(), bounds["max"].as_py())
     order, changes, told_bits = _order_windows(_windows(data, offsets, None, at), None)
-    # Where in the order strings are that are not told apart, those of one group next to each other.
+    # Strings not told apart so far are neighbours in the order: sorting each group within its own places suffices.
     tied = _tied(changes)
     places, changes = np.flatnonzero(tied), changes[tied]
     before = len(keys)
@@ -59,7 +61,7 @@ def order_bytes(keys: pa.LargeBinaryArray, few: int = _FEW) -> Rows:
 
 
 def seem_distinct(keys: pa.LargeBinaryArray) -> bool:
-    """Whether no key of some thousand occurs twice among them: then hardly any does at all. Few keys do not seem so."""
+    """Return whether a sample of the keys has no duplicate, so that duplicates are rare; False for few keys."""
     if len(keys) < 2 * _SAMPLED:
         return False
     places = np.unique(np.random.default_rng(0).integers(0, len(keys), _SAMPLED))
@@ -67,10 +69,10 @@ def seem_distinct(keys: pa.LargeBinaryArray) -> bool:
 
 
 def sort_distinct(keys: pa.LargeBinaryArray) -> tuple[pa.LargeBinaryArray, Rows, Flags]:
-    """Sort keys that hardly ever occur twice, which takes less than a dictionary of them that is sorted afterwards.
+    """Sort keys with few duplicates, faster than by building and sorting a dictionary.
 
     Returns:
-        The distinct keys, ascending; the places of all keys in their order; which of these differ from the one before.
+        The distinct keys, ascending; the places of all keys in order; which keys in order differ from the one before.
     """
     order = order_bytes(keys)
     ordered = take_keys(keys, order)
@@ -80,7 +82,7 @@ def sort_distinct(keys: pa.LargeBinaryArray) -> tuple[pa.LargeBinaryArray, Rows,
 
 
 def sort_keys(keys: pa.LargeBinaryArray) -> tuple[pa.LargeBinaryArray, Rows]:
-    """Return the distinct keys in ascending order, and the rank of each that was given; see `sort_distinct`."""
+    """Return the distinct keys in ascending order, and the rank of each given key; see `sort_distinct`."""
     distinct, order, changes = sort_distinct(keys)
     ranks = np.empty(len(order), np.uint32)
     ranks[order] = np.cumsum(changes, dtype=np.uint32) - np.uint32(1)
@@ -88,7 +90,7 @@ def sort_keys(keys: pa.LargeBinaryArray) -> tuple[pa.LargeBinaryArray, Rows]:
 
 
 def take_keys(keys: pa.LargeBinaryArray, places: Rows) -> pa.LargeBinaryArray:
-    """Return byte strings in another order; those of one length faster than Arrow does, which takes any."""
+    """Return byte strings in another order; strings of one length faster than Arrow, all others by Arrow."""
     data, offsets = bytes_of_keys(keys)
     width = len(data) // max(len(keys), 1)
     if len(places) != len(keys) or not width or not _are_multiples(offsets, width):
@@ -106,7 +108,7 @@ def _are_multiples(offsets: Ints, width: int) -> bool:
 
 
 def _windows(data: Bytes, offsets: Ints, rows: Rows | None, at: int) -> Words:
-    """8 bytes of some strings (None: all) from a byte of theirs on, as big-endian numbers; behind the end are zeros."""
+    """Return 8 bytes of some strings (None: all) from byte `at` on, as big-endian numbers, padded with zeros."""
     every = np.ndarray((len(data) - _WINDOW_BYTES + 1,), "<u8", data, strides=(1,))
     begins, ends = offsets[:-1], offsets[1:]
     windows = np.empty(len(begins) if rows is None else len(rows), np.uint64)
@@ -117,7 +119,8 @@ def _windows(data: Bytes, offsets: Ints, rows: Rows | None, at: int) -> Words:
         own = np.clip(ends[some] - starts, 0, _WINDOW_BYTES)
         inside = np.minimum(starts, len(every) - 1)
         found = every[inside].byteswap()
-        # What begins too near the end of the data has been read from before; nothing of a string is shifted out.
+        # A window that would cross the end of the data is read from earlier bytes, which the shift pushes out. Beyond a
+        # shift of 7 bytes the string has no byte left, and the mask clears the window.
         beyond = np.minimum(starts - inside, _WINDOW_BYTES - 1)
         found <<= (8 * beyond).astype(np.uint64)
         found &= _OWN_BITS[own]
@@ -126,15 +129,15 @@ def _windows(data: Bytes, offsets: Ints, rows: Rows | None, at: int) -> Words:
 
 
 def _room(groups: Rows) -> int:
-    """How many bits of a window there is room for beside group and place."""
+    """Return the number of window bits that fit into one integer with group and place."""
     return _WINDOW_BITS - int(groups[-1]).bit_length() - len(groups).bit_length()
 
 
 def _order_windows(windows: Words, groups: Rows | None) -> tuple[Rows, Flags, int]:
-    """Order windows by group, then by as many of their upper bits as there is room for, then by place.
+    """Order windows by group, then by as many upper bits as fit, then by place.
 
     Returns:
-        The places; where in their order a window is told apart from the one before; how many of its bits tell.
+        The places in order; which windows in order differ from the previous window; the number of compared window bits.
     """
     group_bits = 0 if groups is None else int(groups[-1]).bit_length()
     if groups is not None and group_bits:
@@ -145,14 +148,14 @@ def _order_windows(windows: Words, groups: Rows | None) -> tuple[Rows, Flags, in
 
 
 def _tied(changes: Flags) -> Flags:
-    """Which strings are not told apart from the one before or the one after."""
+    """Return which strings equal a neighbour in all compared bits."""
     tied = ~changes
     tied[:-1] |= tied[1:]
     return tied
 
 
 def _compared(keys: pa.LargeBinaryArray, rows: Rows, groups: Rows) -> Words:
-    """The places of some strings ordered by group, then by the strings themselves."""
+    """Return the places of some strings, ordered by group, then by the strings themselves."""
     table = pa.table({"group": pa.array(groups), "key": keys.take(pa.array(rows))})
     order: Words = pc.sort_indices(table, sort_keys=[("group", "ascending"), ("key", "ascending")]).to_numpy()
     return order

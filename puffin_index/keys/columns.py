@@ -1,4 +1,4 @@
-"""Columns of keys: the values of one column in one row group as keys, and sorted for whoever needs it."""
+"""Columns of keys: the values of one column in one row group as keys, and their sorted form on demand."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ KeyArray: TypeAlias = Ints | pa.LargeBinaryArray
 """Distinct keys."""
 
 
-# The counters of so narrow a range of keys stay in the processor's cache.
+# For a range of this many keys, one counter per key fits the processor's cache.
 _MOST_COUNTED = 65_536
-# So narrow a range has counters for all keys in the processor's cache while rows are put in order by them.
+# For a range of this many keys, the counters stay in the cache even while rows are ordered by them.
 _FEW = 4096
 _COMPARED_AT_ONCE = 1 << 20
-# What is computed at once stays in the processor's cache.
+# Working arrays of this many elements stay in the processor's cache.
 _AT_ONCE = 65_536
 
 
@@ -47,12 +47,12 @@ class Column:
     """The keys of one column in one row group.
 
     Attributes:
-        value_type: What the values are.
+        value_type: The type of the values.
         row_count: The number of rows, NULLs included.
-        keys: One key a row. In the int64 domain as narrow as `key_dtype` has them, undefined where the row is NULL. In
-            the bytes domain NULL where the row is: the values, of which `bytes_keys` makes keys, or keys coded by a
-            dictionary of distinct ones that all occur.
-        valid: Which rows are not NULL; None if none is.
+        keys: One key per row. In the int64 domain, numbers of `key_dtype`, undefined in NULL rows. In the bytes domain,
+            either values, which `bytes_keys` turns into keys, or keys coded by a dictionary of distinct keys that all
+            occur; NULL in NULL rows.
+        valid: Which rows are not NULL; None if no row is NULL.
     """
 
     value_type: ValueType
@@ -69,7 +69,7 @@ class Column:
 
     @property
     def bytes_keys(self) -> pa.LargeBinaryArray | pa.DictionaryArray:
-        """The keys of a column in the bytes domain: coded by a dictionary, or made of the values anew."""
+        """The keys of a column in the bytes domain: coded by a dictionary, or made from the values on each access."""
         if isinstance(self.keys, np.ndarray):
             raise TypeError(f"the keys of {self.value_type.name} are integers")
         if isinstance(self.keys, pa.Decimal128Array):
@@ -89,14 +89,14 @@ class Column:
         return positions_of(~self.valid)
 
     def part(self, first: int, end: int) -> Column:
-        """Return the column of the rows from `first` to before `end`."""
+        """Return the column of the rows from `first` up to `end`."""
         valid = None if self.valid is None else self.valid[first:end]
         some = None if valid is None or valid.all() else valid
         return Column(self.value_type, end - first, self.keys[first:end], some)
 
 
 def join_columns(columns: Sequence[Column]) -> Column:
-    """Return the rows of some columns of one value type as one column: at least one, in the order of the columns."""
+    """Return one column with the rows of all columns, in order; at least one column, all of one value type."""
     if len(columns) == 1:
         return columns[0]
     value_type, row_count = columns[0].value_type, sum(one.row_count for one in columns)
@@ -111,16 +111,16 @@ def join_columns(columns: Sequence[Column]) -> Column:
 
 
 def plain_keys(column: Column) -> pa.LargeBinaryArray:
-    """Return the keys of a column in the bytes domain, one a row, whatever they are coded by."""
+    """Return the keys of a column in the bytes domain, one per row, without dictionary coding."""
     keys = column.bytes_keys
     return keys.dictionary_decode() if isinstance(keys, pa.DictionaryArray) else keys
 
 
 class SortedColumn:
-    """The distinct keys of a column in order, and where each lies.
+    """The distinct keys of a column in order, and the rows of each key.
 
-    Whoever works on a column makes one of these and passes it on. What is not asked for is not made: integer keys alone
-    sort faster. Who needs rows and keys asks for `rows` first.
+    All users of a column share one object. Each part is made on first use: sorting integer keys alone is faster than
+    sorting them with rows. Code that needs rows and keys asks for `rows` first, as one sort makes both.
 
     Attributes:
         column: The column.
@@ -140,7 +140,7 @@ class SortedColumn:
 
     @property
     def starts(self) -> Rows:
-        """Where the rows of each distinct key begin in `rows`, and in the end the length of `rows`."""
+        """The start of each distinct key's rows in `rows`, followed by the length of `rows`."""
         return self._distinct[1]
 
     @property
@@ -150,7 +150,7 @@ class SortedColumn:
 
     @property
     def counts(self) -> Rows:
-        """How many rows have each distinct key."""
+        """The number of rows of each distinct key."""
         return np.diff(self.starts)
 
     @cached_property
@@ -177,10 +177,10 @@ class SortedColumn:
 
     @property
     def codes(self) -> Rows:
-        """The rank of each row's key among the distinct keys; 0 where the row is NULL. Integer keys' are made anew."""
+        """The rank of each row's key among the distinct keys; 0 in NULL rows. For integer keys, made on each access."""
         if self._codes is not None:
             return self._codes
-        # Rows that are not kept yet are not wanted: those who want them as well ask for them first.
+        # Keeping the rows would only cost memory: code that needs them as well has asked for them before.
         rows = self.rows if "rows" in vars(self) else self._sort_rows()
         return _codes_of(rows, self.starts, self.column.row_count)
 
@@ -195,7 +195,7 @@ class SortedColumn:
 
 
 def _valid_rows(column: Column) -> Rows | None:
-    """The rows that are not NULL; None if all are."""
+    """Return the non-NULL rows; None if no row is NULL."""
     return None if column.valid is None else positions_of(column.valid)
 
 
@@ -206,7 +206,7 @@ def _valid_keys(column: Column) -> IntColumnKeys:
 def _sort_int_keys(
     column: Column,
 ) -> tuple[Ints, Rows, Rows]:
-    """The distinct keys, where the rows of each begin, the rows."""
+    """Return the distinct keys, the start of each key's rows, and the rows in order."""
     keys = _valid_keys(column)
     if not len(keys):
         return np.empty(0, np.int64), np.zeros(1, np.uint32), np.empty(0, np.uint32)
@@ -232,7 +232,7 @@ def _sort_int_keys(
 def _encode_bytes_keys(
     column: Column,
 ) -> tuple[pa.LargeBinaryArray, Rows, Rows]:
-    """The distinct keys, where the rows of each begin, the code of each row."""
+    """Return the distinct keys, the start of each key's rows, and the code of each row."""
     keys = column.bytes_keys
     if not isinstance(keys, pa.DictionaryArray):
         known = keys if column.valid is None else keys.drop_null()
@@ -252,7 +252,7 @@ def _encode_bytes_keys(
 
 
 def _sort_bytes_keys(keys: pa.LargeBinaryArray, column: Column) -> tuple[pa.LargeBinaryArray, Rows, Rows]:
-    """The same of keys that hardly ever occur twice: sorted as they are, without a dictionary first."""
+    """Do the work of `_encode_bytes_keys` for keys with few duplicates: sort all keys, without a dictionary first."""
     distinct, order, changes = sort_distinct(keys)
     starts = starts_of(changes)
     rows = order if column.valid is None else gather(positions_of(column.valid), order)
@@ -260,10 +260,10 @@ def _sort_bytes_keys(keys: pa.LargeBinaryArray, column: Column) -> tuple[pa.Larg
 
 
 def _codes_of(rows: Rows, starts: Rows, row_count: int) -> Rows:
-    """The rank of each row's key, from the rows in the order of their keys and where those of each key begin."""
+    """Return the rank of each row's key, given the rows in the order of keys and the start of each key's rows."""
     codes = np.zeros(row_count, np.uint32)
     are_distinct = len(starts) > len(rows)
-    # Some at a time: numpy makes 64-bit numbers of the rows.
+    # A limited number of rows at a time bounds the 64-bit copies that numpy makes of indices.
     for begin in range(0, len(rows), _AT_ONCE):
         end = min(begin + _AT_ONCE, len(rows))
         if are_distinct:
@@ -276,7 +276,7 @@ def _codes_of(rows: Rows, starts: Rows, row_count: int) -> Rows:
 
 
 def _sort_dictionary(encoded: pa.DictionaryArray) -> pa.DictionaryArray:
-    """Return the same array with its dictionary in ascending order, and uint32 indices."""
+    """Return an equal array with an ascending dictionary and uint32 indices."""
     if pa.types.is_uint32(encoded.indices.type) and _is_ascending(encoded.dictionary):
         return encoded
     keys, rank = sort_keys(encoded.dictionary)
@@ -284,6 +284,6 @@ def _sort_dictionary(encoded: pa.DictionaryArray) -> pa.DictionaryArray:
 
 
 def _is_ascending(keys: pa.LargeBinaryArray) -> bool:
-    # Some at a time: what is compared may be mapped from a file that is larger than memory.
+    # A limited number of keys at a time: the keys may be mapped from a file that is larger than memory.
     spans = (keys[max(0, start - 1) : start + _COMPARED_AT_ONCE] for start in range(0, len(keys), _COMPARED_AT_ONCE))
     return all(pc.all(pc.less(span[:-1], span[1:]), min_count=0).as_py() for span in spans)

@@ -1,4 +1,4 @@
-"""What values are as keys, in arrays: how wide, and of doubles and wide decimals in which bits."""
+"""The form of keys in arrays: their width, and the bits of doubles and wide decimals."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from puffin_index.keys.value_types import ValueType
 from puffin_index.storage.arrays import Floats, Ints
 
 IntColumnKeys: TypeAlias = npt.NDArray[np.signedinteger]
-"""Keys of rows in the int64 domain, no wider than the values are."""
+"""Keys of rows in the int64 domain, no wider than the values."""
 
 _NAN_BITS = 0x7FF8_0000_0000_0000
 NAN_KEY = _NAN_BITS
 _LOW_63_BITS = np.int64(0x7FFF_FFFF_FFFF_FFFF)
 _DECIMAL_KEY_BYTES = 16
-# What is computed at once stays in the processor's cache.
+# Working arrays of this many elements stay in the processor's cache.
 _AT_ONCE = 65_536
 
 
@@ -38,7 +38,7 @@ def float_keys(values: Floats) -> Ints:
     keys = np.empty(len(values), np.int64)
     for start in range(0, len(values), _AT_ONCE):
         some, bits = values[start : start + _AT_ONCE], keys[start : start + _AT_ONCE]
-        with np.errstate(invalid="ignore"):  # what lies under a NULL may be a signalling NaN
+        with np.errstate(invalid="ignore"):  # the bits under a NULL may be a signalling NaN
             np.add(some, 0.0, out=bits.view(np.float64))  # -0.0 + 0.0 is 0.0
         bits[np.isnan(some)] = _NAN_BITS
         bits ^= (bits >> np.int64(63)) & _LOW_63_BITS
@@ -46,7 +46,7 @@ def float_keys(values: Floats) -> Ints:
 
 
 def floats_of_keys(keys: Ints) -> Floats:
-    """Return the doubles that have these keys."""
+    """Return the doubles of some keys."""
     return (keys ^ ((keys >> np.int64(63)) & _LOW_63_BITS)).view(np.float64)
 
 

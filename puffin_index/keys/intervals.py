@@ -1,4 +1,4 @@
-"""Closed intervals of integers: what a set or range test asks for, with negation and open bounds resolved."""
+"""Closed intervals of integers: the meaning of a set or range test, with negation and open bounds resolved."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ def union(intervals: Iterable[Interval]) -> Intervals:
 
 
 def clip(intervals: Sequence[Interval], minimum: int, maximum: int) -> Intervals:
-    """Return what of the intervals lies between two bounds."""
+    """Return the parts of the intervals between two bounds."""
     return tuple(
         (max(low, minimum), min(high, maximum)) for low, high in intervals if low <= maximum and high >= minimum
     )
 
 
 def complement(intervals: Sequence[Interval], minimum: int, maximum: int) -> Intervals:
-    """Return what between two bounds lies in none of the intervals, which do."""
+    """Return the gaps between the intervals, which all lie between two bounds, up to these bounds."""
     gaps: list[Interval] = []
     start = minimum
     for low, high in intervals:
@@ -64,7 +64,7 @@ def complement(intervals: Sequence[Interval], minimum: int, maximum: int) -> Int
 
 
 def shift(intervals: Sequence[Interval], by: int) -> Intervals:
-    """Return the intervals moved up."""
+    """Return the intervals moved by a number."""
     return tuple((low + by, high + by) for low, high in intervals)
 
 

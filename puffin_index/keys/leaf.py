@@ -1,8 +1,8 @@
-"""Leaf tests: what an index is asked about one column, in the column's key domain.
+"""Leaf tests: questions to an index about one column, in the column's key domain.
 
-A predicate tree (planner) has these at its leaves once NOT has been pushed down. Values are *keys* (see
-`puffin_index.keys.values`): ints for everything that maps to 64 bits in order, bytes for the rest. An index kind needs
-no knowledge of SQL types, of NaN or of -0.0: the key of NaN is simply the greatest one, and both zeros have one key.
+Once the planner has pushed NOT down, the leaves of a predicate tree are leaf tests. Their values are *keys* (see
+`puffin_index.keys.values`): ints for all types that map to 64 bits in order, bytes for the rest. An index kind needs no
+knowledge of SQL types, of NaN or of -0.0: the key of NaN is simply the greatest key, and both zeros have one key.
 
 All tests follow SQL: a NULL row satisfies `NullTest(is_null=True)` and nothing else, negated tests included.
 """
@@ -27,8 +27,8 @@ class SetTest:
     """`IN (keys)`, or `NOT IN (keys)` where `negated`; one key stands for `=` and `<>`.
 
     Attributes:
-        keys: Ascending, without duplicates. May be empty (nothing matches; negated: every non-NULL row).
-        negated: Non-NULL rows whose key is *not* in `keys`.
+        keys: Ascending, without duplicates. May be empty: then no row matches, or (`negated`) every non-NULL row.
+        negated: Whether the test asks for non-NULL rows whose key is *not* in `keys`.
     """
 
     keys: tuple[int, ...] | tuple[bytes, ...]
@@ -37,14 +37,14 @@ class SetTest:
 
 @dataclass(frozen=True, slots=True)
 class RangeTest:
-    """Non-NULL rows whose key lies between the bounds, or (`negated`) outside of them.
+    """Non-NULL rows whose key lies between the bounds, or (`negated`) outside the bounds.
 
     Attributes:
         low: The lower bound, None for unbounded.
         high: The upper bound, None for unbounded.
         low_inclusive: Whether a key equal to `low` is inside.
         high_inclusive: Whether a key equal to `high` is inside.
-        negated: Take the non-NULL rows outside of the range instead.
+        negated: Whether the test asks for the non-NULL rows outside the range instead.
     """
 
     low: Key | None

@@ -1,7 +1,7 @@
-"""One key of a map column, indexed as a column of its own: a row's value is what its map holds for the key.
+"""One key of a map column, indexed like a column: the value of a row is the value of the key in the row's map.
 
-A user names it `column#k#key`. Stored, it is the map's field id and a kind that the key is added to
-(`bitmap#k#color`): a map's field ids alone do not tell its keys apart. The key is text in one spelling:
+Users write `column#k#key`. Files store the field id of the map and a kind with the key behind it (`bitmap#k#color`), as
+the field ids of a map do not tell its keys apart. The key is text in one spelling:
 
 | type of the keys | text |
 | --- | --- |
@@ -9,8 +9,8 @@ A user names it `column#k#key`. Stored, it is the map's field id and a kind that
 | int, long | decimal digits, `-` before a negative number |
 | date | `YYYY-MM-DD` |
 
-A row without the key, without a value for it, or without a map is NULL. Of several entries with one key (files may
-hold them, though Spark and others refuse to write them) the first counts, as in Spark.
+A row is NULL if it has no map, if its map lacks the key, or if the key has no value. Files may hold several entries
+with one key, though Spark and others refuse to write them; the first entry counts, as in Spark.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from pyiceberg.types import DateType, IcebergType, IntegerType, LongType, String
 from puffin_index.errors import DefinitionError, UnsupportedError
 
 SEPARATOR = "#k#"
-"""Between a column's or a kind's name and the key (seed 003)."""
+"""The text between the name of a column or kind and the key (seed 003)."""
 
 _INTEGER_BITS = {IntegerType: 32, LongType: 64}
 
@@ -37,8 +37,8 @@ class MapKey:
     """The values of one key of a map column.
 
     Attributes:
-        field_id: The map.
-        key: The key's text.
+        field_id: The field id of the map.
+        key: The key as text.
     """
 
     field_id: int
@@ -46,11 +46,11 @@ class MapKey:
 
 
 ColumnId: TypeAlias = int | MapKey
-"""What an index is about: a column by its field id, or one key of a map."""
+"""The subject of an index: a column by its field id, or one key of a map."""
 
 
 def column_and_key(column: ColumnId) -> tuple[int, str | None]:
-    """The field id that an index is about, and the key of the map if it is about one."""
+    """Return the field id of an index, and the key if the index is about one key of a map."""
     return (column.field_id, column.key) if isinstance(column, MapKey) else (column, None)
 
 
@@ -71,37 +71,37 @@ def split_name(name: str) -> tuple[str, str | None]:
 
 
 def stored_kind(kind: str, key: str | None) -> str:
-    """Return a kind as it is stored: with the key of the map, if it is of one."""
+    """Return the stored form of a kind: the kind, with the key behind it if the index is about one key of a map."""
     return kind if key is None else f"{kind}{SEPARATOR}{key}"
 
 
 def split_kind(field_id: int, kind: str) -> tuple[ColumnId, str]:
-    """Split a stored kind into what the index is about and the kind itself."""
+    """Split a stored kind into the subject of the index and the plain kind."""
     plain, separator, key = kind.partition(SEPARATOR)
     return (MapKey(field_id, key) if separator else field_id), plain
 
 
 def plain_kind(kind: str) -> str:
-    """Return the kind itself of a stored kind."""
+    """Return a stored kind without the key."""
     return kind.partition(SEPARATOR)[0]
 
 
 def key_of_kind(kind: str) -> str | None:
-    """Return the key of the map that a stored kind is of; None if it is of a column."""
+    """Return the key in a stored kind; None if the index is about a whole column."""
     _, separator, key = kind.partition(SEPARATOR)
     return key if separator else None
 
 
 def kind_beside(plain: str, kind: str) -> str:
-    """Return another kind of the same column, or key of a map, that a stored kind is of."""
+    """Return the stored form of another kind with the same key (or none) as a stored kind."""
     return stored_kind(plain, key_of_kind(kind))
 
 
 def key_text(text: str, key_type: IcebergType) -> str:
-    """Return a key in the one spelling that it is stored in.
+    """Return a key in the spelling of stored keys.
 
     Raises:
-        DefinitionError: If the text is no key of this type.
+        DefinitionError: If the text is not a key of this type.
         UnsupportedError: If keys of this type have no text.
     """
     try:
@@ -125,11 +125,11 @@ def key_text(text: str, key_type: IcebergType) -> str:
 
 
 def values_of_key(maps: pa.MapArray, key: str) -> pa.Array:
-    """Return each row's value for a key, NULL where there is none.
+    """Return each row's value for a key, NULL in rows without a value.
 
     Args:
-        maps: A row per row, with keys as they were read.
-        key: The key's text.
+        maps: One map per row, with keys as read from the file.
+        key: The key as text.
 
     Raises:
         UnsupportedError: If keys of this Arrow type have no text.
@@ -149,7 +149,7 @@ def values_of_key(maps: pa.MapArray, key: str) -> pa.Array:
 
 
 def _comparable(keys: pa.Array, key: str) -> tuple[pa.Array, pa.Scalar]:
-    """The keys of a file and the one to look for, in one type."""
+    """Return the keys of a file and the key to look for, in one type."""
     found = keys.type
     if pa.types.is_integer(found):
         return keys.cast(pa.int64()), pa.scalar(int(key), pa.int64())

@@ -1,7 +1,7 @@
-"""Merging sorted byte keys that may be larger than memory: one range of keys at a time, spilled to an unnamed file.
+"""Merge sorted byte keys that may exceed memory: one range of keys at a time, spilled to an unnamed file.
 
-What is spilled is mapped into memory, so that whoever uses the keys sees an Arrow array as any other, while the system
-can take the pages back. The files have no names: they are gone with the process, however it ends.
+Spilled keys are mapped into memory: users see an ordinary Arrow array, while the system can reclaim its pages. The
+files have no names, so they vanish with the process, however the process ends.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from puffin_index.keys.sorted_keys import bytes_of_keys
 from puffin_index.storage.arrays import Rows
 
 SPILL_BYTES = 64 * 1024 * 1024
-"""About how many bytes of keys are merged in memory."""
+"""The approximate bytes of keys to merge in memory."""
 
 _SAMPLES_A_RANGE = 64
 
@@ -31,7 +31,7 @@ class MergedKeys:
 
     Attributes:
         keys: The keys, ascending.
-        ranks: For each array, the place of each of its keys in `keys`.
+        ranks: The place in `keys` of each key of each array.
     """
 
     keys: pa.LargeBinaryArray
@@ -42,8 +42,8 @@ def merge_keys(arrays: Sequence[pa.LargeBinaryArray], spill_bytes: int = SPILL_B
     """Merge arrays of keys.
 
     Args:
-        arrays: At least one; each of distinct keys, ascending, without NULLs.
-        spill_bytes: About how many bytes of keys to hold in memory.
+        arrays: At least one array; the keys of each are distinct, ascending, without NULLs.
+        spill_bytes: The approximate bytes of keys to hold in memory.
     """
     if len(arrays) == 1:
         return MergedKeys(arrays[0], (np.arange(len(arrays[0]), dtype=np.uint32),))
@@ -68,7 +68,7 @@ def merge_keys(arrays: Sequence[pa.LargeBinaryArray], spill_bytes: int = SPILL_B
 
 
 def spill(parts: Iterable[pa.LargeBinaryArray]) -> pa.LargeBinaryArray:
-    """Put arrays of keys, without NULLs, one after the other into a file, and map them as one array."""
+    """Write arrays of keys, without NULLs, one after the other to a file, and map the file as one array."""
     with tempfile.TemporaryFile() as content, tempfile.TemporaryFile() as ends:
         count = size = 0
         ends.write(np.zeros(1, np.int64).tobytes())
@@ -80,7 +80,7 @@ def spill(parts: Iterable[pa.LargeBinaryArray]) -> pa.LargeBinaryArray:
             count += len(part)
         content.flush()
         ends.flush()
-        # A file of no bytes cannot be mapped.
+        # An empty file cannot be mapped.
         mapped = np.memmap(content, np.uint8, "r", shape=(size,)) if size else np.empty(0, np.uint8)
         buffers = [None, pa.py_buffer(np.memmap(ends, np.int64, "r", shape=(count + 1,))), pa.py_buffer(mapped)]
         return pa.LargeBinaryArray.from_buffers(pa.large_binary(), count, buffers)
@@ -107,7 +107,7 @@ def _merge_in_memory(arrays: Sequence[pa.LargeBinaryArray]) -> MergedKeys:
 
 
 def _cut_ranges(arrays: Sequence[pa.LargeBinaryArray], count: int) -> list[list[int]]:
-    """Cut all arrays at the same keys, into about `count` ranges of about as many keys: where, for each array."""
+    """Cut all arrays at the same keys into about `count` ranges of similar size; return the places of the cuts."""
     total = sum(len(array) for array in arrays)
     step = max(1, total // (count * _SAMPLES_A_RANGE))
     sample = pa.concat_arrays([array.take(pa.array(np.arange(0, len(array), step))) for array in arrays])

@@ -1,4 +1,4 @@
-"""Keys in order, with the rows that have them: array operations that `puffin_index.keys.columns` sorts columns with."""
+"""Order keys and the rows that have them: the array operations with which `puffin_index.keys.columns` sorts columns."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from puffin_index.storage.arrays import Flags, Ints, Rows, Words
 
-# What numpy makes 64-bit numbers of on the way stays in the processor's cache.
+# numpy converts indices to 64-bit copies; copies of this many elements stay in the processor's cache.
 _AT_ONCE = 65_536
 _COUNTED_AT_ONCE = 1 << 18
 _WORD_BITS = 64
@@ -23,7 +23,7 @@ _Offset = TypeVar("_Offset", np.uint8, np.uint16, np.uint32)
 
 
 def distinct_of_counts(counts: Ints, minimum: int) -> tuple[Ints, Rows]:
-    """The distinct keys, and where the rows of each begin, from the counts of all keys from `minimum` on."""
+    """Return the distinct keys and the start of each key's rows, given the counts of all keys from `minimum` on."""
     places = np.flatnonzero(counts)
     starts = np.zeros(len(places) + 1, np.uint32)
     np.cumsum(counts[places], out=starts[1:])
@@ -32,13 +32,13 @@ def distinct_of_counts(counts: Ints, minimum: int) -> tuple[Ints, Rows]:
 
 @dataclass(slots=True, eq=False)
 class PackedRows:
-    """Rows ordered by key, then by row: key and row packed into one integer, which takes one vectorised sort.
+    """Rows ordered by key, then by row: one integer holds key and row, so that one vectorised sort orders both.
 
     Attributes:
-        packed: The integers, ascending: by how much the key exceeds the least one, above the row.
-        row_bits: How many of their bits, the lowest, are the row.
-        dropped_bits: How many of the lowest bits of the key did not fit: of keys that differ in these alone, rows are
-            in the order of the rows.
+        packed: The integers, ascending: the key minus the least key, above the row.
+        row_bits: The number of lowest bits that hold the row.
+        dropped_bits: The number of lowest bits of the key that did not fit. Rows whose keys differ only in these bits
+            are in the order of rows.
     """
 
     packed: Packed
@@ -46,7 +46,7 @@ class PackedRows:
     dropped_bits: int
 
     def changes(self) -> Flags:
-        """Where the bits of the key differ from those before; true for the first."""
+        """Return where the bits of the key differ from the previous ones; true for the first."""
         changes = np.empty(len(self.packed), np.bool_)
         changes[:1] = True
         for start in range(1, len(changes), _AT_ONCE):
@@ -56,7 +56,7 @@ class PackedRows:
         return changes
 
     def chosen_keys(self, chosen: Flags, minimum: int) -> Ints:
-        """Return the keys of some rows, the least key being `minimum`; no bit of a key may have been dropped."""
+        """Return the keys of some rows, given the least key; no bits may have been dropped."""
         keys = np.empty(np.count_nonzero(chosen), np.int64)
         place = 0
         for start in range(0, len(chosen), _AT_ONCE):
@@ -67,7 +67,7 @@ class PackedRows:
         return keys
 
     def prefixes(self) -> Words:
-        """Return the bits of each row's key; the rows are lost with it."""
+        """Return the bits of each row's key, overwriting the rows to save memory."""
         packed = self.packed.astype(np.uint64, copy=False)
         packed >>= np.uint64(self.row_bits)
         return packed
@@ -92,11 +92,11 @@ def order_by_key(
     """Order rows by key, then by row.
 
     Args:
-        keys: Integers of any width, one a row.
-        minimum: The least of them.
-        maximum: The greatest.
-        rows: The row of each key, ascending; None if key i is that of row i.
-        row_count: A number that is greater than every row.
+        keys: Integers of any width, one per row.
+        minimum: The least key.
+        maximum: The greatest key.
+        rows: The row of each key, ascending; None if key i belongs to row i.
+        row_count: A number greater than every row.
     """
     row_bits = max(row_count - 1, 1).bit_length()
     key_bits = (maximum - minimum).bit_length()
@@ -117,19 +117,19 @@ def pack_rows(
     dropped_bits: int,
     first_row: int = 0,
 ) -> None:
-    """Write keys and rows, packed as in `PackedRows` but in the order in which they come.
+    """Pack keys and rows as in `PackedRows`, in the given order.
 
     Args:
-        packed: Where to write, one integer a key.
+        packed: The array to write, one integer per key.
         keys: See `order_by_key`.
-        minimum: What to take away from each key; not above the least.
+        minimum: The number to subtract from each key; not above the least key.
         rows: See `order_by_key`.
         row_bits: See `PackedRows`.
         dropped_bits: See `PackedRows`.
-        first_row: What to add to each row.
+        first_row: The number to add to each row.
     """
     number = packed.dtype.type
-    # Modulo 2 to the bits of the type, the difference fits.
+    # Keys and minimum may be negative or too wide for the type, but wrapping arithmetic gets their difference right.
     least = number(minimum & (1 << 8 * packed.dtype.itemsize) - 1)
     for start in range(0, len(keys), _AT_ONCE):
         end = min(start + _AT_ONCE, len(keys))
@@ -146,13 +146,13 @@ def pack_rows(
 
 
 def bounds_of(keys: npt.NDArray[np.integer]) -> tuple[int, int]:
-    """Return the least and the greatest of some keys, there being any; Arrow finds both at once."""
+    """Return the least and the greatest of at least one key; Arrow finds both in one pass."""
     bounds = pc.min_max(pa.array(keys))
     return bounds["min"].as_py(), bounds["max"].as_py()
 
 
 def count_keys(keys: npt.NDArray[np.integer], minimum: int, maximum: int) -> Ints:
-    """Return how many keys there are of each from the least to the greatest."""
+    """Count each key from `minimum` to `maximum`."""
     counts = np.zeros(maximum - minimum + 1, np.int64)
     for start in range(0, len(keys), _COUNTED_AT_ONCE):
         some = offsets_from(minimum, keys[start : start + _COUNTED_AT_ONCE], np.dtype(np.uint32))
@@ -161,10 +161,10 @@ def count_keys(keys: npt.NDArray[np.integer], minimum: int, maximum: int) -> Int
 
 
 def order_few(keys: npt.NDArray[np.integer], minimum: int, maximum: int) -> tuple[Rows, Ints]:
-    """Order positions by key, then by position, where few keys are possible: Arrow counts them instead of comparing.
+    """Order positions by key, then by position, for a narrow range of keys, where Arrow counts instead of comparing.
 
     Returns:
-        The positions, and how many there are of each key from the least to the greatest.
+        The positions, and the count of each key from the least to the greatest.
     """
     width = maximum - minimum + 1
     narrow, wide = np.dtype(np.uint8), np.dtype(np.uint16)
@@ -175,25 +175,25 @@ def order_few(keys: npt.NDArray[np.integer], minimum: int, maximum: int) -> tupl
 
 
 def offsets_from(minimum: int, keys: npt.NDArray[np.integer], dtype: np.dtype[_Offset]) -> npt.NDArray[_Offset]:
-    """Return by how much keys exceed the least of them; none does by more than the type of the offsets holds."""
+    """Return the difference of each key to the least key; every difference must fit the type."""
     offsets = keys.astype(dtype)
-    # Modulo 2 to the bits of the type, which the difference fits.
+    # The conversion may wrap, and the subtraction wraps back: only the difference has to fit.
     offsets -= dtype.type(minimum & (1 << 8 * dtype.itemsize) - 1)
     return offsets
 
 
 def gather(values: npt.NDArray[_Number], places: Rows) -> npt.NDArray[_Number]:
-    """Return the values at some places, some at a time: numpy makes 64-bit numbers of the places before it looks."""
+    """Return the values at some places, a limited number at a time to bound numpy's 64-bit copies of the places."""
     found = np.empty(len(places), values.dtype)
     for start in range(0, len(places), _AT_ONCE):
         some = slice(start, start + _AT_ONCE)
-        # All places are there; unlike "raise", "clip" writes to `out` directly.
+        # All places are valid; "clip" writes to `out` directly, while "raise" goes through a copy.
         np.take(values, places[some], out=found[some], mode="clip")
     return found
 
 
 def settle(prefixes: npt.NDArray[np.unsignedinteger], ordered: Ints, rows: Rows) -> None:
-    """Put keys in order that were sorted by their prefixes alone, and their rows with them, in place."""
+    """Finish, in place, the order of keys that were sorted by prefixes alone, and of their rows."""
     descents = np.flatnonzero(ordered[1:] < ordered[:-1])
     if not len(descents):
         return
@@ -206,14 +206,14 @@ def settle(prefixes: npt.NDArray[np.unsignedinteger], ordered: Ints, rows: Rows)
 
 
 def distinct_of_sorted(ordered: npt.NDArray[_Number]) -> tuple[npt.NDArray[_Number], Rows]:
-    """The distinct keys, and where each begins; the smaller arrays are made first."""
+    """Return the distinct keys and the start of each; smaller arrays are made first to save memory."""
     changes = changes_of(ordered)
     starts = starts_of(changes)
     return ordered if changes.all() else ordered[changes], starts
 
 
 def changes_of(ordered: npt.NDArray[np.generic]) -> Flags:
-    """Where an element differs from the one before; true for the first."""
+    """Return where an element differs from the previous one; true for the first."""
     changes = np.empty(len(ordered), np.bool_)
     changes[:1] = True
     np.not_equal(ordered[1:], ordered[:-1], out=changes[1:])
@@ -221,7 +221,7 @@ def changes_of(ordered: npt.NDArray[np.generic]) -> Flags:
 
 
 def starts_of(changes: Flags) -> Rows:
-    """The positions of the changes, and in the end how many elements there are."""
+    """Return the positions of the changes, followed by the number of elements."""
     starts = np.empty(np.count_nonzero(changes) + 1, np.uint32)
     _put_positions(changes, starts[:-1])
     starts[-1] = len(changes)
@@ -229,7 +229,7 @@ def starts_of(changes: Flags) -> Rows:
 
 
 def positions_of(flags: Flags) -> Rows:
-    """Return where flags are set, some at a time: numpy's own positions have 64 bits."""
+    """Return the positions of set flags, a limited number at a time to bound numpy's 64-bit positions."""
     positions = np.empty(np.count_nonzero(flags), np.uint32)
     _put_positions(flags, positions)
     return positions

@@ -1,4 +1,4 @@
-"""Sorted keys as they lie in a block or directory, searched without a loop, and how they are cut into blocks."""
+"""Sorted keys as stored in a block or directory: search without a loop over keys, and cutting into blocks."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ class IntKeys:
         return len(self.keys)
 
     def rank(self, key: Key, right: bool) -> int:
-        """Return how many keys are less than `key`; not greater, where `right`."""
+        """Return how many keys are less than `key`, or not greater where `right`."""
         return int(np.searchsorted(self.keys, np.int64(key), "right" if right else "left"))
 
 
 @dataclass(frozen=True, slots=True)
 class BytesKeys:
-    """Ascending byte strings that lie anywhere in some bytes.
+    """Ascending byte strings at arbitrary places of some bytes.
 
     Attributes:
         data: The bytes.
-        starts: Where each key begins.
-        ends: Where each key ends.
+        starts: The start of each key.
+        ends: The end of each key.
     """
 
     data: memoryview
@@ -50,14 +50,14 @@ class BytesKeys:
         return bytes(self.data[self.starts[position] : self.ends[position]])
 
     def array(self) -> pa.LargeBinaryArray:
-        """Return all keys, which follow each other without gaps. Without a copy."""
+        """Return all keys without a copy; the keys must follow each other without gaps."""
         offsets = np.append(self.starts, self.ends[-1:] if len(self) else 0)
         return pa.LargeBinaryArray.from_buffers(
             pa.large_binary(), len(self), [None, pa.py_buffer(offsets), pa.py_buffer(self.data)]
         )
 
     def rank(self, key: Key, right: bool) -> int:
-        """Return how many keys are less than `key`; not greater, where `right`."""
+        """Return how many keys are less than `key`, or not greater where `right`."""
         search = bisect_right if right else bisect_left
         return search(range(len(self)), key, key=self.key)
 
@@ -66,7 +66,7 @@ SortedKeys: TypeAlias = IntKeys | BytesKeys
 
 
 def bytes_of_keys(keys: pa.LargeBinaryArray) -> tuple[Bytes, Ints]:
-    """Return the bytes of all keys, one after the other, and where each begins and the last ends. Without a copy."""
+    """Return the bytes of all keys, and the start of each key followed by the end of the last; without a copy."""
     offsets = np.frombuffer(keys.buffers()[1], np.int64, count=len(keys) + 1, offset=8 * keys.offset)
     content = keys.buffers()[2]
     data = np.empty(0, np.uint8) if content is None else np.frombuffer(content, np.uint8)
@@ -74,7 +74,7 @@ def bytes_of_keys(keys: pa.LargeBinaryArray) -> tuple[Bytes, Ints]:
 
 
 def common_prefix(one: Buffer, other: Buffer) -> int:
-    """Return how many bytes two byte strings begin with alike."""
+    """Return the length of the common prefix of two byte strings."""
     length = min(len(one), len(other))
     differ = np.flatnonzero(np.frombuffer(one, np.uint8)[:length] != np.frombuffer(other, np.uint8)[:length])
     return int(differ[0]) if len(differ) else length
@@ -84,11 +84,11 @@ def cut_blocks(ends: Ints, limit_bytes: int) -> Ints:
     """Cut entries into blocks of at most `limit_bytes`, or of one entry that is larger.
 
     Args:
-        ends: Where each entry ends, entries following each other from 0.
-        limit_bytes: The size that no block of more than one entry exceeds.
+        ends: The end of each entry; entries follow each other from 0.
+        limit_bytes: The most bytes of a block of several entries.
 
     Returns:
-        The first entry of each block, and in the end the number of entries.
+        The first entry of each block, followed by the number of entries.
     """
     starts = [0] if len(ends) else []
     while starts and starts[-1] < len(ends):

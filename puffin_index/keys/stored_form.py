@@ -1,4 +1,4 @@
-"""How a key is stored and hashed in Paimon's formats: the form that its value has there.
+"""The stored form of a key: the value as Paimon's formats store and hash it.
 
 | form | number | value | Iceberg types | Paimon type that reads it |
 | --- | --- | --- | --- | --- |
@@ -11,8 +11,8 @@
 | FLOAT32 | -4 | big-endian binary32 | float | FLOAT |
 | FLOAT64 | -8 | big-endian binary64 | double | DOUBLE |
 
-The form is kept in the layout: a column that has since been promoted (int to long, float to double) still has blobs of
-its old form.
+The layout keeps the form, because a column promoted later (int to long, float to double) still has blobs of its old
+form.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ _FORMS = {"boolean": BOOLEAN, "int": INT32, "date": INT32, "float": FLOAT32, "do
 
 
 def form_of(value_type: ValueType) -> int:
-    """Return the form in which values of a type are stored."""
+    """Return the stored form of a type."""
     return BYTES if value_type.domain == "bytes" else _FORMS.get(value_type.name, INT64)
 
 
 def is_form_of(form: int, value_type: ValueType) -> bool:
-    """Whether blobs of a column may have this form: its own, or one that it was promoted from."""
+    """Return whether blobs of a column may have a form: that of its type, or of a type it was promoted from."""
     own = form_of(value_type)
     promoted = {INT64: (INT32,), FLOAT64: (FLOAT32,)}
     return form == own or form in promoted.get(own, ())
 
 
 def width_of(form: int) -> int:
-    """Return the bytes that a value takes; 0 for byte strings."""
+    """Return the length of a value in bytes; 0 for byte strings."""
     return abs(form)
 
 
@@ -59,16 +59,16 @@ def dtype_of(form: int) -> np.dtype[np.generic]:
 
 
 def to_stored(keys: Ints, form: int) -> npt.NDArray[np.generic]:
-    """Return keys as the numbers that are stored. Narrow forms hold the keys of their own types only."""
+    """Return the stored numbers of keys. A narrow form holds only keys of its own types."""
     if form not in (FLOAT32, FLOAT64):
         return keys
-    # What no float holds becomes an infinity or a NaN; those who ask compare what comes back.
+    # A key that no float represents becomes infinite or NaN; callers convert back and compare.
     with np.errstate(over="ignore", invalid="ignore"):
         return floats_of_keys(keys).astype(_DTYPES[form].newbyteorder("="))
 
 
 def from_stored(numbers: npt.NDArray[np.generic], form: int) -> Ints:
-    """Return stored numbers as keys."""
+    """Return the keys of stored numbers."""
     if form not in (FLOAT32, FLOAT64):
         return numbers.astype(np.int64)
     return float_keys(numbers.astype(np.float64))

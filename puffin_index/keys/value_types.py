@@ -1,4 +1,4 @@
-"""The Iceberg types that an index knows, and the domain that the keys of each lie in."""
+"""The Iceberg types that an index supports, and the domain of their keys."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class ValueType:
 
     @property
     def fixed_length(self) -> int | None:
-        """The length that every value has in bytes, for uuid and fixed."""
+        """The length of every value in bytes, for uuid and fixed; None for other types."""
         if self.name == "uuid":
             return 16
         found = _FIXED.fullmatch(self.name)
@@ -136,10 +136,10 @@ def value_type_of(iceberg_type: object) -> ValueType:
 
 
 def value_type_named(name: str) -> ValueType:
-    """Return the value type that has this Iceberg type string.
+    """Return the value type of an Iceberg type string.
 
     Raises:
-        UnsupportedError: If there is none.
+        UnsupportedError: If no value type has the string.
     """
     canonical = name.replace(", ", ",")
     if canonical in _INT64_NAMES or canonical in _BYTES_NAMES or _FIXED.fullmatch(canonical):

@@ -1,4 +1,4 @@
-"""Values as keys: how the values of an Iceberg column are ordered, compared and hashed by an index.
+"""Values as keys: the form in which an index orders, compares and hashes the values of an Iceberg column.
 
 | Iceberg type | domain | key |
 | --- | --- | --- |
@@ -9,9 +9,9 @@
 | decimal, precision > 18 | bytes | the unscaled value, 16 bytes big-endian, sign bit flipped |
 | string, binary, fixed, uuid | bytes | the bytes (UTF-8 for strings), compared unsigned |
 
-The bits of a double are mapped so: -0.0 becomes 0.0, every NaN becomes 7FF8000000000000; then, where the sign bit is
-set, the other 63 bits are flipped. A float is widened to a double first, so that a column promoted from float to
-double keeps its keys.
+The mapping of a double's bits: -0.0 becomes 0.0, every NaN becomes 7FF8000000000000; then, if the sign bit is set, the
+other 63 bits are flipped. A float is widened to a double first, so that a column promoted from float to double keeps
+its keys.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ _DECIMAL_KEY_BYTES = 16
 _EPOCH = datetime(1970, 1, 1)
 _EPOCH_DATE = date(1970, 1, 1)
 _NANOS_PER_MICRO = 1000
-# One digit more than the widest decimal, so that an unscaled value out of range is seen instead of rounded.
+# More digits than the widest decimal has, so that a value out of range is detected instead of rounded.
 _EXACT = Context(prec=80, rounding=ROUND_DOWN, traps=[Inexact, InvalidOperation, Overflow])
 
 
 def key_of(value: object, value_type: ValueType) -> Key:
-    """Return the key of a value, given as PyIceberg's `Literal.value` gives it (or as its natural Python type).
+    """Return the key of a value, which is a PyIceberg `Literal.value` or of the natural Python type.
 
-    Dates are days, times microseconds, timestamps microseconds (nanoseconds for the `_ns` types) where they are ints.
-    Floats are rounded to 32 bits for a float column, as Iceberg's float literals are.
+    Integers stand for days of a date, for microseconds of a time or timestamp, and for nanoseconds of the `_ns` types.
+    A value for a float column is rounded to 32 bits, like Iceberg's float literals.
 
     Raises:
-        UnsupportedError: If the value is not one of this type: it has no key.
+        UnsupportedError: If the value is not a value of the type.
     """
     key = _int64_key(value, value_type) if value_type.domain == "int64" else _bytes_key(value, value_type)
     if key is None:
@@ -157,7 +157,7 @@ def _uuid_bytes(value: str) -> bytes | None:
 def value_of(key: Key, value_type: ValueType) -> object:
     """Return the value of a key as a Python object that prints well.
 
-    Nanosecond timestamps come as ISO text, and so do temporal values that Python's own types cannot hold.
+    Nanosecond timestamps become ISO text, and so do temporal values that Python's own types cannot hold.
     """
     return _value_of_bytes(key, value_type) if isinstance(key, bytes) else _value_of_int(key, value_type)
 
@@ -177,7 +177,7 @@ def _value_of_int(key: int, value_type: ValueType) -> object:
 
 
 def float_of_key(key: int) -> float:
-    """Return the double that has this key."""
+    """Return the double of a key."""
     return float(floats_of_keys(np.array([key], np.int64))[0])
 
 

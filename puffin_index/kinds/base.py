@@ -1,4 +1,4 @@
-"""Payloads, and opened ones: of one row group, or of several that compaction or a build put together."""
+"""Payloads and opened payloads: of one row group, or of several that compaction or a build merged."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class Payload:
     Attributes:
         blob_type: The Puffin blob type.
         data: The payload.
-        layout: Numbers a reader needs to find its way without parsing (int64). The directory keeps them; their meaning
-            is the kind's own.
+        layout: Numbers (int64), stored in the directory, that let a reader find parts of the payload without parsing.
+            Each kind defines their meaning.
     """
 
     blob_type: str
@@ -36,12 +36,11 @@ class Payload:
 
 @dataclass(frozen=True, slots=True)
 class MergedPayload:
-    """A payload of a segment, and what it covers.
+    """A payload of a segment, and the number of row groups that the payload covers.
 
     Attributes:
         payload: The payload.
-        row_groups: How many row groups it covers: the next ones of the segment, the first one after those of the
-            payload before.
+        row_groups: The number of covered row groups, which follow the row groups of the previous payload.
     """
 
     payload: Payload
@@ -50,14 +49,14 @@ class MergedPayload:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StoredPayload:
-    """A payload in a segment, and what the segment's directory says of it.
+    """A payload in a segment, as the segment's directory describes the payload.
 
     Attributes:
-        blob: Its bytes.
-        blob_type: Its blob type.
-        layout: Its layout; empty for a blob that Paimon wrote.
+        blob: The bytes of the payload.
+        blob_type: The Puffin blob type.
+        layout: The layout; empty for a blob that Paimon wrote.
         value_type: The type of the column.
-        spans: For each row group that it covers, in order, base and row count in the segment's row space: shape (n, 2).
+        spans: Base and row count of each covered row group in the segment's row space, in order: shape (n, 2).
     """
 
     blob: Blob
@@ -68,15 +67,15 @@ class StoredPayload:
 
     @classmethod
     def of_row_group(cls, blob: Blob, blob_type: str, layout: Ints, value_type: ValueType, row_count: int) -> Self:
-        """The payload of one row group that lies at the beginning of a row space."""
+        """Return the payload of one row group at the beginning of a row space."""
         return cls(blob, blob_type, layout, value_type, np.array([[0, row_count]], np.int64))
 
     @property
     def row_count(self) -> int:
-        """The rows of the only row group.
+        """The number of rows of the only row group.
 
         Raises:
-            CorruptFileError: If the payload covers none or several.
+            CorruptFileError: If the payload does not cover exactly one row group.
         """
         if len(self.spans) != 1:
             raise CorruptFileError(
@@ -89,11 +88,11 @@ class StoredPayload:
 
 @dataclass(frozen=True, slots=True)
 class RowSet:
-    """What evaluating a predicate gives for a row group.
+    """The answer to a predicate for one row group.
 
     Attributes:
-        rows: Row numbers, from 0 in the row group (or in a segment's row space, where the caller moved them there).
-        exact: True if `rows` is the answer; False if it only contains the answer (upper bound).
+        rows: Row numbers, from 0 in the row group; or rows of a segment's row space, where a caller moved the rows.
+        exact: True if `rows` is the answer; False if `rows` only contains the answer (upper bound).
     """
 
     rows: BitMap
@@ -101,26 +100,26 @@ class RowSet:
 
 
 class RowGroupIndex(Protocol):
-    """An opened payload of one row group. Reads only the bytes that a test needs."""
+    """An opened payload of one row group, which reads only the bytes that a test needs."""
 
     def evaluate(self, test: LeafTest, candidates: BitMap | None = None) -> RowSet:
         """Return the rows that satisfy `test`, numbered from 0.
 
         Args:
             test: In the key domain of the column's value type.
-            candidates: If given, only these rows are of interest: the answer is a subset of them, and an
-                implementation may stop reading as soon as none is left.
+            candidates: The rows of interest, None for all. The answer is a subset of the candidates, and an
+                implementation may stop reading as soon as no candidate is left.
         """
 
 
 class ReadBlocks(Protocol):
-    """What was read of a payload for a test. Several of one kind are searched by the same array operations."""
+    """The blocks of a payload read for a test. The same array operations search the blocks of several payloads."""
 
     def rows_of_all(self, every: Sequence[Self]) -> list[BitMap]:
-        """Return the rows of each, this one among them.
+        """Return the rows of each of several payloads, this one among them.
 
         Raises:
-            CorruptFileError: If what was read is not what was written; the error may name another of them.
+            CorruptFileError: If one of the payloads is damaged; the error may name another of them.
         """
 
 
@@ -128,16 +127,20 @@ class PreparedLookUp(Protocol):
     """A test of one payload that covers several row groups."""
 
     def count_bounds(self) -> tuple[int, int]:
-        """Return the least and the greatest number of rows that may satisfy the test; reads the directory at most."""
+        """Return bounds on the number of rows that satisfy the test; read nothing but the directory."""
 
     def cost(self) -> tuple[int, int]:
         """Return the requests and bytes that `rows` takes."""
 
     def rows(self, candidates: BitMap | None = None) -> BitMap:
-        """Return exactly the rows of the row space that satisfy the test, among the candidates if any are given."""
+        """Return exactly the rows of the row space that satisfy the test; with candidates, only rows among these."""
 
     def read(self, most_bytes: int) -> ReadBlocks | None:
-        """Read what is to be searched with what other payloads give; None if there is no such thing or too much."""
+        """Read the blocks of the test, to be searched along with those of other payloads.
+
+        Returns:
+            None if the blocks exceed `most_bytes`, or if the payload has no blocks to search this way.
+        """
 
 
 class MergedIndex(ABC):
@@ -146,22 +149,22 @@ class MergedIndex(ABC):
     @property
     @abstractmethod
     def nbytes(self) -> int:
-        """About the memory that it takes, in bytes, with what was read of its directory."""
+        """The approximate memory in bytes, including the read part of the directory."""
 
     @abstractmethod
     def prepare(self, test: AskedTest) -> PreparedLookUp:
-        """Return what knows all that is to be known of a test."""
+        """Prepare a test; the result finds the keys of the test only once."""
 
     def rows(self, test: LeafTest, candidates: BitMap | None = None) -> BitMap:
-        """Return what `PreparedLookUp.rows` of a test does."""
+        """Prepare a test and return its `PreparedLookUp.rows`."""
         return self.prepare(AskedTest(test)).rows(candidates)
 
     def count_bounds(self, test: LeafTest) -> tuple[int, int]:
-        """Return what `PreparedLookUp.count_bounds` of a test does."""
+        """Prepare a test and return its `PreparedLookUp.count_bounds`."""
         return self.prepare(AskedTest(test)).count_bounds()
 
     def cost(self, test: LeafTest) -> tuple[int, int]:
-        """Return what `PreparedLookUp.cost` of a test does."""
+        """Prepare a test and return its `PreparedLookUp.cost`."""
         return self.prepare(AskedTest(test)).cost()
 
 
@@ -171,26 +174,26 @@ class MergedFilter(ABC):
     @property
     @abstractmethod
     def nbytes(self) -> int:
-        """About the memory that it takes, in bytes, with what was read of its directory."""
+        """The approximate memory in bytes, including the read part of the directory."""
 
     @abstractmethod
     def read_directory(self) -> None:
-        """Read and check what finding anything in the payload needs; later calls read nothing.
+        """Read and check the directory, which every look-up needs; later calls read nothing.
 
         Raises:
-            CorruptFileError: If the bytes are not what was written.
+            CorruptFileError: If the directory is damaged.
         """
 
     @abstractmethod
     def cost(self, test: AskedTest) -> tuple[int, int]:
-        """Return the requests and bytes that `possible` would take, besides what this reads of the directory itself."""
+        """Return the requests and bytes that `possible` would take after the directory reads of this method."""
 
     @abstractmethod
     def possible(self, test: AskedTest) -> Flags:
-        """Return for each row group that the payload covers whether a row of it may satisfy the test.
+        """Return, for each covered row group, whether one of its rows may satisfy the test.
 
         Raises:
-            CorruptFileError: If what is read is not what was written.
+            CorruptFileError: If the payload is damaged.
         """
 
 

@@ -1,6 +1,6 @@
-"""What an index kind is. A kind is a folder beside this module and a line in `puffin_index.kinds.registry`.
+"""The interface of an index kind. A kind is a folder beside this module and a line in `puffin_index.kinds.registry`.
 
-Nothing outside names a kind: segments, compaction, verification, exchange and the planner ask the kind.
+No code outside names a kind: segments, compaction, verification, exchange and the planner ask the kind.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Answer(IntEnum):
 
     NONE = 0
     UPPER_BOUND = 1
-    """Some row groups certainly have no match; which rows of the others match is not told."""
+    """The kind tells which row groups certainly have no match, but not which rows of the others match."""
     EXACT = 2
 
 
@@ -40,11 +40,11 @@ class KindBuilder(Protocol):
         """Take the next row group.
 
         Args:
-            column: Its keys. Builders share what is sorted of them.
-            base: Where the row group begins in the segment's row space, a multiple of 65,536.
+            column: The keys. All builders of the column share the sorted forms of the keys.
+            base: The first row of the row group in the segment's row space, a multiple of 65,536.
 
         Returns:
-            The payloads that are complete by now.
+            The payloads that are now complete.
         """
 
     def finish(self) -> Sequence[MergedPayload]:
@@ -52,18 +52,18 @@ class KindBuilder(Protocol):
 
 
 class IndexKind(ABC):
-    """One kind of index. What is not abstract has a default that suits a kind of one payload a row group.
+    """One kind of index. The defaults of methods suit a kind with one payload per row group.
 
     Attributes:
-        name: How users and directories call it.
-        blob_types: The blob types of its payloads of one row group.
-        merged_types: The blob types of its payloads of several row groups.
-        option_names: The options that a definition may give it.
-        bytes_per_row: About how many bytes a row takes; cuts builds into segments of the target size.
+        name: The name of the kind for users and in directories.
+        blob_types: The blob types of payloads of one row group.
+        merged_types: The blob types of payloads of several row groups.
+        option_names: The options of the kind in a definition.
+        bytes_per_row: The approximate bytes of one row; builds use the number to reach the target size of segments.
         is_found_by_key: Whether a test for keys reads only the part of a payload that has these keys. The planner asks
-            such a kind before filters, and others after them.
-        paimon_name: What Paimon calls the kind in its containers; None if Paimon has no such index.
-        paimon_types: Those of the blob types that Paimon reads.
+            a kind with this property before filters, and other kinds after filters.
+        paimon_name: The name of the kind in Paimon's containers; None if Paimon has no such index.
+        paimon_types: The blob types that Paimon reads.
     """
 
     name: ClassVar[str]
@@ -76,26 +76,26 @@ class IndexKind(ABC):
     paimon_types: ClassVar[frozenset[str]] = frozenset()
 
     def check(self, value_type: ValueType, options: Options) -> None:
-        """Refuse what the kind cannot index, and options that it does not know or that do not suit the type.
+        """Check that the kind can index a type with some options.
 
         Raises:
-            DefinitionError: Naming the kind, the type and the option.
+            DefinitionError: If not, or if an option is unknown; the message names the kind, the type and the option.
         """
         for option in options:
             if option not in self.option_names:
                 raise DefinitionError(f"kind {self.name} of a {value_type.name} column has no option {option!r}")
 
     def misfits(self, value_type: ValueType, options: Options) -> Iterator[str]:
-        """Say, one sentence each, why the kind is a bad fit for a column that it can index."""
+        """Yield reasons, one sentence each, why the kind suits an indexable column badly."""
         del value_type, options
         return iter(())
 
     @abstractmethod
     def build(self, column: SortedColumn, options: Options) -> Payload:
-        """Build the payload of one row group by itself."""
+        """Build the payload of a single row group."""
 
     def builder(self, options: Options) -> KindBuilder:
-        """Return what builds the payloads of one column of one segment."""
+        """Return a builder for one column of one segment."""
         return OneByOne(self, options)
 
     @abstractmethod
@@ -104,35 +104,35 @@ class IndexKind(ABC):
 
         Raises:
             UnsupportedError: If this release does not read the blob type, its version, or the value type.
-            CorruptFileError: If the layout describes no such blob, or one of other row groups.
+            CorruptFileError: If the layout contradicts the blob or the row groups.
         """
 
     @abstractmethod
     def answers(self, test: LeafTest) -> Answer:
-        """Say how payloads of the kind answer a test."""
+        """Return how payloads of the kind answer a test."""
 
     def rank(self, test: LeafTest) -> int:
-        """Return which of several kinds with exact answers to ask first: the one with the lowest rank."""
+        """Return the rank of the kind for a test; of kinds with exact answers, the lowest rank is asked first."""
         del test
         return 1
 
     def cost(self, test: LeafTest, lengths: Ints) -> Ints:
-        """Return about how many bytes a test reads of payloads of one row group that are so long."""
+        """Estimate the bytes that a test reads from payloads of one row group, given the length of each payload."""
         del test
         return lengths
 
     def merged_form(self, blob_type: str) -> str:
-        """Return what payloads of a blob type become together; payloads of one segment have one form.
+        """Return the form that payloads of a blob type take when merged; all payloads of one segment share a form.
 
         Raises:
-            UnsupportedError: If this release cannot merge them.
+            UnsupportedError: If this release cannot merge the blob type.
         """
         if blob_type not in self.blob_types | self.merged_types:
             raise UnsupportedError(f"kind {self.name} merges no blob {blob_type}")
         return self.name
 
     def form_of(self, part: MergePart) -> str:
-        """Return what a part becomes with others; see `merged_form`.
+        """Return the form that a part takes when merged; see `merged_form`.
 
         Raises:
             UnsupportedError: If this release cannot merge the part.
@@ -143,12 +143,12 @@ class IndexKind(ABC):
             raise UnsupportedError(f"{part.payload.blob.location}: {error}") from error
 
     def gains_by_merging(self, options: Options, blob_types: Sequence[str], row_counts: Sequence[int]) -> bool:
-        """Whether the payloads of one segment would take less if they were merged.
+        """Return whether merging would shrink the payloads of one segment.
 
         Args:
-            options: What the definition says of the index.
-            blob_types: For each row group the blob type of its payload.
-            row_counts: For each row group its rows.
+            options: The options of the index in the definition.
+            blob_types: The blob type of each row group's payload.
+            row_counts: The number of rows of each row group.
         """
         del options, blob_types, row_counts
         return False
@@ -156,23 +156,23 @@ class IndexKind(ABC):
     def merge(
         self, parts: Sequence[MergePart], options: Options, limits: MergeLimits = DEFAULT_LIMITS
     ) -> Iterator[MergedPayload]:
-        """Merge the payloads of one column, or copy them.
+        """Merge or copy the payloads of one column.
 
-        Made one after the other, each when it is asked for, so that no more than one (and what it is made of) is in
-        memory. Together they cover the row groups that are kept, in order. A payload without a fit neighbour whose rows
-        stay where they are comes back as it was, unchecked. All other parts are checked as they are read.
+        The iterator makes each payload on demand, so that memory holds only one payload and its parts. The payloads
+        together cover all kept row groups, in order. A payload is copied unchecked if its rows keep their places and no
+        neighbour can be merged with it. All other parts are checked as they are read.
 
         Args:
-            parts: The payloads, in the order of the new segment. The new bases of all row groups that are kept ascend
-                through all parts. Parts may be of a type that their column was promoted from.
-            options: What the definition says of the index.
-            limits: How much to merge at a time.
+            parts: The payloads, in the order of the new segment. The new bases of kept row groups ascend through all
+                parts. A part may have the type that its column was promoted from.
+            options: The options of the index in the definition.
+            limits: The most to merge into one payload.
 
         Raises:
-            CorruptFileError: While iterating: if a part is not what was written. Its row groups need to be built anew.
-            UnsupportedError: While iterating: if this release does not know the version of a part, or the keys of a
-                part are of another domain than those of the column today. The segment of the part stays as it is.
-            BuildError: While iterating: if the rows leave the row space of the new segment.
+            CorruptFileError: While iterating, if a part is damaged. Its row groups must be built anew.
+            UnsupportedError: While iterating, if this release does not know the version of a part, or if the keys of a
+                part and of the column today are of different domains. The segment of the part stays unchanged.
+            BuildError: While iterating, if the rows exceed the row space of the new segment.
         """
         del options, limits
         for part in parts:
@@ -181,7 +181,7 @@ class IndexKind(ABC):
                 yield as_it_was(part)
 
     def proof(self, opened: OpenIndex) -> Proof:
-        """Return what checks an opened payload against the data, one row group after another."""
+        """Return a proof that checks an opened payload against the data, one row group after another."""
         if isinstance(opened, MergedIndex | MergedFilter):
             raise UnsupportedError(f"kind {self.name} cannot check what covers several row groups")
         return proof_by_tests(opened)
@@ -190,23 +190,23 @@ class IndexKind(ABC):
         """Return the blob type of a blob that Paimon wrote.
 
         Raises:
-            UnsupportedError: If Paimon has no such index, or the version is not one that this release knows.
+            UnsupportedError: If Paimon has no such index, or this release does not know the version.
         """
         if len(self.paimon_types) != 1:
             raise UnsupportedError(f"{blob.location}: Paimon has no index of kind {self.name}")
         return next(iter(self.paimon_types))
 
     def paimon_row_count(self, blob: Blob) -> int:
-        """Return the rows that a blob of Paimon's says it covers.
+        """Return the number of rows that a blob from Paimon covers.
 
         Raises:
-            UnsupportedError: If such blobs do not tell.
+            UnsupportedError: If blobs of the kind do not have the number.
         """
         raise UnsupportedError(f"{blob.location}: kind {self.name} does not tell how many rows a blob covers")
 
 
 class OneByOne:
-    """Builds one payload a row group."""
+    """Builds one payload per row group."""
 
     def __init__(self, kind: IndexKind, options: Options) -> None:
         self._kind = kind
@@ -218,12 +218,12 @@ class OneByOne:
         return [MergedPayload(self._kind.build(column, self._options), 1)]
 
     def finish(self) -> Sequence[MergedPayload]:
-        """Nothing waits."""
+        """Return nothing: no row group ever waits."""
         return []
 
 
 def row_count_after_version(blob: Blob) -> int:
-    """Return the row count of a blob of Paimon's that begins with a version of one byte and the row count."""
+    """Return the row count of a blob from Paimon that begins with a version of one byte and the row count."""
     rows = read_int32_be(blob.read(0, 5), 1, location=blob.location, base_offset=blob.offset)
     if rows < 0:
         raise CorruptFileError(f"a blob of {rows} rows", location=blob.location, offset=blob.offset + 1)

@@ -1,4 +1,4 @@
-"""Payloads of several segments on their way into one: what all kinds share when compaction merges."""
+"""The common part of all kinds in merging payloads of several segments into one segment."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from puffin_index.storage.parts import corrupt
 from puffin_index.storage.ranged import Blob
 
 DROPPED = -1
-"""The new base of a row group that the new segment does not have."""
+"""The new base of a row group that the new segment leaves out."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MergePart:
-    """A payload that is to be merged.
+    """A payload to merge.
 
     Attributes:
-        payload: The payload in its own segment; its value type is the column's type today.
-        new_bases: For each row group that it covers, the base in the row space of the new segment (a multiple of
-            65,536), or `DROPPED`.
+        payload: The payload in its old segment; its value type is the column's type today.
+        new_bases: The base of each covered row group in the row space of the new segment (a multiple of 65,536), or
+            `DROPPED`.
     """
 
     payload: StoredPayload
@@ -32,27 +32,27 @@ class MergePart:
 
     @property
     def is_kept(self) -> Flags:
-        """Which of its row groups the new segment has."""
+        """Flags of the row groups that the new segment keeps."""
         return self.new_bases >= 0
 
     @property
     def new_spans(self) -> Ints:
-        """Base and row count in the new segment of each row group that the new segment has: shape (n, 2)."""
+        """Base and row count, in the new segment, of each kept row group: shape (n, 2)."""
         return np.stack((self.new_bases, self.payload.spans[:, 1]), axis=1)[self.is_kept]
 
     @property
     def is_unmoved(self) -> bool:
-        """Whether the new segment has all row groups, at their old places."""
+        """Whether the new segment keeps all row groups at their old bases."""
         return bool((self.new_bases == self.payload.spans[:, 0]).all())
 
 
 @dataclass(frozen=True, slots=True)
 class MergeLimits:
-    """How much is merged at a time, and so in memory, a few times over. Postings and bit slices are streamed.
+    """The most to merge into one payload. Memory holds a few times as much; postings and bit slices are streamed.
 
     Attributes:
-        bytes: Of bitmaps or filters.
-        containers: Of bitmaps: what is known of each takes a few hundred bytes for a moment.
+        bytes: The most bytes of bitmaps or filters.
+        containers: The most containers of bitmaps; each container takes a few hundred bytes of memory for a moment.
     """
 
     bytes: int = 128 * 1024 * 1024
@@ -63,25 +63,25 @@ DEFAULT_LIMITS = MergeLimits()
 
 
 def as_it_was(part: MergePart) -> MergedPayload:
-    """Copy a payload unchecked: whoever reads compares the blob's `xxh64` in the footer of its segment."""
+    """Copy a payload unchecked: the reader compares the blob's `xxh64` in the footer of the segment."""
     payload = part.payload
     return MergedPayload(Payload(payload.blob_type, payload.blob.read_all(), payload.layout), len(part.new_bases))
 
 
 def count_kept(parts: Iterable[MergePart]) -> int:
-    """Count the row groups of some parts that the new segment has."""
+    """Count the row groups of some parts that the new segment keeps."""
     return sum(int(np.count_nonzero(part.is_kept)) for part in parts)
 
 
 def runs_of(
     parts: Sequence[MergePart], form_of: Callable[[MergePart], Hashable], most_bytes: int | None
 ) -> Iterator[list[MergePart]]:
-    """Yield neighbours of one form.
+    """Yield runs of neighbouring parts of one form.
 
     Args:
         parts: The parts, in order.
-        form_of: Tells what must be the same of parts that are merged.
-        most_bytes: How many bytes the parts of a run have together, unless it is one part; None for any number.
+        form_of: Returns the form of a part, which must be the same for all parts of a run.
+        most_bytes: The most bytes of a run (a single part may have more); None for any number.
     """
     run: list[MergePart] = []
     form_of_run: Hashable = None
@@ -100,19 +100,19 @@ def runs_of(
 
 
 def new_blocks(blob: Blob, blocks: Ints, spans: Ints, new_bases: Ints) -> Ints:
-    """Return the keys that containers get in the new row space; -1 where their row group is left out.
+    """Return the keys of containers in the new row space; -1 for containers of dropped row groups.
 
     Args:
-        blob: What they are from, for messages.
-        blocks: Their keys.
-        spans: Base and row count of each row group, in its own segment.
-        new_bases: Where each begins in the new row space; negative for one that is left out.
+        blob: The blob of the containers, for error messages.
+        blocks: The keys of the containers in the old row space.
+        spans: Base and row count of each row group in the old row space.
+        new_bases: The base of each row group in the new row space; negative for a dropped row group.
 
     Raises:
-        CorruptFileError: If one is in no row group.
+        CorruptFileError: If a container lies in no row group.
     """
     firsts, counts = spans[:, 0] // BLOCK_ROWS, -(-spans[:, 1] // BLOCK_ROWS)
-    # A row group without rows begins where the next one does, which is the last of those that begin there.
+    # A row group without rows shares its base with the next row group. The search finds the last row group at a base.
     owners = np.searchsorted(firsts, blocks, "right") - 1
     within = blocks - firsts[owners]
     if bool(((owners < 0) | (within >= counts[owners])).any()):

@@ -1,8 +1,8 @@
-"""Proofs: an opened payload against the data, row group by row group; no value of the data may be missed.
+"""Proofs: check an opened payload against the data, row group by row group, so that no wrong value stays unnoticed.
 
-A payload that can be decoded is compared key by key. Others are asked for sets of keys: for each bit of the keys' ranks
-(from 1), those whose rank has the bit. If all answers are right, each row has the right key. Of more than `PROVEN_KEYS`
-distinct keys so many are asked for like this, and all others by ranges.
+A payload that can be decoded is compared key by key. Any other payload is tested with sets of keys: keys are ranked
+from 1, and for each bit one test asks for the keys whose ranks have the bit. If all answers are right, each row has the
+right key. With more than `PROVEN_KEYS` distinct keys, these tests cover that many keys, and ranges cover all others.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ class Proof(Protocol):
     """Checks row groups of one opened payload."""
 
     def __call__(self, place: int, span: tuple[int, int], column: SortedColumn) -> Iterator[str]:
-        """Say what is wrong, one sentence each.
+        """Yield the differences, one sentence each.
 
         Args:
-            place: Which of the row groups of the payload, from 0.
+            place: The place of the row group in the payload, from 0.
             span: Base and row count of the row group in the segment's row space.
-            column: What the data has.
+            column: The column of the data.
 
         Raises:
-            CorruptFileError: If the payload is not what was written.
+            CorruptFileError: If the payload is damaged.
         """
 
 
 def proof_by_tests(index: RowGroupIndex) -> Proof:
-    """Return a proof that asks a payload of one row group."""
+    """Return a proof by tests of a payload of one row group."""
 
     def prove(place: int, span: tuple[int, int], column: SortedColumn) -> Iterator[str]:
         del place, span
@@ -53,7 +53,7 @@ def proof_by_tests(index: RowGroupIndex) -> Proof:
 
 
 def proof_by_merged_tests(index: MergedIndex) -> Proof:
-    """Return a proof that asks a payload of several row groups for the rows of one."""
+    """Return a proof by tests of a payload of several row groups, for the rows of one row group at a time."""
 
     def prove(place: int, span: tuple[int, int], column: SortedColumn) -> Iterator[str]:
         del place
@@ -76,7 +76,7 @@ def proof_by_columns(decode: Callable[[], Sequence[Column]]) -> Proof:
 
 
 def _part_of(rows: BitMap, base: int, row_count: int) -> RowSet:
-    """The rows of one row group, numbered from 0."""
+    """Return the rows of one row group, numbered from 0."""
     inside = rows & BitMap(range(base, base + row_count))
     return RowSet(inside.shift(-base), True)
 
@@ -94,16 +94,16 @@ def _valid(column: Column) -> Flags:
 
 
 def _of_rows(column: Column, valid: Flags) -> pa.Array:
-    """The keys of the rows that are not NULL, in the widest form that a column may have them in."""
+    """Return the keys of non-NULL rows in the widest type, so that columns of different integer widths compare."""
     if isinstance(column.keys, np.ndarray):
         return pa.array(column.keys.astype(np.int64, copy=False)).filter(pa.array(valid))
     return plain_keys(column).filter(pa.array(valid))
 
 
 def check_tests(ordered: SortedColumn, ask: _Ask) -> Iterator[str]:
-    """Ask an index for sets and ranges of keys; say which answers are not those of the column."""
+    """Ask an index for sets and ranges of keys; yield a sentence for each answer that differs from the column."""
     column = ordered.column
-    rows = ordered.rows  # before the keys: both are sorted at once
+    rows = ordered.rows  # asked first: this sorts rows and keys together
     codes = ordered.codes
     valid = _valid(column)
     assert len(rows) == column.valid_count
@@ -114,7 +114,7 @@ def check_tests(ordered: SortedColumn, ask: _Ask) -> Iterator[str]:
 
 
 def _tests(ordered: SortedColumn) -> Iterator[tuple[LeafTest, Flags]]:
-    """Tests, and which of the distinct keys each asks for."""
+    """Yield tests, each with flags of the distinct keys that satisfy the test."""
     count = ordered.distinct_count
     chosen = np.unique(np.linspace(0, count - 1, min(count, PROVEN_KEYS)).astype(np.int64))
     for bit in range(len(chosen).bit_length()):

@@ -19,14 +19,14 @@ KINDS: dict[str, IndexKind] = {
         BloomKind(),
     )
 }
-"""By name. Builders work in this order: bitmaps sort rows with the keys, and leave the sorted keys to the others."""
+"""The kinds by name, in the order of building: bitmaps sort rows with the keys, and the other kinds reuse the keys."""
 
 
 def kind_named(name: str) -> IndexKind:
-    """Return a kind.
+    """Return the kind of a name.
 
     Raises:
-        DefinitionError: If there is none of that name.
+        DefinitionError: If no kind has the name.
     """
     if name not in KINDS:
         raise DefinitionError(f"unknown index kind {name!r}; known: {', '.join(KINDS)}")
@@ -34,13 +34,13 @@ def kind_named(name: str) -> IndexKind:
 
 
 def builders_of(kinds: Mapping[str, Options]) -> dict[str, KindBuilder]:
-    """Return a builder for each kind of a column, in the order in which they are to be given row groups.
+    """Return a builder for each kind of a column, in the order of building.
 
     Args:
         kinds: The options of each kind.
 
     Raises:
-        DefinitionError: If a kind is not known.
+        DefinitionError: If a kind is unknown.
     """
     for name in kinds:
         kind_named(name)
@@ -48,5 +48,5 @@ def builders_of(kinds: Mapping[str, Options]) -> dict[str, KindBuilder]:
 
 
 def kinds_answering(test: LeafTest, answer: Answer) -> list[IndexKind]:
-    """Return the kinds that give just this answer to a test, the one to ask first at the beginning."""
+    """Return the kinds that give exactly this answer to a test, in the order to ask them."""
     return sorted((kind for kind in KINDS.values() if kind.answers(test) == answer), key=lambda kind: kind.rank(test))

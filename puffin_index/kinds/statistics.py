@@ -16,17 +16,17 @@ QUANTILE_COUNT = 32
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ColumnStatistics:
-    """What is known of a column's keys in one row group.
+    """The statistics of a column's keys in one row group.
 
     Attributes:
-        row_count: The rows, NULLs included.
-        null_count: The NULL rows.
-        nan_count: The rows that are NaN (which count as values, the greatest).
-        distinct_count: The distinct keys.
-        minimum: The least key; None if there are only NULLs.
-        maximum: The greatest key; None if there are only NULLs.
-        quantiles: The keys at evenly spaced ranks of the sorted keys, from the first to the last; empty if there are
-            only NULLs.
+        row_count: The number of rows, NULLs included.
+        null_count: The number of NULL rows.
+        nan_count: The number of NaN rows. NaN is a value, the greatest.
+        distinct_count: The number of distinct keys.
+        minimum: The least key; None if all rows are NULL.
+        maximum: The greatest key; None if all rows are NULL.
+        quantiles: The keys at evenly spaced ranks of the sorted keys, from the first to the last; empty if all rows are
+            NULL.
     """
 
     row_count: int
@@ -46,7 +46,7 @@ def statistics_of(ordered: SortedColumn, quantile_count: int = QUANTILE_COUNT) -
         return ColumnStatistics(
             column.row_count, column.row_count, 0, 0, None, None, _chosen(keys, np.empty(0, np.int64))
         )
-    # Of the type of the starts, which would be widened otherwise.
+    # Ranks of another type would make the search copy the starts to a wider type.
     ranks = np.linspace(0, valid_count - 1, quantile_count).round().astype(starts.dtype)
     quantiles = _chosen(keys, np.searchsorted(starts, ranks, "right") - 1)
     ends = _chosen(keys, np.array([0, len(keys) - 1]))

@@ -1,4 +1,4 @@
-"""Row sets put together from the containers of others, which are moved under new keys and never decoded."""
+"""Assemble row sets from the containers of others: containers move to new keys and are never decoded."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from puffin_index.storage.many_ranges import put_bytes, take_bytes
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LooseContainers:
-    """Containers that belong to some sets: arrays of one length, in any order.
+    """Containers of some sets: arrays of one length, in any order.
 
     Attributes:
-        sets: The set that each belongs to.
-        blocks: Its key: the upper 16 bits of its rows.
-        cardinalities: Its rows.
-        are_runs: Whether it holds runs.
-        data: The bytes that all of them lie in.
-        starts: Where each begins.
-        sizes: How many bytes it takes.
+        sets: The set of each container.
+        blocks: The key of each container: the upper 16 bits of its rows.
+        cardinalities: The number of rows of each container.
+        are_runs: Whether each container holds runs.
+        data: The bytes of all containers.
+        starts: The start of each container in `data`.
+        sizes: The length of each container in bytes.
     """
 
     sets: Ints
@@ -40,7 +40,7 @@ class LooseContainers:
         return len(self.sets)
 
     def moved(self, sets: Ints, blocks: Ints) -> LooseContainers:
-        """Return the containers as those of other sets, under other keys; those whose key is negative are left out."""
+        """Return the containers with new sets and new keys; a negative key drops a container."""
         kept = blocks >= 0
         return LooseContainers(
             sets[kept],
@@ -56,17 +56,17 @@ class LooseContainers:
 def containers_of_sets(
     data: memoryview, starts: Ints, lengths: Ints, *, location: str = "<bytes>", offset: int = 0
 ) -> LooseContainers:
-    """Return the containers of row sets that lie in some bytes; sets are numbered in the order in which they are told.
+    """Return the containers of serialised row sets; sets are numbered in the order of `starts`.
 
     Args:
         data: The bytes.
-        starts: Where each set begins.
-        lengths: How long it is.
-        location: The file, for messages.
-        offset: Where `data` begins in it, for messages.
+        starts: The start of each set.
+        lengths: The length of each set.
+        location: The file, for error messages.
+        offset: The start of `data` in the file, for error messages.
 
     Raises:
-        CorruptFileError: If the bytes are not such sets.
+        CorruptFileError: If a set is damaged.
     """
     raw = np.frombuffer(data, np.uint8)
     try:
@@ -107,7 +107,7 @@ def joined(parts: Sequence[LooseContainers]) -> LooseContainers:
 
 
 def assemble_sets(containers: LooseContainers, set_count: int) -> SerializedSets:
-    """Write the sets that containers belong to; none of them is without one.
+    """Serialise the sets of containers; each set must have a container.
 
     Raises:
         BrokenSetError: If two containers of a set have the same key, or containers overlap.
@@ -117,6 +117,7 @@ def assemble_sets(containers: LooseContainers, set_count: int) -> SerializedSets
     require(places[order][1:] > places[order][:-1], "two containers of one key")
     starts, sizes = containers.starts[order], containers.sizes[order]
     by_start = np.argsort(starts, kind="stable")
+    # `take_bytes` needs disjoint ranges, and only damaged sets share bytes.
     require((starts + sizes)[by_start][:-1] <= starts[by_start][1:], "containers that overlap")
     are_runs = containers.are_runs[order]
     table = Containers(

@@ -1,4 +1,4 @@
-"""Row sets read from the portable roaring format (`puffin_index.roaring.write`), every length checked, and of rows."""
+"""Read row sets in the portable roaring format (`puffin_index.roaring.write`), or make sets of rows, flags or bits."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ def deserialize(
 
     Args:
         data: The bytes.
-        row_count: Every row must be below.
-        whole: Whether the set takes all bytes; else something may follow it.
-        location: The file, for messages.
-        offset: Where `data` begins in it, for messages.
+        row_count: The limit that every row must be below.
+        whole: Whether the set must take all bytes; otherwise other bytes may follow.
+        location: The file, for error messages.
+        offset: The start of `data` in the file, for error messages.
 
     Raises:
         CorruptFileError: If the bytes are not such a set.
@@ -66,7 +66,7 @@ def row_set_of(rows: npt.NDArray[np.integer], row_count: int) -> BitMap:
 
 
 def row_set_of_ascending(rows: npt.NDArray[np.integer]) -> BitMap:
-    """Return ascending rows as a row set; from an `array` it is built without an object a row."""
+    """Return ascending rows as a row set; pyroaring reads an `array` without making an object per row."""
     numbers = array("I")
     numbers.frombytes(rows.astype(np.uint32).data.cast("B"))
     return BitMap(numbers)
@@ -88,10 +88,10 @@ def _corrupt(reason: str, location: str, offset: int) -> NoReturn:
 
 
 def serialized_length(data: Buffer, *, location: str = "<bytes>", offset: int = 0) -> int:
-    """Return the length of the serialised set that `data` begins with.
+    """Return the length of the serialised set at the start of `data`.
 
     Raises:
-        CorruptFileError: If it does not lie inside `data`.
+        CorruptFileError: If the set does not end inside `data`.
     """
     cursor = ByteCursor(data, location, offset)
     cookie = cursor.uint32_le()
@@ -115,6 +115,7 @@ def serialized_length(data: Buffer, *, location: str = "<bytes>", offset: int = 
         position += int(sizes.sum())
         check_inside("row set", len(data), 0, position, location, offset)
         return position
+    # Only a container of runs knows its own length, so the containers must be followed one by one.
     for is_run, size in zip(flags.tolist(), sizes.tolist(), strict=True):
         if is_run:
             check_inside("run count", len(data), position, 2, location, offset)

@@ -1,4 +1,4 @@
-"""The union of many serialised row sets at once, decoded by array operations: for ranges over many distinct values."""
+"""Unite many serialised row sets at once by array operations, as ranges over many distinct values need it."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ _BITSETS_AT_ONCE = 64
 
 
 class BrokenSetError(Exception):
-    """A set breaks the format; the caller knows where the bytes are."""
+    """Says that a set breaks the format; the caller adds the file and the offset."""
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedContainers:
-    """All containers of all sets, in their order.
+    """All containers of all sets, in order.
 
     Attributes:
-        sets: The set of each.
-        bases: The least row that it may hold, a multiple of 65,536.
-        cardinalities: Its rows.
-        are_runs: Whether it holds runs.
-        starts: Where it begins.
-        ends_of_sets: Where its set ends.
+        sets: The set of each container.
+        bases: The least row that each container may hold, a multiple of 65,536.
+        cardinalities: The number of rows of each container.
+        are_runs: Whether each container holds runs.
+        starts: The start of each container.
+        ends_of_sets: The end of each container's set.
     """
 
     sets: Ints
@@ -52,19 +52,19 @@ def union_of_sets(
     location: str = "<bytes>",
     offset: int = 0,
 ) -> BitMap:
-    """Return the union of disjoint row sets that lie in some bytes.
+    """Return the union of disjoint serialised row sets.
 
     Args:
         data: The bytes.
-        starts: Where each set begins.
-        lengths: How long it is.
-        row_count: Every row must be below.
-        most_rows: There are no more rows in all sets together; `row_count` if it is not told.
-        location: The file, for messages.
-        offset: Where `data` begins in it, for messages.
+        starts: The start of each set.
+        lengths: The length of each set.
+        row_count: The limit that every row must be below.
+        most_rows: The most rows of all sets together; `row_count` by default.
+        location: The file, for error messages.
+        offset: The start of `data` in the file, for error messages.
 
     Raises:
-        CorruptFileError: If the bytes are not such sets.
+        CorruptFileError: If a set is damaged.
     """
     if bool(((starts < 0) | (lengths < 8) | (starts + lengths > len(data))).any()):
         raise CorruptFileError("a row set leaves its blob", location=location, offset=offset)
@@ -92,26 +92,26 @@ def union_of_sets(
 
 
 def _uint32_at(raw: Bytes, places: Ints) -> Ints:
-    """Little-endian numbers that lie anywhere."""
+    """Return little-endian 32-bit numbers from arbitrary places."""
     columns = raw[places[:, None] + np.arange(4)]
     return np.ascontiguousarray(columns).view("<u4").reshape(-1).astype(np.int64)
 
 
 def uint16_at(raw: Bytes, places: Ints) -> Ints:
-    """Return little-endian 16-bit numbers that lie anywhere."""
+    """Return little-endian 16-bit numbers from arbitrary places."""
     numbers: Ints = raw[places].astype(np.int64)
     numbers |= raw[places + 1].astype(np.int64) << 8
     return numbers
 
 
 def require(holds: Flags, reason: str) -> None:
-    """Raise `BrokenSetError` unless something holds everywhere."""
+    """Raise `BrokenSetError` unless all flags are set."""
     if not bool(holds.all()):
         raise BrokenSetError(reason)
 
 
 def parse_containers(raw: Bytes, starts: Ints, ends: Ints) -> ParsedContainers:
-    """Find the containers of sets that lie in some bytes, decoding none.
+    """Find the containers of serialised sets without decoding any.
 
     Raises:
         BrokenSetError: If the headers of a set break the format.
@@ -150,7 +150,7 @@ def _place_unlisted(
     ends: Ints,
     unlisted: Flags,
 ) -> None:
-    """Find the containers of sets that do not list their offsets: at most three a set, each after the one before."""
+    """Find the containers of sets without a list of offsets: at most three per set, each behind the previous one."""
     position = bodies.copy()
     sizes = np.where(cardinalities > ARRAY_LIMIT, BLOCK_BYTES, 2 * cardinalities)
     for ordinal in range(OFFSETS_FROM - 1):
@@ -176,7 +176,7 @@ def _run_rows(raw: Bytes, containers: ParsedContainers) -> Ints:
     require(starts + 2 + 4 * counts <= containers.ends_of_sets[chosen], "a container is cut short")
     pairs = _uint32_at(raw, ramps(starts + 2, counts, step=4))
     lengths = (pairs >> 16) + 1
-    # Cardinalities are known to be possible: no run list may unfold to more rows than they tell.
+    # Callers have bounded the cardinalities; runs that claim more rows would allocate without bound.
     owners = np.repeat(np.arange(len(starts)), counts)
     unfolded = np.bincount(owners, lengths, minlength=len(starts))
     require(unfolded == containers.cardinalities[chosen], "runs of another cardinality")

@@ -1,4 +1,4 @@
-"""Row sets in the portable roaring format, written by array operations; `puffin_index.roaring.read` reads them.
+"""Write row sets in the portable roaring format by array operations; `puffin_index.roaring.read` reads them.
 
 One serialised set (all numbers little-endian; RoaringBitmap format specification):
 
@@ -7,11 +7,11 @@ One serialised set (all numbers little-endian; RoaringBitmap format specificatio
 | cookie | 4 | 12346 if no container holds runs, else 12347 + (n - 1) * 65536 for n containers |
 | n | 4 | the number of containers; only after 12346 |
 | run flags | ceil(n / 8) | bit i set: container i holds runs; only after 12347 |
-| keys | 4 n | for each container the upper 16 bits of its rows, then its cardinality - 1 |
-| offsets | 4 n | where each container begins in the set; left out after 12347 if n < 4 |
+| keys | 4 n | upper 16 bits of the rows, then cardinality - 1, of each container |
+| offsets | 4 n | start of each container in the set; left out after 12347 if n < 4 |
 | containers | | sorted 16-bit numbers (cardinality <= 4096), 65,536 bits, or run count and (start, length - 1) pairs |
 
-A container holds runs where that is smaller than what it would be otherwise, as Java's `runOptimize` decides.
+A container holds runs where runs take fewer bytes than its other form, as in Java's `runOptimize`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ARRAY_LIMIT = 4096
 COOKIE = 12_346
 RUN_COOKIE = 12_347
 OFFSETS_FROM = 4
-# What is compared at once stays in the processor's cache.
+# Working arrays of this many elements stay in the processor's cache.
 _AT_ONCE = 65_536
 
 
@@ -40,8 +40,8 @@ class SerializedSets:
     """Serialised row sets, one after the other.
 
     Attributes:
-        data: The bytes; where a gap was asked for, it is zero.
-        offsets: Where each set begins, and in the end the length of `data`.
+        data: The bytes of all sets; gaps between sets are zero.
+        offsets: The start of each set, followed by the length of `data`.
     """
 
     data: Bytes
@@ -50,7 +50,7 @@ class SerializedSets:
 
 @dataclass(frozen=True, slots=True)
 class Containers:
-    """What is known of all containers of all sets: arrays of one length, ordered by set and key."""
+    """The containers of all sets: arrays of one length, ordered by set and key."""
 
     sets: Ints
     keys: npt.NDArray[np.uint16]
@@ -65,18 +65,18 @@ class Containers:
 
     @property
     def is_bitset(self) -> Flags:
-        """Which containers are written as 65,536 bits unless as runs."""
+        """Which containers are written as 65,536 bits, unless they are written as runs."""
         return self.cardinalities > ARRAY_LIMIT
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """Sets whose headers are written; the containers' bytes are to be filled in.
+    """Sets with written headers and room for the bytes of their containers.
 
     Attributes:
         sets: The sets.
         has_runs: Which containers are runs.
-        starts: Where each container's bytes begin.
+        starts: The start of each container's bytes.
     """
 
     sets: SerializedSets
@@ -89,8 +89,8 @@ def serialize_row_sets(rows: Rows, starts: npt.NDArray[np.integer], gap: int = 0
 
     Args:
         rows: The rows of all sets, one set after the other, ascending in each.
-        starts: Where each set begins in `rows`, and in the end the length of `rows`. No set is empty.
-        gap: Bytes to leave after each set.
+        starts: The start of each set in `rows`, followed by the length of `rows`. No set is empty.
+        gap: The number of free bytes behind each set.
     """
     if not len(rows):
         return SerializedSets(np.empty(0, np.uint8), np.zeros(len(starts), np.int64))
@@ -101,7 +101,7 @@ def serialize_row_sets(rows: Rows, starts: npt.NDArray[np.integer], gap: int = 0
     for some, before in _neighbours(len(rows)):
         first[some] |= (rows[some] ^ rows[before]) >= BLOCK_ROWS
     container_starts = np.flatnonzero(first)
-    # Within a container, rows differ as their lower halves do.
+    # Within a container only the lower 16 bits of rows differ, so comparing these halves suffices.
     for some, before in _neighbours(len(rows)):
         first[some] |= low[some] - low[before] != 1
     containers = Containers(
@@ -118,14 +118,14 @@ def serialize_row_sets(rows: Rows, starts: npt.NDArray[np.integer], gap: int = 0
 
 
 def _neighbours(count: int) -> Iterator[tuple[slice, slice]]:
-    """Yield where some elements are, but for the first of all, and the one before each."""
+    """Yield, in steps, the places of all elements but the first, and the places of their predecessors."""
     for start in range(1, count, _AT_ONCE):
         end = min(start + _AT_ONCE, count)
         yield slice(start, end), slice(start - 1, end - 1)
 
 
 def _runs_between(begins: Flags, bounds: Ints) -> Ints:
-    """How many runs begin in each container, from where all begin; the rarer of beginnings and others is counted."""
+    """Count the runs of each container, by counting either beginnings of runs or other rows, whichever are fewer."""
     if 2 * np.count_nonzero(begins) < len(begins):
         runs: Ints = np.diff(np.searchsorted(np.flatnonzero(begins), bounds))
         return runs
@@ -138,9 +138,10 @@ def serialize_bit_slices(slices: Bytes) -> SerializedSets:
     """Serialise row sets given as bits, one after the other.
 
     Args:
-        slices: Shape (sets, bytes): bit `row & 7` of byte `row >> 3` says whether the row is in. The number of bytes is
-            a multiple of 8,192.
+        slices: Shape (sets, bytes): bit `row & 7` of byte `row >> 3` is set if the set has the row. The number of bytes
+            is a multiple of 8,192.
     """
+    # The bits of 65,536 rows are already the bytes of a bitset container: dense containers are plain copies.
     words = slices.reshape(len(slices), slices.shape[1] // BLOCK_BYTES, BLOCK_BYTES).view("<u8")
     cardinalities = np.bitwise_count(words).sum(axis=2, dtype=np.int64)
     used = cardinalities > 0
@@ -162,19 +163,20 @@ def serialize_bit_slices(slices: Bytes) -> SerializedSets:
 
 
 def pad_bits(bits: Bytes, row_count: int) -> Bytes:
-    """Return packed bits as `serialize_bit_slices` takes them: shape (1, bytes), padded to whole blocks."""
+    """Return packed bits in the form of `serialize_bit_slices`: shape (1, bytes), padded to whole blocks."""
     padded = np.zeros((1, block_count(row_count) * BLOCK_BYTES), np.uint8)
     padded[0, : len(bits)] = bits
     return padded
 
 
 def block_count(row_count: int) -> int:
-    """The number of 65,536-row blocks that so many rows take."""
+    """Return the number of blocks of 65,536 rows for a number of rows."""
     return -(-row_count // BLOCK_ROWS)
 
 
 def _count_runs(words: Words) -> Ints:
-    """The number of runs of ones in each block of words."""
+    """Return the number of runs of ones in each block of words."""
+    # A run begins at each one behind a zero; the zero may be the last bit of the previous word.
     before = words << np.uint64(1)
     before[:, 1:] |= words[:, :-1] >> np.uint64(63)
     counts: Ints = np.bitwise_count(words & ~before).sum(axis=1, dtype=np.int64)
@@ -194,7 +196,7 @@ def _sparse_container(block: Bytes, has_runs: bool) -> Bytes:
 
 
 def lay_out_sets(containers: Containers, has_runs: Flags, set_count: int, gap: int) -> Frame:
-    """Write everything of some sets but the bytes of their containers, of which `has_runs` are written as runs."""
+    """Write the headers of sets and reserve room for their containers; `has_runs` marks the containers of runs."""
     sizes = np.where(
         has_runs, 2 + 4 * containers.runs, np.where(containers.is_bitset, BLOCK_BYTES, 2 * containers.cardinalities)
     )
@@ -207,7 +209,7 @@ def lay_out_sets(containers: Containers, has_runs: Flags, set_count: int, gap: i
     set_sizes = headers + gap
     set_sizes += np.bincount(containers.sets, sizes, set_count).astype(np.int64)
     offsets = np.concatenate(([0], np.cumsum(set_sizes)))
-    # Container bytes follow each other, but for the gap and the header before each set's first one.
+    # Containers follow each other without gaps, except for the header and the gap between two sets.
     starts = np.cumsum(sizes) - sizes + np.cumsum(headers)[containers.sets] + gap * containers.sets
     sets = SerializedSets(np.zeros(offsets[-1], np.uint8), offsets)
     _write_headers(sets, containers, starts, counts, with_runs)
@@ -247,12 +249,12 @@ def _write_flags(
 
 
 def _ordinals(counts: Ints) -> Ints:
-    """0, 1, ... for each set anew."""
+    """Number the containers of each set from 0."""
     return ramps(np.zeros(len(counts), np.int64), counts)
 
 
 def _scatter(data: Bytes, places: Ints, numbers: npt.NDArray[np.unsignedinteger]) -> None:
-    """Write little-endian numbers at byte positions that need not be aligned."""
+    """Write little-endian numbers at arbitrary, also unaligned, byte positions."""
     width = numbers.dtype.itemsize
     if not len(numbers):
         return

@@ -1,1 +1,1 @@
-"""Segments: one Puffin file of payloads each. Writing, reading, directories, merging, inspection, exchange."""
+"""Segments, each one Puffin file of payloads: writing, reading, directories, merging, inspection, exchange."""

@@ -1,6 +1,6 @@
-"""Directories: the small columnar blobs that tell what is in a segment. Whoever reads one reads it here.
+"""Directories: the small columnar blobs that describe a segment. All code reads them through this module.
 
-Both are one Arrow IPC stream with one record batch (buffers zstd-compressed) and key/value metadata in its schema:
+Each directory is one Arrow IPC stream with one record batch (buffers zstd-compressed) and metadata in its schema:
 
 | blob type | one row per | columns |
 | --- | --- | --- |
@@ -48,17 +48,17 @@ FieldKind: TypeAlias = tuple[int, str]
 
 
 def is_statistics(kind: str) -> bool:
-    """Whether a stored kind is that of statistics, of a column or of one key of a map."""
+    """Return whether a stored kind is `statistics`, of a column or of one key of a map."""
     return plain_kind(kind) == STATISTICS
 
 
 def statistics_key(key: FieldKind) -> FieldKind:
-    """Return where the statistics are that belong to an index."""
+    """Return field id and stored kind of the statistics that belong to an index."""
     return key[0], kind_beside(STATISTICS, key[1])
 
 
 def index_kind(stored: str) -> IndexKind:
-    """Return the kind of an index that is stored.
+    """Return the kind of a stored index.
 
     Raises:
         UnsupportedError: If this release does not know the kind.
@@ -71,13 +71,13 @@ def index_kind(stored: str) -> IndexKind:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Directory:
-    """Where the payloads of one index lie in a segment: one row a payload, which cover every row group once, in order.
+    """The payloads of one index in a segment, one row each. Payloads cover every row group exactly once, in order.
 
     Attributes:
         kind: The stored kind (`puffin_index.keys.map_key`).
         type_name: Iceberg's name of the type that the index was built for.
         batch: The columns.
-        location: The segment, for messages.
+        location: The segment, for error messages.
     """
 
     kind: str
@@ -90,7 +90,7 @@ class Directory:
 
     @property
     def nbytes(self) -> int:
-        """The memory that it takes."""
+        """The memory of the columns, in bytes."""
         return int(self.batch.nbytes)
 
     @property
@@ -113,11 +113,11 @@ class Directory:
 
     @property
     def row_group_count(self) -> int:
-        """The row groups of the segment."""
+        """The number of row groups of the segment."""
         return int(self.numbers("row_groups").sum())
 
     def payload_of_row_groups(self) -> Ints:
-        """Return for each row group of the segment the row of its payload."""
+        """Return the row of each row group's payload."""
         return np.repeat(np.arange(len(self)), self.numbers("row_groups"))
 
     def covered(self, row: int) -> slice:
@@ -126,12 +126,12 @@ class Directory:
         return slice(first, first + count)
 
     def payload(self, row: int, reader: RangedReader, spans: Ints) -> StoredPayload:
-        """Return a payload, to be opened.
+        """Return a payload without opening it.
 
         Args:
-            row: Its row.
+            row: The row of the payload.
             reader: The segment.
-            spans: Base and row count of each row group that it covers: shape (n, 2).
+            spans: Base and row count of each covered row group: shape (n, 2).
         """
         blob = Blob(reader, self._at("offset", row), self._at("length", row))
         layout = np.asarray(self.batch.column("layout")[row].values.to_numpy(), np.int64)
@@ -141,8 +141,8 @@ class Directory:
         """Open a payload without reading it; see `payload`.
 
         Raises:
-            CorruptFileError: If its layout describes no such payload, or one of other row groups.
-            UnsupportedError: If this release does not read it.
+            CorruptFileError: If the layout contradicts the payload or the row groups.
+            UnsupportedError: If this release does not read the payload.
         """
         return index_kind(self.kind).open(self.payload(row, reader, spans))
 
@@ -155,13 +155,13 @@ def read_directory(reader: RangedReader, offset: int, length: int, checksum: str
 
     Args:
         reader: The segment.
-        offset: Where the directory lies, in bytes.
-        length: Its bytes.
-        checksum: Their xxh64 as the index table has it, 16 hex digits.
+        offset: The start of the directory, in bytes.
+        length: The length of the directory, in bytes.
+        checksum: The xxh64 of the directory in the index table, 16 hex digits.
 
     Raises:
-        CorruptFileError: If the bytes are not those that were written.
-        UnsupportedError: If it is of a later version.
+        CorruptFileError: If the directory is damaged.
+        UnsupportedError: If the directory is of a later version.
     """
     return parse_directory(_read(reader, offset, length, checksum), location=reader.location, offset=offset)
 
@@ -169,18 +169,18 @@ def read_directory(reader: RangedReader, offset: int, length: int, checksum: str
 def read_statistics(
     reader: RangedReader, offset: int, length: int, checksum: str, columns: Sequence[str]
 ) -> pa.RecordBatch:
-    """Read the statistics of a column from a segment, with one ranged read: one row a row group.
+    """Read the statistics of a column from a segment, one row per row group, with one ranged read.
 
     Args:
         reader: The segment.
-        offset: Where they lie, in bytes.
-        length: Their bytes.
-        checksum: The xxh64 of these bytes as the index table has it, 16 hex digits.
-        columns: The columns that must be there.
+        offset: The start of the statistics, in bytes.
+        length: The length of the statistics, in bytes.
+        checksum: The xxh64 of the statistics in the index table, 16 hex digits.
+        columns: The required columns.
 
     Raises:
-        CorruptFileError: If the bytes are not those that were written.
-        UnsupportedError: If they are of a later version.
+        CorruptFileError: If the statistics are damaged.
+        UnsupportedError: If the statistics are of a later version.
     """
     return parse_batch(_read(reader, offset, length, checksum), columns, location=reader.location, offset=offset)
 
@@ -197,12 +197,12 @@ def parse_directory(data: memoryview, *, location: str, offset: int) -> Director
 
     Args:
         data: The whole blob.
-        location: The file, for messages.
-        offset: The blob's place in it.
+        location: The file, for error messages.
+        offset: The start of the blob in the file.
 
     Raises:
-        CorruptFileError: If the bytes are not such a blob, or it does not have every row group once.
-        UnsupportedError: If it is of a later version.
+        CorruptFileError: If the blob is damaged or does not have every row group exactly once.
+        UnsupportedError: If the directory is of a later version.
     """
     batch = parse_batch(data, _DIRECTORY_COLUMNS, location=location, offset=offset)
     kind = metadata_of(batch, "kind", location=location, offset=offset)
@@ -214,7 +214,7 @@ def parse_directory(data: memoryview, *, location: str, offset: int) -> Director
 
 
 def _flaw_of(batch: pa.RecordBatch) -> str | None:
-    """Say what is wrong with the columns of a directory; None if nothing is."""
+    """Return the flaw in the columns of a directory as text; None without a flaw."""
     for name in _NUMBERS:
         if not pa.types.is_signed_integer(batch.schema.field(name).type):
             return f"whose {name} are no integers"
@@ -229,10 +229,10 @@ def _flaw_of(batch: pa.RecordBatch) -> str | None:
 
 
 def metadata_of(batch: pa.RecordBatch, name: str, *, location: str, offset: int) -> str:
-    """Return `kind` or `value-type` of a directory, or of statistics.
+    """Return `kind` or `value-type` from the metadata of a directory or of statistics.
 
     Raises:
-        CorruptFileError: If there is none.
+        CorruptFileError: If the metadata lacks the name.
     """
     value = (batch.schema.metadata or {}).get(name.encode())
     if value is None:
@@ -245,13 +245,13 @@ def parse_batch(data: memoryview, columns: Sequence[str], *, location: str, offs
 
     Args:
         data: The whole blob.
-        columns: The columns that must be there.
-        location: The file, for messages.
-        offset: The blob's place in it.
+        columns: The required columns.
+        location: The file, for error messages.
+        offset: The start of the blob in the file.
 
     Raises:
-        CorruptFileError: If the bytes are not such a blob.
-        UnsupportedError: If it is of a later version.
+        CorruptFileError: If the blob is damaged.
+        UnsupportedError: If the blob is of a later version.
     """
     try:
         with pa.ipc.open_stream(pa.py_buffer(data)) as reader:
@@ -269,5 +269,5 @@ def parse_batch(data: memoryview, columns: Sequence[str], *, location: str, offs
 
 
 def int64_column(batch: pa.RecordBatch, name: str) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """A column of a directory as int64 numbers (NULL as 0)."""
+    """Return a column of a directory as int64 numbers (NULL as 0)."""
     return np.asarray(batch.column(name).fill_null(0).to_numpy(zero_copy_only=False), dtype=np.int64)

@@ -1,4 +1,4 @@
-"""Exchange with Paimon: the payloads of a row group as one of its containers, and its blobs as opened indexes.
+"""Exchange with Paimon: export the payloads of a row group as a Paimon container, and open blobs from Paimon.
 
 | kind | Paimon's index name | blob types that Paimon reads |
 | --- | --- | --- |
@@ -6,7 +6,7 @@
 | bsi | `bsi` | `paimon-bsi-v1` |
 | bloom | `bloom-filter` | `paimon-bloom-v1` |
 
-Which of Paimon's types reads the payload of which Iceberg type is told in `puffin_index.keys.stored_form`.
+`puffin_index.keys.stored_form` tells which Paimon type reads the payload of which Iceberg type.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from puffin_index.segments.inspection import PayloadPlace, read_payload_places
 from puffin_index.storage.ranged import Blob, RangedReader
 
 UNTOLD_ROWS_LIMIT = 1 << 28
-"""So many rows a blob may claim to have where the caller does not say how many there are."""
+"""The most rows that a blob may claim if the caller does not know the number of rows."""
 
 _NO_LAYOUT = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
 class ExportedContainer:
-    """A container made of a segment.
+    """A container made from a segment.
 
     Attributes:
-        data: Its bytes.
-        left_out: The payloads of the row group that Paimon has no format for, and so are not in it.
+        data: The bytes of the container.
+        left_out: The payloads of the row group that the container leaves out, as Paimon has no format for them.
     """
 
     data: bytes
@@ -49,19 +49,19 @@ class ExportedContainer:
 def export_container(
     segment: RangedReader, footer: PuffinFile, row_group: int, names: Mapping[ColumnId, str]
 ) -> ExportedContainer:
-    """Put the payloads of one row group that Paimon can read into one of its containers.
+    """Put those payloads of one row group that Paimon can read into a Paimon container.
 
     Args:
         segment: The segment.
-        footer: Its footer.
+        footer: The footer of the segment.
         row_group: The row group's ordinal in the segment.
-        names: Column -> its name in the container (`map[key]` for one key of a map), for the columns to export,
-            in the container's order.
+        names: The columns to export, in the container's order, with their names in the container (`map[key]` for one
+            key of a map).
 
     Raises:
-        NotFoundError: If the segment has no such row group, or none of the payloads of a column.
-        UnsupportedError: If there is no payload that Paimon has a format for, or the container would be too large.
-        CorruptFileError: If a directory or a payload is not what was written.
+        NotFoundError: If the segment lacks the row group, or has no payload of a column.
+        UnsupportedError: If Paimon has a format for none of the payloads, or the container would be too large.
+        CorruptFileError: If a directory or a payload is damaged.
         ValueError: If two columns have one name.
     """
     if len(set(names.values())) < len(names):
@@ -93,7 +93,7 @@ def export_container(
 
 
 def _paimon_name(place: PayloadPlace) -> str | None:
-    """Paimon's name of the index; None if Paimon does not read the payload."""
+    """Return Paimon's name of the index; None if Paimon does not read the payload."""
     kind = KINDS.get(plain_kind(place.kind))
     return kind.paimon_name if kind is not None and place.blob_type in kind.paimon_types else None
 
@@ -113,16 +113,16 @@ def import_blob(container_blob: Blob, kind: str, value_type: ValueType, row_coun
     """Open a blob that Paimon wrote.
 
     Args:
-        container_blob: The blob, as a container gives it.
+        container_blob: The blob in its container.
         kind: The index kind: `bitmap`, `bsi` or `bloom`.
         value_type: The type of the column.
-        row_count: How many rows it covers; a bloom filter does not tell. Left out for the other kinds, the blob's own
-            number is taken, up to `UNTOLD_ROWS_LIMIT`.
+        row_count: The number of covered rows. Bloom filters need the number, as they do not store it. Other kinds
+            default to the blob's own number, up to `UNTOLD_ROWS_LIMIT`.
 
     Raises:
-        NotFoundError: If there is no such kind.
-        UnsupportedError: If the blob's version or the value type is not one that the kind reads, or rows are too many
-            to be believed or not known.
+        NotFoundError: If the kind is unknown.
+        UnsupportedError: If the kind does not read the blob's version or the value type, or if the number of rows is
+            unknown or implausible.
         CorruptFileError: If the blob breaks its format or has another number of rows.
     """
     if kind not in KINDS:
@@ -136,7 +136,7 @@ def import_blob(container_blob: Blob, kind: str, value_type: ValueType, row_coun
 
 
 def _row_count(blob: Blob, kind: IndexKind) -> int:
-    """The number of rows that a blob says it covers, if that can be believed."""
+    """Return the number of rows in a blob, if the number is plausible."""
     rows = kind.paimon_row_count(blob)
     if rows > UNTOLD_ROWS_LIMIT:
         raise UnsupportedError(f"{blob.location}: a blob of {rows} rows is opened only if the caller knows of them")

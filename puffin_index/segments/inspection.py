@@ -1,4 +1,4 @@
-"""What a file of indexes holds: the blobs, directories and payloads of a segment, or the indexes of a container."""
+"""Describe a file of indexes: the blobs, directories and payloads of a segment, or the indexes of a container."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ _LEAST_TEXT_WIDTH = len("statistics")
 
 @dataclass(frozen=True, slots=True)
 class PayloadPlace:
-    """One payload of a segment, as its directory tells.
+    """One payload of a segment, as the directory describes the payload.
 
     Attributes:
-        field_id: The column.
-        kind: The index kind, with the key of a map if it is of one.
+        field_id: The field id of the column.
+        kind: The stored kind, with the key of a map if the index is about one.
         value_type: Iceberg's name of the column's type.
-        blob_type: The payload's blob type.
-        first_row_group: Ordinal in the segment of the first row group that it covers.
-        row_groups: How many row groups it covers.
-        offset: Where it begins in the segment, in bytes.
-        length: Its bytes.
+        blob_type: The blob type of the payload.
+        first_row_group: The ordinal, in the segment, of the first covered row group.
+        row_groups: The number of covered row groups.
+        offset: The start of the payload in the segment, in bytes.
+        length: The length of the payload, in bytes.
     """
 
     field_id: int
@@ -54,7 +54,7 @@ class PayloadPlace:
 
     @property
     def column(self) -> ColumnId:
-        """The column, or the key of a map."""
+        """The column, or one key of a map."""
         return split_kind(self.field_id, self.kind)[0]
 
 
@@ -63,14 +63,14 @@ class DirectorySummary:
     """One directory of a segment, or the statistics of one column.
 
     Attributes:
-        field_id: The column.
+        field_id: The field id of the column.
         kind: The index kind, or `statistics`.
         value_type: Iceberg's name of the column's type.
-        row_groups: How many row groups it covers.
-        payloads: How many payloads that takes: fewer than row groups where some are merged; 0 for statistics.
-        blob_types: The blob types of its payloads.
-        payload_bytes: The bytes of all its payloads; 0 for statistics.
-        directory_bytes: Its own bytes.
+        row_groups: The number of covered row groups.
+        payloads: The number of payloads: fewer than row groups where some are merged; 0 for statistics.
+        blob_types: The blob types of the payloads.
+        payload_bytes: The length of all payloads, in bytes; 0 for statistics.
+        directory_bytes: The length of the directory itself, in bytes.
     """
 
     field_id: int
@@ -84,7 +84,7 @@ class DirectorySummary:
 
 
 def is_container(reader: RangedReader) -> bool:
-    """Whether a file begins as a Paimon container does."""
+    """Return whether a file begins like a Paimon container."""
     return bytes(reader.read(0, min(len(_CONTAINER_MAGIC), reader.size))) == _CONTAINER_MAGIC
 
 
@@ -92,7 +92,7 @@ def read_payload_places(reader: RangedReader, footer: PuffinFile) -> Iterator[Pa
     """Yield the payloads of a segment, directory by directory.
 
     Raises:
-        CorruptFileError: If a directory breaks its format or does not have its checksum.
+        CorruptFileError: If a directory breaks its format or does not match its checksum.
         UnsupportedError: If a directory is of a later version.
     """
     for blob in footer.blobs:
@@ -102,10 +102,10 @@ def read_payload_places(reader: RangedReader, footer: PuffinFile) -> Iterator[Pa
 
 
 def summarize_directories(reader: RangedReader, footer: PuffinFile) -> list[DirectorySummary]:
-    """Return what each directory of a segment covers, in the order of the file. Other Puffin files have none.
+    """Return a summary of each directory of a segment, in the order of the file; other Puffin files have no directory.
 
     Raises:
-        CorruptFileError: If a directory breaks its format or does not have its checksum.
+        CorruptFileError: If a directory breaks its format or does not match its checksum.
         UnsupportedError: If a directory is of a later version.
     """
     summaries: list[DirectorySummary] = []
@@ -122,7 +122,7 @@ def summarize_directories(reader: RangedReader, footer: PuffinFile) -> list[Dire
 
 
 def _read(reader: RangedReader, blob: BlobMetadata) -> tuple[int, Directory]:
-    """The column of a directory, and the directory."""
+    """Return the field id of a directory, and the directory."""
     data = read_blob(reader, blob)
     return _field_id(blob, reader.location), parse_directory(data, location=reader.location, offset=blob.offset)
 
@@ -154,7 +154,7 @@ def _payload_places(field_id: int, directory: Directory) -> Iterator[PayloadPlac
 
 
 def segment_document(file: str, footer: PuffinFile, directories: list[DirectorySummary]) -> dict[str, object]:
-    """Return what a Puffin file holds, to be printed as JSON."""
+    """Return the content of a Puffin file, to be printed as JSON."""
     blobs = [asdict(blob) | {"properties": dict(blob.properties)} for blob in footer.blobs]
     return {
         "file": file,
@@ -167,7 +167,7 @@ def segment_document(file: str, footer: PuffinFile, directories: list[DirectoryS
 
 
 def container_document(file: str, container: Container) -> dict[str, object]:
-    """Return what a container holds, to be printed as JSON; an index without bytes has no offset."""
+    """Return the content of a container, to be printed as JSON; an index without bytes has no offset."""
     indexes = [
         {"column": column, "index": name, "offset": body.offset if body else None, "length": body.length if body else 0}
         for column, bodies in container.indexes.items()
@@ -215,7 +215,7 @@ def container_table(title: str, container: Container) -> RichTable:
 
 
 def _table(title: str, *headers: str) -> RichTable:
-    """A table; the columns whose header ends in `>` are numbers."""
+    """Return an empty table; columns whose header ends in `>` hold numbers."""
     grid = RichTable(title=escape(title))
     for header in headers:
         if header.endswith(">"):

@@ -1,6 +1,6 @@
-"""Writing one segment from the contents of others: kinds merge their payloads (`puffin_index.kinds.kind`).
+"""Write one segment from the contents of others: each kind merges its payloads (`puffin_index.kinds.kind`).
 
-Statistics are copied row by row. Whatever is read has the checksum that the footer of its segment has.
+Statistics are copied row by row. All reads are checked against the checksums in the footers of the old segments.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ from puffin_index.storage.ranged import Blob, BytesReader
 
 
 class MergeJob:
-    """The files of one new segment, and what they are copied from.
+    """The data files of one new segment, and the segments to copy from.
 
     Args:
-        files: Data files of one shape: the same indexes of the same value types and forms.
-        sources: The segments that they are in, by location.
-        options: What the definition says of each of their indexes.
+        files: Data files of one shape: with the same indexes, of the same value types and forms.
+        sources: The segments that have indexes of these files, by location.
+        options: The options of each index in the definition.
         io: The FileIO of the index table.
     """
 
@@ -68,25 +68,25 @@ class MergeJob:
         self._readers: dict[str, BytesReader] = {}
 
     def source(self, file: IndexedFile, key: FieldKind) -> SourceSegment:
-        """The segment that has an index of a file."""
+        """Return the segment that has an index of a file."""
         return self._sources[file.parts[key].segment]
 
     def reader(self, source: SourceSegment) -> BytesReader:
-        """The bytes of a segment, read once."""
+        """Return a reader of a segment; the segment is read once."""
         if source.location not in self._readers:
             self._readers[source.location] = in_memory(self.io, source)
         return self._readers[source.location]
 
 
 def write_merged(job: MergeJob, location: str) -> Segment:
-    """Write a segment.
+    """Write a merged segment.
 
     Args:
-        job: What to write.
-        location: Where.
+        job: The files and their old segments.
+        location: The location of the new segment.
 
     Raises:
-        CorruptFileError: If a source is not what was written.
+        CorruptFileError: If an old segment is damaged.
     """
     keys = sorted(job.files[0].parts)
     with NewFile(job.io, location) as stream:
@@ -103,7 +103,7 @@ def write_merged(job: MergeJob, location: str) -> Segment:
 
 
 def _statistics(job: MergeJob, key: FieldKind) -> WrittenDirectory:
-    """The statistics of a column, whichever of its kinds they came with."""
+    """Return the statistics of a column, with whichever of its kinds they were written."""
     statistics = statistics_key(key)
     rows = _rows_of(job, key, statistics)
     value_type = job.source(job.files[0], key).directories[key].type_name
@@ -111,7 +111,7 @@ def _statistics(job: MergeJob, key: FieldKind) -> WrittenDirectory:
 
 
 def _rows_of(job: MergeJob, key: FieldKind, directory: FieldKind) -> pa.RecordBatch:
-    """The rows of a directory with a row for each row group, of all files."""
+    """Return the rows of all files from directories that have one row per row group."""
     slices: list[pa.RecordBatch] = []
     for file in job.files:
         source, first = job.source(file, key), file.parts[key].first_row_group
@@ -138,9 +138,9 @@ def _write_payloads(writer: PuffinWriter, job: MergeJob, key: FieldKind) -> Writ
 
 
 def _parts(job: MergeJob, key: FieldKind) -> list[MergePart]:
-    """The payloads of one index in the order of the new segment, each with the row groups that it gives.
+    """Return the payloads of one index in the order of the new segment, each with the row groups it contributes.
 
-    A payload whose row groups are not to lie in the order that they have in it stands there several times.
+    A payload appears several times if the new segment has its row groups in another order.
     """
     parts: list[MergePart] = []
     last: tuple[str, int, int] | None = None
@@ -160,7 +160,7 @@ def _parts(job: MergeJob, key: FieldKind) -> list[MergePart]:
 
 
 def _part(job: MergeJob, source: SourceSegment, key: FieldKind, row: int) -> MergePart:
-    """A payload that gives no row group yet."""
+    """Return a payload that contributes no row group yet."""
     _, data = source.read_payload(job.reader(source), key, row)
     blob = Blob(BytesReader.of(data, source.location), 0, len(data))
     payload = replace(source.payload(key, row, job.reader(source)), blob=blob)

@@ -1,7 +1,7 @@
 """A segment: one Puffin file of index blobs that covers whole data files.
 
-Order of the blobs: for each column, for each kind, the payloads of all row groups; then the directories, next to each
-other and to the footer, so that a planner gets all of them with one read; then the list of row groups.
+Order of the blobs: for each column, for each kind, the payloads of all row groups; then all directories, side by side
+so that a planner gets all of them with one read; then the list of row groups.
 """
 
 from __future__ import annotations
@@ -37,21 +37,21 @@ from puffin_index.storage.arrays import Ints
 from puffin_index.storage.files import NewFile
 
 ROW_SPACE_ALIGNMENT = 65_536
-"""Bases are multiples of a roaring container's span, so that merging bitmaps only renumbers containers."""
+"""Bases are multiples of this number, the span of a roaring container, so that merging only renumbers containers."""
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class DirectoryLocation:
-    """Where the directory of one (field, kind) lies in a segment; kind `statistics` is the column's statistics.
+    """The place of the directory of one (field, kind) in a segment, or of a column's statistics.
 
     Attributes:
-        field_id: The column.
-        kind: The kind, or `statistics`; of one key of a map with the key (`puffin_index.keys.map_key`).
-        offset: In bytes.
-        length: In bytes.
-        checksum: xxh64 of its bytes, 16 hex digits. Planners read directories without the segment's footer.
+        field_id: The field id of the column.
+        kind: The stored kind, or `statistics`, with the key of a map if any (`puffin_index.keys.map_key`).
+        offset: The start of the directory in bytes.
+        length: The length of the directory in bytes.
+        checksum: The xxh64 of the directory, 16 hex digits; planners read directories without the segment's footer.
     """
 
     field_id: int
@@ -67,11 +67,11 @@ class CoveredFile:
 
     Attributes:
         file: The data file.
-        row_counts: Rows of each of its row groups.
-        row_group_offsets: Start of the byte range of each row group (`puffin_index.data.byte_ranges`).
-        first_row_group: Ordinal of its first row group in the segment.
-        first_base: Base of its first row group in the segment's row space.
-        sources: For each indexed field id, where the column was found in it (`puffin_index.data.column_source`).
+        row_counts: The number of rows of each row group.
+        row_group_offsets: The start of each row group's byte range (`puffin_index.data.byte_ranges`).
+        first_row_group: The ordinal, in the segment, of the file's first row group.
+        first_base: The base, in the segment's row space, of the file's first row group.
+        sources: The source of each indexed column in the file (`puffin_index.data.column_source`), by field id.
     """
 
     file: DataFile
@@ -84,7 +84,7 @@ class CoveredFile:
 
 @dataclass(frozen=True, slots=True)
 class SkippedFile:
-    """A data file that could not be indexed, and why. It is simply read."""
+    """A data file that could not be indexed, and the reason. Scans simply read the file."""
 
     path: str
     reason: str
@@ -95,12 +95,12 @@ class Segment:
     """A written segment, not yet committed.
 
     Attributes:
-        location: The Puffin file.
-        size: In bytes.
-        footer_size: In bytes.
-        covered: The data files in it.
-        directories: Where the directories lie.
-        skipped: Data files of the batch that are not in it.
+        location: The location of the Puffin file.
+        size: The size of the file in bytes.
+        footer_size: The size of the footer in bytes.
+        covered: The covered data files.
+        directories: The places of the directories.
+        skipped: The data files of the batch that could not be indexed.
     """
 
     location: str
@@ -113,17 +113,17 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class SegmentTask:
-    """All that a worker needs to write one segment; pickled to executors and processes.
+    """Everything that a worker needs to write one segment; pickled to executors and processes.
 
     Attributes:
         files: The data files to cover.
         columns: The columns and kinds to build.
-        io: The FileIO of the data table (it pickles with its properties).
+        io: The FileIO of the data table (FileIO objects pickle with their properties).
         index_io: The FileIO of the index table.
-        folder: Where to write. The file gets a name when it is begun: Spark runs a task again whose executor was lost,
-            or a slow one twice at a time, and what the first run wrote may still be there.
-        reading: How the table's scans find columns in data files.
-        job_id: What the name of the file begins with (`new_segment_location`).
+        folder: The folder of the new segment. Each run of the task chooses a new file name: Spark reruns tasks of lost
+            executors and runs slow tasks twice, and the file of another run may still exist.
+        reading: The rules by which scans of the table find columns in data files.
+        job_id: The first digits of the file name (`new_segment_location`).
     """
 
     files: tuple[DataFile, ...]
@@ -139,7 +139,7 @@ _Rows = TypeVar("_Rows", int, Ints)
 
 
 def new_segment_location(folder: str, job_id: str = "") -> str:
-    """Return where a new segment is written: 32 hexadecimal digits, of which the first are those of its job."""
+    """Return a new file location; its name has 32 hexadecimal digits and begins with the digits of the job."""
     return f"{folder}/{job_id}{uuid.uuid4().hex[len(job_id) :]}.puffin"
 
 
@@ -153,7 +153,7 @@ def place_files(files: Sequence[RowGroups], sources: Sequence[Mapping[int, str]]
 
     Args:
         files: The data files.
-        sources: For each file, where its indexed columns were found.
+        sources: The sources of the indexed columns of each file.
     """
     covered: list[CoveredFile] = []
     row_group = base = 0
@@ -168,7 +168,7 @@ def write_segment(task: SegmentTask) -> Segment:
     """Build the indexes of a batch of data files and write them as one segment.
 
     Returns:
-        The segment, or one without a file (`location` empty) if no data file of the batch could be read.
+        The segment; without a file (`location` empty) if no data file of the batch could be read.
     """
     skipped: list[SkippedFile] = []
     with ExitStack() as stack:
@@ -178,7 +178,7 @@ def write_segment(task: SegmentTask) -> Segment:
             try:
                 return _write_files(task, location, opened, skipped)
             except _UnreadableFileError as error:
-                # One bad file must not keep the others from being indexed: the segment is begun anew without it.
+                # One bad data file must not prevent indexes of the others: the segment is rewritten without the file.
                 _log.warning("not indexed: %s", error)
                 skipped.append(SkippedFile(error.path, str(error)))
                 opened = [other for other in opened if other.file.path != error.path]
@@ -186,7 +186,7 @@ def write_segment(task: SegmentTask) -> Segment:
 
 
 class _UnreadableFileError(BuildError):
-    """Says which data file could not be read to its end."""
+    """Says which data file could not be read completely."""
 
     def __init__(self, path: str, reason: str) -> None:
         self.path = path
@@ -230,7 +230,7 @@ def _sources(opened: OpenDataFile, columns: Sequence[ResolvedColumn]) -> dict[in
 
 @dataclass(frozen=True, slots=True)
 class WrittenDirectory:
-    """A directory's bytes, to be written after the payloads."""
+    """The bytes of a directory, kept until all payloads are written."""
 
     field_id: int
     kind: str
@@ -241,7 +241,7 @@ class WrittenDirectory:
 def _write_column(
     writer: PuffinWriter, column: ResolvedColumn, files: Sequence[OpenDataFile]
 ) -> list[WrittenDirectory]:
-    """Write the payloads of one column; return its directories, to be written at the end."""
+    """Write the payloads of one column; return the directories, to be written at the end."""
     statistics, payloads = _build_column(column, files)
     directories = [
         WrittenDirectory(
@@ -251,7 +251,7 @@ def _write_column(
             serialize_statistics(statistics, column.value_type),
         )
     ]
-    # Payloads of one kind lie side by side, so that neighbours are read with one request.
+    # Payloads of one kind lie side by side, so that one request reads neighbours.
     for kind, of_kind in payloads.items():
         placed: list[PlacedPayload] = []
         first = 0
@@ -268,7 +268,7 @@ def _write_column(
 def _build_column(
     column: ResolvedColumn, files: Sequence[OpenDataFile]
 ) -> tuple[list[ColumnStatistics], dict[str, list[MergedPayload]]]:
-    """Build all of one column, holding the keys of one row group at a time, or of as many as a builder waits for."""
+    """Build all payloads of one column; memory holds the keys of one row group and those that a builder gathers."""
     statistics: list[ColumnStatistics] = []
     builders = builders_of(column.kinds)
     payloads: dict[str, list[MergedPayload]] = {kind: [] for kind in column.kinds}
@@ -279,7 +279,7 @@ def _build_column(
             payloads[kind] += builder.add(ordered, base)
         statistics.append(statistics_of(ordered))
         base += align(values.row_count)
-        # This row group goes with all that was sorted of it, before the next one is read.
+        # Keys and their sorted forms are freed before the next row group is read.
         del values, ordered
     for kind, builder in builders.items():
         payloads[kind] += builder.finish()
@@ -307,7 +307,7 @@ def _add_payload(writer: PuffinWriter, column: ResolvedColumn, kind: str, row_gr
 
 
 def write_directories(writer: PuffinWriter, directories: Sequence[WrittenDirectory]) -> tuple[DirectoryLocation, ...]:
-    """Write directories next to each other; return where they lie."""
+    """Write directories side by side; return their places."""
     locations: list[DirectoryLocation] = []
     for directory in directories:
         blob = writer.add(

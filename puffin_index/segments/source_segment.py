@@ -1,4 +1,4 @@
-"""A segment whose contents are to be copied into another one: its blobs, its directories, and whose they are."""
+"""A segment to copy from: its blobs, its directories, and the data files that they belong to."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _ROW_GROUP_COLUMNS = ("data_file", "ordinal", "offset", "row_count", "base")
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Where an index of a data file is: a segment, and the ordinal in it of the file's first row group."""
+    """The place of a data file's index: a segment, and the ordinal of the file's first row group in the segment."""
 
     segment: str
     first_row_group: int
@@ -50,11 +50,11 @@ class IndexedFile:
 
     Attributes:
         file: The data file.
-        row_counts: Rows of each row group.
-        row_group_offsets: Start of the byte range of each row group (`puffin_index.data.byte_ranges`).
-        parts: Where the index of each (field, kind) is.
-        origins: The segments of its entries.
-        sources: For each indexed field id, where the column was found in the file.
+        row_counts: The number of rows of each row group.
+        row_group_offsets: The start of each row group's byte range (`puffin_index.data.byte_ranges`).
+        parts: The place of the index of each (field, kind).
+        origins: The segments of the file's entries.
+        sources: The source of each indexed column in the file, by field id.
     """
 
     file: DataFile
@@ -70,13 +70,13 @@ class SourceSegment:
     """A segment's footer and directories.
 
     Attributes:
-        location: Where it is.
-        size: In bytes.
-        footer: Its footer.
+        location: The location of the segment.
+        size: The size in bytes.
+        footer: The footer.
         directories: The directory of each index.
         statistics: The statistics of each column.
-        row_groups: The list of its row groups.
-        payload_rows: For each index and row group the row of the directory that tells of its payload.
+        row_groups: The list of row groups.
+        payload_rows: The directory row of each row group's payload, for each index.
     """
 
     location: str
@@ -94,7 +94,7 @@ class SourceSegment:
 
     @cached_property
     def blobs(self) -> dict[tuple[int, int, str], BlobMetadata]:
-        """The blobs of columns by offset, field id and kind: one without bytes begins where the next one does."""
+        """The blobs of columns by offset, field id and kind; an empty blob shares its offset with the next blob."""
         return {
             (blob.offset, blob.fields[0], blob.properties.get("kind", "")): blob
             for blob in self.footer.blobs
@@ -103,12 +103,12 @@ class SourceSegment:
 
     @property
     def payload_bytes(self) -> int:
-        """The bytes of all payloads, live or not."""
+        """The length of all payloads in bytes, live or not."""
         return payload_bytes(self.footer)
 
     @cached_property
     def payload_shares(self) -> dict[FieldKind, Floats]:
-        """For each index and row group its share of the payload that it is in, in bytes."""
+        """Each row group's share of its payload, in bytes, for each index."""
         row_counts = self.spans[:, 1]
         shares: dict[FieldKind, Floats] = {}
         for key, rows in self.payload_rows.items():
@@ -118,7 +118,7 @@ class SourceSegment:
         return shares
 
     def merged_form(self, key: FieldKind) -> str | None:
-        """What the payloads become with others; None if this release cannot rewrite them."""
+        """Return the form of the payloads when merged; None if this release cannot rewrite them."""
         try:
             kind = index_kind(key[1])
             forms = {kind.merged_form(name) for name in self.directories[key].blob_types.unique().to_pylist()}
@@ -127,7 +127,7 @@ class SourceSegment:
         return forms.pop() if len(forms) == 1 else None
 
     def gains_by_merging(self, key: FieldKind, options: Options) -> bool:
-        """Whether the payloads of an index would take less if they were merged among themselves."""
+        """Return whether merging would shrink the payloads of an index."""
         if self.merged_form(key) is None:
             return False
         rows = self.payload_rows[key]
@@ -151,19 +151,19 @@ class SourceSegment:
         return directory.open(row, reader, self.spans[directory.covered(row)])
 
     def live_bytes(self, key: FieldKind, first: int, row_groups: int) -> int:
-        """About how many bytes of payloads some neighbouring row groups have."""
+        """Return the approximate payload bytes of some neighbouring row groups."""
         return int(self.payload_shares[key][first : first + row_groups].sum())
 
     def read_payload(self, reader: RangedReader, key: FieldKind, row: int) -> tuple[BlobMetadata, memoryview]:
-        """Read one payload, the bytes that were written.
+        """Read one payload and check its checksum.
 
         Args:
             reader: The segment.
             key: The index.
-            row: The row of its directory.
+            row: The directory row of the payload.
 
         Raises:
-            CorruptFileError: If directory and footer disagree, or the bytes are not those that were written.
+            CorruptFileError: If directory and footer disagree, or the payload is damaged.
         """
         directory = self.directories[key]
         offset, length = (int(directory.numbers(name)[row]) for name in ("offset", "length"))
@@ -176,7 +176,7 @@ class SourceSegment:
 
 
 def payload_bytes(footer: PuffinFile) -> int:
-    """The bytes of all payloads of a segment."""
+    """Return the length of all payloads of a segment, in bytes."""
     return sum(blob.length for blob in footer.blobs if blob.type not in DIRECTORY_BLOBS)
 
 
@@ -187,15 +187,15 @@ def read_source(
 
     Args:
         io: The FileIO of the index table.
-        location: The segment.
-        size: In bytes.
-        footer_size: Of its footer, in bytes.
-        directories: Its directories as an entry of the index table has them.
+        location: The location of the segment.
+        size: The size of the segment in bytes.
+        footer_size: The size of the footer in bytes.
+        directories: The places of the directories, from an entry of the index table.
 
     Raises:
-        CorruptFileError: If what is there is not what was written, or a directory does not have every row group once.
-        UnsupportedError: If it is of a later version.
-        NotFoundError: If the file is not there.
+        CorruptFileError: If the segment is damaged, or a directory does not have every row group exactly once.
+        UnsupportedError: If the segment is of a later version.
+        NotFoundError: If the file does not exist.
     """
     with FileReader(io, location, size) as reader:
         footer = read_footer(reader, footer_size, require_checksum=True)

@@ -1,4 +1,4 @@
-"""Writing directories: statistics, places of payloads, and the list of row groups of a segment."""
+"""Serialise directories: statistics, places of payloads, and the list of row groups of a segment."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class RowGroupEntry:
     """One row group of a segment.
 
     Attributes:
-        data_file: Location of its data file.
-        ordinal: Its place in the data file, from 0.
-        offset: Its start in the data file, in bytes.
-        row_count: Its rows.
-        base: Its first row in the segment's row space, a multiple of 65,536.
+        data_file: The location of the data file.
+        ordinal: The place of the row group in the data file, from 0.
+        offset: The start of the row group in the data file, in bytes.
+        row_count: The number of rows.
+        base: The first row in the segment's row space, a multiple of 65,536.
     """
 
     data_file: str
@@ -34,12 +34,12 @@ class RowGroupEntry:
 
 @dataclass(frozen=True, slots=True)
 class PlacedPayload:
-    """A payload and where it lies in the segment's file.
+    """A payload and its place in the segment's file.
 
     Attributes:
-        row_group: The first row group that it covers.
-        row_groups: How many it covers: one, or all where postings are merged.
-        offset: In bytes.
+        row_group: The first covered row group.
+        row_groups: The number of covered row groups: one, or more for merged payloads.
+        offset: The start of the payload in the file, in bytes.
         payload: The payload.
     """
 
@@ -50,7 +50,7 @@ class PlacedPayload:
 
 
 def key_arrow_type(value_type: ValueType) -> pa.DataType:
-    """The Arrow type that holds keys of a value type."""
+    """Return the Arrow type for keys of a value type."""
     return pa.int64() if value_type.domain == "int64" else pa.large_binary()
 
 
@@ -72,7 +72,7 @@ def serialize_statistics(statistics: Sequence[ColumnStatistics], value_type: Val
 
 
 def serialize_directory(payloads: Sequence[PlacedPayload], kind: str, value_type: ValueType) -> bytes:
-    """Serialise where the payloads of one kind of one column lie."""
+    """Serialise the places of the payloads of one kind of one column."""
     batch = pa.record_batch(
         {
             "first_row_group": pa.array([p.row_group for p in payloads], pa.int32()),
@@ -87,7 +87,7 @@ def serialize_directory(payloads: Sequence[PlacedPayload], kind: str, value_type
 
 
 def serialize_row_groups(row_groups: Sequence[RowGroupEntry]) -> bytes:
-    """Serialise the row groups of a segment, so that a segment tells by itself what it covers."""
+    """Serialise the list of row groups, so that a segment alone tells what it covers."""
     batch = pa.record_batch(
         {
             "data_file": pa.array([r.data_file for r in row_groups], pa.string()),
@@ -101,7 +101,7 @@ def serialize_row_groups(row_groups: Sequence[RowGroupEntry]) -> bytes:
 
 
 def serialize_batch(batch: pa.RecordBatch, metadata: dict[str, str]) -> bytes:
-    """Serialise the rows of a directory, with the metadata of its schema but for the version."""
+    """Serialise the rows of a directory with the metadata of the schema; the version is added to the metadata."""
     batch = batch.replace_schema_metadata({"version": VERSION, **metadata})
     sink = pa.BufferOutputStream()
     options = pa.ipc.IpcWriteOptions(compression="zstd")

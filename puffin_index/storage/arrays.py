@@ -1,4 +1,4 @@
-"""Names for the numpy arrays that this project works on, all of one dimension unless a docstring says otherwise."""
+"""Names for the numpy arrays of this project, all of one dimension unless a docstring says otherwise."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ Flags: TypeAlias = npt.NDArray[np.bool_]
 Floats: TypeAlias = npt.NDArray[np.float64]
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 Words: TypeAlias = npt.NDArray[np.uint64]
-"""64 bits each: packed numbers, hashes, unsigned keys."""
+"""Unsigned 64-bit integers: packed numbers, hashes, keys."""
 Rows: TypeAlias = npt.NDArray[np.uint32]
 """Row numbers."""
 
 Selection: TypeAlias = Ints | slice
-"""Elements of an array: by their places, or a run of neighbours, which numpy takes without a copy."""
+"""Elements of an array: their places, or a slice, which numpy takes without a copy."""

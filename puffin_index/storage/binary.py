@@ -1,10 +1,11 @@
 """Fixed-width numbers in bytes: named readers and writers, and a cursor, all checked against the end of the bytes.
 
-`int` is signed (two's complement), `uint` unsigned, `float` IEEE 754; the number behind is the width in bits; `_be` is
-big-endian, `_le` little-endian.
+In a name, `int` is signed (two's complement), `uint` unsigned, `float` IEEE 754; the number is the width in bits; `_be`
+is big-endian, `_le` little-endian.
 
-Readers are called `read_int32_be(data, offset=0, *, location="<bytes>", base_offset=0)`, and writers
-`write_int32_be(value) -> bytes`. `base_offset` is where `data` begins in the file `location`; it only serves messages.
+The signature of readers is `read_int32_be(data, offset=0, *, location="<bytes>", base_offset=0)`, of writers
+`write_int32_be(value) -> bytes`. Error messages name `location` and count offsets from `base_offset`, the start of
+`data` in that file.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ class IntFormat:
     """An integer of fixed width and byte order.
 
     Attributes:
-        name: What it is called in messages.
-        layout: How `struct` packs it.
+        name: The name in error messages.
+        layout: The `struct` that packs the integer.
     """
 
     name: str
@@ -34,7 +35,7 @@ class IntFormat:
         """Return the integer at `offset`.
 
         Raises:
-            CorruptFileError: If it does not lie inside `data`.
+            CorruptFileError: If the integer does not lie inside `data`.
         """
         check_inside(self.name, len(data), offset, self.layout.size, location, base_offset)
         value: int = self.layout.unpack_from(data, offset)[0]
@@ -44,7 +45,7 @@ class IntFormat:
         """Return the bytes of `value`.
 
         Raises:
-            OverflowError: If it does not fit.
+            OverflowError: If the value does not fit.
         """
         try:
             return self.layout.pack(value)
@@ -57,8 +58,8 @@ class FloatFormat:
     """A floating-point number of fixed width and byte order.
 
     Attributes:
-        name: What it is called in messages.
-        layout: How `struct` packs it.
+        name: The name in error messages.
+        layout: The `struct` that packs the number.
     """
 
     name: str
@@ -68,7 +69,7 @@ class FloatFormat:
         """Return the number at `offset`.
 
         Raises:
-            CorruptFileError: If it does not lie inside `data`.
+            CorruptFileError: If the number does not lie inside `data`.
         """
         check_inside(self.name, len(data), offset, self.layout.size, location, base_offset)
         value: float = self.layout.unpack_from(data, offset)[0]
@@ -78,7 +79,7 @@ class FloatFormat:
         """Return the bytes of `value`, rounded to the format's precision.
 
         Raises:
-            OverflowError: If it is finite and too large.
+            OverflowError: If the value is finite and too large.
         """
         return self.layout.pack(value)
 
@@ -120,10 +121,10 @@ class ByteCursor:
 
     Args:
         data: The bytes.
-        location: The file they come from, for messages.
-        base_offset: Where they begin in that file, for messages.
+        location: The file of the bytes, for error messages.
+        base_offset: The start of the bytes in the file, for error messages.
 
-    Each reading method raises `CorruptFileError` where the bytes end too early, and then has not moved.
+    Each reading method raises `CorruptFileError`, without moving, if the bytes end too early.
     """
 
     __slots__ = ("_base_offset", "_data", "_location", "_position")
@@ -136,12 +137,12 @@ class ByteCursor:
 
     @property
     def position(self) -> int:
-        """How many bytes have been read."""
+        """The number of bytes read."""
         return self._position
 
     @property
     def remaining(self) -> int:
-        """How many bytes are left."""
+        """The number of bytes left."""
         return len(self._data) - self._position
 
     def corrupt(self, reason: str) -> CorruptFileError:
@@ -156,9 +157,9 @@ class ByteCursor:
         return self._data[start : self._position]
 
     def count(self, value: int, item_bytes: int, what: str = "items") -> int:
-        """Return `value` if so many items of at least `item_bytes` each can still follow.
+        """Return `value` if the bytes left have room for that many items of at least `item_bytes` each.
 
-        Meant for a count just read, before anything is allocated for it.
+        Callers check a count this way before they allocate memory for the items.
         """
         if value < 0 or value * item_bytes > self.remaining:
             raise self.corrupt(f"{value} {what} of {item_bytes} bytes or more do not fit in {self.remaining} bytes")

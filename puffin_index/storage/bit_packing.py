@@ -1,7 +1,7 @@
-"""Streams of unsigned numbers, bit-packed: number i takes the bits i * width and up, lowest bit first.
+"""Streams of bit-packed unsigned numbers: number i takes `width` bits from bit i * width on, lowest bit first.
 
 Bit b of a stream is bit b & 7 of its byte b >> 3. A stream of n numbers takes ceil(n * width / 8) bytes, none if the
-width is 0. Many streams are packed or unpacked at once, those of equal width by the same array operations.
+width is 0. The same array operations pack or unpack all streams of one width at once.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from puffin_index.storage.arrays import Bytes, Ints, Words
 
 MAXIMUM_WIDTH = 64
 SLACK_BYTES = MAXIMUM_WIDTH + 8
-"""`unpack_streams` may look at so many bytes after the last stream."""
+"""`unpack_streams` may read up to this many bytes behind the last stream."""
 
 _WORD_BITS = 64
 _LANES = 8
@@ -20,12 +20,12 @@ _POWERS = np.uint64(1) << np.arange(_WORD_BITS, dtype=np.uint64)
 
 
 def bit_lengths(numbers: Words) -> Ints:
-    """Return how many bits each number has; 0 for 0."""
+    """Return the number of significant bits of each number; 0 for 0."""
     return np.searchsorted(_POWERS, numbers, "right").astype(np.int64)
 
 
 def packed_bytes(counts: Ints, widths: Ints) -> Ints:
-    """Return how many bytes streams of so many numbers take."""
+    """Return the length in bytes of streams, given their counts of numbers and their widths."""
     lengths: Ints = (counts * widths + 7) >> 3
     return lengths
 
@@ -35,23 +35,23 @@ def bounds_of_streams(numbers: Words, ends: Ints) -> tuple[Words, Words]:
 
     Args:
         numbers: The numbers of all streams.
-        ends: Where each stream begins, and in the end the length of `numbers`.
+        ends: The start of each stream, followed by the length of `numbers`.
     """
     least, most = np.zeros(len(ends) - 1, np.uint64), np.zeros(len(ends) - 1, np.uint64)
     used = ends[1:] > ends[:-1]
     if used.any():
-        # Empty streams are left out: reduceat would give them the first number of the next.
+        # Empty streams are left out: reduceat would give them the first number of the next stream.
         least[used] = np.minimum.reduceat(numbers, ends[:-1][used])
         most[used] = np.maximum.reduceat(numbers, ends[:-1][used])
     return least, most
 
 
 def pack_streams(numbers: Words, ends: Ints, widths: Ints) -> list[memoryview]:
-    """Return the bytes of streams.
+    """Return the bytes of each stream.
 
     Args:
         numbers: The numbers of all streams, each less than 2 ** width of its stream.
-        ends: Where each stream begins, and in the end the length of `numbers`.
+        ends: The start of each stream, followed by the length of `numbers`.
         widths: The width of each stream, 0 to 64.
     """
     packed = [memoryview(b"")] * len(widths)
@@ -72,12 +72,19 @@ def pack_streams(numbers: Words, ends: Ints, widths: Ints) -> list[memoryview]:
 
 
 def _padded_places(counts: Ints) -> Ints:
-    """Where each stream begins if it is padded to a multiple of 8, and in the end where the last ends."""
+    """Return the start of each stream padded to a multiple of 8 numbers, followed by the end of the last stream.
+
+    Padded streams begin at whole bytes, so all streams of one width can be packed as one.
+    """
     return np.concatenate(([0], np.cumsum(-(-counts // _LANES) * _LANES)))
 
 
 def _pack(numbers: Words, width: int) -> Bytes:
-    """Pack a multiple of 8 numbers: 8 of them fill as many bytes as the width has bits."""
+    """Pack a multiple of 8 numbers.
+
+    8 numbers of `width` bits fill exactly `width` bytes. So all numbers of one lane (their place modulo 8) have the
+    same place within their `width` bytes, and one shift of arrays packs the whole lane.
+    """
     lanes = numbers.reshape(-1, _LANES)
     words = np.zeros((-(-_LANES * width // _WORD_BITS), len(lanes)), np.uint64)
     for lane in range(_LANES):
@@ -90,13 +97,13 @@ def _pack(numbers: Words, width: int) -> Bytes:
 
 
 def unpack_streams(raw: memoryview, starts: Ints, counts: Ints, widths: Ints) -> Words:
-    """Return the numbers of streams, one after the other.
+    """Return the numbers of streams, one stream after the other.
 
     Args:
-        raw: The bytes; `SLACK_BYTES` of them follow the last stream.
-        starts: Where each stream begins.
-        counts: How many numbers it has.
-        widths: Its width, 0 to 64.
+        raw: The bytes; `SLACK_BYTES` more bytes follow the last stream.
+        starts: The start of each stream.
+        counts: The count of numbers of each stream.
+        widths: The width of each stream, 0 to 64.
     """
     if len(counts) == 1 and counts[0] > 0 and widths[0] > 0:
         start, count, width = int(starts[0]), int(counts[0]), int(widths[0])
@@ -109,7 +116,7 @@ def unpack_streams(raw: memoryview, starts: Ints, counts: Ints, widths: Ints) ->
         lengths = (np.diff(places) * width >> 3).tolist()
         slices = [raw[start : start + length] for start, length in zip(starts[chosen].tolist(), lengths, strict=True)]
         unpacked = _unpack(b"".join((*slices, bytes(_LANES))), width, int(places[-1]))
-        if len(unpacked) == len(numbers) and len(chosen) == np.count_nonzero(counts):  # all of them, and no padding
+        if len(unpacked) == len(numbers) and len(chosen) == np.count_nonzero(counts):  # every stream, without padding
             return unpacked
         begins = zip(chosen.tolist(), places.tolist(), strict=False)
         for stream, place in begins:
@@ -118,14 +125,16 @@ def unpack_streams(raw: memoryview, starts: Ints, counts: Ints, widths: Ints) ->
 
 
 def _used(widths: Ints, counts: Ints) -> list[int]:
-    """The widths of streams that have bytes."""
+    """Return the distinct widths of all streams that have bytes."""
     return sorted(set(widths[counts > 0].tolist()) - {0})
 
 
 def _unpack(data: bytes | memoryview, width: int, count: int) -> Words:
-    """Unpack a multiple of 8 numbers, after which come 8 more bytes.
+    """Unpack a multiple of 8 numbers; 8 more bytes must follow them.
 
-    8 numbers fill as many bytes as the width has bits: those of one lane lie so far apart, at the same bit of a byte.
+    The numbers of one lane (see `_pack`) lie `width` bytes apart, at the same bit of a byte: a strided array of
+    overlapping words reads the whole lane without a copy. A number that leaves its word has its upper bits in the next
+    byte.
     """
     rows = count // _LANES
     numbers = np.empty((rows, _LANES), np.uint64)

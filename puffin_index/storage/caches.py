@@ -1,4 +1,4 @@
-"""The caches that a whole process shares, and the one way to empty them. `docs/caches.md` lists them."""
+"""The caches that a whole process shares, and the only way to empty them; `docs/caches.md` lists the caches."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ _caches: list[tuple[Callable[[], object], AbstractContextManager[object]]] = []
 
 
 def cleared_by(clear: Callable[[], object], lock: AbstractContextManager[object] | None = None) -> None:
-    """Register a cache where it is made.
+    """Register a cache; to be called where the cache is made.
 
     Args:
         clear: Empties the cache.
-        lock: What has to be held meanwhile, if `clear` does not take it itself.
+        lock: The lock to hold meanwhile, unless `clear` takes the lock itself.
     """
     _caches.append((clear, nullcontext() if lock is None else lock))
 
 
 def clear_caches() -> None:
-    """Empty the caches of this process. Answers stay the same; whoever asks next reads again."""
+    """Empty the caches of this process. Answers stay the same; the next query reads again."""
     for clear, lock in _caches:
         with lock:
             clear()

@@ -1,4 +1,4 @@
-"""Ranged reads and writes through a table's FileIO: local paths, S3 and whatever else PyIceberg reaches."""
+"""Ranged reads and writes through a table's FileIO: local paths, S3 and every other store of PyIceberg."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class FileReader(AbstractContextManager["FileReader"]):
     Args:
         io: The FileIO.
         location: The file.
-        size: Its size in bytes if known (saves asking the store).
+        size: The size in bytes, if known, which saves a request to the store.
     """
 
     def __init__(self, io: FileIO, location: str, size: int | None = None) -> None:
@@ -37,7 +37,7 @@ class FileReader(AbstractContextManager["FileReader"]):
         self._location = location
         self._lock = threading.Lock()
         try:
-            # PyArrow streams read at a position without moving a cursor, so threads need not take turns.
+            # PyArrow streams read at a position without moving a cursor, so threads need no lock.
             self._stream = self._input.open(seekable=True)
             self._size = len(self._input) if size is None else size
         except FileNotFoundError as error:
@@ -80,25 +80,25 @@ class FileReader(AbstractContextManager["FileReader"]):
 
 @dataclass(slots=True)
 class ReadCount:
-    """How often and how much was read; shared by the readers of one plan, whatever threads they are in."""
+    """The number of requests and bytes read; the readers of one plan share a count across threads."""
 
     requests: int = 0
     bytes: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
 
     def add(self, length: int) -> None:
-        """Count one request for so many bytes."""
+        """Count one request."""
         with self._lock:
             self.requests += 1
             self.bytes += length
 
 
 READ_COUNT: ContextVar[ReadCount | None] = ContextVar("READ_COUNT", default=None)
-"""The count of the plan that is being made: opened indexes outlive a plan, their reads belong to the one that asks."""
+"""The count of the current plan. Opened indexes outlive a plan: each of their reads counts for the plan that asks."""
 
 
 class CountingReader:
-    """A `RangedReader` that counts what passes through it, in `READ_COUNT` unless it is given a count."""
+    """A `RangedReader` that counts its reads: in its own count if it has one, otherwise in `READ_COUNT`."""
 
     def __init__(self, reader: RangedReader, count: ReadCount | None = None) -> None:
         self._reader = reader
@@ -123,14 +123,14 @@ class CountingReader:
 
 
 class NewFile(AbstractContextManager["NewFile"]):
-    """A new file to be written front to back; what is not finished is deleted, so that a full disk does not stay full.
+    """A new file, written from front to back; an unfinished file is deleted, so that a full disk does not stay full.
 
     Args:
         io: The FileIO.
-        location: The file; an existing one is an error.
+        location: The file, which must not exist.
 
     Raises:
-        OSError: If it cannot be made, written or closed; says which file.
+        OSError: If the file cannot be made, written or closed; the message names the file.
     """
 
     def __init__(self, io: FileIO, location: str) -> None:
@@ -140,7 +140,7 @@ class NewFile(AbstractContextManager["NewFile"]):
             self._stream = io.new_output(location).create(overwrite=False)
 
     def write(self, data: bytes, /) -> int:
-        """Write bytes; return how many of them were taken."""
+        """Write bytes; return the number of bytes taken."""
         with self._in_context():
             return self._stream.write(data)
 
@@ -150,7 +150,7 @@ class NewFile(AbstractContextManager["NewFile"]):
         with ExitStack() as unfinished:
             unfinished.callback(self._delete)
             if exc_type is None:
-                # Buffered bytes are written here: a full disk may show only now.
+                # Closing writes the buffered bytes: a full disk may show only now.
                 with self._in_context():
                     self._stream.close()
                 unfinished.pop_all()
@@ -175,6 +175,6 @@ class NewFile(AbstractContextManager["NewFile"]):
 
 
 def in_context(error: OSError, what: str) -> OSError:
-    """Say what an error of the system is about; its number stays."""
+    """Return an error of the system with more context in its text and the same number."""
     reason = error.strerror or str(error)
     return OSError(f"{what}: {reason}") if error.errno is None else OSError(error.errno, f"{what}: {reason}")

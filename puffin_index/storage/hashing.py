@@ -1,4 +1,4 @@
-"""The hashes of the formats, over whole arrays: xxh64 of many byte strings, Thomas Wang's hash of many integers."""
+"""The hashes of the formats, computed for whole arrays: xxh64 of byte strings, Thomas Wang's hash of integers."""
 
 from __future__ import annotations
 
@@ -14,14 +14,17 @@ _PRIME_3 = np.uint64(0x165667B19E3779F9)
 _PRIME_4 = np.uint64(0x85EBCA77C2B2AE63)
 _PRIME_5 = np.uint64(0x27D4EB2F165667C5)
 _STRIPE_BYTES = 32
-# From this length on, or in so small a company, hashing one at a time is no slower.
+# From this length on, or for so few ranges of one length, hashing one at a time is no slower.
 _LONG_BYTES = 1024
 _FEW = 16
 _CHUNK_BYTES = 4 * 1024 * 1024
 
 
 def xxh64_many(data: Bytes, starts: Ints, lengths: Ints) -> Words:
-    """Return the xxh64 (seed 0) of many ranges of some bytes."""
+    """Return the xxh64 (seed 0) of many ranges of some bytes.
+
+    All ranges of one length take the same steps, so array operations hash them together.
+    """
     hashes = np.empty(len(starts), np.uint64)
     if not len(starts):
         return hashes
@@ -43,14 +46,14 @@ def xxh64_many(data: Bytes, starts: Ints, lengths: Ints) -> Words:
 
 
 def _gather(data: Bytes, starts: Ints, length: int) -> Bytes:
-    """Ranges of one length, as rows."""
+    """Return ranges of one length as rows, without a copy if the ranges are adjacent."""
     if int(starts[-1] - starts[0]) == length * (len(starts) - 1) and bool((np.diff(starts) == length).all()):
         return data[starts[0] : starts[0] + length * len(starts)].reshape(len(starts), length)
     return data[ramps(starts, np.full(len(starts), length))].reshape(len(starts), length)
 
 
 def _xxh64_rows(rows: Bytes) -> Words:
-    """The xxh64 of each row."""
+    """Return the xxh64 of each row."""
     length = rows.shape[1]
     with np.errstate(over="ignore"):
         if length >= _STRIPE_BYTES:
@@ -73,7 +76,7 @@ def _xxh64_rows(rows: Bytes) -> Words:
 
 
 def _stripes(rows: Bytes) -> tuple[Words, int]:
-    """Consume all whole stripes of 32 bytes."""
+    """Consume all whole stripes of 32 bytes; return the state and the number of consumed bytes."""
     zero = np.zeros(len(rows), np.uint64)
     lanes = [zero + (_PRIME_1 + _PRIME_2), zero + _PRIME_2, zero, zero - _PRIME_1]
     whole = rows.shape[1] // _STRIPE_BYTES * _STRIPE_BYTES
@@ -100,7 +103,7 @@ def _rotate(words: Words, by: int) -> Words:
 
 
 def wang_hashes(numbers: Ints) -> Ints:
-    """Return Thomas Wang's 64-bit hash of each number, its shifts to the right being arithmetic (seed 002)."""
+    """Return Thomas Wang's 64-bit hash of each number, with arithmetic shifts to the right (seed 002)."""
     key: Ints = numbers << np.int64(21)
     key += ~numbers
     shifted = key >> np.int64(24)

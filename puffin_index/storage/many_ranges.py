@@ -1,4 +1,4 @@
-"""Many ranges at once: their places, and bytes taken from anywhere or put anywhere."""
+"""Handle many byte ranges at once: compute their places, and copy bytes from or to them."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ import pyarrow as pa
 
 from puffin_index.storage.arrays import Bytes, Ints
 
-# Ranges of so many bytes in the mean are copied one by one.
+# From this mean length on, ranges are copied one by one.
 _LONG_BYTES = 512
 
 
 def put_bytes(data: Bytes, starts: Ints, sizes: Ints, content: Bytes) -> None:
-    """Write bytes into ascending ranges, which they fill one after the other."""
+    """Write bytes into ascending ranges; the content fills one range after the other."""
     if not len(starts):
         return
-    # The bytes of the ranges, in their order, are those of the content: only what lies between is skipped.
+    # Ranges ascend, so the content fills them in order: long stretches are copied one by one, short ones through a mask
+    # of the bytes inside ranges.
     gaps = np.append(starts, len(data)) - np.concatenate(([0], starts + sizes))
     apart = np.flatnonzero(gaps[1:-1]) + 1
     if len(apart) * _LONG_BYTES <= len(content):
@@ -37,13 +38,13 @@ def take_bytes(data: Bytes, starts: Ints, sizes: Ints) -> Bytes:
 
     Args:
         data: The bytes.
-        starts: Where each range begins, in any order; ranges do not overlap.
-        sizes: How long it is.
+        starts: The start of each range, in any order; ranges do not overlap.
+        sizes: The length of each range.
     """
     if not len(starts):
         return np.empty(0, np.uint8)
     by_place = np.argsort(starts, kind="stable")
-    # As byte strings: every range, and what lies between two. Arrow copies a string at a time.
+    # Ranges and the bytes between them are treated as byte strings, as Arrow copies whole strings at a time.
     offsets = np.stack((starts[by_place], (starts + sizes)[by_place]), axis=1).reshape(-1)
     rank = np.empty(len(starts), np.int64)
     rank[by_place] = np.arange(0, 2 * len(starts), 2)
@@ -55,7 +56,7 @@ def take_bytes(data: Bytes, starts: Ints, sizes: Ints) -> Bytes:
 
 
 def ramps(starts: Ints, counts: Ints, step: int = 1) -> Ints:
-    """Return `starts[i], starts[i] + step, ...` with `counts[i]` members, for every i, one after the other."""
+    """Return, for every i in order, the `counts[i]` numbers `starts[i], starts[i] + step, ...`."""
     before = np.cumsum(counts) - counts
     ramp = np.arange(0, step * int(counts.sum()), step, dtype=np.int64)
     ramp += np.repeat(starts - step * before, counts)

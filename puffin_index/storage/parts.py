@@ -1,4 +1,4 @@
-"""Parts of a blob: checked by a checksum each, neighbours read with one request."""
+"""Parts of a blob: each has a checksum, and neighbours share a request."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from puffin_index.storage.ranged import Blob, BytesReader
 
 CHECKSUM_BYTES = 4
 LAYOUT_VERSION = 1
-# A request costs more than so many bytes that are read for nothing.
+# Reading this many useless bytes costs less than another request.
 COALESCE_BYTES = 16 * 1024
 
 
@@ -24,9 +24,9 @@ class Part:
     """A range of a blob.
 
     Attributes:
-        offset: Where it begins, from the blob's start.
-        length: Its length in bytes.
-        checksum: The low 32 bits of its xxh64; None if unknown.
+        offset: The start of the part, from the blob's start.
+        length: The length in bytes.
+        checksum: The low 32 bits of the part's xxh64; None if unknown.
     """
 
     offset: int
@@ -40,15 +40,15 @@ def checksum32(data: Buffer) -> int:
 
 
 def read_parts(blob: Blob, parts: Sequence[Part], gap_bytes: int = COALESCE_BYTES) -> list[memoryview]:
-    """Read parts, those at most `gap_bytes` apart with one request, and check their checksums.
+    """Read parts and check their checksums; parts at most `gap_bytes` apart share a request.
 
     Args:
         blob: The blob.
-        parts: In ascending order of their offsets.
-        gap_bytes: How many bytes between two parts may be read for nothing.
+        parts: The parts, by ascending offset.
+        gap_bytes: The most useless bytes to read between two parts.
 
     Raises:
-        CorruptFileError: If a part does not lie in the blob or does not have its checksum.
+        CorruptFileError: If a part leaves the blob or does not match its checksum.
     """
     read: list[memoryview] = []
     first = 0
@@ -71,20 +71,20 @@ def corrupt(blob: Blob, reason: str, offset: int = 0) -> CorruptFileError:
 
 
 def content_of_frame(blob: Blob, stored: memoryview, offset: int, least: int, most: int) -> memoryview:
-    """Return the content of a zstd frame that tells the content's size.
+    """Return the content of a zstd frame that states the content size.
 
     Args:
-        blob: The blob, for messages.
+        blob: The blob, for error messages.
         stored: The frame.
-        offset: Where the frame begins in the blob, for messages.
-        least: The least size that the content may have, in bytes.
-        most: The greatest.
+        offset: The start of the frame in the blob, for error messages.
+        least: The least permitted content size, in bytes.
+        most: The greatest permitted content size, in bytes.
 
     Raises:
-        CorruptFileError: If the bytes are no such frame, or the content has another size.
+        CorruptFileError: If the frame is broken, or its content has another size.
     """
     try:
-        # The frame's own size is looked at first: decompress() would allocate it, however large it claims to be.
+        # The stated size is checked first: decompress() would allocate any size that the frame claims.
         size = zstandard.frame_content_size(bytes(stored))
         if not least <= size <= most:
             wanted = f"{least}" if least == most else f"{least} to {most}"
@@ -122,7 +122,7 @@ def sub_blob(blob: Blob, offset: int, length: int) -> Blob:
     """Return a range of a blob as a blob.
 
     Raises:
-        CorruptFileError: If it does not lie in the blob.
+        CorruptFileError: If the range leaves the blob.
     """
     if offset < 0 or length < 0 or offset + length > blob.length:
         raise corrupt(blob, f"bytes {offset}..{offset + length} do not lie in a blob of {blob.length} bytes")
@@ -130,11 +130,11 @@ def sub_blob(blob: Blob, offset: int, length: int) -> Blob:
 
 
 def check_layout(blob: Blob, layout: Ints, minimum_count: int) -> list[int]:
-    """Return a layout as ints, once its version and length are known to be good.
+    """Check version and length of a layout; return the layout as ints.
 
     Raises:
         UnsupportedError: If the layout has another version.
-        CorruptFileError: If it is too short.
+        CorruptFileError: If the layout is too short.
     """
     numbers: list[int] = layout.tolist()
     if numbers and numbers[0] != LAYOUT_VERSION:

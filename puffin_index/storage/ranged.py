@@ -1,7 +1,7 @@
-"""Reading byte ranges of files: the one seam between formats and storage.
+"""Byte ranges of files: the only seam between formats and storage.
 
-Formats never open files. They are handed a `RangedReader`, so that the same code reads a local file, an object store or
-bytes in memory, and a test can count what was asked for.
+Formats never open files. Callers pass a `RangedReader`, so that the same code reads a local file, an object store or
+bytes in memory, and a test can count the reads.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from puffin_index.errors import CorruptFileError
 
 
 class RangedReader(Protocol):
-    """A file of known size that gives any range of its bytes."""
+    """A file of known size, readable by ranges of bytes."""
 
     @property
     def location(self) -> str:
-        """The file's location, for messages."""
+        """The file's location, for error messages."""
 
     @property
     def size(self) -> int:
@@ -64,7 +64,7 @@ class Blob:
 
     @property
     def location(self) -> str:
-        """The file's location, for messages."""
+        """The file's location, for error messages."""
         return self.reader.location
 
     @property

@@ -1,1 +1,1 @@
-"""The kind `bitmap`: for each distinct value of a row group the set of its rows."""
+"""The kind `bitmap`: the set of rows of each distinct value of a row group."""

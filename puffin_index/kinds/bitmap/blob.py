@@ -1,6 +1,6 @@
-"""The bitmap format, Paimon bitmap V2 and V1: for each distinct value of a row group the set of its rows.
+"""The bitmap format, Paimon bitmap V2 and V1: the set of rows of each distinct value of a row group.
 
-All numbers are big-endian, row sets are in the portable roaring format (`puffin_index.roaring.write`), values in the
+All numbers are big-endian. Row sets are in the portable roaring format (`puffin_index.roaring.write`), values in the
 form of their type (`puffin_index.keys.stored_form`). Version 2:
 
 | part | bytes | meaning |
@@ -8,27 +8,28 @@ form of their type (`puffin_index.keys.stored_form`). Version 2:
 | version | 1 | 2 |
 | rows | 4 | the number of rows, NULLs included |
 | values | 4 | the number of distinct values |
-| has NULL | 1 | 1 if there are NULLs, then the next two numbers follow |
-| NULL offset, NULL length | 4, 4 | where the row set of the NULLs is, as in an entry |
+| has NULL | 1 | 1 if there are NULLs; only then the next two numbers follow |
+| NULL offset, NULL length | 4, 4 | the place of the NULL rows, as in an entry |
 | blocks | 4 | the number of blocks |
-| block directory | | for each block its first value and its offset (4), counted from the end of the header |
-| body offset | 4 | where the body begins, counted from the end of the header |
+| block directory | | first value and offset (4) of each block; offsets count from the end of the header |
+| body offset | 4 | start of the body, counted from the end of the header |
 | | | the header ends here |
 | block | | the number of entries (4), entries in ascending order of their values, a seal (4) |
 | body | | row sets, each followed by a seal (4) |
 
-An entry is a value, an offset (4) and a length (4). Offset >= 0: the row set begins there in the body and is so long;
-offset < 0: the value has one row, which is -1 - offset (the length is -1 then; for the NULLs it is what the set would
-take). A seal is the low half of the xxh64 of the block or row set before it. Paimon writes none and skips ours.
+An entry is a value, an offset (4) and a length (4). An offset >= 0 is the start of the row set in the body, and the
+length is that of the row set. An offset < 0 stands for the single row -1 - offset; the length is then -1, or for the
+NULLs the length that the set would have. A seal is the low half of the xxh64 of the block or row set before it. Paimon
+writes no seals and skips ours.
 
-Version 1 has the value 1 and the same numbers up to the NULL offset (there is no NULL length), then all entries,
-without lengths, then the body. Row sets of version 1 are sealed too, and follow each other as their entries do.
+Version 1 begins with the number 1 and the same numbers up to the NULL offset, without a NULL length. All entries
+follow, without lengths, then the body. Row sets of version 1 have seals too, and lie in the order of their entries.
 
 Blob types: `paimon-bitmap-v2`, `paimon-bitmap-v1`; `puffin-index-bitmap-v2` for binary, fixed, uuid and decimals of
 more than 18 digits, which Paimon's bitmaps do not know.
 
-Layout: `[1, form, version, end of the header, low half of its xxh64, start of the body, NULL offset, NULL length]`; the
-NULL length is -1 without NULLs, 0 where the offset tells the row. In version 1 the header ends where the body begins.
+Layout: `[1, form, version, end of the header, low half of its xxh64, start of the body, NULL offset, NULL length]`. The
+NULL length is -1 without NULLs, 0 if the offset stands for a row. In version 1 the header ends where the body begins.
 """
 
 from __future__ import annotations
@@ -70,14 +71,14 @@ class _Nulls:
 
 @dataclass(frozen=True, slots=True)
 class _Entries:
-    """The entries of all distinct values, in order: their offsets and lengths are made when they are written.
+    """The entries of all distinct values, in order; writing computes their offsets and lengths.
 
     Attributes:
         form: The form of the values.
         keys: The distinct keys.
-        first_rows: The first row of each.
-        several: Which of them have several rows.
-        offsets: Where the row sets of these begin in the body, and in the end where the body ends.
+        first_rows: The first row of each key.
+        several: Which keys have several rows.
+        offsets: The start of each row set in the body (keys with several rows only), followed by the end of the body.
     """
 
     form: int
@@ -91,13 +92,13 @@ class _Entries:
 
 
 def serialize_bitmaps(ordered: SortedColumn, version: int, block_bytes: int | None) -> tuple[memoryview, Ints]:
-    """Return the blob of a column, and its layout.
+    """Return the blob of a column, and the blob's layout.
 
     Args:
         ordered: The column.
         version: 1 or 2.
-        block_bytes: The most that a block of more than one entry takes; None to let the directory and the blocks
-            balance, from 16 KiB up.
+        block_bytes: The most bytes of a block of several entries; None balances the directory with the blocks, from
+            16 KiB up.
     """
     column = ordered.column
     nulls = _serialize_nulls(column)
@@ -129,7 +130,7 @@ def _serialize_nulls(column: Column) -> _Nulls:
 
 
 def _entries(ordered: SortedColumn, form: int, body_start: int) -> tuple[_Entries, SerializedSets]:
-    """The entries, and the row sets of the values that have several rows; these begin at `body_start` of the body."""
+    """Return the entries, and the row sets of values with several rows; the sets begin at `body_start` in the body."""
     rows, starts = ordered.rows, ordered.starts
     if ordered.distinct_count == len(rows):
         several, first_rows = np.zeros(len(rows), np.bool_), rows
@@ -154,14 +155,14 @@ def _check_size(size: int, value_count: int) -> None:
 
 
 def _seal(sets: SerializedSets) -> None:
-    """Write its checksum into the gap after each set."""
+    """Write the checksum of each set into the gap behind the set."""
     starts, ends = sets.offsets[:-1], sets.offsets[1:] - CHECKSUM_BYTES
     seals = (xxh64_many(sets.data, starts, ends - starts) & np.uint64(0xFFFF_FFFF)).astype(">u4")
     sets.data[ends[:, None] + np.arange(CHECKSUM_BYTES)] = seals.view(np.uint8).reshape(-1, CHECKSUM_BYTES)
 
 
 def _write_list(head: bytes, entries: _Entries, body_bytes: int, block_bytes: int | None) -> tuple[Bytes, int]:
-    """Write the header of version 1, leaving room for the body; return where the header ends."""
+    """Encode the header of version 1, with room for the body behind it; return the data and the end of the header."""
     del block_bytes
     stream = _joined(entries, slice(None), with_lengths=False)
     header_end = len(head) + len(stream)
@@ -173,7 +174,7 @@ def _write_list(head: bytes, entries: _Entries, body_bytes: int, block_bytes: in
 
 
 def _write_blocks(head: bytes, entries: _Entries, body_bytes: int, block_bytes: int | None) -> tuple[Bytes, int]:
-    """Write header and blocks of version 2, leaving room for the body; return where the header ends."""
+    """Encode header and blocks of version 2, with room for the body; return the data and the end of the header."""
     ends = _EntryEnds.of(entries)
     starts = ends.cut(block_bytes)
     counts = np.diff(starts)
@@ -185,7 +186,7 @@ def _write_blocks(head: bytes, entries: _Entries, body_bytes: int, block_bytes: 
     _check_size(size, len(entries))
     data = np.empty(size, np.uint8)
     data[: len(header)] = np.frombuffer(header, np.uint8)
-    # Some blocks at a time, so that what is joined on the way stays small.
+    # A limited number of blocks at a time bounds the memory of joined entries.
     for first in range(0, len(counts), _BLOCKS_AT_ONCE):
         last = min(first + _BLOCKS_AT_ONCE, len(counts))
         stream = _joined(entries, slice(int(starts[first]), int(starts[last])), with_lengths=True)
@@ -199,7 +200,7 @@ def _write_blocks(head: bytes, entries: _Entries, body_bytes: int, block_bytes: 
 
 
 def _directory(entries: _Entries, firsts: Ints, offsets: Ints) -> bytes:
-    """The first value of each block and its offset."""
+    """Encode the first value and the offset of each block."""
     if isinstance(entries.keys, np.ndarray):
         return _joined_ints(entries.form, entries.keys[firsts], [offsets]).tobytes()
     return _joined_bytes(entries.keys.take(firsts), [offsets]).tobytes()
@@ -207,7 +208,7 @@ def _directory(entries: _Entries, firsts: Ints, offsets: Ints) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class _EntryEnds:
-    """Where entries end in the stream of all of them: multiples of a width, or as told."""
+    """The end of each entry in the stream of all entries: multiples of a width, or an array of ends."""
 
     width: int
     ends: Ints
@@ -221,17 +222,17 @@ class _EntryEnds:
         return cls(0, offsets[1:] + 12 * np.arange(1, len(entries) + 1), len(entries))
 
     def at(self, starts: Ints) -> Ints:
-        """Where the entries begin that these blocks begin with."""
+        """Return the start of each block in the stream, given the first entry of each block."""
         if self.width or not self.count:
             return starts * self.width
         return np.concatenate(([0], self.ends[starts[1:] - 1]))
 
     def cut(self, block_bytes: int | None) -> Ints:
-        """The first entry of each block, and in the end the number of entries."""
+        """Return the first entry of each block, followed by the number of entries."""
         total = self.width * self.count if self.width else int(self.ends[-1]) if self.count else 0
         limit = block_bytes or DEFAULT_BLOCK_BYTES
         if block_bytes is None and self.count:
-            # Blocks grow until the directory, with one entry a block, is no larger than a block.
+            # A look-up reads directory and one block: blocks grow until the directory is no larger than a block.
             while limit < _MAXIMUM_BLOCK_BYTES and total / limit * (total / self.count) > limit:
                 limit *= 2
         if self.width:
@@ -241,7 +242,7 @@ class _EntryEnds:
 
 
 def _joined(entries: _Entries, chosen: slice, *, with_lengths: bool) -> Bytes:
-    """Some entries, one after the other."""
+    """Encode the chosen entries."""
     several = entries.several[chosen]
     offsets = -1 - entries.first_rows[chosen].astype(np.int32)
     lengths = np.full(len(several) if with_lengths else 0, -1, np.int32)
@@ -275,7 +276,7 @@ def _joined_bytes(keys: pa.LargeBinaryArray, numbers: Sequence[npt.NDArray[np.in
 
 
 def _fixed_width(values: npt.NDArray[np.generic]) -> pa.LargeBinaryArray:
-    """Each row of an array as the string of its bytes."""
+    """Return the bytes of each element of an array as a byte string."""
     width = values.nbytes // max(len(values), 1)
     offsets = np.arange(len(values) + 1, dtype=np.int64) * width
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(values).view(np.uint8))]

@@ -1,4 +1,4 @@
-"""Building the bitmap index of a segment: one payload a row group, or sorted postings of all of them."""
+"""Build the bitmap index of a segment: one payload per row group, or sorted postings of all row groups."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from puffin_index.kinds.postings.build import PlacedColumn, build_postings, post
 
 
 class BitmapBuilder:
-    """Builds one payload a row group, or postings if the layout says so or they pay for the first row group.
+    """Builds one payload per row group, or postings if the layout says so or postings pay for the first row group.
 
-    One bitmap a value is the wrong shape for many distinct values: 7 to 14 bytes a row, against 1 to 4.
+    For many distinct values, one bitmap per value takes 7 to 14 bytes a row, postings take 1 to 4.
 
     Args:
-        one_by_one: Builds one payload a row group.
-        layout: What the options ask for.
+        one_by_one: Builds one payload per row group.
+        layout: The layout of the options.
     """
 
     def __init__(self, one_by_one: KindBuilder, layout: BitmapLayout) -> None:
@@ -27,18 +27,18 @@ class BitmapBuilder:
         self._placed: list[PlacedColumn] = []
 
     def add(self, column: SortedColumn, base: int) -> Sequence[MergedPayload]:
-        """Take a row group; return its payload, unless there will be postings."""
+        """Take the next row group; return its payload unless the builder gathers postings."""
         if self._layout == "auto":
             self._layout = "postings" if _pays(column) else "bitmaps"
         if self._layout == "bitmaps":
             return self._one_by_one.add(column, base)
-        # Integers are sorted anew, all row groups together: what others sort of this column need not be kept.
+        # Postings sort the integers of all row groups together, so the sorted form of one row group can be freed.
         is_int = column.column.value_type.domain == "int64"
         self._placed.append(PlacedColumn(base, SortedColumn(column.column) if is_int else column))
         return []
 
     def finish(self) -> Sequence[MergedPayload]:
-        """Return the postings, if it is postings that are built."""
+        """Return the postings, if the builder gathered any."""
         return [MergedPayload(build_postings(self._placed), len(self._placed))] if self._placed else []
 
 

@@ -1,4 +1,4 @@
-"""The entries of a bitmap blob: which values there are, and where their row sets lie. Read a block at a time."""
+"""Parse the entries of a bitmap blob, block by block: the values and the places of their row sets."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class EntryTable:
 
     Attributes:
         keys: The keys.
-        offsets: Where each row set is in the body, or -1 - row.
-        lengths: How long each row set is; -1 where the offset is a row.
+        offsets: The start of each row set in the body, or -1 - row.
+        lengths: The length of each row set; -1 where the offset is a row.
     """
 
     keys: SortedKeys
@@ -41,15 +41,15 @@ class EntryTable:
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What comes before the first block of version 2, or before the entries of version 1.
+    """The first numbers of a blob, before the block directory of version 2 or the entries of version 1.
 
     Attributes:
         version: 1 or 2.
-        value_count: How many entries there are.
-        null_offset: Where the NULLs are.
-        null_length: `NO_NULLS`, 0 (the offset tells the one row), or the length of their row set; None in version 1,
-            where the next row set or the end of the body tells it.
-        end: Where the header ends.
+        value_count: The number of entries.
+        null_offset: The start of the NULLs' row set in the body, or -1 - row.
+        null_length: `NO_NULLS`, 0 (the offset stands for the only NULL row), or the length of the NULLs' row set. None
+            in version 1, where this row set ends at the next row set or at the end of the body.
+        end: The end of these numbers in the blob.
     """
 
     version: int
@@ -61,18 +61,18 @@ class Header:
 
 @dataclass(frozen=True, slots=True)
 class BlockDirectory:
-    """The blocks of version 2: the first key of each, and where it lies in the blob."""
+    """The first key and the place of each block of version 2."""
 
     keys: SortedKeys
     parts: tuple[Part, ...]
 
 
 def parse_header(blob: Blob, data: memoryview, row_count: int) -> Header:
-    """Return the numbers that a blob begins with.
+    """Parse the first numbers of a blob.
 
     Raises:
         UnsupportedError: If the blob has another version.
-        CorruptFileError: If it is cut short or of another row group.
+        CorruptFileError: If the blob is cut short, or of another row group.
     """
     cursor = ByteCursor(data, blob.location, blob.offset)
     version = cursor.uint8()
@@ -93,12 +93,12 @@ def parse_header(blob: Blob, data: memoryview, row_count: int) -> Header:
 
 
 def parse_directory(blob: Blob, data: memoryview, header: Header, form: int) -> tuple[BlockDirectory, int]:
-    """Return the block directory of version 2 and where the body begins.
+    """Parse the block directory of version 2; return the directory and the start of the body.
 
     Args:
-        blob: The blob, for messages and its length.
-        data: Its bytes, at least up to the end of the directory.
-        header: What comes before.
+        blob: The blob, for error messages and for its length.
+        data: The bytes of the blob, at least up to the end of the directory.
+        header: The first numbers of the blob.
         form: The form of the values.
     """
     cursor = ByteCursor(data[header.end :], blob.location, blob.offset + header.end)
@@ -117,7 +117,7 @@ def parse_directory(blob: Blob, data: memoryview, header: Header, form: int) -> 
 
 
 def read_blocks(blob: Blob, parts: Sequence[Part], form: int) -> list[EntryTable]:
-    """Read sealed blocks, neighbours together."""
+    """Read and parse sealed blocks; neighbours share a request."""
     return [
         parse_block(blob, data, part.offset, form, sealed=True)
         for part, data in zip(parts, read_parts(blob, parts), strict=True)
@@ -125,14 +125,14 @@ def read_blocks(blob: Blob, parts: Sequence[Part], form: int) -> list[EntryTable
 
 
 def parse_block(blob: Blob, data: memoryview, offset: int, form: int, *, sealed: bool) -> EntryTable:
-    """Return the entries of one block of version 2.
+    """Parse one block of version 2.
 
     Args:
-        blob: The blob, for messages.
-        data: The block.
-        offset: Where it lies in the blob.
+        blob: The blob, for error messages.
+        data: The bytes of the block.
+        offset: The start of the block in the blob.
         form: The form of the values.
-        sealed: Whether a checksum follows the entries.
+        sealed: Whether to check the seal behind the entries.
     """
     seal_bytes = CHECKSUM_BYTES if sealed else 0
     if len(data) < 4 + seal_bytes:
@@ -142,7 +142,7 @@ def parse_block(blob: Blob, data: memoryview, offset: int, form: int, *, sealed:
         raise corrupt(blob, "the bytes do not have their checksum", offset)
     count = ByteCursor(data, blob.location, blob.offset + offset).int32_be()
     table, used = parse_entries(blob, content, 4, count, form, with_lengths=True)
-    # A blob of ours that comes without its layout has seals that nobody knows of.
+    # Without a layout, nobody knows whether the block has a seal: bytes behind the entries are then no error.
     if sealed and used != len(content) - 4:
         raise corrupt(blob, f"a block of {len(content)} bytes has {used} bytes of entries", offset)
     return table
@@ -151,10 +151,12 @@ def parse_block(blob: Blob, data: memoryview, offset: int, form: int, *, sealed:
 def parse_entries(
     blob: Blob, data: memoryview, start: int, count: int, form: int, *, with_lengths: bool
 ) -> tuple[EntryTable, int]:
-    """Return entries that follow each other, and the bytes that they take; without lengths they get -1.
+    """Parse consecutive entries; return the entries and their total length in bytes.
+
+    Entries stored without lengths get the length -1.
 
     Raises:
-        CorruptFileError: If they do not lie inside `data`.
+        CorruptFileError: If the entries do not lie inside `data`.
     """
     numbers = [("offset", ">i4"), ("length", ">i4")] if with_lengths else [("offset", ">i4")]
     tail = np.dtype(numbers)
@@ -178,7 +180,7 @@ def _table(keys: SortedKeys, entries: npt.NDArray[np.void]) -> EntryTable:
 
 
 def _records(data: memoryview, places: Ints, record: np.dtype[np.void]) -> npt.NDArray[np.void]:
-    """Records that lie anywhere."""
+    """Copy records from arbitrary, also unaligned, places."""
     if not len(places):
         return np.empty(0, record)
     raw = np.frombuffer(data, np.uint8)[places[:, None] + np.arange(record.itemsize)]
@@ -186,10 +188,11 @@ def _records(data: memoryview, places: Ints, record: np.dtype[np.void]) -> npt.N
 
 
 def _chain(blob: Blob, data: memoryview, start: int, count: int, tail_bytes: int) -> tuple[Ints, Ints]:
-    """Where the bytes of each length-prefixed value begin and end.
+    """Return the start and end of the bytes of each length-prefixed value.
 
-    Each value is found from the one before. Within a window that is done for all places at once: where a value that
-    begins at a place leads, then where two lead, four, and so on.
+    Only the length of a value tells where the next value begins. To avoid a loop over values, the search handles a
+    window of bytes at once: it computes for every byte where a value beginning there would lead, then follows these
+    leads in steps of 1, 2, 4, ... values (`_follow`).
     """
     raw = np.frombuffer(data, np.uint8)
     found: list[Ints] = []
@@ -216,7 +219,10 @@ def _chain(blob: Blob, data: memoryview, start: int, count: int, tail_bytes: int
 
 
 def _follow(leads: Ints, limit: int) -> Ints:
-    """The places that place 0 leads to, itself included, as long as they lie inside, at most `limit`."""
+    """Return place 0 and the places it leads to, one after the other, up to the end of the window or `limit` places.
+
+    Each round doubles the known places: `jump` leads as many values ahead as there are known places.
+    """
     outside = len(leads)
     jump = np.append(np.minimum(leads, outside), outside)
     places = np.zeros(1, np.int64)
@@ -241,7 +247,7 @@ def sort_table(table: EntryTable) -> EntryTable:
 
 
 def with_lengths(table: EntryTable, null_offset: int | None, body_bytes: int, gap: int) -> EntryTable:
-    """Return version 1 entries with the lengths that they do not carry: a row set ends where the next one begins."""
+    """Add lengths to entries of version 1: each row set ends where the next row set begins."""
     starts = table.offsets[table.offsets >= 0]
     every = np.unique(
         np.append(starts, body_bytes) if null_offset is None else np.append(starts, (null_offset, body_bytes))

@@ -1,4 +1,4 @@
-"""The kind `bitmap`: which rows have a value, from one row set a distinct value."""
+"""The kind `bitmap`: one row set per distinct value tells the rows of the value."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ BITMAP_VERSIONS = {PAIMON_BITMAP_V1: VERSION_1, PAIMON_BITMAP_V2: VERSION_2, BIT
 _PAIMON_TYPES = {VERSION_1: PAIMON_BITMAP_V1, VERSION_2: PAIMON_BITMAP_V2}
 
 _LOOKUP_BYTES = 48 * 1024
-"""A look-up in a bitmap index reads its header, one block and one bitmap."""
+"""The approximate bytes of one look-up in a bitmap index: header, one block and one bitmap."""
 
 _WIDE_TYPES = frozenset(
     {"float", "double", "timestamp", "timestamptz", "timestamp_ns", "timestamptz_ns", "time", "uuid"}
@@ -43,7 +43,7 @@ _WIDE_TYPES = frozenset(
 
 
 class BitmapKind(IndexKind):
-    """Row sets of each distinct value: of a row group in Paimon's format, of a segment as sorted postings."""
+    """The row set of each distinct value: per row group in Paimon's format, or per segment as sorted postings."""
 
     name = "bitmap"
     blob_types = frozenset(BITMAP_VERSIONS)
@@ -55,12 +55,12 @@ class BitmapKind(IndexKind):
     paimon_types = frozenset(_PAIMON_TYPES.values())
 
     def check(self, value_type: ValueType, options: Options) -> None:
-        """Raise `DefinitionError` if an option is not known or does not suit the type."""
+        """Raise `DefinitionError` if an option is unknown or does not suit the type."""
         super().check(value_type, options)
         check_options(value_type, options)
 
     def misfits(self, value_type: ValueType, options: Options) -> Iterator[str]:
-        """Say where the layout that options ask for is a bad one."""
+        """Name the cases in which the layout of the options is a bad choice."""
         layout = layout_of(options)
         is_wide = value_type.name in _WIDE_TYPES or (value_type.is_decimal and value_type.domain == "bytes")
         if layout == "bitmaps" and is_wide:
@@ -72,7 +72,7 @@ class BitmapKind(IndexKind):
             yield "two values need no sorted postings; leave out layout=postings"
 
     def build(self, column: SortedColumn, options: Options) -> Payload:
-        """Build the payload of one row group: bitmaps, whatever the layout."""
+        """Build the bitmaps of one row group, whatever the layout option."""
         value_type = column.column.value_type
         self.check(value_type, options)
         version = int(options.get("version", VERSION_2))
@@ -82,11 +82,11 @@ class BitmapKind(IndexKind):
         return Payload(PAIMON_BITMAP_V2 if is_paimon_type(value_type) else BITMAP_V2, data, layout)
 
     def builder(self, options: Options) -> KindBuilder:
-        """Return what builds bitmaps or postings, as the layout says."""
+        """Return a builder of bitmaps or postings, as the layout option says."""
         return BitmapBuilder(OneByOne(self, options), layout_of(options))
 
     def open(self, payload: StoredPayload) -> OpenIndex:
-        """Open a payload; one of Paimon's, which has no layout, is read whole."""
+        """Open a payload; a payload from Paimon has no layout and is read whole."""
         blob, layout, value_type = payload.blob, payload.layout, payload.value_type
         if payload.blob_type == POSTINGS:
             return Postings.open(blob, layout, value_type, payload.spans)
@@ -98,23 +98,23 @@ class BitmapKind(IndexKind):
         return BitmapIndex(entries, body, payload.row_count)
 
     def answers(self, test: LeafTest) -> Answer:
-        """Any test, exactly."""
+        """Answer every test exactly."""
         del test
         return Answer.EXACT
 
     def rank(self, test: LeafTest) -> int:
-        """A range reads the bitmaps of all its keys, which bit slices do with less."""
+        """Rank ranges behind bit slices, which read fewer bytes than the bitmaps of all keys of a range."""
         return 2 if isinstance(test, RangeTest) else 0
 
     def cost(self, test: LeafTest, lengths: Ints) -> Ints:
-        """Reading some keys takes some blocks and bitmaps; a range may take all."""
+        """Estimate some blocks and bitmaps for each key; a range may read everything."""
         if isinstance(test, RangeTest):
             return lengths
         keys = len(test.keys) if isinstance(test, SetTest) else 1
         return np.minimum(lengths, _LOOKUP_BYTES * max(1, keys))
 
     def merged_form(self, blob_type: str) -> str:
-        """Postings stay postings; bitmaps become merged bitmaps."""
+        """Return the form after a merge: postings stay postings, bitmaps become merged bitmaps."""
         super().merged_form(blob_type)
         return POSTINGS if blob_type == POSTINGS else MERGED_BITMAP
 
@@ -132,7 +132,7 @@ class BitmapKind(IndexKind):
                 yield from merge_bitmaps(run, BITMAP_VERSIONS, limits)
 
     def proof(self, opened: OpenIndex) -> Proof:
-        """Decode postings; ask bitmaps."""
+        """Prove postings by decoding them, and bitmaps by tests."""
         match opened:
             case MergedBitmap():
                 return proof_by_merged_tests(opened)
@@ -142,12 +142,12 @@ class BitmapKind(IndexKind):
                 return super().proof(opened)
 
     def paimon_type(self, blob: Blob) -> str:
-        """Return the blob type of the version that a blob begins with."""
+        """Return the blob type for the version number at the start of the blob."""
         version = read_uint8(blob.read(0, 1), location=blob.location, base_offset=blob.offset)
         if version not in _PAIMON_TYPES:
             raise UnsupportedError(f"{blob.location}: bitmap version {version} is not one that this release knows")
         return _PAIMON_TYPES[version]
 
     def paimon_row_count(self, blob: Blob) -> int:
-        """Return the rows that stand after the version."""
+        """Return the number of rows, which follows the version."""
         return row_count_after_version(blob)

@@ -1,4 +1,4 @@
-"""Finding the entries of values in a bitmap blob: by its block directory, or in all entries where there is none."""
+"""Find the entries of values in a bitmap blob: by the block directory, or among all entries without a directory."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ from puffin_index.storage.ranged import Blob
 _Made = TypeVar("_Made")
 
 Query: TypeAlias = tuple[Key, bool]
-"""A key and whether to look for the place after it instead of before it."""
+"""A key, and whether to look for the place after the key instead of before the key."""
 Position: TypeAlias = tuple[int, int]
-"""A block, and an entry in it."""
+"""A block, and an entry in the block."""
 
 
 @dataclass(frozen=True, slots=True)
 class EntryRange:
-    """Some entries that have not been read.
+    """A range of entries, not read yet.
 
     Attributes:
-        cost: About how much there is to read; to be compared with that of another range of the same blob.
-        entries: Read them.
+        cost: The approximate effort of reading the range, comparable only among ranges of one blob.
+        entries: Reads the entries.
     """
 
     cost: int
@@ -56,17 +56,17 @@ class Entries(Protocol):
     """The entries of a blob, found by their keys."""
 
     def with_keys(self, keys: Sequence[Key]) -> RowSetPlaces:
-        """Return the row sets of those keys that are there."""
+        """Return the row sets of those keys that the blob has."""
 
     def between(self, low: Query | None, high: Query | None) -> tuple[EntryRange, EntryRange]:
-        """Return the entries between two places, and all others."""
+        """Return the entries between two places, and all other entries."""
 
     def every(self) -> EntryTable:
         """Return all entries, in ascending order."""
 
 
 class BlockedEntries:
-    """The entries of a sealed version 2 blob: directory and blocks are read when they are needed, once."""
+    """The entries of a sealed version 2 blob: directory and blocks are read on demand, each once."""
 
     def __init__(self, directory: Callable[[], BlockDirectory], blob: Blob, form: int) -> None:
         self._directory = directory
@@ -75,14 +75,14 @@ class BlockedEntries:
         self._tables: dict[int, EntryTable] = {}
 
     def with_keys(self, keys: Sequence[Key]) -> RowSetPlaces:
-        """Return the row sets of those keys that are there."""
+        """Return the row sets of those keys that the blob has."""
         places = self._find([(key, right) for key in keys for right in (False, True)])
         return RowSetPlaces.joined(
             [self._places(low, high) for low, high in zip(places[0::2], places[1::2], strict=True) if low < high]
         )
 
     def between(self, low: Query | None, high: Query | None) -> tuple[EntryRange, EntryRange]:
-        """Return the entries between two places, and all others."""
+        """Return the entries between two places, and all other entries."""
         queries = [query for query in (low, high) if query is not None]
         found = self._find(queries)
         first, last = (0, 0), (len(self._directory().parts), 0)
@@ -110,14 +110,14 @@ class BlockedEntries:
             (block, self._tables[block].keys.rank(key, right)) if block >= 0 else (0, 0)
             for block, (key, right) in zip(blocks, queries, strict=True)
         ]
-        # After the last entry of a block is before the first of the next.
+        # The place after the last entry of a block is the place before the first entry of the next block.
         return [
             (block + 1, 0) if block in self._tables and index == len(self._tables[block].offsets) else (block, index)
             for block, index in positions
         ]
 
     def _cost(self, start: Position, end: Position) -> int:
-        """Bytes of blocks; row sets of blocks that have been read count as well."""
+        """Return the bytes of the blocks, plus the bytes of row sets in those blocks that are read already."""
         blocks = range(start[0], end[0] + (end[1] > 0))
         cost = 0
         for block in blocks:
@@ -148,18 +148,18 @@ class BlockedEntries:
 
 
 class WholeEntries:
-    """All entries of a blob that has no block directory, or is not sealed: read at once."""
+    """All entries of a blob without a block directory or without seals, read at once."""
 
     def __init__(self, table: Callable[[], EntryTable]) -> None:
         self._table = table
 
     def with_keys(self, keys: Sequence[Key]) -> RowSetPlaces:
-        """Return the row sets of those keys that are there."""
+        """Return the row sets of those keys that the blob has."""
         ranks = [(self._table().keys.rank(key, False), self._table().keys.rank(key, True)) for key in keys]
         return RowSetPlaces.joined([self._places(low, high) for low, high in ranks if low < high])
 
     def between(self, low: Query | None, high: Query | None) -> tuple[EntryRange, EntryRange]:
-        """Return the entries between two places, and all others."""
+        """Return the entries between two places, and all other entries."""
         table = self._table()
         start = 0 if low is None else table.keys.rank(*low)
         end = max(start, len(table.offsets) if high is None else table.keys.rank(*high))
@@ -183,7 +183,7 @@ class WholeEntries:
 def open_entries(
     blob: Blob, version: int, layout: Ints, value_type: ValueType, row_count: int
 ) -> tuple[Entries, BitmapBody]:
-    """Open a bitmap blob: lazily by its layout, else by reading it whole."""
+    """Open a bitmap blob lazily by its layout; a blob without a layout is read whole."""
     if not len(layout):
         return _open_whole(in_memory(blob), version, form_of(value_type), row_count)
     numbers = check_layout(blob, layout, LAYOUT_NUMBERS)[1:LAYOUT_NUMBERS]
@@ -224,7 +224,7 @@ def _null_start(header: Header) -> int | None:
 
 
 def _open_whole(blob: Blob, version: int, form: int, row_count: int) -> tuple[Entries, BitmapBody]:
-    """Open a blob of which no layout is known, such as one that Paimon wrote: nothing in it is sealed."""
+    """Open a blob without a layout, such as a blob from Paimon; seals are neither expected nor checked."""
     data = blob.read_all()
     header = _header(blob, data, version, row_count)
     if version == VERSION_1:
@@ -250,7 +250,7 @@ def _open_whole(blob: Blob, version: int, form: int, row_count: int) -> tuple[En
 
 
 def _joined(data: memoryview, directory: BlockDirectory, tables: Sequence[EntryTable]) -> EntryTable:
-    """The entries of all blocks as one table."""
+    """Join the entries of all blocks to one table."""
     offsets = np.concatenate([np.empty(0, np.int64), *(table.offsets for table in tables)])
     lengths = np.concatenate([np.empty(0, np.int64), *(table.lengths for table in tables)])
     int_keys = [table.keys.keys for table in tables if isinstance(table.keys, IntKeys)]

@@ -1,4 +1,4 @@
-"""Merging bitmap indexes: bitmaps become merged bitmaps, postings become postings."""
+"""Merge bitmap indexes: bitmaps to merged bitmaps, postings to postings."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from puffin_index.kinds.postings.merge import merge_postings
 def merge_bitmaps(
     run: Sequence[MergePart], versions: Mapping[str, int], limits: MergeLimits
 ) -> Iterator[MergedPayload]:
-    """Merge bitmaps of a row group and merged bitmaps.
+    """Merge bitmaps of single row groups and merged bitmaps.
 
     Args:
         run: The parts, at least one.
-        versions: Blob type -> version of the format, for bitmaps of one row group.
-        limits: How much to merge at a time.
+        versions: The format version of each blob type of single row groups.
+        limits: The most to merge into one payload.
     """
     if len(run) == 1 and _stays(run[0]):
         yield as_it_was(run[0])
@@ -44,14 +44,17 @@ def merge_bitmaps(
 
 
 def merge_all_postings(run: Sequence[MergePart]) -> MergedPayload:
-    """Merge postings."""
+    """Merge postings; postings of one segment that do not move are copied."""
     if len(run) == 1 and run[0].is_unmoved:
         return as_it_was(run[0])
     return MergedPayload(merge_postings(run), count_kept(run))
 
 
 def _stays(part: MergePart) -> bool:
-    """Whether a payload is right for the new segment as it is: only what is merged has rows of the row space in it."""
+    """Return whether a payload fits the new segment unchanged.
+
+    Only merged bitmaps hold rows of the segment's row space; bitmaps of a row group fit at any base.
+    """
     return part.is_unmoved or (bool(part.is_kept.all()) and part.payload.blob_type != MERGED_BITMAP)
 
 

@@ -1,21 +1,21 @@
-"""The blob type `puffin-index-merged-bitmap-v1`: for each distinct key of many row groups the set of its rows.
+"""The blob type `puffin-index-merged-bitmap-v1`: the set of rows of each distinct key of many row groups.
 
-One blob has the rows of consecutive row groups of a segment, in the segment's row space. It is what the bitmaps of
-these row groups become when segments are merged: their containers under new keys.
+One blob has the rows of consecutive row groups of a segment, in the segment's row space. Merging segments makes the
+blob of the bitmaps of these row groups by moving the containers to new container keys.
 
 | part | meaning |
 | --- | --- |
-| row sets | of each key, ascending by key, in the portable roaring format (`puffin_index.roaring.write`) |
-| NULL rows | their set, in the same format; of length 0 if there are none |
-| pages | pages of the directory (`puffin_index.kinds.postings.pages`); none if the root has the row sets itself |
+| row sets | the set of each key, ascending by key, in the portable roaring format (`puffin_index.roaring.write`) |
+| NULL rows | the set of NULL rows, in the same format; of length 0 without NULL rows |
+| pages | pages of the directory (`puffin_index.kinds.postings.pages`); none if the root lists the row sets itself |
 | root | the root page of the directory |
 
 Directory and layout are those of `puffin-index-postings-v1` (`puffin_index.kinds.postings.look_up`), with two
 differences. The layout's form is 2 for the int64 domain and 3 for the bytes domain. A block is the row set of one key,
 and the block's separator is the key itself, however long the key is.
 
-Looking up a key reads the root, one page if there are pages, and the row set. The directory tells how many rows a key
-has.
+Looking up a key reads the root, one page if there are pages, and the row set. The directory alone tells the number of
+rows of a key.
 """
 
 from __future__ import annotations
@@ -38,22 +38,22 @@ from puffin_index.storage.parts import Part, corrupt, read_parts
 
 MERGED_BITMAP = "puffin-index-merged-bitmap-v1"
 LAYOUT_FORMS = 2
-"""What the form in a layout is above that of the keys, so that nobody takes row sets for the blocks of postings."""
+"""The form in the layout is this much above the form of the keys, so that no reader mistakes row sets for blocks."""
 _BYTES_AT_ONCE = 32 * 1024 * 1024
 _SMALL_SET_ROWS = 1024
 
 
 class MergedBitmap(Postings):
-    """Answer any test with rows of the segment's row space. The directory is kept once read, row sets are not.
+    """Answer any test with rows of the segment's row space. Memory keeps the directory once read, but no row sets.
 
-    Opened as postings are; the spans are those of the row groups that the blob covers.
+    `open` takes the same arguments as for postings; the spans are those of the covered row groups.
     """
 
     _FIRST_FORM = LAYOUT_FORMS
     _HAS_RUNS = False
 
     def _found(self, blocks: Ints, cuts: Cuts, near: Near | None) -> BitMap:
-        """The rows of some keys: cuts between keys that are all known lie around them."""
+        """Return the rows of some keys; every block between the cuts counts, as a block is the row set of one key."""
         del cuts, near
         table = self._directory.table
         if bool((table.keys[blocks] != 1).any()):
@@ -70,7 +70,7 @@ class MergedBitmap(Postings):
         return found
 
     def every_set(self) -> tuple[KeyArray, list[Part], Part]:
-        """Return all keys, where their row sets are, and where that of the NULL rows is, all of them checked."""
+        """Read and check the whole blob; return all keys, the places of their row sets, and that of the NULL rows."""
         pages = self._directory.separators()
         ints = [page.keys for page in pages if isinstance(page, IntKeys)]
         texts = [page.key(place) for page in pages if isinstance(page, BytesKeys) for place in range(len(page))]

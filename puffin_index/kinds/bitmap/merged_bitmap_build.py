@@ -1,4 +1,4 @@
-"""Making merged bitmaps of the bitmaps of row groups, and of merged bitmaps, by moving their containers."""
+"""Build merged bitmaps from bitmaps of row groups, and from merged bitmaps, by moving their containers."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class KeyedContainers:
 
     Attributes:
         keys: The distinct keys.
-        containers: Set i is of key i; the set after the last is of the NULL rows.
+        containers: Set i holds the rows of key i; the set behind the last key holds the NULL rows.
     """
 
     keys: KeyArray
@@ -52,12 +52,12 @@ def bitmap_containers(payload: StoredPayload, version: int, new_base: int) -> Ke
     """Take the bitmaps of one row group apart.
 
     Args:
-        payload: The payload; it is read whole.
-        version: The version of its format, 1 or 2.
-        new_base: Where the row group begins in the new row space.
+        payload: The payload, which is read whole.
+        version: The version of the format, 1 or 2.
+        new_base: The start of the row group in the new row space.
 
     Raises:
-        CorruptFileError: If it is not what was written.
+        CorruptFileError: If the payload is damaged.
     """
     row_count = payload.row_count
     blob = in_memory(payload.blob)
@@ -71,7 +71,7 @@ def bitmap_containers(payload: StoredPayload, version: int, new_base: int) -> Ke
 
 
 def _containers_of_entries(blob: Blob, table: EntryTable, body: BitmapBody) -> LooseContainers:
-    """The containers of all entries and of the NULL rows, which are the set after the last."""
+    """Return the containers of all entries, and of the NULL rows as the set behind the last entry."""
     has_nulls = body.null_length != NO_NULLS
     offsets = np.append(table.offsets, body.null_offset) if has_nulls else table.offsets
     lengths = np.append(table.lengths, body.null_length) if has_nulls else table.lengths
@@ -105,11 +105,11 @@ def merged_containers(payload: StoredPayload, new_bases: Ints) -> KeyedContainer
     """Take merged bitmaps apart.
 
     Args:
-        payload: The payload; it is read whole.
-        new_bases: Where each row group begins in the new row space; negative for one that is left out.
+        payload: The payload, which is read whole.
+        new_bases: The start of each row group in the new row space; negative for a dropped row group.
 
     Raises:
-        CorruptFileError: If it is not what was written.
+        CorruptFileError: If the payload is damaged.
     """
     blob = in_memory(payload.blob)
     keys, parts, nulls = MergedBitmap.open(blob, payload.layout, payload.value_type, payload.spans).every_set()
@@ -125,14 +125,14 @@ def build_merged_bitmap(parts: Sequence[KeyedContainers], domain: Domain, spans:
     """Build the payload of many row groups.
 
     Args:
-        parts: Their bitmaps, taken apart.
-        domain: Of the keys.
+        parts: The bitmaps, taken apart.
+        domain: The domain of the keys.
         spans: Base and row count of each row group in the new row space: shape (n, 2).
-        location: Where the parts are from, for messages.
+        location: The file of the parts, for error messages.
 
     Raises:
-        BuildError: If the rows leave the row space.
-        CorruptFileError: If the parts do not have every row once.
+        BuildError: If the rows exceed the row space.
+        CorruptFileError: If the parts do not have every row exactly once.
     """
     numbers = RowNumbers.of(spans)
     if numbers.row_limit > _ROW_SPACE:
@@ -166,7 +166,7 @@ def build_merged_bitmap(parts: Sequence[KeyedContainers], domain: Domain, spans:
 
 
 def _ranked(parts: Sequence[KeyedContainers], domain: Domain) -> tuple[KeyArray, LooseContainers]:
-    """The distinct keys of all parts that have rows, ascending; the containers by their places among them."""
+    """Return the distinct keys that have rows, ascending, and the containers with places among these keys as sets."""
     keys, ranks = _rank([part.keys for part in parts], domain)
     sets: list[Ints] = []
     first = 0

@@ -2,7 +2,7 @@
 
 | option | values | meaning |
 | --- | --- | --- |
-| `layout` | `auto` (default), `bitmaps`, `postings` | bitmaps a row group, sorted postings a segment, or what pays |
+| `layout` | `auto` (default), `bitmaps`, `postings` | bitmaps per row group, postings per segment, or what pays |
 | `version` | `2` (default), `1` | the version of Paimon's format; asks for bitmaps |
 | `index-block-size` | `16kb` and the like | the size of the blocks of version 2 |
 """
@@ -25,10 +25,10 @@ _LEAST_BLOCK_BYTES, _MOST_BLOCK_BYTES = 64, 64 * 1024 * 1024
 
 
 def layout_of(options: Mapping[str, str]) -> BitmapLayout:
-    """Return the layout that options ask for: `bitmaps` where they name a version of Paimon's format, too.
+    """Return the layout of the options; naming a version of Paimon's format means `bitmaps` as well.
 
     Raises:
-        DefinitionError: If there is no such layout, or it is not one for the other options.
+        DefinitionError: If the layout is unknown or contradicts the other options.
     """
     asked = options.get("layout", "auto")
     layout = next((layout for layout in _LAYOUTS if layout == asked), None)
@@ -42,10 +42,10 @@ def layout_of(options: Mapping[str, str]) -> BitmapLayout:
 
 
 def check_options(value_type: ValueType, options: Mapping[str, str]) -> None:
-    """Refuse values of options, and combinations of them, that do not suit a column.
+    """Check that options and their combination suit a column.
 
     Raises:
-        DefinitionError: Naming the option and the type.
+        DefinitionError: If they do not; the message names the option and the type.
     """
     try:
         layout = layout_of(options)
@@ -65,15 +65,15 @@ def check_options(value_type: ValueType, options: Mapping[str, str]) -> None:
 
 
 def is_paimon_type(value_type: ValueType) -> bool:
-    """Whether Paimon's bitmaps have columns of a type."""
+    """Return whether Paimon's bitmaps support a type."""
     return value_type.domain == "int64" or value_type.name == "string"
 
 
 def block_bytes_of(options: Mapping[str, str], value_type: ValueType) -> int | None:
-    """Return the size of blocks that options ask for, in bytes; None if they leave it open.
+    """Return the block size of the options in bytes; None if the options leave the size open.
 
     Raises:
-        DefinitionError: If it is none from 64 bytes to 64 MB.
+        DefinitionError: If the size is not between 64 bytes and 64 MB.
     """
     text = options.get("index-block-size")
     if text is None:

@@ -1,4 +1,4 @@
-"""An opened bitmap payload of one row group: any test is answered from the entries of the values that it is about."""
+"""An opened bitmap payload of one row group, which answers any test from the entries of the tested values."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from puffin_index.kinds.bitmap.rows import BitmapBody
 
 
 class BitmapIndex:
-    """Answer any test from the entries of the values it is about."""
+    """Answers any test from the entries of the tested values."""
 
     def __init__(self, entries: Entries, body: BitmapBody, row_count: int) -> None:
         self._entries = entries
@@ -39,7 +39,7 @@ class BitmapIndex:
         low = None if test.low is None else (test.low, not test.low_inclusive)
         high = None if test.high is None else (test.high, test.high_inclusive)
         inside, outside = self._entries.between(low, high)
-        # The rows of the fewer entries are read: those inside of the range, or the others, to be taken away.
+        # The cheaper entries are read: those inside the range, or those outside, whose rows are then subtracted.
         if inside.cost <= outside.cost:
             found = self._body.rows_of(inside.entries())
             return self._valid_rows() - found if test.negated else found

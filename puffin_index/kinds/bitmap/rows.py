@@ -1,4 +1,4 @@
-"""The body of a bitmap blob: reading the row sets of entries, neighbours with one request."""
+"""The body of a bitmap blob: read the row sets of entries; neighbours share a request."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from puffin_index.storage.ranged import Blob
 
 @dataclass(frozen=True, slots=True)
 class RowSetPlaces:
-    """Where the row sets of some entries are.
+    """The places of the row sets of some entries.
 
     Attributes:
-        offsets: Where each begins in the body, or -1 - row.
-        lengths: How long each is, undefined where the offset is a row.
+        offsets: The start of each row set in the body, or -1 - row.
+        lengths: The length of each row set; undefined where the offset is a row.
     """
 
     offsets: Ints
@@ -37,7 +37,7 @@ class RowSetPlaces:
 
     @classmethod
     def joined(cls, places: Sequence[RowSetPlaces]) -> RowSetPlaces:
-        """Return all of several places."""
+        """Join several places to one object."""
         if not places:
             return cls.none()
         return cls(np.concatenate([p.offsets for p in places]), np.concatenate([p.lengths for p in places]))
@@ -49,11 +49,11 @@ class BitmapBody:
 
     Attributes:
         blob: The blob.
-        start: Where the body begins in it.
-        row_count: The rows of the row group.
-        null_offset: Where the row set of the NULLs is in the body, or -1 - row.
-        null_length: How long that is; 0 where the offset is a row, `NO_NULLS` without NULLs.
-        seal_bytes: How long the checksum is that follows each row set: 4, or 0 if there is none.
+        start: The start of the body in the blob.
+        row_count: The number of rows of the row group.
+        null_offset: The start of the NULLs' row set in the body, or -1 - row.
+        null_length: The length of the NULLs' row set; 0 where the offset is a row, `NO_NULLS` without NULLs.
+        seal_bytes: The length of the seal behind each row set: 4, or 0 without seals.
     """
 
     blob: Blob
@@ -73,7 +73,7 @@ class BitmapBody:
         """Return the rows of some entries.
 
         Raises:
-            CorruptFileError: If a row set leaves the body, breaks its seal, or is none.
+            CorruptFileError: If a row set leaves the body, breaks its seal, or is damaged.
         """
         is_row = places.offsets < 0
         rows = -1 - places.offsets[is_row]
@@ -95,7 +95,7 @@ class BitmapBody:
         return found
 
     def _read(self, starts: Ints, lengths: Ints, end: int) -> BitMap:
-        """The union of row sets that lie close to each other, read at once."""
+        """Read row sets that lie close to each other with one request; return their union."""
         begin = int(starts[0])
         data = self.blob.read(self.start + begin, end - begin)
         offset = self.start + begin
@@ -112,10 +112,16 @@ class BitmapBody:
         return union_of_sets(data, relative, lengths, self.row_count, location=location, offset=file_offset)
 
     def check_seals(self, data: memoryview, starts: Ints, lengths: Ints, offset: int) -> None:
-        """Check the seals of row sets in some bytes, which lie at an offset of the blob.
+        """Check the seals of row sets.
+
+        Args:
+            data: Bytes of the blob, seals included.
+            starts: The start of each row set in `data`.
+            lengths: The length of each row set.
+            offset: The start of `data` in the blob, for error messages.
 
         Raises:
-            CorruptFileError: If one does not have its seal.
+            CorruptFileError: If a row set does not match its seal.
         """
         raw = np.frombuffer(data, np.uint8)
         found = raw[(starts + lengths)[:, None] + np.arange(self.seal_bytes)]

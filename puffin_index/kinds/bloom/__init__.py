@@ -1,1 +1,1 @@
-"""The kind `bloom`: filters that tell which keys a row group certainly does not have."""
+"""The kind `bloom`: filters that tell which keys a row group certainly lacks."""

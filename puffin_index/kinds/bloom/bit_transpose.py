@@ -1,4 +1,4 @@
-"""Bit matrices turned by array operations: rows become columns, 8 by 8 bits in one integer."""
+"""Transpose bit matrices by array operations, 8 by 8 bits in one integer."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import numpy as np
 from puffin_index.storage.arrays import Bytes
 
 _TILE_BYTES = 128 * 1024
-# Warren, Hacker's Delight, section 7-3: pairs of bits, of 2 by 2 and of 4 by 4 bits change places.
+# Warren, Hacker's Delight, section 7-3: the steps swap single bits, then squares of 2 by 2 bits, then of 4 by 4 bits.
 _STEPS = ((7, 0x00AA_00AA_00AA_00AA), (14, 0x0000_CCCC_0000_CCCC), (28, 0x0000_0000_F0F0_F0F0))
 
 
 def transpose_bits(bits: Bytes) -> Bytes:
-    """Return a matrix of bits with rows and columns changed.
+    """Transpose a matrix of bits.
 
     Args:
         bits: Shape (rows, bytes): bit `c & 7` of byte `c >> 3` is column c. The number of rows is a multiple of 8.
@@ -27,7 +27,7 @@ def transpose_bits(bits: Bytes) -> Bytes:
     for first in range(0, byte_count, step):
         width = min(step, byte_count - first)
         tile = bits[:, first : first + width].reshape(groups, 8, width)
-        # A copy in any case: these words are changed.
+        # The steps below work in place, so the words must be a copy of the input.
         words = tile.transpose(2, 0, 1).copy(order="C").view("<u8").reshape(width, groups)
         for shift, mask in _STEPS:
             changed = (words ^ (words >> np.uint64(shift))) & np.uint64(mask)

@@ -1,17 +1,17 @@
-"""The blob type `paimon-bloom-v1`: which keys a row group certainly does not have.
+"""The blob type `paimon-bloom-v1`: a filter that tells which keys a row group certainly lacks.
 
 | offset | bytes | meaning |
 | --- | --- | --- |
-| 0 | 4 | k, the number of bits a key sets, big-endian |
-| 4 | | the bits: bit `i & 7` of byte `i >> 3`; there are m = 8 times as many as bytes |
+| 0 | 4 | k, the number of bits that a key sets, big-endian |
+| 4 | | m bits: bit i is bit `i & 7` of byte `i >> 3` |
 
-A key's hash is 64 bits: xxh64 (seed 0) of its bytes, or Thomas Wang's hash of its number, taken as a signed 64-bit one
-(of a floating-point number its bits; the 32 bits of a float widened with their sign). With the lower half h1 and the
-upper half h2 as signed 32-bit numbers, its bits are those at x mod m for x = h1 + i h2 modulo 2**32, i from 1 to k,
-each x taken as signed and, where negative, complemented (seed 002).
+A key's hash has 64 bits: xxh64 (seed 0) of the key's bytes, or Thomas Wang's hash of the key's number as a signed
+64-bit integer. The number of a double is its bits; the number of a float is its 32 bits, sign-extended. Let h1 be the
+lower and h2 the upper half of the hash, as signed 32-bit integers. For i from 1 to k, let x = h1 + i h2 modulo 2**32 as
+a signed integer, complemented if negative; the key sets the bits x mod m (seed 002).
 
 Layout: `[1, form, k, page bytes, checksums...]`: the form of the values (`puffin_index.keys.stored_form`), then the
-low half of the xxh64 of each page of the bits, two a number, the first in the upper half.
+low half of the xxh64 of each page of the bits. Two checksums share a number, the first in the upper half.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _KEYS_AT_ONCE = 32 * 1024
 
 
 def key_hashes(keys: KeyArray, form: int) -> Ints:
-    """Return the 64-bit hashes of keys, as values of a form have them."""
+    """Return the 64-bit hashes of keys as values of a stored form."""
     if not isinstance(keys, np.ndarray):
         data, offsets = bytes_of_keys(keys)
         return xxh64_many(data, offsets[:-1], np.diff(offsets)).view(np.int64)
@@ -57,45 +57,45 @@ def key_hashes(keys: KeyArray, form: int) -> Ints:
 
 
 def hashes_of_keys(keys: tuple[int, ...] | tuple[bytes, ...], form: int) -> Ints:
-    """Return the hashes of those keys of a test that values of a form can have."""
+    """Return the hashes of those keys that a stored form can represent."""
     if not keys:
         return np.empty(0, np.int64)
     hashes = key_hashes(_array_of(keys), form)
-    if form == FLOAT32:  # what no float holds is not there, whatever it is rounded to
+    if form == FLOAT32:  # a key that no float represents must not match the float it rounds to
         asked = np.array(keys, np.int64)
         hashes = hashes[from_stored(to_stored(asked, FLOAT32), FLOAT32) == asked]
     return hashes
 
 
 def filter_shape(items: int, fpp: float) -> tuple[int, int]:
-    """Return how many bits a filter has and how many a key sets, by the sums of seed 002."""
+    """Return the number of bits of a filter, and of bits that a key sets, by the formulas of seed 002."""
     needed = int(min(-items * math.log(fpp) / math.log(2) ** 2, MAXIMUM_BITS - 8))
     bits = needed + 8 - needed % 8
     return bits, max(1, math.floor(bits / items * math.log(2) + 0.5))
 
 
 def grid_bits(bits: int) -> int:
-    """Return the least multiple of 64 bits that is not below `bits` and is 4, 5, 6 or 7 times a power of two.
+    """Return the least multiple of 64 that is not below `bits` and is 4, 5, 6 or 7 times a power of two.
 
-    So row groups of about as many distinct keys have filters of one size, which compaction puts into one matrix.
+    Row groups with similar numbers of distinct keys then have filters of one size, which fit into one matrix.
     """
     unit = 64 if bits <= 256 else 1 << (bits - 1).bit_length() - 3
     return min(-(-bits // unit) * unit, MAXIMUM_BITS)
 
 
 def bit_positions(hashes: Ints, k: int, bits: int) -> Iterator[Rows]:
-    """Yield k times the bit that each hash sets next."""
+    """Yield, k times, the next bit that each hash sets."""
     combined, step = hashes.astype(np.int32), (hashes >> np.int64(32)).astype(np.int32)
     count = np.uint32(bits)
     for _ in range(k):
         combined += step
         positions = (combined ^ (combined >> np.int32(31))).view(np.uint32)
-        positions -= (positions // count) * count  # numpy divides by one number fast, but takes no remainder so
+        positions -= (positions // count) * count  # numpy divides fast by a single number, but is slow at remainders
         yield positions
 
 
 class BloomIndex:
-    """Answer set tests from a filter: exactly where no key can be there, else as an upper bound."""
+    """Answers set tests from a filter: exactly if no key can be in the row group, else with an upper bound."""
 
     def __init__(self, blob: Blob, form: int, bit_count: int, k: int, pages: Sequence[Part], row_count: int) -> None:
         self._blob = blob
@@ -107,14 +107,14 @@ class BloomIndex:
         self._read: dict[int, Bytes] = {}
 
     def evaluate(self, test: LeafTest, candidates: BitMap | None = None) -> RowSet:
-        """Return no rows where no key of a set test is there, else all candidates as an upper bound."""
+        """Return no rows if the filter has no key of a set test, else all candidates as an upper bound."""
         every = BitMap(range(self._row_count)) if candidates is None else candidates.copy()
         if not isinstance(test, SetTest) or test.negated or not every:
             return RowSet(every, not every)
         return RowSet(every, False) if self.may_contain(test.keys) else RowSet(BitMap(), True)
 
     def may_contain(self, keys: tuple[int, ...] | tuple[bytes, ...]) -> bool:
-        """Whether one of the keys may be there."""
+        """Return whether the row group may have one of the keys."""
         hashes = hashes_of_keys(keys, self._form)
         possible = np.ones(len(hashes), np.bool_)
         for positions in bit_positions(hashes, self._k, self._bit_count):
@@ -124,7 +124,7 @@ class BloomIndex:
         return True
 
     def contains_all(self, keys: KeyArray) -> bool:
-        """Whether every key is there, as it must be of all keys of the row group."""
+        """Return whether the filter has every key; an intact filter has every key of its row group."""
         for start in range(0, len(keys), _KEYS_AT_ONCE):
             hashes = key_hashes(keys[start : start + _KEYS_AT_ONCE], self._form)
             for positions in bit_positions(hashes, self._k, self._bit_count):
@@ -133,7 +133,7 @@ class BloomIndex:
         return True
 
     def read_filter(self) -> tuple[int, Bytes]:
-        """Return how many bits a key sets, and all bits, once their checksums are known to be good."""
+        """Return the number of bits that a key sets, and all bits, after checking their checksums."""
         data = read_parts(self._blob, self._pages)
         return self._k, np.frombuffer(b"".join(data), np.uint8)
 
@@ -163,9 +163,9 @@ def build_filter(column: SortedColumn, items: int | None, fpp: float, room: floa
 
     Args:
         column: The keys.
-        items: For how many keys to size it; None for those that there are.
-        fpp: The share of other keys that may be taken for one of them, if there are as many as it is sized for.
-        room: Where `items` is None, how many times the keys there are to size it for.
+        items: The number of keys to size the filter for; None for the number of distinct keys.
+        fpp: The share of absent keys that a filter holding its planned number of keys may report as present.
+        room: The factor on the number of distinct keys if `items` is None.
     """
     keys = column.keys
     form = form_of(column.column.value_type)
@@ -182,11 +182,11 @@ def build_filter(column: SortedColumn, items: int | None, fpp: float, room: floa
 
 
 def open_filter(payload: StoredPayload) -> BloomIndex:
-    """Open the filter of a row group; without a layout (a blob from Paimon) its first bytes are read.
+    """Open the filter of a row group; opening a filter without a layout (from Paimon) reads its first bytes.
 
     Raises:
         UnsupportedError: If the filter is of another version or type.
-        CorruptFileError: If the layout describes no such blob.
+        CorruptFileError: If the layout contradicts the blob.
     """
     blob, layout, value_type, row_count = payload.blob, payload.layout, payload.value_type, payload.row_count
     bit_bytes = blob.length - BITS_OFFSET
@@ -208,7 +208,7 @@ def open_filter(payload: StoredPayload) -> BloomIndex:
 
 def _set_bits(bits: Bytes, keys: KeyArray, form: int, k: int) -> None:
     """Set the bits of all keys in a filter."""
-    # Some keys at a time: their hashes and positions stay in the processor's cache.
+    # A limited number of keys at a time keeps their hashes and positions in the processor's cache.
     for start in range(0, len(keys), _KEYS_AT_ONCE):
         hashes = key_hashes(keys[start : start + _KEYS_AT_ONCE], form)
         for positions in bit_positions(hashes, k, 8 * len(bits)):
@@ -219,7 +219,8 @@ def _set_bits(bits: Bytes, keys: KeyArray, form: int, k: int) -> None:
             changed = bits[places]
             changed |= masks
             bits[places] = changed
-            # Of several positions in one byte only the last is set now: few, as a filter has more bytes than keys.
+            # Of several positions in one byte this assignment sets only the last. A slower pass sets the lost bits,
+            # which are few, as a filter has more bytes than keys.
             changed = bits[places]
             changed &= masks
             lost = np.flatnonzero(changed == 0)
@@ -227,7 +228,7 @@ def _set_bits(bits: Bytes, keys: KeyArray, form: int, k: int) -> None:
 
 
 def _page_bytes(bit_bytes: int) -> int:
-    """A small filter is one page, a large one at most 128."""
+    """Return the page size: a small filter is one page, a large filter has at most 128 pages."""
     if bit_bytes <= _WHOLE_BYTES:
         return bit_bytes
     return max(_LEAST_PAGE_BYTES, 1 << (-(-bit_bytes // _MOST_PAGES) - 1).bit_length())

@@ -1,8 +1,9 @@
-"""The kind `bloom`: which row groups certainly lack a key.
+"""The kind `bloom`: tells which row groups certainly lack a key.
 
-Options: `items` and `fpp` as in Paimon. Without `items` there are as many as distinct keys, or 2.6 times as many where
-`fpp` is left out as well, and the number of bits is rounded up to 4, 5, 6 or 7 times a power of two, and to a multiple
-of 64: so row groups of about as many keys have filters of one size. Without `fpp` it is 0.1.
+Options: `items` and `fpp` as in Paimon. The default of `items` is the number of distinct keys, or 2.6 times that number
+if `fpp` is left out as well. Without `items`, the number of bits is rounded up to 4, 5, 6 or 7 times a power of two and
+to a multiple of 64, so that row groups with similar numbers of keys have filters of one size. The default of `fpp` is
+0.1.
 """
 
 from __future__ import annotations
@@ -27,16 +28,16 @@ from puffin_index.kinds.proof import Proof
 from puffin_index.storage.arrays import Ints
 
 PAIMON_FPP = 0.1
-# With room for so many times the keys there are, Paimon's 10 % shape of three bits a key is wrong for 1 %. Seven bits a
-# key would make the filter a quarter smaller, but each bit of a key lies on a page of its own: one request more.
+# With this factor on the number of keys, Paimon's shape for 10 % (three bits set per key) errs for 1 % of keys. Seven
+# bits per key would shrink the filter by a quarter, but each further bit lies on another page: one more request.
 ROOM = 2.6
 _LARGE_FPP = 0.3
 _PROBED_BYTES = 16 * 1024
-"""About what a probe of one filter for one key reads: some pages of a large one."""
+"""The approximate bytes of looking up one key in one filter: some pages of a large filter."""
 
 
 class BloomKind(IndexKind):
-    """A bloom filter of the distinct keys, sized by how many there are unless options tell."""
+    """A bloom filter of the distinct keys, sized by their number unless options give the size."""
 
     name = "bloom"
     blob_types = frozenset({PAIMON_BLOOM})
@@ -47,13 +48,13 @@ class BloomKind(IndexKind):
     paimon_types = frozenset({PAIMON_BLOOM})
 
     def check(self, value_type: ValueType, options: Options) -> None:
-        """Raise `DefinitionError` if an option is not known or its value is out of range."""
+        """Raise `DefinitionError` if an option is unknown or its value is out of range."""
         super().check(value_type, options)
         _fpp(options, value_type)
         _items(options, value_type)
 
     def misfits(self, value_type: ValueType, options: Options) -> Iterator[str]:
-        """Name types that filters are not for, and filters that let much through."""
+        """Name types that do not suit filters, and options that let too many keys pass."""
         if value_type.name == "boolean":
             yield "a bloom filter of two values says no more than minimum and maximum; use bitmap"
         elif value_type.is_floating:
@@ -69,7 +70,7 @@ class BloomKind(IndexKind):
         return build_filter(column, _items(options, value_type), _fpp(options, value_type), room)
 
     def open(self, payload: StoredPayload) -> OpenIndex:
-        """Open a filter or a matrix; of a filter of Paimon's, which has no layout, the first bytes are read."""
+        """Open a filter or a matrix; opening a filter from Paimon, which has no layout, reads its first bytes."""
         if payload.blob_type == BLOOM_MATRIX:
             return BloomMatrix(payload.blob, payload.layout, payload.value_type, len(payload.spans))
         if payload.blob_type != PAIMON_BLOOM:
@@ -77,16 +78,16 @@ class BloomKind(IndexKind):
         return open_filter(payload)
 
     def answers(self, test: LeafTest) -> Answer:
-        """Only tests for keys, as an upper bound."""
+        """Answer only tests for keys, with an upper bound."""
         return Answer.UPPER_BOUND if isinstance(test, SetTest) and not test.negated else Answer.NONE
 
     def cost(self, test: LeafTest, lengths: Ints) -> Ints:
-        """Some pages a key."""
+        """Estimate some pages per key."""
         keys = len(test.keys) if isinstance(test, SetTest) else 1
         return np.minimum(lengths, _PROBED_BYTES * max(1, keys))
 
     def merged_form(self, blob_type: str) -> str:
-        """Filters become a matrix."""
+        """Return the form after a merge: filters become a matrix."""
         super().merged_form(blob_type)
         return BLOOM_MATRIX
 
@@ -107,7 +108,7 @@ class BloomKind(IndexKind):
         return _value_form(part.payload)
 
     def proof(self, opened: OpenIndex) -> Proof:
-        """Look for every key: a filter must have all."""
+        """Prove a filter by looking up every key of its row group."""
         filters: list[BloomBits] = []
 
         def prove(place: int, span: tuple[int, int], column: SortedColumn) -> Iterator[str]:
@@ -126,7 +127,7 @@ class BloomKind(IndexKind):
 
 
 def _value_form(payload: StoredPayload) -> int | None:
-    """The form of the values that were hashed: after version and form go other numbers of either blob type."""
+    """Return the stored form of the hashed values, which is the second number in the layout of both blob types."""
     return int(payload.layout[1]) if len(payload.layout) > 1 else None
 
 

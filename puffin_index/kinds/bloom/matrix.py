@@ -1,27 +1,27 @@
-"""The blob type `puffin-index-bloom-matrix-v1`: the bloom filters of many row groups, read by bit for all of them.
+"""The blob type `puffin-index-bloom-matrix-v1`: bloom filters of many row groups, equal bit positions side by side.
 
 All numbers are little-endian.
 
 | part | meaning |
 | --- | --- |
 | matrices | one after the other |
-| directory | what follows, up to the end of the blob |
+| directory | up to the end of the blob |
 
-The filters of a matrix have as many bits, m, and set as many for a key, k. Row i of a matrix has bit i of each of its
-n filters: that of filter j is bit `j & 7` of byte `j >> 3` of the ceil(n / 8) bytes. Rows lie in pages of p rows, the
-last may have fewer. A page is followed by a seal of 4 bytes: the low half of the xxh64 of its rows.
+All n filters of a matrix have the same number of bits, m, and of bits that a key sets, k. Row i of a matrix has bit i
+of every filter, in ceil(n / 8) bytes: that of filter j is bit `j & 7` of byte `j >> 3`. A page has p rows, the last
+page may have fewer. A seal of 4 bytes follows each page: the low half of the xxh64 of its rows.
 
 | part of the directory | bytes | meaning |
 | --- | --- | --- |
 | version | 4 | 1 |
 | matrices | 4 | t, the number of matrices |
-| matrix | 24 t | for each k (4), n (4), m (8), p (4), 0 (4) |
-| row groups | 2 g | for each row group its matrix; its filter is the next one there |
+| matrix | 24 t | k (4), n (4), m (8), p (4), 0 (4) of each matrix |
+| row groups | 2 g | the matrix of each row group; the row group has the next filter of the matrix |
 
-A key's bits are those of `paimon-bloom-v1` (`puffin_index.kinds.bloom.kind`). A filter may stand in a matrix as itself
-several times over, in as many times its bits: x mod m tells what (x mod 2 m) mod m does.
+A key's bits are those of `paimon-bloom-v1` (`puffin_index.kinds.bloom.filter`). A filter of m bits may stand in a
+matrix of c m bits, as c copies of itself: bit x mod (c m) of the copies equals bit x mod m of the filter.
 
-Layout: `[1, form, row groups, where the directory begins, low half of its xxh64]`.
+Layout: `[1, form, row groups, start of the directory, low half of the directory's xxh64]`.
 """
 
 from __future__ import annotations
@@ -64,11 +64,11 @@ class Matrix:
     """One matrix of a blob.
 
     Attributes:
-        offset: Where it begins in the blob.
-        k: The bits that a key sets.
-        filters: How many filters it has.
-        bits: The bits of each: its rows.
-        page_rows: Rows in a page.
+        offset: The start of the matrix in the blob.
+        k: The number of bits that a key sets.
+        filters: The number of filters.
+        bits: The number of bits of each filter, which is the number of rows.
+        page_rows: The number of rows in a page.
     """
 
     offset: int
@@ -79,16 +79,16 @@ class Matrix:
 
     @property
     def row_bytes(self) -> int:
-        """The bytes of a row."""
+        """The length of a row in bytes."""
         return (self.filters + 7) // 8
 
     @property
     def length(self) -> int:
-        """Its bytes, seals included."""
+        """The length of the matrix in bytes, seals included."""
         return self.bits * self.row_bytes + CHECKSUM_BYTES * -(-self.bits // self.page_rows)
 
     def page(self, number: int) -> Part:
-        """Where a page is, its seal included."""
+        """Return the place of a page, seal included."""
         rows = min(self.page_rows, self.bits - number * self.page_rows)
         page_bytes = self.page_rows * self.row_bytes + CHECKSUM_BYTES
         return Part(self.offset + number * page_bytes, rows * self.row_bytes + CHECKSUM_BYTES)
@@ -96,11 +96,11 @@ class Matrix:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MatrixDirectory:
-    """What is in a blob.
+    """The directory of a blob.
 
     Attributes:
         matrices: The matrices.
-        matrix_of: For each row group the number of its matrix.
+        matrix_of: The number of each row group's matrix.
     """
 
     matrices: tuple[Matrix, ...]
@@ -112,17 +112,17 @@ class MatrixDirectory:
 
 
 class BloomMatrix(MergedFilter):
-    """Tell which row groups may have a key. The directory is kept once read, pages are not.
+    """Tells which row groups may have a key. Memory keeps the directory once read, but no pages.
 
     Args:
         blob: The blob.
-        layout: Its layout.
+        layout: The layout of the blob.
         value_type: The type of the keys.
-        row_groups: How many row groups it covers.
+        row_groups: The number of covered row groups.
 
     Raises:
         UnsupportedError: If the layout is of another version, or the filters are of another type.
-        CorruptFileError: If the layout describes no such blob, or one of other row groups.
+        CorruptFileError: If the layout contradicts the blob or the row groups.
     """
 
     def __init__(self, blob: Blob, layout: Ints, value_type: ValueType, row_groups: int) -> None:
@@ -139,12 +139,12 @@ class BloomMatrix(MergedFilter):
         self._directory: MatrixDirectory | None = None
 
     def read_directory(self) -> None:
-        """Read the directory, unless it is known."""
+        """Read the directory unless memory has it."""
         _ = self.directory
 
     @property
     def directory(self) -> MatrixDirectory:
-        """What is in the blob; read when it is first asked for."""
+        """The directory, read on first use."""
         if self._directory is None:
             data = read_parts(self._blob, [self._directory_part])[0]
             self._directory = _parse_directory(self._blob, data, self._directory_part.offset, self._row_groups)
@@ -152,15 +152,15 @@ class BloomMatrix(MergedFilter):
 
     @property
     def nbytes(self) -> int:
-        """The memory that it takes with what was read of its directory, about."""
+        """The approximate memory in bytes, including the directory once read."""
         known = self._directory
         return _OBJECT_BYTES + (0 if known is None else known.matrix_of.nbytes + _OBJECT_BYTES * len(known.matrices))
 
     def possible(self, test: AskedTest) -> Flags:
-        """Return for each row group that the blob covers whether rows of it may have one of the keys of a set test.
+        """Return, for each covered row group, whether it may have one of the keys of a set test.
 
         Raises:
-            CorruptFileError: If what is read is not what was written.
+            CorruptFileError: If the blob is damaged.
         """
         found = np.zeros(self._row_groups, np.bool_)
         for number, matrix in enumerate(self.directory.matrices):
@@ -168,7 +168,7 @@ class BloomMatrix(MergedFilter):
         return found
 
     def cost(self, test: AskedTest) -> tuple[int, int]:
-        """Return the requests and bytes that `possible` would take, besides what this reads of the directory itself."""
+        """Return the requests and bytes that `possible` would take after the directory read of this method."""
         requests = length = 0
         for matrix in self.directory.matrices:
             end = -1 - COALESCE_BYTES
@@ -180,7 +180,7 @@ class BloomMatrix(MergedFilter):
         return requests, length
 
     def _asked_rows(self, test: AskedTest, matrix: Matrix) -> Ints:
-        """The rows of a matrix that have the bits of each key: shape (k, keys); all matrices of a shape share them."""
+        """Return the rows of a matrix for the bits of each key: shape (k, keys), shared by matrices of one shape."""
         asked = test.test
         assert isinstance(asked, SetTest)
 
@@ -191,7 +191,7 @@ class BloomMatrix(MergedFilter):
         return test.remember((matrix.k, matrix.bits, self.form), work_out)
 
     def _ask(self, matrix: Matrix, places: Ints) -> Flags:
-        """Which filters of a matrix may have a key, whose bits are the rows at some places: shape (k, keys)."""
+        """Return which filters of a matrix may have one of the keys, given the rows for their bits: shape (k, keys)."""
         found = np.zeros(matrix.row_bytes, np.uint8)
         step = max(1, _BYTES_AT_ONCE // (matrix.k * (matrix.page_rows * matrix.row_bytes + 1)))
         for first in range(0, places.shape[1], step):
@@ -201,19 +201,19 @@ class BloomMatrix(MergedFilter):
         return np.unpackbits(found, count=matrix.filters, bitorder="little").view(np.bool_)
 
     def _rows(self, matrix: Matrix, places: Ints) -> Bytes:
-        """Rows of a matrix, of neighbouring pages with one request."""
+        """Read rows of a matrix; neighbouring pages share a request."""
         numbers, owners = np.unique(places // matrix.page_rows, return_inverse=True)
         parts = [matrix.page(number) for number in numbers.tolist()]
         pages = [
             _check_page(self._blob, part, data) for part, data in zip(parts, read_parts(self._blob, parts), strict=True)
         ]
-        # Only the last page of a matrix may be shorter: every one before begins at a multiple.
+        # Only the last page may be shorter, so every page begins at a multiple of the page's rows.
         chosen = owners * matrix.page_rows + places % matrix.page_rows
         rows: Bytes = np.concatenate(pages).reshape(-1, matrix.row_bytes)[chosen]
         return rows
 
     def read_matrix(self, number: int) -> Bytes:
-        """Return all rows of a matrix: shape (bits, bytes of a row)."""
+        """Read all rows of a matrix: shape (bits, bytes of a row)."""
         matrix = self.directory.matrices[number]
         page_bytes = matrix.page_rows * matrix.row_bytes
         data = self._blob.read(matrix.offset, matrix.length)
@@ -222,16 +222,16 @@ class BloomMatrix(MergedFilter):
 
 
 def check_pages(blob: Blob, part: Part, data: memoryview, page_bytes: int) -> list[Bytes]:
-    """Return the rows of neighbouring pages, once their seals are known to be good.
+    """Check the seals of neighbouring pages and return the rows.
 
     Args:
-        blob: The blob, for messages.
-        part: Where the pages lie in it.
+        blob: The blob, for error messages.
+        part: The place of the pages in the blob.
         data: The pages.
-        page_bytes: The bytes of each but the last, without its seal.
+        page_bytes: The length of every page but the last, without its seal.
 
     Raises:
-        CorruptFileError: If a page does not have its seal.
+        CorruptFileError: If a page does not match its seal.
     """
     raw = np.frombuffer(data, np.uint8)
     starts = np.arange(0, len(raw), page_bytes + CHECKSUM_BYTES)
@@ -243,7 +243,7 @@ def check_pages(blob: Blob, part: Part, data: memoryview, page_bytes: int) -> li
 
 
 def _check_page(blob: Blob, part: Part, data: memoryview) -> Bytes:
-    """Return the rows of one page, once its seal is known to be good."""
+    """Check the seal of one page and return its rows."""
     rows, seal = data[:-CHECKSUM_BYTES], data[-CHECKSUM_BYTES:]
     if checksum32(rows) != int.from_bytes(seal, "little"):
         raise corrupt(blob, "the bytes do not have their checksum", part.offset)

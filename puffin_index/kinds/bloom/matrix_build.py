@@ -1,4 +1,4 @@
-"""Making a bloom matrix of the bloom filters of row groups, and of other matrices."""
+"""Build a bloom matrix from the bloom filters of row groups, and from other matrices."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from puffin_index.storage.hashing import xxh64_many
 from puffin_index.storage.parts import CHECKSUM_BYTES, LAYOUT_VERSION, checksum32
 
 PAGE_BYTES = 4 * 1024
-"""A page has at least one row and, if it has several, at most so many bytes: a look-up reads k pages."""
+"""The most bytes of a page with several rows. Pages are small because a look-up reads k pages for one row each."""
 _GROWTH = 0.25
-"""Filters that stand several times over, to be in fewer matrices, may make the blob larger by so much."""
+"""The share by which copies of filters, made for fewer matrices, may enlarge the blob."""
 
 Shape = tuple[int, int]
-"""Bits that a key sets, and bits of the filter."""
+"""The number of bits that a key sets, and of bits of the filter."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -30,7 +30,7 @@ class BloomBits:
     """The bloom filter of one row group.
 
     Attributes:
-        k: The bits that a key sets.
+        k: The number of bits that a key sets.
         bits: The bits: bit `i & 7` of byte `i >> 3`.
     """
 
@@ -39,20 +39,20 @@ class BloomBits:
 
     @property
     def shape(self) -> Shape:
-        """How many bits a key sets, and how many there are."""
+        """The shape of the filter."""
         return self.k, 8 * len(self.bits)
 
     def contains_all(self, hashes: Ints) -> bool:
-        """Whether the keys of all these hashes are there."""
+        """Return whether the filter has the keys of all these hashes."""
         positions = np.concatenate(list(bit_positions(hashes, *self.shape)))
         return bool((self.bits[positions >> 3] >> (positions & 7).astype(np.uint8) & 1).all())
 
 
 def filters_of_matrix(matrix: BloomMatrix) -> list[BloomBits]:
-    """Return the filters of a blob, in the order of its row groups.
+    """Return the filters of a blob, in the order of the row groups.
 
     Raises:
-        CorruptFileError: If it is not what was written.
+        CorruptFileError: If the blob is damaged.
     """
     directory = matrix.directory
     filters: dict[int, BloomBits] = {}
@@ -72,8 +72,8 @@ def build_bloom_matrix(filters: Sequence[BloomBits], form: int) -> Payload:
     """Build the payload of the filters of some row groups.
 
     Args:
-        filters: In the order of the row groups.
-        form: The form of their values (`puffin_index.keys.stored_form`).
+        filters: The filter of each row group, in order.
+        form: The stored form of the hashed values (`puffin_index.keys.stored_form`).
     """
     members: dict[Shape, list[int]] = defaultdict(list)
     for row_group, one in enumerate(filters):
@@ -97,7 +97,10 @@ def build_bloom_matrix(filters: Sequence[BloomBits], form: int) -> Payload:
 
 
 def _in_fewer(members: dict[Shape, list[int]]) -> dict[Shape, list[int]]:
-    """Put filters into matrices of several times their bits, cheapest first, as long as the blob grows little."""
+    """Move filters into matrices of a multiple of their bits, cheapest first, within the limit of growth.
+
+    A look-up takes requests for each matrix, so fewer matrices are worth some repeated bits.
+    """
     merged = {shape: list(row_groups) for shape, row_groups in members.items()}
     budget = _GROWTH * sum(bits * len(row_groups) for (_, bits), row_groups in merged.items())
     while True:
@@ -115,7 +118,7 @@ def _in_fewer(members: dict[Shape, list[int]]) -> dict[Shape, list[int]]:
 
 
 def _stacked(filters: Sequence[Bytes], bits: int) -> Bytes:
-    """Filters as the rows of a matrix: each as often as it fits, and empty ones to make the number a multiple of 8."""
+    """Return filters as rows, each repeated to fill its row; empty rows make the number of rows a multiple of 8."""
     stacked = np.zeros((-(-len(filters) // 8) * 8, bits // 8), np.uint8)
     for place, one in enumerate(filters):
         stacked[place].reshape(-1, len(one))[:] = one
@@ -123,7 +126,7 @@ def _stacked(filters: Sequence[Bytes], bits: int) -> Bytes:
 
 
 def _paged(filters: Bytes, page_rows: int) -> Bytes:
-    """The rows of a matrix in pages with their seals."""
+    """Transpose filters to the rows of a matrix; return the rows in pages with seals."""
     rows = transpose_bits(filters)
     page_bytes = page_rows * rows.shape[1]
     flat = rows.reshape(-1)

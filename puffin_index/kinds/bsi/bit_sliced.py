@@ -36,7 +36,7 @@ class BitSlicedIndex:
 
     @property
     def value_count(self) -> int:
-        """The rows that have a number, as the layout tells."""
+        """The number of rows that have a number, from the layout."""
         return sum(half.half.row_count for half in (self._positive, self._negative) if half is not None)
 
     def evaluate(self, test: LeafTest, candidates: BitMap | None = None) -> RowSet:
@@ -46,7 +46,7 @@ class BitSlicedIndex:
         return RowSet(self.search(intervals_of(test), candidates), True)
 
     def null_rows(self, is_null: bool, candidates: BitMap | None) -> BitMap:
-        """Return the rows without a number, or those with one."""
+        """Return the rows without a number (`is_null`) or the rows with a number, among the candidates."""
         every = BitMap(range(self._row_count)) if candidates is None else candidates
         existing = BitMap()
         for half in (self._positive, self._negative):
@@ -66,10 +66,10 @@ class BitSlicedIndex:
         return found
 
     def numbers(self) -> tuple[Ints, Flags | None]:
-        """Return the number of each row, 0 where it is NULL, and which rows are not NULL (None for all).
+        """Return the number of each row (0 in NULL rows), and which rows are not NULL (None for all).
 
         Raises:
-            CorruptFileError: If what is read is not what was written.
+            CorruptFileError: If the blob is damaged.
         """
         numbers, valid = np.zeros(self._row_count, np.int64), np.zeros(self._row_count, np.bool_)
         for half, sign in ((self._positive, 1), (self._negative, -1)):
@@ -84,14 +84,14 @@ class BitSlicedIndex:
         """Return the column that the slices were built from.
 
         Raises:
-            CorruptFileError: If what is read is not what was written.
+            CorruptFileError: If the blob is damaged.
         """
         numbers, valid = self.numbers()
         return Column(value_type, self._row_count, numbers, valid)
 
 
 def open_bit_sliced(blob: Blob, layout: Ints, row_count: int) -> BitSlicedIndex:
-    """Open a blob in the BSI format; without a layout it is read whole."""
+    """Open a blob in the BSI format; a blob without a layout is read whole."""
     if len(layout):
         return BitSlicedIndex(blob, halves_of_layout(blob, layout, row_count), row_count)
     whole = in_memory(blob)
@@ -104,13 +104,13 @@ def _open_compressed(blob: Blob, layout: Ints, row_count: int) -> BitSlicedIndex
 
 
 def open_packed(blob: Blob, layout: Ints, row_count: int) -> BitSlicedIndex:
-    """Open packed bit slices (`puffin_index.kinds.bsi.packed_slices`) of so many rows, without reading them."""
+    """Open packed bit slices (`puffin_index.kinds.bsi.packed_slices`) without reading them."""
     halves = halves_of_layout(blob, layout, row_count, existence_gap=0)
     return BitSlicedIndex(blob, halves, row_count, row_set_of_packed)
 
 
 def open_slices(payload: StoredPayload) -> BitSlicedIndex | DictionaryCodedIndex:
-    """Open the payload of one row group; without a layout (a blob from Paimon) it is read whole.
+    """Open the payload of one row group; a payload without a layout (a blob from Paimon) is read whole.
 
     Raises:
         UnsupportedError: If the kind does not read the blob type.
@@ -127,7 +127,7 @@ def open_slices(payload: StoredPayload) -> BitSlicedIndex | DictionaryCodedIndex
 
 
 def fits_slices(column: Column) -> bool:
-    """Return whether the keys are numbers, without the one whose magnitude has no 63 bits."""
+    """Return whether the keys are integers other than -2**63, whose magnitude exceeds 63 bits."""
     if column.value_type.domain != "int64" or column.value_type.is_floating:
         return False
     keys = column.int_keys

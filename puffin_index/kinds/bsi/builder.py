@@ -1,4 +1,4 @@
-"""Building bit slices: of one row group, or of neighbouring small row groups together."""
+"""Build bit slices: of one row group, or of neighbouring small row groups together."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from puffin_index.kinds.kind import KindBuilder
 
 
 class SlicesBuilder:
-    """Builds bit slices; those of small row groups are merged.
+    """Builds bit slices and merges the slices of small row groups.
 
     Args:
-        one_by_one: Builds one payload a row group.
+        one_by_one: Builds one payload per row group.
     """
 
     def __init__(self, one_by_one: KindBuilder) -> None:
@@ -22,7 +22,7 @@ class SlicesBuilder:
         self._small = SmallRowGroups()
 
     def add(self, column: SortedColumn, base: int) -> Sequence[MergedPayload]:
-        """Take a row group; return what is complete by now."""
+        """Take the next row group; return the payloads that are now complete."""
         if is_small(column.column.row_count):
             return self._small.add(column.column)
         return [*self._small.flush(), *self._one_by_one.add(column, base)]

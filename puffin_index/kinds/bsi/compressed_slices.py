@@ -1,16 +1,16 @@
 """The blob type `puffin-index-bsi-v1`: the row sets of a BSI blob, compressed one by one where that pays.
 
-Where neighbouring rows often have one value, though in no runs that pay, zstd takes a third to a half away. On values
-in random order it saves nothing. Reading is less, decompressing more work: about even at 230 MB/s.
+Where neighbouring rows often share a value, in runs too short for run containers, zstd saves a third to a half of the
+bytes. On values in random order zstd saves nothing. Saved reading and added decompression break even at about 230 MB/s.
 
 | part | bytes | meaning |
 | --- | --- | --- |
-| positive half | | existence set, slices: each a row set or, if smaller, a zstd frame that tells its content's size |
+| positive half | | existence set, slices: each a row set or, if smaller, a zstd frame with its content size |
 | negative half | | the same |
 
-A part that begins with the magic of zstd, 28 B5 2F FD, is a frame: no row set begins so. There is no header: what BSI
-has there is in the layout, which is that of BSI (`puffin_index.kinds.bsi.slices`), but that an existence set, too, ends
-where the next part begins. Checksums are those of the stored bytes.
+A part that begins with the magic of zstd, 28 B5 2F FD, is a frame: no row set begins with these bytes. The blob has no
+header; the layout has the header's numbers. The layout is that of BSI (`puffin_index.kinds.bsi.slices`), except that an
+existence set also ends where the next part begins. Checksums are those of the stored bytes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from puffin_index.storage.ranged import Blob, BytesReader
 
 COMPRESSED_BSI = "puffin-index-bsi-v1"
 LEAST_SAVING = 0.3
-"""Less than this share of the bytes is worth neither the time to decompress nor leaving Paimon's format."""
+"""A smaller saving, as a share of the bytes, justifies neither decompression nor leaving Paimon's format."""
 
 _MAGIC = b"\x28\xb5\x2f\xfd"
 _LEVEL = 3
@@ -39,12 +39,12 @@ _SAMPLE_BYTES = 8 * 1024
 
 
 def compress_slices(data: bytearray, layout: Ints, row_count: int) -> tuple[bytearray, Ints] | None:
-    """Return the blob and layout of a BSI blob's row sets compressed; None where that does not pay.
+    """Compress the row sets of a BSI blob; return blob and layout, or None where compression does not pay.
 
     Args:
         data: The BSI blob.
-        layout: Its layout.
-        row_count: The rows of the row group.
+        layout: The layout of the BSI blob.
+        row_count: The number of rows of the row group.
     """
     if len(data) < _LEAST_BYTES:
         return None
@@ -58,9 +58,9 @@ def compress_slices(data: bytearray, layout: Ints, row_count: int) -> tuple[byte
 
 
 def compress_parts(contents: Sequence[Buffer]) -> list[Buffer] | None:
-    """Return each content or, where that is smaller, a frame of it; None where few bytes tell that it does not pay."""
+    """Return the smaller of each content and its zstd frame; None where samples show that compression does not pay."""
     compressor = zstandard.ZstdCompressor(level=_LEVEL)
-    # Few bytes of each part tell, so that values in random order cost next to nothing.
+    # A sample of each part decides, so that values in random order cost next to nothing.
     samples = [_sample(content) for content in contents]
     if _saving(samples, [compressor.compress(sample) for sample in samples]) < LEAST_SAVING:
         return None
@@ -68,11 +68,11 @@ def compress_parts(contents: Sequence[Buffer]) -> list[Buffer] | None:
 
 
 def store_parts(halves: Halves, stored: Iterable[Buffer]) -> tuple[bytearray, Ints]:
-    """Return a blob of parts side by side, existence set and slices of each half, and its layout.
+    """Join parts to a blob, without gaps; return the blob and its layout.
 
     Args:
-        halves: What the parts are of.
-        stored: Their bytes, in order.
+        halves: The halves, without the places of their parts.
+        stored: The bytes of existence set and slices of each half, in order.
     """
     data = bytearray()
     parts: list[Part] = []
@@ -106,16 +106,16 @@ def row_set_of_frame(blob: Blob, part: Part, stored: memoryview, row_count: int)
     """Return the row set of a part's stored bytes.
 
     Raises:
-        CorruptFileError: If it holds no set of these rows, or is a frame that is broken or claims too long a content.
+        CorruptFileError: If the content is not a set of these rows, or the frame is broken or too long.
     """
     return row_set_of_part(blob, part, content_of_part(blob, part, stored, row_count), row_count)
 
 
 def content_of_part(blob: Blob, part: Part, stored: memoryview, row_count: int) -> memoryview:
-    """Return a part's content, out of its frame if it is one.
+    """Return the content of a part, decompressed if the part is a frame.
 
     Raises:
-        CorruptFileError: If it is a frame that is broken, or whose content is longer than any row set of these rows.
+        CorruptFileError: If the frame is broken, or claims a content longer than any set of these rows.
     """
     if bytes(stored[: len(_MAGIC)]) != _MAGIC:
         return stored
@@ -123,5 +123,5 @@ def content_of_part(blob: Blob, part: Part, stored: memoryview, row_count: int) 
 
 
 def _longest_row_set(row_count: int) -> int:
-    """What a row set of so many rows takes at most, were every other row a run."""
+    """Return the most bytes of any row set: every other row is a run, and no writer chose a smaller container."""
     return 8 + block_count(row_count) * (1 + 4 + 4 + 2 + 4 * (BLOCK_ROWS // 2))

@@ -1,10 +1,10 @@
 """The blob type `puffin-index-dictionary-bsi-v1`: keys of any type, compared by the bit slices of their codes.
 
-A dictionary (`puffin_index.kinds.bsi.key_dictionary`), followed by the codes of all rows in the BSI format
-(`puffin_index.kinds.bsi.slices`; there is no negative half). To test keys, their codes are looked up and tested.
+The blob is a dictionary (`puffin_index.kinds.bsi.key_dictionary`), followed by the codes of all rows in the BSI format
+(`puffin_index.kinds.bsi.slices`) without a negative half. A test of keys becomes a test of their codes.
 
-Layout: `[1, end of the dictionary's directory, low half of the xxh64 up to there, where the slices begin]`, then the
-layout of the slices, whose offsets count from there.
+Layout: `[1, end of the dictionary's directory, low half of the xxh64 up to that end, start of the slices]`, then the
+layout of the slices, whose offsets count from the start of the slices.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ def build_dictionary_coded(ordered: SortedColumn) -> Payload:
 
 
 def serialize_dictionary_coded(ordered: SortedColumn, serialize: Callable[[Rows, Flags | None], _Blob]) -> _Blob:
-    """Return the blob of a column, and its layout.
+    """Return the blob of a column, and the blob's layout.
 
     Args:
         ordered: The column.
-        serialize: Gives the blob and the layout of the codes, from those of all rows and which are not NULL.
+        serialize: Returns blob and layout of codes, given the codes of all rows and which rows are not NULL.
     """
-    # Slices first: the codes are gone before there is a dictionary, and with them the keys came for nothing.
+    # Slices first: the codes are freed before the dictionary is built, and computing the codes already sorts the keys.
     slices, slices_layout = serialize(ordered.codes, ordered.column.valid)
     data, directory_end = serialize_dictionary(ordered.keys)
     with memoryview(data) as view:
@@ -56,17 +56,17 @@ def serialize_dictionary_coded(ordered: SortedColumn, serialize: Callable[[Rows,
 
 
 class CodeIndex(Protocol):
-    """What answers tests of codes."""
+    """Answers tests of codes."""
 
     @property
     def value_count(self) -> int:
-        """The rows that have a code."""
+        """The number of rows that have a code."""
 
     def numbers(self) -> tuple[Ints, Flags | None]:
-        """Return the code of each row, and which rows have one (None for all)."""
+        """Return the code of each row, and which rows have a code (None for all)."""
 
     def null_rows(self, is_null: bool, candidates: BitMap | None) -> BitMap:
-        """Return the NULL rows, or the others."""
+        """Return the rows without a code (`is_null`) or the rows with a code, among the candidates."""
 
     def search(self, intervals: Intervals, candidates: BitMap | None) -> BitMap:
         """Return the rows whose code lies in one of the intervals."""
@@ -101,14 +101,14 @@ class DictionaryCodedIndex:
 
     @property
     def value_count(self) -> int:
-        """The rows that are not NULL, as the layout tells."""
+        """The number of non-NULL rows, from the layout."""
         return self._codes.value_count
 
     def column(self, value_type: ValueType) -> Column:
         """Return the column that the dictionary and the slices were built from.
 
         Raises:
-            CorruptFileError: If what is read is not what was written.
+            CorruptFileError: If the blob is damaged.
         """
         codes, valid = self._codes.numbers()
         keys = self._dictionary.keys()

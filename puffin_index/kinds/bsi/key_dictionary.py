@@ -1,4 +1,4 @@
-"""The sorted dictionary of a row group's keys: each key has its rank as its code. Read a block at a time.
+"""The sorted dictionary of a row group's keys, read block by block; the code of each key is its rank.
 
 All numbers are big-endian.
 
@@ -9,25 +9,24 @@ All numbers are big-endian.
 | 2 | 2 | flags: 0 |
 | 4 | 4 | k, the number of keys |
 | 8 | 4 | n, the number of blocks |
-| 12 | 4 | the length of the directory, which follows at 20 |
+| 12 | 4 | the length of the directory, which begins at 20 |
 | 16 | 4 | the length of all blocks, which follow the directory |
 
-The directory, with one number for each block in each of its columns:
+The directory has columns, each with one number per block:
 
 | bytes | meaning |
 | --- | --- |
 | 4 n | code of the block's first key |
-| 4 n | where the block ends, counted from the first block's start |
+| 4 n | end of the block, counted from the first block's start |
 | 4 n | length of the block's content |
-| 4 n | low half of the xxh64 of the block as it is stored |
+| 4 n | low half of the xxh64 of the stored block |
 | form 0: 8 n | the block's first key |
-| form 1: 4 n, then the bytes | where each separator ends; the separators |
+| form 1: 4 n, then the bytes | end of each separator; the separators |
 
-A separator is greater than every key of the blocks before and not greater than the block's first key (it is the
-shortest prefix of that). A block is its content as a zstd frame that tells the content's size, or, where it has the
-content's length, the content itself. A content is at most 32 KiB, but for a block of one key, which is not compressed.
-Form 0: the m keys of the block as m first bytes, m second bytes, and so on. Form 1: m lengths of 4 bytes, then the
-keys.
+A separator is the shortest prefix of the block's first key that is greater than every key of earlier blocks. A block is
+stored as a zstd frame with the content size in it; where stored and content length are equal, the content is plain. The
+content takes at most 32 KiB, except in a block of one key, which is plain. The content of form 0 is the m keys as m
+first bytes, m second bytes, and so on; the content of form 1 is m lengths of 4 bytes, then the keys.
 """
 
 from __future__ import annotations
@@ -95,6 +94,7 @@ def serialize_dictionary(keys: KeyArray) -> tuple[bytearray, int]:
 
 
 def _int_contents(keys: Ints, starts: Ints) -> Iterator[bytes]:
+    # Neighbouring keys differ mostly in their low bytes: a plane of each byte compresses better than whole keys.
     for low, high in pairwise(starts.tolist()):
         yield keys[low:high].astype(">i8").view(np.uint8).reshape(-1, 8).T.tobytes()
 
@@ -106,7 +106,7 @@ def _bytes_contents(data: Bytes, offsets: Ints, starts: Ints) -> Iterator[bytes]
 
 
 def _separators(data: Bytes, offsets: Ints, starts: Sequence[int]) -> bytes:
-    """The shortest prefix of each block's first key that is greater than the key before."""
+    """Encode, for each block, the shortest prefix of its first key that is greater than the key before."""
     view = data.data
     separators: list[memoryview] = []
     for first in starts:
@@ -130,12 +130,12 @@ class _Directory:
 
 
 class DictionaryReader:
-    """Find the ranks of keys, reading the directory once and each block that is needed once.
+    """Find the ranks of keys; read the directory and each needed block only once.
 
     Args:
         blob: The blob that begins with the dictionary.
-        directory: Header and directory, with their checksum.
-        domain: What the keys that are looked up are; the dictionary's own have to be the same.
+        directory: The place of header and directory, with their checksum.
+        domain: The domain of the keys to look up, which must be that of the dictionary's keys.
     """
 
     def __init__(self, blob: Blob, directory: Part, domain: Domain) -> None:
@@ -147,11 +147,11 @@ class DictionaryReader:
 
     @property
     def key_count(self) -> int:
-        """The number of keys."""
+        """The number of keys in the dictionary."""
         return self._opened().key_count
 
     def ranks(self, queries: Sequence[tuple[Key, bool]]) -> list[int]:
-        """Return for each (key, right) how many keys are less than the key; not greater, where `right`."""
+        """Return, for each (key, right), how many keys are less than the key, or not greater where `right`."""
         directory = self._opened()
         blocks = [directory.separators.rank(key, True) - 1 for key, _ in queries]
         self._read_blocks(sorted({block for block in blocks if block >= 0 and block not in self._blocks}))

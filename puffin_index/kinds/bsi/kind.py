@@ -2,8 +2,8 @@
 
 | option | values | meaning |
 | --- | --- | --- |
-| `compression` | `auto` (default), `none` | slices are compressed, and merged over small row groups, where it pays; \
-or they stay as they are for each row group: numbers' in Paimon's format |
+| `compression` | `auto` (default), `none` | `auto` compresses slices, and merges those of small row groups, where it \
+pays; `none` leaves the slices of each row group plain, slices of numbers in Paimon's format |
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _COMPRESSIONS = ("auto", "none")
 
 
 class BitSlicedKind(IndexKind):
-    """Bit slices of the keys where they are numbers that fit, else of their codes in a sorted dictionary."""
+    """Bit slices of keys that are fitting numbers; bit slices of dictionary codes for all other keys."""
 
     name = "bsi"
     blob_types = frozenset({PAIMON_BSI, COMPRESSED_BSI, DICTIONARY_BSI})
@@ -44,7 +44,7 @@ class BitSlicedKind(IndexKind):
     paimon_types = frozenset({PAIMON_BSI})
 
     def check(self, value_type: ValueType, options: Options) -> None:
-        """Raise `DefinitionError` if an option is not known or its value is none."""
+        """Raise `DefinitionError` if an option or its value is unknown."""
         super().check(value_type, options)
         asked = options.get("compression", "auto")
         if asked not in _COMPRESSIONS:
@@ -53,7 +53,7 @@ class BitSlicedKind(IndexKind):
             )
 
     def misfits(self, value_type: ValueType, options: Options) -> Iterator[str]:
-        """Name types that are hardly ever compared."""
+        """Name the types that queries hardly ever compare."""
         del options
         if value_type.name == "boolean":
             yield "bsi is for comparisons, and a boolean has only two values; use bitmap"
@@ -73,21 +73,21 @@ class BitSlicedKind(IndexKind):
         return Payload(PAIMON_BSI, data, layout) if compressed is None else Payload(COMPRESSED_BSI, *compressed)
 
     def builder(self, options: Options) -> KindBuilder:
-        """Return what merges small row groups, unless they are to stay in Paimon's format."""
+        """Return a builder that merges small row groups, unless they must stay in Paimon's format."""
         one_by_one = OneByOne(self, options)
         return SlicesBuilder(one_by_one) if _may_merge(options) else one_by_one
 
     def open(self, payload: StoredPayload) -> OpenIndex:
-        """Open a payload; one of Paimon's, which has no layout, is read whole."""
+        """Open a payload; a payload from Paimon has no layout and is read whole."""
         return _open_merged(payload) if payload.blob_type in self.merged_types else open_slices(payload)
 
     def answers(self, test: LeafTest) -> Answer:
-        """Any test, exactly."""
+        """Answer every test exactly."""
         del test
         return Answer.EXACT
 
     def merged_form(self, blob_type: str) -> str:
-        """All bit slices can be in one segment."""
+        """Give all blob types one form: a segment may hold any mix of bit slices."""
         super().merged_form(blob_type)
         return MERGED_BSI
 
@@ -101,7 +101,7 @@ class BitSlicedKind(IndexKind):
     def merge(
         self, parts: Sequence[MergePart], options: Options, limits: MergeLimits = DEFAULT_LIMITS
     ) -> Iterator[MergedPayload]:
-        """Put small row groups together as a build does; copy the others."""
+        """Merge small row groups as a build does; copy the others."""
         del limits
         small = SmallRowGroups()
         for part in (part for part in parts if part.is_kept.any()):
@@ -120,11 +120,11 @@ class BitSlicedKind(IndexKind):
         yield from small.flush()
 
     def proof(self, opened: OpenIndex) -> Proof:
-        """Decode merged bit slices; ask those of one row group."""
+        """Prove merged bit slices by decoding them, and bit slices of one row group by tests."""
         return proof_by_columns(opened.columns) if isinstance(opened, MergedSlices) else super().proof(opened)
 
     def paimon_row_count(self, blob: Blob) -> int:
-        """Return the rows that stand after the version."""
+        """Return the number of rows, which follows the version."""
         return row_count_after_version(blob)
 
 
@@ -133,5 +133,5 @@ def _open_merged(payload: StoredPayload) -> MergedSlices:
 
 
 def _may_merge(options: Options) -> bool:
-    """Whether the slices of small row groups may be merged; otherwise they stay in Paimon's format."""
+    """Return whether slices of small row groups may be merged; otherwise all slices stay in Paimon's format."""
     return options.get("compression", "auto") == "auto"

@@ -6,11 +6,11 @@
 | `puffin-index-merged-dictionary-bsi-v1` | a dictionary of the keys of all rows, and packed bit slices of their codes \
 (`puffin_index.kinds.bsi.dictionary_coded`) |
 
-The rows of all row groups are numbered from 0 without gaps, in the order of the row groups: in the segment's row space,
-65,536 rows or more would lie between the first rows of two row groups.
+The rows of all row groups are numbered from 0 without gaps, in the order of the row groups. In the segment's row space
+even the first rows of two tiny row groups are 65,536 apart.
 
-Layout: `[1, low half of the xxh64 of the row counts]`, 8 bytes each, little-endian, then the layout of what the blob's
-bytes are, with its own 1.
+Layout: `[1, low half of the xxh64 of the row counts]` (8 bytes per row count, little-endian), then the whole layout of
+the blob's bytes, including its own version 1.
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ _LAYOUT_NUMBERS = 2
 
 
 class MergedSlices(MergedIndex):
-    """Answer any test with rows of the segment's row space. Nothing that is read is kept.
+    """Answer any test with rows of the segment's row space. Memory keeps nothing that is read.
 
     Safe to share between threads.
 
     Args:
         blob: The blob.
-        blob_type: Its blob type.
-        layout: Its layout.
+        blob_type: The blob type.
+        layout: The layout of the blob.
         value_type: The type of the keys.
-        spans: For each row group that it covers, in order, base and row count in the segment's row space.
+        spans: Base and row count of each covered row group in the segment's row space, in order.
 
     Raises:
         UnsupportedError: If the layout is of another version, or the keys are of another domain.
-        CorruptFileError: If the layout describes no such blob, or one of other row groups.
+        CorruptFileError: If the layout contradicts the blob or the row groups.
     """
 
     def __init__(
@@ -75,11 +75,11 @@ class MergedSlices(MergedIndex):
 
     @property
     def nbytes(self) -> int:
-        """The memory that it takes, about."""
+        """The approximate memory in bytes."""
         return sum(array.nbytes for array in (self._bases, self._row_counts, self._firsts, self._layout))
 
     def _open(self) -> BitSlicedIndex | DictionaryCodedIndex:
-        """The slices of all rows, of which nothing has been read."""
+        """Open the slices of all rows, without reading any."""
         row_count = int(self._row_counts.sum())
         if self._blob_type == MERGED_DICTIONARY_BSI:
             return DictionaryCodedIndex(self._blob, self._layout, self._value_type, row_count, open_packed)
@@ -90,14 +90,14 @@ class MergedSlices(MergedIndex):
         return open_packed(self._blob, self._layout, row_count)
 
     def prepare(self, test: AskedTest) -> PreparedSlices:
-        """Return what knows all that is to be known of a test."""
+        """Prepare a test."""
         return PreparedSlices(self, test.test)
 
     def columns(self) -> list[Column]:
         """Return the column of each row group, decoded from all slices.
 
         Raises:
-            CorruptFileError: If what is read is not what was written.
+            CorruptFileError: If the blob is damaged.
         """
         column = self._open().column(self._value_type)
         return [
@@ -106,7 +106,7 @@ class MergedSlices(MergedIndex):
         ]
 
     def _numbers_of(self, rows: BitMap) -> BitMap:
-        """The numbers of those rows of the row space that lie in the row groups."""
+        """Return the numbers of those rows that lie in the row groups of the blob."""
         some = np.frombuffer(rows.to_array(), np.uint32).astype(np.int64)
         owners = np.searchsorted(self._bases, some, "right") - 1
         inside = (owners >= 0) & (some - self._bases[owners] < self._row_counts[owners])
@@ -114,21 +114,21 @@ class MergedSlices(MergedIndex):
         return row_set_of_ascending(some[inside] - self._bases[owners] + self._firsts[owners])
 
     def _rows_of(self, numbers: BitMap) -> BitMap:
-        """The rows of the row space that have some numbers."""
+        """Return the rows, in the row space, behind some numbers."""
         some = np.frombuffer(numbers.to_array(), np.uint32)
         counts = np.diff(np.searchsorted(some, self._firsts), append=len(some))
         return row_set_of_ascending(some + np.repeat(self._bases - self._firsts, counts))
 
 
 class PreparedSlices:
-    """A test of merged bit slices: how many rows it may match, what reading them takes, and which they are."""
+    """A test of merged bit slices: bounds on the number of matching rows, the cost of reading them, and the rows."""
 
     def __init__(self, index: MergedSlices, test: LeafTest) -> None:
         self._index = index
         self._test = test
 
     def count_bounds(self) -> tuple[int, int]:
-        """Return the least and the greatest number of rows that may satisfy the test; nothing is read."""
+        """Return bounds on the number of rows that satisfy the test, without reading anything."""
         index = self._index
         if isinstance(self._test, NullTest):
             row_count = int(index._row_counts.sum())
@@ -137,16 +137,16 @@ class PreparedSlices:
         return 0, index._value_count
 
     def cost(self) -> tuple[int, int]:
-        """Return about how many requests and bytes `rows` takes, at most."""
-        # Of a dictionary its directory and some of its blocks come first.
+        """Return an approximate upper bound of the requests and bytes of `rows`."""
+        # A dictionary takes two requests before the slices: for its directory and for some of its blocks.
         requests = 3 if self._index._blob_type == MERGED_DICTIONARY_BSI else 1
         return requests, self._index._blob.length
 
     def rows(self, candidates: BitMap | None = None) -> BitMap:
-        """Return exactly the rows that satisfy the test, among the candidates, rows of the row space, if any are given.
+        """Return exactly the rows that satisfy the test; with candidates (of the row space), only rows among these.
 
         Raises:
-            CorruptFileError: If what is read is not what was written.
+            CorruptFileError: If the blob is damaged.
         """
         index = self._index
         among = None if candidates is None else index._numbers_of(candidates)
@@ -157,5 +157,5 @@ class PreparedSlices:
         return index._rows_of(found)
 
     def read(self, most_bytes: int) -> None:
-        """Say that these are no blocks that could be searched together with those of other blobs."""
+        """Return None: merged bit slices have no blocks to search along with those of other blobs."""
         del most_bytes

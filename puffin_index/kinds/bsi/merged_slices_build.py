@@ -1,4 +1,4 @@
-"""Building merged bit slices: which row groups are put together, and their payload."""
+"""Build merged bit slices: choose the row groups to merge, and encode their payload."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from puffin_index.storage.parts import LAYOUT_VERSION, checksum32
 MERGED_BSI = "puffin-index-merged-bsi-v1"
 MERGED_DICTIONARY_BSI = "puffin-index-merged-dictionary-bsi-v1"
 MERGED_ROWS = 131_072
-"""So many rows have all row groups of a payload together, unless it is one row group: what planning reads at once."""
+"""The most rows of all row groups of a payload (a single row group may have more); planning reads a payload at once."""
 
 _MERGED_BYTES = 64 * 1024 * 1024
 
 
 def is_small(row_count: int) -> bool:
-    """Whether the slices of a row group are better merged than in Paimon's format.
+    """Return whether merging the slices of a row group beats Paimon's format.
 
-    A roaring container of a slice takes about as many bytes for less than 65,536 rows as for all of them. A row group
-    is small if its rows are less than three quarters of those that its containers could hold.
+    A roaring container of a slice takes about as many bytes for few rows as for 65,536 rows. A row group is small if
+    its rows fill less than three quarters of its containers.
     """
     return 4 * row_count < 3 * BLOCK_ROWS * max(1, block_count(row_count))
 
@@ -41,7 +41,7 @@ def build_merged_slices(columns: Sequence[Column]) -> Payload:
     """Build the payload of some row groups.
 
     Args:
-        columns: The column of each; at least one, of one value type.
+        columns: The column of each row group; at least one, all of one value type.
     """
     column = join_columns(columns)
     if fits_slices(column):
@@ -62,7 +62,7 @@ class SmallRowGroups:
         self._columns: list[Column] = []
 
     def add(self, column: Column) -> list[MergedPayload]:
-        """Take the next row group; return the payload of those before it if they are enough without it."""
+        """Take the next row group; return the payload of the earlier row groups if the new one would exceed a limit."""
         together = [*self._columns, column]
         row_count, nbytes = sum(one.row_count for one in together), sum(one.keys.nbytes for one in together)
         complete = self.flush() if row_count > MERGED_ROWS or nbytes > _MERGED_BYTES else []
@@ -70,6 +70,6 @@ class SmallRowGroups:
         return complete
 
     def flush(self) -> list[MergedPayload]:
-        """Return the payload of the row groups that are waiting, if there are any."""
+        """Return the payload of the gathered row groups, if any."""
         columns, self._columns = self._columns, []
         return [MergedPayload(build_merged_slices(columns), len(columns))] if columns else []

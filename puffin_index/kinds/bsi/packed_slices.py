@@ -1,14 +1,14 @@
-"""Bit slices whose row sets are stored in their smallest form: what merged bit slices are made of.
+"""Packed bit slices, as merged bit slices have them: each row set is stored in its smallest form.
 
-A roaring set of few rows takes 8 bits a row for a slice, one of 65,536 rows takes 1. So here is a third form:
+In a slice of few rows a roaring set takes 8 bits a row, in a slice of 65,536 rows 1 bit. Plain bits always take 1:
 
 | content of a part | when |
 | --- | --- |
 | plain bits of all rows, bit `row & 7` of byte `row >> 3`, then zeros | its length is (rows + 7) / 8 |
 | a row set in the portable roaring format | otherwise |
 
-A part is stored as its content or, where frames save enough, as a zstd frame that tells its content's size. A stored
-part of (rows + 7) / 8 bytes is always plain bits: nothing else is stored that is not shorter. Halves, layout and the
+A part is stored as its content or, where frames save enough, as a zstd frame with its content size. A stored part of
+(rows + 7) / 8 bytes is always plain bits: every other form is stored only if it is shorter. Halves, layout and the
 order of parts are those of `puffin-index-bsi-v1` (`puffin_index.kinds.bsi.compressed_slices`).
 """
 
@@ -34,10 +34,10 @@ _UNPLACED = Part(0, 0)
 
 
 def serialize_packed(numbers: npt.NDArray[np.integer], valid: Flags | None) -> tuple[bytearray, Ints]:
-    """Return the blob of some numbers, one a row, and its layout.
+    """Return the blob of some numbers, and its layout.
 
     Args:
-        numbers: One a row, anything where the row is NULL; -2**63 is not among them.
+        numbers: One number per row, none of them -2**63; arbitrary in NULL rows.
         valid: Which rows are not NULL, None for all.
     """
     positive, negative = signs_of(numbers, valid)
@@ -68,7 +68,7 @@ def _contents(half: HalfBits, row_count: int) -> Iterator[Buffer]:
 
 
 def bits_length(row_count: int) -> int:
-    """Return the bytes of plain bits of so many rows."""
+    """Return the length of the plain bits of a number of rows."""
     return (row_count + 7) // 8
 
 
@@ -76,7 +76,7 @@ def row_set_of_packed(blob: Blob, part: Part, stored: memoryview, row_count: int
     """Return the row set of a part's stored bytes.
 
     Raises:
-        CorruptFileError: If it holds no set of these rows, or is a frame that is broken or claims too long a content.
+        CorruptFileError: If the content is not a set of these rows, or the frame is broken or too long.
     """
     length = bits_length(row_count)
     content = stored if len(stored) == length else content_of_part(blob, part, stored, row_count)

@@ -1,7 +1,7 @@
-"""Comparisons on bit slices: the rows whose numbers lie in some intervals, from the highest slice down.
+"""Search bit slices, from the highest slice down, for the rows whose numbers lie in some intervals.
 
-This is O'Neil's and Quass's algorithm for any set of intervals at once: rows are split by the slice's bit, and a side
-that lies wholly inside or outside of the intervals needs no further slice.
+The search generalises the algorithm of O'Neil and Quass to a set of intervals: each slice splits the rows by one bit,
+and a side that lies wholly inside or outside all intervals needs no further slice.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from puffin_index.storage.ranged import Blob
 _READ_AT_ONCE_BYTES = 64 * 1024
 
 RowSetOf: TypeAlias = Callable[[Blob, Part, memoryview, int], BitMap]
-"""Gives the row set of a blob's part: of its stored bytes, and of how many rows."""
+"""Returns the row set of a part of a blob, from the part's stored bytes and the number of rows."""
 
 
 class HalfReader:
-    """Read the row sets of one half, each at most once; `row_set_of` knows the form that parts are stored in."""
+    """Reads the row sets of one half, each at most once; `row_set_of` decodes the stored parts."""
 
     def __init__(self, blob: Blob, half: Half, row_count: int, row_set_of: RowSetOf) -> None:
         self.half = half
@@ -36,7 +36,7 @@ class HalfReader:
         self._existence: BitMap | None = BitMap(range(row_count)) if half.row_count == row_count else None
 
     def existence(self) -> BitMap:
-        """Return the rows that have a number in this half. It is not to be changed."""
+        """Return the rows that have a number in this half. Callers must not change the set."""
         if self._existence is None:
             self._read([self.half.existence], [])
         assert self._existence is not None
@@ -46,8 +46,8 @@ class HalfReader:
         """Return the rows whose magnitude lies in one of the intervals.
 
         Args:
-            intervals: Disjoint, ascending, none touching another.
-            candidates: Only these rows are of interest; None for all.
+            intervals: Disjoint, ascending intervals, none touching another.
+            candidates: The rows of interest; None for all.
         """
         half = self.half
         wanted = shift(clip(intervals, half.minimum, half.maximum), -half.minimum)
@@ -56,7 +56,7 @@ class HalfReader:
         if wanted == ((0, half.maximum - half.minimum),):
             rows = self.existence()
             return rows.copy() if candidates is None else rows & candidates
-        # The numbers end at the maximum: an interval up to it may as well reach to the last number of so many bits.
+        # No number exceeds the maximum, so an interval up to the maximum may end at all ones: that needs fewer slices.
         top = (1 << len(half.slices)) - 1
         if wanted[-1][1] == half.maximum - half.minimum:
             wanted = (*wanted[:-1], (wanted[-1][0], top))
@@ -70,7 +70,7 @@ class HalfReader:
         """Return the rows that have a number in this half, ascending, and the magnitude of each.
 
         Raises:
-            CorruptFileError: If there are other rows or magnitudes than the half is said to have.
+            CorruptFileError: If rows or magnitudes contradict the numbers of the half.
         """
         half = self.half
         self._read([half.existence] if self._existence is None else [], range(len(half.slices)))
@@ -85,7 +85,14 @@ class HalfReader:
         return rows, (own + np.uint64(half.minimum)).astype(np.int64)
 
     def _descend(self, rows: BitMap, bit: int, intervals: Sequence[Interval], lowest: int) -> BitMap:
-        """The rows, whose numbers are known but for the bits up to `bit`, that lie in one of the intervals."""
+        """Return the rows whose numbers lie in one of the intervals.
+
+        Args:
+            rows: Rows that agree in all bits above `bit`.
+            bit: The highest bit that is still unknown.
+            intervals: The intervals of the numbers' bits from `bit` down.
+            lowest: The lowest slice that the search may need.
+        """
         if not rows or not intervals:
             return BitMap()
         middle = 1 << bit if bit >= 0 else 0
@@ -102,9 +109,9 @@ class HalfReader:
         return found | self._descend(rows - ones, bit - 1, below, lowest) if below else found
 
     def _read_first(self, lowest: int) -> None:
-        """Read the existence set and those slices that are needed, or the upper ones of them if they are many."""
+        """Read the existence set and the needed slices, or only the upper slices if the lower ones are large."""
         slices = self.half.slices
-        # Numbers that differ are told apart by about log2(rows) of their bits: what is below is seldom needed.
+        # About log2(rows) upper bits already tell most numbers apart: a search seldom descends below those bits.
         first = max(lowest, len(slices) - self.half.row_count.bit_length() - 1)
         if sum(part.length for part in slices[lowest:first]) <= _READ_AT_ONCE_BYTES:
             first = lowest
@@ -122,7 +129,7 @@ class HalfReader:
 
 
 def _lowest_slice(intervals: Intervals) -> int:
-    """The lowest bit that can matter: below it, every interval begins at zeros and ends at ones."""
+    """Return the lowest bit that can matter: in all lower bits, every interval begins with zeros and ends with ones."""
     bounds = 0
     for low, high in intervals:
         bounds |= low | (high + 1)

@@ -1,4 +1,4 @@
-"""The bit-sliced format, Paimon BSI V1: numbers of one row group as one row set a bit.
+"""The bit-sliced format, Paimon BSI V1: the numbers of one row group as one row set per bit.
 
 All numbers are big-endian, row sets are in the portable roaring format (`puffin_index.roaring.write`).
 
@@ -14,16 +14,17 @@ All numbers are big-endian, row sets are in the portable roaring format (`puffin
 | part of a half | bytes | meaning |
 | --- | --- | --- |
 | version | 1 | 1 |
-| minimum, maximum | 8, 8 | of the half's numbers (magnitudes); a writer of Paimon's own puts 0 as the minimum |
+| minimum, maximum | 8, 8 | the least and greatest magnitude of the half; Paimon's own writer stores 0 as the minimum |
 | existence | | the rows that have a number in this half |
-| slices | 4 | how many slices follow: the bits of maximum - minimum |
-| slice i | | the rows whose number, less the minimum, has bit i set; lowest bit first |
+| slices | 4 | the number of slices: the bits of maximum - minimum |
+| slice i | | the rows whose magnitude - minimum has bit i set; lowest bit first |
 
 The magnitude of -2**63 does not fit: a row group that holds it cannot be written in this format.
 
-Layout: `[1, positive, negative, parts...]`. A half is five numbers: slices (-1: no such half), rows in it, minimum,
-maximum, where it ends. Then, for each half that is there, its existence set and slices in order as one number each:
-`offset << 32 | low half of the part's xxh64`. Each slice ends where the next begins, the existence set 4 bytes before.
+Layout: `[1, positive, negative, parts...]`. A half is five numbers: slices (-1: no such half), rows in the half,
+minimum, maximum, end of the half. The parts are the existence set and the slices of each present half, in order, one
+number each: `offset << 32 | low half of the part's xxh64`. Each slice ends where the next begins, the existence set 4
+bytes before the next part.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ from puffin_index.storage.ranged import Blob
 
 VERSION = 1
 EXISTENCE_GAP = 4
-"""Behind an existence set stands the number of slices."""
+"""The bytes of the number of slices, which stands behind the existence set."""
 
 _MAXIMUM_SLICES = 64
 _HALF_NUMBERS = 5
@@ -56,13 +57,13 @@ _MAXIMUM_BLOB_BYTES = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class Half:
-    """Where the numbers of one sign are.
+    """The places of the numbers of one sign.
 
     Attributes:
-        row_count: How many rows have such a number.
+        row_count: The number of rows with a number of this sign.
         minimum: The smallest magnitude.
         maximum: The largest magnitude.
-        existence: The row set of those rows.
+        existence: The row set of these rows.
         slices: One row set for each bit of magnitude - minimum, lowest first.
     """
 
@@ -75,7 +76,7 @@ class Half:
 
 @dataclass(frozen=True, slots=True)
 class Halves:
-    """The halves of a blob; None where there are no such numbers."""
+    """The halves of a blob; None where no number has the sign."""
 
     positive: Half | None
     negative: Half | None
@@ -86,11 +87,11 @@ class HalfBits:
     """The numbers of one sign as bits.
 
     Attributes:
-        row_count: How many rows have such a number.
+        row_count: The number of rows with a number of this sign.
         minimum: The smallest magnitude.
         maximum: The largest magnitude.
-        chosen: Which rows have such a number; None if all rows have.
-        existence: The same as bits, shape (1, bytes); not set if all rows have.
+        chosen: Which rows have a number of this sign; None if all rows have one.
+        existence: `chosen` as bits, shape (1, bytes); no bits set if `chosen` is None.
         slices: The bits of magnitude - minimum, shape (slices, bytes), lowest first, padded to whole blocks.
     """
 
@@ -103,10 +104,10 @@ class HalfBits:
 
 
 def serialize_numbers(numbers: npt.NDArray[np.integer], valid: Flags | None) -> tuple[bytearray, Ints]:
-    """Return the blob of some numbers, one a row, and its layout.
+    """Return the blob of some numbers, and its layout.
 
     Args:
-        numbers: One a row, anything where the row is NULL; -2**63 is not among them.
+        numbers: One number per row, none of them -2**63; arbitrary in NULL rows.
         valid: Which rows are not NULL, None for all.
     """
     positive, negative = signs_of(numbers, valid)
@@ -123,7 +124,7 @@ def serialize_numbers(numbers: npt.NDArray[np.integer], valid: Flags | None) -> 
 
 
 def signs_of(numbers: npt.NDArray[np.integer], valid: Flags | None) -> tuple[Flags | None, Flags | None]:
-    """Return the rows that have a number >= 0 (None for all rows), and those with one < 0 (None for none)."""
+    """Return which rows have a number >= 0 (None for all rows), and which have a number < 0 (None for no row)."""
     if not len(numbers) or int(numbers.min()) >= 0:
         return valid, None
     negative = numbers < 0
@@ -139,7 +140,7 @@ def _append_half(
     chosen: Flags | None,
     sign: int,
 ) -> Half | None:
-    """Append whether any rows are chosen (None for all), then their half; their numbers have one sign."""
+    """Append the half of the chosen rows (None for all), behind a flag that tells whether any row is chosen."""
     half = bits_of_half(numbers, chosen, sign)
     data += write_uint8(int(half is not None))
     if half is None:
@@ -157,7 +158,13 @@ def _append_half(
 
 
 def bits_of_half(numbers: npt.NDArray[np.integer], chosen: Flags | None, sign: int) -> HalfBits | None:
-    """Return the numbers of the chosen rows (None for all), which have one sign, as bits; None if there are none."""
+    """Return the bits of the chosen rows' numbers, all of one sign; None if no row is chosen.
+
+    Args:
+        numbers: One number per row.
+        chosen: The rows, None for all.
+        sign: 1 or -1.
+    """
     count = len(numbers) if chosen is None else int(np.count_nonzero(chosen))
     if not count:
         return None
@@ -177,7 +184,7 @@ def bits_of_half(numbers: npt.NDArray[np.integer], chosen: Flags | None, sign: i
 
 
 def _existence(chosen: Flags | None, row_count: int) -> Bytes:
-    """The chosen rows as bits; not needed for all rows."""
+    """Return the chosen rows as bits; without any bit set if `chosen` is None."""
     packed = np.empty(0, np.uint8) if chosen is None else np.packbits(chosen, bitorder="little")
     return pad_bits(packed, row_count)
 
@@ -196,16 +203,17 @@ def _part(data: bytearray, start: int, end: int) -> Part:
 
 
 def slice_bits(numbers: npt.NDArray[np.integer], slice_count: int, minimum: int = 0, sign: int = 1) -> Bytes:
-    """Transpose magnitudes, less the least one, to bits.
+    """Transpose magnitude - minimum of all rows to bits.
 
     Returns:
-        Shape (slices, bytes): bit `row & 7` of byte `row >> 3`, padded to whole blocks. The bits of a row whose number
-        has the other sign, or that has none, can be anything.
+        Shape (slices, bytes): bit `row & 7` of byte `row >> 3`, padded to whole blocks. The bits of NULL rows, and of
+        rows with numbers of the other sign, are arbitrary.
     """
     blocks = block_count(len(numbers))
     bits = np.zeros((slice_count, blocks * BLOCK_BYTES), np.uint8)
     least = np.int64(sign * minimum)
-    # A block at a time: what it takes stays in the processor's cache.
+    # One block at a time keeps the working memory in the processor's cache. Each byte plane is copied together once, so
+    # that the bits of eight slices come from contiguous bytes.
     for block in range(blocks):
         some = numbers[block * BLOCK_ROWS : (block + 1) * BLOCK_ROWS].astype("<i8", copy=False)
         offsets = some - least if sign > 0 else least - some
@@ -220,7 +228,7 @@ def slice_bits(numbers: npt.NDArray[np.integer], slice_count: int, minimum: int 
 
 
 def layout_of_halves(halves: Halves, existence_gap: int = EXISTENCE_GAP) -> Ints:
-    """Return the layout; between an existence set and what follows there is a gap of so many bytes."""
+    """Return the layout of halves; `existence_gap` bytes lie between each existence set and the next part."""
     numbers = [LAYOUT_VERSION]
     parts: list[Part] = []
     for half in (halves.positive, halves.negative):
@@ -235,7 +243,7 @@ def layout_of_halves(halves: Halves, existence_gap: int = EXISTENCE_GAP) -> Ints
 
 
 def halves_of_layout(blob: Blob, layout: Ints, row_count: int, existence_gap: int = EXISTENCE_GAP) -> Halves:
-    """Return the halves that a layout describes, with a gap of so many bytes behind existence sets.
+    """Return the halves that a layout describes; `existence_gap` bytes lie behind each existence set.
 
     Raises:
         UnsupportedError: If the layout has another version.
@@ -267,10 +275,10 @@ def halves_of_layout(blob: Blob, layout: Ints, row_count: int, existence_gap: in
 
 
 def row_set_of_part(blob: Blob, part: Part, content: memoryview, row_count: int) -> BitMap:
-    """Return the row set that a part's content is.
+    """Parse a part's content as a row set.
 
     Raises:
-        CorruptFileError: If it is none, or has rows beyond the row group.
+        CorruptFileError: If the content is not a row set, or has rows beyond the row group.
     """
     return deserialize(content, row_count, location=blob.location, offset=blob.offset + part.offset)
 
@@ -285,11 +293,11 @@ def _unpack_parts(packed: list[int], end: int, existence_gap: int) -> tuple[Part
 
 
 def halves_of_blob(blob: Blob, row_count: int) -> Halves:
-    """Return the halves of a blob of which no layout is known, such as one that Paimon wrote.
+    """Parse the halves of a blob without a layout, such as a blob from Paimon.
 
     Raises:
         UnsupportedError: If the blob has another version.
-        CorruptFileError: If it breaks the format.
+        CorruptFileError: If the blob breaks the format.
     """
     data = blob.read_all()
     cursor = ByteCursor(data, blob.location, blob.offset)

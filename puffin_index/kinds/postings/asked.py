@@ -1,4 +1,4 @@
-"""Blocks of postings that were read for a test, of one segment or of many: searched by the same array operations."""
+"""Search blocks of postings for the keys of a test: the blocks of many segments by the same array operations."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from puffin_index.storage.arrays import Flags, Ints
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AskedBlocks:
-    """Blocks of one blob, and the keys in them that are asked for.
+    """Blocks of one blob and the keys to look for.
 
     Attributes:
         stored: The blocks.
-        cuts: Around the keys.
-        numbers: What rows the blob's row numbers are.
-        form: The form of the keys.
+        cuts: The places around the keys.
+        numbers: The row groups behind the row numbers of the blob.
+        form: `INT_KEYS` or `BYTES_KEYS`.
     """
 
     stored: StoredBlocks
@@ -33,19 +33,19 @@ class AskedBlocks:
     form: int
 
     def rows_of_all(self, every: Sequence[AskedBlocks]) -> list[BitMap]:
-        """Return the rows of each of several blobs that have the keys asked for; see `rows_of_asked`."""
+        """Return, for each of several blobs, the rows with the keys asked for; see `rows_of_asked`."""
         return rows_of_asked(every)
 
 
 def rows_of_asked(asked: Sequence[AskedBlocks], near: Near | None = None) -> list[BitMap]:
-    """Return the rows of each blob that have the keys asked for.
+    """Return, for each blob, the rows with the keys asked for.
 
     Args:
-        asked: Blocks of some blobs, with keys of one form; not none.
-        near: Of the only blob, the runs that are wanted: rows of others may be left out.
+        asked: Blocks of at least one blob, with keys of one form.
+        near: The wanted runs, allowed only with a single blob; rows of other runs may be missing from the result.
 
     Raises:
-        CorruptFileError: If a block is not what was written; where there are several blobs, it may name another.
+        CorruptFileError: If a block is damaged. With several blobs, the error may name another of them.
     """
     parsed = parse_blocks([one.stored for one in asked], asked[0].form)
     runs = _runs(parsed, asked)
@@ -54,7 +54,7 @@ def rows_of_asked(asked: Sequence[AskedBlocks], near: Near | None = None) -> lis
 
 
 def _runs(parsed: ParsedBlocks, asked: Sequence[AskedBlocks]) -> Ints:
-    """Where the runs of each interval begin and end, in turns."""
+    """Return the first run and the end of the runs of each interval, alternately."""
     places, is_here = _places(asked)
     runs = parsed.section_runs[parsed.block_sections[places]]
     here = np.flatnonzero(is_here)
@@ -64,7 +64,7 @@ def _runs(parsed: ParsedBlocks, asked: Sequence[AskedBlocks]) -> Ints:
     right = np.concatenate([one.cuts.right for one in asked])
     ranks = np.zeros(len(places), np.int64)
     ranks[here] = key_ranks(parsed.raw, places[here], _keys(asked, here), right[here], first_keys)
-    # Of most blocks that are read for one key, the key is none: where runs begin need not be known there.
+    # Most blocks read for one key turn out not to have the key: decoding their run counts would be wasted.
     empty = is_here[0::2] & is_here[1::2] & (places[0::2] == places[1::2]) & (ranks[0::2] == ranks[1::2])
     there = here[~np.repeat(empty, 2)[here]]
     if len(there):
@@ -73,7 +73,7 @@ def _runs(parsed: ParsedBlocks, asked: Sequence[AskedBlocks]) -> Ints:
 
 
 def _places(asked: Sequence[AskedBlocks]) -> tuple[Ints, Flags]:
-    """The place among all blocks that each cut is in or before, and whether it is inside of that block."""
+    """Return the block (its place among all blocks) in or before which each cut lies, and whether the cut is inside."""
     places, is_here, before = [], [], 0
     for one in asked:
         numbers, blocks = one.stored.numbers, one.cuts.blocks

@@ -1,26 +1,26 @@
-"""The blocks of a postings blob: some keys and the rows of each, bit-packed.
+"""The blocks of a postings blob: keys and the rows of each key, bit-packed.
 
 All numbers are little-endian; a stream is bit-packed (`puffin_index.storage.bit_packing`).
 
 | part of a block | bytes | meaning |
 | --- | --- | --- |
 | sections | 4 | s, the number of sections |
-| key word | 4 | int64 domain: the width of the key steps; bytes domain: how many bytes the keys take here |
+| key word | 4 | int64 domain: the width of the key steps; bytes domain: the stored length of the keys |
 | key number | 8 | int64 domain: the least key step; bytes domain: the length of the keys' content |
 | lengths | 4 s | the length of each section |
 | keys | | see below |
 | sections | | one after the other |
 
-A block has whole keys, so that no key is in two blocks: k keys in one section, or one key in several sections (each of
-at most 4,096 runs, as this release writes them).
+A block holds whole keys, so no key is in two blocks: k keys in one section, or one key in several sections (this
+release writes at most 4,096 runs into a section).
 
-Keys, int64 domain: a stream of k - 1 numbers, the step from each key to the next less the least step (modulo 2 ** 64);
-the first key is the block's separator in the directory. Keys, bytes domain: k lengths of 4 bytes, then the k keys; as a
-zstd frame that tells the content's length, or, where it has that length itself, as it is. The content takes at most
-32 KiB, but for a block of one key, which is not compressed.
+Keys of the int64 domain are a stream of k - 1 numbers: the step from each key to the next, minus the least step (modulo
+2 ** 64). The first key is the block's separator in the directory. Keys of the bytes domain are k lengths of 4 bytes,
+then the k keys. This content is a zstd frame with the content size in its header; where stored and content length are
+equal, the content is stored plain. The content takes at most 32 KiB, except in a block of one key, which is plain.
 
-The rows of a key are runs of neighbouring rows of one row group; here a row is its number as
-`puffin_index.kinds.postings.numbers` has it. A group is the runs of one key in one section.
+The rows of a key are runs of neighbouring rows of one row group. A row stands here for its number
+(`puffin_index.kinds.postings.numbers`). A group is the runs of one key in one section.
 
 | part of a section | bytes | meaning |
 | --- | --- | --- |
@@ -31,10 +31,10 @@ The rows of a key are runs of neighbouring rows of one row group; here a row is 
 | rows | 4 | the number of rows |
 | counts | | stream of g numbers: the runs of each group |
 | first rows | | stream of g numbers: the first row of each group |
-| gaps | | stream of r - g numbers: for the other runs, how many rows lie between the run before and it |
+| gaps | | stream of r - g numbers: for every other run, the rows between the previous run and this one |
 | run lengths | | stream of r numbers: the rows of each run |
 
-What a stream holds is each number less the least one.
+A stream holds each number minus the least number of the stream.
 """
 
 from __future__ import annotations
@@ -67,15 +67,15 @@ SECTION_HEADER = np.dtype(
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How a blob is cut; a reader takes any.
+    """The sizes of blocks and pages of a blob; readers accept any.
 
     Attributes:
-        block_runs: Runs in a block of several keys, and in a section, at most. 4,096 of them take about 15 KB, which a
-            look-up reads and decodes whole; fewer would make the directory larger, which every look-up reads as well.
-        key_content_bytes: Bytes of the keys in a block of several, at most; not above `KEY_CONTENT_LIMIT_BYTES`.
-        root_bytes: The longest root page that has the blocks itself.
-        page_bytes: About how long the other pages are.
-        rows_at_once: About how many rows are worked on at a time, so that what that takes stays in the caches.
+        block_runs: The most runs of a section, and of a block of several keys. 4,096 runs take about 15 KB, which a
+            look-up reads and decodes whole; smaller blocks would enlarge the directory, which every look-up reads too.
+        key_content_bytes: The most bytes of keys in a block of several; not above `KEY_CONTENT_LIMIT_BYTES`.
+        root_bytes: The longest root page that lists the blocks itself.
+        page_bytes: The approximate length of the other pages.
+        rows_at_once: The approximate number of rows per step: few enough that the working arrays stay in the caches.
     """
 
     block_runs: int = 4096
@@ -87,13 +87,13 @@ class Sizes:
 
 @dataclass(frozen=True, slots=True)
 class WrittenBlock:
-    """A block, and what the directory says of it.
+    """A block and its numbers for the directory.
 
     Attributes:
-        data: Its bytes.
-        row_count: The rows of all its keys.
-        key_count: Its keys.
-        first_key: The first of them, as a key of `OrderedRows.span`.
+        data: The bytes of the block.
+        row_count: The number of rows of all its keys.
+        key_count: The number of its keys.
+        first_key: The first key, as `OrderedRows.span` returns keys.
     """
 
     data: bytes
@@ -108,9 +108,9 @@ class _Runs:
 
     Attributes:
         starts: The first row of each run.
-        lengths: Its rows.
+        lengths: The number of rows of each run.
         keys: The distinct keys.
-        key_ends: The first run of each key, and in the end the number of runs.
+        key_ends: The first run of each key, followed by the number of runs.
     """
 
     starts: Ints
@@ -127,17 +127,17 @@ class _KeyPart:
 
 
 class _KeyWriter(Protocol):
-    """How keys are cut into blocks and written."""
+    """Cuts keys into blocks and encodes the keys of each block."""
 
     def cut(self, first_key: int, run_counts: Ints) -> Ints:
-        """Cut the keys from `first_key` on into blocks, as `cut_blocks` does."""
+        """Cut the keys from `first_key` on into blocks; the result is that of `cut_blocks`."""
 
     def write(self, keys: Words, ends: Ints) -> list[_KeyPart]:
-        """Return the keys of each block as bytes."""
+        """Encode the keys of each block."""
 
 
 def write_blocks(ordered: OrderedRows, sizes: Sizes) -> Iterator[WrittenBlock]:
-    """Write the rows of a segment as blocks, in order."""
+    """Encode the rows of a segment as blocks, in the order of keys."""
     dictionary = ordered.dictionary
     writer: _KeyWriter = _IntKeyWriter(sizes) if dictionary is None else _BytesKeyWriter(dictionary, sizes)
     first = 0
@@ -189,9 +189,10 @@ def _block(key_part: _KeyPart, sections: Sequence[bytes]) -> bytes:
 
 
 def _write_sections(runs: _Runs, section_runs: Ints) -> list[bytes]:
-    """Write sections, each from one run of `section_runs` to the next."""
+    """Encode sections; section i holds the runs from `section_runs[i]` up to `section_runs[i + 1]`."""
     is_first = np.zeros(len(runs.starts), np.bool_)
     is_first[runs.key_ends[:-1]] = True
+    # A key that goes on in the next section begins a new group there: no section needs another to be decoded.
     is_first[section_runs[:-1]] = True
     first_runs = np.flatnonzero(is_first)
     section_groups = np.searchsorted(first_runs, section_runs)
@@ -200,7 +201,7 @@ def _write_sections(runs: _Runs, section_runs: Ints) -> list[bytes]:
     headers["rows"] = np.add.reduceat(runs.lengths, section_runs[:-1])
     ends = (section_groups, section_groups, section_runs - section_groups, section_runs)
     packed: list[list[memoryview]] = []
-    # One stream at a time: what each takes on the way is gone before the next.
+    # One stream at a time: the working memory of each is free before the next begins.
     for stream, numbers in enumerate(_streams(runs, first_runs, ~is_first)):
         least, widths, above = _above_least(numbers.view(np.uint64), ends[stream])
         headers["widths"][:, stream], headers["least"][:, stream] = widths, least
@@ -209,7 +210,7 @@ def _write_sections(runs: _Runs, section_runs: Ints) -> list[bytes]:
 
 
 def _streams(runs: _Runs, first_runs: Ints, is_later: Flags) -> Iterator[Ints]:
-    """What the streams of all sections hold: counts, first rows, gaps, run lengths."""
+    """Yield the numbers of the four streams, for all sections: counts, first rows, gaps, run lengths."""
     yield np.diff(first_runs, append=len(runs.starts))
     yield runs.starts[first_runs]
     later = np.flatnonzero(is_later)
@@ -218,7 +219,8 @@ def _streams(runs: _Runs, first_runs: Ints, is_later: Flags) -> Iterator[Ints]:
 
 
 def _above_least(numbers: Words, ends: Ints) -> tuple[Words, Ints, Words]:
-    """The least number of each stream, the width of what lies above it, and that."""
+    """Return the least number of each stream, the width of the differences to it, and these differences."""
+    # With a width of 0, the equal numbers are never written: subtracting the least would be wasted.
     if len(numbers) and numbers.min() == numbers.max():
         least = np.where(ends[1:] > ends[:-1], numbers[0], np.uint64(0))
         return least, np.zeros(len(least), np.int64), numbers
@@ -232,7 +234,7 @@ def _each(headers: npt.NDArray[np.void]) -> list[memoryview]:
 
 
 class _IntKeyWriter:
-    """Keys as steps."""
+    """Encodes keys as steps."""
 
     def __init__(self, sizes: Sizes) -> None:
         self._sizes = sizes
@@ -251,7 +253,7 @@ class _IntKeyWriter:
 
 
 class _BytesKeyWriter:
-    """Keys as compressed bytes."""
+    """Encodes keys as compressed bytes."""
 
     def __init__(self, dictionary: pa.LargeBinaryArray, sizes: Sizes) -> None:
         self._sizes = sizes
@@ -259,7 +261,8 @@ class _BytesKeyWriter:
         self._compressor = zstandard.ZstdCompressor(level=_LEVEL)
 
     def cut(self, first_key: int, run_counts: Ints) -> Ints:
-        # A key weighs what it takes of either limit, so that one cut keeps both.
+        # Each key weighs the larger of its bytes and its share of the run limit, scaled to bytes: a block that keeps
+        # the limit of weights keeps the limits of bytes and of runs.
         sizes = 4 + np.diff(self._offsets[first_key : first_key + len(run_counts) + 1])
         limit = self._sizes.key_content_bytes
         weights = np.maximum(sizes, run_counts * -(-limit // self._sizes.block_runs))

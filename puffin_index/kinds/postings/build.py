@@ -1,4 +1,4 @@
-"""Building a postings blob, and telling when it pays."""
+"""Build a postings blob, and decide when postings pay."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ _ROWS_OF_A_KEY = 2048
 
 @dataclass(frozen=True, slots=True)
 class PlacedColumn:
-    """The column of one row group and where the row group begins in the segment's row space.
+    """The column of one row group and the base of the row group.
 
     Attributes:
-        base: The row that the row group's first row is in the segment; a multiple of 65,536.
+        base: The row group's first row in the row space of the segment; a multiple of 65,536.
         column: The keys.
     """
 
@@ -42,14 +42,14 @@ class PlacedColumn:
 
 
 class PlacedBlock(NamedTuple):
-    """What is left of a block when its bytes are in the blob: there are hundreds of thousands.
+    """The numbers of a block whose bytes are in the blob; small, as a blob may have hundreds of thousands of blocks.
 
     Attributes:
-        end: Where its bytes end.
-        row_count: The rows of all its keys.
-        key_count: Its keys.
-        first_key: The first of them, as a key of `OrderedRows.span`.
-        checksum: Of its bytes.
+        end: The end of the block in the blob.
+        row_count: The number of rows of all its keys.
+        key_count: The number of its keys.
+        first_key: The first key, as `OrderedRows.span` returns keys.
+        checksum: The low half of the xxh64 of its bytes.
     """
 
     end: int
@@ -63,11 +63,11 @@ def build_postings(columns: Sequence[PlacedColumn], sizes: Sizes = DEFAULT_SIZES
     """Build the payload of all row groups of a segment.
 
     Args:
-        columns: At least one; of one value type, in ascending order of their bases, their rows disjoint.
-        sizes: How to cut the blob.
+        columns: At least one column; all of one value type, by ascending base, with disjoint rows.
+        sizes: The sizes of blocks and pages.
 
     Raises:
-        BuildError: If the rows leave the row space, or the row groups are none of one segment.
+        BuildError: If the rows exceed the row space, or the columns cannot be of one segment.
     """
     _check(columns)
     form = BYTES_KEYS if columns[0].column.column.value_type.domain == "bytes" else INT_KEYS
@@ -82,7 +82,7 @@ def build_postings(columns: Sequence[PlacedColumn], sizes: Sizes = DEFAULT_SIZES
 
 
 def append_blocks(data: bytearray, blocks: Iterable[WrittenBlock]) -> list[PlacedBlock]:
-    """Put blocks into a blob as they come, so that they are in memory only once."""
+    """Append blocks to a blob as they come, so that memory holds each block only once."""
     placed: list[PlacedBlock] = []
     for block in blocks:
         data += block.data
@@ -91,7 +91,7 @@ def append_blocks(data: bytearray, blocks: Iterable[WrittenBlock]) -> list[Place
 
 
 def children_of_blocks(blocks: Sequence[PlacedBlock], separators: Sequence[Key], are_exact: Sequence[bool]) -> Children:
-    """Return what the directory says of blocks."""
+    """Return the directory's description of blocks."""
     return Children(
         0,
         [block.end for block in blocks],
@@ -113,17 +113,17 @@ def finish_postings(
     sizes: Sizes,
     layout_forms: int = 0,
 ) -> Payload:
-    """Put a payload together from its blocks.
+    """Complete a payload from its blocks.
 
     Args:
-        blob_type: Its blob type.
+        blob_type: The blob type of the payload.
         data: The bytes of all blocks; becomes the payload.
-        children: What the directory says of them.
-        nulls: The set of the NULL rows; empty if there are none.
+        children: The directory's description of the blocks.
+        nulls: The serialised set of the NULL rows; empty without NULL rows.
         is_bytes: Whether the keys are of the bytes domain.
         numbers: The row groups.
-        sizes: How to cut the directory.
-        layout_forms: What the form in the layout is above that of the keys.
+        sizes: The sizes of directory pages.
+        layout_forms: The number to add to the form of the keys for the form in the layout.
     """
     form = BYTES_KEYS if is_bytes else INT_KEYS
     nulls_from = children.ends[-1] if children.ends else 0
@@ -162,12 +162,12 @@ def _write_nulls(columns: Sequence[PlacedColumn]) -> bytes:
 def separators_of_blocks(
     ordered: OrderedRows, blocks: Sequence[PlacedBlock], before_all: bytes | None = None
 ) -> tuple[list[Key], list[bool]]:
-    """Return the separators of blocks, and whether each is the first key itself.
+    """Return the separator of each block, and whether the separator is the block's first key.
 
     Args:
-        ordered: The rows that were written.
-        blocks: The blocks that were made of them.
-        before_all: The key before all of these, if there is one; only in the bytes domain.
+        ordered: The rows that the blocks were written from.
+        blocks: The blocks.
+        before_all: The last key of earlier blocks, if any; used only in the bytes domain.
     """
     if ordered.dictionary is None:
         return [ordered.least + block.first_key for block in blocks], [True] * len(blocks)
@@ -179,6 +179,7 @@ def separators_of_blocks(
         begin, end = offsets[block.first_key : block.first_key + 2].tolist()
         key = data[begin:end]
         before = data[offsets[block.first_key - 1] : begin] if block.first_key else first_before
+        # A block of one short key gets the whole key as its separator: the directory alone then tells misses.
         is_full = block.key_count == 1 and len(key) <= _FULL_SEPARATOR_BYTES
         length = len(key) if is_full else min(len(key), common_prefix(before.data, key.data) + 1)
         separators.append(key[:length].tobytes())
@@ -187,10 +188,10 @@ def separators_of_blocks(
 
 
 def postings_pay(distinct_counts: Sequence[int], value_counts: Sequence[int]) -> bool:
-    """Tell whether the bitmap kind should write postings of a segment, and not one bitmap a value and row group.
+    """Tell whether the bitmap kind should write postings of a segment instead of one bitmap per value and row group.
 
-    They pay if a key has at most 2,048 rows in a row group, on average. Measured on 6 M random rows in row groups of
-    245,760, bytes a row and the time of `=` over all of them (bitmaps: 72 to 75 reads, postings: 1 and the directory):
+    Postings pay if a key has at most 2,048 rows in a row group, on average. The table gives bytes a row and the time of
+    `=` over 6 M random rows in row groups of 245,760 (bitmaps take 72 to 75 reads, postings 1 and the directory):
 
     | distinct | rows a key | bitmaps | postings | bitmaps | postings |
     | --- | --- | --- | --- | --- | --- |
@@ -201,10 +202,11 @@ def postings_pay(distinct_counts: Sequence[int], value_counts: Sequence[int]) ->
     | 4,096 | 60 | 3.01 | 2.04 | 2.8 ms | 0.8 ms |
     | 65,536 | 4 | 14.0 | 2.50 | 4.1 ms | 0.9 ms |
 
-    A key of many rows is read and decoded whole, for all row groups, whichever of them are still of interest.
+    Postings lose with frequent keys because a look-up reads and decodes all rows of the key, in every row group, even
+    where few row groups are still undecided.
 
     Args:
-        distinct_counts: The distinct keys of each row group.
-        value_counts: The rows of each that are not NULL.
+        distinct_counts: The number of distinct keys of each row group.
+        value_counts: The number of non-NULL rows of each row group.
     """
     return sum(value_counts) <= _ROWS_OF_A_KEY * sum(distinct_counts)

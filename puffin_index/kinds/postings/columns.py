@@ -1,4 +1,4 @@
-"""Postings turned back into the columns that they were built from, to be merged with those of other segments."""
+"""Turn postings back into the columns they were built from, to be merged with columns of other segments."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class KeyRows:
 
     Attributes:
         keys: Distinct keys, ascending.
-        codes: For each row the place of its key.
-        numbers: For each row its number (`puffin_index.kinds.postings.numbers`).
+        codes: The place of each row's key in `keys`.
+        numbers: The number of each row (`puffin_index.kinds.postings.numbers`).
     """
 
     keys: KeyArray
@@ -40,11 +40,11 @@ def key_rows(blocks: ParsedBlocks, first_keys: Ints, is_bytes: bool) -> KeyRows:
 
     Args:
         blocks: The blocks.
-        first_keys: The first key of each of them, in the int64 domain.
+        first_keys: The first key of each block; used only in the int64 domain.
         is_bytes: Whether the keys are of the bytes domain.
 
     Raises:
-        CorruptFileError: If what is there are no keys or rows.
+        CorruptFileError: If keys or rows are damaged.
     """
     keys = keys_of_blocks(blocks.raw, first_keys, is_bytes)
     sections = np.arange(len(blocks.sections.runs))
@@ -56,10 +56,11 @@ def key_rows(blocks: ParsedBlocks, first_keys: Ints, is_bytes: bool) -> KeyRows:
 
 
 def _group_codes(blocks: ParsedBlocks) -> Ints:
-    """The place among all keys of each group's key: a block of several sections has one key, in all of its groups."""
+    """Return the place of each group's key among all keys."""
     counts = blocks.raw.key_counts
     first_codes = np.cumsum(counts) - counts
     owners = np.repeat(np.arange(len(counts)), blocks.raw.section_counts)
+    # A block of several sections has a single key: all of its groups share the place of this key.
     steps = np.where(blocks.raw.section_counts == 1, 1, 0)[owners]
     groups = blocks.sections.groups
     within = ramps(np.zeros(len(groups), np.int64), groups)
@@ -71,13 +72,13 @@ def columns_of(blob: Blob, parts: Sequence[KeyRows], numbers: RowNumbers, value_
     """Return the column of each row group.
 
     Args:
-        blob: The blob, for messages.
+        blob: The blob, for error messages.
         parts: All keys, ascending, and their rows.
         numbers: The row groups.
         value_type: The type of the keys.
 
     Raises:
-        CorruptFileError: If rows are missing, given twice or of no row group.
+        CorruptFileError: If a row has two keys or belongs to no row group.
     """
     first_codes = np.cumsum([0, *(len(part.keys) for part in parts)])
     codes = np.full(numbers.limit, -1, np.int64)
@@ -85,7 +86,7 @@ def columns_of(blob: Blob, parts: Sequence[KeyRows], numbers: RowNumbers, value_
         if int(part.numbers.max(initial=0)) >= numbers.limit:
             raise corrupt(blob, "rows that no row group has")
         codes[part.numbers] = part.codes + first
-    # Two keys of a row, or a row of no row group, make it fewer than there are.
+    # A row with two keys, or outside every row group, lowers the count of owned rows below that of all rows.
     owned = np.zeros(numbers.limit, np.bool_)
     owned[ramps(numbers.firsts, numbers.row_counts)] = True
     if np.count_nonzero((codes >= 0) & owned) != sum(len(part.numbers) for part in parts):

@@ -1,4 +1,4 @@
-"""What a test needs of a postings blob, told from its directory: which blocks, at what cost, for how many rows."""
+"""Tell from the directory of a postings blob what a test needs: which blocks, at what cost, for how many rows."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ BLOCKS_AT_ONCE = 256
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cuts:
-    """Places between keys, ascending: two each enclose an interval of keys.
+    """Places between keys, ascending; each pair of places encloses an interval of keys.
 
     Attributes:
-        blocks: The block that each place is in or before.
-        inside: Whether it is inside of the block, where its key tells; else it is before the block.
-        keys: The key of each place; of a place that is not inside of a block anything.
-        right: Whether the place is after keys that are equal, instead of before them.
-        key_limits: How many keys each interval may have.
+        blocks: The block in or before which each place lies.
+        inside: Whether the place lies inside the block, at the place's key; otherwise it lies before the whole block.
+        keys: The key of each place; arbitrary for places not inside a block.
+        right: Whether the place lies after equal keys instead of before them.
+        key_limits: The most keys that each interval may have.
     """
 
     blocks: Ints
@@ -36,16 +36,16 @@ class Cuts:
 
     @property
     def lows(self) -> tuple[Ints, Flags]:
-        """Where the intervals begin."""
+        """The blocks of the places where the intervals begin, and whether these places lie inside."""
         return self.blocks[0::2], self.inside[0::2]
 
     @property
     def highs(self) -> tuple[Ints, Flags]:
-        """Where the intervals end."""
+        """The blocks of the places where the intervals end, and whether these places lie inside."""
         return self.blocks[1::2], self.inside[1::2]
 
     def needed_blocks(self) -> Ints:
-        """Return the blocks that have keys of the intervals, ascending."""
+        """Return the blocks that may have keys of the intervals, ascending."""
         (lows, _), (highs, in_highs) = self.lows, self.highs
         if len(lows) == 1:
             return np.arange(lows[0], highs[0] + in_highs[0])
@@ -63,14 +63,12 @@ class Cuts:
 
 
 def cuts_of(test: AskedTest, directory: PostingsDirectory, is_bytes: bool) -> Cuts:
-    """Locate the places of a test among the blocks of some postings.
-
-    Places before everything and after everything need not be looked for.
-    """
+    """Locate the places of a test among the blocks of some postings."""
     places = test.places(is_bytes)
     keys, right = places.keys, places.right
     if len(right) and not places.is_end.any():
         return Cuts(*directory.locate(keys, right), keys, right, places.key_limits)
+    # A place before or after all keys has no key to search for: it lies before the first or after the last block.
     blocks = np.where(right, directory.block_count, 0)
     inside = np.zeros(len(right), np.bool_)
     asked = np.flatnonzero(~places.is_end)
@@ -92,18 +90,18 @@ def bounds_of(cuts: Cuts, directory: PostingsDirectory) -> tuple[int, int]:
     if len(blocks) > 1:
         blocks, owners = np.unique(blocks, return_inverse=True)
         asked = np.bincount(owners, asked).astype(np.int64)
-    # A block's keys that are not asked for have a row each at least.
+    # Each key of a block that the test does not ask for has at least one row.
     most_within = table.rows[blocks + 1] - table.rows[blocks] - np.maximum(table.keys[blocks] - asked, 0)
     total = int(most[~within].sum()) + int(most_within.sum())
     return int(np.maximum(least, 0).sum()), min(total, int(table.rows[-1]))
 
 
 def cost_of_blocks(blocks: Ints, directory: PostingsDirectory) -> tuple[int, int]:
-    """Return how many requests reading some blocks takes, and bytes.
+    """Return the requests and bytes for reading some blocks.
 
     Args:
         blocks: The blocks, ascending.
-        directory: The directory, in which at least the pages of the first and last of neighbouring ones are read.
+        directory: The directory; of each run of neighbouring blocks it must have read the pages of the first and last.
     """
     if not len(blocks):
         return 0, 0
@@ -120,7 +118,7 @@ def cost_of_blocks(blocks: Ints, directory: PostingsDirectory) -> tuple[int, int
 
 
 def cost_of_pages(blocks: Ints, directory: PostingsDirectory) -> tuple[int, int]:
-    """Return how many requests reading the pages of some blocks takes, and bytes, for those that have not been read."""
+    """Return the requests and bytes for reading those directory pages of some blocks that are not read yet."""
     requests = length = end = 0
     for part in directory.missing(blocks):
         near = requests > 0 and part.offset <= end + COALESCE_BYTES

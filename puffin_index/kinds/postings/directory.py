@@ -1,4 +1,4 @@
-"""The directory of a postings blob, read lazily: which block a key is in, as far as the pages tell."""
+"""The directory of a postings blob, read lazily: the block of each key."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from puffin_index.storage.arrays import Flags, Ints
 from puffin_index.storage.parts import Part, corrupt, read_parts
 from puffin_index.storage.ranged import Blob
 
-# Of a child of a page: five numbers in the table or six in the root, and its separator's flag.
+# The memory of one child: five numbers in the table or six in the root, and the flag of the separator.
 _CHILD_BYTES = 50
 _EMPTY_BYTES = 4096
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BlockTable:
-    """What is known of the blocks: arrays by block number, filled where a page has been read.
+    """The known numbers of the blocks: arrays by block number, filled as pages are read.
 
     Attributes:
-        offsets: Where each block begins in the blob, and where the one before ends.
-        rows: How many rows are in the blocks before.
-        keys: The keys of each.
-        checksums: Of each.
-        first_keys: The separators in the int64 domain.
+        offsets: The start of each block in the blob, which is the end of the previous block.
+        rows: The number of rows in all blocks before each block.
+        keys: The number of keys of each block.
+        checksums: The checksum of each block.
+        first_keys: The separator of each block, in the int64 domain.
     """
 
     offsets: Ints
@@ -39,11 +39,11 @@ class BlockTable:
 
     @classmethod
     def empty(cls, block_count: int) -> BlockTable:
-        """Return a table of which nothing is known."""
+        """Return a table without known numbers."""
         return cls(*(np.zeros(block_count + 1, np.int64) for _ in range(5)))
 
     def fill(self, first: int, page: Page) -> None:
-        """Take down what a page says of its blocks, the first of which is `first`."""
+        """Copy the numbers from a page whose first block is `first`."""
         end = first + len(page)
         self.offsets[first : end + 1], self.rows[first : end + 1] = page.offsets, page.rows + self.rows[first]
         self.keys[first:end], self.checksums[first:end] = page.keys, page.checksums
@@ -53,12 +53,12 @@ class BlockTable:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _KnownBlocks:
-    """What a search needs of the blocks of a page.
+    """The part of a page that a search for keys needs.
 
     Attributes:
-        keys: The keys of each.
-        are_exact: Whether its separator is its first key itself.
-        separators: Of each.
+        keys: The number of keys of each block.
+        are_exact: Whether the separator of each block is the block's first key.
+        separators: The separator of each block.
     """
 
     keys: Ints
@@ -67,14 +67,14 @@ class _KnownBlocks:
 
 
 class PostingsDirectory:
-    """Find the blocks of keys, reading the root once and each page that is needed once. Safe to share between threads.
+    """Find the blocks of keys; read the root and each needed page only once. Safe to share between threads.
 
     Args:
         blob: The blob.
-        root: Where its root page is.
+        root: The place of the root page.
         form: `INT_KEYS` or `BYTES_KEYS`.
-        blocks_end: Where the last block ends in the blob.
-        row_count: The rows of all blocks.
+        blocks_end: The end of the last block in the blob.
+        row_count: The number of rows of all blocks.
     """
 
     def __init__(self, blob: Blob, root: Part, form: int, blocks_end: int, row_count: int) -> None:
@@ -90,19 +90,19 @@ class PostingsDirectory:
 
     @property
     def nbytes(self) -> int:
-        """The memory that what was read of it takes, about."""
+        """The approximate memory of everything read so far, in bytes."""
         return self._nbytes
 
     @property
     def table(self) -> BlockTable:
-        """What is known of the blocks: at both ends, around what was located, and where pages were loaded."""
+        """The numbers of the blocks, known at both ends and on every page read by `locate` or `load`."""
         self._opened()
         assert self._table is not None
         return self._table
 
     @property
     def block_count(self) -> int:
-        """The number of blocks."""
+        """The number of blocks of the blob."""
         return self._opened().block_count
 
     def locate(self, keys: Ints | Sequence[bytes], right: Flags) -> tuple[Ints, Flags]:
@@ -110,10 +110,11 @@ class PostingsDirectory:
 
         Args:
             keys: Some keys, ascending.
-            right: One flag a key.
+            right: One flag per key.
 
         Returns:
-            A block, and whether the place is inside of it, where only its keys tell; else it is before the block.
+            A block for each key, and whether the place lies inside the block, where only the block's keys tell the
+            exact place; otherwise the place lies before the whole block.
         """
         root = self._opened()
         if not len(root):
@@ -135,22 +136,22 @@ class PostingsDirectory:
         return blocks, inside
 
     def load(self, blocks: Ints) -> None:
-        """Read the pages of some blocks."""
+        """Read the directory pages of some blocks."""
         self._read_pages(self._pages_of(blocks))
 
     def missing(self, blocks: Ints) -> list[Part]:
-        """Return the pages of some blocks that have not been read."""
+        """Return those directory pages of some blocks that are not read yet."""
         return [self._page_part(page) for page in self._pages_of(blocks).tolist() if page not in self._pages]
 
     def parts(self, blocks: Ints) -> list[Part]:
-        """Return where blocks are, whose pages have been loaded."""
+        """Return the places and checksums of blocks whose pages are loaded."""
         table = self.table
         starts, ends, checksums = table.offsets[blocks], table.offsets[blocks + 1], table.checksums[blocks]
         columns = zip(starts.tolist(), ends.tolist(), checksums.tolist(), strict=True)
         return [Part(start, end - start, checksum) for start, end, checksum in columns]
 
     def separators(self) -> Sequence[SortedKeys]:
-        """Return the separators of all blocks, in order, reading all pages."""
+        """Read all pages and return the separators of all blocks, in order."""
         self.load(np.arange(self.block_count))
         return [self._pages[page].separators for page in sorted(self._pages)]
 
@@ -176,7 +177,7 @@ class PostingsDirectory:
         if root.level == BLOCKS:
             self._pages[0] = self._take(self._table, 0, root)
         self._nbytes += _CHILD_BYTES * len(root)
-        # Last: who sees the root sees all.
+        # The root is set last: to other threads, its presence means that the table is ready.
         self._root = root
 
     def _page_part(self, page: int) -> Part:
@@ -205,7 +206,7 @@ class PostingsDirectory:
         return self._take(self.table, first, parsed)
 
     def _take(self, table: BlockTable, first: int, page: Page) -> _KnownBlocks:
-        """Take down what a page says of its blocks, once: what the table has is not kept beside it."""
+        """Copy a page into the table; the result refers to the table, so that memory holds each number once."""
         table.fill(first, page)
         end = first + len(page)
         separators = page.separators
@@ -220,7 +221,7 @@ def _chosen(keys: Ints | Sequence[bytes], places: Ints) -> Ints | Sequence[bytes
 
 
 def _last_not_above(separators: SortedKeys, keys: Ints | Sequence[bytes]) -> Ints:
-    """The last child whose separator is not greater than each key; -1 if there is none."""
+    """Return, for each key, the last child whose separator is not greater than the key; -1 without such a child."""
     if isinstance(keys, np.ndarray):
         assert isinstance(separators, IntKeys)
         return np.searchsorted(separators.keys, keys, "right").astype(np.int64) - 1
@@ -228,11 +229,12 @@ def _last_not_above(separators: SortedKeys, keys: Ints | Sequence[bytes]) -> Int
 
 
 def _locate_in(page: _KnownBlocks, keys: Ints | Sequence[bytes], right: Flags) -> tuple[Ints, Flags]:
-    """Find places among the blocks of a page of level 0."""
+    """Find the places of keys among the blocks of a page of level 0."""
     blocks = _last_not_above(page.separators, keys)
     at = np.maximum(blocks, 0)
     is_first = _equal(page.separators, at, keys) & page.are_exact[at] & (blocks >= 0)
-    # A first key that is known tells the place before it, and, where it is the only one, the place after it.
+    # An exact separator settles the place before the first key. If the block has no other key, the separator settles
+    # every place after the first key as well.
     before = (blocks < 0) | (is_first & ~right)
     after = ~before & page.are_exact[at] & (page.keys[at] == 1)
     return np.where(after, at + 1, at), ~(before | after)

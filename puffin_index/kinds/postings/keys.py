@@ -1,4 +1,4 @@
-"""The keys of postings blocks, decoded where a place among them is looked for."""
+"""Decode the keys of postings blocks and find places among these keys."""
 
 from __future__ import annotations
 
@@ -17,35 +17,35 @@ from puffin_index.storage.parts import content_of_frame, corrupt
 
 
 def key_ranks(raw: RawBlocks, places: Ints, keys: Ints | Sequence[bytes], right: Flags, first_keys: Ints) -> Ints:
-    """Return how many keys of its block are less than each key of some; not greater, where `right`.
+    """Return, for each key, how many keys of a block are less than the key, or not greater where `right`.
 
     Args:
         raw: The blocks.
-        places: The place of the block among them in which each key's place is, ascending.
+        places: The place among the blocks of the block to search for each key, ascending.
         keys: The keys.
-        right: One flag a key.
-        first_keys: The first key of each block, in the int64 domain.
+        right: One flag per key.
+        first_keys: The first key of each block; used only in the int64 domain.
 
     Raises:
-        CorruptFileError: If what is there are no keys.
+        CorruptFileError: If the keys of a block are damaged.
     """
     return _ranks(raw, *_distinct(places), keys, right, first_keys)
 
 
 def first_runs(blocks: ParsedBlocks, places: Ints, ranks: Ints) -> Ints:
-    """Return the first run of the keys from a rank on.
+    """Return, for each rank, the first run of the key with this rank in its block.
 
     Args:
         blocks: The blocks.
-        places: The place of a block among them, one for each rank, ascending.
-        ranks: How many keys of the block are before.
+        places: The place among the blocks of the block of each rank, ascending.
+        ranks: The number of earlier keys in the block.
 
     Raises:
-        CorruptFileError: If keys have another number of runs than there are.
+        CorruptFileError: If the run counts of keys do not add up to the runs of their section.
     """
     begins = blocks.section_runs[blocks.block_sections[places]]
     ends = blocks.section_runs[blocks.block_sections[places + 1]]
-    # A block of several sections has one key: nothing is between its ends.
+    # A block of several sections has one key: its only ranks are 0 and 1, so its first section suffices.
     between = begins + _runs_before(blocks, *_distinct(places), ranks)
     is_end = ranks == blocks.raw.key_counts[places]
     return np.where(is_end, ends, between)
@@ -56,11 +56,11 @@ def keys_of_blocks(raw: RawBlocks, first_keys: Ints, is_bytes: bool) -> KeyArray
 
     Args:
         raw: The blocks.
-        first_keys: The first key of each of them, in the int64 domain.
-        is_bytes: Whether they are of the bytes domain.
+        first_keys: The first key of each block; used only in the int64 domain.
+        is_bytes: Whether the keys are of the bytes domain.
 
     Raises:
-        CorruptFileError: If what is there are no keys.
+        CorruptFileError: If the keys of a block are damaged.
     """
     blocks = range(len(raw.numbers))
     if not is_bytes:
@@ -69,14 +69,14 @@ def keys_of_blocks(raw: RawBlocks, first_keys: Ints, is_bytes: bool) -> KeyArray
 
 
 def _arrow_of(keys: BytesKeys) -> pa.LargeBinaryArray:
-    # In a block each key begins where the one before ends.
+    # Within a block each key begins where the previous key ends, so starts and the last end are Arrow's offsets.
     offsets = np.append(keys.starts, keys.ends[-1:])
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(keys.data)]
     return pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(keys), buffers)
 
 
 def _runs_before(blocks: ParsedBlocks, chosen: Ints, owners: Ints, ranks: Ints) -> Ints:
-    """How many runs of its block's first section are of keys before each rank."""
+    """Return, for each rank, the number of runs of earlier keys in the first section of the block."""
     sections = blocks.block_sections[chosen]
     ends = np.concatenate(([0], np.cumsum(blocks.group_counts(sections))))
     groups = blocks.sections.groups[sections]
@@ -95,7 +95,7 @@ def _distinct(numbers: Ints) -> tuple[Ints, Ints]:
 def _ranks(
     raw: RawBlocks, blocks: Ints, owners: Ints, keys: Ints | Sequence[bytes], right: Flags, first_keys: Ints
 ) -> Ints:
-    """How many keys of its block are less than each key; not greater, where `right`."""
+    """Return, for each key, how many keys of its block are less than the key, or not greater where `right`."""
     if not isinstance(keys, np.ndarray):
         opened = [_bytes_keys(raw, block) for block in blocks.tolist()]
         queries = zip(owners.tolist(), keys, right.tolist(), strict=True)
@@ -107,7 +107,7 @@ def _ranks(
         own_keys = np.split(found, firsts[1:])
         asked = zip(owners.tolist(), keys.tolist(), right.tolist(), strict=True)
         return np.array([own_keys[owner].searchsorted(k, "right" if after else "left") for owner, k, after in asked])
-    # The keys of all blocks of a blob ascend: one search of them is one of each.
+    # The keys of all blocks of a blob ascend, so a single search of all blocks replaces one search per block.
     ranks = np.where(right, np.searchsorted(found, keys, "right"), np.searchsorted(found, keys, "left"))
     own: Ints = np.clip(ranks - firsts[owners], 0, counts[owners])
     return own
@@ -121,6 +121,7 @@ def _int_keys(raw: RawBlocks, blocks: Ints, first_keys: Ints) -> Ints:
     is_step[firsts] = False
     above = unpack_streams(raw.raw, raw.key_starts[blocks], counts - 1, raw.key_words[blocks])
     steps[is_step] = above + np.repeat(raw.key_numbers[blocks], counts - 1)
+    # All sums wrap modulo 2 ** 64: the difference to the sum at the block's first key is right all the same.
     sums = np.cumsum(steps)
     keys: Ints = (sums - np.repeat(sums[firsts] - first_keys.view(np.uint64), counts)).view(np.int64)
     descends = keys[1:] <= keys[:-1]

@@ -1,24 +1,24 @@
 """The blob type `puffin-index-postings-v1`: the rows of all keys of a segment, sorted by key, in bit-packed blocks.
 
-One blob has the rows of all row groups of a segment (row group i has the rows from base_i to base_i + n_i of the
-segment's row space; in blocks they are numbered without gaps, see `puffin_index.kinds.postings.numbers`). It is the
-layout of the bitmap kind for many distinct values, where one roaring bitmap a value takes 7 to 14 bytes a row.
+One blob has the rows of all row groups of a segment. Row group i has the rows from base_i to base_i + n_i of the
+segment's row space; blocks number the rows without gaps (`puffin_index.kinds.postings.numbers`). The bitmap kind uses
+postings for many distinct values, where one roaring bitmap per value takes 7 to 14 bytes a row.
 
 | part | meaning |
 | --- | --- |
 | blocks | keys and their rows (`puffin_index.kinds.postings.blocks`), ascending by key |
-| NULL rows | their set in the portable roaring format, in the row space; of length 0 if there are none |
-| pages | pages of the directory (`puffin_index.kinds.postings.pages`); none if the root has the blocks itself |
+| NULL rows | the set of NULL rows in the portable roaring format, in the row space; of length 0 without NULL rows |
+| pages | pages of the directory (`puffin_index.kinds.postings.pages`); none if the root lists the blocks itself |
 | root | the root page of the directory |
 
-Layout: `[1, form, rows, NULLs, low half of the xxh64 of the row groups, where the NULL rows begin, low half of their
-xxh64, where the pages begin, where the root begins, low half of its xxh64]`. Form is 0 for the int64 domain, 1 for the
-bytes domain. Rows are those that are not NULL. Of each row group base and row count are hashed, 8 bytes each,
-little-endian. The blocks end where the NULL rows begin, the root where the blob ends. Blocks and pages have their
-checksums in the directory.
+Layout: `[1, form, rows, NULLs, checksum of the row groups, start of the NULL rows, checksum of the NULL rows, start of
+the pages, start of the root, checksum of the root]`. A checksum is the low half of an xxh64. Form is 0 for the int64
+domain, 1 for the bytes domain. Rows counts the non-NULL rows. The checksum of the row groups is that of base and row
+count of each row group, 8 bytes each, little-endian. The blocks end where the NULL rows begin; the root ends where the
+blob ends. The directory has the checksums of blocks and pages.
 
-To look a key up takes the root, one page, if there are any, and one block. A range takes all blocks from that of its
-lower bound to that of its upper one, or all others, whichever is less to read.
+Looking up a key takes the root, one page (if there are pages) and one block. A range takes either all blocks from its
+lower to its upper bound or all other blocks, whichever are fewer bytes.
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ _SPARSE = 64
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Plan:
-    """What to read for a test.
+    """The blocks to read for a test.
 
     Attributes:
-        cuts: Around the keys whose rows are read.
-        blocks: The blocks that have them.
-        subtract: Whether the rows that are read are to be taken from all others that are not NULL.
+        cuts: The places around the keys whose rows are read.
+        blocks: The blocks of these keys.
+        subtract: Whether the answer is all non-NULL rows except the rows that are read.
         cost: Requests and bytes.
     """
 
@@ -71,13 +71,13 @@ class _Plan:
 
 
 class Postings(MergedIndex):
-    """Answer any test with rows of the segment's row space. The directory is kept once read, blocks are not.
+    """Answer any test with rows of the segment's row space. Memory keeps the directory once read, but no blocks.
 
     Safe to share between threads.
 
     Args:
         blob: The blob.
-        layout: Its layout.
+        layout: The layout of the blob.
         value_type: The type of the keys.
         row_numbers: The row groups of the segment.
     """
@@ -117,33 +117,33 @@ class Postings(MergedIndex):
 
         Args:
             blob: The blob.
-            layout: Its layout.
+            layout: The layout of the blob.
             value_type: The type of the keys.
-            spans: For each row group of the segment, in order, its base and its row count.
+            spans: Base and row count of each row group of the segment, in order.
 
         Raises:
             UnsupportedError: If the layout is of another version, or the keys are of another domain.
-            CorruptFileError: If the layout describes no such blob, or one of other row groups.
+            CorruptFileError: If the layout contradicts the blob or the row groups.
         """
         return cls(blob, layout, value_type, RowNumbers.of(spans))
 
     @property
     def nbytes(self) -> int:
-        """The memory that it takes with what was read of its directory, about."""
+        """The approximate memory in bytes, including the read part of the directory."""
         nulls = 0 if self._nulls is None else self._nulls_part.length
         return self._directory.nbytes + self._numbers.nbytes + nulls
 
     def prepare(self, test: AskedTest) -> PreparedTest:
-        """Find the keys of a test in the directory, for all that is to be known of it."""
+        """Prepare a test; the result looks the keys up in the directory only once."""
         return PreparedTest(self, test)
 
     def _near(self, candidates: BitMap) -> Near | None:
-        """What leaves out runs without a candidate; None where many candidates are near to nearly all runs."""
+        """Return a filter of runs near the candidates; None where so many candidates would let nearly all runs pass."""
         are_few = _SPARSE * len(candidates) < self._numbers.row_count
         return Near(candidates, self._numbers) if self._HAS_RUNS and are_few else None
 
     def _found(self, blocks: Ints, cuts: Cuts, near: Near | None) -> BitMap:
-        """The rows between the cuts that some blocks have, whose pages are loaded; those that are near at least."""
+        """Return the rows between the cuts in some blocks with loaded pages; with `near`, at least the near rows."""
         stored = read_blocks(self._blob, self._directory, blocks)
         return rows_of_asked([AskedBlocks(stored, cuts, self._numbers, self._form)], near)[0]
 
@@ -156,7 +156,7 @@ class Postings(MergedIndex):
         """Return the column of each row group, decoded from all blocks.
 
         Raises:
-            CorruptFileError: If what is read is not what was written.
+            CorruptFileError: If the blob is damaged.
         """
         every = np.arange(self._directory.block_count)
         self._directory.load(every)
@@ -169,20 +169,20 @@ class Postings(MergedIndex):
 
     @property
     def directory(self) -> PostingsDirectory:
-        """Where the blocks are."""
+        """The directory of the blocks."""
         return self._directory
 
     def read_nulls(self) -> memoryview:
-        """Return the set of the NULL rows as it is stored, checked; empty if there are none."""
+        """Return the set of the NULL rows as stored bytes with a checked checksum; empty without NULL rows."""
         return read_parts(self._blob, [self._nulls_part])[0]
 
     def scan(self, blocks: Ints) -> ParsedBlocks:
-        """Read some blocks, ascending, whose pages are loaded."""
+        """Read and parse some blocks, ascending, whose pages are loaded."""
         return parse_blocks([read_blocks(self._blob, self._directory, blocks)], self._form)
 
     def _plan(self, cuts: Cuts, negated: bool) -> _Plan:
         inside = self._option(cuts, negated)
-        # All else takes at least what the inside leaves of the blocks.
+        # The other blocks take at least all bytes but those of the inside: up to one half, the inside is cheaper.
         if 2 * inside.cost[1] <= self._nulls_part.offset:
             return inside
         outside = self._option(cuts.complement(self._directory.block_count), not negated)
@@ -203,7 +203,7 @@ class Postings(MergedIndex):
             spans = zip(self._numbers.bases.tolist(), self._numbers.row_counts.tolist(), strict=True)
             for base, row_count in spans:
                 every.add_range(base, base + row_count)
-            # Only now: other threads may ask as well.
+            # Set only when complete: other threads may read the set at any time.
             self._every = every
         return self._every
 
@@ -222,10 +222,10 @@ class Postings(MergedIndex):
 
 
 class PreparedTest:
-    """A test of postings: how many rows it may match, what reading them takes, and which they are.
+    """A test of postings: bounds on the number of matching rows, the cost of reading them, and the rows.
 
-    What one of these finds out is known to the others, and goes with this object: of a list of very many keys it is
-    much, and postings are kept for long.
+    The places of the keys are kept here for all methods, not in the postings: a test may have very many keys, and
+    postings stay in memory much longer than a test.
     """
 
     def __init__(self, postings: Postings, asked: AskedTest) -> None:
@@ -237,10 +237,10 @@ class PreparedTest:
 
     @property
     def postings(self) -> Postings:
-        """What is tested."""
+        """The postings under test."""
         return self._postings
 
-    # Not `cached_property`: before Python 3.12 threads would wait for each other, whatever postings they read.
+    # Not `cached_property`: before Python 3.12 its lock makes threads wait for each other, even across objects.
     @property
     def _cuts(self) -> Cuts:
         if self._known_cuts is None:
@@ -254,7 +254,7 @@ class PreparedTest:
         return self._known_plan
 
     def count_bounds(self) -> tuple[int, int]:
-        """Return the least and the greatest number of rows that may satisfy the test, reading only the directory."""
+        """Return bounds on the number of rows that satisfy the test; reads only the directory."""
         row_count, null_count = self._postings._counts
         if isinstance(self._test, NullTest):
             return (null_count, null_count) if self._test.is_null else (row_count, row_count)
@@ -262,14 +262,14 @@ class PreparedTest:
         return (row_count - most, row_count - least) if self._asked.negated else (least, most)
 
     def cost(self) -> tuple[int, int]:
-        """Return the requests and bytes that `rows` would take, besides what this reads of the directory itself."""
+        """Return the requests and bytes that `rows` would take after the directory reads of this method."""
         return self._postings._nulls_cost() if isinstance(self._test, NullTest) else self._plan.cost
 
     def rows(self, candidates: BitMap | None = None) -> BitMap:
-        """Return exactly the rows that satisfy the test, among the candidates, rows of the blob, if any are given.
+        """Return exactly the rows that satisfy the test; with candidates (rows of the blob), only rows among these.
 
         Raises:
-            CorruptFileError: If what is read is not what was written.
+            CorruptFileError: If the blob is damaged.
         """
         postings = self._postings
         if isinstance(self._test, NullTest):
@@ -286,7 +286,11 @@ class PreparedTest:
         return found if candidates is None else found & candidates
 
     def read(self, most_bytes: int) -> AskedBlocks | None:
-        """Read the blocks that the test needs, to be searched with those of other blobs; None if it needs too much."""
+        """Read the blocks of the test, to be searched along with blocks of other blobs.
+
+        Returns:
+            None if the blocks exceed `most_bytes`, or if the blocks alone do not give the answer.
+        """
         if isinstance(self._test, NullTest):
             return None
         plan = self._plan

@@ -1,4 +1,4 @@
-"""Postings of several segments merged to one blob: range by range of their keys, so that memory stays bounded."""
+"""Merge the postings of several segments into one blob, one range of keys at a time, so that memory stays bounded."""
 
 from __future__ import annotations
 
@@ -41,18 +41,18 @@ from puffin_index.storage.many_ranges import ramps
 from puffin_index.storage.parts import corrupt
 
 ROWS_AT_ONCE = 4 * 1024 * 1024
-"""About how many rows are in memory at a time; more where one key has more."""
+"""The approximate number of rows in memory at a time; a single key with more rows exceeds the number."""
 _BLOCKS_AT_ONCE = 256
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Some:
-    """Some keys, ascending, and their rows.
+    """Some keys and their rows.
 
     Attributes:
-        keys: The distinct keys; each has a row.
-        owners: For each row the place of its key.
-        rows: The new number of each row, ascending for one key.
+        keys: The distinct keys, ascending; each has at least one row.
+        owners: The place of each row's key in `keys`, ascending.
+        rows: The new number of each row, ascending within one key.
     """
 
     keys: KeyArray
@@ -68,13 +68,13 @@ def merge_postings(
     """Merge the postings of some segments.
 
     Args:
-        parts: In the order of their row groups, whose new bases ascend through all of them.
-        sizes: How to cut the blob.
-        rows_at_once: About how many rows to hold in memory.
+        parts: The postings; new bases of row groups ascend through all parts.
+        sizes: The sizes of blocks and pages.
+        rows_at_once: The approximate number of rows to hold in memory.
 
     Raises:
-        BuildError: If the rows leave the row space.
-        CorruptFileError: If a part is not what was written.
+        BuildError: If the rows exceed the row space.
+        CorruptFileError: If a part is damaged.
         UnsupportedError: If a part is of another version or domain.
     """
     is_bytes = parts[0].payload.value_type.domain == "bytes"
@@ -107,7 +107,7 @@ def merge_postings(
 
 
 class _Source:
-    """One of the postings, read from its first block to its last."""
+    """The postings of one part, read once from the first block to the last."""
 
     def __init__(self, part: MergePart, new_firsts: Ints) -> None:
         payload = part.payload
@@ -127,20 +127,21 @@ class _Source:
 
     @property
     def first_keys(self) -> Ints:
-        """The first key of each block, in the int64 domain."""
+        """The first key of each block; only in the int64 domain."""
         return self.postings.directory.table.first_keys[:-1]
 
     @property
     def row_counts(self) -> Ints:
-        """The rows of each block."""
+        """The number of rows of each block."""
         return np.diff(self.postings.directory.table.rows)
 
     def below(self, limit: Key | None) -> list[_Some]:
-        """Return the keys that are less than a limit, or all, of those that have not been returned."""
+        """Return all keys below a limit, or all keys without a limit, that no earlier call returned."""
         end = self.postings.directory.block_count
         if isinstance(limit, int):
             end = int(np.searchsorted(self.first_keys, np.int64(limit)))
         elif limit is not None:
+            # A block whose separator is not below the limit has no key below the limit.
             end = bisect_left(self.separators, limit)
         found = self._pending
         for first in range(self._next, end, _BLOCKS_AT_ONCE):
@@ -161,6 +162,7 @@ class _Source:
         counts = np.ones(len(starts), np.int64) if lengths is None else lengths
         owners = _key_of_runs(parsed, sections)
         row_groups = np.searchsorted(self._numbers.firsts, starts, "right") - 1
+        # No run reaches into the next row group, so each run moves or is dropped as a whole.
         ends = (self._numbers.firsts + self._numbers.row_counts)[row_groups]
         if bool((starts + counts > ends).any()):
             raise corrupt(self.blob, "rows that no row group has", int(parsed.raw.offsets[0]))
@@ -180,10 +182,10 @@ class _Source:
 
 
 def _key_of_runs(parsed: ParsedBlocks, sections: Ints) -> Ints:
-    """The key of each run, by its place among the keys of all blocks."""
+    """Return the place of each run's key among the keys of all blocks."""
     key_counts = parsed.raw.key_counts
     first_keys = (np.cumsum(key_counts) - key_counts)[np.repeat(np.arange(len(key_counts)), parsed.raw.section_counts)]
-    # The only section of a block has a group for each of its keys; each of several has one, of the block's one key.
+    # The only section of a block has one group per key. Several sections have one group each, of the block's only key.
     groups = ramps(first_keys, parsed.sections.groups[sections])
     return np.repeat(groups, parsed.group_counts(sections))
 
@@ -195,14 +197,14 @@ def _count_below(keys: KeyArray, limit: Key) -> int:
 
 
 def _slice(some: _Some, first: int, end: int | None) -> _Some:
-    """Some of the keys and their rows; owners ascend."""
+    """Return the keys from one place to another, and their rows."""
     low = int(np.searchsorted(some.owners, first))
     high = len(some.owners) if end is None else int(np.searchsorted(some.owners, end))
     return _Some(some.keys[first:end], some.owners[low:high] - first, some.rows[low:high])
 
 
 def _without_unused(some: _Some) -> _Some:
-    """Leave out keys that have no row any more."""
+    """Leave out keys without rows: all their rows were in dropped row groups."""
     used, owners = np.unique(some.owners, return_inverse=True)
     keys = some.keys[used] if isinstance(some.keys, np.ndarray) else some.keys.take(pa.array(used))
     return _Some(keys, owners.astype(np.int64), some.rows)
@@ -211,7 +213,7 @@ def _without_unused(some: _Some) -> _Some:
 def _ranges(
     sources: Sequence[_Source], numbers: RowNumbers, is_bytes: bool, rows_at_once: int
 ) -> Iterator[OrderedRows]:
-    """Yield the rows of one range of keys after the other."""
+    """Yield the rows of each range of keys, by ascending keys."""
     for limit in (*_limits(sources, is_bytes, rows_at_once), None):
         some = [one for source in sources for one in source.below(limit) if len(one.rows)]
         if some:
@@ -219,7 +221,7 @@ def _ranges(
 
 
 def _limits(sources: Sequence[_Source], is_bytes: bool, rows_at_once: int) -> list[Key]:
-    """Keys between which there are about so many rows, as far as the directories tell."""
+    """Choose keys, ascending, with about `rows_at_once` rows between neighbours; estimated from the directories."""
     row_counts = np.concatenate([source.row_counts for source in sources])
     texts = [separator for source in sources for separator in source.separators]
     first_keys = np.concatenate([source.first_keys for source in sources])
@@ -242,7 +244,7 @@ def _ordered(some: Sequence[_Some], row_bits: int, is_bytes: bool) -> OrderedRow
 
 
 def _merge_nulls(parts: Sequence[MergePart], sources: Sequence[_Source]) -> tuple[bytes, int]:
-    """The set of all NULL rows, and how many there are."""
+    """Return the serialised set of all NULL rows, and their number."""
     found: list[LooseContainers] = []
     for part, source in zip(parts, sources, strict=True):
         data = source.postings.read_nulls()

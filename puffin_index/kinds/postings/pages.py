@@ -1,4 +1,4 @@
-"""The pages of a postings directory: where each block is and what is in it. There are one or two levels of them.
+"""The pages of a postings directory, on one or two levels: the place and content of each block.
 
 All numbers are little-endian.
 
@@ -9,21 +9,22 @@ All numbers are little-endian.
 | 2 | 1 | level: 0 if the children are blocks, 1 if they are pages |
 | 3 | 1 | flags: 0 |
 | 4 | 4 | c, the number of children |
-| 8 | 4 | how many blocks each child stands for, the last one of a level may stand for fewer: 1 at level 0 |
-| 12 | 4 | how many blocks all children stand for |
+| 8 | 4 | the number of blocks under each child (the last child may have fewer): 1 at level 0 |
+| 12 | 4 | the number of blocks under all children |
 | 16 | 8 | the number of rows in these blocks |
-| 24 | 8 | where the first child begins in the blob; each of the others begins where the one before ends |
-| 32 | 8 c | where each child ends in the blob |
-| | 4 c | how many rows are in the children before each child |
-| | 4 c | 2 * keys of each child; 1 more if its separator is its first key itself |
+| 24 | 8 | the start of the first child in the blob; every other child begins where the previous child ends |
+| 32 | 8 c | the end of each child in the blob |
+| | 4 c | the number of rows in all children before each child |
+| | 4 c | 2 * keys of each child, plus 1 if the separator is the child's first key |
 | | 4 c | low half of the xxh64 of each child's bytes |
-| | | form 0: c separators of 8 bytes (signed); form 1: where each separator ends (4 c), then the separators |
+| | | form 0: c separators of 8 bytes (signed); form 1: the end of each separator (4 c), then the separators |
 
-A separator is greater than every key before its child and not greater than the child's first key. In form 0 it is that
-key; in form 1 the shortest prefix of it, but the key itself if a block has no other key and it has at most 256 bytes.
+A separator is greater than every key before its child and not greater than the child's first key. In form 0 the
+separator is the first key. In form 1 the separator is the shortest prefix of the first key; but it is the whole key if
+the block has no other key and the key has at most 256 bytes.
 
 The root page is of level 0, or it is of level 1 and its children are pages of level 0. This release writes a root of
-level 0 if that is not longer than 24 KiB, and other pages of about 8 KiB.
+level 0 if the root then takes at most 24 KiB, and other pages of about 8 KiB.
 """
 
 from __future__ import annotations
@@ -52,16 +53,16 @@ _UINT32_MAXIMUM = 2**32 - 1
 
 @dataclass(frozen=True, slots=True)
 class Children:
-    """Children of a page: blocks, or pages.
+    """The children of a page: blocks, or pages.
 
     Attributes:
-        start: Where the first one begins in the blob.
-        ends: Where each ends.
-        row_counts: The rows of each.
-        key_counts: The keys of each.
-        checksums: The low half of the xxh64 of each.
-        separators: Of each.
-        are_exact: Whether each separator is the first key itself.
+        start: The start of the first child in the blob.
+        ends: The end of each child in the blob.
+        row_counts: The number of rows of each child.
+        key_counts: The number of keys of each child.
+        checksums: The low half of the xxh64 of each child.
+        separators: The separator of each child.
+        are_exact: Whether the separator of each child is the child's first key.
     """
 
     start: int
@@ -73,7 +74,7 @@ class Children:
     are_exact: Sequence[bool]
 
     def some(self, first: int, end: int) -> Children:
-        """Return the children from one to another."""
+        """Return the children from `first` up to `end`."""
         start = self.ends[first - 1] if first else self.start
         return Children(
             start,
@@ -89,14 +90,14 @@ class Children:
 def write_directory(
     blocks: Children, form: int, offset: int, root_bytes: int, page_bytes: int
 ) -> tuple[list[bytes], bytes]:
-    """Write the pages and the root.
+    """Encode a directory; return its pages and its root.
 
     Args:
-        blocks: What the directory is of.
-        form: The form of the keys.
-        offset: Where the pages begin in the blob; the root follows them.
-        root_bytes: The longest root that has the blocks itself.
-        page_bytes: About how long the other pages are.
+        blocks: The blocks.
+        form: `INT_KEYS` or `BYTES_KEYS`.
+        offset: The start of the first page in the blob; the root follows the pages.
+        root_bytes: The longest root that lists the blocks itself.
+        page_bytes: The approximate length of the other pages.
     """
     count = len(blocks.ends)
     root = _write_page(blocks, form, BLOCKS, 1, count)
@@ -143,18 +144,18 @@ def _write_separators(separators: Sequence[Key], form: int) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page that was read.
+    """A parsed page.
 
     Attributes:
-        child_blocks: How many blocks a child stands for.
-        block_count: How many blocks there are in all.
-        level: `BLOCKS` or `PAGES`.
-        offsets: Where each child begins in the blob, and where the last ends.
-        rows: How many rows of this page are before each child, and in all.
-        keys: The keys of each child.
-        are_exact: Whether its separator is its first key itself.
-        checksums: Of each child.
-        separators: Of each child.
+        child_blocks: The number of blocks under each child.
+        block_count: The number of blocks under all children.
+        level: `BLOCKS` or `PAGES`: what the children are.
+        offsets: The start of each child in the blob, followed by the end of the last child.
+        rows: The number of rows of this page before each child, followed by the number of all rows.
+        keys: The number of keys of each child.
+        are_exact: Whether the separator of each child is the child's first key.
+        checksums: The checksum of each child.
+        separators: The separator of each child.
     """
 
     child_blocks: int
@@ -172,11 +173,11 @@ class Page:
 
 
 def parse_page(blob: Blob, data: memoryview, offset: int, form: int) -> Page:
-    """Parse the page that is at an offset of the blob.
+    """Parse the bytes of the page at an offset of the blob.
 
     Raises:
-        UnsupportedError: If it is of another version or form.
-        CorruptFileError: If it is none.
+        UnsupportedError: If the page is of another version or form.
+        CorruptFileError: If the page is damaged.
     """
     cursor = ByteCursor(data, blob.location, blob.offset + offset)
     version, of_form, level, flags = (cursor.uint8() for _ in range(4))

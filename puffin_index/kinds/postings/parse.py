@@ -1,4 +1,4 @@
-"""Blocks of a postings blob that were read: headers parsed and every length checked, streams not decoded yet."""
+"""Read and parse blocks of a postings blob: all headers and lengths are checked, streams are decoded on demand."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ _MAXIMUM_ROW_WIDTH = 32
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StoredBlocks:
-    """Blocks as they are stored, and what the directory says of them.
+    """The bytes of some blocks, and their description in the directory.
 
     Attributes:
-        blob: The blob that they are from.
-        numbers: Their numbers, ascending.
-        offsets: Where each begins in the blob.
-        views: The bytes of each.
-        key_counts: The keys of each.
-        row_counts: The rows of each.
-        first_keys: The first key of each, in the int64 domain.
+        blob: The blob of the blocks.
+        numbers: The number of each block in the blob, ascending.
+        offsets: The start of each block in the blob.
+        views: The bytes of each block.
+        key_counts: The number of keys of each block.
+        row_counts: The number of rows of each block.
+        first_keys: The first key of each block, in the int64 domain.
     """
 
     blob: Blob
@@ -46,22 +46,22 @@ class StoredBlocks:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RawBlocks:
-    """Blocks in memory, their headers parsed.
+    """Blocks with parsed headers.
 
     Attributes:
-        blob: The blob that they are from, the first if there are several.
-        owners: Which of several blobs each is from.
-        numbers: Their numbers in their blob, ascending.
-        offsets: Where each begins in its blob.
-        raw: Their bytes, one block after the other, and slack.
-        starts: Where each begins in `raw`, and in the end where the last ends.
-        key_counts: The keys of each.
-        row_counts: The rows of each.
-        key_words: For each the number of its header that has this name.
-        key_numbers: The same.
-        key_starts: Where its keys begin in `raw`.
-        section_starts: Where its sections begin.
-        section_counts: How many it has.
+        blob: The blob of the blocks; the first blob if there are several.
+        owners: The place of each block's blob among the blobs.
+        numbers: The number of each block in its blob, ascending within a blob.
+        offsets: The start of each block in its blob.
+        raw: The bytes of all blocks, one after the other, and slack.
+        starts: The start of each block in `raw`, followed by the end of the last block.
+        key_counts: The number of keys of each block.
+        row_counts: The number of rows of each block.
+        key_words: The key word in the header of each block.
+        key_numbers: The key number in the header of each block.
+        key_starts: The start of each block's keys in `raw`.
+        section_starts: The start of each block's sections in `raw`.
+        section_counts: The number of sections of each block.
     """
 
     blob: Blob
@@ -79,7 +79,7 @@ class RawBlocks:
     section_counts: Ints
 
     def require(self, holds: Flags, reason: str) -> None:
-        """Raise `CorruptFileError` at the first block for which something does not hold."""
+        """Raise `CorruptFileError` at the first block whose flag is not set."""
         if not bool(holds.all()):
             raise corrupt(self.blob, reason, int(self.offsets[int(np.argmin(holds))]))
 
@@ -89,13 +89,13 @@ class Sections:
     """The sections of some blocks, one after the other.
 
     Attributes:
-        raw: What they lie in.
-        runs: The runs of each.
-        groups: The groups of each.
-        rows: The rows of each.
-        widths: Of the streams of each: shape (sections, 4).
-        least: The same.
-        starts: Where each stream begins in `raw`: the same.
+        raw: The bytes of all blocks.
+        runs: The number of runs of each section.
+        groups: The number of groups of each section.
+        rows: The number of rows of each section.
+        widths: The width of each stream of each section: shape (sections, 4).
+        least: The least number of each stream: shape (sections, 4).
+        starts: The start of each stream in `raw`: shape (sections, 4).
     """
 
     raw: memoryview
@@ -107,7 +107,7 @@ class Sections:
     starts: Ints
 
     def stream(self, which: int, sections: Ints) -> Ints:
-        """Return one of the streams of some sections."""
+        """Decode one of the four streams of some sections."""
         counts = self.lengths(which)[sections]
         if not self.widths[sections, which].any():
             return np.repeat(self.least[sections, which], counts)
@@ -116,7 +116,7 @@ class Sections:
         return numbers.view(np.int64)
 
     def lengths(self, which: int) -> Ints:
-        """Return how many numbers one of the streams of each section has."""
+        """Return the count of numbers in one of the four streams, for each section."""
         match which:
             case 0 | 1:
                 return self.groups
@@ -128,13 +128,13 @@ class Sections:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ParsedBlocks:
-    """Blocks and their sections. Runs are numbered through all of them.
+    """Blocks and their sections. Runs are numbered through all sections.
 
     Attributes:
         raw: The blocks.
-        sections: Their sections.
-        section_runs: The first run of each section, and in the end the number of runs.
-        block_sections: The first section of each block, and in the end the number of sections.
+        sections: The sections of all blocks.
+        section_runs: The first run of each section, followed by the number of runs.
+        block_sections: The first section of each block, followed by the number of sections.
     """
 
     raw: RawBlocks
@@ -143,7 +143,7 @@ class ParsedBlocks:
     block_sections: Ints
 
     def group_counts(self, sections: Ints) -> Ints:
-        """Return how many runs each group of some sections has."""
+        """Return the number of runs of each group of some sections."""
         runs, groups = self.sections.runs[sections], self.sections.groups[sections]
         counts = self.sections.stream(COUNTS, sections)
         if bool((np.add.reduceat(counts, np.cumsum(groups) - groups) != runs).any()):
@@ -152,15 +152,15 @@ class ParsedBlocks:
 
 
 def read_blocks(blob: Blob, directory: PostingsDirectory, numbers: Ints) -> StoredBlocks:
-    """Read blocks, neighbours with one request.
+    """Read blocks; neighbours share a request.
 
     Args:
         blob: The blob.
-        directory: Its directory, the pages of these blocks loaded.
-        numbers: The blocks, ascending; not none.
+        directory: The directory of the blob, with the pages of these blocks loaded.
+        numbers: The numbers of the blocks, ascending; at least one.
 
     Raises:
-        CorruptFileError: If a block does not have its checksum.
+        CorruptFileError: If a block does not match its checksum.
     """
     table = directory.table
     return StoredBlocks(
@@ -175,14 +175,14 @@ def read_blocks(blob: Blob, directory: PostingsDirectory, numbers: Ints) -> Stor
 
 
 def parse_blocks(stored: Sequence[StoredBlocks], form: int) -> ParsedBlocks:
-    """Parse blocks, of several blobs at once.
+    """Parse blocks of several blobs at once.
 
     Args:
-        stored: The blocks of each blob; not none.
-        form: The form of the keys.
+        stored: The blocks of each blob; at least one block in all.
+        form: `INT_KEYS` or `BYTES_KEYS`.
 
     Raises:
-        CorruptFileError: If a block is not what the directory says; it names the first blob, whichever it is of.
+        CorruptFileError: If a block contradicts the directory. The error names the first blob, whichever is damaged.
     """
     raw = _parse_headers(stored, form)
     sections = _parse_sections(raw)
@@ -190,14 +190,14 @@ def parse_blocks(stored: Sequence[StoredBlocks], form: int) -> ParsedBlocks:
 
 
 def _before(counts: Ints) -> Ints:
-    """How many there are before each, and in all."""
+    """Return the sum of all counts before each count, followed by the sum of all."""
     ends = np.zeros(len(counts) + 1, np.int64)
     np.cumsum(counts, out=ends[1:])
     return ends
 
 
 def _records(data: Bytes, places: Ints, dtype: np.dtype[np.void]) -> npt.NDArray[np.void]:
-    """Records that lie anywhere."""
+    """Copy records from arbitrary, also unaligned, places."""
     found = data[places[:, None] + np.arange(dtype.itemsize)]
     return np.ascontiguousarray(found).view(dtype).reshape(-1)
 

@@ -1,4 +1,4 @@
-"""The rows of postings blocks: runs decoded and united to a row set."""
+"""Decode the runs of postings blocks and unite them to row sets."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _LOW_HALF = np.uint64(0xFFFF_FFFF)
 
 
 class Near:
-    """Tells runs that may have rows of a set from those that surely have none, by spans of 64 numbers.
+    """Tells runs that may have rows of a set from runs that surely have none, by spans of 64 numbers.
 
     Args:
         rows: The set, in the row space of a blob.
-        numbers: What rows the blob's numbers are.
+        numbers: The row groups behind the numbers of the blob.
     """
 
     def __init__(self, rows: BitMap, numbers: RowNumbers) -> None:
@@ -33,10 +33,10 @@ class Near:
         self._spans[numbers.to_numbers(np.frombuffer(rows.to_array(), np.uint32)) >> _SPAN_BITS] = True
 
     def chosen(self, starts: Ints, lengths: Ints | None) -> Flags:
-        """Say which runs may have rows of the set; all numbers are below the limit."""
+        """Return which runs may have rows of the set; all numbers of the runs must be below the limit."""
         near: Flags = self._spans[starts >> _SPAN_BITS]
         if lengths is not None:
-            # One that is no longer than a span lies in those of its ends.
+            # A run of at most 64 numbers lies in the spans of its two ends; longer runs always pass.
             near |= self._spans[(starts + lengths - 1) >> _SPAN_BITS]
             near |= lengths > 1 << _SPAN_BITS
         return near
@@ -50,18 +50,18 @@ def rows_of_runs(
     numbers: Sequence[RowNumbers],
     near: Near | None = None,
 ) -> list[BitMap]:
-    """Return the rows of some runs of each of some blobs.
+    """Return, for each of some blobs, the rows of some runs.
 
     Args:
         blocks: The blocks.
-        lows: Where some runs begin, ascending.
-        highs: Where they end: none before its low, none after the next low.
-        owners: Which blob the runs between each low and high are of, ascending.
-        numbers: For each blob, what rows their numbers are.
-        near: The runs that are wanted, of the only blob; others may be left out. All are, if it is None.
+        lows: The first run of each interval of runs, ascending.
+        highs: The end of each interval: not before its low, not after the next low.
+        owners: The blob of each interval, ascending.
+        numbers: The row groups behind the numbers of each blob.
+        near: The wanted runs, allowed only with a single blob; rows of other runs may be missing from the result.
 
     Raises:
-        CorruptFileError: If a number is none of a row.
+        CorruptFileError: If a number is not the number of a row.
     """
     some = lows < highs
     lows, highs, owners = lows[some], highs[some], owners[some]
@@ -85,7 +85,7 @@ def rows_of_runs(
 
 
 def _runs_in(blocks: ParsedBlocks, sections: Ints, lows: Ints, highs: Ints) -> tuple[Ints, Ints | None, Ints]:
-    """The first numbers and the lengths of the runs in some sections, and how many there are from each low."""
+    """Return the first number and length of the runs in some sections, and the number of runs of each interval."""
     starts, lengths = decode_runs(blocks, sections)
     own_lows = _own_places(blocks, sections, lows)
     counts = _own_places(blocks, sections, highs) - own_lows
@@ -97,7 +97,7 @@ def _runs_in(blocks: ParsedBlocks, sections: Ints, lows: Ints, highs: Ints) -> t
 
 
 def _own_places(blocks: ParsedBlocks, sections: Ints, places: Ints) -> Ints:
-    """Where the place of a run is if there are no runs but those of some sections."""
+    """Translate places among all runs into places among the runs of some sections alone."""
     counts = blocks.sections.runs[sections]
     begins = blocks.section_runs[sections]
     owners = np.searchsorted(begins, places, "right") - 1
@@ -106,10 +106,10 @@ def _own_places(blocks: ParsedBlocks, sections: Ints, places: Ints) -> Ints:
 
 
 def decode_runs(blocks: ParsedBlocks, sections: Ints) -> tuple[Ints, Ints | None]:
-    """Return the number of the first row of each run of some sections, and the length of each; None if all are 1.
+    """Return the number of the first row of each run of some sections, and the length of each run; None if all are 1.
 
     Raises:
-        CorruptFileError: If a section has another number of runs or rows than it says.
+        CorruptFileError: If a section's runs or rows do not add up to the numbers in its header.
     """
     parsed = blocks.sections
     firsts = parsed.stream(FIRST_ROWS, sections)
@@ -129,6 +129,7 @@ def decode_runs(blocks: ParsedBlocks, sections: Ints) -> tuple[Ints, Ints | None
     is_first[group_runs] = True
     steps[~is_first] += parsed.stream(GAPS, sections)
     steps[is_first] = 0
+    # One sum over all groups replaces one per group: subtracting the sum at the group's first run restarts the group.
     np.cumsum(steps, out=steps)
     steps += np.repeat(firsts - steps[group_runs], counts)
     return steps, lengths
@@ -142,13 +143,13 @@ def _check_row_counts(blocks: ParsedBlocks, sections: Ints, lengths: Ints) -> No
 
 
 def _row_set(starts: Ints, lengths: Ints | None, numbers: RowNumbers, near: Near | None) -> BitMap | None:
-    """The rows of disjoint runs of numbers, in any order; None if one is not of one row group."""
+    """Return the rows of disjoint runs of numbers, in any order; None if a run leaves its row group."""
     if int((starts if lengths is None else starts + lengths - 1).max(initial=0)) >= numbers.limit:
         return None
     if near is not None:
         chosen = near.chosen(starts, lengths)
         starts, lengths = starts[chosen], None if lengths is None else lengths[chosen]
-    # In ascending order, so that the set is built container by container.
+    # Ascending rows let the set be built container by container. Start and length share a word to be sorted together.
     if lengths is None:
         ordered, counts = np.sort(starts.astype(np.uint32)).astype(np.int64), np.ones(len(starts), np.int64)
     else:

@@ -1,4 +1,4 @@
-"""The non-NULL rows of a segment ordered by key, then by row: one vectorised sort of key and row in one integer."""
+"""Order the non-NULL rows of a segment by key, then by row: one vectorised sort of integers that hold key and row."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class KeyedRows:
     """Some rows and their keys.
 
     Attributes:
-        keys: One key a row.
-        rows: The rows, less `first`; None if they are 0, 1, 2, ...
-        first: What to add to each row.
+        keys: One key per row.
+        rows: The rows, minus `first`; None stands for 0, 1, 2, ...
+        first: The number to add to each row.
     """
 
     keys: npt.NDArray[np.integer]
@@ -36,7 +36,7 @@ class KeyedRows:
         return len(self.keys)
 
     def all_rows(self) -> Rows:
-        """Return the rows."""
+        """Return the rows, with `first` added."""
         own = np.arange(len(self.keys), dtype=np.uint32) if self.rows is None else self.rows
         return own + np.uint32(self.first)
 
@@ -46,10 +46,10 @@ class OrderedRows:
     """All non-NULL rows, ordered by key, then by row.
 
     Attributes:
-        words: For each row its key, less the least one, above its row; the key alone where `rows` has the rows. In the
-            bytes domain the key is its place in `dictionary`.
-        row_bits: How many bits of each word, the lowest, are the row.
-        rows: The numbers of the rows (`puffin_index.kinds.postings.numbers`), where words have no room for them.
+        words: One word per row: the key, minus the least key, in the bits above the row; the key alone if `rows` is
+            given. In the bytes domain the key is a place in `dictionary`.
+        row_bits: The number of lowest bits of each word that hold the row.
+        rows: The numbers of the rows (`puffin_index.kinds.postings.numbers`), only where words have no room for them.
         least: The least key; 0 in the bytes domain.
         dictionary: The distinct keys, ascending; None in the int64 domain.
     """
@@ -64,12 +64,12 @@ class OrderedRows:
         return len(self.words)
 
     def end_of_key(self, place: int) -> int:
-        """Return the place after the last row that has the key of the row at a place."""
+        """Return the end of the rows that share the key of the row at a place."""
         last = self.words[place] | self._row_mask
         return int(np.searchsorted(self.words, last, "right"))
 
     def span(self, first: int, end: int) -> tuple[Words, Rows]:
-        """Return the keys and the rows at some places."""
+        """Return the keys, minus `least`, and the rows from place `first` up to `end`."""
         words = self.words[first:end]
         rows = (words & self._row_mask).astype(np.uint32) if self.rows is None else self.rows[first:end]
         return words >> np.uint64(self.row_bits), rows
@@ -80,7 +80,7 @@ class OrderedRows:
 
 
 def order_rows(columns: Sequence[SortedColumn], numbers: RowNumbers, is_bytes: bool) -> OrderedRows:
-    """Order the rows of a segment, of whose row groups these are the columns."""
+    """Order the rows of a segment, given the column of each row group."""
     used = [
         (column, first)
         for column, first in zip(columns, numbers.firsts.tolist(), strict=True)
@@ -114,11 +114,11 @@ def order_keyed(
     """Return rows ordered by key, then by row.
 
     Args:
-        parts: The rows; for one key they ascend through all parts.
-        least: No key is less.
-        most: No key is greater.
-        row_bits: No row has more bits.
-        dictionary: What the keys are places in.
+        parts: The rows; rows of one key ascend through all parts.
+        least: A lower bound of the keys.
+        most: An upper bound of the keys.
+        row_bits: The most bits of a row.
+        dictionary: The distinct keys, if `parts` has places in them as keys.
     """
     key_bits = (most - least).bit_length()
     if key_bits + row_bits > _WORD_BITS:
@@ -138,7 +138,7 @@ def _placed(parts: Sequence[KeyedRows]) -> Iterator[tuple[int, KeyedRows]]:
 
 
 def _order_wide(parts: Sequence[KeyedRows], least: int, key_bits: int) -> tuple[Words, int, Rows]:
-    """Order keys that leave no room for the row: by their upper bits, then the few that these do not tell apart."""
+    """Order rows whose keys leave no room for the row in a word: first by upper bits of the key, then repair ties."""
     count = sum(map(len, parts))
     place_bits = count.bit_length()
     dropped_bits = max(0, key_bits + place_bits - _WORD_BITS)
@@ -150,7 +150,7 @@ def _order_wide(parts: Sequence[KeyedRows], least: int, key_bits: int) -> tuple[
     alike, order = ~by_prefix.changes(), by_prefix.rows()
     del packed, by_prefix
     keys = gather(parts[0].keys if len(parts) == 1 else np.concatenate([part.keys for part in parts]), order)
-    # Modulo 2 ** 64, the difference of any two keys fits.
+    # The difference of two int64 keys may exceed int64, but modulo 2 ** 64 an unsigned word holds any difference.
     keys = keys.astype(np.int64, copy=False)
     keys -= np.int64(least)
     words: Words = keys.view(np.uint64)
@@ -159,7 +159,7 @@ def _order_wide(parts: Sequence[KeyedRows], least: int, key_bits: int) -> tuple[
         return words, 0, rows
     alike[:-1] |= alike[1:]
     places = np.flatnonzero(alike)
-    # Upper bits ascend with the key, so that all groups of like ones are put in order by one stable sort.
+    # Keys of different upper bits are already in order, so one stable sort repairs all groups of ties at once.
     again = places[np.argsort(words[places], kind="stable")]
     words[places], rows[places] = words[again], rows[again]
     return words, 0, rows
