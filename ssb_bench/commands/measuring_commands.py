@@ -23,14 +23,14 @@ from ssb_bench.data.layout import Layout
 from ssb_bench.data.progress import step_bar
 from ssb_bench.data.workload import ALL_QUERIES, QUERIES_OF, ROWS_QUERIES, VOLCANO_QUERIES, Workload
 from ssb_bench.report.run_report import literal_parts
-from ssb_bench.report.study_reports import append_parts, interference_parts
+from ssb_bench.report.study_reports import append_parts, paired_parts
 from ssb_bench.report.systems_report import systems_parts
 from ssb_bench.report.terminal import render
 from ssb_bench.spark_runs.bloom_table import make_bloom_table
 from ssb_bench.spark_runs.load import require_load
 from ssb_bench.spark_runs.run import fit_queries, run_queries, stamped_path
 from ssb_bench.studies.append import DEFAULT_BATCH_ROWS, DEFAULT_EVERY_SECONDS, measure_appends
-from ssb_bench.studies.interference import measure_interference
+from ssb_bench.studies.interference import LIMIT, measure_interference
 from ssb_bench.systems.peers import SYSTEM_NAMES, SYSTEMS
 from ssb_bench.systems.run import run_systems
 
@@ -151,4 +151,4 @@ def interference_command(layout: Layout, size: SparkSize, repeats: int) -> None:
     queries = fit_queries(layout)
     with size.session(layout, console) as spark, step_bar(console, "interference") as move:
         results = measure_interference(spark, layout, queries, repeats=repeats, on_step=move)
-    console.print(render(interference_parts(results)))
+    console.print(render(paired_parts(results, "queries without and with a build beside them, ms", LIMIT)))

@@ -21,14 +21,11 @@ from ssb_bench.commands.options import (
 )
 from ssb_bench.data.layout import Layout
 from ssb_bench.data.records import write_record
-from ssb_bench.report.kernel_report import Kernels, kernel_parts
-from ssb_bench.report.study_reports import hook_parts, scale_parts
+from ssb_bench.report.study_reports import kernel_parts, paired_parts, scale_parts
 from ssb_bench.report.terminal import render
 from ssb_bench.spark_runs.machine import describe_host
 from ssb_bench.studies.hook_cost import measure_hook
-from ssb_bench.studies.kernel_memory import measure_memory
-from ssb_bench.studies.kernel_sizes import measure_sizes
-from ssb_bench.studies.kernels import DEFAULT_VALUES, kernel_cases, measure_kernels
+from ssb_bench.studies.kernels import DEFAULT_VALUES, Kernels, measure_kernels
 from ssb_bench.studies.scale import (
     DEFAULT_SIZES,
     Scale,
@@ -102,7 +99,8 @@ def hook_command(layout: Layout, size: SparkSize, files: int, repeats: int) -> N
     console = make_console()
     with size.session(layout, console) as spark:
         costs = measure_hook(spark, layout.warehouse, files, repeats)
-    console.print(render(hook_parts(costs, files)))
+    title = f"planning a query over {files:,} data files, without and with the hook, ms"
+    console.print(render(paired_parts(costs, title)))
 
 
 @click.command("kernels")
@@ -111,13 +109,9 @@ def hook_command(layout: Layout, size: SparkSize, files: int, repeats: int) -> N
 @click.option("--repeats", type=POSITIVE, default=9, show_default=True, help="Measured builds of each.")
 @output_option("kernels.json in the scale factor's directory")
 def kernels_command(layout: Layout, values: int, repeats: int, output: Path | None) -> None:
-    """Measure how fast indexes are built, in what memory, and how large they are; sizes need generated data."""
+    """Measure builds and look-ups of an index of one row group: time, memory, bytes."""
     console = make_console()
     with console.status("kernels") as status:
-        measured = Kernels(
-            describe_host(),
-            measure_kernels(kernel_cases(values), repeats=repeats, on_step=status.update),
-            measure_memory(values, status.update),
-            measure_sizes(layout.files("lineorder"), status.update) if layout.dataset_json.exists() else [],
-        )
-    finish(console, output or layout.root / "kernels.json", measured, kernel_parts(measured))
+        kernels = measure_kernels(values, repeats=repeats, on_step=status.update)
+    record = Kernels(describe_host(), tuple(kernels))
+    finish(console, output or layout.root / "kernels.json", record, kernel_parts(kernels))

@@ -1,15 +1,16 @@
-"""What the studies say: appends, sweep, scale, interference, the cost of the hook."""
+"""What the studies say: appends, sweep, scale, what a build or the hook costs, kernels."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from math import inf
+from statistics import median
 
 from ssb_bench.report.document import Cell, Figure, Line, Marked, Part, Table, failed, marked_if
 from ssb_bench.results.appends import AppendRun
-from ssb_bench.results.statistics import Summary, geometric_mean, summarize
+from ssb_bench.results.statistics import Paired, Summary, geometric_mean, summarize
 from ssb_bench.results.step_times import StepTime
-from ssb_bench.studies.hook_cost import HookCost
-from ssb_bench.studies.interference import LIMIT, Interference
+from ssb_bench.studies.kernels import MEMORY_LIMIT, Kernel
 from ssb_bench.studies.scale import ScalePoint, grows_linearly, scale_failures
 from ssb_bench.studies.scale_probe import SCENARIOS
 from ssb_bench.studies.sweep import SweepPoint
@@ -17,6 +18,9 @@ from ssb_bench.studies.sweep import SweepPoint
 _SCALE_HEADINGS = (
     *("scenario", "row groups", "open s", "cold s", "warm s", "cold reads", "cold MB", "warm reads", "warm MB"),
     *("kept", "peak MB", "linear"),
+)
+_KERNEL_HEADINGS = (
+    *("column", "index", "reference ms", "build ms", "ratio", "limit", "look-up ms", "bytes a value", "memory"),
 )
 
 
@@ -111,27 +115,42 @@ def _exit_text(step: StepTime) -> Cell:
     return "well" if step.exit_code == 0 else Marked(f"exit code {step.exit_code}", "bad")
 
 
-def interference_parts(results: Sequence[Interference]) -> Iterator[Part]:
-    """Lay out the times of queries alone and beside a build."""
+def paired_parts(measured: Sequence[Paired], title: str, limit: float = inf) -> Iterator[Part]:
+    """Lay out times without and with something, in ms; a ratio over the limit is marked."""
     rows: list[list[Cell]] = []
-    for result in results:
-        times = (text for side in (result.alone, result.beside) for text in _median_and_range(side))
-        rows.append([result.query, *times, marked_if(result.ratio > LIMIT, f"{result.ratio:.2f}")])
-    mean = geometric_mean([result.ratio for result in results])
-    rows.append(["geometric mean", "", "", "", "", f"{mean:.2f}"])
-    yield Table(("query", "alone s", "range", "beside s", "range", "ratio"), rows, "queries beside a build")
+    for pairs in measured:
+        planning = "" if pairs.planning_seconds is None else f"{pairs.planning_seconds * 1000:.1f}"
+        times = (_milliseconds(sorted(each)) for each in (pairs.without_seconds, pairs.with_seconds))
+        ratio = marked_if(pairs.ratio > limit, f"{pairs.ratio:.2f}")
+        rows.append([pairs.name, *times, _milliseconds(pairs.differences), planning, ratio])
+    rows.append(["geometric mean", "", "", "", "", f"{geometric_mean([pairs.ratio for pairs in measured]):.2f}"])
+    headings = ("query", "without (range)", "with (range)", "more (quartiles)", "of that planner", "ratio")
+    yield Table(headings, rows, title)
 
 
-def _median_and_range(side: Summary) -> tuple[str, str]:
-    return f"{side.median_seconds:.2f}", f"{side.least_seconds:.2f} - {side.greatest_seconds:.2f}"
+def _milliseconds(ascending: Sequence[float]) -> str:
+    least, middle, most = (seconds * 1000 for seconds in (ascending[0], median(ascending), ascending[-1]))
+    return f"{middle:.1f} ({least:.1f} to {most:.1f})"
 
 
-def hook_parts(costs: Sequence[HookCost], files: int) -> Iterator[Part]:
-    """Lay out what the hook adds to planning."""
-    rows = []
-    for cost in costs:
-        first, middle, third = cost.differences_ms
-        more = f"{middle:.1f} ({first:.1f} to {third:.1f})"
-        rows.append([cost.query, f"{cost.without_ms:.1f}", f"{cost.with_ms:.1f}", more, f"{cost.python_ms:.1f}"])
-    headings = ("query", "without", "with the hook", "more (quartiles)", "of that in Python")
-    yield Table(headings, rows, f"planning a query over {files:,} data files, ms")
+def kernel_parts(kernels: Sequence[Kernel]) -> Iterator[Part]:
+    """Lay out the costs of each index of each column; what is over its limit is marked."""
+    rows = [_kernel_row(kernel) for kernel in kernels]
+    yield Table(_KERNEL_HEADINGS, rows, "an index of one row group, on one core: medians", ("index",))
+    yield Line(
+        "reference: np.sort of numbers, dictionary_encode of the rest; ratio: of the build to the reference; "
+        f"memory: of the build, in sizes of the Arrow column (limit {MEMORY_LIMIT:g})"
+    )
+
+
+def _kernel_row(kernel: Kernel) -> list[Cell]:
+    is_slow = kernel.limit is not None and kernel.ratio > kernel.limit
+    times = kernel.reference_seconds, kernel.build_seconds, kernel.look_up_seconds
+    reference, build, look_up = (f"{summarize(each).median_seconds * 1000:.2f}" for each in times)
+    memory = kernel.memory_ratio
+    return [
+        *(kernel.column, kernel.kind, reference, build, marked_if(is_slow, f"{kernel.ratio:.2f}")),
+        *("" if kernel.limit is None else f"{kernel.limit:g}", look_up),
+        f"{kernel.index_bytes / kernel.rows:.2f}",
+        "" if memory is None else marked_if(memory > MEMORY_LIMIT, f"{memory:.1f}"),
+    ]

@@ -31,6 +31,34 @@ class Summary:
     count: int
 
 
+@dataclass(frozen=True, slots=True)
+class Paired:
+    """Times of one query without and with something that costs time.
+
+    Attributes:
+        name: The query.
+        without_seconds: Times without.
+        with_seconds: Times with, as many: times at the same place are a pair.
+        planning_seconds: The part of the time with that the planner reports; None where the planner is not asked.
+    """
+
+    name: str
+    without_seconds: tuple[float, ...]
+    with_seconds: tuple[float, ...]
+    planning_seconds: float | None = None
+
+    @property
+    def ratio(self) -> float:
+        """How many times as long the query takes, by medians."""
+        return ratio(self.with_seconds, self.without_seconds)
+
+    @property
+    def differences(self) -> list[float]:
+        """First quartile, median and third quartile of the differences of pairs, in seconds."""
+        pairs = zip(self.without_seconds, self.with_seconds, strict=True)
+        return statistics.quantiles((more - less for less, more in pairs), n=4, method="inclusive")
+
+
 def summarize(seconds: Sequence[float]) -> Summary:
     """Give median, least and greatest of timings.
 

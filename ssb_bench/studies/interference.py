@@ -10,7 +10,6 @@ import threading
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
 from functools import partial
 
 from pyspark.sql import SparkSession
@@ -25,7 +24,7 @@ from puffin_index.jobs.engine import background_engine
 from ssb_bench.data.dataset import Step
 from ssb_bench.data.layout import NAMESPACE, Layout
 from ssb_bench.data.workload import FittedQuery
-from ssb_bench.results.statistics import Summary, summarize
+from ssb_bench.results.statistics import Paired
 from ssb_bench.spark_runs.indexing import open_index
 from ssb_bench.spark_runs.measure import measure
 from ssb_bench.spark_runs.session import CATALOG
@@ -36,26 +35,6 @@ LIMIT = 1.3
 _JOIN_SECONDS = 120.0
 
 
-@dataclass(frozen=True, slots=True)
-class Interference:
-    """The times of one query.
-
-    Attributes:
-        query: Its name.
-        alone: While nothing else runs.
-        beside: While an index is built.
-    """
-
-    query: str
-    alone: Summary
-    beside: Summary
-
-    @property
-    def ratio(self) -> float:
-        """How many times as long the query takes beside a build."""
-        return self.beside.median_seconds / self.alone.median_seconds
-
-
 def measure_interference(
     spark: SparkSession,
     layout: Layout,
@@ -63,7 +42,7 @@ def measure_interference(
     *,
     repeats: int,
     on_step: Callable[[Step], None] = lambda _: None,
-) -> list[Interference]:
+) -> list[Paired]:
     """Run queries alone and beside builds of the index of lineorder.
 
     Raises:
@@ -82,7 +61,7 @@ def measure_interference(
             for query in queries:
                 times[query.query.name][is_beside].append(measure(spark, query.sql).seconds)
     on_step(Step(2 * repeats, 2 * repeats, "done"))
-    return [Interference(name, summarize(alone), summarize(beside)) for name, (alone, beside) in times.items()]
+    return [Paired(name, tuple(alone), tuple(beside)) for name, (alone, beside) in times.items()]
 
 
 @contextmanager
