@@ -13,6 +13,7 @@ import itertools
 import os
 import subprocess
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Final
@@ -27,7 +28,7 @@ from ssb_bench.spark_runs.indexing import IndexColumns, describe_index, open_ind
 from ssb_bench.spark_runs.load import Load, require_load
 from ssb_bench.spark_runs.machine import describe_host
 from ssb_bench.spark_runs.survivors import data_file_locations, find_survivors
-from ssb_bench.systems.peers import Environments, PeerError, System, WorkerProcess
+from ssb_bench.systems.peers import PeerError, System, WorkerProcess, environment_python
 
 SECONDS_A_QUERY: Final = 5.0
 """A system whose cold execution took longer than this gets one warm execution."""
@@ -169,9 +170,11 @@ def run_systems(
     """
     loaded = require_load(layout)
     files = link_files(layout)
-    # Packages are installed while answers are computed and Spark starts: nothing of that is timed.
-    environments = Environments([one for one in systems if one.unavailable is None], layout.data / "environments")
-    asked = _due(layout, queries)
+    # Packages are installed while DuckDB answers: nothing of that is timed.
+    with ThreadPoolExecutor(1) as pool:
+        folder = layout.data / "environments"
+        pythons = {one.name: pool.submit(environment_python, one, folder) for one in systems if not one.unavailable}
+        asked = _due(layout, queries)
     total = len(systems) + len(asked) * (1 + repeats) + 1
     steps = itertools.count()
     config = {
@@ -189,7 +192,7 @@ def run_systems(
         for system, result in zip(systems, results, strict=True):
             on_step(Step(next(steps), total, f"opening {system.title}"))
             if result.failure is None:
-                running += _open(layout, environments, system, result, config, processes)
+                running += _open(layout, pythons[system.name], system, result, config, processes)
         for query in asked:
             on_step(Step(next(steps), total, f"{query.name}, cold"))
             for one in running:
@@ -235,7 +238,7 @@ def _add_facts(layout: Layout, loaded: Load, bloom: BloomTable | None, results: 
 
 def _open(
     layout: Layout,
-    environments: Environments,
+    python: Future[Path],
     system: System,
     result: SystemResult,
     config: dict[str, object],
@@ -246,10 +249,9 @@ def _open(
     try:
         if system.worker not in processes:
             own.mkdir(parents=True, exist_ok=True)
-            python = environments.python(system)
             if system.classpath is not None:
                 config = config | {"classpath": _classpath(system.classpath)}
-            process = WorkerProcess(python, system.worker, own / f"{system.worker}.log")
+            process = WorkerProcess(python.result(), system.worker, own / f"{system.name}.log")
             processes[system.worker] = process
             result.facts = dict(process.ask({"open": config | {"folder": str(own / system.name)}})["facts"])
         return [_Running(system, processes[system.worker], result)]
