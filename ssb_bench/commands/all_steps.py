@@ -12,10 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeAlias
 
+import click
+
+from ssb_bench.commands.options import SparkSize, layout_options, make_console, row_group_option, spark_options
 from ssb_bench.data.layout import Layout
 from ssb_bench.data.records import write_record
 from ssb_bench.errors import BenchError
 from ssb_bench.results.step_times import StepTime, read_times, times_path
+from ssb_bench.spark_runs.java import require_java
 
 Arguments: TypeAlias = Mapping[str, str]
 """By step, the arguments that do not follow the scale factor by themselves."""
@@ -162,3 +166,26 @@ def _state(layout: Layout, result: Path) -> str:
     if result.stat().st_mtime < layout.load_json.stat().st_mtime:
         return "outdated"
     return "complete" if json.loads(result.read_text(encoding="utf-8")).get("complete", True) else "stopped"
+
+
+@click.command("all")
+@layout_options
+@spark_options
+@row_group_option
+@click.option("--anew", is_flag=True, help="Measure again what was measured; data, table and index are kept.")
+def all_command(layout: Layout, size: SparkSize, row_group_rows: int, anew: bool) -> None:
+    """Do it all: data, table, index, every workload, systems, appends, sweep, scale, page.
+
+    Goes on where it was stopped. Up to scale factors 2 and 0.5, repeats, appends and simulations are fewer.
+    """
+    console = make_console()
+    require_java()
+    spark = ("--cores", str(size.cores), "--memory", size.memory)
+    steps = plan_steps(layout, arguments_for(layout.scale_factor), spark=spark, row_group_rows=row_group_rows)
+    try:
+        failed = run_steps(layout, steps, anew=anew, on_step=lambda text: console.print(text, style="bold"))
+    finally:
+        console.print(render_times(read_times(times_path(layout))))
+    if failed:
+        console.print(f"with failures: {', '.join(failed)}", style="bold red")
+        sys.exit(1)
