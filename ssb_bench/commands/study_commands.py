@@ -33,7 +33,7 @@ from ssb_bench.spark_runs.run import fit_queries, stamped_path
 from ssb_bench.studies.append import DEFAULT_BATCH_ROWS, DEFAULT_EVERY_SECONDS, measure_appends
 from ssb_bench.studies.hook_cost import measure_hook
 from ssb_bench.studies.interference import LIMIT, measure_interference
-from ssb_bench.studies.kernels import DEFAULT_VALUES, Kernels, measure_kernels
+from ssb_bench.studies.kernels import COLUMNS, DEFAULT_VALUES, Kernels, measure_kernels
 from ssb_bench.studies.scale import (
     DEFAULT_SIZES,
     Scale,
@@ -200,6 +200,6 @@ def kernels_command(layout: Layout, values: int, repeats: int, output: Path | No
     """Measure builds and look-ups of an index of one row group: time, memory, bytes."""
     console = make_console()
     with console.status("kernels") as status:
-        kernels = measure_kernels(values, repeats=repeats, on_step=status.update)
+        kernels = measure_kernels(COLUMNS, values, repeats=repeats, on_step=status.update)
     record = Kernels(describe_host(), tuple(kernels))
     finish(console, output or layout.root / "kernels.json", record, kernel_parts(kernels))

@@ -20,6 +20,7 @@ _ICEBERG_RUNTIMES = {
     "4.0": "org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.10.1",
     "3.5": "org.apache.iceberg:iceberg-spark-runtime-3.5_2.12:1.12.0",
 }
+_ONE_FILE_A_TASK_BYTES = 1 << 40
 SPARK_RELEASE = ".".join(pyspark.__version__.split(".")[:2])
 ICEBERG_RUNTIME = _ICEBERG_RUNTIMES[SPARK_RELEASE]
 """The newest one for the Spark that is installed."""
@@ -63,6 +64,9 @@ def create_session(
         .config("spark.ui.retainedStages", "100000")
         .config("spark.ui.retainedJobs", "100000")
         .config("spark.scheduler.mode", "FAIR")
+        # Each file that Spark itself reads is one task. Iceberg does not ask these settings.
+        .config("spark.sql.files.maxPartitionBytes", _ONE_FILE_A_TASK_BYTES)
+        .config("spark.sql.files.openCostInBytes", _ONE_FILE_A_TASK_BYTES)
         .config("spark.sql.shuffle.partitions", str(cores))
         .config("spark.jars.packages", ",".join((ICEBERG_RUNTIME, SQLITE_DRIVER, *packages)))
         .config("spark.sql.extensions", "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions")

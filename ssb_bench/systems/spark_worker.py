@@ -29,14 +29,14 @@ class SparkWorker(Worker):
         planner.enable(self._sessions["index"])
         # Both rules stay until the process ends.
         self._stack = ExitStack()
-        self._perfect = self._stack.enter_context(perfect_pruning(self._sessions["perfect"]))
+        self._keep = self._stack.enter_context(perfect_pruning(self._sessions["perfect"]))
         for session in self._sessions.values():
             session.sql(f"SELECT count(*) FROM {CATALOG}.{NAMESPACE}.supplier WHERE s_suppkey > 3").collect()
 
     def prepare(self, query: Json) -> None:
         """Hand the surviving row groups to perfect pruning, at no cost to the query."""
         if query["system"] == "perfect":
-            self._perfect.keep(query["survivors"])
+            self._keep(query["survivors"])
 
     def count(self, query: Json) -> int:
         """Count the matching rows."""
