@@ -97,18 +97,11 @@ class QueryResult:
         return ratio(self.without_index.seconds, self.with_index.seconds)
 
     @property
-    def perfect_speed_up(self) -> float | None:
-        """The speed-up that perfect pruning gives; None where it was not measured."""
-        if self.without_index is None or self.perfect is None:
-            return None
-        return ratio(self.without_index.seconds, self.perfect.seconds)
-
-    @property
     def share_of_perfect(self) -> float | None:
-        """The speed-up as a share of the one that perfect pruning gives."""
-        if self.speed_up is None or self.perfect_speed_up is None:
+        """The speed-up as a share of the one that perfect pruning gives; None where one was not measured."""
+        if self.perfect is None or self.with_index is None:
             return None
-        return self.speed_up / self.perfect_speed_up
+        return ratio(self.perfect.seconds, self.with_index.seconds)
 
     @property
     def planning_share(self) -> float | None:

@@ -22,13 +22,11 @@ class Summary:
         median_seconds: The median.
         least_seconds: The shortest.
         greatest_seconds: The longest.
-        count: How many there are.
     """
 
     median_seconds: float
     least_seconds: float
     greatest_seconds: float
-    count: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +64,7 @@ def summarize(seconds: Sequence[float]) -> Summary:
         ValueError: If there is none, or one is not finite and greater than zero.
     """
     _check_positive(seconds, "timings")
-    return Summary(statistics.median(seconds), min(seconds), max(seconds), len(seconds))
+    return Summary(statistics.median(seconds), min(seconds), max(seconds))
 
 
 def ratio(without_seconds: Sequence[float], with_seconds: Sequence[float]) -> float:

@@ -34,7 +34,6 @@ def create_session(
     cores: int = 2,
     memory: str = "3g",
     name: str = "puffin-index",
-    event_log: Path | None = None,
     packages: Sequence[str] = (),
     conf: Mapping[str, str] = MappingProxyType({}),
 ) -> SparkSession:
@@ -45,7 +44,6 @@ def create_session(
         cores: Threads of the local master.
         memory: JVM heap, in Spark's notation.
         name: The application's name.
-        event_log: If given, the directory of Spark's event log.
         packages: Maven coordinates of further jars.
         conf: Further settings.
     """
@@ -76,9 +74,6 @@ def create_session(
         .config(f"spark.sql.catalog.{CATALOG}.jdbc.schema-version", "V1")
         .config(f"spark.sql.catalog.{CATALOG}.warehouse", warehouse.as_uri())
     )
-    if event_log is not None:
-        event_log.mkdir(parents=True, exist_ok=True)
-        builder = builder.config("spark.eventLog.enabled", "true").config("spark.eventLog.dir", event_log.as_uri())
     for key, value in (settings_of_executors() | dict(conf)).items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
