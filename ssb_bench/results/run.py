@@ -113,7 +113,16 @@ class QueryResult:
 
 @dataclass(frozen=True, slots=True)
 class TableFacts:
-    """The table that was queried: see `ssb_bench.spark_runs.load.Load`."""
+    """The table that was queried.
+
+    Attributes:
+        rows: Rows of lineorder.
+        data_files: Its data files.
+        row_groups: Its row groups.
+        row_group_rows: Rows of a row group as they were asked for.
+        data_bytes: Size of the data files.
+        write_seconds: Time that Spark took to write them.
+    """
 
     rows: int
     data_files: int

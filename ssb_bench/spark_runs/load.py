@@ -15,6 +15,7 @@ from ssb_bench.data.dataset import Step, open_duckdb, require_dataset
 from ssb_bench.data.layout import NAMESPACE, SSB_TABLES, Layout, local_path
 from ssb_bench.data.records import read_if_there, write_record
 from ssb_bench.errors import BenchError
+from ssb_bench.results.run import TableFacts
 from ssb_bench.spark_runs.session import CATALOG
 
 LINEORDER: Final = f"{CATALOG}.{NAMESPACE}.lineorder"
@@ -23,33 +24,21 @@ _CHECKED_COLUMNS: Final = ("lo_orderkey", "lo_linenumber", "lo_ordtotalprice", "
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class Load(TableFacts):
     """What `load` wrote, as the Parquet footers tell it.
 
     Attributes:
         scale_factor: The scale factor.
-        row_group_rows: Rows of a row group as they were asked for.
-        rows: Rows of lineorder.
-        data_files: Data files of lineorder.
-        row_groups: Row groups of lineorder.
         smallest_row_group_rows: Rows of the smallest row group (the last one of some file).
         median_row_group_rows: Median of the rows of the row groups.
         largest_row_group_rows: Rows of the largest row group.
-        data_bytes: Size of lineorder's data files.
-        write_seconds: Time that Spark took to write lineorder.
         snapshot_id: The snapshot that was written.
     """
 
     scale_factor: float
-    row_group_rows: int
-    rows: int
-    data_files: int
-    row_groups: int
     smallest_row_group_rows: int
     median_row_group_rows: int
     largest_row_group_rows: int
-    data_bytes: int
-    write_seconds: float
     snapshot_id: int
 
 

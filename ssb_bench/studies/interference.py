@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from functools import partial
 
@@ -31,8 +32,6 @@ from ssb_bench.spark_runs.session import CATALOG
 
 LIMIT = 1.3
 """Beside a build, a query may take so many times as long as alone, on two cores."""
-
-_JOIN_SECONDS = 120.0
 
 
 def measure_interference(
@@ -68,14 +67,14 @@ def measure_interference(
 def _builds(spark: SparkSession, index: TableIndex) -> Iterator[None]:
     """Build the whole index again and again, from when the first segment is at work until the end of the block."""
     stop, started = threading.Event(), threading.Event()
-    thread = threading.Thread(target=_build_until, args=(spark, index, started, stop), name="interference")
-    thread.start()
-    try:
-        started.wait(_JOIN_SECONDS)
-        yield
-    finally:
-        stop.set()
-        thread.join(_JOIN_SECONDS)
+    with ThreadPoolExecutor(1, "interference") as pool:
+        building = pool.submit(_build_until, spark, index, started, stop)
+        try:
+            started.wait()
+            yield
+        finally:
+            stop.set()
+    building.result()
 
 
 def _build_until(spark: SparkSession, index: TableIndex, started: threading.Event, stop: threading.Event) -> None:
@@ -84,8 +83,7 @@ def _build_until(spark: SparkSession, index: TableIndex, started: threading.Even
         while not stop.is_set():
             scratch = create_index_table(index.catalog, name, index.data_table, to_json(index.columns))
             engine = background_engine(spark, f"interference-{uuid.uuid4().hex}", None)
-            job = partial(build, index.data_table, scratch, index.columns, engine)
-            handle = BuildHandle(job, engine.cancel)
+            handle = BuildHandle(partial(build, index.data_table, scratch, index.columns, engine), engine.cancel)
             while handle.status() == "running" and not stop.wait(0.1):
                 started.set()
             handle.cancel()

@@ -15,6 +15,7 @@ import subprocess
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import cache, partial
 from pathlib import Path
 from typing import ClassVar, Final
 
@@ -27,7 +28,7 @@ from ssb_bench.spark_runs.bloom_table import BloomTable
 from ssb_bench.spark_runs.indexing import IndexColumns, describe_index, open_index
 from ssb_bench.spark_runs.load import Load, require_load
 from ssb_bench.spark_runs.machine import describe_host
-from ssb_bench.spark_runs.survivors import data_file_locations, find_survivors
+from ssb_bench.spark_runs.survivors import Survivors, data_file_locations, find_survivors
 from ssb_bench.systems.peers import PeerError, System, WorkerProcess, environment_python
 
 SECONDS_A_QUERY: Final = 5.0
@@ -103,7 +104,7 @@ class _Query:
     name: str
     kind: str
     where: str
-    survivors: dict[str, list[int]]
+    survivors: Survivors
     due: object
 
 
@@ -250,40 +251,32 @@ def _open(
         if system.worker not in processes:
             own.mkdir(parents=True, exist_ok=True)
             if system.classpath is not None:
-                config = config | {"classpath": _classpath(system.classpath)}
+                config = config | {"classpath": system.classpath()}
             process = WorkerProcess(python.result(), system.worker, own / f"{system.name}.log")
             processes[system.worker] = process
             result.facts = dict(process.ask({"open": config | {"folder": str(own / system.name)}})["facts"])
         return [_Running(system, processes[system.worker], result)]
     except PeerError as error:
         result.failure = str(error)
-        return []
-
-
-def _classpath(fetch: Callable[[], list[str]]) -> list[str]:
-    try:
-        return fetch()
     except (OSError, subprocess.SubprocessError) as error:
-        raise PeerError(f"cannot be fetched: {error}") from error
+        result.failure = f"cannot be fetched: {error}"
+    return []
 
 
 def _due(layout: Layout, queries: Sequence[FittedQuery]) -> list[_Query]:
-    """Ask DuckDB for the answers, once for each predicate: the queries of both workloads share them."""
-    known: dict[str, tuple[int, int, dict[str, list[int]]]] = {}
+    """Ask DuckDB for the answers."""
+    # The queries of both workloads have the same predicates.
+    survivors = cache(partial(find_survivors, data_file_locations(layout)))
     asked = []
-    for query in queries:
-        where, workload = query.where, query.query.workload
-        if where is None or workload == "aggregate":
-            raise BenchError(f"systems are compared on counts and rows of lineorder, not on {query.query.name}")
-        if where not in known:
-            survivors = find_survivors(data_file_locations(layout), where)
-            with open_duckdb(layout) as connection:
-                sql = f"SELECT count(*), coalesce(sum(lo_revenue), 0) FROM lineorder WHERE {where}"
-                [(count, revenue)] = connection.execute(sql).fetchall()
-            known[where] = int(count), int(revenue), {file: list(kept) for file, kept in survivors.items()}
-        count, revenue, kept = known[where]
-        due = [count, revenue] if workload == "rows" else count
-        asked.append(_Query(query.query.name, "rows" if workload == "rows" else "count", where, kept, due))
+    with open_duckdb(layout) as connection:
+        for query in queries:
+            name, where, workload = query.query.name, query.where, query.query.workload
+            if where is None or workload == "aggregate":
+                raise BenchError(f"systems are compared on counts and rows of lineorder, not on {name}")
+            sql = f"SELECT count(*), coalesce(sum(lo_revenue), 0) FROM lineorder WHERE {where}"
+            [(count, revenue)] = connection.execute(sql).fetchall()
+            due = [int(count), int(revenue)] if workload == "rows" else int(count)
+            asked.append(_Query(name, "rows" if workload == "rows" else "count", where, survivors(where), due))
     return asked
 
 
