@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from math import inf
 from statistics import median
 
 from ssb_bench.report.document import Cell, Figure, Line, Marked, Part, Table, failed, marked_if
+from ssb_bench.report.figures import draw_appends, draw_scale, draw_sweep
 from ssb_bench.results.appends import AppendRun
 from ssb_bench.results.statistics import Paired, Summary, geometric_mean, summarize
 from ssb_bench.results.step_times import StepTime
@@ -27,7 +29,9 @@ _KERNEL_HEADINGS = (
 def append_parts(run: AppendRun) -> Iterator[Part]:
     """Lay out the lag of the indexes, and the times of the queries meanwhile and afterwards."""
     yield Line(f"{_lag_text(run)}. A watch builds in the background of the application that queries.")
-    yield Figure("appends", "Lag of the index and times of queries while batches are appended")
+    yield Figure(
+        "appends", "Lag of the index and times of queries while batches are appended", partial(draw_appends, run)
+    )
     rows = []
     for query in run.settled_with:
         sides = (run.meanwhile(query), run.settled_with[query], run.settled_without[query])
@@ -59,7 +63,7 @@ def sweep_parts(points: Sequence[SweepPoint]) -> Iterator[Part]:
         "Share of the row groups that the planner keeps, by selectivity and rows of a row group, beside the theory "
         "1 - (1 - s)^R for rows in no order. Pale: skipped. Dark: all are read."
     )
-    yield Figure("sweep", "Heat maps of the share of row groups kept")
+    yield Figure("sweep", "Heat maps of the share of row groups kept", partial(draw_sweep, points))
     rows = [
         [
             *(p.clustering, f"{p.row_group_rows:,}", str(p.predicates), f"{p.selectivity:.0e}"),
@@ -76,7 +80,7 @@ def sweep_parts(points: Sequence[SweepPoint]) -> Iterator[Part]:
 def scale_parts(points: Sequence[ScalePoint]) -> Iterator[Part]:
     """Lay out the points, what dominates the largest ones, what was left out, and failures."""
     yield Line("Simulated indexes: real segments, no data. A process of its own for each line.")
-    yield Figure("scale", "Planning time and memory by number of row groups")
+    yield Figure("scale", "Planning time and memory by number of row groups", partial(draw_scale, points))
     ordered = sorted(points, key=lambda point: (point.scenario, point.row_groups))
     yield Table(_SCALE_HEADINGS, [_scale_row(points, point) for point in ordered], "planning over simulated indexes")
     yield from (Line(f"{p.scenario}, {p.row_groups:,} row groups: {p.left_out}") for p in points if p.left_out)

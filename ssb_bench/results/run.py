@@ -183,6 +183,18 @@ class Run:
         return [f"{query.name}: {failure}" for query in self.queries for failure in query.failures]
 
     @property
+    def title(self) -> str:
+        """The headline: scale factor, rows, row groups."""
+        return (
+            f"SSB scale factor {self.scale_factor:g}: {self.table.rows:,} rows of lineorder "
+            f"in {self.table.row_groups:,} row groups, {self.table.data_files:,} files"
+        )
+
+    def measured(self, workload: Workload) -> list[QueryResult]:
+        """Give the queries of a workload that ran without the index and with it."""
+        return [query for query in self.queries if query.workload == workload and query.speed_up is not None]
+
+    @property
     def geometric_mean_speed_up(self) -> float | None:
         """Geometric mean of the speed-ups of the queries that did not fail; None if all did."""
         return mean_speed_up(self.queries)
