@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
+
 NOISE_BAND = 0.02
 """A ratio within this share of 1 says nothing."""
 
@@ -53,8 +55,8 @@ class Paired:
     @property
     def differences(self) -> list[float]:
         """First quartile, median and third quartile of the differences of pairs, in seconds."""
-        pairs = zip(self.without_seconds, self.with_seconds, strict=True)
-        return statistics.quantiles((more - less for less, more in pairs), n=4, method="inclusive")
+        differences = np.subtract(self.with_seconds, self.without_seconds)
+        return [float(quartile) for quartile in np.quantile(differences, (0.25, 0.5, 0.75))]
 
 
 def summarize(seconds: Sequence[float]) -> Summary:

@@ -87,3 +87,4 @@ def test_pairs_have_the_ratio_of_their_medians_and_the_quartiles_of_their_differ
 
     assert pairs.ratio == 2.0
     assert pairs.differences == [1.0, 1.0, 2.0]
+    assert Paired("q", (1.0,), (3.0,)).differences == [2.0, 2.0, 2.0], "one pair is enough"
