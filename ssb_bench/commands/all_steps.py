@@ -12,10 +12,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeAlias
 
+import click
+
+from ssb_bench.commands.options import SparkSize, layout_options, make_console, row_group_option, spark_options
 from ssb_bench.data.layout import Layout
 from ssb_bench.data.records import write_record
 from ssb_bench.errors import BenchError
+from ssb_bench.report.study_reports import step_parts
+from ssb_bench.report.terminal import render
 from ssb_bench.results.step_times import StepTime, read_times, times_path
+from ssb_bench.spark_runs.java import require_java
 
 Arguments: TypeAlias = Mapping[str, str]
 """By step, the arguments that do not follow the scale factor by themselves."""
@@ -126,18 +132,18 @@ def run_steps(
     times = read_times(times_path(layout))
     failed: list[str] = []
     for step in steps:
-        if step.result is not None and not anew and _state(layout, step.result) == "complete":
+        if step.result is not None and (anew or not _is_of_load(step.result, layout)):
+            # Otherwise an old result would pass for one of a step that fails.
+            step.result.unlink(missing_ok=True)
+        if step.result is not None and _is_complete(step.result):
             on_step(f"{step.name}: {step.result} is there")
         else:
-            if step.result is not None and (anew or _state(layout, step.result) == "outdated"):
-                # Otherwise an old result would pass for one of a step that fails.
-                step.result.unlink(missing_ok=True)
             on_step(f"{step.name} ...")
             started = time.perf_counter()
             code = run((step.name, *step.arguments))
             times[step.name] = StepTime(time.perf_counter() - started, code)
             write_record(times_path(layout), times)
-            on_step(_time_text(step.name, times[step.name]))
+            on_step(f"{step.name}: {times[step.name].seconds:.0f} s, exit code {code}")
         if step.name in times and times[step.name].exit_code != 0:
             failed.append(step.name)
             if step.result is None or not step.result.exists():
@@ -145,20 +151,35 @@ def run_steps(
     return failed
 
 
-def render_times(times: Mapping[str, StepTime]) -> str:
-    """Give a line for each step, and one for all."""
-    total = StepTime(sum(time.seconds for time in times.values()), 0)
-    return "\n".join(_time_text(name, time) for name, time in [*times.items(), ("together", total)])
+def _is_of_load(result: Path, layout: Layout) -> bool:
+    """Whether a result was measured after the present load of the table."""
+    load = layout.load_json
+    return result.exists() and load.exists() and result.stat().st_mtime >= load.stat().st_mtime
 
 
-def _time_text(name: str, time: StepTime) -> str:
-    return f"{name}: {time.seconds:.0f} s{'' if time.exit_code == 0 else f', exit code {time.exit_code}'}"
+def _is_complete(result: Path) -> bool:
+    """Whether a result is there, and its measurement was not stopped."""
+    return result.exists() and bool(json.loads(result.read_text(encoding="utf-8")).get("complete", True))
 
 
-def _state(layout: Layout, result: Path) -> str:
-    """Say whether a result is `complete`, of a measurement that was `stopped`, or `outdated` by the table's load."""
-    if not result.exists() or not layout.load_json.exists():
-        return "outdated"
-    if result.stat().st_mtime < layout.load_json.stat().st_mtime:
-        return "outdated"
-    return "complete" if json.loads(result.read_text(encoding="utf-8")).get("complete", True) else "stopped"
+@click.command("all")
+@layout_options
+@spark_options
+@row_group_option
+@click.option("--anew", is_flag=True, help="Measure again what was measured; data, table and index are kept.")
+def all_command(layout: Layout, size: SparkSize, row_group_rows: int, anew: bool) -> None:
+    """Do it all: data, table, index, every workload, systems, appends, sweep, scale, page.
+
+    Goes on where it was stopped. Up to scale factors 2 and 0.5, repeats, appends and simulations are fewer.
+    """
+    console = make_console()
+    require_java()
+    spark = ("--cores", str(size.cores), "--memory", size.memory)
+    steps = plan_steps(layout, arguments_for(layout.scale_factor), spark=spark, row_group_rows=row_group_rows)
+    try:
+        failed = run_steps(layout, steps, anew=anew, on_step=lambda text: console.print(text, style="bold"))
+    finally:
+        console.print(render(step_parts(read_times(times_path(layout)))))
+    if failed:
+        console.print(f"with failures: {', '.join(failed)}", style="bold red")
+        sys.exit(1)

@@ -2,49 +2,48 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import TypeAlias
 
+import click
 from pyspark.sql import SparkSession
-from rich.console import Console, Group
+from rich.console import Console
 from rich.live import Live
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
+from planner.scans.scan_plan import ScanPlan
 from puffin_index import TableIndex
-from ssb_bench.data.dataset import generate
+from ssb_bench.commands.options import (
+    SparkSize,
+    index_options,
+    layout_options,
+    make_console,
+    repeat_option,
+    row_group_option,
+    spark_options,
+)
+from ssb_bench.data.dataset import Step, generate
 from ssb_bench.data.layout import NAMESPACE, Layout
-from ssb_bench.data.progress import build_text, step_bar
+from ssb_bench.data.progress import build_step, step_bar
 from ssb_bench.data.records import write_record
 from ssb_bench.data.workload import FittedQuery
-from ssb_bench.report.document import Part, Table
+from ssb_bench.report.document import Line, Part, Table
 from ssb_bench.report.figures import draw_run, save
 from ssb_bench.report.run_report import literal_parts, run_parts
 from ssb_bench.report.terminal import render
 from ssb_bench.results.run import Run
 from ssb_bench.spark_runs.arms import hooked, with_report
 from ssb_bench.spark_runs.indexing import IndexColumns, define_index, record_build
-from ssb_bench.spark_runs.load import load, require_load
+from ssb_bench.spark_runs.java import require_java
+from ssb_bench.spark_runs.load import load
 from ssb_bench.spark_runs.measure import measure
 from ssb_bench.spark_runs.run import fit_queries, run_queries, stamped_path
 from ssb_bench.spark_runs.session import CATALOG
 
-
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """One execution of a query while the index was built.
-
-    Attributes:
-        seconds: Wall time.
-        row_groups: Row groups of the scan.
-        kept: Row groups that the planner kept.
-        unindexed: Row groups that had no index yet.
-    """
-
-    seconds: float
-    row_groups: int
-    kept: int
-    unindexed: int
+Seen: TypeAlias = tuple[float, ScanPlan | None]
+"""One execution of a query while the index is built: its seconds and the planner's report; None without any index."""
 
 
 def show(
@@ -102,10 +101,7 @@ def watch_build(
         BuildError: If the build fails.
     """
     spark.sql(f"USE {CATALOG}.{NAMESPACE}")
-    row_groups = require_load(layout).row_groups
     seen: dict[str, list[Seen]] = {query.query.name: [] for query in queries}
-    progress = Progress(TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
-    task = progress.add_task("build", total=None)
     with hooked(spark):
         handle = index.build_async(spark)
         with Live(console=console, refresh_per_second=4) as live:
@@ -114,12 +110,9 @@ def watch_build(
             while not finished:
                 finished = handle.status() != "running"
                 for query in queries:
-                    seen[query.query.name].append(_run_once(spark, query, row_groups))
-                    built = handle.progress()
-                    progress.update(
-                        task, description=build_text(built), completed=built.rows_done, total=built.rows_total or None
-                    )
-                    live.update(Group(progress, render(_seen_parts(seen))))
+                    measured, plan = with_report(spark, partial(measure, spark, query.sql))
+                    seen[query.query.name].append((measured.seconds, plan))
+                    live.update(render(_seen_parts(seen, build_step(handle.progress()))))
         if not console.is_terminal:
             console.print()  # a pipe gets the last state without an end of line
         report = handle.wait()
@@ -128,21 +121,42 @@ def watch_build(
     console.print(text if report.rows else "the index was there already; nothing to build")
 
 
-def _run_once(spark: SparkSession, query: FittedQuery, row_groups: int) -> Seen:
-    measured, report = with_report(spark, lambda: measure(spark, query.sql))
-    if report is None:
-        return Seen(measured.seconds, row_groups, row_groups, row_groups)  # no index of any file yet
-    return Seen(measured.seconds, report.row_groups, report.kept, report.unindexed)
-
-
-def _seen_parts(seen: dict[str, list[Seen]]) -> Iterator[Part]:
+def _seen_parts(seen: dict[str, list[Seen]], built: Step) -> Iterator[Part]:
     rows = []
     for name, executions in seen.items():
         row = [name, str(len(executions))]
         if executions:
-            first, latest = executions[0], executions[-1]
-            row += [f"{first.seconds:.2f}", f"{latest.seconds:.2f}"]
-            row += [str(count) for count in (latest.row_groups, first.kept, latest.kept, latest.unindexed)]
+            (first_seconds, first), (seconds, latest) = executions[0], executions[-1]
+            row += [f"{first_seconds:.2f}", f"{seconds:.2f}", "all" if first is None else str(first.kept)]
+            row += ["all", "all"] if latest is None else [str(latest.kept), str(latest.unindexed)]
         rows.append(row)
-    headings = ("executions", "first s", "latest s", "row groups", "kept at first", "kept now", "not yet indexed")
-    yield Table(("query", *headings), rows, "queries while the index is built")
+    headings = ("query", "executions", "first s", "latest s", "kept at first", "kept now", "not yet indexed")
+    yield Table(headings, rows, "queries while the index is built")
+    yield Line(f"build: {built.done} of {built.total} files, {built.text}")
+
+
+@click.command("demo")
+@layout_options
+@spark_options
+@row_group_option
+@repeat_option
+@index_options
+@click.option("--anew", is_flag=True, help="Load the table and build its index even if they are there.")
+def demo_command(
+    layout: Layout, size: SparkSize, row_group_rows: int, repeats: int, columns: IndexColumns, anew: bool
+) -> None:
+    """Show the whole way: data, table, an index built while queries run, the comparison, a picture."""
+    console = make_console()
+    require_java()
+    make_dataset(layout, console)
+    with size.session(layout, console) as spark:
+        run, _ = show(
+            *(spark, layout),
+            row_group_rows=row_group_rows,
+            columns=columns,
+            repeats=repeats,
+            console=console,
+            anew=anew,
+        )
+    if run.failures:
+        sys.exit(1)

@@ -9,11 +9,7 @@ import click
 from rich.console import Console
 
 from puffin_index.errors import PuffinIndexError
-from ssb_bench.commands.data_commands import build_command, generate_command, load_command
-from ssb_bench.commands.measuring_commands import append_command, interference_command, run_command, systems_command
-from ssb_bench.commands.report_commands import compare_command, report_command
-from ssb_bench.commands.study_commands import hook_command, kernels_command, scale_command, sweep_command
-from ssb_bench.commands.whole_commands import all_command, demo_command
+from ssb_bench.commands import all_steps, demo, step_commands, study_commands
 
 
 @click.group()
@@ -25,12 +21,10 @@ def cli() -> None:
     """
 
 
-for _command in (
-    *(generate_command, load_command, build_command, run_command, report_command, demo_command, all_command),
-    *(append_command, compare_command, hook_command, interference_command, kernels_command),
-    *(scale_command, sweep_command, systems_command),
-):
-    cli.add_command(_command)
+for _module in (step_commands, demo, all_steps, study_commands):
+    for _command in vars(_module).values():
+        if isinstance(_command, click.Command):
+            cli.add_command(_command)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -1,4 +1,4 @@
-"""The commands that measure with data of their own: sweep, scale, hook, kernels."""
+"""What is measured besides: systems, append, sweep, scale, interference, hook, kernels."""
 
 from __future__ import annotations
 
@@ -20,15 +20,20 @@ from ssb_bench.commands.options import (
     spark_options,
 )
 from ssb_bench.data.layout import Layout
+from ssb_bench.data.progress import step_bar
 from ssb_bench.data.records import write_record
-from ssb_bench.report.kernel_report import Kernels, kernel_parts
-from ssb_bench.report.study_reports import hook_parts, scale_parts
+from ssb_bench.data.workload import ROWS_QUERIES, VOLCANO_QUERIES
+from ssb_bench.report.study_reports import append_parts, kernel_parts, paired_parts, scale_parts
+from ssb_bench.report.systems_report import systems_parts
 from ssb_bench.report.terminal import render
+from ssb_bench.spark_runs.bloom_table import make_bloom_table
+from ssb_bench.spark_runs.load import require_load
 from ssb_bench.spark_runs.machine import describe_host
+from ssb_bench.spark_runs.run import fit_queries, stamped_path
+from ssb_bench.studies.append import DEFAULT_BATCH_ROWS, DEFAULT_EVERY_SECONDS, measure_appends
 from ssb_bench.studies.hook_cost import measure_hook
-from ssb_bench.studies.kernel_memory import measure_memory
-from ssb_bench.studies.kernel_sizes import measure_sizes
-from ssb_bench.studies.kernels import DEFAULT_VALUES, kernel_cases, measure_kernels
+from ssb_bench.studies.interference import LIMIT, measure_interference
+from ssb_bench.studies.kernels import COLUMNS, DEFAULT_VALUES, Kernels, measure_kernels
 from ssb_bench.studies.scale import (
     DEFAULT_SIZES,
     Scale,
@@ -39,6 +44,72 @@ from ssb_bench.studies.scale import (
 )
 from ssb_bench.studies.sweep import DEFAULT_ROWS, Grid, Sweep, run_sweep
 from ssb_bench.studies.sweep_spark import time_sweep
+from ssb_bench.systems.peers import SYSTEM_NAMES, SYSTEMS
+from ssb_bench.systems.run import run_systems
+
+SYSTEMS_QUERIES = (*VOLCANO_QUERIES, *ROWS_QUERIES[:-1])
+"""All but the rows of Q7, which are most of the table."""
+
+APPEND_QUERIES = VOLCANO_QUERIES[:-1]
+"""All but Q7, which the index does not help."""
+
+
+@click.command("systems")
+@layout_options
+@spark_options
+@repeat_option
+@click.option(
+    "--system", "names", multiple=True, type=click.Choice(SYSTEM_NAMES), metavar="NAME", help="One; may be given again."
+)
+@click.option(
+    "--query", "queries", multiple=True, type=click.Choice(SYSTEMS_QUERIES), metavar="NAME", help="May be given again."
+)
+@output_option("with a date in the runs' directory")
+def systems_command(
+    layout: Layout,
+    size: SparkSize,
+    repeats: int,
+    names: tuple[str, ...],
+    queries: tuple[str, ...],
+    output: Path | None,
+) -> None:
+    """Compare systems on the same rows, cold and warm; one that cannot be run is listed with the reason."""
+    console = make_console()
+    require_load(layout)
+    systems = [system for system in SYSTEMS if not names or system.name in names]
+    bloom = None
+    if any(system.name == "iceberg-bloom" for system in systems):
+        with size.session(layout, console) as spark, console.status("writing bloom filters"):
+            bloom = make_bloom_table(spark, layout)
+    fitted = fit_queries(layout, queries or SYSTEMS_QUERIES)
+    with step_bar(console, "systems") as move:
+        run = run_systems(
+            *(layout, systems, fitted), repeats=repeats, cores=size.cores, memory=size.memory, bloom=bloom, on_step=move
+        )
+    path = output or stamped_path(layout, "systems", run.started_at)
+    finish(console, path, run, systems_parts(run), run.failures)
+
+
+@click.command("append")
+@layout_options
+@spark_options
+@click.option("--batches", type=POSITIVE, default=20, show_default=True, help="Appends.")
+@click.option("--batch-rows", type=POSITIVE, default=DEFAULT_BATCH_ROWS, show_default=True)
+@click.option(
+    "--every", type=click.FloatRange(min=0), default=DEFAULT_EVERY_SECONDS, show_default=True, help="Seconds."
+)
+@output_option("append.json in the scale factor's directory")
+def append_command(
+    layout: Layout, size: SparkSize, batches: int, batch_rows: int, every: float, output: Path | None
+) -> None:
+    """Append batches while a watch indexes them and queries run: the lag of the index, the times of the queries."""
+    console = make_console()
+    queries = fit_queries(layout, APPEND_QUERIES)
+    with size.session(layout, console) as spark, step_bar(console, "append") as move:
+        run = measure_appends(
+            spark, layout, queries, batches=batches, batch_rows=batch_rows, every_seconds=every, on_step=move
+        )
+    finish(console, output or layout.root / "append.json", run, append_parts(run), run.failures)
 
 
 @click.command("sweep")
@@ -92,6 +163,20 @@ def scale_command(data: Path, sizes: tuple[int, ...], repeats: int, output: Path
     finish(console, target, Scale(True, machine, tuple(points)), scale_parts(points), scale_failures(points))
 
 
+@click.command("interference")
+@layout_options
+@spark_options
+@repeat_option
+def interference_command(layout: Layout, size: SparkSize, repeats: int) -> None:
+    """Measure what a build in the background costs the queries of the same application."""
+    console = make_console()
+    require_load(layout)
+    queries = fit_queries(layout)
+    with size.session(layout, console) as spark, step_bar(console, "interference") as move:
+        results = measure_interference(spark, layout, queries, repeats=repeats, on_step=move)
+    console.print(render(paired_parts(results, "queries without and with a build beside them, ms", LIMIT)))
+
+
 @click.command("hook")
 @layout_options
 @spark_options
@@ -102,7 +187,8 @@ def hook_command(layout: Layout, size: SparkSize, files: int, repeats: int) -> N
     console = make_console()
     with size.session(layout, console) as spark:
         costs = measure_hook(spark, layout.warehouse, files, repeats)
-    console.print(render(hook_parts(costs, files)))
+    title = f"planning a query over {files:,} data files, without and with the hook, ms"
+    console.print(render(paired_parts(costs, title)))
 
 
 @click.command("kernels")
@@ -111,13 +197,9 @@ def hook_command(layout: Layout, size: SparkSize, files: int, repeats: int) -> N
 @click.option("--repeats", type=POSITIVE, default=9, show_default=True, help="Measured builds of each.")
 @output_option("kernels.json in the scale factor's directory")
 def kernels_command(layout: Layout, values: int, repeats: int, output: Path | None) -> None:
-    """Measure how fast indexes are built, in what memory, and how large they are; sizes need generated data."""
+    """Measure builds and look-ups of an index of one row group: time, memory, bytes."""
     console = make_console()
     with console.status("kernels") as status:
-        measured = Kernels(
-            describe_host(),
-            measure_kernels(kernel_cases(values), repeats=repeats, on_step=status.update),
-            measure_memory(values, status.update),
-            measure_sizes(layout.files("lineorder"), status.update) if layout.dataset_json.exists() else [],
-        )
-    finish(console, output or layout.root / "kernels.json", measured, kernel_parts(measured))
+        kernels = measure_kernels(COLUMNS, values, repeats=repeats, on_step=status.update)
+    record = Kernels(describe_host(), tuple(kernels))
+    finish(console, output or layout.root / "kernels.json", record, kernel_parts(kernels))

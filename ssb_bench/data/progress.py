@@ -18,7 +18,8 @@ def step_bar(console: Console, name: str) -> Iterator[Callable[[Step], None]]:
     if not console.is_terminal:
         yield lambda step: console.print(f"{name}: {step.done}/{step.total} {step.text}", highlight=False, markup=False)
         return
-    with _bar(console) as progress:
+    columns = (BarColumn(), MofNCompleteColumn(), TaskProgressColumn(), TimeElapsedColumn())
+    with Progress(TextColumn("{task.description}"), *columns, console=console) as progress:
         task = progress.add_task(name, total=None)
 
         def move(step: Step) -> None:
@@ -27,29 +28,7 @@ def step_bar(console: Console, name: str) -> Iterator[Callable[[Step], None]]:
         yield move
 
 
-@contextmanager
-def build_bar(console: Console) -> Iterator[Callable[[BuildProgress], None]]:
-    """Show a bar for the build of an index; gives the function that moves it."""
-    with _bar(console) as progress:
-        task = progress.add_task("build", total=None)
-
-        def move(built: BuildProgress) -> None:
-            progress.update(task, completed=built.files_done, total=built.files_total, description=build_text(built))
-
-        yield move
-
-
-def build_text(built: BuildProgress) -> str:
-    """Say in one line how far a build is."""
-    return f"build: {built.rows_done:,} of {built.rows_total:,} rows, {built.index_bytes / 1e6:.1f} MB of index"
-
-
-def _bar(console: Console) -> Progress:
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TaskProgressColumn(),
-        TimeElapsedColumn(),
-        console=console,
-    )
+def build_step(built: BuildProgress) -> Step:
+    """Say how far the build of an index is, in data files."""
+    text = f"{built.rows_done:,} of {built.rows_total:,} rows, {built.index_bytes / 1e6:.1f} MB of index"
+    return Step(built.files_done, built.files_total, text)

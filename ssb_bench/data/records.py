@@ -56,19 +56,6 @@ def read_if_there(path: Path, kind: type[T]) -> T | None:
     file_format = getattr(kind, "FORMAT", None)
     if file_format is not None and (not isinstance(content, dict) or content.pop("format", None) != file_format):
         raise BenchError(f"{path} is not of format {file_format}")
-    return _validated(content, kind, str(path))
-
-
-def parse_record(text: str, kind: type[T]) -> T:
-    """Read a record from a text that is known to be JSON.
-
-    Raises:
-        BenchError: If it lacks a field or has one too many.
-    """
-    return _validated(json.loads(text), kind, "the text")
-
-
-def _validated(content: object, kind: type[T], source: str) -> T:
     # pydantic takes no configuration for a dataclass of the standard library, but for a tuple of one.
     adapter = TypeAdapter(tuple[kind], config=ConfigDict(extra="forbid"))  # type: ignore[valid-type]
     try:
@@ -76,4 +63,4 @@ def _validated(content: object, kind: type[T], source: str) -> T:
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"][1:]))
-        raise BenchError(f"{source} is not a whole {kind.__name__}: {place}: {first['msg']}") from error
+        raise BenchError(f"{path} is not a whole {kind.__name__}: {place}: {first['msg']}") from error

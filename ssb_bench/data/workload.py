@@ -75,8 +75,6 @@ class Query:
     Attributes:
         name: Its name.
         title: What it is.
-        source: Where it comes from.
-        note: What it shows.
         parameters: Its literals.
         template: The SQL.
         workload: `count` and `ssb` as in the files; `rows` and `aggregate` are variants of `count`.
@@ -84,8 +82,6 @@ class Query:
 
     name: str
     title: str
-    source: str
-    note: str
     parameters: tuple[Parameter, ...]
     template: str
     workload: Workload = "count"
@@ -195,7 +191,7 @@ def parse_query(text: str) -> Query:
     template = "\n".join(line for line in text.splitlines() if line and not line.startswith("--"))
     if set(Template(template).get_identifiers()) != {parameter.name for parameter in parameters}:
         raise BenchError(f"query {fields['name']}: its parameters are not the names in its SQL")
-    return Query(fields["name"], fields["title"], fields["source"], fields["note"], parameters, template)
+    return Query(fields["name"], fields["title"], parameters, template)
 
 
 def _parse_parameter(text: str) -> Parameter:

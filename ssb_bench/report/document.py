@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
+
+from matplotlib.figure import Figure as Picture
 
 Mark = Literal["bad", "good", "slow"]
 
@@ -53,10 +55,11 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A picture by its name, and what it shows; for pages only."""
+    """A picture: the name of its files, what it shows, and what draws it; for pages only."""
 
     name: str
     shows: str
+    draw: Callable[[], Picture]
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
-from ssb_bench.report.run_report import measured_queries, title_of
 from ssb_bench.results.appends import AppendRun
 from ssb_bench.results.run import QueryResult, Run
 from ssb_bench.results.statistics import summarize
@@ -59,10 +58,10 @@ def save(figure: Figure, path: Path) -> None:
 @_styled
 def draw_run(run: Run) -> Figure:
     """Draw a run: a row of panels for each workload."""
-    measured = {query.workload: measured_queries(run, query.workload) for query in run.queries}
+    measured = {query.workload: run.measured(query.workload) for query in run.queries}
     measured = {workload: queries for workload, queries in measured.items() if queries}
     figure = _draw_queries(list(measured.values()) or [[]], list(measured) if len(measured) > 1 else [""])
-    figure.suptitle(title_of(run), fontsize=14, fontweight="bold")
+    figure.suptitle(run.title, fontsize=14, fontweight="bold")
     return figure
 
 

@@ -10,11 +10,9 @@ from importlib.resources import files
 from pathlib import Path
 from string import Template
 
-from matplotlib.figure import Figure as Picture
-
 from ssb_bench.report.document import Cell, Facts, Figure, Heading, Line, Marked, Part, Table
-from ssb_bench.report.figures import draw_appends, draw_queries, draw_scale, draw_sweep, draw_systems, save
-from ssb_bench.report.run_report import WORKLOADS, measured_queries, run_parts
+from ssb_bench.report.figures import save
+from ssb_bench.report.run_report import run_parts
 from ssb_bench.report.study_reports import append_parts, scale_parts, step_parts, sweep_parts
 from ssb_bench.report.systems_report import systems_parts
 from ssb_bench.results.appends import AppendRun
@@ -41,13 +39,8 @@ def write_page(sources: Sources, path: Path) -> Path:
     """Write the page, and each picture as SVG and PNG into `<page>-pictures` beside it; give that directory."""
     folder = path.with_name(f"{path.stem}-pictures")
     folder.mkdir(parents=True, exist_ok=True)
-    pictures = dict(_pictures(sources))
-    for name, picture in pictures.items():
-        save(picture, folder / f"{name}.svg")
-        save(picture, folder / f"{name}.png")
-    svgs = {name: (folder / f"{name}.svg").read_text(encoding="utf-8") for name in pictures}
     body = "\n".join(
-        f"<section><h2>{heading}</h2>\n{''.join(_html(part, svgs) for part in parts)}</section>"
+        f"<section><h2>{heading}</h2>\n{''.join(_html(part, folder) for part in parts)}</section>"
         for heading, parts in _sections(sources)
     )
     template = Template(files("ssb_bench.report").joinpath("page.html").read_text(encoding="utf-8"))
@@ -71,23 +64,7 @@ def _sections(sources: Sources) -> Iterator[tuple[str, Iterator[Part]]]:
         yield "Time of each step", step_parts(sources.steps)
 
 
-def _pictures(sources: Sources) -> Iterator[tuple[str, Picture]]:
-    """Draw what there is, by the names that the parts have for it."""
-    if sources.run is not None:
-        for workload in WORKLOADS:
-            if measured := measured_queries(sources.run, workload):
-                yield f"queries-{workload}", draw_queries(measured)
-    if sources.systems is not None:
-        yield "systems", draw_systems(sources.systems)
-    if sources.appends is not None:
-        yield "appends", draw_appends(sources.appends)
-    if sources.sweep:
-        yield "sweep", draw_sweep(sources.sweep)
-    if sources.scale:
-        yield "scale", draw_scale(sources.scale)
-
-
-def _html(part: Part, svgs: Mapping[str, str]) -> str:
+def _html(part: Part, folder: Path) -> str:
     match part:
         case Heading(text):
             return f"<h3>{escape(text)}</h3>\n"
@@ -95,13 +72,20 @@ def _html(part: Part, svgs: Mapping[str, str]) -> str:
             return _element("p", text) + "\n"
         case Table():
             return _table(part)
-        case Figure(name, shows):
-            # The label tells those who do not see the picture what it shows.
-            svg = svgs[name][svgs[name].index("<svg") :]
-            return f'<figure>{svg.replace("<svg ", f"""<svg role="img" aria-label="{escape(shows)}" """, 1)}</figure>\n'
+        case Figure():
+            return _picture(part, folder)
         case Facts(title, facts):
             items = "".join(f"<dt>{escape(key)}</dt><dd>{escape(str(value))}</dd>" for key, value in facts.items())
             return f"<details><summary>{escape(title)}</summary><dl>{items}</dl></details>\n"
+
+
+def _picture(figure: Figure, folder: Path) -> str:
+    picture, file = figure.draw(), folder / f"{figure.name}.svg"
+    for path in (file, file.with_suffix(".png")):
+        save(picture, path)
+    _, _, svg = file.read_text(encoding="utf-8").partition("<svg ")
+    # The label tells those who do not see the picture what it shows.
+    return f'<figure><svg role="img" aria-label="{escape(figure.shows)}" {svg}</figure>\n'
 
 
 def _table(table: Table) -> str:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Final
 
 from ssb_bench.data.workload import FittedQuery, Workload
 from ssb_bench.report.document import Cell, Facts, Figure, Heading, Line, Marked, Part, Table, failed, marked_if
+from ssb_bench.report.figures import draw_queries
 from ssb_bench.results.run import QueryResult, Run, Side, mean_speed_up
 from ssb_bench.results.statistics import summarize, verdict
 
@@ -34,13 +36,14 @@ _BOUND_HEADINGS: Final = (
 
 def run_parts(run: Run) -> Iterator[Part]:
     """Lay out a run: each workload, then the table, the index, the machine, and what went wrong."""
-    yield Heading(f"{title_of(run)}; without and with the index, {run.repeats} runs each")
+    yield Heading(f"{run.title}; without and with the index, {run.repeats} runs each")
     workloads = list(dict.fromkeys(query.workload for query in run.queries))
     for workload in workloads:
         queries = [query for query in run.queries if query.workload == workload]
         yield Heading(WORKLOADS[workload])
-        if measured_queries(run, workload):
-            yield Figure(f"queries-{workload}", f"Times, row groups and bytes of {WORKLOADS[workload]}")
+        if measured := run.measured(workload):
+            shows = f"Times, row groups and bytes of {WORKLOADS[workload]}"
+            yield Figure(f"queries-{workload}", shows, partial(draw_queries, measured))
         yield Table(_HEADINGS, [row for query in queries for row in _rows(query)], texts=("index",))
         bounds = [_bound_row(query) for query in queries if query.perfect is not None]
         if bounds:
@@ -52,19 +55,6 @@ def run_parts(run: Run) -> Iterator[Part]:
     yield from map(Line, (_rows_line(run), _table_line(run), _index_line(run)))
     yield Facts("machine", run.machine)
     yield from failed(run.failures)
-
-
-def title_of(run: Run) -> str:
-    """Give the headline of a run: scale factor, rows, row groups."""
-    return (
-        f"SSB scale factor {run.scale_factor:g}: {run.table.rows:,} rows of lineorder "
-        f"in {run.table.row_groups:,} row groups, {run.table.data_files:,} files"
-    )
-
-
-def measured_queries(run: Run, workload: Workload) -> list[QueryResult]:
-    """Give the queries of a workload that ran without the index and with it."""
-    return [query for query in run.queries if query.workload == workload and query.speed_up is not None]
 
 
 def literal_parts(queries: Sequence[FittedQuery]) -> Iterator[Part]:

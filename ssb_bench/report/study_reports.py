@@ -1,15 +1,18 @@
-"""What the studies say: appends, sweep, scale, interference, the cost of the hook."""
+"""What the studies say: appends, sweep, scale, what a build or the hook costs, kernels."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from math import inf
+from statistics import median
 
 from ssb_bench.report.document import Cell, Figure, Line, Marked, Part, Table, failed, marked_if
+from ssb_bench.report.figures import draw_appends, draw_scale, draw_sweep
 from ssb_bench.results.appends import AppendRun
-from ssb_bench.results.statistics import Summary, geometric_mean, summarize
+from ssb_bench.results.statistics import Paired, Summary, geometric_mean, summarize
 from ssb_bench.results.step_times import StepTime
-from ssb_bench.studies.hook_cost import HookCost
-from ssb_bench.studies.interference import LIMIT, Interference
+from ssb_bench.studies.kernels import MEMORY_LIMIT, Kernel
 from ssb_bench.studies.scale import ScalePoint, grows_linearly, scale_failures
 from ssb_bench.studies.scale_probe import SCENARIOS
 from ssb_bench.studies.sweep import SweepPoint
@@ -18,12 +21,17 @@ _SCALE_HEADINGS = (
     *("scenario", "row groups", "open s", "cold s", "warm s", "cold reads", "cold MB", "warm reads", "warm MB"),
     *("kept", "peak MB", "linear"),
 )
+_KERNEL_HEADINGS = (
+    *("column", "index", "reference ms", "build ms", "ratio", "limit", "look-up ms", "bytes a value", "memory"),
+)
 
 
 def append_parts(run: AppendRun) -> Iterator[Part]:
     """Lay out the lag of the indexes, and the times of the queries meanwhile and afterwards."""
     yield Line(f"{_lag_text(run)}. A watch builds in the background of the application that queries.")
-    yield Figure("appends", "Lag of the index and times of queries while batches are appended")
+    yield Figure(
+        "appends", "Lag of the index and times of queries while batches are appended", partial(draw_appends, run)
+    )
     rows = []
     for query in run.settled_with:
         sides = (run.meanwhile(query), run.settled_with[query], run.settled_without[query])
@@ -55,7 +63,7 @@ def sweep_parts(points: Sequence[SweepPoint]) -> Iterator[Part]:
         "Share of the row groups that the planner keeps, by selectivity and rows of a row group, beside the theory "
         "1 - (1 - s)^R for rows in no order. Pale: skipped. Dark: all are read."
     )
-    yield Figure("sweep", "Heat maps of the share of row groups kept")
+    yield Figure("sweep", "Heat maps of the share of row groups kept", partial(draw_sweep, points))
     rows = [
         [
             *(p.clustering, f"{p.row_group_rows:,}", str(p.predicates), f"{p.selectivity:.0e}"),
@@ -72,7 +80,7 @@ def sweep_parts(points: Sequence[SweepPoint]) -> Iterator[Part]:
 def scale_parts(points: Sequence[ScalePoint]) -> Iterator[Part]:
     """Lay out the points, what dominates the largest ones, what was left out, and failures."""
     yield Line("Simulated indexes: real segments, no data. A process of its own for each line.")
-    yield Figure("scale", "Planning time and memory by number of row groups")
+    yield Figure("scale", "Planning time and memory by number of row groups", partial(draw_scale, points))
     ordered = sorted(points, key=lambda point: (point.scenario, point.row_groups))
     yield Table(_SCALE_HEADINGS, [_scale_row(points, point) for point in ordered], "planning over simulated indexes")
     yield from (Line(f"{p.scenario}, {p.row_groups:,} row groups: {p.left_out}") for p in points if p.left_out)
@@ -111,27 +119,42 @@ def _exit_text(step: StepTime) -> Cell:
     return "well" if step.exit_code == 0 else Marked(f"exit code {step.exit_code}", "bad")
 
 
-def interference_parts(results: Sequence[Interference]) -> Iterator[Part]:
-    """Lay out the times of queries alone and beside a build."""
+def paired_parts(measured: Sequence[Paired], title: str, limit: float = inf) -> Iterator[Part]:
+    """Lay out times without and with something, in ms; a ratio over the limit is marked."""
     rows: list[list[Cell]] = []
-    for result in results:
-        times = (text for side in (result.alone, result.beside) for text in _median_and_range(side))
-        rows.append([result.query, *times, marked_if(result.ratio > LIMIT, f"{result.ratio:.2f}")])
-    mean = geometric_mean([result.ratio for result in results])
-    rows.append(["geometric mean", "", "", "", "", f"{mean:.2f}"])
-    yield Table(("query", "alone s", "range", "beside s", "range", "ratio"), rows, "queries beside a build")
+    for pairs in measured:
+        planning = "" if pairs.planning_seconds is None else f"{pairs.planning_seconds * 1000:.1f}"
+        times = (_milliseconds(sorted(each)) for each in (pairs.without_seconds, pairs.with_seconds))
+        ratio = marked_if(pairs.ratio > limit, f"{pairs.ratio:.2f}")
+        rows.append([pairs.name, *times, _milliseconds(pairs.differences), planning, ratio])
+    rows.append(["geometric mean", "", "", "", "", f"{geometric_mean([pairs.ratio for pairs in measured]):.2f}"])
+    headings = ("query", "without (range)", "with (range)", "more (quartiles)", "of that planner", "ratio")
+    yield Table(headings, rows, title)
 
 
-def _median_and_range(side: Summary) -> tuple[str, str]:
-    return f"{side.median_seconds:.2f}", f"{side.least_seconds:.2f} - {side.greatest_seconds:.2f}"
+def _milliseconds(ascending: Sequence[float]) -> str:
+    least, middle, most = (seconds * 1000 for seconds in (ascending[0], median(ascending), ascending[-1]))
+    return f"{middle:.1f} ({least:.1f} to {most:.1f})"
 
 
-def hook_parts(costs: Sequence[HookCost], files: int) -> Iterator[Part]:
-    """Lay out what the hook adds to planning."""
-    rows = []
-    for cost in costs:
-        first, middle, third = cost.differences_ms
-        more = f"{middle:.1f} ({first:.1f} to {third:.1f})"
-        rows.append([cost.query, f"{cost.without_ms:.1f}", f"{cost.with_ms:.1f}", more, f"{cost.python_ms:.1f}"])
-    headings = ("query", "without", "with the hook", "more (quartiles)", "of that in Python")
-    yield Table(headings, rows, f"planning a query over {files:,} data files, ms")
+def kernel_parts(kernels: Sequence[Kernel]) -> Iterator[Part]:
+    """Lay out the costs of each index of each column; what is over its limit is marked."""
+    rows = [_kernel_row(kernel) for kernel in kernels]
+    yield Table(_KERNEL_HEADINGS, rows, "an index of one row group, on one core: medians", ("index",))
+    yield Line(
+        "reference: np.sort of numbers, dictionary_encode of the rest; ratio: of the build to the reference; "
+        f"memory: of the build, in sizes of the Arrow column (limit {MEMORY_LIMIT:g})"
+    )
+
+
+def _kernel_row(kernel: Kernel) -> list[Cell]:
+    is_slow = kernel.limit is not None and kernel.ratio > kernel.limit
+    times = kernel.reference_seconds, kernel.build_seconds, kernel.look_up_seconds
+    reference, build, look_up = (f"{summarize(each).median_seconds * 1000:.2f}" for each in times)
+    memory = kernel.memory_ratio
+    return [
+        *(kernel.column, kernel.kind, reference, build, marked_if(is_slow, f"{kernel.ratio:.2f}")),
+        *("" if kernel.limit is None else f"{kernel.limit:g}", look_up),
+        f"{kernel.index_bytes / kernel.rows:.2f}",
+        "" if memory is None else marked_if(memory > MEMORY_LIMIT, f"{memory:.1f}"),
+    ]

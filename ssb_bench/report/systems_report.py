@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 from ssb_bench.report.document import Cell, Figure, Line, Marked, Part, Table, failed
+from ssb_bench.report.figures import draw_systems
 from ssb_bench.results.statistics import summarize
 from ssb_bench.systems.run import SystemResult, SystemsRun
 
@@ -23,7 +25,7 @@ def systems_parts(run: SystemsRun) -> Iterator[Part]:
         f"Scale factor {run.scale_factor:g}: {run.rows:,} rows, {run.row_groups:,} row groups, "
         f"{run.data_bytes / 1e6:.0f} MB of Parquet. Milliseconds."
     )
-    yield Figure("systems", "Warm medians of all systems")
+    yield Figure("systems", "Warm medians of all systems", partial(draw_systems, run))
     # One table for each workload: all queries side by side are too wide.
     workloads: dict[str, list[str]] = {}
     for query in run.queries:

@@ -97,18 +97,11 @@ class QueryResult:
         return ratio(self.without_index.seconds, self.with_index.seconds)
 
     @property
-    def perfect_speed_up(self) -> float | None:
-        """The speed-up that perfect pruning gives; None where it was not measured."""
-        if self.without_index is None or self.perfect is None:
-            return None
-        return ratio(self.without_index.seconds, self.perfect.seconds)
-
-    @property
     def share_of_perfect(self) -> float | None:
-        """The speed-up as a share of the one that perfect pruning gives."""
-        if self.speed_up is None or self.perfect_speed_up is None:
+        """The speed-up as a share of the one that perfect pruning gives; None where one was not measured."""
+        if self.perfect is None or self.with_index is None:
             return None
-        return self.speed_up / self.perfect_speed_up
+        return ratio(self.perfect.seconds, self.with_index.seconds)
 
     @property
     def planning_share(self) -> float | None:
@@ -120,7 +113,16 @@ class QueryResult:
 
 @dataclass(frozen=True, slots=True)
 class TableFacts:
-    """The table that was queried: see `ssb_bench.spark_runs.load.Load`."""
+    """The table that was queried.
+
+    Attributes:
+        rows: Rows of lineorder.
+        data_files: Its data files.
+        row_groups: Its row groups.
+        row_group_rows: Rows of a row group as they were asked for.
+        data_bytes: Size of the data files.
+        write_seconds: Time that Spark took to write them.
+    """
 
     rows: int
     data_files: int
@@ -179,6 +181,18 @@ class Run:
     def failures(self) -> list[str]:
         """Everything that went wrong, each with its query's name."""
         return [f"{query.name}: {failure}" for query in self.queries for failure in query.failures]
+
+    @property
+    def title(self) -> str:
+        """The headline: scale factor, rows, row groups."""
+        return (
+            f"SSB scale factor {self.scale_factor:g}: {self.table.rows:,} rows of lineorder "
+            f"in {self.table.row_groups:,} row groups, {self.table.data_files:,} files"
+        )
+
+    def measured(self, workload: Workload) -> list[QueryResult]:
+        """Give the queries of a workload that ran without the index and with it."""
+        return [query for query in self.queries if query.workload == workload and query.speed_up is not None]
 
     @property
     def geometric_mean_speed_up(self) -> float | None:

@@ -9,8 +9,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from pyspark.sql import SparkSession
-
 from ssb_bench.data.dataset import open_duckdb
 from ssb_bench.data.layout import Layout
 from ssb_bench.data.workload import FittedQuery
@@ -44,16 +42,6 @@ def answer_due(layout: Layout, query: FittedQuery) -> tuple[str, Answer]:
             sql = _digest_sql(query.sql) if rows > MOST_ROWS_COMPARED else sql
         answer = answer_of(connection.execute(sql).fetchall())
     return sql, answer if sql == query.sql else replace(answer, text=rows_text(rows))
-
-
-def same_answer(one: Answer, other: Answer) -> bool:
-    """Whether two answers have the same values; the names of columns do not matter."""
-    return one.checksum == other.checksum
-
-
-def spark_answer(spark: SparkSession, sql: str) -> Answer:
-    """Ask Spark, without measuring it."""
-    return answer_of(spark.sql(sql).collect())
 
 
 def _digest_sql(sql: str) -> str:

@@ -15,9 +15,9 @@ import planner
 from planner.scans.scan_plan import ScanPlan
 from ssb_bench.data.layout import NAMESPACE
 from ssb_bench.data.workload import FittedQuery
-from ssb_bench.spark_runs.answers import fetches, spark_answer
-from ssb_bench.spark_runs.measure import Answer, Measurement, measure
-from ssb_bench.spark_runs.perfect import PerfectPruning, perfect_pruning
+from ssb_bench.spark_runs.answers import fetches
+from ssb_bench.spark_runs.measure import Answer, Measurement, answer_of, measure
+from ssb_bench.spark_runs.perfect import perfect_pruning
 from ssb_bench.spark_runs.session import CATALOG
 from ssb_bench.spark_runs.survivors import Survivors
 from ssb_bench.spark_runs.turns import in_turns
@@ -31,10 +31,10 @@ MOST_PAIRS: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Sessions:
-    """One session for each arm, all of one application, and the handle of perfect pruning."""
+    """One session for each arm, all of one application, and what tells perfect pruning the row groups with a match."""
 
     of: Mapping[Arm, SparkSession]
-    perfect: PerfectPruning
+    keep: Callable[[Survivors], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +110,8 @@ def open_sessions(spark: SparkSession, namespace: str = NAMESPACE) -> Iterator[S
     sessions: dict[Arm, SparkSession] = {arm: spark.newSession() for arm in ARMS}
     for session in sessions.values():
         session.sql(f"USE {CATALOG}.{namespace}")
-    with hooked(sessions["with"]), perfect_pruning(sessions["perfect"]) as perfect:
-        yield Sessions(sessions, perfect)
+    with hooked(sessions["with"]), perfect_pruning(sessions["perfect"]) as keep:
+        yield Sessions(sessions, keep)
 
 
 def execute_rounds(sessions: Sessions, task: Task, rounds: int, executions: Executions) -> None:
@@ -138,12 +138,12 @@ def with_report(spark: SparkSession, action: Callable[[], R]) -> tuple[R, ScanPl
 def _execute(sessions: Sessions, task: Task, arm: Arm, executions: Executions) -> None:
     spark = sessions.of[arm]
     if arm == "perfect" and task.survivors is not None:
-        sessions.perfect.keep(task.survivors)
+        sessions.keep(task.survivors)
     measured, report = with_report(spark, lambda: measure(spark, task.query.sql, fetch=fetches(task.query)))
     if report is not None:
         executions.reports.append(report)
     if measured.answer is not None:
         executions.answers.add(measured.answer)
     elif not executions.measurements[arm]:
-        executions.answers.add(spark_answer(spark, task.checking_sql))
+        executions.answers.add(answer_of(spark.sql(task.checking_sql).collect()))
     executions.measurements[arm].append(measured)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,42 +15,30 @@ from ssb_bench.data.dataset import Step, open_duckdb, require_dataset
 from ssb_bench.data.layout import NAMESPACE, SSB_TABLES, Layout, local_path
 from ssb_bench.data.records import read_if_there, write_record
 from ssb_bench.errors import BenchError
+from ssb_bench.results.run import TableFacts
 from ssb_bench.spark_runs.session import CATALOG
 
 LINEORDER: Final = f"{CATALOG}.{NAMESPACE}.lineorder"
 DEFAULT_ROW_GROUP_ROWS: Final = 50_000
 _CHECKED_COLUMNS: Final = ("lo_orderkey", "lo_linenumber", "lo_ordtotalprice", "lo_revenue", "lo_orderdate")
-_ONE_FILE_A_TASK_BYTES: Final = 1 << 40
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class Load(TableFacts):
     """What `load` wrote, as the Parquet footers tell it.
 
     Attributes:
         scale_factor: The scale factor.
-        row_group_rows: Rows of a row group as they were asked for.
-        rows: Rows of lineorder.
-        data_files: Data files of lineorder.
-        row_groups: Row groups of lineorder.
         smallest_row_group_rows: Rows of the smallest row group (the last one of some file).
         median_row_group_rows: Median of the rows of the row groups.
         largest_row_group_rows: Rows of the largest row group.
-        data_bytes: Size of lineorder's data files.
-        write_seconds: Time that Spark took to write lineorder.
         snapshot_id: The snapshot that was written.
     """
 
     scale_factor: float
-    row_group_rows: int
-    rows: int
-    data_files: int
-    row_groups: int
     smallest_row_group_rows: int
     median_row_group_rows: int
     largest_row_group_rows: int
-    data_bytes: int
-    write_seconds: float
     snapshot_id: int
 
 
@@ -78,16 +65,11 @@ def load(
     dataset = require_dataset(layout)
     if row_group_rows < 1:
         raise BenchError(f"a row group cannot have {row_group_rows} rows")
-    finished = read_load(layout)
+    finished = read_if_there(layout.load_json, Load)
     if anew or finished is None or finished.row_group_rows != row_group_rows:
         finished = _load(spark, layout, row_group_rows, on_step)
     on_step(Step(len(SSB_TABLES) + 1, len(SSB_TABLES) + 1, f"{dataset.rows['lineorder']:,} lineorder rows in Iceberg"))
     return finished
-
-
-def read_load(layout: Layout) -> Load | None:
-    """Read what a finished `load` left, or None if there is nothing complete."""
-    return read_if_there(layout.load_json, Load)
 
 
 def require_load(layout: Layout) -> Load:
@@ -96,7 +78,7 @@ def require_load(layout: Layout) -> Load:
     Raises:
         BenchError: If there is nothing complete.
     """
-    loaded = read_load(layout)
+    loaded = read_if_there(layout.load_json, Load)
     if loaded is None:
         raise BenchError(
             f"the SSB tables of scale factor {layout.scale_factor:g} are not in Iceberg yet: "
@@ -128,7 +110,7 @@ def _load(spark: SparkSession, layout: Layout, row_group_rows: int, on_step: Cal
     for number, table in enumerate(reversed(SSB_TABLES)):
         on_step(Step(number, len(SSB_TABLES) + 1, f"writing {table} into Iceberg"))
         properties = lineorder_properties(row_group_rows) if table == "lineorder" else {}
-        seconds = _write(spark, layout, table, f"{CATALOG}.{NAMESPACE}.{table}", properties)
+        seconds = write_table(spark, layout, table, f"{CATALOG}.{NAMESPACE}.{table}", properties)
     on_step(Step(len(SSB_TABLES), len(SSB_TABLES) + 1, "checking that all rows arrived"))
     for table in SSB_TABLES:
         prove_arrival(spark, layout, table)
@@ -153,47 +135,24 @@ def lineorder_properties(row_group_rows: int) -> dict[str, str]:
     }
 
 
-def write_lineorder(
-    spark: SparkSession, layout: Layout, name: str, row_group_rows: int, properties: Mapping[str, str] | None = None
-) -> float:
-    """Write lineorder into a table anew, in row groups of so many rows; give the seconds that it took.
+def write_table(spark: SparkSession, layout: Layout, table: str, name: str, properties: Mapping[str, str]) -> float:
+    """Write the rows of an SSB table into an Iceberg table anew; give the seconds that it took.
 
     Args:
-        spark: The session.
+        spark: The session; a source file is a task of it and gives one data file with even row groups.
         layout: Where the SSB files are.
-        name: The table, with its catalog.
-        row_group_rows: Rows of a row group.
-        properties: More table properties.
+        table: The SSB table.
+        name: The Iceberg table, with its catalog.
+        properties: Its table properties.
     """
-    return _write(spark, layout, "lineorder", name, lineorder_properties(row_group_rows) | dict(properties or {}))
-
-
-def _write(spark: SparkSession, layout: Layout, table: str, name: str, properties: Mapping[str, str]) -> float:
-    """Write the rows of an SSB table into an Iceberg table anew and give the seconds that it took."""
     files = [file.as_uri() for file in layout.files(table)]
     spark.sql(f"DROP TABLE IF EXISTS {name} PURGE")
-    with _one_file_a_task(spark):
-        started = time.perf_counter()
-        writer = spark.read.parquet(*files).writeTo(name).using("iceberg")
-        for key, value in properties.items():
-            writer = writer.tableProperty(key, value)
-        writer.create()
-        return time.perf_counter() - started
-
-
-@contextmanager
-def _one_file_a_task(spark: SparkSession) -> Iterator[None]:
-    """Let each source file be one task, so that each gives one data file with even row groups."""
-    settings = ("spark.sql.files.maxPartitionBytes", "spark.sql.files.openCostInBytes")
-    before = {setting: spark.conf.get(setting) for setting in settings}
-    for setting in settings:
-        spark.conf.set(setting, str(_ONE_FILE_A_TASK_BYTES))
-    try:
-        yield
-    finally:
-        for setting, value in before.items():
-            if value is not None:
-                spark.conf.set(setting, value)
+    started = time.perf_counter()
+    writer = spark.read.parquet(*files).writeTo(name).using("iceberg")
+    for key, value in properties.items():
+        writer = writer.tableProperty(key, value)
+    writer.create()
+    return time.perf_counter() - started
 
 
 def _describe(spark: SparkSession, layout: Layout, row_group_rows: int, write_seconds: float) -> Load:

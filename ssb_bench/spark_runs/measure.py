@@ -23,7 +23,7 @@ import hashlib
 import time
 import uuid
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from pyspark.sql import Row, SparkSession
@@ -33,14 +33,14 @@ _EVENTS_TIMEOUT_MILLISECONDS = 30_000
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The rows that a query gave, in no order, in a form that compares by value.
+    """The rows that a query gave, in no order; equal to others of the same values, whatever the columns are called.
 
     Attributes:
-        text: The value of a single cell, or the number of rows.
+        text: The value of a single cell, or the number of rows; not compared.
         checksum: SHA-256 of the sorted rows.
     """
 
-    text: str
+    text: str = field(compare=False)
     checksum: str
 
 

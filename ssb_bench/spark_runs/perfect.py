@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from importlib.resources import files
 from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
@@ -20,21 +21,6 @@ _loaders: WeakKeyDictionary[JavaGateway, JavaObject] = WeakKeyDictionary()
 _RULE: Final = "io.puffinindex.bench.KeepRowGroups"
 
 
-class PerfectPruning:
-    """The rule in one session; made by `perfect_pruning`."""
-
-    def __init__(self, spark: SparkSession, rule: JavaObject) -> None:
-        self._spark = spark
-        self._rule = rule
-
-    def keep(self, survivors: Survivors) -> None:
-        """Let the next queries read these row groups only. No query's time includes this call."""
-        ordinals = jvm_of(self._spark).java.util.HashMap()
-        for location, kept in survivors.items():
-            ordinals.put(location, ",".join(map(str, kept)))
-        self._rule.keep(ordinals)
-
-
 def _loader(spark: SparkSession) -> JavaObject:
     """Compile the rule once a JVM, because py4j keeps methods by the name of their class, not by the class."""
     gateway = spark.sparkContext._gateway
@@ -46,12 +32,23 @@ def _loader(spark: SparkSession) -> JavaObject:
 
 
 @contextmanager
-def perfect_pruning(spark: SparkSession) -> Iterator[PerfectPruning]:
-    """Install the rule in a session and take it out at the end."""
+def perfect_pruning(spark: SparkSession) -> Iterator[Callable[[Survivors], None]]:
+    """Install the rule in a session and take it out at the end.
+
+    Yields:
+        What lets the next queries read the surviving row groups only. No query's time includes this call.
+    """
     rule = make(spark, _loader(spark), _RULE)
     before = rules_of(spark)
     set_rules(spark, [*before, rule])
     try:
-        yield PerfectPruning(spark, rule)
+        yield partial(_keep, spark, rule)
     finally:
         set_rules(spark, before)
+
+
+def _keep(spark: SparkSession, rule: JavaObject, survivors: Survivors) -> None:
+    ordinals = jvm_of(spark).java.util.HashMap()
+    for location, kept in survivors.items():
+        ordinals.put(location, ",".join(map(str, kept)))
+    rule.keep(ordinals)

@@ -26,7 +26,7 @@ from ssb_bench.data.layout import Layout
 from ssb_bench.data.workload import VOLCANO_QUERIES, DuckValues, FittedQuery, fit, load_query
 from ssb_bench.errors import BenchError
 from ssb_bench.results.run import Plan, QueryResult, Run, Side, TableFacts
-from ssb_bench.spark_runs.answers import answer_due, same_answer
+from ssb_bench.spark_runs.answers import answer_due
 from ssb_bench.spark_runs.arms import Arm, Executions, Task, execute_rounds, open_sessions
 from ssb_bench.spark_runs.indexing import describe_index, open_index
 from ssb_bench.spark_runs.load import require_load
@@ -127,7 +127,7 @@ def _result(task: Task, executions: Executions, table_rows: int) -> QueryResult:
         equal = False
     else:
         sides = {arm: _side_of(runs) for arm, runs in executions.measurements.items() if runs}
-        equal = bool(executions.answers) and all(same_answer(answer, task.due) for answer in executions.answers)
+        equal = executions.answers == {task.due}
         plan = _plan_of(executions)
         failures = list(_failures(task, executions, equal, sides, plan, table_rows))
     return QueryResult(

@@ -20,6 +20,7 @@ _ICEBERG_RUNTIMES = {
     "4.0": "org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.10.1",
     "3.5": "org.apache.iceberg:iceberg-spark-runtime-3.5_2.12:1.12.0",
 }
+_ONE_FILE_A_TASK_BYTES = 1 << 40
 SPARK_RELEASE = ".".join(pyspark.__version__.split(".")[:2])
 ICEBERG_RUNTIME = _ICEBERG_RUNTIMES[SPARK_RELEASE]
 """The newest one for the Spark that is installed."""
@@ -33,7 +34,6 @@ def create_session(
     cores: int = 2,
     memory: str = "3g",
     name: str = "puffin-index",
-    event_log: Path | None = None,
     packages: Sequence[str] = (),
     conf: Mapping[str, str] = MappingProxyType({}),
 ) -> SparkSession:
@@ -44,7 +44,6 @@ def create_session(
         cores: Threads of the local master.
         memory: JVM heap, in Spark's notation.
         name: The application's name.
-        event_log: If given, the directory of Spark's event log.
         packages: Maven coordinates of further jars.
         conf: Further settings.
     """
@@ -63,6 +62,9 @@ def create_session(
         .config("spark.ui.retainedStages", "100000")
         .config("spark.ui.retainedJobs", "100000")
         .config("spark.scheduler.mode", "FAIR")
+        # Each file that Spark itself reads is one task. Iceberg does not ask these settings.
+        .config("spark.sql.files.maxPartitionBytes", _ONE_FILE_A_TASK_BYTES)
+        .config("spark.sql.files.openCostInBytes", _ONE_FILE_A_TASK_BYTES)
         .config("spark.sql.shuffle.partitions", str(cores))
         .config("spark.jars.packages", ",".join((ICEBERG_RUNTIME, SQLITE_DRIVER, *packages)))
         .config("spark.sql.extensions", "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions")
@@ -72,9 +74,6 @@ def create_session(
         .config(f"spark.sql.catalog.{CATALOG}.jdbc.schema-version", "V1")
         .config(f"spark.sql.catalog.{CATALOG}.warehouse", warehouse.as_uri())
     )
-    if event_log is not None:
-        event_log.mkdir(parents=True, exist_ok=True)
-        builder = builder.config("spark.eventLog.enabled", "true").config("spark.eventLog.dir", event_log.as_uri())
     for key, value in (settings_of_executors() | dict(conf)).items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()

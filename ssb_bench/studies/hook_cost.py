@@ -7,10 +7,9 @@ time. Plans without and with the index come in pairs; what the hook costs is the
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from statistics import median, quantiles
+from statistics import median
 
 import pyarrow as pa
 from pyiceberg.manifest import DataFile, DataFileContent
@@ -20,6 +19,7 @@ from pyspark.sql import SparkSession
 import planner
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.catalogue.index_table import read_entries
+from ssb_bench.results.statistics import Paired
 from ssb_bench.spark_runs.arms import hooked
 from ssb_bench.spark_runs.session import CATALOG, open_catalog
 from ssb_bench.spark_runs.turns import seconds_of, time_in_turns
@@ -36,26 +36,7 @@ _QUERIES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class HookCost:
-    """What planning one query takes, in milliseconds: the median of several.
-
-    Attributes:
-        query: What kind of query.
-        without_ms: With the hook installed and disabled.
-        with_ms: With the hook enabled.
-        differences_ms: First quartile, median and third quartile of the differences of pairs.
-        python_ms: The part that the planner reports; 0 where the planner was not asked.
-    """
-
-    query: str
-    without_ms: float
-    with_ms: float
-    differences_ms: tuple[float, float, float]
-    python_ms: float
-
-
-def measure_hook(spark: SparkSession, warehouse: Path, files: int, repeats: int) -> list[HookCost]:
+def measure_hook(spark: SparkSession, warehouse: Path, files: int, repeats: int) -> list[Paired]:
     """Make a table of that many data files, of which one exists, and plan queries of it; nothing is read."""
     spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {CATALOG}.{_NAMESPACE}")
     spark.range(0, _ROWS, 1, 1).selectExpr("id", "(id * 7919) % 1000 AS k").createOrReplaceTempView("hook_cost_rows")
@@ -101,19 +82,17 @@ def _add_entries(index: TableIndex) -> None:
     index.index_table.append(entries.set_column(0, entry.schema.field(0), paths).cast(entry.schema))
 
 
-def _cost(spark: SparkSession, name: str, source: str, repeats: int) -> HookCost:
+def _cost(spark: SparkSession, name: str, source: str, repeats: int) -> Paired:
     arms = {enabled: partial(_plan_once, spark, source, enabled) for enabled in ("false", "true")}
     with hooked(spark, strict=True):
         times = time_in_turns(arms, repeats, warm_up=_WARM_UP)
         reports = planner.reports(spark)[-repeats:]
-    pairs = zip(times["false"], times["true"], strict=True)
-    first, middle, third = quantiles((enabled - disabled for disabled, enabled in pairs), n=4, method="inclusive")
-    python_ms = median(report.planning_seconds for report in reports) * 1000 if reports else 0.0
-    return HookCost(name, median(times["false"]), median(times["true"]), (first, middle, third), python_ms)
+    planning = median(report.planning_seconds for report in reports) if reports else None
+    return Paired(name, tuple(times["false"]), tuple(times["true"]), planning)
 
 
 def _plan_once(spark: SparkSession, source: str, enabled: str) -> float:
-    """Milliseconds of planning, without those of garbage collections."""
+    """Seconds of planning, without those of garbage collections."""
     jvm = spark.sparkContext._jvm
     assert jvm is not None
     spark.conf.set(_ENABLED, enabled)
@@ -121,5 +100,5 @@ def _plan_once(spark: SparkSession, source: str, enabled: str) -> float:
     collectors = list(jvm.java.lang.management.ManagementFactory.getGarbageCollectorMXBeans())
     collected = sum(collector.getCollectionTime() for collector in collectors)
     frame = spark.sql(f"SELECT COUNT(*) FROM {source}")
-    taken = seconds_of(lambda: frame._jdf.queryExecution().executedPlan()) * 1000
-    return float(taken - (sum(collector.getCollectionTime() for collector in collectors) - collected))
+    taken = seconds_of(lambda: frame._jdf.queryExecution().executedPlan())
+    return float(taken - (sum(collector.getCollectionTime() for collector in collectors) - collected) / 1000)

@@ -9,8 +9,8 @@ from __future__ import annotations
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
 from functools import partial
 
 from pyspark.sql import SparkSession
@@ -25,35 +25,13 @@ from puffin_index.jobs.engine import background_engine
 from ssb_bench.data.dataset import Step
 from ssb_bench.data.layout import NAMESPACE, Layout
 from ssb_bench.data.workload import FittedQuery
-from ssb_bench.results.statistics import Summary, summarize
+from ssb_bench.results.statistics import Paired
 from ssb_bench.spark_runs.indexing import open_index
 from ssb_bench.spark_runs.measure import measure
 from ssb_bench.spark_runs.session import CATALOG
 
 LIMIT = 1.3
 """Beside a build, a query may take so many times as long as alone, on two cores."""
-
-_JOIN_SECONDS = 120.0
-
-
-@dataclass(frozen=True, slots=True)
-class Interference:
-    """The times of one query.
-
-    Attributes:
-        query: Its name.
-        alone: While nothing else runs.
-        beside: While an index is built.
-    """
-
-    query: str
-    alone: Summary
-    beside: Summary
-
-    @property
-    def ratio(self) -> float:
-        """How many times as long the query takes beside a build."""
-        return self.beside.median_seconds / self.alone.median_seconds
 
 
 def measure_interference(
@@ -63,7 +41,7 @@ def measure_interference(
     *,
     repeats: int,
     on_step: Callable[[Step], None] = lambda _: None,
-) -> list[Interference]:
+) -> list[Paired]:
     """Run queries alone and beside builds of the index of lineorder.
 
     Raises:
@@ -82,21 +60,21 @@ def measure_interference(
             for query in queries:
                 times[query.query.name][is_beside].append(measure(spark, query.sql).seconds)
     on_step(Step(2 * repeats, 2 * repeats, "done"))
-    return [Interference(name, summarize(alone), summarize(beside)) for name, (alone, beside) in times.items()]
+    return [Paired(name, tuple(alone), tuple(beside)) for name, (alone, beside) in times.items()]
 
 
 @contextmanager
 def _builds(spark: SparkSession, index: TableIndex) -> Iterator[None]:
     """Build the whole index again and again, from when the first segment is at work until the end of the block."""
     stop, started = threading.Event(), threading.Event()
-    thread = threading.Thread(target=_build_until, args=(spark, index, started, stop), name="interference")
-    thread.start()
-    try:
-        started.wait(_JOIN_SECONDS)
-        yield
-    finally:
-        stop.set()
-        thread.join(_JOIN_SECONDS)
+    with ThreadPoolExecutor(1, "interference") as pool:
+        building = pool.submit(_build_until, spark, index, started, stop)
+        try:
+            started.wait()
+            yield
+        finally:
+            stop.set()
+    building.result()
 
 
 def _build_until(spark: SparkSession, index: TableIndex, started: threading.Event, stop: threading.Event) -> None:
@@ -105,8 +83,7 @@ def _build_until(spark: SparkSession, index: TableIndex, started: threading.Even
         while not stop.is_set():
             scratch = create_index_table(index.catalog, name, index.data_table, to_json(index.columns))
             engine = background_engine(spark, f"interference-{uuid.uuid4().hex}", None)
-            job = partial(build, index.data_table, scratch, index.columns, engine)
-            handle = BuildHandle(job, engine.cancel)
+            handle = BuildHandle(partial(build, index.data_table, scratch, index.columns, engine), engine.cancel)
             while handle.status() == "running" and not stop.wait(0.1):
                 started.set()
             handle.cancel()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -13,8 +11,9 @@ from typing import ClassVar, Final
 
 import pyarrow as pa
 
-from ssb_bench.data.records import parse_record, read_if_there
-from ssb_bench.studies.scale_probe import SCENARIOS, Probe
+from puffin_index.jobs.worker_pool import worker_pool
+from ssb_bench.data.records import read_if_there
+from ssb_bench.studies.scale_probe import SCENARIOS, Probe, probe_file
 from ssb_bench.studies.simulate import segment_multiple, simulate
 
 DEFAULT_SIZES: Final = (1_000, 10_000, 100_000, 1_000_000)
@@ -127,14 +126,15 @@ def _too_slow(points: Sequence[ScalePoint], scenario: str, row_groups: int) -> s
 
 
 def _run_probe(entries: Path, scenario: str, repeats: int) -> tuple[Probe | None, str | None]:
-    command = [sys.executable, "-m", "ssb_bench.studies.scale_probe", str(entries), scenario, str(repeats)]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_PROBE_TIMEOUT_SECONDS)
-    except subprocess.TimeoutExpired:
-        return None, f"took longer than {_PROBE_TIMEOUT_SECONDS} s"
-    if done.returncode:
-        return None, (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
-    return parse_record(done.stdout, Probe), None
+    """Probe in a process of its own, so that nothing else is in its memory; give the probe or what went wrong."""
+    with worker_pool(1, {}) as pool:
+        future = pool.submit(probe_file, entries, scenario, repeats)
+        try:
+            error = future.exception(_PROBE_TIMEOUT_SECONDS)
+        except TimeoutError:
+            pool.shutdown(kill_workers=True)
+            return None, f"took longer than {_PROBE_TIMEOUT_SECONDS} s"
+    return (future.result(), None) if error is None else (None, f"{type(error).__name__}: {error}")
 
 
 def grows_linearly(points: Sequence[ScalePoint], scenario: str) -> bool | None:

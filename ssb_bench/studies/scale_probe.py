@@ -1,17 +1,13 @@
-"""Planning one predicate over a simulated index, in a process of its own, so that nothing else is in its memory.
-
-`python -m ssb_bench.studies.scale_probe ENTRIES SCENARIO REPEATS` prints one JSON object.
-"""
+"""Planning one predicate over a simulated index."""
 
 from __future__ import annotations
 
 import cProfile
-import json
 import pstats
 import statistics
-import sys
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -131,14 +127,9 @@ def _profile(view: IndexView, leaf: Leaf, numbers: np.ndarray[tuple[int], np.dty
     }
 
 
-def main() -> None:
-    """Probe as the command line says."""
-    path, scenario, repeats = sys.argv[1:]
+def probe_file(path: Path, scenario: str, repeats: int) -> Probe:
+    """Probe the index whose entries a file of Arrow has; called in a process that has done nothing else."""
     base = peak_bytes()
-    with pa.memory_map(path) as source:
+    with pa.memory_map(str(path)) as source:
         entries = pa.ipc.open_file(source).read_all()
-    sys.stdout.write(json.dumps(asdict(probe(entries, scenario, int(repeats), base))) + "\n")
-
-
-if __name__ == "__main__":
-    main()
+    return probe(entries, scenario, repeats, base)

@@ -31,20 +31,25 @@ from puffin_index.catalogue.index_table import entries_of
 from puffin_index.data.column_source import ColumnSource
 from puffin_index.data.data_table import DataFile
 from puffin_index.data.file_fields import Rule
-from puffin_index.formats.puffin import BLOB_CHECKSUM, PuffinWriter
+from puffin_index.formats.puffin import PuffinWriter
 from puffin_index.keys.arrow_keys import column_of
 from puffin_index.keys.columns import SortedColumn
 from puffin_index.keys.value_types import value_type_named
-from puffin_index.kinds.base import Payload, StoredPayload
+from puffin_index.kinds.base import MergedPayload, StoredPayload
 from puffin_index.kinds.merging import MergePart
-from puffin_index.kinds.postings.build import PlacedColumn, build_postings
 from puffin_index.kinds.registry import KINDS
 from puffin_index.kinds.statistics import statistics_of
 from puffin_index.segments.directory import DIRECTORY_BLOB, ROW_GROUPS_BLOB, STATISTICS, STATISTICS_BLOB
-from puffin_index.segments.segment import ROW_SPACE_ALIGNMENT, CoveredFile, DirectoryLocation, Segment
+from puffin_index.segments.segment import (
+    ROW_SPACE_ALIGNMENT,
+    CoveredFile,
+    Segment,
+    WrittenDirectory,
+    row_group_entries,
+    write_directories,
+)
 from puffin_index.segments.write_directory import (
     PlacedPayload,
-    RowGroupEntry,
     serialize_directory,
     serialize_row_groups,
     serialize_statistics,
@@ -52,7 +57,6 @@ from puffin_index.segments.write_directory import (
 from puffin_index.storage.arrays import Ints
 from puffin_index.storage.files import NewFile
 from puffin_index.storage.ranged import Blob, BytesReader
-from ssb_bench.errors import BenchError
 
 SEGMENT_ROW_GROUPS: Final = 1000
 ROW_GROUP_ROWS: Final = 1000
@@ -66,6 +70,14 @@ NEEDLE: Final[Mapping[int, int]] = {SORTED: 500_001, SCATTERED: 1 << 23, FILTERE
 _KEYS: Final = 1 << 24
 _FEW_KEYS: Final = 100
 _TYPE: Final = value_type_named(VALUE_TYPE)
+_BASES: Final = np.arange(SEGMENT_ROW_GROUPS, dtype=np.int64) * ROW_SPACE_ALIGNMENT
+_INDEXES: Final[Mapping[int, tuple[str, Mapping[str, str]]]] = {
+    SORTED: ("bloom", {}),
+    SCATTERED: ("bitmap", {"layout": "postings"}),
+    FILTERED: ("bloom", {}),
+    MATRIX: ("bloom", {}),
+    FEW: ("bitmap", {"layout": "bitmaps"}),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,18 +132,15 @@ def _place(folder: Path, written: list[Segment], number: int) -> Segment:
 
 
 def _write_segment(folder: Path, number: int) -> Segment:
-    location = str(folder / f"{number:06d}.puffin")
-    bases = np.arange(SEGMENT_ROW_GROUPS, dtype=np.int64) * ROW_SPACE_ALIGNMENT
+    location, files = str(folder / f"{number:06d}.puffin"), _covered_files()
     with NewFile(PyArrowFileIO(), location) as stream:
         writer = PuffinWriter(stream, created_by="puffin-index")
-        pending: list[tuple[int, str, str, bytes]] = []
-        for field, values in _columns(number).items():
-            pending += _write_column(writer, field, values, bases)
-        directories = tuple(_add_directory(writer, *directory) for directory in pending)
-        files = _covered_files(bases)
-        writer.add(ROW_GROUPS_BLOB, serialize_row_groups(_row_group_entries(files)))
+        columns = _columns(number).items()
+        directories = [one for field, values in columns for one in _write_column(writer, field, values)]
+        locations = write_directories(writer, directories)
+        writer.add(ROW_GROUPS_BLOB, serialize_row_groups(row_group_entries(files)))
         summary = writer.finish()
-    return Segment(location, summary.file_size, summary.footer_size, files, directories, ())
+    return Segment(location, summary.file_size, summary.footer_size, files, locations, ())
 
 
 def _columns(number: int) -> dict[int, Ints]:
@@ -153,63 +162,39 @@ def _columns(number: int) -> dict[int, Ints]:
     return columns
 
 
-def _write_column(writer: PuffinWriter, field: int, values: Ints, bases: Ints) -> list[tuple[int, str, str, bytes]]:
-    """Write the payloads of a column; return field, kind, blob type and bytes of its directories."""
+def _write_column(writer: PuffinWriter, field: int, values: Ints) -> list[WrittenDirectory]:
+    """Write the payloads of a column; give its directories, to be written at the end."""
     columns = [SortedColumn(column_of(pa.array(row), _TYPE)) for row in values]
-    kind = "bitmap" if field in (SCATTERED, FEW) else "bloom"
-    options = {"layout": "bitmaps"} if field == FEW else {}
-    if field == SCATTERED:
-        payloads = [build_postings([PlacedColumn(int(b), c) for b, c in zip(bases, columns, strict=True)])]
-    else:
-        payloads = [KINDS[kind].build(column, options) for column in columns]
+    kind, options = _INDEXES[field]
+    builder = KINDS[kind].builder(options)
+    payloads = [one for column, base in zip(columns, _BASES, strict=True) for one in builder.add(column, int(base))]
+    payloads += builder.finish()
     if field in (MATRIX, FEW):
-        payloads = [_merge(kind, payloads, bases)]
-    covered = SEGMENT_ROW_GROUPS // len(payloads)
-    placed = [
-        PlacedPayload(
-            at * covered,
-            covered,
-            writer.add(payload.blob_type, payload.data, fields=(field,), properties={"kind": kind}).offset,
-            payload,
-        )
-        for at, payload in enumerate(payloads)
-    ]
+        payloads = _merge(kind, payloads)
+    placed: list[PlacedPayload] = []
+    first = 0
+    for own in payloads:
+        blob = writer.add(own.payload.blob_type, own.payload.data, fields=(field,), properties={"kind": kind})
+        placed.append(PlacedPayload(first, own.row_groups, blob.offset, own.payload))
+        first += own.row_groups
     statistics = serialize_statistics([statistics_of(column) for column in columns], _TYPE)
     return [
-        (field, STATISTICS, STATISTICS_BLOB, statistics),
-        (field, kind, DIRECTORY_BLOB, serialize_directory(placed, kind, _TYPE)),
+        WrittenDirectory(field, STATISTICS, STATISTICS_BLOB, statistics),
+        WrittenDirectory(field, kind, DIRECTORY_BLOB, serialize_directory(placed, kind, _TYPE)),
     ]
 
 
-def _merge(kind: str, payloads: Sequence[Payload], bases: Ints) -> Payload:
-    """Give the payload that compaction makes of those of all row groups.
-
-    Raises:
-        BenchError: If compaction makes several payloads.
-    """
-    parts = [
-        MergePart(
-            StoredPayload.of_row_group(_blob(own.data), own.blob_type, own.layout, _TYPE, ROW_GROUP_ROWS),
-            base,
-        )
-        for own, base in zip(payloads, bases.reshape(-1, 1), strict=True)
-    ]
-    merged = list(KINDS[kind].merge(parts, {}))
-    if len(merged) != 1:
-        raise BenchError(f"{len(payloads)} payloads were merged into {len(merged)}, not into one")
-    return merged[0].payload
+def _merge(kind: str, payloads: Sequence[MergedPayload]) -> list[MergedPayload]:
+    """Give what compaction makes of the payloads of all row groups."""
+    parts: list[MergePart] = []
+    for own, base in zip((one.payload for one in payloads), _BASES.reshape(-1, 1), strict=True):
+        blob = Blob(BytesReader.of(own.data), 0, len(own.data))
+        stored = StoredPayload.of_row_group(blob, own.blob_type, own.layout, _TYPE, ROW_GROUP_ROWS)
+        parts.append(MergePart(stored, base))
+    return list(KINDS[kind].merge(parts, {}))
 
 
-def _blob(data: bytes | bytearray | memoryview) -> Blob:
-    return Blob(BytesReader.of(data), 0, len(data))
-
-
-def _add_directory(writer: PuffinWriter, field: int, kind: str, blob_type: str, data: bytes) -> DirectoryLocation:
-    blob = writer.add(blob_type, data, fields=(field,), properties={"kind": kind})
-    return DirectoryLocation(field, kind, blob.offset, blob.length, blob.properties[BLOB_CHECKSUM])
-
-
-def _covered_files(bases: Ints) -> tuple[CoveredFile, ...]:
+def _covered_files() -> tuple[CoveredFile, ...]:
     offsets = tuple(4 + at * ROW_GROUP_BYTES for at in range(FILE_ROW_GROUPS))
     rows = FILE_ROW_GROUPS * ROW_GROUP_ROWS
     sources = {field_id: ColumnSource(Rule.FIELD_IDS, (field_id,)).to_text() for field_id in NEEDLE}
@@ -219,16 +204,8 @@ def _covered_files(bases: Ints) -> tuple[CoveredFile, ...]:
             (ROW_GROUP_ROWS,) * FILE_ROW_GROUPS,
             offsets,
             first,
-            int(bases[first]),
+            int(_BASES[first]),
             sources,
         )
         for first in range(0, SEGMENT_ROW_GROUPS, FILE_ROW_GROUPS)
     )
-
-
-def _row_group_entries(files: tuple[CoveredFile, ...]) -> list[RowGroupEntry]:
-    return [
-        RowGroupEntry(file.file.path, at, offset, ROW_GROUP_ROWS, file.first_base + at * ROW_SPACE_ALIGNMENT)
-        for file in files
-        for at, offset in enumerate(file.row_group_offsets)
-    ]

@@ -6,16 +6,14 @@ Paimon's reader gives the rows that file index and Parquet's statistics leave; t
 
 from __future__ import annotations
 
-import json
 import re
-import shutil
 import time
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from threading import Lock
 from typing import Any, TypeAlias
 
-from ssb_bench.systems.protocol import Json, Worker, serve
+from ssb_bench.systems.protocol import Json, Worker, make_once, serve
 
 # Java's objects and classes have no types in Python.
 Java: TypeAlias = Any
@@ -47,17 +45,10 @@ class PaimonWorker(Worker):
             jpype.startJVM(*options, classpath=list(config["classpath"]), convertStrings=True)
         self._loops = _compile_loops()
         folder = Path(config["folder"])
-        self._made = folder / "made.json"
-        if not self._made.exists():
-            shutil.rmtree(folder, ignore_errors=True)
-            _make(folder, config, self._loops)
+        self.errors = (jpype.JException,)
+        self.facts = {"version": "Paimon 1.4.2", **make_once(folder, lambda: _make(folder, config, self._loops))}
         self._table = _open_table(folder)
         self._names = [str(name) for name in self._table.rowType().getFieldNames()]
-        self._read: dict[str, float] = {}
-
-    def facts(self) -> dict[str, object]:
-        """Say the version, and what making the data and the index took."""
-        return {"version": "Paimon 1.4.2", **json.loads(self._made.read_text(encoding="utf-8"))}
 
     def count(self, query: Json) -> int:
         """Count the matching rows."""
@@ -68,10 +59,6 @@ class PaimonWorker(Worker):
     def rows(self, query: Json) -> tuple[int, int]:
         """Read the matching rows."""
         return self._matches(_tests_of(query["where"]), self._names, "lo_revenue")
-
-    def read(self) -> dict[str, float]:
-        """Say what the last query read: splits and files that were planned, rows that the reader gave."""
-        return self._read
 
     def _matches(self, tests: list[tuple[str, str, int]], columns: list[str], summed: str | None) -> tuple[int, int]:
         """Give how many rows match and the sum of a column over them."""
@@ -88,7 +75,7 @@ class PaimonWorker(Worker):
             )
         rows, matches, total = (sum(int(each[number]) for each in found) for number in range(3))
         files = sum(split.dataFiles().size() for split in splits)
-        self._read = {"splits": len(splits), "files": files, "rows": rows}
+        self.read = {"splits": len(splits), "files": files, "rows": rows}
         return matches, total
 
 
@@ -145,17 +132,16 @@ def _open_table(folder: Path) -> Java:
     return _catalog(folder).getTable(_class("org.apache.paimon.catalog.Identifier").create("ssb", "lineorder"))
 
 
-def _make(folder: Path, config: Json, loops: Java) -> None:
+def _make(folder: Path, config: Json, loops: Java) -> dict[str, float]:
     import pyarrow.dataset as ds
 
     files = sorted(Path(config["files"]).glob("*.parquet"))
-    folder.mkdir(parents=True)
     started = time.perf_counter()
     _write(_create_table(folder, ds.dataset(str(files[0])).schema, config["columns"]), files, loops)
     made = {"write_and_build_seconds": time.perf_counter() - started}
     for what, pattern in (("data_bytes", "*.parquet"), ("index_bytes", "*.index")):
         made[what] = sum(file.stat().st_size for file in folder.rglob(pattern))
-    (folder / "made.json").write_text(json.dumps(made), encoding="utf-8")
+    return made
 
 
 def _create_table(folder: Path, schema: Any, columns: list[str]) -> Java:
@@ -234,12 +220,5 @@ def _commit(table: Java, batch: Any, loops: Java, committing: Lock) -> int:
     return int(batch.num_rows)
 
 
-def main() -> None:
-    """Serve, with Java's exceptions among those that are replies."""
-    import jpype
-
-    serve(PaimonWorker, (jpype.JException,))
-
-
 if __name__ == "__main__":
-    main()
+    serve(PaimonWorker)

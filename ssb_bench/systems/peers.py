@@ -7,13 +7,10 @@ import os
 import re
 import subprocess
 import sys
-from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Thread
 from typing import Any, Final
 
 from ssb_bench.errors import BenchError
@@ -30,7 +27,8 @@ class System:
     Attributes:
         name: Its short name.
         title: What it is, for a table.
-        worker: The module of `ssb_bench.systems` that runs the system; systems with one worker share a process.
+        worker: The module of `ssb_bench.systems` that runs the system, and its arguments; systems with one worker share
+            a process.
         packages: The packages of its own environment; empty for the project's environment.
         unavailable: Why the system is not run at all; None for one that is run.
         classpath: Fetches the Java archives of the system; None for a system without Java.
@@ -49,10 +47,15 @@ SYSTEMS: Final = (
     System("iceberg-bloom", "Spark, Iceberg with Parquet bloom filters", "spark_worker"),
     System("index", "Spark, Iceberg with this index", "spark_worker"),
     System("perfect", "Spark, perfect pruning (bound)", "spark_worker"),
-    System("arrow", "this index without a JVM (Arrow scan)", "arrow_worker"),
-    System("duckdb", "DuckDB on the same Parquet files", "duckdb_worker"),
-    System("datafusion", "DataFusion on the same Parquet files", "datafusion_worker", ("datafusion==54.*", "pyarrow")),
-    System("lance", "Lance, its own format, BTREE indexes", "lance_worker", ("pylance==14.0.2", "pyarrow")),
+    System("arrow", "this index without a JVM (Arrow scan)", "library_workers arrow"),
+    System("duckdb", "DuckDB on the same Parquet files", "library_workers duckdb"),
+    System(
+        "datafusion",
+        "DataFusion on the same Parquet files",
+        "library_workers datafusion",
+        ("datafusion==54.*", "pyarrow"),
+    ),
+    System("lance", "Lance, its own format, BTREE indexes", "library_workers lance", ("pylance==14.0.2", "pyarrow")),
     System(
         "paimon",
         "Paimon through its Java API, file index",
@@ -74,11 +77,13 @@ class PeerError(BenchError):
 
 
 def environment_python(system: System, environments: Path) -> Path:
-    """Give the interpreter of a system's own environment, made on first use with the project's own pip.
+    """Give the interpreter of a system: the project's, or that of an environment of its own, which pip makes once.
 
     Raises:
         PeerError: If it cannot be installed.
     """
+    if not system.packages:
+        return Path(sys.executable)
     folder = environments / system.name
     python, marker = folder / "bin" / "python", folder / "installed.json"
     if marker.exists() and json.loads(marker.read_text(encoding="utf-8")) == list(system.packages):
@@ -100,65 +105,28 @@ def environment_python(system: System, environments: Path) -> Path:
     return python
 
 
-class Environments:
-    """The interpreters of systems, whose packages are installed beside whatever goes on.
-
-    Args:
-        systems: Those that will be opened.
-        folder: Where the environments are.
-    """
-
-    def __init__(self, systems: Sequence[System], folder: Path) -> None:
-        executor = ThreadPoolExecutor(1)
-        own = [system for system in systems if system.packages]
-        self._installed = {system.name: executor.submit(environment_python, system, folder) for system in own}
-        executor.shutdown(wait=False)
-
-    def python(self, system: System) -> Path:
-        """Give the interpreter of a system; one with packages of its own only once all are installed.
-
-        So no query of such a system runs beside an installation.
-
-        Raises:
-            PeerError: If it cannot be installed.
-        """
-        if not system.packages:
-            return Path(sys.executable)
-        wait(self._installed.values())
-        return self._installed[system.name].result()
-
-
 class WorkerProcess:
     """A worker's process.
 
     Args:
         python: Its interpreter.
-        module: Its module in `ssb_bench.systems`.
+        worker: Its module in `ssb_bench.systems`, and the arguments.
         log: Where its stderr goes.
     """
 
-    def __init__(self, python: Path, module: str, log: Path) -> None:
+    def __init__(self, python: Path, worker: str, log: Path) -> None:
+        module, *arguments = worker.split()
         package_root = str(Path(__file__).resolve().parents[2])
-        self._last_words: deque[str] = deque(maxlen=50)
-        self._process = subprocess.Popen(
-            [str(python), "-m", f"ssb_bench.systems.{module}"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=dict(os.environ) | {"PYTHONPATH": package_root},
-        )
         self._log = log
-        self._listener = Thread(target=self._listen, daemon=True)
-        self._listener.start()
-
-    def _listen(self) -> None:
-        assert self._process.stderr is not None
-        with self._log.open("a", encoding="utf-8") as log:
-            for line in self._process.stderr:
-                log.write(line)
-                if line.strip():
-                    self._last_words.append(line.strip())
+        with log.open("wb") as stderr:
+            self._process = subprocess.Popen(
+                [str(python), "-m", f"ssb_bench.systems.{module}", *arguments],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                text=True,
+                env=dict(os.environ) | {"PYTHONPATH": package_root},
+            )
 
     def ask(self, request: Mapping[str, object]) -> Mapping[str, Any]:
         """Send a request and give the reply.
@@ -176,7 +144,6 @@ class WorkerProcess:
             line = ""
         if not line:
             self._process.wait()
-            self._listener.join(timeout=5)
             raise PeerError(self._reason())
         reply: Mapping[str, Any] = json.loads(line)
         if "error" in reply:
@@ -185,7 +152,8 @@ class WorkerProcess:
 
     def _reason(self) -> str:
         """Give the last line that names an error, or else the exit code."""
-        named = [words for words in self._last_words if _ERROR.match(words)]
+        lines = (line.strip() for line in self._log.read_text(encoding="utf-8", errors="replace").splitlines())
+        named = [line for line in lines if _ERROR.match(line)]
         return named[-1] if named else f"the worker ended with exit code {self._process.returncode}"
 
     def close(self) -> None:
@@ -200,6 +168,3 @@ class WorkerProcess:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        self._listener.join(timeout=5)
-        if self._process.stderr is not None:
-            self._process.stderr.close()

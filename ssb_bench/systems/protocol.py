@@ -16,10 +16,12 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Any, TypeAlias
 
 # What json.loads gives has no narrower type, and workers see foreign libraries without types.
@@ -31,11 +33,23 @@ _EXPECTED = (ArithmeticError, AttributeError, ImportError, LookupError, OSError,
 
 
 class Worker(ABC):
-    """One system, opened."""
+    """One system.
+
+    Args:
+        config: What the request to open the system says.
+
+    Attributes:
+        facts: The `version`, and `build_seconds`, `index_bytes`, `data_bytes` of a system with data of its own.
+        read: What the last query read, if the system counts it: `files`, `rows`, `splits`.
+        errors: What the system's library raises besides Python's own exceptions.
+    """
+
+    facts: Mapping[str, object]
+    read: Mapping[str, float] = {}
+    errors: tuple[type[Exception], ...] = ()
 
     @abstractmethod
-    def facts(self) -> dict[str, object]:
-        """Say the `version`, and `build_seconds`, `index_bytes`, `data_bytes` of a system with data of its own."""
+    def __init__(self, config: Json) -> None: ...
 
     @abstractmethod
     def count(self, query: Json) -> int:
@@ -48,29 +62,21 @@ class Worker(ABC):
     def prepare(self, query: Json) -> None:  # noqa: B027 - most systems have nothing to prepare
         """Do what is not a part of the query's time."""
 
-    def read(self) -> dict[str, float]:
-        """Say what the last query read, if the system counts it: `files`, `rows`, `splits`."""
-        return {}
 
-
-def serve(open_worker: Callable[[Json], Worker], errors: tuple[type[Exception], ...] = ()) -> None:
-    """Answer requests until stdin ends.
-
-    Args:
-        open_worker: Opens the system.
-        errors: What the system's library raises besides Python's own exceptions.
-    """
+def serve(system: type[Worker]) -> None:
+    """Answer requests to a system until stdin ends."""
     # Libraries print to stdout as well; that must not get between the replies.
     replies = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     worker: Worker | None = None
-    caught: tuple[type[Exception], ...] = (*_EXPECTED, *errors)
+    caught: tuple[type[Exception], ...] = _EXPECTED
     for line in sys.stdin:
         request = json.loads(line)
         try:
             if "open" in request:
-                worker = open_worker(request["open"])
-                reply: dict[str, object] = {"facts": worker.facts()}
+                worker = system(request["open"])
+                caught = (*_EXPECTED, *worker.errors)
+                reply: dict[str, object] = {"facts": worker.facts}
             elif worker is None:
                 reply = {"error": "not opened"}
             else:
@@ -84,7 +90,18 @@ def _answer(worker: Worker, query: Json) -> dict[str, object]:
     worker.prepare(query)
     started = time.perf_counter()
     answer: object = worker.count(query) if query["kind"] == "count" else worker.rows(query)
-    return {"seconds": time.perf_counter() - started, "answer": answer, "read": worker.read()}
+    return {"seconds": time.perf_counter() - started, "answer": answer, "read": worker.read}
+
+
+def make_once(folder: Path, make: Callable[[], Mapping[str, float]]) -> Mapping[str, float]:
+    """Make what a system needs in a folder, unless it is there; give what making it took."""
+    record = folder / "made.json"
+    if not record.exists():
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        record.write_text(json.dumps(make()), encoding="utf-8")
+    made: Mapping[str, float] = json.loads(record.read_text(encoding="utf-8"))
+    return made
 
 
 def sum_batches(batches: Iterable[Any]) -> tuple[int, int]:

@@ -13,7 +13,9 @@ import itertools
 import os
 import subprocess
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
+from functools import cache, partial
 from pathlib import Path
 from typing import ClassVar, Final
 
@@ -26,8 +28,8 @@ from ssb_bench.spark_runs.bloom_table import BloomTable
 from ssb_bench.spark_runs.indexing import IndexColumns, describe_index, open_index
 from ssb_bench.spark_runs.load import Load, require_load
 from ssb_bench.spark_runs.machine import describe_host
-from ssb_bench.spark_runs.survivors import data_file_locations, find_survivors
-from ssb_bench.systems.peers import Environments, PeerError, System, WorkerProcess
+from ssb_bench.spark_runs.survivors import Survivors, data_file_locations, find_survivors
+from ssb_bench.systems.peers import PeerError, System, WorkerProcess, environment_python
 
 SECONDS_A_QUERY: Final = 5.0
 """A system whose cold execution took longer than this gets one warm execution."""
@@ -102,7 +104,7 @@ class _Query:
     name: str
     kind: str
     where: str
-    survivors: dict[str, list[int]]
+    survivors: Survivors
     due: object
 
 
@@ -170,7 +172,9 @@ def run_systems(
     loaded = require_load(layout)
     files = link_files(layout)
     # Packages are installed while answers are computed and Spark starts: nothing of that is timed.
-    environments = Environments([one for one in systems if one.unavailable is None], layout.data / "environments")
+    pool, folder = ThreadPoolExecutor(1), layout.data / "environments"
+    pythons = {one.name: pool.submit(environment_python, one, folder) for one in systems if not one.unavailable}
+    pool.shutdown(wait=False)
     asked = _due(layout, queries)
     total = len(systems) + len(asked) * (1 + repeats) + 1
     steps = itertools.count()
@@ -188,8 +192,11 @@ def run_systems(
     try:
         for system, result in zip(systems, results, strict=True):
             on_step(Step(next(steps), total, f"opening {system.title}"))
+            if system.packages:
+                # What a system with data of its own takes to make them is not measured beside an installation.
+                wait(pythons.values())
             if result.failure is None:
-                running += _open(layout, environments, system, result, config, processes)
+                running += _open(layout, pythons[system.name], system, result, config, processes)
         for query in asked:
             on_step(Step(next(steps), total, f"{query.name}, cold"))
             for one in running:
@@ -235,7 +242,7 @@ def _add_facts(layout: Layout, loaded: Load, bloom: BloomTable | None, results: 
 
 def _open(
     layout: Layout,
-    environments: Environments,
+    python: Future[Path],
     system: System,
     result: SystemResult,
     config: dict[str, object],
@@ -246,42 +253,33 @@ def _open(
     try:
         if system.worker not in processes:
             own.mkdir(parents=True, exist_ok=True)
-            python = environments.python(system)
             if system.classpath is not None:
-                config = config | {"classpath": _classpath(system.classpath)}
-            process = WorkerProcess(python, system.worker, own / f"{system.worker}.log")
+                config = config | {"classpath": system.classpath()}
+            process = WorkerProcess(python.result(), system.worker, own / f"{system.name}.log")
             processes[system.worker] = process
             result.facts = dict(process.ask({"open": config | {"folder": str(own / system.name)}})["facts"])
         return [_Running(system, processes[system.worker], result)]
     except PeerError as error:
         result.failure = str(error)
-        return []
-
-
-def _classpath(fetch: Callable[[], list[str]]) -> list[str]:
-    try:
-        return fetch()
     except (OSError, subprocess.SubprocessError) as error:
-        raise PeerError(f"cannot be fetched: {error}") from error
+        result.failure = f"cannot be fetched: {error}"
+    return []
 
 
 def _due(layout: Layout, queries: Sequence[FittedQuery]) -> list[_Query]:
-    """Ask DuckDB for the answers, once for each predicate: the queries of both workloads share them."""
-    known: dict[str, tuple[int, int, dict[str, list[int]]]] = {}
+    """Ask DuckDB for the answers."""
+    # The queries of both workloads have the same predicates.
+    survivors = cache(partial(find_survivors, data_file_locations(layout)))
     asked = []
-    for query in queries:
-        where, workload = query.where, query.query.workload
-        if where is None or workload == "aggregate":
-            raise BenchError(f"systems are compared on counts and rows of lineorder, not on {query.query.name}")
-        if where not in known:
-            survivors = find_survivors(data_file_locations(layout), where)
-            with open_duckdb(layout) as connection:
-                sql = f"SELECT count(*), coalesce(sum(lo_revenue), 0) FROM lineorder WHERE {where}"
-                [(count, revenue)] = connection.execute(sql).fetchall()
-            known[where] = int(count), int(revenue), {file: list(kept) for file, kept in survivors.items()}
-        count, revenue, kept = known[where]
-        due = [count, revenue] if workload == "rows" else count
-        asked.append(_Query(query.query.name, "rows" if workload == "rows" else "count", where, kept, due))
+    with open_duckdb(layout) as connection:
+        for query in queries:
+            name, where, workload = query.query.name, query.where, query.query.workload
+            if where is None or workload == "aggregate":
+                raise BenchError(f"systems are compared on counts and rows of lineorder, not on {name}")
+            sql = f"SELECT count(*), coalesce(sum(lo_revenue), 0) FROM lineorder WHERE {where}"
+            [(count, revenue)] = connection.execute(sql).fetchall()
+            due = [int(count), int(revenue)] if workload == "rows" else int(count)
+            asked.append(_Query(name, "rows" if workload == "rows" else "count", where, survivors(where), due))
     return asked
 
 

@@ -24,23 +24,19 @@ class SparkWorker(Worker):
 
     def __init__(self, config: Json) -> None:
         spark = create_session(Path(config["warehouse"]), cores=config["cores"], memory=config["memory"])
-        self._version = spark.version
+        self.facts = {"version": f"Spark {spark.version}"}
         self._sessions = {name: spark.newSession() for name in TABLES}
         planner.enable(self._sessions["index"])
         # Both rules stay until the process ends.
         self._stack = ExitStack()
-        self._perfect = self._stack.enter_context(perfect_pruning(self._sessions["perfect"]))
+        self._keep = self._stack.enter_context(perfect_pruning(self._sessions["perfect"]))
         for session in self._sessions.values():
             session.sql(f"SELECT count(*) FROM {CATALOG}.{NAMESPACE}.supplier WHERE s_suppkey > 3").collect()
-
-    def facts(self) -> dict[str, object]:
-        """Say the version."""
-        return {"version": f"Spark {self._version}"}
 
     def prepare(self, query: Json) -> None:
         """Hand the surviving row groups to perfect pruning, at no cost to the query."""
         if query["system"] == "perfect":
-            self._perfect.keep(query["survivors"])
+            self._keep(query["survivors"])
 
     def count(self, query: Json) -> int:
         """Count the matching rows."""

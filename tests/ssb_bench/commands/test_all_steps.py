@@ -15,14 +15,13 @@ from ssb_bench.commands.all_steps import (
     BenchStep,
     arguments_for,
     plan_steps,
-    render_times,
     run_command,
     run_steps,
 )
 from ssb_bench.commands.main import cli
 from ssb_bench.data.layout import Layout
 from ssb_bench.errors import BenchError
-from ssb_bench.results.step_times import StepTime, read_times, times_path
+from ssb_bench.results.step_times import read_times, times_path
 
 
 def fail(command: Sequence[str]) -> int:
@@ -126,9 +125,3 @@ def test_the_commands_take_the_arguments_of_every_step(empty: Layout, arguments:
     for step in plan_steps(empty, arguments, spark=("--cores", "2"), row_group_rows=1000):
         command = cli.commands[step.name]
         assert command.make_context(step.name, [*step.arguments]).params
-
-
-def test_times_are_told_step_by_step_and_together() -> None:
-    text = render_times({"load": StepTime(12.4, 0), "run": StepTime(30.0, 1)})
-
-    assert text == "load: 12 s\nrun: 30 s, exit code 1\ntogether: 42 s"

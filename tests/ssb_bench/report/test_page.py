@@ -104,6 +104,7 @@ def test_everything_that_was_measured_is_there(sources: Sources, tmp_path: Path)
     assert "answers 3, 4 is due" in text
     assert "batch 1 was never indexed" in text
     assert "<td>together</td><td>42</td>" in text
+    assert "<td class=bad>exit code 1</td>" in text
     assert "Limitations" in text
 
 

@@ -13,13 +13,13 @@ import pytest
 from ssb_bench.data.layout import Layout
 from ssb_bench.data.records import read_record, write_record
 from ssb_bench.report.systems_report import fact_line
-from ssb_bench.systems.peers import SYSTEMS, Environments, PeerError, System, WorkerProcess
+from ssb_bench.systems.peers import SYSTEMS, PeerError, System, WorkerProcess, environment_python
 from ssb_bench.systems.run import SystemResult, SystemsRun, drop_caches
 
 
 @pytest.fixture
 def duck(layout: Layout, tmp_path: Path) -> Iterator[WorkerProcess]:
-    worker = WorkerProcess(Path(sys.executable), "duckdb_worker", tmp_path / "duckdb.log")
+    worker = WorkerProcess(Path(sys.executable), "library_workers duckdb", tmp_path / "duckdb.log")
     worker.ask({"open": {"files": str(layout.ssb / "lineorder")}})
     yield worker
     worker.close()
@@ -52,11 +52,10 @@ def test_a_worker_that_cannot_start_says_why(tmp_path: Path) -> None:
 
 def test_a_system_that_cannot_be_installed_says_why(tmp_path: Path) -> None:
     missing = System("x", "x", "x", packages=(str(tmp_path / "no-such-package"),))
-    environments = Environments([missing, SYSTEMS[0]], tmp_path / "environments")
 
-    assert environments.python(SYSTEMS[0]) == Path(sys.executable)
+    assert environment_python(SYSTEMS[0], tmp_path / "environments") == Path(sys.executable)
     with pytest.raises(PeerError, match=r"cannot be installed: .*no-such-package"):
-        environments.python(missing)
+        environment_python(missing, tmp_path / "environments")
 
 
 def test_an_environment_is_made_once_and_has_what_is_asked_for(tmp_path: Path) -> None:
@@ -68,12 +67,12 @@ def test_an_environment_is_made_once_and_has_what_is_asked_for(tmp_path: Path) -
         content.writestr(f"{facts}/RECORD", "")
     system = System("own", "own", "x", packages=(str(wheel),))
 
-    python = Environments([system], tmp_path / "environments").python(system)
+    python = environment_python(system, tmp_path / "environments")
 
     code = "import importlib.metadata, thing; print(importlib.metadata.version('thing'))"
     assert subprocess.check_output([python, "-c", code], text=True) == "1.2\n"
     wheel.unlink()
-    assert Environments([system], tmp_path / "environments").python(system) == python
+    assert environment_python(system, tmp_path / "environments") == python
 
 
 def test_every_system_has_a_worker_or_a_reason() -> None:

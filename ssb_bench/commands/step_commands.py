@@ -1,0 +1,191 @@
+"""The steps of a comparison: generate, load, build, run, report; compare."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from ssb_bench.commands.demo import make_dataset, publish
+from ssb_bench.commands.options import (
+    FILE,
+    POSITIVE,
+    SparkSize,
+    index_options,
+    layout_options,
+    make_console,
+    repeat_option,
+    row_group_option,
+    spark_options,
+)
+from ssb_bench.data.dataset import require_dataset
+from ssb_bench.data.layout import Layout
+from ssb_bench.data.progress import build_step, step_bar
+from ssb_bench.data.records import read_if_there, read_record
+from ssb_bench.data.workload import ALL_QUERIES, QUERIES_OF, VOLCANO_QUERIES, Workload
+from ssb_bench.report.compare import DEFAULT_NOISE_BAND, compare_runs, comparison_parts
+from ssb_bench.report.figures import draw_run, save
+from ssb_bench.report.page import Sources, write_page
+from ssb_bench.report.run_report import literal_parts, run_parts
+from ssb_bench.report.terminal import render
+from ssb_bench.results.appends import AppendRun
+from ssb_bench.results.run import Run, newest_run
+from ssb_bench.results.step_times import read_times, times_path
+from ssb_bench.spark_runs.bloom_table import make_bloom_table
+from ssb_bench.spark_runs.indexing import IndexColumns, build_index, define_index
+from ssb_bench.spark_runs.load import load, require_load
+from ssb_bench.spark_runs.run import fit_queries, run_queries, stamped_path
+from ssb_bench.studies.scale import Scale
+from ssb_bench.studies.sweep import Sweep
+from ssb_bench.systems.run import SystemsRun
+
+
+@click.command("generate")
+@layout_options
+@click.option("--keep-tpch", is_flag=True, help="Keep the TPC-H files that the tables are made of.")
+@click.option("--threads", type=POSITIVE, default=2, show_default=True)
+@click.option("--memory-limit", default="2GB", show_default=True, help="DuckDB's memory; beyond it, it uses the disk.")
+def generate_command(layout: Layout, keep_tpch: bool, threads: int, memory_limit: str) -> None:
+    """Make the five SSB tables as Parquet files."""
+    console = make_console()
+    make_dataset(layout, console, keep_tpch=keep_tpch, threads=threads, memory_limit=memory_limit)
+    dataset = require_dataset(layout)
+    for table, rows in dataset.rows.items():
+        console.print(f"{table}: {rows:,} rows")
+    console.print(f"{dataset.data_bytes / 1e6:.0f} MB in {layout.ssb}", soft_wrap=True)
+
+
+@click.command("load")
+@layout_options
+@spark_options
+@row_group_option
+@click.option("--bloom-filters", is_flag=True, help="Also write lineorder with Parquet bloom filters, for `systems`.")
+def load_command(layout: Layout, size: SparkSize, row_group_rows: int, bloom_filters: bool) -> None:
+    """Write the SSB tables into Iceberg through Spark, and prove that all rows arrived."""
+    console = make_console()
+    require_dataset(layout)
+    with size.session(layout, console) as spark:
+        with step_bar(console, "load") as move:
+            loaded = load(spark, layout, row_group_rows=row_group_rows, on_step=move)
+        if bloom_filters:
+            with console.status("writing bloom filters"):
+                make_bloom_table(spark, layout)
+    console.print(
+        f"lineorder: {loaded.rows:,} rows, {loaded.row_groups} row groups of {loaded.smallest_row_group_rows:,} to "
+        f"{loaded.largest_row_group_rows:,} rows, {loaded.data_files} files, {loaded.data_bytes / 1e6:.0f} MB, "
+        f"written in {loaded.write_seconds:.1f} s"
+    )
+
+
+@click.command("build")
+@layout_options
+@spark_options
+@index_options
+def build_command(layout: Layout, size: SparkSize, columns: IndexColumns) -> None:
+    """Define the index of lineorder and build what is missing of it."""
+    console = make_console()
+    index = define_index(layout, columns)
+    with size.session(layout, console) as spark, step_bar(console, "build") as move:
+        report = build_index(spark, layout, index, lambda built: move(build_step(built)))
+    console.print(
+        f"{report.row_groups} row groups indexed in {report.seconds:.1f} s, {report.index_bytes / 1e6:.1f} MB"
+        if report.rows
+        else "nothing to build"
+    )
+
+
+@click.command("run")
+@layout_options
+@spark_options
+@repeat_option
+@click.option(
+    "--query",
+    "names",
+    multiple=True,
+    type=click.Choice(ALL_QUERIES),
+    metavar="NAME",
+    help="A query to run, such as q1, q1-rows, q1-aggregate or q1.1; may be given again.",
+)
+@click.option(
+    "--workload",
+    "workloads",
+    multiple=True,
+    type=click.Choice([*QUERIES_OF]),
+    help="Queries to run: Q1-Q7 as count, rows or aggregate, or the 13 of ssb; may be given again. Default: count.",
+)
+@click.option("--output", type=FILE, help="Where to write JSON.")
+def run_command(
+    layout: Layout,
+    size: SparkSize,
+    repeats: int,
+    names: tuple[str, ...],
+    workloads: tuple[Workload, ...],
+    output: Path | None,
+) -> None:
+    """Run queries without the index, with it, and with perfect pruning; exit 1 if an answer or a count is wrong."""
+    console = make_console()
+    require_load(layout)
+    chosen = [*names, *(name for workload in workloads for name in QUERIES_OF[workload])]
+    queries = fit_queries(layout, chosen or VOLCANO_QUERIES)
+    console.print(render(literal_parts(queries)))
+    with size.session(layout, console) as spark, step_bar(console, "compare") as move:
+        run = run_queries(spark, layout, queries, repeats=repeats, on_step=move)
+    publish(run, output or stamped_path(layout, "run", run.started_at), console)
+    if run.failures:
+        sys.exit(1)
+
+
+@click.command("report")
+@layout_options
+@click.option("--run", "file", type=FILE, help="A run; the newest by default.")
+@click.option("--picture", type=FILE, help="Where to draw it: PNG, SVG or PDF.")
+@click.option("--systems", type=FILE, help="A comparison of systems; the newest by default.")
+@click.option("--append", type=FILE, help="Queries while data arrive; append.json beside the data by default.")
+@click.option("--sweep", type=FILE, help="A sweep; DATA/sweep.json by default.")
+@click.option("--scale", type=FILE, help="Planning over simulated indexes; DATA/scale.json by default.")
+@click.option("--steps", type=FILE, help="The times of the steps of `all`; of its last run by default.")
+@click.option("--page", type=FILE, help="Where to write the HTML page; beside the run by default.")
+def report_command(
+    layout: Layout,
+    file: Path | None,
+    picture: Path | None,
+    systems: Path | None,
+    append: Path | None,
+    sweep: Path | None,
+    scale: Path | None,
+    steps: Path | None,
+    page: Path | None,
+) -> None:
+    """Print a run as a table, draw it, and make an HTML page of it and of what else was measured."""
+    console = make_console()
+    path = file or newest_run(layout.runs)
+    run, target, html = read_record(path, Run), picture or path.with_suffix(".png"), page or path.with_suffix(".html")
+    save(draw_run(run), target)
+    console.print(render(run_parts(run)))
+    compared = systems or max(layout.runs.glob("systems-*.json"), default=None)
+    swept = read_if_there(sweep or layout.data / "sweep.json", Sweep)
+    scaled = read_if_there(scale or layout.data / "scale.json", Scale)
+    sources = Sources(
+        run,
+        None if compared is None else read_if_there(compared, SystemsRun),
+        read_if_there(append or layout.root / "append.json", AppendRun),
+        () if scaled is None else scaled.points,
+        () if swept is None else swept.points,
+        read_times(steps or times_path(layout)),
+    )
+    pictures = write_page(sources, html)
+    console.print(f"picture: {target}\npage: {html}\npictures of the page: {pictures}", soft_wrap=True)
+
+
+@click.command("compare")
+@click.argument("old", type=FILE)
+@click.argument("new", type=FILE)
+@click.option("--noise", type=click.FloatRange(0, 1, max_open=True), default=DEFAULT_NOISE_BAND, show_default=True)
+@click.option("--relative", is_flag=True, help="Compare by the time without the index of each run.")
+def compare_command(old: Path, new: Path, noise: float, relative: bool) -> None:
+    """Compare two runs query by query; exit 1 if one is slower, keeps more row groups, fails or is missing."""
+    compared = compare_runs(read_record(old, Run), read_record(new, Run), noise_band=noise, relative=relative)
+    make_console().print(render(comparison_parts(compared, noise_band=noise)))
+    if any(query.is_regression for query in compared):
+        sys.exit(1)
