@@ -181,7 +181,8 @@ class LookUp:
         row_counts = self.pruning.view.row_counts[self.pruning.row_groups[undecided]]
         rows = int(row_counts.sum())
         guess = float((self.state.estimate.selectivity[undecided] * row_counts).sum())
-        matches = min(max(guess, least), most)
+        # The bounds are of all row groups of the payload, of which only some may be asked about.
+        matches = min(max(guess, least), most, rows)
         if matches > self.widest_share * rows:
             return False
         # As if matches were spread evenly over the payload's row groups.

@@ -16,11 +16,14 @@ from pyiceberg.schema import Schema
 
 from planner.clock import DEFAULT_MILLISECONDS
 from planner.prune.gate import Limits
+from planner.scans.first_rows import first_of
 from planner.scans.plan import plan_scan
 from planner.scans.planned_scan import PlannedScan
 from planner.scans.residual import Residual, compile_residual
 from planner.scans.row_group_reader import RowGroupReader, RowGroupTask, tasks_of
+from planner.scans.wanted import Keys, Wanted
 from puffin_index.errors import NotFoundError, UnsupportedError
+from puffin_index.keys.map_key import ColumnId
 from puffin_index.table_index import TableIndex
 
 _AHEAD_BYTES = 256 << 20
@@ -39,6 +42,9 @@ def scan(
     *,
     planning_milliseconds: float = DEFAULT_MILLISECONDS,
     refresh: bool = True,
+    keys: Keys | None = None,
+    order_by: str | None = None,
+    limit: int | None = None,
 ) -> pa.RecordBatchReader:
     """Read the rows of a table that satisfy a predicate, from the row groups that the planner keeps.
 
@@ -53,26 +59,64 @@ def scan(
         planning_milliseconds: How long judging files and row groups may take; undecided ones are read.
         refresh: Ask the catalog for the newest versions of table and index first. Otherwise the scan uses the versions
             that `index` knows.
+        keys: Values by column name, such as the keys of a join: only rows that have one of them are read.
+        order_by: The column whose first rows are wanted, as SQL's ORDER BY has it; needs a limit. The rows come in this
+            order, and are all read before the first of them comes.
+        limit: How many rows are wanted; None for all.
 
     Returns:
         A reader whose schema is the table's Arrow schema of these columns, in their order.
 
     Raises:
         WhereSyntaxError: If the text does not parse.
+        OrderSyntaxError: If the order is no column with a direction, or the limit does not fit.
         NotFoundError: If the text or `columns` names a column that the table lacks, or there is no such snapshot.
         UnsupportedError: If only Spark knows for certain what a part of the text means (a literal of another type than
             its column, an expression), or if no column is chosen.
     """
     limits = Limits(seconds=planning_milliseconds / 1000)
-    planned = plan_scan(index, where, snapshot_id, limits, refresh=refresh)
+    wanted = Wanted(keys or {}, order_by, limit)
+    planned = plan_scan(index, where, snapshot_id, limits, refresh=refresh, wanted=wanted)
     projection = project(planned.schema, columns)
+    first = planned.first_rows
+    if first is None or first.order is None:
+        batches = _batches(index, planned, projection)
+        return _reader(projection, batches if first is None else _any(batches, first.count))
+    with_order = _with_field(projection, planned.schema, first.order.field_id)
+    rows = _reader(with_order, _batches(index, planned, with_order)).read_all()
+    ordered = first_of(rows, first.order, planned.schema, first.count).select(
+        [field.name for field in projection.fields]
+    )
+    return _reader(projection, ordered.to_batches())
+
+
+def _reader(projection: Schema, batches: Iterable[pa.RecordBatch]) -> pa.RecordBatchReader:
+    return pa.RecordBatchReader.from_batches(schema_to_pyarrow(projection, include_field_ids=False), batches)
+
+
+def _any(batches: Iterable[pa.RecordBatch], count: int) -> Iterator[pa.RecordBatch]:
+    """The first batches that have so many rows."""
+    for batch in batches:
+        if count <= 0:
+            return
+        yield batch.slice(0, count)
+        count -= batch.num_rows
+
+
+def _with_field(projection: Schema, schema: Schema, field_id: ColumnId) -> Schema:
+    """A projection that has a top-level column whole."""
+    others = [field for field in projection.fields if field.field_id != field_id]
+    return Schema(*others, *(field for field in schema.fields if field.field_id == field_id))
+
+
+def _batches(index: TableIndex, planned: PlannedScan, projection: Schema) -> Iterator[pa.RecordBatch]:
+    """The rows of the row groups that a plan keeps."""
     table = index.data_table
     kept = np.flatnonzero(planned.plan.kept_mask)
     reader = RowGroupReader(table, planned.schema, residual_of(planned), side_by_side=len(kept) < _THREADS)
     tasks = tasks_of(planned, table, kept)
-    batches = in_order(lambda task: reader.read(task, projection), tasks)
-    target = schema_to_pyarrow(projection, include_field_ids=False)
-    return pa.RecordBatchReader.from_batches(target, (batch for read in batches for batch in read))
+    read = in_order(lambda task: reader.read(task, projection), tasks)
+    return (batch for batches in read for batch in batches)
 
 
 def residual_of(planned: PlannedScan) -> Residual | None:

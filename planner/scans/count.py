@@ -15,6 +15,7 @@ from planner.scans.plan import plan_scan
 from planner.scans.planned_scan import PlannedScan
 from planner.scans.row_group_reader import RowGroupReader, tasks_of
 from planner.scans.scan_plan import ScanPlan
+from planner.scans.wanted import Keys, Wanted
 from puffin_index.storage.arrays import Ints
 from puffin_index.table_index import TableIndex
 
@@ -60,6 +61,7 @@ def count(
     *,
     planning_milliseconds: float = DEFAULT_MILLISECONDS,
     refresh: bool = True,
+    keys: Keys | None = None,
 ) -> RowCount:
     """Count the rows of a table that satisfy a predicate.
 
@@ -70,6 +72,7 @@ def count(
         planning_milliseconds: How long judging files and row groups may take; undecided ones are read.
         refresh: Ask the catalog for the newest versions of table and index first. Otherwise the count uses the versions
             that `index` knows.
+        keys: Values by column name, such as the keys of a join: only rows that have one of them are counted.
 
     Raises:
         WhereSyntaxError: If the text does not parse.
@@ -79,7 +82,7 @@ def count(
     """
     started = time.perf_counter()
     limits = Limits(rows_wanted=True, seconds=planning_milliseconds / 1000)
-    planned = plan_scan(index, where, snapshot_id, limits, refresh=refresh)
+    planned = plan_scan(index, where, snapshot_id, limits, refresh=refresh, wanted=Wanted(keys or {}))
     known, unknown = _count_known(planned)
     read = 0
     if len(unknown):

@@ -21,15 +21,18 @@ from planner.predicate.bind import bind
 from planner.predicate.junctions import fold_junctions
 from planner.predicate.nodes import Predicate
 from planner.prune.distributed import Executors, PlanningMode
+from planner.prune.first_rows import Enough, FirstRows, prune_first_rows
 from planner.prune.gate import DEFAULT_BYTE_BUDGET, DEFAULT_LIMITS, Limits
 from planner.prune.pruned import Pruned, Reason
 from planner.prune.row_groups import prune_row_groups
 from planner.scans.file_filter import file_filter
+from planner.scans.first_rows import first_rows
 from planner.scans.planned_scan import PlannedScan
 from planner.scans.scan_plan import ScanPlan
 from planner.scans.scan_row_groups import ScanRowGroups
 from planner.scans.snapshot_files import list_scan_files
 from planner.scans.subtract_deletes import AfterDeletes, subtract_deletes
+from planner.scans.wanted import ALL_ROWS, Keys, Wanted
 from planner.scans.whole_files import keep_whole_files
 from planner.view.index_view import IndexView
 from planner.where.parser import parse_where
@@ -37,6 +40,7 @@ from puffin_index.catalogue.index_table import read_entries
 from puffin_index.data.column_source import Reading, reading_of
 from puffin_index.data.data_table import DataFile
 from puffin_index.errors import NotFoundError
+from puffin_index.storage.arrays import Ints
 from puffin_index.storage.caches import cleared_by
 from puffin_index.table_index import TableIndex
 
@@ -94,6 +98,9 @@ def plan(
     spark: SparkSession | None = None,
     planning_mode: PlanningMode = "auto",
     refresh: bool = True,
+    keys: Keys | None = None,
+    order_by: str | None = None,
+    limit: int | None = None,
 ) -> ScanPlan:
     """Plan a scan of a table by an engine that reads ranges of bytes, as Spark does.
 
@@ -108,9 +115,13 @@ def plan(
         planning_mode: `local`, `distributed`, or `auto` for what suits the number of row groups.
         refresh: Ask the catalog for the newest versions of table and index first. Otherwise the plan uses the versions
             that `index` knows, so that several queries see one state of the table.
+        keys: Values by column name, such as the keys of a join: only rows that have one of them are wanted.
+        order_by: The column whose first rows are wanted, as SQL's ORDER BY has it; needs a limit.
+        limit: How many rows are wanted; None for all.
 
     Raises:
         WhereSyntaxError: If the text does not parse.
+        OrderSyntaxError: If the order is no column with a direction, or the limit does not fit.
         NotFoundError: If the text names a column that the table lacks, or there is no such snapshot.
     """
     limits = Limits(strict, byte_budget, seconds=planning_milliseconds / 1000)
@@ -123,6 +134,7 @@ def plan(
         planning_mode=planning_mode,
         refresh=refresh,
         by_byte_ranges=True,
+        wanted=Wanted(keys or {}, order_by, limit),
     )
     return planned.plan
 
@@ -151,6 +163,7 @@ def plan_scan(
     planning_mode: PlanningMode = "auto",
     refresh: bool = True,
     by_byte_ranges: bool = False,
+    wanted: Wanted = ALL_ROWS,
 ) -> PlannedScan:
     """Plan a scan of a table, for somebody who reads or counts the rows.
 
@@ -163,6 +176,7 @@ def plan_scan(
         planning_mode: `local`, `distributed`, or `auto` for what suits the number of row groups.
         refresh: Ask the catalog for the newest versions of table and index first.
         by_byte_ranges: The reader reads ranges of bytes, so that some data files are read whole or not at all.
+        wanted: What the rest of the query says.
 
     Raises:
         WhereSyntaxError: If the text does not parse.
@@ -174,6 +188,8 @@ def plan_scan(
     table = index.data_table
     expression = parse_where(where) if isinstance(where, str) else where or AlwaysTrue()
     snapshot, schema = snapshot_of(table, snapshot_id)
+    expression = wanted.restricted(expression, schema)
+    first = first_rows(wanted.order_by, wanted.limit, schema)
     predicate = bind(expression, schema)
     clock = Clock(limits.seconds)
     files = list_scan_files(table, snapshot, schema, file_filter(expression, schema), clock) if snapshot else ()
@@ -182,7 +198,8 @@ def plan_scan(
     row_groups = ScanRowGroups.of(view, data_files)
     executors = Executors(spark.sparkContext, index.index_table, planning_mode) if spark is not None else None
     left = replace(limits, seconds=clock.seconds_left)
-    pruned = _prune_scan(view, predicate, data_files, row_groups, left, executors)
+    enough = _prune_scan(view, predicate, data_files, row_groups, left, executors, first)
+    pruned = enough.pruned
     after = subtract_deletes(
         files,
         row_groups,
@@ -201,6 +218,7 @@ def plan_scan(
         index.name,
         snapshot_id,
         _text_of(where),
+        wanted.texts(enough.implied),
         data_files,
         row_groups,
         pruned,
@@ -208,7 +226,7 @@ def plan_scan(
         warnings_of(view, pruned),
         started,
     )
-    return PlannedScan(plan, schema, expression, files, row_groups, pruned.row_sets)
+    return PlannedScan(plan, schema, expression, files, row_groups, pruned.row_sets, first)
 
 
 def _text_of(where: str | BooleanExpression | None) -> str:
@@ -236,15 +254,16 @@ def plan_files(
     """
     started = time.perf_counter()
     row_groups = ScanRowGroups.of(view, files)
-    pruned = _prune_scan(view, predicate, files, row_groups, limits, None)
+    pruned = _prune_scan(view, predicate, files, row_groups, limits, None).pruned
     after = AfterDeletes(pruned.reasons, pruned.matches)
-    return _scan_plan("", None, "", files, row_groups, pruned, after, warnings_of(view, pruned), started)
+    return _scan_plan("", None, "", (), files, row_groups, pruned, after, warnings_of(view, pruned), started)
 
 
 def _scan_plan(
     table: str,
     snapshot_id: int | None,
     where: str,
+    implied: tuple[str, ...],
     files: Sequence[DataFile],
     row_groups: ScanRowGroups,
     pruned: Pruned,
@@ -257,6 +276,7 @@ def _scan_plan(
         table=table,
         snapshot_id=snapshot_id,
         where=where,
+        implied=implied,
         data_files=tuple(file.path for file in files),
         file_of=row_groups.file_of,
         ordinals=row_groups.ordinals,
@@ -278,14 +298,23 @@ def _prune_scan(
     row_groups: ScanRowGroups,
     limits: Limits,
     executors: Executors | None,
-) -> Pruned:
+    first: FirstRows | None = None,
+) -> Enough:
     """Judge the row groups of a scan, those without an index included."""
     indexed = row_groups.numbers >= 0
-    pruned = prune_row_groups(view, predicate, row_groups.numbers[indexed], limits, executors)
+    numbers = row_groups.numbers[indexed]
+    has_deletes = np.array([file.has_deletes for file in files], np.bool_)[row_groups.file_of]
+
+    def judge(predicate: Predicate, numbers: Ints, limits: Limits) -> Pruned:
+        return prune_row_groups(view, predicate, numbers, limits, executors)
+
+    if first is None:
+        enough = Enough(judge(predicate, numbers, limits))
+    else:
+        enough = prune_first_rows(view, judge, predicate, numbers, ~has_deletes[indexed], first, limits)
     reasons = np.full(len(indexed), Reason.UNINDEXED, np.uint8)
     matches = np.full(len(indexed), -1, np.int64)
-    reasons[indexed], matches[indexed] = pruned.reasons, pruned.matches
+    reasons[indexed], matches[indexed] = enough.pruned.reasons, enough.pruned.matches
     # With deletes, a count is an upper bound until deleted rows are subtracted.
-    has_deletes = np.array([file.has_deletes for file in files], np.bool_)[row_groups.file_of]
     matches[has_deletes & (matches > 0)] = -1
-    return replace(pruned, reasons=reasons, matches=matches)
+    return replace(enough, pruned=replace(enough.pruned, reasons=reasons, matches=matches))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pyiceberg.expressions import BooleanExpression
 from pyiceberg.schema import Schema
 
+from planner.prune.first_rows import FirstRows
 from planner.prune.found_rows import RowSets
 from planner.scans.scan_plan import ScanPlan
 from planner.scans.scan_row_groups import ScanRowGroups
@@ -24,6 +25,7 @@ class PlannedScan:
         files: The data files, in the order of `plan.data_files`.
         row_groups: The row groups of the plan, in the same order, as the view knows them.
         row_sets: Rows that can match, by number in the view; deleted rows are not subtracted.
+        first_rows: How many rows are wanted, and in what order; None for all.
     """
 
     plan: ScanPlan
@@ -32,3 +34,4 @@ class PlannedScan:
     files: tuple[ScanFile, ...]
     row_groups: ScanRowGroups
     row_sets: RowSets
+    first_rows: FirstRows | None = None

@@ -23,11 +23,11 @@ from puffin_index.keys.value_types import value_type_of
 _log = logging.getLogger(__name__)
 
 _INTEGERS = {
-    "int": pa.int32(),
-    "long": pa.int64(),
-    "date": pa.date32(),
-    "timestamp": pa.timestamp("us"),
-    "timestamptz": pa.timestamp("us", "UTC"),
+    "int": (np.int32, pa.int32()),
+    "long": (np.int64, pa.int64()),
+    "date": (np.int32, pa.date32()),
+    "timestamp": (np.int64, pa.timestamp("us")),
+    "timestamptz": (np.int64, pa.timestamp("us", "UTC")),
 }
 
 
@@ -47,7 +47,7 @@ def bind_runtime_keys(keys: RuntimeKeys, schema: Schema) -> Predicate:
         if keys.operator == "=":
             return among(keys.field, values, value_type)
         return compared(keys.field, keys.operator, values, value_type)
-    except (UnsupportedError, ValueError) as error:
+    except (UnsupportedError, ValueError, OverflowError, pa.ArrowException) as error:
         _log.warning("keys not understood, all rows are kept: %s", error)
         return UNKNOWN
 
@@ -57,7 +57,8 @@ def _values(keys: RuntimeKeys, column_type: IcebergType) -> pa.Array:
         case "boolean":
             return pa.array(keys.keys, pa.bool_())
         case "int" | "long" | "date" | "timestamp" | "timestamptz":
-            return pa.array(np.array(keys.keys, np.int64)).cast(_INTEGERS[keys.type])
+            width, arrow_type = _INTEGERS[keys.type]
+            return pa.array(np.array(keys.keys, width)).cast(arrow_type)
         case "float" | "double":
             return pa.array(np.array(keys.keys, np.int64).view(np.float64))
         case "string" | "binary" if not isinstance(column_type, UUIDType):
