@@ -37,8 +37,11 @@ MOST_ROWS: Final = 1_000_000
 _MOST_COUNTS = 24
 """A threshold is the result of so many counts at most."""
 
-_GOOD_ENOUGH = 1.05
+_GOOD_ENOUGH = 1.1
 """A threshold that this many times the wanted rows reach is not made better."""
+
+_MARGIN = 1.05
+"""Aims at a few more rows than are wanted, because too few rows prove nothing."""
 
 _GUESS_GROWTH = 8
 """A key that too few rows reach is followed by one that so many times the rows may reach."""
@@ -221,7 +224,8 @@ class _Search:
         # At least the wanted rows reach `sure`, fewer reach `beyond`. The row groups of the former are at `_left`.
         self._sure: int | None = None
         self._beyond = guess.first_key + (1 if order.descending else -1)
-        self._found, self._implied = 0, ""
+        self._found, self._fewer, self._implied = 0, 0, ""
+        self._is_even = True
         self._left = np.flatnonzero(plain.kept)
 
     def run(self) -> None:
@@ -247,19 +251,26 @@ class _Search:
                 self._count_up_to(between)
 
     def _between(self, sure: int) -> int | None:
-        """A key half way to the one that too few rows reach; None if there is none."""
-        key = (sure + self._beyond) // 2 if self._order.descending else -((-sure - self._beyond) // 2)
-        return None if key in (sure, self._beyond) else key
+        """A key between the one that enough rows reach and the one that too few rows reach; None if there is none."""
+        width = abs(self._beyond - sure)
+        if width < 2:
+            return None
+        # As if keys were spread evenly. Where this does not halve what is left, the middle is next.
+        share = (self._wanted - self._fewer) / (self._found - self._fewer) if self._is_even else 0.5
+        step = min(max(int(width * min(share * _MARGIN, 1.0)), 1), width - 1)
+        return self._beyond - step if self._order.descending else self._beyond + step
 
     def _count_up_to(self, key: int) -> bool:
         """Count the rows that reach a key; say whether counting is of use here."""
+        before = abs(self._beyond - self._sure) if self._sure is not None else None
         found, is_of_use = self._count(self._order.up_to(key))
         if found < self._wanted:
-            self._beyond = key
+            self._beyond, self._fewer = key, found
         else:
             self._sure = key
             value = value_of(key, value_type_named(self._order.value_type))
             self._implied = f"{found} rows are {'>=' if self._order.descending else '<='} {value}"
+        self._is_even = before is None or self._sure is None or 2 * abs(self._beyond - self._sure) <= before
         return is_of_use
 
     def _count(self, first: Predicate) -> tuple[int, bool]:

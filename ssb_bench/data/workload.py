@@ -1,7 +1,8 @@
 """The queries as data files, and the rule that fits their literals to the data at hand.
 
 A query file is SQL under a header of `-- key: value` lines; `-- param: NAME COLUMN OPERATOR LITERAL` names a literal
-of the source, which stands as `$NAME` in the SQL. The source's literals belong to its own data (scale factor 1000), so:
+of the source, which stands as `$NAME` in the SQL. `-- matters: PREDICATE` says which rows of lineorder an answer needs,
+where the query's own WHERE does not say so. The source's literals belong to its own data (scale factor 1000), so:
 
 - `=`: the literal, if the column has that value. Otherwise the value at the same rank: the greatest value that is not
   above the literal, or the least value of the column if the literal is below all values.
@@ -28,7 +29,7 @@ from ssb_bench.errors import BenchError
 Operator = Literal["=", ">", ">=", "<", "<="]
 Reason = Literal["in the data", "value at the same rank", "range has values", "range moved to values"]
 
-Workload = Literal["count", "rows", "aggregate", "ssb"]
+Workload = Literal["count", "rows", "aggregate", "ssb", "shapes"]
 
 VOLCANO_QUERIES: Final = ("q1", "q2", "q3", "q4", "q5", "q6", "q7")
 ROWS_QUERIES: Final = tuple(f"{name}-rows" for name in VOLCANO_QUERIES)
@@ -36,11 +37,16 @@ AGGREGATE_QUERIES: Final = tuple(f"{name}-aggregate" for name in VOLCANO_QUERIES
 SSB_QUERIES: Final = (
     *("q1.1", "q1.2", "q1.3", "q2.1", "q2.2", "q2.3", "q3.1", "q3.2", "q3.3", "q3.4", "q4.1", "q4.2", "q4.3"),
 )
+SHAPE_QUERIES: Final = (
+    *("join_list", "in_subquery", "join_supplier", "scalar_subquery"),
+    *("top_10", "top_10_where", "limit_10"),
+)
 QUERIES_OF: Final[dict[Workload, tuple[str, ...]]] = {
     "count": VOLCANO_QUERIES,
     "rows": ROWS_QUERIES,
     "aggregate": AGGREGATE_QUERIES,
     "ssb": SSB_QUERIES,
+    "shapes": SHAPE_QUERIES,
 }
 ALL_QUERIES: Final = tuple(name for names in QUERIES_OF.values() for name in names)
 
@@ -77,7 +83,8 @@ class Query:
         title: What it is.
         parameters: Its literals.
         template: The SQL.
-        workload: `count` and `ssb` as in the files; `rows` and `aggregate` are variants of `count`.
+        workload: `count`, `ssb` and `shapes` as in the files; `rows` and `aggregate` are variants of `count`.
+        matters: Which rows of lineorder the answer needs, as DuckDB reads it; None where the WHERE says so.
     """
 
     name: str
@@ -85,6 +92,7 @@ class Query:
     parameters: tuple[Parameter, ...]
     template: str
     workload: Workload = "count"
+    matters: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +120,11 @@ class FittedQuery:
 
     @property
     def where(self) -> str | None:
-        """The predicate of a query of lineorder alone; None for a join."""
+        """Which rows of lineorder the answer needs; None if the query does not say so."""
+        if self.query.matters is not None:
+            return Template(self.query.matters).substitute(_values_of(self.literals))
+        if self.query.workload == "shapes":
+            return None
         match = _ONE_TABLE.fullmatch(self.sql)
         return None if match is None else match["where"]
 
@@ -158,11 +170,11 @@ def load_query(name: str) -> Query:
         raise BenchError(f"there is no query {name!r}; there are {', '.join(ALL_QUERIES)}")
     base, _, variant = name.partition("-")
     folder = resources.files("ssb_bench.data") / "queries"
-    standard = base in SSB_QUERIES
-    file = folder / "ssb" / f"{base}.sql" if standard else folder / f"{base}.sql"
+    own: Workload = "ssb" if base in SSB_QUERIES else "shapes" if base in SHAPE_QUERIES else "count"
+    file = folder / f"{base}.sql" if own == "count" else folder / own / f"{base}.sql"
     query = parse_query(file.read_text(encoding="utf-8"))
-    if standard:
-        return replace(query, workload="ssb")
+    if own != "count":
+        return replace(query, workload=own)
     return _variant_of(query, variant) if variant else query
 
 
@@ -191,7 +203,7 @@ def parse_query(text: str) -> Query:
     template = "\n".join(line for line in text.splitlines() if line and not line.startswith("--"))
     if set(Template(template).get_identifiers()) != {parameter.name for parameter in parameters}:
         raise BenchError(f"query {fields['name']}: its parameters are not the names in its SQL")
-    return Query(fields["name"], fields["title"], parameters, template)
+    return Query(fields["name"], fields["title"], parameters, template, matters=fields.get("matters"))
 
 
 def _parse_parameter(text: str) -> Parameter:
@@ -209,8 +221,11 @@ def fit(query: Query, values: Values) -> FittedQuery:
         BenchError: If a column has no values.
     """
     literals = tuple(_fit_parameter(parameter, query.parameters, values) for parameter in query.parameters)
-    sql = Template(query.template).substitute({fitted.parameter.name: str(fitted.used) for fitted in literals})
-    return FittedQuery(query, sql, literals)
+    return FittedQuery(query, Template(query.template).substitute(_values_of(literals)), literals)
+
+
+def _values_of(literals: Sequence[FittedLiteral]) -> dict[str, str]:
+    return {fitted.parameter.name: str(fitted.used) for fitted in literals}
 
 
 def _fit_parameter(parameter: Parameter, parameters: Sequence[Parameter], values: Values) -> FittedLiteral:

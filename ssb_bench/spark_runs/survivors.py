@@ -9,6 +9,7 @@ import duckdb
 import pyarrow.parquet as pq
 
 from puffin_index.data.data_table import list_data_files
+from ssb_bench.data.dataset import open_duckdb
 from ssb_bench.data.layout import Layout, local_path
 from ssb_bench.errors import BenchError
 from ssb_bench.spark_runs.indexing import TABLE
@@ -41,17 +42,18 @@ def row_group_rows(paths: Sequence[Path]) -> int:
     return max(sizes, default=longest)
 
 
-def find_survivors(locations: Sequence[str], where: str) -> Survivors:
+def find_survivors(locations: Sequence[str], where: str, layout: Layout | None = None) -> Survivors:
     """Find which row groups hold a row that satisfies `where`.
 
     Args:
         locations: Data files with row groups of one size (their last ones apart).
         where: A SQL predicate that DuckDB and Spark read alike.
+        layout: The data, if the predicate has subqueries on the SSB tables.
     """
     paths = {str(local_path(location)): location for location in locations}
     rows = row_group_rows([Path(path) for path in paths])
     found: dict[str, list[int]] = {location: [] for location in locations}
-    with duckdb.connect() as connection:
+    with duckdb.connect() if layout is None else open_duckdb(layout) as connection:
         hits = connection.execute(
             f"SELECT DISTINCT filename, file_row_number // {rows} FROM "
             f"read_parquet({list(paths)!r}, filename = true, file_row_number = true) WHERE {where}"

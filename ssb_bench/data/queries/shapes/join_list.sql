@@ -1,0 +1,9 @@
+-- name: join_list
+-- title: join with a list of three order prices
+-- source: this project
+-- note: the keys stand in the query, but in another relation
+-- matters: lo_ordtotalprice IN ($first, $second, $third)
+-- param: first lo_ordtotalprice = 19665277
+-- param: second lo_ordtotalprice = 20000000
+-- param: third lo_ordtotalprice = 21000000
+SELECT count(*), sum(lo_revenue) FROM lineorder JOIN (VALUES ($first), ($second), ($third)) AS watch (k) ON lo_ordtotalprice = k
