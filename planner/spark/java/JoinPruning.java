@@ -13,7 +13,6 @@ import org.apache.spark.sql.catalyst.plans.logical.Join;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2ScanRelation;
 import org.apache.spark.sql.execution.dynamicpruning.PartitionPruning;
-import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.types.ByteType;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DecimalType;
@@ -33,11 +32,8 @@ import scala.runtime.AbstractPartialFunction;
  * no lambdas.
  */
 public class JoinPruning {
-  /** A side of this size is computed once more for its keys, unless Spark broadcasts it and takes the keys from there. */
-  private static final BigInteger SMALL_SIDE = BigInteger.valueOf(64L << 20);
-
-  /** What computing a side once more may read. */
-  private static final BigInteger SMALL_SOURCES = BigInteger.valueOf(256L << 20);
+  /** Computing a side once more for its keys reads this share of the other side at most, as a divisor. */
+  private static final BigInteger LEAST_GAIN = BigInteger.valueOf(8);
 
   private JoinPruning() {}
 
@@ -191,12 +187,8 @@ public class JoinPruning {
     /** This side with the filter, as near to the scan as it may be. */
     LogicalPlan filtered(LogicalPlan side) throws Exception {
       boolean isBare = otherKey == otherKeys[at];
-      BigInteger otherBytes = bytes(other);
-      BigInteger small = SMALL_SIDE.max(BigInteger.valueOf(SQLConf.get().autoBroadcastJoinThreshold()));
-      boolean mayRunAlone =
-          otherBytes.compareTo(small) <= 0
-              && otherBytes.compareTo(bytes(side)) < 0
-              && sourceBytes(other).compareTo(SMALL_SOURCES) <= 0;
+      // Spark takes the keys from the broadcast that the join makes. Without one, the other side has to run once more.
+      boolean mayRunAlone = sourceBytes(other).multiply(LEAST_GAIN).compareTo(bytes(side)) <= 0;
       if (!isBare && !mayRunAlone) {
         return side;
       }
