@@ -11,6 +11,7 @@ are enough.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
@@ -43,7 +44,7 @@ _GOOD_ENOUGH = 1.1
 _MARGIN = 1.05
 """Aims at a few more rows than are wanted, because too few rows prove nothing."""
 
-_GUESS_GROWTH = 8
+_GUESS_GROWTH = 4
 """A key that too few rows reach is followed by one that so many times the rows may reach."""
 
 _FIRST_ROW_GROUPS = 4
@@ -234,14 +235,16 @@ class _Search:
             self._count(self._order.nulls())
             if self._implied:
                 return
-        rows = float(self._wanted)
+        rows = self._wanted * self._rows_a_match()
         for _ in range(_MOST_COUNTS):
             if self._counting.clock.is_over:
                 return
             if self._sure is None:
-                if rows > _GUESS_GROWTH * self._guess.row_count:
-                    return
-                if not self._count_up_to(self._guess.key(rows)):
+                key = self._guess.key(rows)
+                while key == self._beyond and rows <= self._guess.row_count:
+                    rows *= _GUESS_GROWTH
+                    key = self._guess.key(rows)
+                if key == self._beyond or not self._count_up_to(key):
                     return
                 rows *= _GUESS_GROWTH
             else:
@@ -249,6 +252,14 @@ class _Search:
                 if self._found <= self._wanted * _GOOD_ENOUGH or between is None or len(self._left) == 1:
                     return
                 self._count_up_to(between)
+
+    def _rows_a_match(self) -> float:
+        """How many rows there are for each row that satisfies the predicate; more than all rows if too few do."""
+        if isinstance(self._predicate, Everything):
+            return 1.0
+        counts, _ = self._counting.of(self._predicate, self._left)
+        matches = int(counts.sum())
+        return math.inf if matches < self._wanted else max(self._guess.row_count / matches, 1.0)
 
     def _between(self, sure: int) -> int | None:
         """A key between the one that enough rows reach and the one that too few rows reach; None if there is none."""
@@ -322,7 +333,7 @@ class _Guess:
         self._keys, self._reach = joined[ordered], np.cumsum(weight[ordered])
 
     def key(self, rows: float) -> int:
-        """The key that about so many rows reach."""
+        """The key that about so many rows reach; the last key if there are not so many rows."""
         if not len(self._keys):
             return self.first_key
         at = int(np.searchsorted(self._reach, rows))
@@ -332,11 +343,11 @@ class _Guess:
 def _sample(
     quantiles: npt.NDArray[np.uint16], low: Ints, high: Ints, values: Floats, here: Ints
 ) -> tuple[Ints, Floats]:
-    """Some keys of each row group, and how many rows each stands for."""
+    """Some keys of each row group but the outermost, and how many rows each stands for."""
     every = max(1, quantiles.shape[0] * len(here) // _MOST_SAMPLED_KEYS)
-    steps = quantiles[::every][:, here].astype(np.float64)
+    steps = quantiles[1:-1:every][:, here].astype(np.float64)
     width = high.astype(np.float64) - low
     # Where keys are far apart this is a guess; where they are near it is a key.
     keys = low + np.minimum(steps * np.maximum(width / LAST_STEP, np.minimum(width, 1)), width)
-    weights = np.broadcast_to(values / len(steps), steps.shape)
+    weights = np.broadcast_to(values / (len(steps) + 1), steps.shape)
     return np.clip(keys, low, high).astype(np.int64).ravel(), weights.ravel()

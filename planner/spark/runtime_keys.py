@@ -47,7 +47,7 @@ def bind_runtime_keys(keys: RuntimeKeys, schema: Schema) -> Predicate:
         if keys.operator == "=":
             return among(keys.field, values, value_type)
         return compared(keys.field, keys.operator, values, value_type)
-    except (UnsupportedError, ValueError, OverflowError, pa.ArrowException) as error:
+    except (UnsupportedError, ValueError, ArithmeticError, pa.ArrowException) as error:
         _log.warning("keys not understood, all rows are kept: %s", error)
         return UNKNOWN
 

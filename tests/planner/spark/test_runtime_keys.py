@@ -1,0 +1,141 @@
+"""What Spark finds while a query runs, as a predicate: the keys of every type, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+
+import numpy as np
+import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    NestedField,
+    StringType,
+    TimestampType,
+    TimestamptzType,
+    UUIDType,
+)
+
+from planner.predicate.key_lists import MOST_KEYS
+from planner.predicate.nodes import UNKNOWN, Leaf, Nothing, Predicate
+from planner.spark.runtime_keys import bind_runtime_keys
+from planner.spark.wire import RuntimeKeys
+from puffin_index.keys.leaf import LeafTest, RangeTest, SetTest
+from puffin_index.keys.value_types import ValueType
+from puffin_index.keys.values import key_of
+
+TYPES = {
+    "boolean": BooleanType(),
+    "int": IntegerType(),
+    "long": LongType(),
+    "float": FloatType(),
+    "double": DoubleType(),
+    "date": DateType(),
+    "timestamp": TimestampType(),
+    "timestamptz": TimestamptzType(),
+    "string": StringType(),
+    "binary": BinaryType(),
+    "decimal(9,2)": DecimalType(9, 2),
+    "decimal(38,10)": DecimalType(38, 10),
+}
+SCHEMA = Schema(
+    *(NestedField(number, name, kind, required=False) for number, (name, kind) in enumerate(TYPES.items(), 1)),
+    NestedField(99, "u", UUIDType(), required=False),
+)
+
+
+def bits(value: float) -> int:
+    return int(np.float64(value).view(np.int64))
+
+
+def text(value: bytes) -> str:
+    return b64encode(value).decode()
+
+
+def bound(name: str, keys: list[object], operator: str = "=", field: int | None = None) -> Predicate:
+    number = list(TYPES).index(name) + 1 if field is None else field
+    message = {"field": number, "name": "c", "type": name, "operator": operator, "keys": keys}
+    return bind_runtime_keys(RuntimeKeys.model_validate_json(json.dumps(message)), SCHEMA)
+
+
+def leaf_test(predicate: Predicate) -> LeafTest:
+    assert isinstance(predicate, Leaf)
+    return predicate.test
+
+
+@pytest.mark.parametrize(
+    ("name", "keys", "expected"),
+    [
+        ("boolean", [True, False], (0, 1)),
+        ("int", [7, -(2**31), 7], (-(2**31), 7)),
+        ("long", [2**63 - 1, -(2**63)], (-(2**63), 2**63 - 1)),
+        ("date", [-719162, 18262], (-719162, 18262)),
+        ("timestamp", [-1, 10**15], (-1, 10**15)),
+        ("timestamptz", [0], (0,)),
+        ("string", [text("é".encode()), text(b"a"), text(b"\xff")], (b"a", "é".encode(), b"\xff")),
+        ("binary", [text(b""), text(b"\0")], (b"", b"\0")),
+        ("decimal(9,2)", ["12.04", "-0.50"], (-50, 1204)),
+    ],
+)
+def test_keys_of_a_type_are_those_of_its_columns(name: str, keys: list[object], expected: tuple[object, ...]) -> None:
+    assert leaf_test(bound(name, keys)) == SetTest(expected)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["float", "double"])
+def test_both_zeros_are_one_key_and_every_nan_is(name: str) -> None:
+    zero, nan = (key_of(value, ValueType(name)) for value in (0.0, float("nan")))
+
+    found = leaf_test(bound(name, [bits(-0.0), bits(0.0), bits(float("nan")), -1]))
+
+    assert found == SetTest((zero, nan))  # type: ignore[arg-type]
+
+
+def test_wide_decimals_keep_all_digits() -> None:
+    found = leaf_test(bound("decimal(38,10)", ["1234567890123456789012345678.0123456789"]))
+
+    assert isinstance(found, SetTest)
+    assert len(found.keys) == 1
+    assert isinstance(found.keys[0], bytes)
+
+
+@pytest.mark.parametrize(
+    ("operator", "expected"),
+    [
+        ("<", RangeTest(None, 5, high_inclusive=False)),
+        ("<=", RangeTest(None, 5)),
+        (">", RangeTest(5, None, low_inclusive=False)),
+        (">=", RangeTest(5, None)),
+    ],
+)
+def test_a_value_is_compared_with(operator: str, expected: RangeTest) -> None:
+    assert leaf_test(bound("int", [5], operator)) == expected
+    assert bound("int", [], operator) == Nothing()
+
+
+def test_no_key_matches_no_row_and_very_many_are_a_range() -> None:
+    assert bound("int", []) == Nothing()
+    assert leaf_test(bound("long", list(range(0, 2 * MOST_KEYS + 2, 2)))) == RangeTest(0, 2 * MOST_KEYS)
+
+
+@pytest.mark.parametrize(
+    ("name", "keys", "operator", "field"),
+    [
+        ("int", [2**31], "=", None),
+        ("int", [1, 2], "<", None),
+        ("long", [1], "=", 2),
+        ("string", [text(b"x")], "=", 99),
+        ("decimal(9,2)", ["not a number"], "=", None),
+        ("int", [1], "=", 77),
+    ],
+    ids=["out-of-range", "two-values", "other-type", "uuid", "no-decimal", "no-column"],
+)
+def test_keys_of_another_kind_keep_all_rows(name: str, keys: list[object], operator: str, field: int | None) -> None:
+    assert bound(name, keys, operator, field) == UNKNOWN
