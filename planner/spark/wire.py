@@ -38,9 +38,11 @@ from __future__ import annotations
 
 import logging
 import zlib
+from base64 import b64decode
 from collections.abc import Sequence
 from typing import Annotated, Literal
 
+import numpy as np
 from pydantic import Base64Bytes, BaseModel, ConfigDict, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
 from pyroaring import BitMap
 
@@ -89,7 +91,14 @@ class RuntimeKeys(BaseModel):
     def __str__(self) -> str:
         if self.operator == "=" and len(self.keys) != 1:
             return f"{self.name} in {len(self.keys)} keys"
-        return f"{self.name} {self.operator} {self.keys[0] if self.keys else 'NULL'}"
+        return f"{self.name} {self.operator} {self._text(self.keys[0]) if self.keys else 'NULL'}"
+
+    def _text(self, key: bool | int | str) -> str:
+        if self.type in ("float", "double"):
+            return str(float(np.int64(key).view(np.float64)))
+        if self.type in ("string", "binary"):
+            return repr(b64decode(str(key)).decode(errors="replace"))
+        return str(key)
 
 
 class WantedOrder(BaseModel):

@@ -26,3 +26,21 @@ def test_a_request_says_its_filters_as_text() -> None:
     request = request_of(filters=['{"type":"is-null","term":"v"}'], conditions=[comparison(S, "=", text(b"a\xff"))])
 
     assert request.where == '{"type":"is-null","term":"v"} AND a.b.c = \'a\ufffd\''
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        ({"type": "int", "operator": "=", "keys": [3, 5]}, "c in 2 keys"),
+        ({"type": "int", "operator": "=", "keys": [3]}, "c = 3"),
+        ({"type": "int", "operator": "=", "keys": []}, "c in 0 keys"),
+        ({"type": "long", "operator": ">", "keys": []}, "c > NULL"),
+        ({"type": "double", "operator": "<=", "keys": [4612811918334230528]}, "c <= 2.5"),
+        ({"type": "string", "operator": "<", "keys": ["w6k="]}, "c < 'é'"),
+    ],
+)
+def test_what_is_known_at_run_time_reads_well(keys: dict[str, object], said: str) -> None:
+    request = request_of(runtime_keys=[{"field": 1, "name": "c", **keys}])
+
+    assert [str(known) for known in request.runtime_keys] == [said]
+    assert request.asks_for_rows
