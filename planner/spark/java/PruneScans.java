@@ -119,7 +119,11 @@ public class PruneScans extends Rule {
     boolean isWhole = !(plan instanceof Subquery);
     Pass pass = new Pass(isWhole);
     if (isWhole) {
-      pass.findRuntimeFilters((LogicalPlan) plan);
+      try {
+        pass.look((LogicalPlan) plan);
+      } catch (Throwable e) {
+        tell("index not used for joins and limits", e);
+      }
     }
     pass.visit((LogicalPlan) plan, null, pass.empty);
     TreeNode changed = pass.runtimeScans.isEmpty() ? plan : withRuntimeFilters((LogicalPlan) plan, pass.runtimeScans);
@@ -136,11 +140,8 @@ public class PruneScans extends Rule {
       }
       // A filter that does not get as far as its scan would be evaluated row by row.
       return (LogicalPlan) CleanupDynamicPruningFilters.apply(JoinPruning.apply(ScalarPruning.apply(replaced)));
-    } catch (RuntimeException e) {
-      if (isStrict()) {
-        throw e;
-      }
-      LOG.warn("index not used for joins", e);
+    } catch (Throwable e) {
+      tell("index not used for joins", e);
       return plan;
     }
   }
@@ -149,13 +150,18 @@ public class PruneScans extends Rule {
   private LogicalPlan withoutScans(LogicalPlan plan, EmptyScans empty) {
     try {
       return PropagateEmptyRelation.apply((LogicalPlan) plan.transform(empty));
-    } catch (RuntimeException e) {
-      if (isStrict()) {
-        throw e;
-      }
-      LOG.warn("empty scans not left out of the plan", e);
+    } catch (Throwable e) {
+      tell("empty scans not left out of the plan", e);
       return plan;
     }
+  }
+
+  /** Trouble of this rule stops no query, unless the session is strict. */
+  private void tell(String what, Throwable trouble) {
+    if (isStrict()) {
+      throw new IllegalStateException("puffin-index: " + trouble.getMessage(), trouble);
+    }
+    LOG.warn(what, trouble);
   }
 
   private boolean isStrict() {
@@ -173,14 +179,18 @@ public class PruneScans extends Rule {
     private final Map runtimeFilters = new IdentityHashMap();
     /** By scan, how many rows of the scan the query wants. */
     private final Map wantedRows = new IdentityHashMap();
+    private final Map scans = new IdentityHashMap();
+    /** The scans that stand at several places of the plan. */
+    private final Map sharedScans = new IdentityHashMap();
 
     /** @param isWhole whether the plan is a whole query, and no subquery of one */
     Pass(boolean isWhole) {
       this.isWhole = isWhole;
     }
 
-    /** Find the columns whose values a join or a scalar subquery tells once the query runs. */
-    void findRuntimeFilters(LogicalPlan plan) {
+    /** Find the columns whose values a join or a scalar subquery tells once the query runs, and the rows that LIMIT wants. */
+    void look(LogicalPlan plan) {
+      lookAtScans(plan);
       List joined = new ArrayList();
       JoinPruning.collect(plan, joined);
       for (Iterator it = joined.iterator(); it.hasNext(); ) {
@@ -191,6 +201,21 @@ public class PruneScans extends Rule {
       for (Iterator it = compared.iterator(); it.hasNext(); ) {
         Object[] comparison = (Object[]) it.next();
         addRuntimeFilter((Tuple2) comparison[0], (String) comparison[1]);
+      }
+    }
+
+    private void lookAtScans(LogicalPlan plan) {
+      WantedRows wanted = WantedRows.of(plan);
+      if (wanted != null) {
+        wantedRows.put(wanted.scan, wanted);
+      }
+      if (plan instanceof DataSourceV2ScanRelation) {
+        Object scan = ((DataSourceV2ScanRelation) plan).scan();
+        // What one place of the plan says of its rows does not hold for another place that reads the same scan.
+        (scans.containsKey(scan) ? sharedScans : scans).put(scan, scan);
+      }
+      for (scala.collection.Iterator it = plan.children().iterator(); it.hasNext(); ) {
+        lookAtScans((LogicalPlan) it.next());
       }
     }
 
@@ -211,21 +236,15 @@ public class PruneScans extends Rule {
         Scan scan = relation.scan();
         if (ScanTasks.isBatchScan(scan)) {
           try {
-            if (prune(scan, above, relation.output(), empty == this.empty)) {
+            boolean isShared = sharedScans.containsKey(scan);
+            if (prune(scan, isShared ? null : above, relation.output(), empty == this.empty && !isShared)) {
               empty.scans.add(scan);
             }
           } catch (Throwable e) {
-            if (isStrict()) {
-              throw new IllegalStateException("puffin-index: " + e.getMessage(), e);
-            }
-            LOG.warn("index not used, the scan stays as it was: {}", scan, e);
+            tell("index not used, the scan stays as it was: " + scan, e);
           }
         }
         return;
-      }
-      WantedRows wanted = isWhole ? WantedRows.of(plan) : null;
-      if (wanted != null) {
-        wantedRows.put(wanted.scan, wanted);
       }
       Expression condition = isWhole && plan instanceof Filter ? ((Filter) plan).condition() : null;
       // MERGE, UPDATE and DELETE keep their scan: Iceberg validates their writes by what the scan has read.
