@@ -21,6 +21,8 @@ from puffin_index.storage.arrays import Flags, Floats, Ints, Selection
 _INT64_LIMITS = np.iinfo(np.int64)
 _UNKNOWN_SELECTIVITY = 0.1
 
+_SAMPLED_KEYS = 16
+
 _BLOCK_ROW_GROUPS = 8_192
 """The arrays of so many row groups stay in the processor's cache."""
 
@@ -87,6 +89,21 @@ def estimate_leaf(test: LeafTest, statistics: FieldStatistics, row_groups: Ints,
     return Estimate(
         np.concatenate([block.selectivity for block in blocks]), np.concatenate([block.presence for block in blocks])
     )
+
+
+def key_presence(statistics: FieldStatistics) -> float:
+    """Estimate in which share of the row groups one of the column's keys occurs; 0 where directories cannot tell."""
+    if not isinstance(statistics.minimum, np.ndarray) or not isinstance(statistics.maximum, np.ndarray):
+        return 0.0
+    at = np.flatnonzero(statistics.known & (statistics.value_count > 0))
+    if not len(at):
+        return 0.0
+    low, high = statistics.minimum[at], statistics.maximum[at]
+    width = high.astype(np.float64) - low + 1
+    fill = np.clip(statistics.distinct_count[at] / width, 0, 1)
+    sampled = np.linspace(0, len(at) - 1, min(len(at), _SAMPLED_KEYS)).astype(np.int64)
+    keys = np.concatenate([low[sampled], high[sampled]])
+    return float(np.mean([fill[(low <= key) & (key <= high)].sum() / len(at) for key in keys.tolist()]))
 
 
 def _estimate_known(test: LeafTest, statistics: FieldStatistics, chosen: Selection, is_alone: bool) -> Estimate:

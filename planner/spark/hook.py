@@ -171,9 +171,10 @@ class _PlannerCallback:
     @staticmethod
     def _runtime_fields(request: Request, settings: Settings, view: IndexView) -> list[int]:
         """The columns whose keys the JVM shall hand over once the query runs."""
-        if not settings.join_pruning:
+        if not settings.join_pruning or not request.runtime_fields:
             return []
-        return wanted_runtime_fields(request.runtime_fields, schema_of(request.columns), view)
+        schema = schema_of(request.columns)
+        return wanted_runtime_fields(request.runtime_fields, bind_filters(request), schema, view)
 
     def _data_table(self, request: Request) -> DataTable | None:
         """The table of a request; None if Spark has no such catalog, as for a table that was loaded by its location."""

@@ -6,6 +6,7 @@ import logging
 from base64 import b64decode
 from collections.abc import Sequence
 from decimal import Decimal
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -13,14 +14,20 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType, UUIDType
 
 from planner.predicate.key_lists import among, compared
-from planner.predicate.nodes import UNKNOWN, Predicate
+from planner.predicate.nodes import UNKNOWN, Leaf, Predicate, leaves
+from planner.prune.estimate import key_presence
 from planner.spark.conditions import spark_type
 from planner.spark.wire import RuntimeKeys
+from planner.view.directories import IndexReads
 from planner.view.index_view import IndexView
 from puffin_index.errors import UnsupportedError
+from puffin_index.keys.leaf import NullTest
 from puffin_index.keys.value_types import value_type_of
 
 _log = logging.getLogger(__name__)
+
+MOST_PRESENCE: Final = 0.5
+"""A column one key of which occurs in a greater share of the row groups is not worth waiting for by itself."""
 
 _INTEGERS = {
     "int": (np.int32, pa.int32()),
@@ -31,10 +38,20 @@ _INTEGERS = {
 }
 
 
-def wanted_runtime_fields(fields: Sequence[int], schema: Schema, view: IndexView) -> list[int]:
-    """Return the columns of which more could drop row groups: those that the index knows."""
+def wanted_runtime_fields(fields: Sequence[int], predicate: Predicate, schema: Schema, view: IndexView) -> list[int]:
+    """Return the columns of which more could drop row groups.
+
+    A column that the index does not know is none. Neither is the only column of a scan without any other test, if one
+    key alone occurs in most row groups: waiting for such keys takes time and drops nothing.
+    """
     indexed = {field_id for field_id, _ in view.placements}
-    return [field for field in fields if field in indexed and not isinstance(schema.find_type(field), UUIDType)]
+    known = [field for field in fields if field in indexed and not isinstance(schema.find_type(field), UUIDType)]
+    has_tests = any(not isinstance(leaf.test, NullTest) for leaf in leaves(predicate))
+    if len(known) != 1 or has_tests:
+        return known
+    leaf = Leaf(known[0], NullTest(is_null=False), value_type_of(schema.find_type(known[0])).name)
+    statistics = view.statistics(leaf, IndexReads())
+    return [] if statistics is not None and key_presence(statistics) > MOST_PRESENCE else known
 
 
 def bind_runtime_keys(keys: RuntimeKeys, schema: Schema) -> Predicate:

@@ -7,6 +7,7 @@ from base64 import b64encode
 
 import numpy as np
 import pytest
+from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
     BinaryType,
@@ -25,12 +26,14 @@ from pyiceberg.types import (
 )
 
 from planner.predicate.key_lists import MOST_KEYS
-from planner.predicate.nodes import UNKNOWN, Leaf, Nothing, Predicate
-from planner.spark.runtime_keys import bind_runtime_keys
+from planner.predicate.nodes import UNKNOWN, Everything, Leaf, Nothing, Predicate
+from planner.spark.runtime_keys import bind_runtime_keys, wanted_runtime_fields
 from planner.spark.wire import RuntimeKeys
-from puffin_index.keys.leaf import LeafTest, RangeTest, SetTest
+from puffin_index import IndexDefinition
+from puffin_index.keys.leaf import LeafTest, NullTest, RangeTest, SetTest
 from puffin_index.keys.value_types import ValueType
 from puffin_index.keys.values import key_of
+from tests.planner.ten_rows import k, view_of_ten_rows
 
 TYPES = {
     "boolean": BooleanType(),
@@ -139,3 +142,15 @@ def test_no_key_matches_no_row_and_very_many_are_a_range() -> None:
 )
 def test_keys_of_another_kind_keep_all_rows(name: str, keys: list[object], operator: str, field: int | None) -> None:
     assert bound(name, keys, operator, field) == UNKNOWN
+
+
+def test_a_column_of_which_every_key_is_everywhere_is_not_waited_for_alone(local_catalog: SqlCatalog) -> None:
+    view = view_of_ten_rows(local_catalog, IndexDefinition.of(bitmap=["k", "c"]))
+    schema = Schema(NestedField(1, "k", LongType(), required=False), NestedField(2, "c", LongType(), required=False))
+    every, some = Everything(exact=True), k(RangeTest(5, None))
+
+    assert wanted_runtime_fields([2], every, schema, view) == []
+    assert wanted_runtime_fields([1], every, schema, view) == [1]
+    assert wanted_runtime_fields([1, 2], every, schema, view) == [1, 2]
+    assert wanted_runtime_fields([2], some, schema, view) == [2]
+    assert wanted_runtime_fields([2], k(NullTest(is_null=False)), schema, view) == []
