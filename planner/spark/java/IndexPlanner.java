@@ -66,12 +66,13 @@ public class IndexPlanner {
     Map request = question.request(home);
     Long whole = wholeSnapshot(question, tasks);
     String key = key(table);
+    boolean wantsFewRows = request.get("wanted") != null;
     for (int attempt = 0; attempt < ATTEMPTS; attempt++) {
       View view = (View) views.getOrDefault(key, View.NONE);
       View.Candidates candidates = view.candidates(tasks, whole);
       request.put("version", view.version);
       request.put("unindexed", Integer.valueOf(candidates.unindexed));
-      if (question.wanted != null) {
+      if (wantsFewRows) {
         Map wanted = new HashMap(question.wanted);
         wanted.put("deleted", Base64.getEncoder().encodeToString(view.withDeletes(tasks)));
         request.put("wanted", wanted);

@@ -10,6 +10,7 @@ import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.DynamicPruningSubquery;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.NamedExpression$;
+import org.apache.spark.sql.catalyst.expressions.SubqueryExpression;
 import org.apache.spark.sql.catalyst.optimizer.PushDownPredicates;
 import org.apache.spark.sql.catalyst.plans.logical.Filter;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
@@ -110,7 +111,7 @@ public class RuntimeFilters {
     return true;
   }
 
-  /** Whether a node has an aggregate that depends on the order of rows, although Spark calls it deterministic. */
+  /** Whether a node has an expression that may have another value next time, although Spark calls it deterministic. */
   private static boolean takesAnyRow(LogicalPlan plan) {
     for (scala.collection.Iterator it = plan.expressions().iterator(); it.hasNext(); ) {
       if (takesAnyRow((Expression) it.next())) {
@@ -121,6 +122,9 @@ public class RuntimeFilters {
   }
 
   private static boolean takesAnyRow(Expression expression) {
+    if (expression instanceof SubqueryExpression) {
+      return !isRepeatable((LogicalPlan) ((SubqueryExpression) expression).plan());
+    }
     String name = expression.getClass().getName();
     if (name.startsWith("org.apache.spark.sql.catalyst.expressions.aggregate.")) {
       String simple = name.substring(name.lastIndexOf('.') + 1);

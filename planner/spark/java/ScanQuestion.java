@@ -147,6 +147,14 @@ public class ScanQuestion {
     return text != null && text.trim().equalsIgnoreCase(value);
   }
 
+  /** Trouble on this side stops no query, unless the session is strict. */
+  public static void tell(boolean isStrict, String what, Throwable trouble) {
+    if (isStrict) {
+      throw new IllegalStateException("puffin-index: " + trouble.getMessage(), trouble);
+    }
+    LOG.warn(what, trouble);
+  }
+
   public static boolean isStrict(Map settings, boolean otherwise) {
     return settings.containsKey(SETTINGS + "strict") ? says(settings, "strict", "true") : otherwise;
   }
@@ -169,6 +177,7 @@ public class ScanQuestion {
   public Map request(String home) {
     List expressions = new ArrayList();
     Set named = new HashSet(fields);
+    boolean hasAllFilters = true;
     for (Iterator it = filters.iterator(); it.hasNext(); ) {
       Expression filter = (Expression) it.next();
       try {
@@ -176,7 +185,8 @@ public class ScanQuestion {
         expressions.add(ExpressionParser.toJson(filter));
         named.addAll(referenced);
       } catch (RuntimeException e) {
-        // All filters hold together: a missing one only keeps more row groups.
+        // All filters hold together: a missing one only keeps more row groups. But it must not count rows that it rejects.
+        hasAllFilters = false;
         LOG.debug("filter not handed to the index: {}", filter, e);
       }
     }
@@ -196,7 +206,7 @@ public class ScanQuestion {
     request.put("conditions", conditions);
     request.put("runtime_fields", runtimeFields);
     request.put("runtime_keys", runtimeKeys);
-    request.put("wanted", wanted);
+    request.put("wanted", hasAllFilters ? wanted : null);
     request.put("columns", SchemaParser.toJson(TypeUtil.select(schema, named)));
     request.put("name_mapping", table.properties().get(TableProperties.DEFAULT_NAME_MAPPING));
     request.put("catalog", catalog);

@@ -104,8 +104,10 @@ def test_keys_that_are_found_at_run_time_drop_row_groups(
         f"SELECT f.id FROM {_PLAIN} f JOIN {_FEW} e ON f.i <=> e.i",
         f"SELECT f.id FROM {_PLAIN} f JOIN (SELECT i FROM {_FEW} LIMIT 1) e ON f.i = e.i",
         f"SELECT f.id FROM {_PLAIN} f WHERE EXISTS (SELECT 1 FROM {_FEW} e WHERE e.i = f.i) OR f.i = 7",
+        f"SELECT f.id FROM {_PLAIN} f JOIN {_FEW} e ON f.i = e.i "
+        f"WHERE e.id < (SELECT id FROM {_FEW} WHERE id > 7 LIMIT 1)",
     ],
-    ids=["left", "anti", "not-in", "full", "null-safe", "any-row", "or"],
+    ids=["left", "anti", "not-in", "full", "null-safe", "any-row", "or", "any-row-of-a-subquery"],
 )
 def test_joins_that_keep_rows_without_a_partner_are_left_alone(hooked: SparkSession, sql: str) -> None:
     reports = check(hooked, sql)
