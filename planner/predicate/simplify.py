@@ -185,7 +185,7 @@ def _is_empty(test: RangeTest) -> bool:
         return low + (not test.low_inclusive) > high - (not test.high_inclusive)
     if low is None or high is None:
         return False
-    return low > high or (low == high and not (test.low_inclusive and test.high_inclusive))  # type: ignore[operator]
+    return low > high or (low == high and not (test.low_inclusive and test.high_inclusive))  # type: ignore[operator] # one column: one key type
 
 
 def _intersect(first: RangeTest, second: RangeTest) -> RangeTest:

@@ -11,8 +11,6 @@ are enough.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -22,8 +20,10 @@ import numpy.typing as npt
 from planner.clock import Clock
 from planner.predicate.nodes import Conjunction, Disjunction, Everything, Leaf, Predicate
 from planner.predicate.simplify import conjunction, disjunction
+from planner.prune.distributed import Executors
 from planner.prune.gate import Limits
 from planner.prune.pruned import Pruned, Reason
+from planner.prune.row_groups import prune_row_groups
 from planner.view.directories import LAST_STEP, FieldStatistics, IndexReads
 from planner.view.index_view import IndexView
 from puffin_index.keys.leaf import LeafTest, NullTest, RangeTest
@@ -50,9 +50,6 @@ _GUESS_GROWTH = 4
 _FIRST_ROW_GROUPS = 4
 _MOST_SAMPLED_KEYS = 1_000_000
 
-Judge = Callable[[Predicate, Ints, Limits], Pruned]
-"""Judges row groups of a view for a predicate."""
-
 
 @dataclass(frozen=True, slots=True)
 class Order:
@@ -74,7 +71,7 @@ class Order:
         """A test of the column."""
         return Leaf(self.field_id, test, self.value_type)
 
-    def nulls(self) -> Predicate:
+    def nulls(self) -> Leaf:
         """The predicate that is true for NULL."""
         return self.leaf(NullTest(is_null=True))
 
@@ -112,33 +109,35 @@ class Enough:
 
 def prune_first_rows(
     view: IndexView,
-    judge: Judge,
     predicate: Predicate,
     row_groups: Ints,
     is_countable: Flags,
-    wanted: FirstRows,
+    wanted: FirstRows | None,
     limits: Limits,
+    executors: Executors | None = None,
 ) -> Enough:
-    """Judge row groups for a query that wants only some rows.
+    """Judge row groups for a query that may want only some rows.
 
     Args:
         view: The index.
-        judge: Judges row groups for a predicate.
         predicate: Exactly what rows satisfy; if any part is unknown, this prunes for the predicate alone.
         row_groups: Which row groups of the view to judge (int64).
         is_countable: For each of them whether no row is deleted.
-        wanted: The rows.
+        wanted: The rows; None if all rows are wanted.
         limits: Bounds.
+        executors: Where to judge many row groups; None for here.
     """
     clock = Clock(limits.seconds)
-    plain = judge(predicate, row_groups, limits)
+    plain = prune_row_groups(view, predicate, row_groups, limits, executors)
     kept = np.flatnonzero(plain.kept)
-    if not _is_exact(predicate) or len(kept) < 2 or not 0 < wanted.count <= MOST_ROWS or clock.is_over:
+    if wanted is None or not _is_exact(predicate) or not 0 < wanted.count <= MOST_ROWS:
         return Enough(plain)
-    counting = _Counting(judge, row_groups, is_countable, clock, replace(limits, rows_wanted=True))
+    if len(kept) < 2 or clock.is_over:
+        return Enough(plain)
+    counting = _Counting(view, row_groups, is_countable, clock, replace(limits, rows_wanted=True), executors)
     if wanted.order is None:
         return _any_rows(counting, predicate, plain, wanted.count)
-    statistics = view.statistics(wanted.order.leaf(NullTest(is_null=True)), IndexReads())
+    statistics = view.statistics(wanted.order.nulls(), IndexReads())
     if statistics is None or not isinstance(statistics.minimum, np.ndarray):
         return Enough(plain)
     guess = _Guess(statistics, row_groups[kept], wanted.order)
@@ -162,11 +161,12 @@ def _is_exact(predicate: Predicate) -> bool:
 class _Counting:
     """Counts rows that certainly match."""
 
-    judge: Judge
+    view: IndexView
     row_groups: Ints
     is_countable: Flags
     clock: Clock
     limits: Limits
+    executors: Executors | None
 
     def of(self, predicate: Predicate, at: Ints) -> tuple[Ints, Pruned]:
         """Count in the row groups at some positions.
@@ -174,7 +174,8 @@ class _Counting:
         Returns:
             The rows that certainly match in each of them, and the verdict on each.
         """
-        pruned = self.judge(predicate, self.row_groups[at], replace(self.limits, seconds=self.clock.seconds_left))
+        limits = replace(self.limits, seconds=self.clock.seconds_left)
+        pruned = prune_row_groups(self.view, predicate, self.row_groups[at], limits, self.executors)
         return np.where(self.is_countable[at], np.maximum(pruned.matches, 0), 0), pruned
 
 
@@ -235,7 +236,10 @@ class _Search:
             self._count(self._order.nulls())
             if self._implied:
                 return
-        rows = self._wanted * self._rows_a_match()
+        rows_a_match = self._rows_a_match()
+        if rows_a_match is None:
+            return
+        rows = self._wanted * rows_a_match
         for _ in range(_MOST_COUNTS):
             if self._counting.clock.is_over:
                 return
@@ -253,13 +257,13 @@ class _Search:
                     return
                 self._count_up_to(between)
 
-    def _rows_a_match(self) -> float:
-        """How many rows there are for each row that satisfies the predicate; more than all rows if too few do."""
+    def _rows_a_match(self) -> float | None:
+        """How many rows there are for each row that satisfies the predicate; None if too few rows do."""
         if isinstance(self._predicate, Everything):
             return 1.0
         counts, _ = self._counting.of(self._predicate, self._left)
         matches = int(counts.sum())
-        return math.inf if matches < self._wanted else max(self._guess.row_count / matches, 1.0)
+        return None if matches < self._wanted else max(self._guess.row_count / matches, 1.0)
 
     def _between(self, sure: int) -> int | None:
         """A key between the one that enough rows reach and the one that too few rows reach; None if there is none."""

@@ -16,12 +16,11 @@ from pyiceberg.schema import Schema
 
 from planner.clock import DEFAULT_MILLISECONDS
 from planner.prune.gate import Limits
-from planner.scans.first_rows import first_of
 from planner.scans.plan import plan_scan
 from planner.scans.planned_scan import PlannedScan
 from planner.scans.residual import Residual, compile_residual
 from planner.scans.row_group_reader import RowGroupReader, RowGroupTask, tasks_of
-from planner.scans.wanted import Keys, Wanted
+from planner.scans.wanted import Keys, Wanted, first_of
 from puffin_index.errors import NotFoundError, UnsupportedError
 from puffin_index.keys.map_key import ColumnId
 from puffin_index.table_index import TableIndex

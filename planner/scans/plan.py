@@ -24,15 +24,13 @@ from planner.prune.distributed import Executors, PlanningMode
 from planner.prune.first_rows import Enough, FirstRows, prune_first_rows
 from planner.prune.gate import DEFAULT_BYTE_BUDGET, DEFAULT_LIMITS, Limits
 from planner.prune.pruned import Pruned, Reason
-from planner.prune.row_groups import prune_row_groups
 from planner.scans.file_filter import file_filter
-from planner.scans.first_rows import first_rows
 from planner.scans.planned_scan import PlannedScan
 from planner.scans.scan_plan import ScanPlan
 from planner.scans.scan_row_groups import ScanRowGroups
 from planner.scans.snapshot_files import list_scan_files
 from planner.scans.subtract_deletes import AfterDeletes, subtract_deletes
-from planner.scans.wanted import ALL_ROWS, Keys, Wanted
+from planner.scans.wanted import ALL_ROWS, Keys, Wanted, first_rows
 from planner.scans.whole_files import keep_whole_files
 from planner.view.index_view import IndexView
 from planner.where.parser import parse_where
@@ -40,7 +38,6 @@ from puffin_index.catalogue.index_table import read_entries
 from puffin_index.data.column_source import Reading, reading_of
 from puffin_index.data.data_table import DataFile
 from puffin_index.errors import NotFoundError
-from puffin_index.storage.arrays import Ints
 from puffin_index.storage.caches import cleared_by
 from puffin_index.table_index import TableIndex
 
@@ -304,14 +301,7 @@ def _prune_scan(
     indexed = row_groups.numbers >= 0
     numbers = row_groups.numbers[indexed]
     has_deletes = np.array([file.has_deletes for file in files], np.bool_)[row_groups.file_of]
-
-    def judge(predicate: Predicate, numbers: Ints, limits: Limits) -> Pruned:
-        return prune_row_groups(view, predicate, numbers, limits, executors)
-
-    if first is None:
-        enough = Enough(judge(predicate, numbers, limits))
-    else:
-        enough = prune_first_rows(view, judge, predicate, numbers, ~has_deletes[indexed], first, limits)
+    enough = prune_first_rows(view, predicate, numbers, ~has_deletes[indexed], first, limits, executors)
     reasons = np.full(len(indexed), Reason.UNINDEXED, np.uint8)
     matches = np.full(len(indexed), -1, np.int64)
     reasons[indexed], matches[indexed] = enough.pruned.reasons, enough.pruned.matches

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 from pyiceberg.expressions import AlwaysFalse, And, BooleanExpression, In, IsNaN, Or, Reference
 from pyiceberg.expressions.literals import literal
 from pyiceberg.schema import Schema
+from pyiceberg.types import NestedField
 
-from planner.scans.first_rows import order_field
+from planner.prune.first_rows import FirstRows, Order
+from puffin_index.errors import NotFoundError, PuffinIndexError
+from puffin_index.keys.arrow_keys import column_of
+from puffin_index.keys.columns import SortedColumn
+from puffin_index.keys.value_types import value_type_of
 
 Keys: TypeAlias = Mapping[str, Any]
 """Values by column name: Arrow arrays, numpy arrays or lists."""
@@ -39,7 +46,7 @@ class Wanted:
             NotFoundError: If the schema has no such column.
         """
         for name, values in self.keys.items():
-            expression = And(expression, _one_of(order_field(schema, name).name, values))
+            expression = And(expression, _one_of(_field(schema, name).name, values))
         return expression
 
     def texts(self, first_rows: str) -> tuple[str, ...]:
@@ -60,3 +67,68 @@ def _one_of(name: str, values: Any) -> BooleanExpression:
     numbers = [value for value in members if not (isinstance(value, float) and math.isnan(value))]
     one_of: BooleanExpression = In(term=term, values=set(map(literal, numbers))) if numbers else AlwaysFalse()
     return one_of if len(numbers) == len(members) else Or(one_of, IsNaN(term=term))
+
+
+_ORDER = re.compile(
+    r"\s*(?:`((?:[^`]|``)+)`|([^\s`]+))(?:\s+(asc|desc))?(?:\s+nulls\s+(first|last))?\s*", re.IGNORECASE
+)
+
+
+class OrderSyntaxError(PuffinIndexError):
+    """Say that a text is no order."""
+
+
+def first_rows(order_by: str | None, limit: int | None, schema: Schema) -> FirstRows | None:
+    """Read which rows are wanted; None if all are.
+
+    Args:
+        order_by: A top-level column as SQL's ORDER BY has it: `c`, `c DESC`, `c ASC NULLS LAST`. As in Spark, NULL is
+            less than all values unless the text says where NULL goes.
+        limit: How many rows are wanted.
+        schema: The schema of the scan.
+
+    Raises:
+        OrderSyntaxError: If the text is no order, there is an order without a limit, or a negative limit.
+        NotFoundError: If the schema has no such column.
+        UnsupportedError: If values of the column are not ordered.
+    """
+    if limit is None:
+        if order_by is not None:
+            raise OrderSyntaxError("an order needs a limit: without one, all rows are wanted")
+        return None
+    if limit < 0:
+        raise OrderSyntaxError(f"a limit of {limit} rows")
+    if order_by is None:
+        return FirstRows(limit, None)
+    found = _ORDER.fullmatch(order_by)
+    if found is None:
+        raise OrderSyntaxError(f"ORDER BY one column, as `c DESC NULLS LAST`, and not {order_by!r}")
+    quoted, plain, direction, nulls = found.groups()
+    field = _field(schema, quoted.replace("``", "`") if quoted else plain)
+    descending = (direction or "asc").lower() == "desc"
+    nulls_first = not descending if nulls is None else nulls.lower() == "first"
+    return FirstRows(limit, Order(field.field_id, value_type_of(field.field_type).name, descending, nulls_first))
+
+
+def _field(schema: Schema, name: str) -> NestedField:
+    """The top-level column of a name, in any case.
+
+    Raises:
+        NotFoundError: If the schema has no such column.
+    """
+    for field in schema.fields:
+        if field.name.lower() == name.lower():
+            return field
+    known = ", ".join(field.name for field in schema.fields)
+    raise NotFoundError(f"there is no column {name!r}; the table has: {known}")
+
+
+def first_of(table: pa.Table, order: Order, schema: Schema, count: int) -> pa.Table:
+    """The first rows of a table in an order; among equal ones those that come first in the table."""
+    field = next(field for field in schema.fields if field.field_id == order.field_id)
+    column = column_of(table.column(field.name), value_type_of(field.field_type))
+    ranks = SortedColumn(column).codes.astype(np.int64)
+    ranks = -ranks if order.descending else ranks
+    if column.valid is not None:
+        ranks[~column.valid] = -len(ranks) if order.nulls_first else len(ranks)
+    return table.take(pa.array(np.argsort(ranks, kind="stable")[:count]))

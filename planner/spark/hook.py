@@ -18,18 +18,13 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 from pyroaring import BitMap
 
-from planner.predicate.nodes import Predicate
 from planner.prune.distributed import Executors
 from planner.prune.first_rows import Enough, prune_first_rows
-from planner.prune.gate import Limits
-from planner.prune.pruned import Pruned
-from planner.prune.row_groups import prune_row_groups
 from planner.scans.plan import view_of, warnings_of
 from planner.scans.scan_plan import ScanPlan
 from planner.scans.whole_files import keep_whole_files
 from planner.spark.catalogs import SparkCatalogs
-from planner.spark.first_rows import first_rows, without_deletes
-from planner.spark.hook_filters import bind_filters, schema_of
+from planner.spark.hook_filters import bind_filters, first_rows, schema_of, without_deletes
 from planner.spark.known_index_tables import KnownIndexTables
 from planner.spark.left_behind import DataTable
 from planner.spark.rules import (
@@ -149,12 +144,18 @@ class _PlannerCallback:
             return serialize_view(view)
         if not candidates:
             return KEEP_ALL
-        runtime_fields = self._runtime_fields(request, settings, view)
+        schema, predicate = schema_of(request.columns), bind_filters(request)
+        waits = settings.join_pruning and bool(request.runtime_fields)
+        runtime_fields = wanted_runtime_fields(request.runtime_fields, predicate, schema, view) if waits else []
         if not request.asks_for_rows:
             return serialize_dropped(BitMap(), "", runtime_fields) if runtime_fields else KEEP_ALL
         numbers = np.frombuffer(candidates.to_array(), np.uint32).astype(np.int64)
         executors = Executors(self._context, index_table, settings.planning_mode)
-        enough = _prune(view, request, numbers, settings, executors)
+        wanted = first_rows(request.wanted, schema, settings)
+        # Not strict yet: what an older version of the index lacks, a newer one may have.
+        limits = settings.limits(strict=False)
+        is_countable = without_deletes(request.wanted, numbers)
+        enough = prune_first_rows(view, predicate, numbers, is_countable, wanted, limits, executors)
         pruned = enough.pruned
         if pruned.troubles:
             newer = self._newer(table, index_table)
@@ -167,14 +168,6 @@ class _PlannerCallback:
         note = f"puffin-index: {plan.kept} of {plan.row_groups} row groups of {plan.table}"
         dropped = row_set_of(numbers[~plan.kept_mask], view.row_group_count)
         return serialize_dropped(dropped, note if settings.job_description else "", runtime_fields)
-
-    @staticmethod
-    def _runtime_fields(request: Request, settings: Settings, view: IndexView) -> list[int]:
-        """The columns whose keys the JVM shall hand over once the query runs."""
-        if not settings.join_pruning or not request.runtime_fields:
-            return []
-        schema = schema_of(request.columns)
-        return wanted_runtime_fields(request.runtime_fields, bind_filters(request), schema, view)
 
     def _data_table(self, request: Request) -> DataTable | None:
         """The table of a request; None if Spark has no such catalog, as for a table that was loaded by its location."""
@@ -222,22 +215,6 @@ class _PlannerCallback:
 
 _hooks: WeakValueDictionary[str, _PlannerCallback] = WeakValueDictionary()
 """Callbacks by name. py4j holds a callback as long as a session has a rule that calls it."""
-
-
-def _prune(view: IndexView, request: Request, numbers: Ints, settings: Settings, executors: Executors) -> Enough:
-    """Judge the row groups of a request."""
-    schema, predicate = schema_of(request.columns), bind_filters(request)
-    # Not strict yet: what an older version of the index lacks, a newer one may have.
-    limits = settings.limits(strict=False)
-
-    def judge(predicate: Predicate, numbers: Ints, limits: Limits) -> Pruned:
-        return prune_row_groups(view, predicate, numbers, limits, executors)
-
-    wanted = first_rows(request.wanted, schema, settings)
-    if request.wanted is None or wanted is None:
-        return Enough(judge(predicate, numbers, limits))
-    is_countable = without_deletes(request.wanted, numbers)
-    return prune_first_rows(view, judge, predicate, numbers, is_countable, wanted, limits)
 
 
 def _scan_plan(view: IndexView, enough: Enough, numbers: Ints, request: Request, started: float) -> ScanPlan:

@@ -1,4 +1,7 @@
-"""Turn the filters of a request into a predicate; a filter that is not understood keeps all rows."""
+"""Turn a request into what the planner judges by: a predicate, and how many rows the query wants.
+
+A filter that is not understood keeps all rows.
+"""
 
 from __future__ import annotations
 
@@ -8,19 +11,24 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
 from pyiceberg.expressions import And, BooleanExpression, Not, Or
 from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType, UnknownType
+from pyroaring import BitMap
 
 from planner.predicate.bind import bind
 from planner.predicate.nodes import UNKNOWN, Predicate
 from planner.predicate.simplify import conjunction
-from planner.spark.conditions import expression_of
+from planner.prune.first_rows import FirstRows, Order
+from planner.spark.conditions import expression_of, spark_type
 from planner.spark.runtime_keys import bind_runtime_keys
-from planner.spark.wire import Request
+from planner.spark.settings import Settings
+from planner.spark.wire import Request, Wanted
 from planner.where.unknown import Unknown
 from puffin_index.errors import NotFoundError, UnsupportedError
-from puffin_index.keys.value_types import value_type_named
+from puffin_index.keys.value_types import value_type_named, value_type_of
+from puffin_index.storage.arrays import Flags, Ints
 
 _log = logging.getLogger(__name__)
 
@@ -119,3 +127,25 @@ def _known_field(node: Mapping[str, Any]) -> NestedField:
         required=node["required"],
         initial_default=node.get("initial-default"),
     )
+
+
+def first_rows(wanted: Wanted | None, schema: Schema, settings: Settings) -> FirstRows | None:
+    """Return how many rows are wanted, and in what order; None if all are, or if the order is by no known column."""
+    if wanted is None or not (settings.limit if wanted.order is None else settings.top_k):
+        return None
+    if wanted.order is None:
+        return FirstRows(wanted.rows, None)
+    field, column = wanted.order.field, wanted.order
+    column_type = schema.find_type(field)
+    if spark_type(column_type) != column.type:
+        return None
+    order = Order(field, value_type_of(column_type).name, column.descending, column.nulls_first)
+    return FirstRows(wanted.rows, order)
+
+
+def without_deletes(wanted: Wanted | None, numbers: Ints) -> Flags:
+    """Return for each row group, by its number in the view, whether none of its rows is known to be deleted."""
+    if wanted is None:
+        return np.ones(len(numbers), np.bool_)
+    deleted = BitMap.deserialize(wanted.deleted)
+    return ~np.isin(numbers, np.frombuffer(deleted.to_array(), np.uint32).astype(np.int64))

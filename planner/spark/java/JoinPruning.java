@@ -2,6 +2,7 @@ package io.puffinindex.spark;
 
 import java.math.BigInteger;
 import java.util.ArrayList;
+import java.util.Collections;
 import java.util.List;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.Cast;
@@ -42,7 +43,7 @@ public class JoinPruning {
     if (plan instanceof Join) {
       List keys = keys((Join) plan);
       for (int i = 0; i < keys.size(); i++) {
-        found.add(((Key) keys.get(i)).found());
+        found.add(((Key) keys.get(i)).found);
       }
     }
     scala.collection.Iterator children = plan.children().iterator();
@@ -64,32 +65,32 @@ public class JoinPruning {
       return keys;
     }
     Tuple8 parts = (Tuple8) extracted.get();
-    Object[] left = array((scala.collection.Iterable) parts._2());
-    Object[] right = array((scala.collection.Iterable) parts._3());
+    List left = list((scala.collection.Iterable) parts._2());
+    List right = list((scala.collection.Iterable) parts._3());
     JoinType type = join.joinType();
-    for (int i = 0; i < left.length; i++) {
+    for (int i = 0; i < left.size(); i++) {
       if (PartitionPruning.canPruneLeft(type)) {
-        addKey(keys, new Key(join.left(), (Expression) left[i], join.right(), right, i));
+        addKey(keys, new Key(join.left(), (Expression) left.get(i), join.right(), right, i));
       }
       if (PartitionPruning.canPruneRight(type)) {
-        addKey(keys, new Key(join.right(), (Expression) right[i], join.left(), left, i));
+        addKey(keys, new Key(join.right(), (Expression) right.get(i), join.left(), left, i));
       }
     }
     return keys;
   }
 
   private static void addKey(List keys, Key key) {
-    if (key.found() != null && RuntimeFilters.isRepeatable(key.other)) {
+    if (key.found != null && RuntimeFilters.isRepeatable(key.other)) {
       keys.add(key);
     }
   }
 
-  private static Object[] array(scala.collection.Iterable items) {
+  private static List list(scala.collection.Iterable items) {
     List list = new ArrayList();
     for (scala.collection.Iterator it = items.iterator(); it.hasNext(); ) {
       list.add(it.next());
     }
-    return list.toArray();
+    return list;
   }
 
   private static BigInteger bytes(LogicalPlan plan) {
@@ -111,21 +112,22 @@ public class JoinPruning {
   private static class Key {
     final LogicalPlan side;
     final LogicalPlan other;
-    final Object[] otherKeys;
+    final List otherKeys;
     final int at;
     /** The attribute of this side that the key is made of; null if the key is none that can be turned around. */
     final Attribute attribute;
     /** What of the other side is compared with the attribute itself. */
     final Expression otherKey;
-    private final Tuple2 found;
+    /** The attribute of a scan that the key is, and the scan's relation; null if there is no such scan. */
+    final Tuple2 found;
 
-    Key(LogicalPlan side, Expression key, LogicalPlan other, Object[] otherKeys, int at) {
+    Key(LogicalPlan side, Expression key, LogicalPlan other, List otherKeys, int at) {
       this.side = side;
       this.other = other;
       this.otherKeys = otherKeys;
       this.at = at;
       Expression plain = withoutNormalization(key);
-      Expression partner = (Expression) otherKeys[at];
+      Expression partner = (Expression) otherKeys.get(at);
       if (plain instanceof Attribute) {
         attribute = (Attribute) plain;
         otherKey = partner;
@@ -138,11 +140,6 @@ public class JoinPruning {
         otherKey = null;
       }
       found = attribute == null ? null : RuntimeFilters.find(attribute, side);
-    }
-
-    /** The attribute of a scan that the key is, and the scan's relation; null if there is no such scan. */
-    Tuple2 found() {
-      return found;
     }
 
     /** Spark makes one key of both zeros, and one of all NaN; so does the index. */
@@ -186,17 +183,16 @@ public class JoinPruning {
 
     /** This side with the filter, as near to the scan as it may be. */
     LogicalPlan filtered(LogicalPlan side) throws Exception {
-      boolean isBare = otherKey == otherKeys[at];
+      boolean isBare = otherKey == otherKeys.get(at);
       // Spark takes the keys from the broadcast that the join makes. Without one, the other side has to run once more.
       boolean mayRunAlone = sourceBytes(other).multiply(LEAST_GAIN).compareTo(bytes(side)) <= 0;
       if (!isBare && !mayRunAlone) {
         return side;
       }
       // With all keys of the join, in their order, Spark finds the broadcast that the join makes.
-      Object[] keys = isBare ? otherKeys : new Object[] {otherKey};
+      List keys = isBare ? otherKeys : Collections.singletonList(otherKey);
       return RuntimeFilters.filtered(side, attribute, other, keys, isBare ? at : 0, !mayRunAlone);
     }
-
   }
 
   /** Puts filters on one side of each join: on the larger one, if both have a scan that takes them. */

@@ -156,12 +156,8 @@ public class PruneScans extends Rule {
     }
   }
 
-  /** Trouble of this rule stops no query, unless the session is strict. */
   private void tell(String what, Throwable trouble) {
-    if (isStrict()) {
-      throw new IllegalStateException("puffin-index: " + trouble.getMessage(), trouble);
-    }
-    LOG.warn(what, trouble);
+    ScanQuestion.tell(isStrict(), what, trouble);
   }
 
   private boolean isStrict() {

@@ -1,7 +1,7 @@
 package io.puffinindex.spark;
 
 import java.lang.reflect.Constructor;
-import java.util.ArrayList;
+import java.util.Collections;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Set;
@@ -62,29 +62,26 @@ public class RuntimeFilters {
    * @param onlyInBroadcast whether to do without the filter if no broadcast of the query is there to be used
    */
   public static LogicalPlan filtered(
-      LogicalPlan plan, Attribute attribute, LogicalPlan query, Object[] keys, int at, boolean onlyInBroadcast)
+      LogicalPlan plan, Attribute attribute, LogicalPlan query, List keys, int at, boolean onlyInBroadcast)
       throws Exception {
     return (LogicalPlan) PushDownPredicates.apply(new Filter(subquery(attribute, query, keys, at, onlyInBroadcast), plan));
   }
 
   /** Spark 4 takes several indices of keys where Spark 3.5 takes one. */
   private static Expression subquery(
-      Attribute attribute, LogicalPlan query, Object[] keys, int at, boolean onlyInBroadcast) throws Exception {
-    List list = new ArrayList();
-    for (int i = 0; i < keys.length; i++) {
-      list.add(keys[i]);
-    }
-    List indices = new ArrayList();
-    indices.add(Integer.valueOf(at));
+      Attribute attribute, LogicalPlan query, List keys, int at, boolean onlyInBroadcast) throws Exception {
     Constructor constructor = DynamicPruningSubquery.class.getConstructors()[0];
+    Integer position = Integer.valueOf(at);
     Object index =
-        constructor.getParameterTypes()[3] == int.class ? (Object) Integer.valueOf(at) : PythonUtils.toSeq(indices);
+        constructor.getParameterTypes()[3] == int.class
+            ? (Object) position
+            : PythonUtils.toSeq(Collections.singletonList(position));
     return (Expression)
         constructor.newInstance(
             new Object[] {
               attribute,
               query,
-              PythonUtils.toSeq(list),
+              PythonUtils.toSeq(keys),
               index,
               Boolean.valueOf(onlyInBroadcast),
               NamedExpression$.MODULE$.newExprId(),

@@ -1,7 +1,6 @@
 package io.puffinindex.spark;
 
 import java.lang.reflect.InvocationHandler;
-import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
 import java.lang.reflect.Modifier;
 import java.lang.reflect.Proxy;
@@ -20,8 +19,6 @@ import org.apache.spark.sql.connector.expressions.filter.Predicate;
 import org.apache.spark.sql.connector.read.Batch;
 import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.connector.read.SupportsRuntimeV2Filtering;
-import org.slf4j.Logger;
-import org.slf4j.LoggerFactory;
 
 /**
  * Stands in the place of an Iceberg scan and takes runtime filters on indexed columns, too. Compiled by Janino: no generics,
@@ -32,9 +29,7 @@ import org.slf4j.LoggerFactory;
  * thread that called {@code filter}.
  */
 public class RuntimeScan implements InvocationHandler {
-  private static final Logger LOG = LoggerFactory.getLogger("puffin-index");
-
-  private final Object scan;
+  private final SupportsRuntimeV2Filtering scan;
   private final ScanQuestion question;
   private final IndexPlanner planner;
   private final String home;
@@ -48,7 +43,7 @@ public class RuntimeScan implements InvocationHandler {
 
   private RuntimeScan(
       ScanQuestion question, Map columns, List tasks, IndexPlanner planner, String home, boolean strict) {
-    this.scan = question.scan;
+    this.scan = (SupportsRuntimeV2Filtering) question.scan;
     this.question = question;
     this.columns = columns;
     this.tasks = tasks;
@@ -67,7 +62,6 @@ public class RuntimeScan implements InvocationHandler {
       ScanQuestion question, Map columns, List tasks, IndexPlanner planner, String home, boolean strict) {
     Set interfaces = new LinkedHashSet();
     collect(question.scan.getClass(), interfaces);
-    interfaces.add(SupportsRuntimeV2Filtering.class);
     return (Scan)
         Proxy.newProxyInstance(
             Scan.class.getClassLoader(),
@@ -95,10 +89,7 @@ public class RuntimeScan implements InvocationHandler {
   }
 
   private static RuntimeScan handler(Object scan) {
-    if (scan == null || !Proxy.isProxyClass(scan.getClass())) {
-      return null;
-    }
-    InvocationHandler handler = Proxy.getInvocationHandler(scan);
+    InvocationHandler handler = ScanTasks.handlerOf(scan);
     return handler instanceof RuntimeScan ? (RuntimeScan) handler : null;
   }
 
@@ -141,19 +132,11 @@ public class RuntimeScan implements InvocationHandler {
       return Boolean.valueOf(
           other != null && scan.equals(other.scan) && question.wantedRows().equals(other.question.wantedRows()));
     }
-    try {
-      method.setAccessible(true);
-      return method.invoke(scan, arguments);
-    } catch (InvocationTargetException e) {
-      throw e.getCause();
-    }
+    return ScanTasks.forward(scan, method, arguments);
   }
 
   private NamedReference[] filterAttributes() {
-    List references = new ArrayList();
-    if (scan instanceof SupportsRuntimeV2Filtering) {
-      references.addAll(Arrays.asList((Object[]) ((SupportsRuntimeV2Filtering) scan).filterAttributes()));
-    }
+    List references = new ArrayList(Arrays.asList((Object[]) scan.filterAttributes()));
     Object[] names = columns.keySet().toArray();
     for (int i = 0; i < names.length; i++) {
       references.add(Expressions.column(quoted((String) names[i])));
@@ -170,10 +153,7 @@ public class RuntimeScan implements InvocationHandler {
     narrowed.remove();
     List partition = new ArrayList();
     List keys = new ArrayList();
-    Set own =
-        scan instanceof SupportsRuntimeV2Filtering
-            ? names(((SupportsRuntimeV2Filtering) scan).filterAttributes())
-            : new LinkedHashSet();
+    Set own = names(scan.filterAttributes());
     for (int i = 0; i < predicates.length; i++) {
       String column = column(predicates[i]);
       Map node = column == null || !predicates[i].name().equals("IN") ? null : (Map) columns.get(column);
@@ -184,8 +164,8 @@ public class RuntimeScan implements InvocationHandler {
         keys.add(keys(node, predicates[i].children()));
       }
     }
-    if (!partition.isEmpty() && scan instanceof SupportsRuntimeV2Filtering) {
-      ((SupportsRuntimeV2Filtering) scan).filter((Predicate[]) partition.toArray(new Predicate[0]));
+    if (!partition.isEmpty()) {
+      scan.filter((Predicate[]) partition.toArray(new Predicate[0]));
     }
     try {
       List tasks = this.tasks == null ? ScanTasks.of(scan) : this.tasks;
@@ -197,10 +177,7 @@ public class RuntimeScan implements InvocationHandler {
         narrowed.set(answer.view.without(tasks, answer.dropped));
       }
     } catch (Throwable e) {
-      if (strict) {
-        throw new IllegalStateException("puffin-index: " + e.getMessage(), e);
-      }
-      LOG.warn("index not used, the scan reads what it read without the keys of the join: {}", scan, e);
+      ScanQuestion.tell(strict, "index not used, the scan reads what it read without runtime keys: " + scan, e);
     }
   }
 
@@ -273,21 +250,13 @@ public class RuntimeScan implements InvocationHandler {
 
     public Object invoke(Object proxy, Method method, Object[] arguments) throws Throwable {
       if (method.getName().equals("equals")) {
-        InvocationHandler other =
-            arguments[0] != null && Proxy.isProxyClass(arguments[0].getClass())
-                ? Proxy.getInvocationHandler(arguments[0])
-                : null;
+        InvocationHandler other = ScanTasks.handlerOf(arguments[0]);
         return Boolean.valueOf(
             other instanceof FewerRows
                 && batch.equals(((FewerRows) other).batch)
                 && wanted.equals(((FewerRows) other).wanted));
       }
-      try {
-        method.setAccessible(true);
-        return method.invoke(batch, arguments);
-      } catch (InvocationTargetException e) {
-        throw e.getCause();
-      }
+      return ScanTasks.forward(batch, method, arguments);
     }
   }
 }

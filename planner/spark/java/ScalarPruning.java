@@ -1,6 +1,7 @@
 package io.puffinindex.spark;
 
 import java.util.ArrayList;
+import java.util.Collections;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -135,16 +136,19 @@ public class ScalarPruning {
       if (!RuntimeScan.takes(scan, name)) {
         return plan;
       }
-      List none = new ArrayList();
+      List none = Collections.EMPTY_LIST;
       Alias key =
           new Alias(
-              value, "value", NamedExpression$.MODULE$.newExprId(), PythonUtils.toSeq(none), Option.empty(), PythonUtils.toSeq(none));
-      List keys = new ArrayList();
-      keys.add(key);
-      LogicalPlan query = new Project(PythonUtils.toSeq(keys), new OneRowRelation());
+              value,
+              "value",
+              NamedExpression$.MODULE$.newExprId(),
+              PythonUtils.toSeq(none),
+              Option.empty(),
+              PythonUtils.toSeq(none));
+      LogicalPlan query = new Project(PythonUtils.toSeq(Collections.singletonList(key)), new OneRowRelation());
       // The filter's name reaches the scan and says how to compare. The attribute is the same: its ID counts.
       Attribute named = operator.equals("=") ? attribute : attribute.withName(name);
-      return RuntimeFilters.filtered(plan, named, query, new Object[] {key.toAttribute()}, 0, false);
+      return RuntimeFilters.filtered(plan, named, query, Collections.singletonList(key.toAttribute()), 0, false);
     }
   }
 

@@ -111,11 +111,23 @@ public class ScanTasks {
   }
 
   private static Narrowed narrowed(Object task) {
-    if (!Proxy.isProxyClass(task.getClass())) {
-      return null;
-    }
-    InvocationHandler handler = Proxy.getInvocationHandler(task);
+    InvocationHandler handler = handlerOf(task);
     return handler instanceof Narrowed ? (Narrowed) handler : null;
+  }
+
+  /** What answers for a proxy; null for anything else. */
+  public static InvocationHandler handlerOf(Object object) {
+    return object != null && Proxy.isProxyClass(object.getClass()) ? Proxy.getInvocationHandler(object) : null;
+  }
+
+  /** Let another object answer a call. */
+  public static Object forward(Object target, Method method, Object[] arguments) throws Throwable {
+    try {
+      method.setAccessible(true);
+      return method.invoke(target, arguments);
+    } catch (InvocationTargetException e) {
+      throw e.getCause();
+    }
   }
 
   /** Call a method without parameters, public or not, of an object's class or of a superclass. */
@@ -183,14 +195,7 @@ public class ScanTasks {
         return Boolean.valueOf(proxy == arguments[0]);
       }
       Object sum = sums.get(name);
-      if (sum != null) {
-        return sum;
-      }
-      try {
-        return method.invoke(task, arguments);
-      } catch (InvocationTargetException e) {
-        throw e.getCause();
-      }
+      return sum == null ? forward(task, method, arguments) : sum;
     }
   }
 

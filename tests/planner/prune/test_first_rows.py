@@ -14,8 +14,7 @@ from planner.predicate.nodes import UNKNOWN, Everything, Leaf, Predicate
 from planner.predicate.simplify import conjunction
 from planner.prune.first_rows import Enough, FirstRows, Order, prune_first_rows
 from planner.prune.gate import Limits
-from planner.prune.pruned import Pruned, Reason
-from planner.prune.row_groups import prune_row_groups
+from planner.prune.pruned import Reason
 from planner.scans.plan import view_of
 from planner.view.index_view import IndexView
 from puffin_index import IndexDefinition, TableIndex
@@ -23,7 +22,7 @@ from puffin_index.data.column_source import reading_of
 from puffin_index.keys.leaf import NullTest, RangeTest, SetTest
 from puffin_index.keys.value_types import ValueType
 from puffin_index.keys.values import key_of
-from puffin_index.storage.arrays import Flags, Ints
+from puffin_index.storage.arrays import Flags
 from tests.conftest import create_table
 from tests.planner.ten_rows import BITMAPS, EVERY, POSTINGS, k, view_of_ten_rows
 
@@ -40,11 +39,7 @@ def first_rows(
 ) -> Enough:
     row_groups = np.arange(view.row_group_count)
     countable = np.ones(len(row_groups), np.bool_) if is_countable is None else is_countable
-
-    def judge(predicate: Predicate, row_groups: Ints, limits: Limits) -> Pruned:
-        return prune_row_groups(view, predicate, row_groups, limits)
-
-    return prune_first_rows(view, judge, predicate, row_groups, countable, wanted, limits)
+    return prune_first_rows(view, predicate, row_groups, countable, wanted, limits)
 
 
 def kept(enough: Enough) -> list[int]:

@@ -129,7 +129,7 @@ def test_executors_that_miss_the_index_tables_metadata_are_trouble_that_is_mende
     session: SparkSession, index: TableIndex, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session.conf.set("spark.puffin-index.planning-mode", "distributed")
-    count = meanwhile(monkeypatch, "prune_row_groups", lambda: remove_after_upkeep(index, "metadata/*.metadata.json"))
+    count = meanwhile(monkeypatch, "prune_first_rows", lambda: remove_after_upkeep(index, "metadata/*.metadata.json"))
     monkeypatch.setattr("planner.prune.distributed._TASKS_A_CORE", 1)
 
     assert session.sql(SQL).collect() == [(1,)]
