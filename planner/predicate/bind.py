@@ -83,6 +83,7 @@ from planner.predicate.nodes import UNKNOWN, Everything, Leaf, Nothing, Predicat
 from planner.predicate.simplify import conjunction, disjunction
 from planner.where.sql_literals import text_bytes
 from planner.where.terms import FieldTerm, MapElement
+from planner.where.unknown import Unknown
 from puffin_index.errors import UnsupportedError
 from puffin_index.keys.leaf import Key, LeafTest, NullTest, RangeTest, SetTest
 from puffin_index.keys.value_types import ValueType, value_type_named
@@ -119,13 +120,19 @@ class Place:
     above: bool = False
 
 
-def bind(expression: BooleanExpression, schema: Schema, dialect: Dialect = "sql") -> Predicate:
+def bind(
+    expression: BooleanExpression,
+    schema: Schema,
+    dialect: Dialect = "sql",
+    evaluate: Callable[[Unknown], Predicate] = lambda _: UNKNOWN,
+) -> Predicate:
     """Bind an expression to a schema.
 
     Args:
         expression: Unbound, from `planner.where.parser` or from Iceberg's JSON.
         schema: The schema of the snapshot that is scanned.
         dialect: Where the expression comes from, see the module.
+        evaluate: Gives the predicate of a leaf that PyIceberg's expressions cannot say.
 
     Raises:
         NotFoundError: If the expression names a column that the schema lacks.
@@ -138,6 +145,8 @@ def bind(expression: BooleanExpression, schema: Schema, dialect: Dialect = "sql"
                 return Everything(exact=True) if isinstance(node, AlwaysTrue) is not negated else Nothing()
             case UnboundPredicate():
                 return _bind_leaf(~node if negated else node, schema, dialect)
+            case Unknown():
+                return evaluate(~node if negated else node)  # type: ignore[arg-type] # the opposite is unknown, too
             case _:
                 return UNKNOWN
 

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
+import numpy as np
 import pyarrow as pa
 
-from planner.predicate.nodes import Leaf, Nothing, Predicate
+from planner.predicate.nodes import UNKNOWN, Leaf, Nothing, Predicate
+from planner.predicate.simplify import conjunction
 from puffin_index.errors import UnsupportedError
 from puffin_index.keys.arrow_keys import column_of
-from puffin_index.keys.columns import SortedColumn
-from puffin_index.keys.leaf import RangeTest, SetTest
+from puffin_index.keys.columns import KeyArray, SortedColumn
+from puffin_index.keys.leaf import LeafTest, NullTest, RangeTest, SetTest
 from puffin_index.keys.map_key import ColumnId
 from puffin_index.keys.value_types import ValueType
+from puffin_index.storage.arrays import Ints
 
 MOST_KEYS: Final = 100_000
 """A longer list becomes the range from its least to its greatest key."""
+
+
+FEW_KEYS: Final = 64
+"""More keys that follow each other become a range: fewer numbers, but of bytes no estimate says how many rows match."""
 
 
 def among(field_id: ColumnId, values: pa.Array, value_type: ValueType) -> Predicate:
@@ -36,6 +43,41 @@ def among(field_id: ColumnId, values: pa.Array, value_type: ValueType) -> Predic
         low, high = keys[:1].tolist()[0], keys[-1:].tolist()[0]
         return Leaf(field_id, RangeTest(low, high), value_type.name)
     return Leaf(field_id, SetTest(tuple(keys.tolist())), value_type.name)
+
+
+def chosen(field_id: ColumnId, keys: KeyArray, places: Ints, value_type: ValueType) -> Predicate:
+    """Return the predicate that a column has one of some keys among all keys that it has.
+
+    Args:
+        field_id: The column.
+        keys: All keys of the column, ascending.
+        places: The places of the chosen keys, ascending.
+        value_type: The column's type.
+    """
+
+    def leaf(test: LeafTest) -> Leaf:
+        return Leaf(field_id, test, value_type.name)
+
+    count = len(keys)
+    if len(places) == 0:
+        return Nothing()
+    if len(places) == count:
+        return leaf(NullTest(is_null=False))
+    others = np.setdiff1d(np.arange(count), places, assume_unique=True)
+    for some, negated in ((places, False), (others, True)):
+        if len(some) > FEW_KEYS and some[-1] - some[0] == len(some) - 1:
+            low, high = _keys_at(keys, some[[0, -1]])
+            return leaf(RangeTest(low, high, negated=negated))
+    some, negated = (places, False) if len(places) <= len(others) else (others, True)
+    if len(some) <= MOST_KEYS:
+        return leaf(SetTest(_keys_at(keys, some), negated))
+    low, high = _keys_at(keys, places[[0, -1]])
+    return conjunction([leaf(RangeTest(low, high)), UNKNOWN])
+
+
+def _keys_at(keys: KeyArray, places: Ints) -> tuple[Any, ...]:
+    found = keys[places].tolist() if isinstance(keys, np.ndarray) else keys.take(pa.array(places)).to_pylist()
+    return tuple(found)
 
 
 def compared(

@@ -149,6 +149,47 @@ class Test(Node):
         return f"{self.value} {self.node.replace('-', ' ')}"
 
 
+class Matches(BaseModel):
+    """The values for which a function is true.
+
+    Attributes:
+        positions: Their places in the list of values that the planner gave: a roaring bitmap.
+        null: Whether the function is true for NULL.
+        exact: Whether the function is true for all these values; otherwise it failed for some, or depends on the sign
+            of zero.
+        microseconds: How long the evaluation took.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    positions: Base64Bytes
+    null: bool
+    exact: bool
+    microseconds: int
+
+
+class Function(Node):
+    """A condition on one column that Spark evaluates, value by value.
+
+    Attributes:
+        number: Its number in the request.
+        name: The condition as SQL; for people only.
+        column: The column.
+        values: The fingerprint of the list of values that the function was evaluated for; None if it was not.
+        matches: The values for which the function is true; None if they are not known.
+    """
+
+    node: Literal["function"]
+    number: int
+    name: str
+    column: Column
+    values: str | None
+    matches: Matches | None
+
+    def __str__(self) -> str:
+        return self.name
+
+
 class Unknown(Node):
     """An expression that may be true for any row.
 
@@ -184,7 +225,8 @@ class Junction(Node):
 
 
 ConditionNode: TypeAlias = Annotated[
-    Junction | Negation | Comparison | Membership | Test | Unknown | _Literal | Column, Field(discriminator="node")
+    Junction | Negation | Comparison | Membership | Test | Function | Unknown | _Literal | Column,
+    Field(discriminator="node"),
 ]
 Negation.model_rebuild()
 Junction.model_rebuild()

@@ -24,11 +24,13 @@ from pyiceberg.schema import Schema
 from pyiceberg.typedef import LiteralValue
 from pyiceberg.types import FixedType, IcebergType, MapType, UUIDType
 
+from planner.predicate.found_column import FoundColumn, find_column
 from planner.spark import condition_nodes as nodes
 from planner.where.conditions import Column, Constant, as_condition, compare, nan_test, null_test, one_of, prefix_test
 from planner.where.sql_literals import InstantLiteral, LocalTimestampLiteral, Utf8Literal
 from planner.where.terms import FieldTerm
-from planner.where.truth import Condition, join, matching_rows, negate, unknown
+from planner.where.truth import Condition, Truth, join, matching_rows, negate, unknown
+from planner.where.unknown import Unknown, UnknownFunction
 from puffin_index.errors import UnsupportedError
 from puffin_index.keys.value_types import value_type_of
 
@@ -57,6 +59,9 @@ def _condition(node: nodes.ConditionNode, schema: Schema) -> Condition:
             return join([_condition(part, schema) for part in parts], conjunctive=kind == "and")
         case nodes.Negation(part=part):
             return negate(_condition(part, schema))
+        case nodes.Function(number=number, name=name):
+            opposite = Unknown(text=f"NOT {name}")
+            return Truth(UnknownFunction(text=name, number=number), opposite, opposite)
         case _:
             return _leaf(node, schema) or unknown(str(node))
 
@@ -139,6 +144,13 @@ def _find(node: nodes.Column, schema: Schema) -> tuple[Column, IcebergType] | No
     if spark_type(field_type) != node.type:
         return None
     return Column(FieldTerm(node.field, key)), field_type
+
+
+def found_column(node: nodes.Column, schema: Schema) -> FoundColumn | None:
+    """Find the column of a node; None if no index could be of that, or the schema has another type."""
+    found = _find(node, schema)
+    column = None if found is None else find_column(schema, found[0].term)
+    return None if column is None or column.value_type is None else column
 
 
 def spark_type(field_type: IcebergType) -> str | None:

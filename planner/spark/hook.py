@@ -24,6 +24,7 @@ from planner.scans.plan import view_of, warnings_of
 from planner.scans.scan_plan import ScanPlan
 from planner.scans.whole_files import keep_whole_files
 from planner.spark.catalogs import SparkCatalogs
+from planner.spark.functions import ColumnFunctions
 from planner.spark.hook_filters import bind_filters, first_rows, schema_of, without_deletes
 from planner.spark.known_index_tables import KnownIndexTables
 from planner.spark.left_behind import DataTable
@@ -61,6 +62,8 @@ _SOURCES = (
     "PartitionConstants.java",
     "ScanTasks.java",
     "View.java",
+    "ColumnValues.java",
+    "ColumnFunction.java",
     "Conditions.java",
     "ScanQuestion.java",
     "IndexPlanner.java",
@@ -138,22 +141,23 @@ class _PlannerCallback:
             if index_table is None:
                 raise
             view = view_of(index_table, reading)
-        if view.row_group_count == 0:
-            return KEEP_ALL
-        if request.version != view.version:
+        if view.row_group_count and request.version != view.version:
             return serialize_view(view)
-        if not candidates:
+        if not candidates or not view.row_group_count:
             return KEEP_ALL
-        schema, predicate = schema_of(request.columns), bind_filters(request)
+        numbers = np.frombuffer(candidates.to_array(), np.uint32).astype(np.int64)
+        # Not strict yet: what an older version of the index lacks, a newer one may have.
+        schema, limits = reading.schema, settings.limits(strict=False)
+        functions = ColumnFunctions(request.functions if settings.functions else (), schema, view, numbers, limits)
+        if functions.missing:
+            return functions.wanted_values()
+        predicate = bind_filters(request, functions.predicate)
         waits = settings.join_pruning and bool(request.runtime_fields)
         runtime_fields = wanted_runtime_fields(request.runtime_fields, predicate, schema, view) if waits else []
         if not request.asks_for_rows:
             return serialize_dropped(BitMap(), "", runtime_fields) if runtime_fields else KEEP_ALL
-        numbers = np.frombuffer(candidates.to_array(), np.uint32).astype(np.int64)
         executors = Executors(self._context, index_table, settings.planning_mode)
         wanted = first_rows(request.wanted, schema, settings)
-        # Not strict yet: what an older version of the index lacks, a newer one may have.
-        limits = settings.limits(strict=False)
         is_countable = without_deletes(request.wanted, numbers)
         enough = prune_first_rows(view, predicate, numbers, is_countable, wanted, limits, executors)
         pruned = enough.pruned
@@ -163,7 +167,7 @@ class _PlannerCallback:
                 return serialize_view(view_of(newer, reading))
             if settings.strict:
                 raise PuffinIndexError(f"{pruned.troubles[0].segment}: {pruned.troubles[0].reason}")
-        plan = _scan_plan(view, enough, numbers, request, started)
+        plan = _scan_plan(view, enough, numbers, request, functions.implied, started)
         self._report(plan, request)
         note = f"puffin-index: {plan.kept} of {plan.row_groups} row groups of {plan.table}"
         dropped = row_set_of(numbers[~plan.kept_mask], view.row_group_count)
@@ -217,7 +221,9 @@ _hooks: WeakValueDictionary[str, _PlannerCallback] = WeakValueDictionary()
 """Callbacks by name. py4j holds a callback as long as a session has a rule that calls it."""
 
 
-def _scan_plan(view: IndexView, enough: Enough, numbers: Ints, request: Request, started: float) -> ScanPlan:
+def _scan_plan(
+    view: IndexView, enough: Enough, numbers: Ints, request: Request, functions: tuple[str, ...], started: float
+) -> ScanPlan:
     pruned, wanted = enough.pruned, (f"{request.wanted}: {enough.implied}",) if enough.implied else ()
     chosen = selection_of(numbers)
     return ScanPlan(
@@ -237,7 +243,7 @@ def _scan_plan(view: IndexView, enough: Enough, numbers: Ints, request: Request,
         planning_seconds=time.perf_counter() - started,
         warnings=warnings_of(view, pruned),
         unlisted=request.unindexed,
-        implied=(*map(str, request.runtime_keys), *wanted),
+        implied=(*functions, *map(str, request.runtime_keys), *wanted),
     )
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -36,11 +36,16 @@ _LOST = "\N{REPLACEMENT CHARACTER}"
 """The character that Iceberg's filters have in place of bytes that are not UTF-8."""
 
 
-def bind_filters(request: Request) -> Predicate:
-    """Bind the filters of a request, the conditions above its scan, and the keys of joins."""
+def bind_filters(request: Request, evaluate: Callable[[Unknown], Predicate] = lambda _: UNKNOWN) -> Predicate:
+    """Bind the filters of a request, the conditions above its scan, and the keys of joins.
+
+    Args:
+        request: The request.
+        evaluate: Gives the predicate of a function among the conditions.
+    """
     schema = schema_of(request.columns)
     filters = (_bind_filter(text, schema) for text in request.filters)
-    conditions = (bind(expression_of(node, schema), schema) for node in request.conditions)
+    conditions = (bind(expression_of(node, schema), schema, evaluate=evaluate) for node in request.conditions)
     joins = (bind_runtime_keys(keys, schema) for keys in request.runtime_keys)
     return conjunction([*filters, *conditions, *joins])
 

@@ -9,6 +9,7 @@ groups, and so does an answer that breaks this format. All numbers are big-endia
 | none | the scan stays as it is | |
 | `A` | the table has no index | for how many seconds the JVM need not ask again (float64) |
 | `V` | the JVM numbers row groups by another view | a view; the JVM asks again with its numbers |
+| `F` | the JVM evaluates functions and asks again | lists of values, see below |
 | `D` | the row groups to drop | see below |
 
 An answer that drops row groups goes on with:
@@ -18,6 +19,22 @@ An answer that drops row groups goes on with:
 | 2 + n | a note for the job's description: length (uint16, may be 0), UTF-8 |
 | 2 + 4 n | the runtime fields whose keys the planner wants to know: number (uint16), field IDs (int32) |
 | the rest | the row groups to drop: a roaring bitmap |
+
+An answer with lists of values goes on with:
+
+| size | meaning |
+| --- | --- |
+| 4 | how long the evaluation may take, in milliseconds (int32) |
+| 2 | the number of lists (uint16) |
+| for each list: | |
+| 2 + n | fingerprint: length (uint16), ASCII |
+| 1 | the form |
+| 4 | the number of values (int32) |
+| | form `R`: the first value (int64) of successive integers |
+| | form `N`: the values (int64) as `planner.spark.condition_nodes` has the contents of literals; decimals unscaled |
+| | form `B`: the length of each value (int32), then the bytes of all; decimals unscaled in two's complement |
+| 2 | the number of functions to evaluate (uint16) |
+| 2, 2 | for each function, its number and the number of its list (uint16) |
 
 A view, as `View.java` reads it, is one zlib stream of:
 
@@ -46,8 +63,12 @@ import numpy as np
 from pydantic import Base64Bytes, BaseModel, ConfigDict, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
 from pyroaring import BitMap
 
-from planner.spark.condition_nodes import ConditionNode, Unknown
+from planner.spark.condition_nodes import ConditionNode, Function, Junction, Negation, Unknown
+from planner.view.column_values import ColumnValues, KeyRange
 from planner.view.index_view import IndexView
+from puffin_index.keys.forms import floats_of_keys
+from puffin_index.keys.sorted_keys import bytes_of_keys
+from puffin_index.keys.value_types import ValueType
 from puffin_index.storage.binary import write_float64_be, write_int32_be, write_int64_be, write_uint16_be
 
 _log = logging.getLogger(__name__)
@@ -187,6 +208,23 @@ class Request(BaseModel):
     unindexed: int
 
     @property
+    def functions(self) -> tuple[Function, ...]:
+        """The functions among the conditions."""
+        found: list[Function] = []
+        pending: list[ConditionNode] = list(self.conditions)
+        while pending:
+            match pending.pop():
+                case Junction(parts=parts):
+                    pending.extend(parts)
+                case Negation(part=part):
+                    pending.append(part)
+                case Function() as function:
+                    found.append(function)
+                case _:
+                    pass
+        return tuple(sorted(found, key=lambda function: function.number))
+
+    @property
     def asks_for_rows(self) -> bool:
         """Whether the request says anything of the rows that the query needs."""
         return bool(self.filters or self.conditions or self.runtime_keys or self.wanted)
@@ -230,6 +268,41 @@ def serialize_view(view: IndexView) -> bytes:
         )
         at += _START_BYTES * row_groups
     return b"V" + zlib.compress(b"".join(parts), 1)
+
+
+def serialize_values(
+    lists: Sequence[ColumnValues], types: Sequence[ValueType], functions: Sequence[tuple[int, int]], milliseconds: int
+) -> bytes:
+    """Serialise the answer that has functions evaluated.
+
+    Args:
+        lists: Lists of values.
+        types: The type of the values of each list.
+        functions: The functions to evaluate: number, and place of the list.
+        milliseconds: How long the evaluation may take.
+    """
+    parts = [b"F", write_int32_be(milliseconds), write_uint16_be(len(lists))]
+    for values, value_type in zip(lists, types, strict=True):
+        fingerprint = values.fingerprint.encode()
+        parts += (write_uint16_be(len(fingerprint)), fingerprint, *_serialized_list(values, value_type))
+    parts.append(write_uint16_be(len(functions)))
+    parts += (write_uint16_be(number) + write_uint16_be(place) for number, place in functions)
+    return b"".join(parts)
+
+
+def _serialized_list(values: ColumnValues, value_type: ValueType) -> tuple[bytes, ...]:
+    listed, count = values.listed, write_int32_be(len(values))
+    if isinstance(listed, KeyRange) and not value_type.is_floating:
+        return b"R", count, write_int64_be(listed.low)
+    keys = values.keys
+    if isinstance(keys, np.ndarray):
+        numbers = floats_of_keys(keys).view(np.int64) if value_type.is_floating else keys
+        return b"N", count, numbers.astype(">i8").tobytes()
+    content, offsets = bytes_of_keys(keys)
+    if value_type.is_decimal:
+        # A key has the sign bit flipped, so that keys are in the order of the numbers.
+        content = content.reshape(len(keys), -1) ^ np.array([0x80] + [0] * 15, np.uint8)
+    return b"B", count, np.diff(offsets).astype(">i4").tobytes(), content.tobytes()
 
 
 def serialize_dropped(dropped: BitMap, note: str, runtime_fields: Sequence[int] = ()) -> bytes:

@@ -36,6 +36,7 @@ from planner.view.segment_files import SegmentFiles, SegmentReader
 from puffin_index.catalogue.entries import without_sources
 from puffin_index.data.column_source import FieldSource
 from puffin_index.errors import CorruptFileError, UnsupportedError
+from puffin_index.keys.columns import KeyArray
 from puffin_index.keys.map_key import ColumnId
 from puffin_index.kinds.base import MergedFilter, MergedIndex, RowGroupIndex
 from puffin_index.segments.directory import STATISTICS, Directory, read_directory, read_statistics
@@ -72,7 +73,19 @@ class OpenPayload:
         return self.payload.nbytes
 
 
-Cached: TypeAlias = FieldStatistics | KindDirectory | Directory | OpenPayload
+@dataclass(frozen=True, slots=True, eq=False)
+class KeyList:
+    """The distinct keys of a payload, ascending."""
+
+    keys: KeyArray
+
+    @property
+    def nbytes(self) -> int:
+        """The memory that it takes."""
+        return int(self.keys.nbytes)
+
+
+Cached: TypeAlias = FieldStatistics | KindDirectory | Directory | OpenPayload | KeyList
 IndexCache: TypeAlias = BoundedCache[object, Cached]
 
 
@@ -201,6 +214,25 @@ class IndexView(CoveredRowGroups):
             raise UnsupportedError(f"a payload of kind {directory.kind} that answers with no rows")
         return payload
 
+    def keys_of(self, field_id: ColumnId, directory: KindDirectory, row_group: int, most: int) -> KeyList | None:
+        """The distinct keys of the payload of a row group; None if it does not list them, or has more than `most`.
+
+        Raises:
+            CorruptFileError: If the directory or the payload is not what was written.
+            UnsupportedError: If this release does not read such a payload.
+        """
+        key = (*self._payload_key(field_id, directory, row_group), KeyList)
+        kept = self._cache.get(key)
+        if isinstance(kept, KeyList):
+            return kept if len(kept.keys) <= most else None
+        is_merged = bool(directory.merged[row_group])
+        opened = (self.open_index if is_merged else self.open_alone)(field_id, directory, row_group)
+        keys = opened.keys(most)
+        if keys is None:
+            return None
+        self._cache.put(key, KeyList(keys))
+        return KeyList(keys)
+
     def open_filter(self, field_id: ColumnId, directory: KindDirectory, row_group: int) -> tuple[MergedFilter, int]:
         """Open what covers a row group and others and tells which have no match; what is read of its directory is kept.
 
@@ -240,7 +272,7 @@ class IndexView(CoveredRowGroups):
         if kept is not None:
             self._cache.put(key, kept)
 
-    def _payload_key(self, field_id: ColumnId, directory: KindDirectory, row_group: int) -> object:
+    def _payload_key(self, field_id: ColumnId, directory: KindDirectory, row_group: int) -> tuple[object, ...]:
         """Names a payload for all views: segments are immutable."""
         location = self.segments[int(directory.segment[row_group])][0]
         return location, field_id, directory.kind, int(directory.entry[row_group]), directory.value_type.name

@@ -42,3 +42,17 @@ class UnknownLike(Unknown):
     def __invert__(self) -> BooleanExpression:
         """Return the opposite test; a NULL satisfies neither."""
         return self.model_copy(update={"negated": not self.negated})
+
+
+class UnknownFunction(Unknown):
+    """A condition on one column that an engine evaluates; its opposite is unknown.
+
+    Attributes:
+        number: The condition's number among those of its query.
+    """
+
+    number: int
+
+    def __invert__(self) -> BooleanExpression:
+        """Return an unknown leaf: NULL satisfies neither the condition nor its opposite."""
+        return Unknown(text=f"NOT {self.text}")

@@ -12,6 +12,7 @@ import pyarrow as pa
 from puffin_index.keys.leaf import Key
 from puffin_index.storage.arrays import Bytes, Ints
 from puffin_index.storage.binary import Buffer
+from puffin_index.storage.many_ranges import ramps
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +56,14 @@ class BytesKeys:
         return pa.LargeBinaryArray.from_buffers(
             pa.large_binary(), len(self), [None, pa.py_buffer(offsets), pa.py_buffer(self.data)]
         )
+
+    def gathered(self) -> pa.LargeBinaryArray:
+        """Return a copy of all keys, wherever they lie."""
+        lengths = self.ends - self.starts
+        offsets = np.concatenate(([0], np.cumsum(lengths)))
+        content = np.frombuffer(self.data, np.uint8)[ramps(self.starts, lengths)]
+        buffers = [None, pa.py_buffer(offsets), pa.py_buffer(content)]
+        return pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(self), buffers)
 
     def rank(self, key: Key, right: bool) -> int:
         """Return how many keys are less than `key`, or not greater where `right`."""

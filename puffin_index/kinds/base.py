@@ -12,6 +12,7 @@ from pyroaring import BitMap
 
 from puffin_index.errors import CorruptFileError
 from puffin_index.keys.asked_test import AskedTest
+from puffin_index.keys.columns import KeyArray
 from puffin_index.keys.leaf import LeafTest
 from puffin_index.keys.value_types import ValueType
 from puffin_index.storage.arrays import Flags, Ints
@@ -111,6 +112,9 @@ class RowGroupIndex(Protocol):
                 implementation may stop reading as soon as no candidate is left.
         """
 
+    def keys(self, most: int) -> KeyArray | None:
+        """Return the distinct keys, ascending; None if the payload does not list its keys, or has more than `most`."""
+
 
 class ReadBlocks(Protocol):
     """The blocks of a payload read for a test. The same array operations search the blocks of several payloads."""
@@ -166,6 +170,15 @@ class MergedIndex(ABC):
     def cost(self, test: LeafTest) -> tuple[int, int]:
         """Prepare a test and return its `PreparedLookUp.cost`."""
         return self.prepare(AskedTest(test)).cost()
+
+    def keys(self, most: int) -> KeyArray | None:
+        """Return the distinct keys, ascending; None if the payload does not list its keys, or has more than `most`.
+
+        Raises:
+            CorruptFileError: If the list is damaged.
+        """
+        del most
+        return None
 
 
 class MergedFilter(ABC):

@@ -40,16 +40,22 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
- * What the filter right above a scan says beyond Iceberg's own filters: tests of map keys, text that is not UTF-8, and the
- * known parts beside an unknown part. Compiled by Janino: no generics, no lambdas.
+ * What the filter right above a scan says beyond Iceberg's own filters: tests of map keys, text that is not UTF-8,
+ * functions of one column, and the known parts beside an unknown part. Compiled by Janino: no generics, no lambdas.
  *
  * <p>A known class of expressions becomes a node if it means the same to the planner and compares columns of the scan with
- * literals of exactly the same type. Any other expression becomes an unknown node. {@code planner/spark/condition_nodes.py}
- * reads the nodes.
+ * literals of exactly the same type. Any other expression of a single column becomes a function ({@link ColumnFunction}),
+ * and the rest becomes unknown nodes. {@code planner/spark/condition_nodes.py} reads the nodes.
  */
 public class Conditions {
   /** Levels of AND within OR within AND. A deeper part is unknown, because readers of JSON recurse. */
   private static final int MAX_DEPTH = 50;
+
+  /** A function of more expressions is unknown. */
+  private static final int MAX_NODES = 1000;
+
+  private static final int MAX_FUNCTIONS = 50;
+  private static final Map NO_COLUMN = new HashMap();
 
   /** The operator of each class of comparisons. */
   private static final Map COMPARISONS = new HashMap();
@@ -79,6 +85,9 @@ public class Conditions {
 
   /** Conditions that all hold for each row of the answer, as nodes for Jackson. */
   public final List nodes = new ArrayList();
+
+  /** The functions among the nodes, by number. */
+  public final List functions = new ArrayList();
 
   /** The ids of all columns that the nodes name; other columns may be among them. */
   public final Set fields = new HashSet();
@@ -151,13 +160,11 @@ public class Conditions {
     if (depth > MAX_DEPTH) {
       return unknown(expression);
     }
-    if (type == And.class || type == Or.class) {
+    if (type == And.class) {
       return junction(expression, type, depth);
     }
-    if (type == Not.class) {
-      Map node = node("not");
-      node.put("part", condition(((Not) expression).child(), depth + 1));
-      return node;
+    if (type == Or.class || type == Not.class) {
+      return functionUnlessKnown(expression, type, depth);
     }
     Map node = null;
     if (COMPARISONS.containsKey(type)) {
@@ -178,7 +185,92 @@ public class Conditions {
     } else if (expression.dataType().equals(DataTypes.BooleanType)) {
       node = value(expression);
     }
+    if (node == null) {
+      node = function(expression);
+    }
     return node == null ? unknown(expression) : node;
+  }
+
+  /** The node of OR or NOT. If all of it is about one column and a part is not known, it is one function. */
+  private Map functionUnlessKnown(Expression expression, Class type, int depth) {
+    int before = functions.size();
+    Map node;
+    if (type == Or.class) {
+      node = junction(expression, type, depth);
+    } else {
+      node = node("not");
+      node.put("part", condition(((Not) expression).child(), depth + 1));
+    }
+    if (isKnown(node)) {
+      return node;
+    }
+    List parts = functions.subList(before, functions.size());
+    List kept = new ArrayList(parts);
+    parts.clear();
+    Map function = function(expression);
+    if (function == null) {
+      functions.addAll(kept);
+    }
+    return function == null ? node : function;
+  }
+
+  /** Whether no part of a condition is a function or unknown. */
+  private static boolean isKnown(Map node) {
+    Object kind = node.get("node");
+    List parts = (List) node.get("parts");
+    for (int i = 0; parts != null && i < parts.size(); i++) {
+      if (!isKnown((Map) parts.get(i))) {
+        return false;
+      }
+    }
+    return !kind.equals("unknown") && !kind.equals("function") && (!kind.equals("not") || isKnown((Map) node.get("part")));
+  }
+
+  /** The node of a condition that names a single column; null for any other condition. */
+  private Map function(Expression condition) {
+    List columns = new ArrayList();
+    Map column = functions.size() < MAX_FUNCTIONS ? onlyColumn(condition, null, columns, new int[] {MAX_NODES}) : null;
+    if (column == null || column == NO_COLUMN) {
+      return null;
+    }
+    beyondFilters = true;
+    fields.add(column.get("field"));
+    ColumnFunction function = new ColumnFunction(condition, columns, column, functions.size());
+    functions.add(function);
+    return function.node;
+  }
+
+  /**
+   * The node of the only column that an expression names.
+   *
+   * @param before the column that other parts name, or null
+   * @param columns takes the expressions that name the column
+   * @param left how many more expressions may be looked at
+   * @return null if the expression names no column; NO_COLUMN if there are several, or if Spark alone must evaluate it
+   */
+  private Map onlyColumn(Expression expression, Map before, List columns, int[] left) {
+    Class type = expression.getClass();
+    boolean mayBeColumn =
+        type == AttributeReference.class
+            || type == GetStructField.class
+            || type == GetMapValue.class
+            || type == ElementAt.class;
+    Map value = mayBeColumn ? value(expression) : null;
+    if (value != null) {
+      columns.add(expression);
+      return before == null || before.equals(value) ? value : NO_COLUMN;
+    }
+    if (type == AttributeReference.class || --left[0] < 0 || !ColumnFunction.isRepeatable(expression)) {
+      return NO_COLUMN;
+    }
+    Map column = before;
+    for (scala.collection.Iterator it = expression.children().iterator(); it.hasNext(); ) {
+      column = onlyColumn((Expression) it.next(), column, columns, left);
+      if (column == NO_COLUMN) {
+        return column;
+      }
+    }
+    return column;
   }
 
   private Map junction(Expression expression, Class type, int depth) {

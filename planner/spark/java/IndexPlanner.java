@@ -5,8 +5,11 @@ import java.io.ByteArrayInputStream;
 import java.io.DataInputStream;
 import java.util.Arrays;
 import java.util.Base64;
+import java.util.Collections;
 import java.util.HashMap;
 import java.util.HashSet;
+import java.util.Iterator;
+import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
@@ -32,6 +35,10 @@ public class IndexPlanner {
   private static final byte ABSENT = 'A';
   private static final byte VIEW = 'V';
   private static final byte DROPPED = 'D';
+  private static final byte VALUES = 'F';
+  private static final int RESULTS_REMEMBERED = 1000;
+
+  private static final Object TOO_SLOW = new Object();
 
   private final BiFunction planner;
   private final ObjectMapper json = new ObjectMapper();
@@ -39,6 +46,11 @@ public class IndexPlanner {
   private final Map views = new ConcurrentHashMap();
   /** Until when not to ask about a table without an index, by table and settings; System.nanoTime() as a Double. */
   private final Map absent = new ConcurrentHashMap();
+
+  /** Where functions of columns are true, by {@link ColumnFunction#key}. */
+  private final Map results = Collections.synchronizedMap(new LatestUsed());
+  /** The lists of values that functions were evaluated for last, by table and column. */
+  private final Map lists = Collections.synchronizedMap(new LatestUsed());
 
   /** @param planner answers a request: (JSON, bitmap of row groups) to bytes */
   public IndexPlanner(BiFunction planner) {
@@ -67,6 +79,7 @@ public class IndexPlanner {
     Long whole = wholeSnapshot(question, tasks);
     String key = key(table);
     boolean wantsFewRows = request.get("wanted") != null;
+    recall(question);
     for (int attempt = 0; attempt < ATTEMPTS; attempt++) {
       View view = (View) views.getOrDefault(key, View.NONE);
       View.Candidates candidates = view.candidates(tasks, whole);
@@ -90,6 +103,10 @@ public class IndexPlanner {
       if (kind == DROPPED) {
         return new Answer(view, candidates.rowGroups, in);
       }
+      if (kind == VALUES) {
+        evaluate(question, in);
+        continue;
+      }
       if (kind != VIEW) {
         throw new IllegalStateException("an answer of unknown kind " + kind);
       }
@@ -98,6 +115,44 @@ public class IndexPlanner {
     }
     LOG.warn("index not used: the index of {} changes too fast", table.name());
     return null;
+  }
+
+  /** Take what is known of functions into the request, for lists of values that are likely still those of the index. */
+  private void recall(ScanQuestion question) {
+    for (Iterator it = question.functions.iterator(); it.hasNext(); ) {
+      ColumnFunction function = (ColumnFunction) it.next();
+      String fingerprint = (String) lists.get(list(question, function));
+      Object result = fingerprint == null ? null : results.get(function.key(fingerprint));
+      if (result != null) {
+        function.take(fingerprint, result == TOO_SLOW ? null : result);
+      }
+    }
+  }
+
+  /** Evaluate functions for the values that the planner lists, as far as there is time. */
+  private void evaluate(ScanQuestion question, DataInputStream in) throws Exception {
+    long deadline = System.nanoTime() + in.readInt() * 1000000L;
+    ColumnValues[] values = new ColumnValues[in.readUnsignedShort()];
+    for (int i = 0; i < values.length; i++) {
+      values[i] = ColumnValues.read(in);
+    }
+    for (int left = in.readUnsignedShort(); left > 0; left--) {
+      ColumnFunction function = (ColumnFunction) question.functions.get(in.readUnsignedShort());
+      ColumnValues own = values[in.readUnsignedShort()];
+      Object key = function.key(own.fingerprint);
+      Object result = results.get(key);
+      if (result == null) {
+        Map matches = function.matches(own, deadline);
+        result = matches == null ? TOO_SLOW : (Object) matches;
+        results.put(key, result);
+      }
+      lists.put(list(question, function), own.fingerprint);
+      function.take(own.fingerprint, result == TOO_SLOW ? null : result);
+    }
+  }
+
+  private static Object list(ScanQuestion question, ColumnFunction function) {
+    return Arrays.asList(new Object[] {key(question.table), function.node.get("column")});
   }
 
   private static String key(Table table) {
@@ -124,6 +179,16 @@ public class IndexPlanner {
     return summary != null && String.valueOf(tasks.size()).equals(summary.get(SnapshotSummary.TOTAL_DATA_FILES_PROP))
         ? id
         : null;
+  }
+
+  private static class LatestUsed extends LinkedHashMap {
+    LatestUsed() {
+      super(16, 0.75f, true);
+    }
+
+    protected boolean removeEldestEntry(Map.Entry eldest) {
+      return size() > RESULTS_REMEMBERED;
+    }
   }
 
   /**

@@ -44,6 +44,9 @@ public class ScanQuestion {
   /** How many rows the query wants, and in what order; null if it wants all of them. */
   public Map wanted;
 
+  /** Functions among the conditions, by number. */
+  public final List functions;
+
   private final Schema schema;
   private final List filters;
   private final List conditions;
@@ -59,6 +62,7 @@ public class ScanQuestion {
   public ScanQuestion(Object scan, Conditions conditions) throws Exception {
     this.scan = scan;
     this.conditions = conditions.nodes;
+    functions = conditions.functions;
     table = table(scan);
     settings = settings();
     schema = schema(scan);
@@ -76,6 +80,7 @@ public class ScanQuestion {
     schema = other.schema;
     filters = other.filters;
     conditions = other.conditions;
+    functions = other.functions;
     catalog = other.catalog;
     caseSensitive = other.caseSensitive;
     snapshot = other.snapshot;

@@ -8,7 +8,6 @@ from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from puffin_index.errors import UnsupportedError
@@ -17,7 +16,6 @@ from puffin_index.keys.stored_form import BYTES, dtype_of, from_stored, width_of
 from puffin_index.kinds.bitmap.blob import NO_NULLS, VERSION_1, VERSION_2
 from puffin_index.storage.arrays import Ints
 from puffin_index.storage.binary import ByteCursor, read_uint32_be
-from puffin_index.storage.many_ranges import ramps
 from puffin_index.storage.parts import CHECKSUM_BYTES, Part, checksum32, corrupt, read_parts
 from puffin_index.storage.ranged import Blob
 
@@ -238,10 +236,7 @@ def sort_table(table: EntryTable) -> EntryTable:
         order = np.argsort(table.keys.keys, kind="stable")
         return EntryTable(IntKeys(table.keys.keys[order]), table.offsets[order], table.lengths[order])
     keys = table.keys
-    offsets = np.concatenate(([0], np.cumsum(keys.ends - keys.starts)))
-    content = np.frombuffer(keys.data, np.uint8)[ramps(keys.starts, keys.ends - keys.starts)]
-    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(content)]
-    order = pc.sort_indices(pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(keys), buffers)).to_numpy()
+    order = pc.sort_indices(keys.gathered()).to_numpy()
     sorted_keys = BytesKeys(keys.data, keys.starts[order], keys.ends[order])
     return EntryTable(sorted_keys, table.offsets[order], table.lengths[order])
 

@@ -71,13 +71,17 @@ class MergedBitmap(Postings):
 
     def every_set(self) -> tuple[KeyArray, list[Part], Part]:
         """Read and check the whole blob; return all keys, the places of their row sets, and that of the NULL rows."""
-        pages = self._directory.separators()
-        ints = [page.keys for page in pages if isinstance(page, IntKeys)]
-        texts = [page.key(place) for page in pages if isinstance(page, BytesKeys) for place in range(len(page))]
-        keys = pa.array(texts, pa.large_binary()) if self._form else np.concatenate((np.empty(0, np.int64), *ints))
+        keys = self._all_keys()
         parts = self._directory.parts(np.arange(self._directory.block_count))
         read_parts(self._blob, [*parts, self._nulls_part])
         return keys, parts, self._nulls_part
+
+    def _all_keys(self) -> KeyArray:
+        pages = self._directory.separators()
+        if not self._form:
+            return np.concatenate([np.empty(0, np.int64), *(page.keys for page in pages if isinstance(page, IntKeys))])
+        texts = [page.array() for page in pages if isinstance(page, BytesKeys)]
+        return pa.concat_arrays([pa.array([], pa.large_binary()), *texts])
 
     def _read(self, parts: list[Part], row_counts: Ints) -> BitMap:
         views = read_parts(self._blob, parts)

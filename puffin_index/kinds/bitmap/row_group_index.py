@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pyroaring import BitMap
 
+from puffin_index.keys.columns import KeyArray
 from puffin_index.keys.leaf import LeafTest, NullTest, RangeTest, SetTest
+from puffin_index.keys.sorted_keys import IntKeys
 from puffin_index.kinds.base import RowSet
 from puffin_index.kinds.bitmap.lookup import Entries
 from puffin_index.kinds.bitmap.rows import BitmapBody
@@ -27,6 +29,13 @@ class BitmapIndex:
         else:
             rows = self._set_rows(test) if isinstance(test, SetTest) else self._range_rows(test)
         return RowSet(rows if candidates is None else rows & candidates, True)
+
+    def keys(self, most: int) -> KeyArray | None:
+        """Return the keys of the entries; None if there are more than `most`."""
+        keys = self._entries.every().keys
+        if len(keys) > most:
+            return None
+        return keys.keys if isinstance(keys, IntKeys) else keys.gathered()
 
     def _valid_rows(self) -> BitMap:
         return BitMap(range(self._row_count)) - self._body.null_rows()

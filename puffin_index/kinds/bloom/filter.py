@@ -106,6 +106,10 @@ class BloomIndex:
         self._row_count = row_count
         self._read: dict[int, Bytes] = {}
 
+    def keys(self, most: int) -> None:
+        """Return None: there is no list of the keys."""
+        del most
+
     def evaluate(self, test: LeafTest, candidates: BitMap | None = None) -> RowSet:
         """Return no rows if the filter has no key of a set test, else all candidates as an upper bound."""
         every = BitMap(range(self._row_count)) if candidates is None else candidates.copy()

@@ -45,6 +45,10 @@ class BitSlicedIndex:
             return RowSet(self.null_rows(test.is_null, candidates), True)
         return RowSet(self.search(intervals_of(test), candidates), True)
 
+    def keys(self, most: int) -> None:
+        """Return None: bit slices have no list of their keys."""
+        del most
+
     def null_rows(self, is_null: bool, candidates: BitMap | None) -> BitMap:
         """Return the rows without a number (`is_null`) or the rows with a number, among the candidates."""
         every = BitMap(range(self._row_count)) if candidates is None else candidates

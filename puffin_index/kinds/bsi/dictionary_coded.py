@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 from pyroaring import BitMap
 
-from puffin_index.keys.columns import Column, SortedColumn
+from puffin_index.keys.columns import Column, KeyArray, SortedColumn
 from puffin_index.keys.intervals import Intervals, complement, union
 from puffin_index.keys.leaf import LeafTest, NullTest, RangeTest, SetTest
 from puffin_index.keys.value_types import ValueType
@@ -98,6 +98,10 @@ class DictionaryCodedIndex:
         if candidates is not None and not candidates:
             return RowSet(BitMap(), True)
         return RowSet(self._codes.search(self._code_intervals(test), candidates), True)
+
+    def keys(self, most: int) -> KeyArray | None:
+        """Return the keys of the dictionary; None if there are more than `most`."""
+        return None if self._dictionary.key_count > most else self._dictionary.keys()
 
     @property
     def value_count(self) -> int:

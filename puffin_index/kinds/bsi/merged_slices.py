@@ -22,7 +22,7 @@ from pyroaring import BitMap
 
 from puffin_index.errors import UnsupportedError
 from puffin_index.keys.asked_test import AskedTest
-from puffin_index.keys.columns import Column
+from puffin_index.keys.columns import Column, KeyArray
 from puffin_index.keys.leaf import LeafTest, NullTest
 from puffin_index.keys.value_types import ValueType
 from puffin_index.kinds.base import MergedIndex
@@ -88,6 +88,10 @@ class MergedSlices(MergedIndex):
                 f"{self._blob.location}: kind bsi reads no blob {MERGED_BSI} of a {self._value_type.name} column"
             )
         return open_packed(self._blob, self._layout, row_count)
+
+    def keys(self, most: int) -> KeyArray | None:
+        """Return the keys of the dictionary; None without a dictionary, or if there are more than `most`."""
+        return self._open().keys(most)
 
     def prepare(self, test: AskedTest) -> PreparedSlices:
         """Prepare a test."""

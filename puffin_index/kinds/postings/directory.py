@@ -105,6 +105,11 @@ class PostingsDirectory:
         """The number of blocks of the blob."""
         return self._opened().block_count
 
+    @property
+    def key_count(self) -> int:
+        """The number of keys of the blob."""
+        return int(self._opened().keys.sum())
+
     def locate(self, keys: Ints | Sequence[bytes], right: Flags) -> tuple[Ints, Flags]:
         """Find the place of each key, before equal keys or (`right`) after them, as far as the directory tells.
 

@@ -28,11 +28,12 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
+import pyarrow as pa
 from pyroaring import BitMap
 
 from puffin_index.errors import UnsupportedError
 from puffin_index.keys.asked_test import AskedTest
-from puffin_index.keys.columns import Column
+from puffin_index.keys.columns import Column, KeyArray
 from puffin_index.keys.leaf import NullTest
 from puffin_index.keys.value_types import ValueType
 from puffin_index.kinds.base import MergedIndex
@@ -40,6 +41,7 @@ from puffin_index.kinds.postings.asked import AskedBlocks, rows_of_asked
 from puffin_index.kinds.postings.columns import KeyRows, columns_of, key_rows
 from puffin_index.kinds.postings.demand import BLOCKS_AT_ONCE, Cuts, bounds_of, cost_of_blocks, cost_of_pages, cuts_of
 from puffin_index.kinds.postings.directory import PostingsDirectory
+from puffin_index.kinds.postings.keys import keys_of_blocks
 from puffin_index.kinds.postings.numbers import RowNumbers
 from puffin_index.kinds.postings.pages import BYTES_KEYS, INT_KEYS
 from puffin_index.kinds.postings.parse import ParsedBlocks, parse_blocks, read_blocks
@@ -166,6 +168,24 @@ class Postings(MergedIndex):
             parsed = self.scan(blocks)
             parts.append(key_rows(parsed, self._directory.table.first_keys[blocks], self._form == BYTES_KEYS))
         return columns_of(self._blob, parts, self._numbers, self._value_type)
+
+    def keys(self, most: int) -> KeyArray | None:
+        """Return the distinct keys, ascending; None if there are more than `most`.
+
+        Raises:
+            CorruptFileError: If the blob is damaged.
+        """
+        return None if self._directory.key_count > most else self._all_keys()
+
+    def _all_keys(self) -> KeyArray:
+        every = np.arange(self._directory.block_count)
+        self._directory.load(every)
+        parts = [np.empty(0, np.int64) if self._form == INT_KEYS else pa.array([], pa.large_binary())]
+        for first in range(0, len(every), BLOCKS_AT_ONCE):
+            blocks = every[first : first + BLOCKS_AT_ONCE]
+            first_keys = self._directory.table.first_keys[blocks]
+            parts.append(keys_of_blocks(self.scan(blocks).raw, first_keys, self._form == BYTES_KEYS))
+        return np.concatenate(parts) if self._form == INT_KEYS else pa.concat_arrays(parts)
 
     @property
     def directory(self) -> PostingsDirectory:

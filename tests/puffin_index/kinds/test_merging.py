@@ -13,8 +13,9 @@ from puffin_index.errors import BuildError, CorruptFileError, UnsupportedError
 from puffin_index.keys.columns import SortedColumn
 from puffin_index.keys.leaf import LeafTest, NullTest, RangeTest, SetTest
 from puffin_index.keys.value_types import value_type_named
-from puffin_index.kinds.base import MergedPayload
+from puffin_index.kinds.base import MergedFilter, MergedPayload
 from puffin_index.kinds.bitmap.merged_bitmap import MERGED_BITMAP
+from puffin_index.kinds.bsi.compressed_slices import COMPRESSED_BSI
 from puffin_index.kinds.bsi.merged_slices_build import MERGED_BSI, SmallRowGroups, is_small
 from puffin_index.kinds.kind import Answer
 from puffin_index.kinds.merging import DROPPED, MergeLimits, MergePart
@@ -47,6 +48,8 @@ EXACT_BUILDS: list[tuple[str, dict[str, str]]] = [
 FILTER_BUILDS: list[tuple[str, dict[str, str]]] = [("bloom", {}), ("bloom", {"items": "3000"})]
 BUILDS = [*EXACT_BUILDS, *FILTER_BUILDS]
 LONG = value_type_named("long")
+NO_LISTS = ("paimon-bsi-v1", COMPRESSED_BSI, MERGED_BSI)
+"""Bit slices of the numbers themselves."""
 
 
 def _is_right(kind: str, piece: Piece, test: LeafTest) -> bool:
@@ -317,3 +320,23 @@ def test_a_flipped_bit_in_what_is_merged_is_an_error_or_changes_no_answer(kind: 
             continue
         for test in (SetTest((2,)), NullTest(True), RangeTest(2, None)):
             assert _is_right(kind, one, test)
+
+
+@pytest.mark.parametrize(("kind", "options"), BUILDS)
+@settings(max_examples=30, deadline=None)
+@given(st.data())
+def test_a_payload_lists_every_key_once_or_none(kind: str, options: dict[str, str], data: st.DataObject) -> None:
+    of_groups = data.draw(row_group_lists(_types(options)))
+    before = segment(kind, options, placed(of_groups))
+    for piece in (*before, *_merged_pieces(kind, options, of_groups, data)):
+        index, _ = piece.opened()
+        if isinstance(index, MergedFilter):
+            continue
+        expected = sorted({key for group in piece.groups for key in group.sample.keys if key is not None})
+
+        listed = index.keys(len(expected))
+
+        if listed is not None:
+            assert listed.tolist() == expected if expected else len(listed) == 0
+        assert (listed is None) is (kind == "bloom" or piece.payload.blob_type in NO_LISTS)
+        assert not expected or index.keys(len(expected) - 1) is None

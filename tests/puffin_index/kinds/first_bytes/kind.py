@@ -57,6 +57,10 @@ class FirstBytes:
         self._blob = blob
         self._row_count = row_count
 
+    def keys(self, most: int) -> None:
+        """Return None: there is no list of the keys."""
+        del most
+
     def evaluate(self, test: LeafTest, candidates: BitMap | None = None) -> RowSet:
         every = BitMap(range(self._row_count)) if candidates is None else candidates.copy()
         may_match = bool((read_sets(self._blob, 1)[0] & asked_bytes(test)).any())

@@ -1,0 +1,129 @@
+"""Conditions on one column that Spark evaluates for the values of the column, such as `upper(name) LIKE '%X%'`."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+from pyiceberg.schema import Schema
+from pyroaring import BitMap
+
+from planner.predicate.found_column import FoundColumn
+from planner.predicate.key_lists import chosen
+from planner.predicate.nodes import UNKNOWN, Leaf, Predicate
+from planner.predicate.simplify import conjunction, disjunction
+from planner.prune.gate import Limits
+from planner.spark.condition_nodes import Column, Function, Matches
+from planner.spark.conditions import found_column
+from planner.spark.wire import serialize_values
+from planner.view.column_values import ColumnValues, column_values
+from planner.view.directories import IndexReads
+from planner.view.index_view import IndexView
+from planner.where.unknown import Unknown, UnknownFunction
+from puffin_index.keys.leaf import NullTest
+from puffin_index.keys.value_types import ValueType
+from puffin_index.storage.arrays import Ints
+
+_log = logging.getLogger(__name__)
+
+ROWS_A_VALUE: Final = 50
+"""Spark evaluates a function for each row that it reads, so one evaluation for so many rows costs little beside."""
+
+FEW_VALUES: Final = 4_096
+MOST_VALUES: Final = 1_048_576
+
+
+@dataclass(slots=True)
+class ColumnFunctions:
+    """The functions of a request, and the values of their columns.
+
+    Attributes:
+        functions: The functions.
+        schema: The schema that has their columns.
+        view: The index.
+        row_groups: The row groups of the view that the scan has.
+        limits: Bounds.
+        implied: What is known of columns by functions, for people; complete once all functions are bound.
+    """
+
+    functions: Sequence[Function]
+    schema: Schema
+    view: IndexView
+    row_groups: Ints
+    limits: Limits
+    implied: tuple[str, ...] = ()
+    _values: dict[Column, tuple[FoundColumn, ColumnValues | str]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Find the values of all columns."""
+        self._values = {}
+        for function in self.functions:
+            found = found_column(function.column, self.schema)
+            if found is not None and found.value_type is not None and function.column not in self._values:
+                self._values[function.column] = found, self._find(found, found.value_type)
+
+    def _find(self, column: FoundColumn, value_type: ValueType) -> ColumnValues | str:
+        if value_type.name == "uuid":
+            return "Spark has text where the index has the bytes of UUIDs"
+        rows = int(self.view.row_counts[self.row_groups].sum())
+        most = min(max(rows // ROWS_A_VALUE, FEW_VALUES), MOST_VALUES)
+        leaf = Leaf(column.column, NullTest(is_null=False), value_type.name)
+        reads = IndexReads()
+        found = column_values(self.view, leaf, self.row_groups, most, self.limits.byte_budget, reads)
+        for trouble in reads.troubles:
+            _log.warning("functions not evaluated: %s: %s", trouble.segment, trouble.reason)
+        return found
+
+    @property
+    def missing(self) -> list[Function]:
+        """The functions that are still to be evaluated."""
+        return [function for function in self.functions if self._is_missing(function)]
+
+    def _is_missing(self, function: Function) -> bool:
+        values = self._values.get(function.column, (None, ""))[1]
+        return isinstance(values, ColumnValues) and function.values != values.fingerprint
+
+    def wanted_values(self) -> bytes:
+        """Serialise the answer that has the missing functions evaluated."""
+        columns = list(dict.fromkeys(function.column for function in self.missing))
+        lists: list[ColumnValues] = []
+        types: list[ValueType] = []
+        for column in columns:
+            found, values = self._values[column]
+            assert isinstance(values, ColumnValues)
+            assert found.value_type is not None
+            lists.append(values)
+            types.append(found.value_type)
+        functions = [(function.number, columns.index(function.column)) for function in self.missing]
+        return serialize_values(lists, types, functions, int(self.limits.seconds * 1000))
+
+    def predicate(self, leaf: Unknown) -> Predicate:
+        """Bind a leaf: exact if the function was evaluated without an error for all values of the column."""
+        if not isinstance(leaf, UnknownFunction):
+            return UNKNOWN
+        function = next((one for one in self.functions if one.number == leaf.number), None)
+        found, values = (None, "") if function is None else self._values.get(function.column, (None, ""))
+        if function is None or found is None or found.value_type is None:
+            return UNKNOWN
+        if isinstance(values, str) or self._is_missing(function) or function.matches is None:
+            reason = values if isinstance(values, str) else "its evaluation takes too long"
+            self.implied += (f"{function}: not used, {reason}",)
+            return UNKNOWN
+        return self._matching(function, function.matches, found, found.value_type, values)
+
+    def _matching(
+        self, function: Function, matches: Matches, found: FoundColumn, value_type: ValueType, values: ColumnValues
+    ) -> Predicate:
+        places = np.frombuffer(BitMap.deserialize(matches.positions).to_array(), np.uint32).astype(np.int64)
+        self.implied += (
+            f"{function}: {function.column} in {len(places)} of {len(values)} values"
+            f"{' or NULL' if matches.null else ''}, found in {matches.microseconds / 1000:.1f} ms",
+        )
+        predicate = chosen(found.column, values.keys, places, value_type)
+        if matches.null:
+            is_null = Leaf(found.column, NullTest(is_null=True), value_type.name)
+            predicate = disjunction([predicate, is_null])
+        return predicate if matches.exact else conjunction([predicate, UNKNOWN])

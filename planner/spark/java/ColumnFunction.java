@@ -1,0 +1,209 @@
+package io.puffinindex.spark;
+
+import java.nio.ByteBuffer;
+import java.util.Arrays;
+import java.util.Base64;
+import java.util.HashMap;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import org.apache.spark.sql.catalyst.expressions.BasePredicate;
+import org.apache.spark.sql.catalyst.expressions.BoundReference;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
+import org.apache.spark.sql.catalyst.expressions.HigherOrderFunction;
+import org.apache.spark.sql.catalyst.expressions.InterpretedPredicate;
+import org.apache.spark.sql.catalyst.expressions.Predicate$;
+import org.apache.spark.sql.catalyst.expressions.SubqueryExpression;
+import org.apache.spark.sql.catalyst.expressions.Unevaluable;
+import org.apache.spark.sql.catalyst.expressions.UserDefinedExpression;
+import org.apache.spark.sql.catalyst.expressions.objects.Invoke;
+import org.apache.spark.sql.catalyst.expressions.objects.StaticInvoke;
+import org.apache.spark.sql.internal.SQLConf;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.ObjectType;
+import org.roaringbitmap.RoaringBitmap;
+import scala.Function1;
+import scala.runtime.AbstractPartialFunction;
+
+/**
+ * A condition on one column that only Spark can evaluate, such as {@code upper(name) LIKE '%X%'}. Spark's own evaluator
+ * tells for which of the column's values the condition is true. Compiled by Janino: no generics, no lambdas.
+ */
+public class ColumnFunction {
+  private static final String SPARKS_EXPRESSIONS = "org.apache.spark.sql.catalyst.expressions.";
+  private static final String SPARK = "org.apache.spark.";
+  private static final String ICEBERG = "org.apache.iceberg.";
+  private static final int MOST_TEXT = 1000;
+  /** Compiling a condition takes some 30 ms. */
+  private static final int LEAST_COMPILED = 5000;
+  private static final int VALUES_BETWEEN_LOOKS = 256;
+
+  /** The node of the request. */
+  public final Map node;
+
+  private final Expression bound;
+  private final DataType type;
+  /** What the meaning of the condition depends on besides its text. */
+  private final Map session;
+
+  /**
+   * @param condition the condition
+   * @param columns the expressions in it that name the column
+   * @param column the node of the column
+   * @param number of the condition among those of its request
+   */
+  public ColumnFunction(Expression condition, List columns, Map column, int number) {
+    type = ((Expression) columns.get(0)).dataType();
+    bound = (Expression) condition.transform(new BindColumn(columns, new BoundReference(0, type, true)));
+    session = settings();
+    String text = condition.sql().replace(((Expression) columns.get(0)).sql(), name(column));
+    node = new LinkedHashMap();
+    node.put("node", "function");
+    node.put("number", Integer.valueOf(number));
+    node.put("name", text.length() > MOST_TEXT ? text.substring(0, MOST_TEXT) : text);
+    node.put("column", column);
+    node.put("values", null);
+    node.put("matches", null);
+  }
+
+  /** The column as text for people; its expression has the table's name, too. */
+  private static String name(Map column) {
+    String path = String.join(".", (List) column.get("path"));
+    return column.containsKey("key") ? path + "[...]" : path;
+  }
+
+  private static Map settings() {
+    Map settings = SQLConf.get().settings();
+    // A synchronized map, which other threads may change meanwhile.
+    synchronized (settings) {
+      return new HashMap(settings);
+    }
+  }
+
+  /**
+   * Whether Spark gives the same result for the same value each time, here as in a task. The code of users need not: it may
+   * read what changes.
+   */
+  public static boolean isRepeatable(Expression expression) {
+    if (!expression.deterministic()
+        || expression instanceof Unevaluable
+        || expression instanceof SubqueryExpression
+        || expression instanceof UserDefinedExpression
+        // The variables of lambda functions are shared with the plan, which another thread may run.
+        || expression instanceof HigherOrderFunction
+        || !expression.getClass().getName().startsWith(SPARKS_EXPRESSIONS)) {
+      return false;
+    }
+    if (expression instanceof StaticInvoke) {
+      return isOfSpark(((StaticInvoke) expression).staticObject());
+    }
+    if (expression instanceof Invoke) {
+      DataType target = ((Invoke) expression).targetObject().dataType();
+      return !(target instanceof ObjectType) || isOfSpark(((ObjectType) target).cls());
+    }
+    return true;
+  }
+
+  private static boolean isOfSpark(Class type) {
+    return type.getName().startsWith(SPARK) || type.getName().startsWith(ICEBERG);
+  }
+
+  /** What results depend on: the same key stands for the same result. */
+  public Object key(String fingerprint) {
+    return Arrays.asList(new Object[] {fingerprint, bound.canonicalized(), session});
+  }
+
+  /** Take a result into the node of the request. */
+  public void take(String fingerprint, Object matches) {
+    node.put("values", fingerprint);
+    node.put("matches", matches);
+  }
+
+  /**
+   * Find the values for which the condition is true. A value for which it fails counts as well: the query fails if a row has
+   * this value.
+   *
+   * @return the content of a request; null if there is no time to evaluate all values
+   */
+  public Map matches(ColumnValues values, long deadline) {
+    BasePredicate predicate =
+        values.size < LEAST_COMPILED
+            ? new InterpretedPredicate(bound)
+            : (BasePredicate) Predicate$.MODULE$.create(bound);
+    predicate.initialize(0);
+    GenericInternalRow row = new GenericInternalRow(1);
+    RoaringBitmap positions = new RoaringBitmap();
+    boolean exact = true;
+    long started = System.nanoTime();
+    for (int place = 0; place < values.size; place++) {
+      if (place % VALUES_BETWEEN_LOOKS == 0 && System.nanoTime() > deadline) {
+        return null;
+      }
+      Object value = values.value(place, type);
+      row.update(0, value);
+      Boolean matches = evaluate(predicate, row);
+      Object opposite = opposite(value);
+      if (opposite != null) {
+        // The index has one key for 0.0 and -0.0.
+        row.update(0, opposite);
+        Boolean other = evaluate(predicate, row);
+        matches = other == null || !other.equals(matches) ? null : matches;
+      }
+      exact &= matches != null;
+      if (matches == null || matches.booleanValue()) {
+        positions.add(place);
+      }
+    }
+    row.update(0, null);
+    Boolean matchesNull = evaluate(predicate, row);
+    positions.runOptimize();
+    ByteBuffer serialized = ByteBuffer.allocate(positions.serializedSizeInBytes());
+    positions.serialize(serialized);
+    Map found = new LinkedHashMap();
+    found.put("positions", Base64.getEncoder().encodeToString(serialized.array()));
+    found.put("null", Boolean.valueOf(matchesNull == null || matchesNull.booleanValue()));
+    found.put("exact", Boolean.valueOf(exact && matchesNull != null));
+    found.put("microseconds", Long.valueOf((System.nanoTime() - started) / 1000));
+    return found;
+  }
+
+  /** Whether the condition is true; null if it fails. */
+  private static Boolean evaluate(BasePredicate predicate, GenericInternalRow row) {
+    try {
+      return Boolean.valueOf(predicate.eval(row));
+    } catch (Exception e) {
+      return null;
+    }
+  }
+
+  /** The zero of the other sign; null for all other values. */
+  private static Object opposite(Object value) {
+    if (value instanceof Double && ((Double) value).doubleValue() == 0) {
+      return Double.valueOf(-((Double) value).doubleValue());
+    }
+    if (value instanceof Float && ((Float) value).floatValue() == 0) {
+      return Float.valueOf(-((Float) value).floatValue());
+    }
+    return null;
+  }
+
+  /** Puts a reference to the only column of a row in the place of some expressions. */
+  private static class BindColumn extends AbstractPartialFunction {
+    private final List columns;
+    private final Expression reference;
+
+    BindColumn(List columns, Expression reference) {
+      this.columns = columns;
+      this.reference = reference;
+    }
+
+    public boolean isDefinedAt(Object expression) {
+      return columns.contains(expression);
+    }
+
+    public Object applyOrElse(Object expression, Function1 otherwise) {
+      return isDefinedAt(expression) ? reference : otherwise.apply(expression);
+    }
+  }
+}

@@ -1,0 +1,108 @@
+package io.puffinindex.spark;
+
+import java.io.DataInputStream;
+import java.math.BigDecimal;
+import java.math.BigInteger;
+import org.apache.spark.sql.types.BooleanType;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DateType;
+import org.apache.spark.sql.types.Decimal;
+import org.apache.spark.sql.types.DecimalType;
+import org.apache.spark.sql.types.DoubleType;
+import org.apache.spark.sql.types.FloatType;
+import org.apache.spark.sql.types.IntegerType;
+import org.apache.spark.sql.types.StringType;
+import org.apache.spark.unsafe.types.UTF8String;
+
+/**
+ * The values that a column has, as the planner lists them: {@code planner/spark/wire.py} describes lists. Compiled by
+ * Janino: no generics, no lambdas.
+ */
+public class ColumnValues {
+  private static final byte RANGE = 'R';
+  private static final byte NUMBERS = 'N';
+  private static final byte BYTES = 'B';
+
+  /** A text that lists of other values do not have. */
+  public final String fingerprint;
+
+  public final int size;
+  /** The first value of a range. */
+  private final long first;
+  /** Values as numbers; null for a range and for bytes. */
+  private final long[] numbers;
+  /** Values as bytes; null for numbers. */
+  private final byte[][] bytes;
+
+  private ColumnValues(String fingerprint, int size, long first, long[] numbers, byte[][] bytes) {
+    this.fingerprint = fingerprint;
+    this.size = size;
+    this.first = first;
+    this.numbers = numbers;
+    this.bytes = bytes;
+  }
+
+  public static ColumnValues read(DataInputStream in) throws Exception {
+    byte[] text = new byte[in.readUnsignedShort()];
+    in.readFully(text);
+    String fingerprint = new String(text, "UTF-8");
+    byte form = in.readByte();
+    int size = in.readInt();
+    if (form == RANGE) {
+      return new ColumnValues(fingerprint, size, in.readLong(), null, null);
+    }
+    if (form == NUMBERS) {
+      long[] numbers = new long[size];
+      for (int i = 0; i < size; i++) {
+        numbers[i] = in.readLong();
+      }
+      return new ColumnValues(fingerprint, size, 0, numbers, null);
+    }
+    if (form != BYTES) {
+      throw new IllegalStateException("a list of values of unknown form " + form);
+    }
+    byte[][] bytes = new byte[size][];
+    for (int i = 0; i < size; i++) {
+      bytes[i] = new byte[in.readInt()];
+    }
+    for (int i = 0; i < size; i++) {
+      in.readFully(bytes[i]);
+    }
+    return new ColumnValues(fingerprint, size, 0, null, bytes);
+  }
+
+  /** A value as rows of Spark's have it. */
+  public Object value(int place, DataType type) {
+    if (bytes != null) {
+      return ofBytes(bytes[place], type);
+    }
+    long number = numbers == null ? first + place : numbers[place];
+    if (type instanceof BooleanType) {
+      return Boolean.valueOf(number != 0);
+    }
+    if (type instanceof IntegerType || type instanceof DateType) {
+      return Integer.valueOf((int) number);
+    }
+    if (type instanceof DoubleType) {
+      return Double.valueOf(Double.longBitsToDouble(number));
+    }
+    if (type instanceof FloatType) {
+      return Float.valueOf((float) Double.longBitsToDouble(number));
+    }
+    if (type instanceof DecimalType) {
+      return new Decimal().set(number, ((DecimalType) type).precision(), ((DecimalType) type).scale());
+    }
+    return Long.valueOf(number);
+  }
+
+  private static Object ofBytes(byte[] value, DataType type) {
+    if (type instanceof StringType) {
+      return UTF8String.fromBytes(value);
+    }
+    if (type instanceof DecimalType) {
+      BigDecimal number = new BigDecimal(new BigInteger(value), ((DecimalType) type).scale());
+      return Decimal.apply(number, ((DecimalType) type).precision(), ((DecimalType) type).scale());
+    }
+    return value;
+  }
+}

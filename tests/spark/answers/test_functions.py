@@ -1,0 +1,416 @@
+"""Conditions that only Spark can evaluate: the same answers with the index, and fewer row groups where they allow."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from random import Random
+
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from pyspark.sql import SparkSession
+from pyspark.sql.types import BooleanType
+
+import planner
+from planner import ScanPlan
+from puffin_index import IndexDefinition, TableIndex
+from tests.spark import every_type
+
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("table")]
+
+ENABLED = "spark.puffin-index.enabled"
+NAMESPACE = "functions"
+TABLE = f"lake.{NAMESPACE}.types"
+RANDOM_QUERIES = int(os.environ.get("PUFFIN_INDEX_RANDOM_QUERIES", "40"))
+_ERRORS = ("ArithmeticException", "NumberFormatException", "DateTimeException", "SparkUpgradeException")
+
+
+@pytest.fixture(scope="module")
+def table(spark: SparkSession, catalog: SqlCatalog) -> TableIndex:
+    spark.sql(f"CREATE NAMESPACE lake.{NAMESPACE}")
+    return every_type.create(catalog, f"{NAMESPACE}.types")
+
+
+@contextmanager
+def settings(spark: SparkSession, values: dict[str, str]) -> Iterator[None]:
+    before = {name: spark.conf.get(name, None) for name in values}
+    for name, value in values.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, earlier in before.items():
+            if earlier is None:
+                spark.conf.unset(name)
+            else:
+                spark.conf.set(name, earlier)
+
+
+def keys(spark: SparkSession, sql: str) -> list[str]:
+    """The rows of a query as text; of a query that fails, the kind of error."""
+    try:
+        return sorted(map(str, spark.sql(sql).collect()))
+    except Exception as error:
+        if type(error).__name__ not in _ERRORS:
+            raise
+        return [type(error).__name__]
+
+
+def check(spark: SparkSession, where: str, table: str = TABLE) -> ScanPlan | None:
+    """Check that a query has the same rows with the index; return its scan plan, if the index was asked."""
+    sql = f"SELECT k FROM {table} WHERE {where}"
+    with settings(spark, {ENABLED: "false"}):
+        expected = keys(spark, sql)
+    with planner.spark.hook.callback_of(spark).recorded(_thread(spark)) as plans:
+        found = keys(spark, sql)
+    # An index may drop the rows for which a condition fails; no other query may fail, and no row may be missing.
+    assert found == expected or expected[0] in _ERRORS, where
+    return plans[-1] if plans else None
+
+
+def _thread(spark: SparkSession) -> int:
+    assert spark.sparkContext._jvm is not None
+    return int(spark.sparkContext._jvm.java.lang.Thread.currentThread().getId())
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "small % 1000 = 7",
+        "abs(small) = 499",
+        "small + 1 = -499",
+        "CAST(small AS STRING) RLIKE '^49[89]$'",
+        "CASE WHEN small = 3 THEN 'three' ELSE 'other' END = 'three'",
+        "coalesce(small, 1000) = 999",
+        "CAST(day AS STRING) = '1969-01-01'",
+        "year(day) = 2100",
+        "date_format(day, 'yyyy-MM-dd') = '1970-02-03'",
+        "upper(inner.deep.word) = 'DEEP-77'",
+        "inner.deep.word LIKE '%p-77'",
+        "length(inner.deep.word) < 7 AND inner.deep.word RLIKE '-[3]$'",
+        "concat(tags['color'], '!') = 'c11!'",
+        "hex(code) = '01000005'",
+        "CAST(double AS STRING) = 'NaN'",
+        "double * 7 = 21",
+        "single - 1 = 0.125",
+        "wide / 2 > 149500000000000000000000",
+        "NOT (upper(inner.deep.word) <> 'DEEP-77')",
+        "upper(inner.deep.word) = 'DEEP-77' OR small % 1000 = 7",
+        "small % 1000 = 7 OR small IN (8, 9)",
+        "(small % 1000 = 7 OR day IS NULL) AND upper(inner.deep.word) = 'NONE'",
+    ],
+)
+def test_a_function_of_one_column_reads_only_row_groups_that_have_matches(hooked: SparkSession, where: str) -> None:
+    plan = check(hooked, where)
+
+    assert plan is not None
+    with settings(hooked, {ENABLED: "false"}):
+        place = f"_file, _pos DIV {every_type.ROW_GROUP_ROWS}"
+        matching = hooked.sql(f"SELECT DISTINCT {place} FROM {TABLE} WHERE {where}").count()
+    assert plan.kept == matching < plan.row_groups
+    assert any("values" in text for text in plan.implied)
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "coalesce(small, -1) = -1",
+        "small % 100 = 7 IS NULL",
+        "NOT (small % 2 = 0)",
+        "(small % 2 = 0) <=> NULL",
+        "upper(coalesce(inner.deep.word, 'x')) = 'X'",
+        "if(double = 0, 1, 0) = 1",
+        "CAST(double AS STRING) = '-0.0'",
+        "1 / double > 0",
+        "double + 0 > 1 OR isnan(double)",
+        "try_divide(1, single) < 0",
+        "small + day > day",
+        "small % 7 = large % 7",
+        "rand() < 0.5 AND small < -1000",
+        "size(transform(split(word, ''), c -> upper(c))) = 3",
+        "key = upper(key)",
+        "length(word) > 6 OR bytes IS NULL",
+        "CAST(CAST(small AS STRING) AS INT) = 5",
+        "CAST(inner.deep.word AS INT) = 5",
+        "small IN (SELECT max(small) % 100 FROM lake.functions.types)",
+        "EXISTS (SELECT 1)",
+        "unhex(hex(code)) = code",
+        "CAST(flag AS INT) + 1 = 2",
+        "middle * 2 = 4",
+        "date_trunc('month', moment) = TIMESTAMP '1970-01-01'",
+    ],
+)
+def test_odd_conditions_have_the_same_rows(hooked: SparkSession, where: str) -> None:
+    if "rand" in where:
+        assert keys(hooked, f"SELECT k FROM {TABLE} WHERE {where}") == []
+        return
+    check(hooked, where)
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "where"),
+    [
+        ("spark.sql.session.timeZone", ["UTC", "Asia/Tokyo", "America/Los_Angeles"], "CAST(day AS TIMESTAMP) = {}"),
+        ("spark.sql.session.timeZone", ["UTC", "Asia/Tokyo"], "date_format(day, 'yyyy-MM-dd XXX') LIKE '%+09:00'"),
+        ("spark.sql.ansi.enabled", ["true", "false"], "small / (small - 7) IS NULL AND small IS NOT NULL"),
+        ("spark.sql.ansi.enabled", ["true", "false"], "CAST(inner.deep.word AS INT) IS NULL"),
+        ("spark.sql.legacy.timeParserPolicy", ["CORRECTED", "LEGACY"], "date_format(day, 'YYYY') = '1970'"),
+        ("spark.sql.codegen.wholeStage", ["true", "false"], "small % 1000 = 7"),
+        ("spark.sql.adaptive.enabled", ["true", "false"], "small % 1000 = 7"),
+    ],
+)
+def test_settings_that_change_the_meaning_are_heeded(
+    hooked: SparkSession, name: str, values: list[str], where: str
+) -> None:
+    text = where.format("TIMESTAMP '1970-01-02 15:00:00Z'")
+    for value in (*values, *values):
+        with settings(hooked, {name: value}):
+            check(hooked, text)
+
+
+class _RandomCondition:
+    """Random conditions on columns of every type."""
+
+    _COLUMNS = ("small", "large", "single", "double", "money", "middle", "wide", "day", "local", "moment", "word")
+    _COLUMNS += ("flag", "bytes", "code", "inner.leaf", "inner.deep.word", "tags['color']")
+    _NUMBERS = ("small", "inner.leaf", "money", "double", "single", "middle")
+
+    def __init__(self, random: Random) -> None:
+        self._random = random
+
+    def condition(self, depth: int = 2) -> str:
+        random = self._random
+        if depth and random.random() < 0.4:
+            first, second = self.condition(depth - 1), self.condition(depth - 1)
+            return random.choice([f"({first} AND {second})", f"({first} OR {second})", f"NOT ({first})"])
+        return random.choice([self._text, self._number, self._time, self._nulls, self._known])()
+
+    def _text(self) -> str:
+        column, digit = self._random.choice(self._COLUMNS), self._random.randrange(10)
+        text = f"CAST({column} AS STRING)"
+        if column in ("bytes", "code"):
+            text = f"hex({column})"
+        return self._random.choice(
+            [
+                f"{text} LIKE '%{digit}_'",
+                f"{text} RLIKE '{digit}{{2}}'",
+                f"reverse({text}) < '{digit}'",
+                f"length({text}) = {digit}",
+                f"substring({text}, 2, 2) IN ('{digit}0', '1{digit}', '{digit}5')",
+                f"upper({text}) = lower({text})",
+                f"crc32({text}) % 97 = {digit}",
+                f"md5({text}) < '{digit}'",
+            ]
+        )
+
+    def _number(self) -> str:
+        column, number = self._random.choice(self._NUMBERS), self._random.randrange(-400, 400)
+        return self._random.choice(
+            [
+                f"{column} + {number} = {number * 2}",
+                f"{column} * 2 BETWEEN {number} AND {number + 20}",
+                f"abs({column}) < {number}",
+                f"pmod({column}, 97) = {number % 97}",
+                f"floor({column} / 10) = {number // 10}",
+                f"round({column}, -1) = {number // 10 * 10}",
+                f"CASE WHEN {column} < {number} THEN {column} ELSE NULL END > {number - 30}",
+                f"signum({column}) = {number % 3 - 1}",
+                f"-{column} >= {number + 380}",
+                f"greatest({column}, {number}) = {number}",
+            ]
+        )
+
+    def _time(self) -> str:
+        column, number = self._random.choice(("day", "local", "moment")), self._random.randrange(12)
+        return self._random.choice(
+            [
+                f"year({column}) = {1968 + number}",
+                f"month({column}) = {number + 1} AND dayofmonth({column}) = 5",
+                f"date_add({column}, {number}) = DATE '1970-03-0{number % 9 + 1}'",
+                f"CAST({column} AS DATE) = DATE '1970-01-{number + 10}'",
+                f"date_trunc('YEAR', {column}) = TIMESTAMP '197{number % 10}-01-01 00:00:00'",
+                f"dayofweek({column}) = {number % 8}",
+                f"weekofyear({column}) = {number * 4}",
+                f"last_day({column}) = DATE '1970-01-31'",
+            ]
+        )
+
+    def _nulls(self) -> str:
+        column = self._random.choice(self._NUMBERS)
+        return self._random.choice(
+            [
+                f"coalesce({column}, 3) = 3",
+                f"nullif({column}, 5) IS NULL",
+                f"({column} + 1 > 10) IS NOT TRUE",
+                f"nvl2({column}, 0, 1) = 1",
+                f"isnotnull({column} % 5) AND {column} % 5 = 4",
+            ]
+        )
+
+    def _known(self) -> str:
+        column, number = self._random.choice(("small", "inner.leaf")), self._random.randrange(-400, 900)
+        return self._random.choice([f"{column} = {number}", f"{column} < {number}", f"{column} IS NULL"])
+
+
+_MEANINGS = {
+    "spark.sql.session.timeZone": ("UTC", "Asia/Kathmandu", "America/Sao_Paulo"),
+    "spark.sql.ansi.enabled": ("true", "false"),
+    "spark.sql.caseSensitive": ("false", "true"),
+    "spark.sql.codegen.factoryMode": ("FALLBACK", "NO_CODEGEN"),
+}
+
+
+@pytest.mark.parametrize("seed", range(RANDOM_QUERIES // 10))
+def test_random_conditions_have_the_same_rows(hooked: SparkSession, seed: int) -> None:
+    random = Random(seed)
+    for _ in range(10):
+        chosen = {name: random.choice(values) for name, values in _MEANINGS.items()}
+        with settings(hooked, chosen):
+            check(hooked, _RandomCondition(random).condition())
+
+
+def test_a_limit_counts_the_rows_of_a_function(hooked: SparkSession) -> None:
+    sql = f"SELECT k FROM {TABLE} WHERE small % 10 = 3 LIMIT 2"
+
+    rows = hooked.sql(sql).collect()
+
+    assert len(rows) == 2
+    assert planner.reports(hooked)[-1].kept == 1
+    with settings(hooked, {ENABLED: "false"}):
+        assert {row.k for row in rows} <= {
+            row.k for row in hooked.sql(f"SELECT k FROM {TABLE} WHERE small % 10 = 3").collect()
+        }
+
+
+def test_the_setting_switches_functions_off(hooked: SparkSession) -> None:
+    with settings(hooked, {"spark.puffin-index.functions": "false"}):
+        plan = check(hooked, "small % 1000 = 7")
+
+    assert plan is None or (plan.kept == plan.row_groups and not plan.implied)
+
+
+def test_the_code_of_users_is_not_run(hooked: SparkSession) -> None:
+    calls = hooked.sparkContext.accumulator(0)
+
+    def seven(value: int | None) -> bool:
+        calls.add(1)
+        return value == 7
+
+    hooked.udf.register("seven", seven, BooleanType())
+    hooked.sql(f"SELECT k FROM {TABLE} WHERE seven(small)").explain()
+    assert calls.value == 0
+    check(hooked, "seven(small)")
+
+
+def test_rows_that_came_later_are_found(hooked: SparkSession, catalog: SqlCatalog) -> None:
+    name = f"{NAMESPACE}.later"
+    hooked.sql(f"CREATE TABLE lake.{name} (k INT, s STRING) USING iceberg")
+    hooked.sql(f"INSERT INTO lake.{name} VALUES (1, 'one'), (2, 'two'), (NULL, NULL)")
+    index = TableIndex.create(catalog, name, IndexDefinition.of(bitmap=["k", "s"]))
+    index.build()
+    for where in ("k % 2 = 0", "upper(s) LIKE 'T%'", "length(coalesce(s, '')) = 0"):
+        check(hooked, where, f"lake.{name}")
+    hooked.sql(f"INSERT INTO lake.{name} VALUES (40, 'TEN'), (7, '')")
+    for where in ("k % 2 = 0", "upper(s) LIKE 'T%'", "length(coalesce(s, '')) = 0"):
+        plan = check(hooked, where, f"lake.{name}")
+        assert plan is not None
+        assert plan.unlisted > 0
+    index.build()
+    for where in ("k % 2 = 0", "upper(s) LIKE 'T%'", "length(coalesce(s, '')) = 0"):
+        plan = check(hooked, where, f"lake.{name}")
+        assert plan is not None
+        assert plan.unlisted == 0
+
+
+def test_a_column_that_has_an_index_of_some_files_only_is_not_judged_by_their_values(
+    hooked: SparkSession, catalog: SqlCatalog
+) -> None:
+    name = f"{NAMESPACE}.partly"
+    hooked.sql(f"CREATE TABLE lake.{name} (k INT, s STRING) USING iceberg")
+    hooked.sql(f"INSERT INTO lake.{name} VALUES (1, 'one'), (2, 'two')")
+    TableIndex.create(catalog, name, IndexDefinition.of(bitmap=["k", "s"])).build()
+    index = TableIndex.create(catalog, name, IndexDefinition.of(bitmap=["k"]))
+    hooked.sql(f"INSERT INTO lake.{name} VALUES (3, 'TEN'), (4, '')")
+    index.build()
+
+    for where in ("upper(s) LIKE 'TEN%'", "upper(s) LIKE 'TEN%' AND s <> 'x'", "upper(s) = '' AND s = ''", "k % 4 = 0"):
+        check(hooked, where, f"lake.{name}")
+    assert planner.reports(hooked)[-1].kept < planner.reports(hooked)[-1].row_groups
+
+
+def test_renamed_and_promoted_columns_mean_what_they_mean_now(hooked: SparkSession, catalog: SqlCatalog) -> None:
+    name = f"{NAMESPACE}.changed"
+    hooked.sql(f"CREATE TABLE lake.{name} (k INT, f FLOAT, d DECIMAL(5, 2)) USING iceberg")
+    hooked.sql(f"INSERT INTO lake.{name} VALUES (1, 1.1, 1.25), (2, 2.5, 2.50)")
+    index = TableIndex.create(catalog, name, IndexDefinition.of(bitmap=["k", "f", "d"]))
+    index.build()
+    hooked.sql(f"ALTER TABLE lake.{name} ALTER COLUMN f TYPE DOUBLE")
+    hooked.sql(f"ALTER TABLE lake.{name} ALTER COLUMN d TYPE DECIMAL(20, 2)")
+    hooked.sql(f"ALTER TABLE lake.{name} ALTER COLUMN k TYPE BIGINT")
+    hooked.sql(f"INSERT INTO lake.{name} VALUES (30000000000, 1.1, 123456789012345678.25)")
+    index.build()
+    for where in ("CAST(f AS STRING) = '1.1'", "CAST(f AS STRING) LIKE '1.1000000%'", "k % 10 = 0", "d * 4 = 5"):
+        check(hooked, where, f"lake.{name}")
+    hooked.sql(f"ALTER TABLE lake.{name} RENAME COLUMN k TO k2")
+    hooked.sql(f"ALTER TABLE lake.{name} RENAME COLUMN f TO k")
+    check(hooked, "k2 % 10 = 0 AND k + 1 > 2", f"lake.{name}")
+
+
+@pytest.mark.parametrize("place", [0.2, 0.5, 0.8])
+def test_a_damaged_list_of_values_keeps_all_row_groups(spark: SparkSession, catalog: SqlCatalog, place: float) -> None:
+    name = f"{NAMESPACE}.damaged{int(place * 10)}"
+    spark.sql(f"CREATE TABLE lake.{name} USING iceberg AS SELECT id AS k, CONCAT('w', id) AS s FROM RANGE(500)")
+    index = TableIndex.create(catalog, name, IndexDefinition.of(bitmap=["s"]))
+    index.build()
+    (segment,) = Path(index.index_table.location().removeprefix("file:")).glob("_segments/*.puffin")
+    data = bytearray(segment.read_bytes())
+    at = int(len(data) * place)
+    data[at : at + 40] = bytes(40)
+    segment.write_bytes(data)
+    planner.enable(spark)
+    try:
+        check(spark, "upper(s) = 'W77'", f"lake.{name}")
+    finally:
+        planner.disable(spark)
+
+
+def test_several_threads_and_a_changing_table(hooked: SparkSession, catalog: SqlCatalog) -> None:
+    name = f"{NAMESPACE}.threads"
+    hooked.sql(f"CREATE TABLE lake.{name} (k INT) USING iceberg")
+    hooked.sql(f"INSERT INTO lake.{name} SELECT CAST(id AS INT) FROM RANGE(100)")
+    index = TableIndex.create(catalog, name, IndexDefinition.of(bitmap=["k"]))
+    index.build()
+
+    def count(number: int) -> int:
+        row = hooked.sql(f"SELECT count(*) FROM lake.{name} WHERE k < 100 AND k % {number + 2} = 0").first()
+        assert row is not None
+        return int(row[0])
+
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(count, range(12)))
+        hooked.sql(f"INSERT INTO lake.{name} SELECT CAST(id + 100 AS INT) FROM RANGE(100)")
+        later = pool.map(count, range(12))
+        index.build()
+        assert list(later) == found
+    assert found == [len(range(0, 100, number + 2)) for number in range(12)]
+
+
+def test_deletes_and_updates_by_a_function_change_the_right_rows(hooked: SparkSession, catalog: SqlCatalog) -> None:
+    name = f"{NAMESPACE}.rewritten"
+    for mode in ("copy-on-write", "merge-on-read"):
+        hooked.sql(f"DROP TABLE IF EXISTS lake.{name}")
+        modes = ", ".join(f"'write.{change}.mode'='{mode}'" for change in ("delete", "update", "merge"))
+        hooked.sql(
+            f"CREATE TABLE lake.{name} USING iceberg TBLPROPERTIES ({modes}) "
+            "AS SELECT CAST(id AS INT) AS k FROM RANGE(50)"
+        )
+        TableIndex.create(catalog, name, IndexDefinition.of(bitmap=["k"])).build()
+        hooked.sql(f"DELETE FROM lake.{name} WHERE k % 10 = 3")
+        hooked.sql(f"UPDATE lake.{name} SET k = k + 1000 WHERE k % 10 = 4")
+        rows = [row.k for row in hooked.sql(f"SELECT k FROM lake.{name} ORDER BY k").collect()]
+        expected = [k for k in range(50) if k % 10 not in (3, 4)] + [k + 1000 for k in range(50) if k % 10 == 4]
+        assert rows == expected
+        check(hooked, "k % 10 = 4", f"lake.{name}")
