@@ -153,7 +153,10 @@ class Matches(BaseModel):
     """The values for which a function is true.
 
     Attributes:
-        positions: Their places in the list of values that the planner gave: a roaring bitmap.
+        positions: Their places in the list of values that the planner gave: a roaring bitmap. None if the planner gave
+            the least and the greatest key only.
+        between: The least and the greatest of their keys, between which there is no other value; empty if there are no
+            such values. None if the planner gave a list.
         null: Whether the function is true for NULL.
         exact: Whether the function is true for all these values; otherwise it failed for some, or depends on the sign
             of zero.
@@ -162,7 +165,8 @@ class Matches(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    positions: Base64Bytes
+    positions: Base64Bytes | None
+    between: tuple[()] | tuple[int, int] | None
     null: bool
     exact: bool
     microseconds: int

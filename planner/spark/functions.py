@@ -13,24 +13,30 @@ from pyroaring import BitMap
 
 from planner.predicate.found_column import FoundColumn
 from planner.predicate.key_lists import chosen
-from planner.predicate.nodes import UNKNOWN, Leaf, Predicate
+from planner.predicate.nodes import UNKNOWN, Leaf, Nothing, Predicate
 from planner.predicate.simplify import conjunction, disjunction
 from planner.prune.gate import Limits
 from planner.spark.condition_nodes import Column, Function, Matches
 from planner.spark.conditions import found_column
 from planner.spark.wire import serialize_values
-from planner.view.column_values import ColumnValues, column_values
+from planner.view.column_values import ColumnValues, KeyBounds, column_values
 from planner.view.directories import IndexReads
 from planner.view.index_view import IndexView
 from planner.where.unknown import Unknown, UnknownFunction
-from puffin_index.keys.leaf import NullTest
+from puffin_index.keys.leaf import NullTest, RangeTest
 from puffin_index.keys.value_types import ValueType
+from puffin_index.keys.values import value_of
 from puffin_index.storage.arrays import Ints
 
 _log = logging.getLogger(__name__)
 
 ROWS_A_VALUE: Final = 50
 """Spark evaluates a function for each row that it reads, so one evaluation for so many rows costs little beside."""
+
+_REASONS = {
+    ColumnValues: "its evaluation takes too long",
+    KeyBounds: "the column has too many values, and the condition is no comparison of a monotone function",
+}
 
 FEW_VALUES: Final = 4_096
 MOST_VALUES: Final = 1_048_576
@@ -55,7 +61,7 @@ class ColumnFunctions:
     row_groups: Ints
     limits: Limits
     implied: tuple[str, ...] = ()
-    _values: dict[Column, tuple[FoundColumn, ColumnValues | str]] = field(init=False)
+    _values: dict[Column, tuple[FoundColumn, ColumnValues | KeyBounds | str]] = field(init=False)
 
     def __post_init__(self) -> None:
         """Find the values of all columns."""
@@ -65,7 +71,7 @@ class ColumnFunctions:
             if found is not None and found.value_type is not None and function.column not in self._values:
                 self._values[function.column] = found, self._find(found, found.value_type)
 
-    def _find(self, column: FoundColumn, value_type: ValueType) -> ColumnValues | str:
+    def _find(self, column: FoundColumn, value_type: ValueType) -> ColumnValues | KeyBounds | str:
         if value_type.name == "uuid":
             return "Spark has text where the index has the bytes of UUIDs"
         rows = int(self.view.row_counts[self.row_groups].sum())
@@ -84,16 +90,16 @@ class ColumnFunctions:
 
     def _is_missing(self, function: Function) -> bool:
         values = self._values.get(function.column, (None, ""))[1]
-        return isinstance(values, ColumnValues) and function.values != values.fingerprint
+        return not isinstance(values, str) and function.values != values.fingerprint
 
     def wanted_values(self) -> bytes:
         """Serialise the answer that has the missing functions evaluated."""
         columns = list(dict.fromkeys(function.column for function in self.missing))
-        lists: list[ColumnValues] = []
+        lists: list[ColumnValues | KeyBounds] = []
         types: list[ValueType] = []
         for column in columns:
             found, values = self._values[column]
-            assert isinstance(values, ColumnValues)
+            assert not isinstance(values, str)
             assert found.value_type is not None
             lists.append(values)
             types.append(found.value_type)
@@ -109,21 +115,41 @@ class ColumnFunctions:
         if function is None or found is None or found.value_type is None:
             return UNKNOWN
         if isinstance(values, str) or self._is_missing(function) or function.matches is None:
-            reason = values if isinstance(values, str) else "its evaluation takes too long"
+            reason = values if isinstance(values, str) else _REASONS[type(values)]
             self.implied += (f"{function}: not used, {reason}",)
             return UNKNOWN
         return self._matching(function, function.matches, found, found.value_type, values)
 
     def _matching(
-        self, function: Function, matches: Matches, found: FoundColumn, value_type: ValueType, values: ColumnValues
+        self,
+        function: Function,
+        matches: Matches,
+        found: FoundColumn,
+        value_type: ValueType,
+        values: ColumnValues | KeyBounds,
     ) -> Predicate:
-        places = np.frombuffer(BitMap.deserialize(matches.positions).to_array(), np.uint32).astype(np.int64)
+        if isinstance(values, ColumnValues) and matches.positions is not None:
+            places = np.frombuffer(BitMap.deserialize(matches.positions).to_array(), np.uint32).astype(np.int64)
+            predicate = chosen(found.column, values.keys, places, value_type)
+            known = f"in {len(places)} of {len(values)} values"
+        elif isinstance(values, KeyBounds) and matches.between is not None:
+            predicate = (
+                Leaf(found.column, RangeTest(*matches.between), value_type.name) if matches.between else Nothing()
+            )
+            known = _interval([str(value_of(key, value_type)) for key in matches.between])
+        else:
+            return UNKNOWN
         self.implied += (
-            f"{function}: {function.column} in {len(places)} of {len(values)} values"
-            f"{' or NULL' if matches.null else ''}, found in {matches.microseconds / 1000:.1f} ms",
+            f"{function}: {function.column} {known}{' or NULL' if matches.null else ''}, "
+            f"found in {matches.microseconds / 1000:.1f} ms",
         )
-        predicate = chosen(found.column, values.keys, places, value_type)
         if matches.null:
             is_null = Leaf(found.column, NullTest(is_null=True), value_type.name)
             predicate = disjunction([predicate, is_null])
         return predicate if matches.exact else conjunction([predicate, UNKNOWN])
+
+
+def _interval(ends: list[str]) -> str:
+    if not ends:
+        return "has no such value"
+    return f"= {ends[0]}" if ends[0] == ends[1] else f"between {ends[0]} and {ends[1]}"

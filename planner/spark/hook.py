@@ -63,6 +63,7 @@ _SOURCES = (
     "ScanTasks.java",
     "View.java",
     "ColumnValues.java",
+    "MonotoneFunction.java",
     "ColumnFunction.java",
     "Conditions.java",
     "ScanQuestion.java",

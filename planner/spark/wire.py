@@ -29,7 +29,8 @@ An answer with lists of values goes on with:
 | for each list: | |
 | 2 + n | fingerprint: length (uint16), ASCII |
 | 1 | the form |
-| 4 | the number of values (int32) |
+| | form `I`: the least and the greatest key (int64), instead of a list; the search is for an interval of keys |
+| 4 | the other forms: the number of values (int32) |
 | | form `R`: the first value (int64) of successive integers |
 | | form `N`: the values (int64) as `planner.spark.condition_nodes` has the contents of literals; decimals unscaled |
 | | form `B`: the length of each value (int32), then the bytes of all; decimals unscaled in two's complement |
@@ -64,7 +65,7 @@ from pydantic import Base64Bytes, BaseModel, ConfigDict, ValidationError, Valida
 from pyroaring import BitMap
 
 from planner.spark.condition_nodes import ConditionNode, Function, Junction, Negation, Unknown
-from planner.view.column_values import ColumnValues, KeyRange
+from planner.view.column_values import ColumnValues, KeyBounds, KeyRange
 from planner.view.index_view import IndexView
 from puffin_index.keys.forms import floats_of_keys
 from puffin_index.keys.sorted_keys import bytes_of_keys
@@ -271,12 +272,15 @@ def serialize_view(view: IndexView) -> bytes:
 
 
 def serialize_values(
-    lists: Sequence[ColumnValues], types: Sequence[ValueType], functions: Sequence[tuple[int, int]], milliseconds: int
+    lists: Sequence[ColumnValues | KeyBounds],
+    types: Sequence[ValueType],
+    functions: Sequence[tuple[int, int]],
+    milliseconds: int,
 ) -> bytes:
     """Serialise the answer that has functions evaluated.
 
     Args:
-        lists: Lists of values.
+        lists: Lists of values, or bounds of keys.
         types: The type of the values of each list.
         functions: The functions to evaluate: number, and place of the list.
         milliseconds: How long the evaluation may take.
@@ -290,7 +294,9 @@ def serialize_values(
     return b"".join(parts)
 
 
-def _serialized_list(values: ColumnValues, value_type: ValueType) -> tuple[bytes, ...]:
+def _serialized_list(values: ColumnValues | KeyBounds, value_type: ValueType) -> tuple[bytes, ...]:
+    if isinstance(values, KeyBounds):
+        return b"I", write_int64_be(values.low), write_int64_be(values.high)
     listed, count = values.listed, write_int32_be(len(values))
     if isinstance(listed, KeyRange) and not value_type.is_floating:
         return b"R", count, write_int64_be(listed.low)

@@ -35,6 +35,19 @@ class KeyRange:
         return self.high - self.low + 1
 
 
+@dataclass(frozen=True, slots=True)
+class KeyBounds:
+    """The least and the greatest key of a column that has too many keys for a list; keys are integers."""
+
+    low: int
+    high: int
+
+    @property
+    def fingerprint(self) -> str:
+        """A text that other bounds and lists do not have."""
+        return f"{self.low}...{self.high}"
+
+
 @dataclass(frozen=True, eq=False)
 class ColumnValues:
     """A list of keys, ascending, that has every key of a column in some row groups. It may have other keys, too.
@@ -71,7 +84,7 @@ class ColumnValues:
 
 def column_values(
     view: IndexView, leaf: Leaf, row_groups: Ints, most: int, most_bytes: int, reads: IndexReads
-) -> ColumnValues | str:
+) -> ColumnValues | KeyBounds | str:
     """Find the keys of a column.
 
     Statistics give the keys where the column has integers of a small range, and in row groups with a single key. Other
@@ -86,7 +99,8 @@ def column_values(
         reads: Counts what is read.
 
     Returns:
-        The keys of all row groups of the view that have an index of the column, or the reason why they are not known.
+        The keys of all row groups of the view that have an index of the column. If these cannot be listed: the least
+        and the greatest key of a column whose keys are integers, or else the reason.
     """
     statistics = view.statistics(leaf, reads)
     if statistics is None:
@@ -94,14 +108,16 @@ def column_values(
     if not statistics.known[row_groups].all():
         return "some row groups have no index of the column"
     has_values = statistics.known & (statistics.value_count > 0)
-    if int(statistics.distinct_count[has_values].max(initial=0)) > most:
-        return f"the column has more than {most} values"
     low, high = statistics.minimum, statistics.maximum
+    bounds: KeyBounds | None = None
     if isinstance(low, np.ndarray) and isinstance(high, np.ndarray) and has_values.any():
-        least, greatest = int(low[has_values].min()), int(high[has_values].max())
-        if greatest - least < most:
-            return ColumnValues(KeyRange(least, greatest))
-    return _Search(view, leaf, most, most_bytes, reads).union(statistics, has_values)
+        bounds = KeyBounds(int(low[has_values].min()), int(high[has_values].max()))
+        if bounds.high - bounds.low < most:
+            return ColumnValues(KeyRange(bounds.low, bounds.high))
+    if int(statistics.distinct_count[has_values].max(initial=0)) > most:
+        return bounds or f"the column has more than {most} values"
+    found = _Search(view, leaf, most, most_bytes, reads).union(statistics, has_values)
+    return found if isinstance(found, ColumnValues) else bounds or found
 
 
 @dataclass(frozen=True, slots=True)

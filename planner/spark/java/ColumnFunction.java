@@ -127,6 +127,9 @@ public class ColumnFunction {
    * @return the content of a request; null if there is no time to evaluate all values
    */
   public Map matches(ColumnValues values, long deadline) {
+    if (values.areBounds) {
+      return between(values.first, values.last);
+    }
     BasePredicate predicate =
         values.size < LEAST_COMPILED
             ? new InterpretedPredicate(bound)
@@ -155,13 +158,32 @@ public class ColumnFunction {
         positions.add(place);
       }
     }
-    row.update(0, null);
-    Boolean matchesNull = evaluate(predicate, row);
     positions.runOptimize();
     ByteBuffer serialized = ByteBuffer.allocate(positions.serializedSizeInBytes());
     positions.serialize(serialized);
-    Map found = new LinkedHashMap();
+    Map found = found(predicate, exact, started);
     found.put("positions", Base64.getEncoder().encodeToString(serialized.array()));
+    return found;
+  }
+
+  /** The interval of keys for which a monotone condition is true; null for another condition. */
+  private Map between(long least, long greatest) {
+    long started = System.nanoTime();
+    long[] keys = MonotoneFunction.keys(bound, type, least, greatest);
+    if (keys == null) {
+      return null;
+    }
+    Map found = found(new InterpretedPredicate(bound), true, started);
+    found.put("between", keys);
+    return found;
+  }
+
+  private static Map found(BasePredicate predicate, boolean exact, long started) {
+    GenericInternalRow row = new GenericInternalRow(1);
+    Boolean matchesNull = evaluate(predicate, row);
+    Map found = new LinkedHashMap();
+    found.put("positions", null);
+    found.put("between", null);
     found.put("null", Boolean.valueOf(matchesNull == null || matchesNull.booleanValue()));
     found.put("exact", Boolean.valueOf(exact && matchesNull != null));
     found.put("microseconds", Long.valueOf((System.nanoTime() - started) / 1000));

@@ -19,6 +19,7 @@ import org.apache.spark.unsafe.types.UTF8String;
  * Janino: no generics, no lambdas.
  */
 public class ColumnValues {
+  private static final byte BOUNDS = 'I';
   private static final byte RANGE = 'R';
   private static final byte NUMBERS = 'N';
   private static final byte BYTES = 'B';
@@ -27,17 +28,33 @@ public class ColumnValues {
   public final String fingerprint;
 
   public final int size;
-  /** The first value of a range. */
-  private final long first;
+  /** Whether only the least and the greatest key are known. */
+  public final boolean areBounds;
+  /** The first value of a range, or the least key. */
+  public final long first;
+  /** The greatest key, if only bounds are known. */
+  public final long last;
   /** Values as numbers; null for a range and for bytes. */
   private final long[] numbers;
   /** Values as bytes; null for numbers. */
   private final byte[][] bytes;
 
+  private ColumnValues(String fingerprint, long least, long greatest) {
+    this.fingerprint = fingerprint;
+    size = 0;
+    areBounds = true;
+    first = least;
+    last = greatest;
+    numbers = null;
+    bytes = null;
+  }
+
   private ColumnValues(String fingerprint, int size, long first, long[] numbers, byte[][] bytes) {
     this.fingerprint = fingerprint;
     this.size = size;
+    areBounds = false;
     this.first = first;
+    last = 0;
     this.numbers = numbers;
     this.bytes = bytes;
   }
@@ -47,6 +64,9 @@ public class ColumnValues {
     in.readFully(text);
     String fingerprint = new String(text, "UTF-8");
     byte form = in.readByte();
+    if (form == BOUNDS) {
+      return new ColumnValues(fingerprint, in.readLong(), in.readLong());
+    }
     int size = in.readInt();
     if (form == RANGE) {
       return new ColumnValues(fingerprint, size, in.readLong(), null, null);
@@ -76,7 +96,17 @@ public class ColumnValues {
     if (bytes != null) {
       return ofBytes(bytes[place], type);
     }
-    long number = numbers == null ? first + place : numbers[place];
+    return ofNumber(numbers == null ? first + place : numbers[place], type);
+  }
+
+  /** The value of a key of the int64 domain. */
+  public static Object ofKey(long key, DataType type) {
+    boolean isFloating = type instanceof DoubleType || type instanceof FloatType;
+    // Keys of negative numbers have all bits but the sign flipped, so that they are in the order of the numbers.
+    return ofNumber(isFloating ? key ^ ((key >> 63) & Long.MAX_VALUE) : key, type);
+  }
+
+  private static Object ofNumber(long number, DataType type) {
     if (type instanceof BooleanType) {
       return Boolean.valueOf(number != 0);
     }

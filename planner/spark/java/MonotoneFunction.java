@@ -1,0 +1,254 @@
+package io.puffinindex.spark;
+
+import java.time.ZoneId;
+import java.util.HashSet;
+import java.util.Set;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.Add;
+import org.apache.spark.sql.catalyst.expressions.BoundReference;
+import org.apache.spark.sql.catalyst.expressions.Cast;
+import org.apache.spark.sql.catalyst.expressions.DateDiff;
+import org.apache.spark.sql.catalyst.expressions.Divide;
+import org.apache.spark.sql.catalyst.expressions.EqualTo;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
+import org.apache.spark.sql.catalyst.expressions.GreaterThan;
+import org.apache.spark.sql.catalyst.expressions.GreaterThanOrEqual;
+import org.apache.spark.sql.catalyst.expressions.IntegralDivide;
+import org.apache.spark.sql.catalyst.expressions.LessThan;
+import org.apache.spark.sql.catalyst.expressions.LessThanOrEqual;
+import org.apache.spark.sql.catalyst.expressions.Literal;
+import org.apache.spark.sql.catalyst.expressions.Multiply;
+import org.apache.spark.sql.catalyst.expressions.Subtract;
+import org.apache.spark.sql.catalyst.expressions.TimeZoneAwareExpression;
+import org.apache.spark.sql.catalyst.expressions.UnaryMinus;
+import org.apache.spark.sql.catalyst.util.TypeUtils;
+import org.apache.spark.sql.types.ByteType;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DateType;
+import org.apache.spark.sql.types.Decimal;
+import org.apache.spark.sql.types.DecimalType;
+import org.apache.spark.sql.types.DoubleType;
+import org.apache.spark.sql.types.FloatType;
+import org.apache.spark.sql.types.IntegerType;
+import org.apache.spark.sql.types.LongType;
+import org.apache.spark.sql.types.NumericType;
+import org.apache.spark.sql.types.ShortType;
+import org.apache.spark.sql.types.TimestampNTZType;
+import org.apache.spark.sql.types.TimestampType;
+
+/**
+ * A comparison of a function that never falls, or never rises, with a literal: {@code price + 1 = 5}, {@code year(t) >=
+ * 2024}. The values for which it is true lie in one interval, whose ends are found by halving. Compiled by Janino: no
+ * generics, no lambdas.
+ */
+public class MonotoneFunction {
+  /** Functions of a first argument that rise with it, whatever their other arguments are, which must be literals. */
+  private static final Set RISING = new HashSet();
+
+  /** Functions that rise if local time is a fixed distance from UTC; elsewhere the clock is put back now and then. */
+  private static final Set RISING_IN_FIXED_ZONES = new HashSet();
+
+  static {
+    String[] names = {
+      "UnaryPositive", "Floor", "Ceil", "Round", "BRound", "Year", "TruncDate", "DateAdd", "DateSub", "AddMonths",
+      "LastDay", "UnixDate", "UnixMicros", "UnixMillis", "UnixSeconds"
+    };
+    for (int i = 0; i < names.length; i++) {
+      RISING.add(names[i]);
+    }
+    RISING_IN_FIXED_ZONES.add("TruncTimestamp");
+  }
+
+  private final DataType type;
+  private final long least;
+  private final long greatest;
+
+  private MonotoneFunction(DataType type, long least, long greatest) {
+    this.type = type;
+    this.least = least;
+    this.greatest = greatest;
+  }
+
+  /**
+   * The interval of keys for which a condition is true.
+   *
+   * @param condition a condition on the only column of a row
+   * @param type the type of the column
+   * @param least the least key that the column has
+   * @param greatest the greatest key that the column has
+   * @return the least and the greatest key; an empty array if there is no such key; null if the condition is of another
+   *     kind, or fails for some keys
+   */
+  public static long[] keys(Expression condition, DataType type, long least, long greatest) {
+    Class kind = condition.getClass();
+    boolean isOrder =
+        kind == LessThan.class
+            || kind == LessThanOrEqual.class
+            || kind == GreaterThan.class
+            || kind == GreaterThanOrEqual.class;
+    if (!isOrder && kind != EqualTo.class) {
+      return null;
+    }
+    Expression left = (Expression) condition.children().apply(0);
+    Expression right = (Expression) condition.children().apply(1);
+    Expression function = left instanceof Literal ? right : left;
+    Expression literal = left instanceof Literal ? left : right;
+    MonotoneFunction search = new MonotoneFunction(type, least, greatest);
+    if (!(literal instanceof Literal) || ((Literal) literal).value() == null || search.direction(function) == 0) {
+      return null;
+    }
+    if (isOrder) {
+      return search.side(condition);
+    }
+    long[] above = search.side(new GreaterThanOrEqual(function, literal));
+    long[] below = search.side(new LessThanOrEqual(function, literal));
+    if (above == null || below == null || above.length == 0 || below.length == 0) {
+      return above == null || below == null ? null : new long[0];
+    }
+    long first = Math.max(above[0], below[0]);
+    long last = Math.min(above[1], below[1]);
+    return first > last ? new long[0] : new long[] {first, last};
+  }
+
+  /** The keys for which a condition is true that holds for all keys on one side of some key. */
+  private long[] side(Expression condition) {
+    Boolean atLeast = (Boolean) at(condition, least);
+    Boolean atGreatest = (Boolean) at(condition, greatest);
+    if (atLeast == null || atGreatest == null) {
+      return null;
+    }
+    if (atLeast.equals(atGreatest)) {
+      return atLeast.booleanValue() ? new long[] {least, greatest} : new long[0];
+    }
+    long same = least;
+    long other = greatest;
+    // The distance of two keys may exceed 63 bits.
+    while (other - same != 1) {
+      long middle = same + ((other - same) >>> 1);
+      Boolean found = (Boolean) at(condition, middle);
+      if (found == null) {
+        return null;
+      }
+      if (found.equals(atLeast)) {
+        same = middle;
+      } else {
+        other = middle;
+      }
+    }
+    return atLeast.booleanValue() ? new long[] {least, same} : new long[] {other, greatest};
+  }
+
+  /** The value of an expression for a key; null if it is NULL or fails. */
+  private Object at(Expression expression, long key) {
+    Object[] values = {ColumnValues.ofKey(key, type)};
+    try {
+      return expression.eval((InternalRow) new GenericInternalRow(values));
+    } catch (Exception e) {
+      return null;
+    }
+  }
+
+  /** 1 if a function rises or stays with the key, -1 if it falls or stays, 0 if that is not certain. */
+  private int direction(Expression function) {
+    int direction = claimed(function);
+    if (direction == 0) {
+      return 0;
+    }
+    // An overflow that gives NULL, an error or a number of the other sign shows at the ends.
+    Object first = at(function, least);
+    Object last = at(function, greatest);
+    if (first == null || last == null) {
+      return 0;
+    }
+    int compared = TypeUtils.getInterpretedOrdering(function.dataType()).compare(first, last);
+    return direction > 0 ? (compared <= 0 ? 1 : 0) : (compared >= 0 ? -1 : 0);
+  }
+
+  private int claimed(Expression function) {
+    Class kind = function.getClass();
+    if (kind == BoundReference.class) {
+      return 1;
+    }
+    if (function.children().isEmpty()) {
+      return 0;
+    }
+    Expression first = (Expression) function.children().apply(0);
+    if (kind == UnaryMinus.class) {
+      return -direction(first);
+    }
+    if (kind == Cast.class) {
+      return keepsOrder(first.dataType(), function.dataType(), function) ? direction(first) : 0;
+    }
+    if (kind == Add.class || kind == Subtract.class || kind == DateDiff.class || isProduct(kind)) {
+      return ofTwo(function, first, (Expression) function.children().apply(1));
+    }
+    String name = kind.getSimpleName();
+    if (RISING_IN_FIXED_ZONES.contains(name) && isInFixedZone(function)) {
+      // The unit comes first.
+      return first instanceof Literal ? direction((Expression) function.children().apply(1)) : 0;
+    }
+    boolean rises = RISING.contains(name) && kind.getName().startsWith("org.apache.spark.sql.catalyst.expressions.");
+    for (int i = 1; rises && i < function.children().size(); i++) {
+      rises = function.children().apply(i) instanceof Literal;
+    }
+    return rises ? direction(first) : 0;
+  }
+
+  private static boolean isProduct(Class kind) {
+    return kind == Multiply.class || kind == Divide.class || kind == IntegralDivide.class;
+  }
+
+  private int ofTwo(Expression function, Expression left, Expression right) {
+    Class kind = function.getClass();
+    if (isProduct(kind)) {
+      boolean isCommutative = kind == Multiply.class;
+      Expression literal = isCommutative && left instanceof Literal ? left : right;
+      // A product of integers may overflow several times between the ends.
+      boolean wraps = isCommutative && isIntegral(function.dataType());
+      return wraps || !(literal instanceof Literal) ? 0 : sign(literal) * direction(literal == left ? right : left);
+    }
+    if (right instanceof Literal) {
+      return direction(left);
+    }
+    if (!(left instanceof Literal)) {
+      return 0;
+    }
+    return kind == Add.class ? direction(right) : -direction(right);
+  }
+
+  private static int sign(Expression literal) {
+    Object value = ((Literal) literal).value();
+    if (value instanceof Decimal) {
+      return ((Decimal) value).toJavaBigDecimal().signum();
+    }
+    if (!(value instanceof Number) || Double.isNaN(((Number) value).doubleValue())) {
+      return 0;
+    }
+    return (int) Math.signum(((Number) value).doubleValue());
+  }
+
+  private static boolean isIntegral(DataType type) {
+    return type instanceof LongType || type instanceof IntegerType || type instanceof ShortType || type instanceof ByteType;
+  }
+
+  private static boolean keepsOrder(DataType from, DataType to, Expression cast) {
+    if (from instanceof NumericType && to instanceof NumericType) {
+      // A cast to a narrower integer may overflow several times between the ends.
+      boolean isWider = isIntegral(from) && isIntegral(to) && to.defaultSize() >= from.defaultSize();
+      return isWider || to instanceof DecimalType || to instanceof DoubleType || to instanceof FloatType;
+    }
+    if (from instanceof DateType) {
+      return to instanceof TimestampNTZType || to instanceof TimestampType && isInFixedZone(cast);
+    }
+    if (from instanceof TimestampNTZType) {
+      return to instanceof DateType;
+    }
+    return from instanceof TimestampType && to instanceof DateType && isInFixedZone(cast);
+  }
+
+  private static boolean isInFixedZone(Expression expression) {
+    scala.Option zone = ((TimeZoneAwareExpression) expression).timeZoneId();
+    return zone.isDefined() && ZoneId.of((String) zone.get()).getRules().isFixedOffset();
+  }
+}
