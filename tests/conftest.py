@@ -17,6 +17,11 @@ settings.register_profile("nightly", max_examples=4_000, deadline=None)
 settings.load_profile("repeatable")
 
 
+def examples(few: int, many: int) -> int:
+    """How many examples a slow law is tried on: few in `make test`, many with the profile `nightly`."""
+    return many if settings().max_examples == settings.get_profile("nightly").max_examples else few
+
+
 @pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the groups in its own hook
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """With `-n 2`, give the tests that share a Spark session to one process, which begins with them: they take longest.

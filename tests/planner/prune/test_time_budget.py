@@ -24,10 +24,11 @@ from planner.scans.plan import plan, plan_scan, view_of
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.data.column_source import reading_of
 from puffin_index.keys.leaf import SetTest
-from tests.conftest import create_table
+from tests.conftest import create_table, examples
 
 ROWS, ROW_GROUP_ROWS = 4_000, 200
 KINDS = ["bitmap", "postings", "bsi", "bloom"]
+PAIRS = examples(500, 2_000)
 
 
 @pytest.fixture
@@ -127,22 +128,20 @@ def test_ten_times_the_terms_take_about_ten_times_the_steps(index: TableIndex, j
         plan(index, pairs(count), planning_milliseconds=600_000)
         return len(joins)
 
-    few, many = steps(100), steps(1_000)
+    few, many = steps(PAIRS // 20), steps(PAIRS // 2)
     assert many <= 20 * few
 
 
 @pytest.mark.parametrize("index", ["bsi"], indirect=True)
-def test_2_000_pairs_are_planned_in_steps_that_grow_little_faster_than_they(
-    index: TableIndex, joins: list[str]
-) -> None:
+def test_pairs_are_planned_in_steps_that_grow_little_faster_than_they(index: TableIndex, joins: list[str]) -> None:
     view = view_of(index.index_table, reading_of(index.data_table))
-    leaves = [[Leaf(field, SetTest((number,)), "long") for field in (1, 2)] for number in range(2_000)]
+    leaves = [[Leaf(field, SetTest((number,)), "long") for field in (1, 2)] for number in range(PAIRS)]
     predicate = Disjunction(tuple(Conjunction(tuple(pair)) for pair in leaves))
     pruned = prune_row_groups(view, predicate, np.arange(view.row_group_count), Limits(seconds=600))
     assert Reason.TIME_BUDGET not in pruned.reasons
     # What a leaf's look-up says changes what stands above the leaf: so many nodes of a balanced tree.
-    height = math.ceil(math.log2(4_000))
-    assert 0 < len(joins) <= 4 * 4_000 * height
+    height = math.ceil(math.log2(2 * PAIRS))
+    assert 0 < len(joins) <= 4 * 2 * PAIRS * height
 
 
 @pytest.mark.parametrize("index", ["bitmap"], indirect=True)
