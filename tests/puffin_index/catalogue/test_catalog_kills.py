@@ -12,16 +12,15 @@ from puffin_index import TableIndex
 from puffin_index.errors import NotFoundError
 from puffin_index.jobs.drop import drop_index
 from tests.puffin_index.indexed_table import DEFINITION, check_entries, check_queries, indexed, make_table, rows
-from tests.puffin_index.jobs.upkeep_child import start
+from tests.puffin_index.jobs.upkeep_child import Child
 
 # Before and after: metadata is written, the catalog is told, files are deleted.
 POINTS = {"create": [1, 2, 3, 4], "drop": [1, 4, 6, 8, 10], "follow": [1, 2, 3, 5]}
 
 
 def run(folder: Path, action: str, kill_at: int) -> None:
-    child = start(folder, action, kill_at)
-    _, errors = child.communicate(timeout=120)
-    assert child.returncode == -signal.SIGKILL, errors.decode()
+    code, errors = Child(folder, action, kill_at).wait(120)
+    assert code == -signal.SIGKILL, errors
 
 
 def segments_below(folder: Path) -> list[Path]:
@@ -84,13 +83,11 @@ def test_two_at_once_leave_an_index_or_none(
         name = "ns.h"
         local_catalog.rename_table("ns.t", name)
 
-    children = [start(tmp_path, action) for action in actions]
-    errors = [child.communicate(timeout=120)[1].decode() for child in children]
+    children = [Child(tmp_path, action, method="spawn") for action in actions]
+    ends = [child.wait(120) for child in children]
 
     # Who is late finds what it needs gone, and says so.
-    assert all(
-        child.returncode == 0 or "puffin_index.errors." in error for child, error in zip(children, errors, strict=True)
-    ), errors
+    assert all(code == 0 or "puffin_index.errors." in error for code, error in ends), ends
     index = TableIndex.create(local_catalog, name, DEFINITION)
     index.build(workers=1)
     check_entries(index)

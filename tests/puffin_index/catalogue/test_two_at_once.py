@@ -8,18 +8,18 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
 from tests.puffin_index.indexed_table import check_entries, check_queries, indexed
-from tests.puffin_index.jobs.upkeep_child import start
+from tests.puffin_index.jobs.upkeep_child import Child
 
 
 @pytest.mark.parametrize("other", ["append-and-build", "compact", "expire"])
 def test_a_builder_and_another(local_catalog: SqlCatalog, tmp_path: Path, other: str) -> None:
     index = indexed(local_catalog, 2)
 
-    children = [start(tmp_path, "append-and-build", 0, 5), start(tmp_path, other, 0, 5)]
+    children = [Child(tmp_path, "append-and-build", repeat=5), Child(tmp_path, other, repeat=5)]
 
     for child in children:
-        _, errors = child.communicate(timeout=180)
-        assert child.returncode == 0, errors.decode()
+        code, errors = child.wait(180)
+        assert code == 0, errors
     index.refresh()
     check_queries(index)
     # A builder that was late for the last append of the other one leaves it to the next build.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import resource
 import sqlite3
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -23,7 +22,7 @@ from tests.puffin_index.indexed_table import (
     rows,
     segment_files,
 )
-from tests.puffin_index.jobs.upkeep_child import start
+from tests.puffin_index.jobs.upkeep_child import Child
 
 ACTIONS: dict[str, Callable[[TableIndex], object]] = {
     "build": lambda index: index.build(workers=1),
@@ -76,12 +75,10 @@ def test_a_full_disk_leaves_nothing_half_done(
 ) -> None:
     index = prepared(local_catalog)
 
-    child = start(tmp_path, action)
-    resource.prlimit(child.pid, resource.RLIMIT_FSIZE, (most_bytes, most_bytes))
-    _, errors = child.communicate(timeout=120)
+    code, errors = Child(tmp_path, action, most_bytes=most_bytes).wait(120)
 
-    assert child.returncode == 1, errors.decode()
-    assert "File too large" in errors.decode() or "disk" in errors.decode()
+    assert code == 1, errors
+    assert "File too large" in errors or "disk" in errors
     index.refresh()
     assert segment_files(index) <= committed_segments(index.index_table)
     check_recovery(index)

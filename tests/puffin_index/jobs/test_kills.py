@@ -18,7 +18,7 @@ from tests.puffin_index.indexed_table import (
     rows,
     segment_files,
 )
-from tests.puffin_index.jobs.upkeep_child import start
+from tests.puffin_index.jobs.upkeep_child import Child
 
 # Before and after: the segment's file is opened, the entries' file, manifest, manifest list and metadata are written,
 # the catalog is told; for the expiration also files are deleted.
@@ -52,10 +52,9 @@ def test_after_a_kill_queries_are_right_and_the_next_run_finishes(
             index.data_table.refresh()
             old = [snapshot.snapshot_id for snapshot in index.data_table.snapshots()[:-1]]
             index.data_table.maintenance.expire_snapshots().by_ids(old).commit()
-        child = start(tmp_path, action, point)
-        _, errors = child.communicate(timeout=120)
-        assert child.returncode in (-signal.SIGKILL, 0), errors.decode()
-        killed += child.returncode != 0
+        code, errors = Child(tmp_path, action, point).wait(120)
+        assert code in (-signal.SIGKILL, 0), errors
+        killed += code != 0
 
         check_queries(index)
         check_entries(index, complete=False)

@@ -1,19 +1,19 @@
 """A process that looks after an index, and may kill itself at the n-th thing it does to files or catalog.
 
-Run as `python -m tests.puffin_index.jobs.upkeep_child FOLDER ACTION KILL_AT [REPEAT]`; KILL_AT 0 lets it live.
+Each is forked from a server that has imported this module already: importing takes longer than what most of them do.
 """
 
 from __future__ import annotations
 
+import multiprocessing
 import os
+import resource
 import signal
-import subprocess
-import sys
 import uuid
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
-from typing import ParamSpec, TypeVar
+from typing import Literal, ParamSpec, TypeVar
 
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
@@ -25,17 +25,50 @@ from tests.puffin_index.indexed_table import DEFINITION, rows
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 ROOT = Path(__file__).parents[3]
+multiprocessing.set_forkserver_preload([__name__])
 
 
-def start(folder: Path, action: str, kill_at: int = 0, repeat: int = 1) -> subprocess.Popen[bytes]:
-    """Run this module in a process of its own."""
-    arguments = [str(folder), action, str(kill_at), str(repeat)]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
-    return subprocess.Popen(
-        [sys.executable, "-m", "tests.puffin_index.jobs.upkeep_child", *arguments],
-        env=environment,
-        stderr=subprocess.PIPE,
-    )
+class Child:
+    """A process that does an action some times.
+
+    Args:
+        folder: Where the catalog lies, and the pipe that takes what the process says.
+        action: What to do.
+        kill_at: The number of the thing at which the process kills itself; 0 lets it live.
+        repeat: How often to do it.
+        method: How `multiprocessing` starts the process; with "spawn" it imports everything anew.
+        most_bytes: The size beyond which no file of it can grow, as on a disk that is full; -1 sets no limit.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        action: str,
+        kill_at: int = 0,
+        *,
+        repeat: int = 1,
+        method: Literal["forkserver", "spawn"] = "forkserver",
+        most_bytes: int = -1,
+    ) -> None:
+        # A pipe, as `most_bytes` would cut a file.
+        pipe = folder / f"{uuid.uuid4().hex}.stderr"
+        os.mkfifo(pipe)
+        self._said = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+        self._process = multiprocessing.get_context(method).Process(
+            target=main, args=(pipe, folder, action, kill_at, repeat, most_bytes), daemon=True
+        )
+        self._process.start()
+
+    def wait(self, seconds: float) -> tuple[int, str]:
+        """Wait for the end; return the exit code, or the negative number of a signal, and what stands in stderr."""
+        self._process.join(seconds)
+        code = self._process.exitcode
+        if code is None:
+            self._process.kill()
+        with open(self._said, encoding="utf-8") as pipe:
+            said = pipe.read()
+        assert code is not None, said
+        return code, said
 
 
 def open_catalog(folder: Path) -> SqlCatalog:
@@ -77,7 +110,11 @@ _ON_THE_CATALOG: dict[str, Callable[[SqlCatalog], object]] = {
 """What is done where the index may not be there."""
 
 
-def main(folder: Path, action: str, kill_at: int, repeat: int) -> None:
+def main(stderr: Path, folder: Path, action: str, kill_at: int, repeat: int, most_bytes: int) -> None:
+    with stderr.open("wb") as pipe:
+        os.dup2(pipe.fileno(), 2)
+    if most_bytes >= 0:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, most_bytes))
     catalog = open_catalog(folder)
     if action in _ON_THE_CATALOG:
         if kill_at:
@@ -103,7 +140,3 @@ def main(folder: Path, action: str, kill_at: int, repeat: int) -> None:
                 index.expire(timedelta(0))
             case _:
                 raise ValueError(action)
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))
