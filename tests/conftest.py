@@ -17,8 +17,8 @@ settings.register_profile("nightly", max_examples=4_000, deadline=None)
 settings.load_profile("repeatable")
 
 
-def examples(few: int, many: int) -> int:
-    """How many examples a slow law is tried on: few in `make test`, many with the profile `nightly`."""
+def amount(few: int, many: int) -> int:
+    """How much of something slow is tried: few in `make test`, many with the profile `nightly`."""
     return many if settings().max_examples == settings.get_profile("nightly").max_examples else few
 
 

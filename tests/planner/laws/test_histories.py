@@ -25,12 +25,12 @@ from puffin_index import IndexDefinition, TableIndex
 from puffin_index.data.data_table import open_table
 from puffin_index.errors import NotFoundError
 from puffin_index.storage.arrays import Rows
-from tests.conftest import examples
+from tests.conftest import amount
 from tests.oracle import evaluate
 from tests.puffin_index.indexed_table import named_segments, segment_files
 from tests.questions import Ask, batches, predicates
 
-HISTORIES = examples(5, 200)
+HISTORIES = amount(5, 200)
 """In `make test`; with the profile `nightly` 200."""
 STEPS = 12
 ROW_GROUP_ROWS = 4

@@ -37,7 +37,7 @@ from puffin_index import IndexDefinition, TableIndex
 from puffin_index.errors import PuffinIndexError
 from puffin_index.storage.arrays import Rows
 from tests.column_questions import Question, asked_columns, numbers, questions, texts
-from tests.conftest import examples
+from tests.conftest import amount
 from tests.deletes_sample import commit_positional_deletes
 from tests.oracle import evaluate
 from tests.planner.laws.iceberg_reading import NAME_MAPPING, OddFileError, leaf_columns, live_files, schema_at
@@ -45,7 +45,7 @@ from tests.planner.laws.imported_files import StoredField, commit_file, remove_f
 from tests.planner.where.where_text import Writer
 from tests.questions import batches
 
-HISTORIES = examples(3, 200)
+HISTORIES = amount(3, 200)
 """In `make test`; with the profile `nightly` 200."""
 STEPS = 12
 SCHEMA = Schema(
@@ -444,7 +444,7 @@ class ImportedHistory(RuleBasedStateMachine):
             assert split.rows is None or split.rows == rows, f"{where}: {split}, not {rows} rows"
 
 
-@settings(max_examples=examples(4, 200), suppress_health_check=list(HealthCheck))
+@settings(max_examples=amount(4, 200), suppress_health_check=list(HealthCheck))
 @given(
     rows=batches,
     asked=st.lists(questions, min_size=8, max_size=8),

@@ -25,7 +25,7 @@ from puffin_index import IndexDefinition, TableIndex
 from puffin_index.data.column_source import reading_of
 from puffin_index.data.data_table import list_data_files
 from tests import oracle
-from tests.conftest import examples
+from tests.conftest import amount
 from tests.planner.where.where_text import COLUMNS, predicates, render, rows
 
 SCHEMA = pa.schema(
@@ -85,7 +85,7 @@ def build_case(case: Case, directory: Path) -> tuple[TableIndex, list[str]]:
     return index, paths
 
 
-@settings(max_examples=examples(16, 1_600), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=amount(16, 1_600), deadline=None, suppress_health_check=list(HealthCheck))
 @given(case=cases(), few_rows=st.sampled_from([0, 2, 1000]), rows_wanted=st.booleans(), data=st.data())
 def test_no_matching_row_of_any_type_lies_in_a_dropped_row_group(
     case: Case, few_rows: int, rows_wanted: bool, data: st.DataObject

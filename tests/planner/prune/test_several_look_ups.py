@@ -24,7 +24,7 @@ from planner.prune.lookups import LookUp
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.kinds.bitmap.kind import BitmapKind
 from puffin_index.kinds.merging import MergeLimits
-from tests.conftest import create_table, examples
+from tests.conftest import amount, create_table
 
 APPENDS, APPEND_ROWS, ROW_GROUP_ROWS, KEYS = 3, 3000, 500, 1000
 """`a` and `b` are in no order, `up` ascends over all appends with nine rows a key; a tenth of `b` is NULL."""
@@ -105,7 +105,7 @@ def due(rows: pa.Table, where: str) -> pa.Table:
         return connection.sql(f"SELECT * FROM data WHERE {where}").to_arrow_table()
 
 
-@settings(max_examples=examples(60, 1_500), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=amount(60, 1_500), deadline=None, suppress_health_check=list(HealthCheck))
 @given(where=PREDICATES, few_rows=st.sampled_from([0, 100, 65_536]), sparse=st.sampled_from([0, 4, 64]))
 def test_what_several_look_ups_leave_is_what_a_plain_scan_finds(
     index: TableIndex, rows: pa.Table, where: str, few_rows: int, sparse: int

@@ -24,11 +24,11 @@ from planner.scans.plan import plan, plan_scan, view_of
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.data.column_source import reading_of
 from puffin_index.keys.leaf import SetTest
-from tests.conftest import create_table, examples
+from tests.conftest import amount, create_table
 
 ROWS, ROW_GROUP_ROWS = 4_000, 200
 KINDS = ["bitmap", "postings", "bsi", "bloom"]
-PAIRS = examples(500, 2_000)
+PAIRS = amount(500, 2_000)
 
 
 @pytest.fixture

@@ -22,6 +22,7 @@ from puffin_index.kinds.merging import DROPPED, MergeLimits, MergePart
 from puffin_index.kinds.postings.build import POSTINGS
 from puffin_index.kinds.postings.look_up import Postings
 from puffin_index.kinds.registry import KINDS
+from tests.conftest import amount
 from tests.puffin_index.kinds.columns import VALUES, Sample, leaf_tests, sample_of
 from tests.puffin_index.kinds.merged_sample import (
     BLOCK_ROWS,
@@ -74,7 +75,7 @@ def _merged_pieces(kind: str, options: dict[str, str], of_groups: list[Sample], 
 
 
 @pytest.mark.parametrize(("kind", "options"), EXACT_BUILDS)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=amount(12, 150), deadline=None)
 @given(st.data())
 def test_merged_indexes_answer_as_every_row_looked_at(kind: str, options: dict[str, str], data: st.DataObject) -> None:
     of_groups = data.draw(row_group_lists(_types(options)))
@@ -88,7 +89,7 @@ def test_merged_indexes_answer_as_every_row_looked_at(kind: str, options: dict[s
 
 
 @pytest.mark.parametrize(("kind", "options"), FILTER_BUILDS)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=amount(12, 150), deadline=None)
 @given(st.data())
 def test_merged_filters_lose_no_row(kind: str, options: dict[str, str], data: st.DataObject) -> None:
     of_groups = data.draw(row_group_lists())
@@ -98,7 +99,7 @@ def test_merged_filters_lose_no_row(kind: str, options: dict[str, str], data: st
         assert piece.rows(test) >= expected_rows(piece.groups, test)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=amount(12, 150), deadline=None)
 @given(row_group_lists())
 def test_merged_filters_drop_what_the_filters_dropped(of_groups: list[Sample]) -> None:
     pieces = segment("bloom", {}, placed(of_groups))
@@ -117,7 +118,7 @@ def test_merged_filters_drop_what_the_filters_dropped(of_groups: list[Sample]) -
 LONGS = [sample_of([1, None, 2, 2] * (place + 1), "long") for place in range(4)]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=amount(24, 300), deadline=None)
 @given(st.data())
 def test_merged_bit_slices_are_those_that_a_build_makes(data: st.DataObject) -> None:
     of_groups = data.draw(row_group_lists())

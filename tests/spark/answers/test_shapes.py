@@ -18,7 +18,7 @@ from tests.spark.answers import shapes
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("tables")]
 
 ENABLED = "spark.puffin-index.enabled"
-RANDOM_QUERIES = int(os.environ.get("PUFFIN_INDEX_RANDOM_QUERIES", "96"))
+RANDOM_QUERIES = int(os.environ.get("PUFFIN_INDEX_RANDOM_QUERIES", "48"))
 _PARTS = 4
 _PLAIN = f"lake.{shapes.NAMESPACE}.plain"
 _FEW = f"lake.{shapes.NAMESPACE}.few"

@@ -31,6 +31,7 @@ from puffin_index.kinds.bsi.packed_slices import bits_length
 from puffin_index.kinds.registry import KINDS
 from puffin_index.storage.arrays import Ints
 from puffin_index.storage.parts import checksum32
+from tests.conftest import amount
 from tests.puffin_index.kinds.columns import VALUES, leaf_tests, sample_of
 from tests.puffin_index.kinds.counting import blob_of
 from tests.puffin_index.kinds.merged_sample import BLOCK_ROWS, Group, expected_rows, placed, row_group_lists
@@ -59,7 +60,7 @@ def opened(
     return index
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=amount(60, 750), deadline=None)
 @given(st.data())
 def test_the_answer_is_that_of_every_row_looked_at(data: st.DataObject) -> None:
     of_groups = data.draw(row_group_lists())
@@ -85,7 +86,7 @@ def same_keys(column: Column, values: list[object], value_type: ValueType) -> bo
     return [key if known else None for key, known in zip(keys, valid, strict=True)] == sample.keys
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=amount(32, 400), deadline=None)
 @given(row_group_lists())
 def test_the_columns_come_back(of_groups: list[object]) -> None:
     groups = placed(of_groups)  # type: ignore[arg-type]  # samples
