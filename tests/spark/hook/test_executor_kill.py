@@ -15,7 +15,7 @@ from tests.puffin_index.indexed_table import named_segments, segment_files
 
 pytestmark = pytest.mark.spark
 
-FILES, ROWS = 4, 1_200_000
+FILES, ROWS = 4, 400_000
 
 # A cluster of two executors in processes of their own, as `local[n]` has none.
 _PROGRAM = f"""
