@@ -8,17 +8,15 @@ definition has one of the entry's kinds, and if no earlier entry has the same ki
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.exceptions import CommitFailedException, ValidationException
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.table import Table
-from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
-from puffin_index.catalogue.index_table import is_bound_to, note_commit, read_entries, refresh_index_table
+from puffin_index.catalogue.commit import commit
+from puffin_index.catalogue.index_table import is_bound_to, read_entries
 from puffin_index.data.column_source import FieldSource, Reading, reading_of
 from puffin_index.data.data_table import DataFile, FileIdentity, refresh_table, retained_files
 from puffin_index.errors import NotFoundError
@@ -26,10 +24,6 @@ from puffin_index.segments.directory import FieldKind, is_statistics, statistics
 from puffin_index.segments.source_segment import IndexedFile, Part
 
 _SOURCE = ["field_id", "source"]
-_MOST_ATTEMPTS = 50
-_LONGEST_WAIT_SECONDS = 5.0
-
-_Outcome = TypeVar("_Outcome")
 
 
 def field_kinds(entries: pa.Table) -> list[set[FieldKind]]:
@@ -189,7 +183,7 @@ def append_entries(index_table: Table, new: pa.Table, reading: Reading) -> pa.Ta
             index_table.append(added)
         return added
 
-    return _retried(index_table, attempt)
+    return commit(index_table, attempt)
 
 
 def replace_entries(index_table: Table, change: Callable[[pa.Table], pa.Table]) -> pa.Table:
@@ -216,19 +210,4 @@ def replace_entries(index_table: Table, change: Callable[[pa.Table], pa.Table]) 
                 transaction.delete(AlwaysTrue())
         return changed
 
-    return _retried(index_table, attempt)
-
-
-def _retried(index_table: Table, attempt: Callable[[], _Outcome]) -> _Outcome:
-    for one in Retrying(
-        retry=retry_if_exception_type((CommitFailedException, ValidationException)),
-        stop=stop_after_attempt(_MOST_ATTEMPTS),
-        wait=wait_random_exponential(multiplier=0.05, max=_LONGEST_WAIT_SECONDS),
-        reraise=True,
-    ):
-        with one:
-            refresh_index_table(index_table)
-            outcome = attempt()
-            note_commit(index_table)
-            return outcome
-    raise AssertionError("the last attempt returns or raises")
+    return commit(index_table, attempt)

@@ -9,6 +9,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchTableError, RESTError, TableAlreadyExistsError, ValidationError
 from pyiceberg.table import Table
 
+from puffin_index.catalogue.commit import set_properties
 from puffin_index.catalogue.creation import create_index_table
 from puffin_index.catalogue.index_table import (
     PROPERTY_DATA_TABLE,
@@ -41,7 +42,7 @@ def define_index_table(catalog: Catalog, data_table: Table, definition: str) -> 
     except NotFoundError:
         _make_room(catalog, data_table)
         index_table = create_index_table(catalog, index_table_name(TableName.of(data_table)), data_table, definition)
-    _set_properties(index_table, {PROPERTY_DEFINITION: definition})
+    set_properties(index_table, {PROPERTY_DEFINITION: definition})
     return index_table
 
 
@@ -63,7 +64,7 @@ def follow(catalog: Catalog, data_table: Table) -> Table:
             _log.warning(
                 "%s, but the catalog does not: %s", following_hint(catalog, name, TableName.of(index_table)), error
             )
-    _set_properties(index_table, {PROPERTY_DATA_TABLE: str(name)})
+    set_properties(index_table, {PROPERTY_DATA_TABLE: str(name)})
     return index_table
 
 
@@ -93,7 +94,7 @@ def _make_room(catalog: Catalog, data_table: Table) -> None:
             drop_index_table(catalog, index_table)
         return
     _log.warning("index table %s belongs to %s, and is renamed", TableName.of(index_table), owner)
-    _set_properties(_rename(catalog, index_table, owner), {PROPERTY_DATA_TABLE: str(owner)})
+    set_properties(_rename(catalog, index_table, owner), {PROPERTY_DATA_TABLE: str(owner)})
 
 
 def _find_table(catalog: Catalog, namespace: tuple[str, ...], table_uuid: str) -> TableName | None:
@@ -106,9 +107,3 @@ def _find_table(catalog: Catalog, namespace: tuple[str, ...], table_uuid: str) -
             if str(catalog.load_table(name.identifier).metadata.table_uuid) == table_uuid:
                 return name
     return None
-
-
-def _set_properties(index_table: Table, properties: dict[str, str]) -> None:
-    if any(index_table.properties.get(key) != value for key, value in properties.items()):
-        with index_table.transaction() as transaction:
-            transaction.set_properties(properties)

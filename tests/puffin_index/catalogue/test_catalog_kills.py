@@ -83,7 +83,7 @@ def test_two_at_once_leave_an_index_or_none(
         name = "ns.h"
         local_catalog.rename_table("ns.t", name)
 
-    children = [Child(tmp_path, action, method="spawn") for action in actions]
+    children = [Child(tmp_path, action) for action in actions]
     ends = [child.wait(120) for child in children]
 
     # Who is late finds what it needs gone, and says so.

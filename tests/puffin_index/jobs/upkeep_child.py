@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
-from typing import Literal, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
@@ -36,7 +36,6 @@ class Child:
         action: What to do.
         kill_at: The number of the thing at which the process kills itself; 0 lets it live.
         repeat: How often to do it.
-        method: How `multiprocessing` starts the process; with "spawn" it imports everything anew.
         most_bytes: The size beyond which no file of it can grow, as on a disk that is full; -1 sets no limit.
     """
 
@@ -47,14 +46,13 @@ class Child:
         kill_at: int = 0,
         *,
         repeat: int = 1,
-        method: Literal["forkserver", "spawn"] = "forkserver",
         most_bytes: int = -1,
     ) -> None:
         # A pipe, as `most_bytes` would cut a file.
         pipe = folder / f"{uuid.uuid4().hex}.stderr"
         os.mkfifo(pipe)
         self._said = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
-        self._process = multiprocessing.get_context(method).Process(
+        self._process = multiprocessing.get_context("forkserver").Process(
             target=main, args=(pipe, folder, action, kill_at, repeat, most_bytes), daemon=True
         )
         self._process.start()
