@@ -40,6 +40,7 @@ SSB_QUERIES: Final = (
 SHAPE_QUERIES: Final = (
     *("join_list", "in_subquery", "join_supplier", "scalar_subquery"),
     *("top_10", "top_10_where", "limit_10"),
+    *("function_plus", "function_minus", "function_modulo", "function_like"),
 )
 QUERIES_OF: Final[dict[Workload, tuple[str, ...]]] = {
     "count": VOLCANO_QUERIES,
