@@ -16,6 +16,7 @@ from typing import Final
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from planner.clock import Clock
 from planner.predicate.nodes import Conjunction, Disjunction, Everything, Leaf, Predicate
@@ -26,8 +27,9 @@ from planner.prune.pruned import Pruned, Reason
 from planner.prune.row_groups import prune_row_groups
 from planner.view.directories import LAST_STEP, FieldStatistics, IndexReads
 from planner.view.index_view import IndexView
-from puffin_index.keys.leaf import LeafTest, NullTest, RangeTest
+from puffin_index.keys.leaf import Key, LeafTest, NullTest, RangeTest
 from puffin_index.keys.map_key import ColumnId
+from puffin_index.keys.merge import rank_keys
 from puffin_index.keys.value_types import value_type_named
 from puffin_index.keys.values import value_of
 from puffin_index.storage.arrays import Flags, Floats, Ints
@@ -75,7 +77,7 @@ class Order:
         """The predicate that is true for NULL."""
         return self.leaf(NullTest(is_null=True))
 
-    def up_to(self, key: int) -> Predicate:
+    def up_to(self, key: Key) -> Predicate:
         """The predicate that is true for a key and for all that comes before it."""
         keys = self.leaf(RangeTest(key, None) if self.descending else RangeTest(None, key))
         return disjunction([self.nulls(), keys]) if self.nulls_first else keys
@@ -138,7 +140,7 @@ def prune_first_rows(
     if wanted.order is None:
         return _any_rows(counting, predicate, plain, wanted.count)
     statistics = view.statistics(wanted.order.nulls(), IndexReads())
-    if statistics is None or not isinstance(statistics.minimum, np.ndarray):
+    if statistics is None:
         return Enough(plain)
     guess = _Guess(statistics, row_groups[kept], wanted.order)
     search = _Search(counting, predicate, plain, wanted.count, wanted.order, guess)
@@ -202,7 +204,7 @@ def _any_rows(counting: _Counting, predicate: Predicate, plain: Pruned, wanted: 
 
 
 class _Search:
-    """Looks for a key that at least the wanted rows reach, and not many more.
+    """Looks for a key that at least the wanted rows reach, and not many more. Keys are numbers as in `_Guess`.
 
     Args:
         counting: Counts rows.
@@ -278,12 +280,13 @@ class _Search:
     def _count_up_to(self, key: int) -> bool:
         """Count the rows that reach a key; say whether counting is of use here."""
         before = abs(self._beyond - self._sure) if self._sure is not None else None
-        found, is_of_use = self._count(self._order.up_to(key))
+        own = self._guess.key_at(key)
+        found, is_of_use = self._count(self._order.up_to(own))
         if found < self._wanted:
             self._beyond, self._fewer = key, found
         else:
             self._sure = key
-            value = value_of(key, value_type_named(self._order.value_type))
+            value = value_of(own, value_type_named(self._order.value_type))
             self._implied = f"{found} rows are {'>=' if self._order.descending else '<='} {value}"
         self._is_even = before is None or self._sure is None or 2 * abs(self._beyond - self._sure) <= before
         return is_of_use
@@ -311,6 +314,9 @@ class _Search:
 class _Guess:
     """Guesses from directories alone which key so many rows of a column reach.
 
+    Keys are numbers. Where the column's keys are bytes, a number is a place among the least and greatest keys of row
+    groups, in order: only these can become the threshold.
+
     Args:
         statistics: Of the column.
         row_groups: The row groups of the view that may have a wanted row.
@@ -318,10 +324,8 @@ class _Guess:
     """
 
     def __init__(self, statistics: FieldStatistics, row_groups: Ints, order: Order) -> None:
-        assert isinstance(statistics.minimum, np.ndarray)
-        assert isinstance(statistics.maximum, np.ndarray)
         here = row_groups[statistics.known[row_groups] & (statistics.value_count[row_groups] > 0)]
-        low, high = statistics.minimum[here], statistics.maximum[here]
+        low, high, self._ends = _as_numbers(statistics, here)
         values = statistics.value_count[here].astype(np.float64)
         self.row_count = float(values.sum())
         ends = high if order.descending else low
@@ -331,10 +335,17 @@ class _Guess:
             sampled, weight = _sample(statistics.quantiles, low, high, values, here)
             keys.append(sampled)
             weights.append(weight)
+        elif self._ends is not None:
+            keys.append(low if order.descending else high)
+            weights.append(values - 1)
         joined, weight = np.concatenate(keys), np.concatenate(weights)
         ordered = np.argsort(joined, kind="stable")
         ordered = ordered[::-1] if order.descending else ordered
         self._keys, self._reach = joined[ordered], np.cumsum(weight[ordered])
+
+    def key_at(self, number: int) -> Key:
+        """The key that a number on the scale stands for."""
+        return number if self._ends is None else self._ends[number].as_py()
 
     def key(self, rows: float) -> int:
         """The key that about so many rows reach; the last key if there are not so many rows."""
@@ -342,6 +353,16 @@ class _Guess:
             return self.first_key
         at = int(np.searchsorted(self._reach, rows))
         return int(self._keys[min(at, len(self._keys) - 1)])
+
+
+def _as_numbers(statistics: FieldStatistics, here: Ints) -> tuple[Ints, Ints, pa.LargeBinaryArray | None]:
+    """The least and the greatest key of some row groups; where keys are bytes, places among all of them, and these."""
+    low, high = statistics.minimum, statistics.maximum
+    if isinstance(low, np.ndarray) and isinstance(high, np.ndarray):
+        return low[here], high[here], None
+    keys, ranks = rank_keys([ends.take(pa.array(here)).cast(pa.large_binary()) for ends in (low, high)])
+    places = ranks.astype(np.int64)
+    return places[: len(here)], places[len(here) :], keys
 
 
 def _sample(

@@ -11,6 +11,8 @@ import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.Literal;
 import org.apache.spark.sql.catalyst.expressions.NamedExpression;
 import org.apache.spark.sql.catalyst.expressions.NullsFirst$;
+import org.apache.spark.sql.catalyst.expressions.Rank;
+import org.apache.spark.sql.catalyst.expressions.RowNumber;
 import org.apache.spark.sql.catalyst.expressions.SortOrder;
 import org.apache.spark.sql.catalyst.plans.logical.Filter;
 import org.apache.spark.sql.catalyst.plans.logical.GlobalLimit;
@@ -19,11 +21,13 @@ import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.Offset;
 import org.apache.spark.sql.catalyst.plans.logical.Project;
 import org.apache.spark.sql.catalyst.plans.logical.Sort;
+import org.apache.spark.sql.catalyst.plans.logical.WindowGroupLimit;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2ScanRelation;
 
 /**
  * How many rows of a scan a query wants, and in what order: LIMIT right above a scan, or above its filter, its projection
- * and its sort. Compiled by Janino: no generics, no lambdas.
+ * and its sort. Of {@code rank() <= k} without partitions, Spark makes a WindowGroupLimit. Compiled by Janino: no generics,
+ * no lambdas.
  */
 public class WantedRows {
   /** The scan. */
@@ -43,6 +47,9 @@ public class WantedRows {
 
   /** The rows that a plan wants of a scan; null if the plan is no LIMIT above a scan. */
   public static WantedRows of(LogicalPlan plan) {
+    if (plan instanceof WindowGroupLimit) {
+      return ofRank((WindowGroupLimit) plan);
+    }
     if (!(plan instanceof GlobalLimit)) {
       return null;
     }
@@ -55,12 +62,27 @@ public class WantedRows {
     }
     // Below OFFSET, the local limit has the rows that are skipped as well.
     Object rows = ((Literal) ((LocalLimit) child).limitExpr()).value();
-    return rows instanceof Integer ? below(((LocalLimit) child).child(), ((Integer) rows).intValue()) : null;
+    return rows instanceof Integer ? below(((LocalLimit) child).child(), ((Integer) rows).intValue(), null) : null;
   }
 
-  private static WantedRows below(LogicalPlan plan, int rows) {
-    SortOrder order = null;
+  /** The rows of the first ranks: those that are equal to the last of them have its rank, and are not left out either. */
+  private static WantedRows ofRank(WindowGroupLimit plan) {
+    // dense_rank() may want any number of rows.
+    Class rank = plan.rankLikeFunction().getClass();
+    boolean isKnown = rank == Rank.class || rank == RowNumber.class;
+    return isKnown && plan.partitionSpec().isEmpty() && !plan.orderSpec().isEmpty()
+        ? below(plan.child(), plan.limit(), (SortOrder) plan.orderSpec().head())
+        : null;
+  }
+
+  private static WantedRows below(LogicalPlan plan, int rows, SortOrder order) {
     Attribute attribute = null;
+    if (order != null) {
+      if (!(order.child() instanceof Attribute)) {
+        return null;
+      }
+      attribute = (Attribute) order.child();
+    }
     while (!(plan instanceof DataSourceV2ScanRelation)) {
       if (plan instanceof Project) {
         if (attribute != null) {

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from functools import partial
 from random import Random
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +22,7 @@ from planner.view.index_view import IndexView
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.data.column_source import reading_of
 from puffin_index.keys.leaf import NullTest, RangeTest, SetTest
-from puffin_index.keys.value_types import ValueType
+from puffin_index.keys.value_types import value_type_named, value_type_of
 from puffin_index.keys.values import key_of
 from puffin_index.storage.arrays import Flags
 from tests.conftest import create_table
@@ -126,22 +128,39 @@ def test_a_column_that_only_has_a_filter_is_in_no_order(local_catalog: SqlCatalo
     assert kept(first_rows(view, ALL_ROWS, FirstRows(3, descending(nulls_first=False)))) == [0, 1, 2, 3, 4]
 
 
-VALUES = [None, float("nan"), float("-inf"), -1.5, -0.0, 0.0, 1e-300, 2.0, 2.0, 7.25, 1e300, float("inf")]
+NUMBERS = [None, float("nan"), float("-inf"), -1.5, -0.0, 0.0, 1e-300, 2.0, 2.0, 7.25, 1e300, float("inf")]
+WORDS = [None, "", "a", "a\0", "ab", "b", "zz", "\u00e4", "\U0001f600"]
+WIDE = [None, *(Decimal(number) * 10**20 for number in (-3, -1, 0, 1, 7)), Decimal("0.01"), Decimal("-0.01")]
 
 
-@pytest.mark.parametrize("seed", range(40))
-def test_the_first_rows_are_in_what_is_kept(local_catalog: SqlCatalog, seed: int) -> None:
+def _values(random: Random, column_type: str, rows: int) -> pa.Array:
+    some: dict[str, tuple[list[Any], Any]] = {
+        "double": (NUMBERS, lambda: random.gauss(0, 100)),
+        "string": (WORDS, lambda: f"w{random.randrange(1000)}"),
+        "decimal(38, 2)": (WIDE, lambda: Decimal(random.randrange(-(10**24), 10**24)) / 100),
+    }
+    examples, another = some[column_type]
+    values = [random.choice(examples) if random.random() < 0.7 else another() for _ in range(rows)]
+    types = {"double": pa.float64(), "string": pa.string(), "decimal(38, 2)": pa.decimal128(38, 2)}
+    return pa.array(values, types[column_type])
+
+
+@pytest.mark.parametrize("column_type", ["double", "string", "decimal(38, 2)"])
+@pytest.mark.parametrize("seed", range(20))
+def test_the_first_rows_are_in_what_is_kept(local_catalog: SqlCatalog, seed: int, column_type: str) -> None:
     random = Random(seed)
     rows = random.choice([1, 7, 60, 400])
-    values = [random.choice(VALUES) if random.random() < 0.7 else random.gauss(0, 100) for _ in range(rows)]
+    column = _values(random, column_type, rows)
+    values = column.to_pylist()
     others = [random.choice([None, *range(8)]) for _ in range(rows)]
     size = random.choice([1, 3, 20, 64])
-    data = pa.table({"f": pa.array(values, pa.float64()), "c": pa.array(others, pa.int64())})
+    data = pa.table({"f": column, "c": pa.array(others, pa.int64())})
     create_table(local_catalog, "t", data, row_group_rows=size)
     kinds = random.choice([{"bitmap": ["f", "c"]}, {"bsi": ["f"], "bitmap": ["c"]}, {"bsi": ["f", "c"]}])
     index = TableIndex.create(local_catalog, "ns.t", IndexDefinition.of(**kinds))
     index.build(workers=1)
     view = view_of(index.index_table, reading_of(index.data_table))
+    type_name = value_type_of(index.data_table.schema().find_type(1)).name
     is_countable = np.array([random.random() < 0.8 for _ in range(view.row_group_count)])
     is_alive = [bool(is_countable[row // size]) or random.random() < 0.5 for row in range(rows)]
 
@@ -154,7 +173,7 @@ def test_the_first_rows_are_in_what_is_kept(local_catalog: SqlCatalog, seed: int
                 (Leaf(2, NullTest(is_null=True), "long"), [other is None for other in others]),
             ]
         )
-        order = random.choice([None, Order(1, "double", random.random() < 0.5, random.random() < 0.5)])
+        order = random.choice([None, Order(1, type_name, random.random() < 0.5, random.random() < 0.5)])
         wanted = FirstRows(random.choice([1, 2, 5, 30, 1000]), order)
 
         found = set(kept(first_rows(view, predicate, wanted, is_countable)))
@@ -168,16 +187,31 @@ def test_the_first_rows_are_in_what_is_kept(local_catalog: SqlCatalog, seed: int
             assert {row // size for row in needed} <= found, wanted
 
 
-def _with_ties(live: list[int], values: list[float | None], order: Order, count: int) -> list[int]:
+def _with_ties(live: list[int], values: list[Any], order: Order, count: int) -> list[int]:
     """The first rows of an order, and all rows that are equal to the last of them."""
-    ranks = {row: _rank(values[row], order) for row in live}
-    ordered = sorted(live, key=ranks.__getitem__)
-    return [row for row in ordered if ranks[row] <= ranks[ordered[min(count, len(ordered)) - 1]]]
+    keys = {
+        row: None if values[row] is None else key_of(values[row], value_type_named(order.value_type)) for row in live
+    }
+    ordered = sorted((row for row in live if keys[row] is not None), key=keys.__getitem__, reverse=order.descending)
+    nulls = [row for row in live if keys[row] is None]
+    ordered = nulls + ordered if order.nulls_first else ordered + nulls
+    if not ordered:
+        return []
+    last = keys[ordered[min(count, len(ordered)) - 1]]
+    cut = max(at for at, row in enumerate(ordered) if keys[row] == last)
+    return ordered[: cut + 1]
 
 
-def _rank(value: float | None, order: Order) -> tuple[int, int]:
-    if value is None:
-        return (0 if order.nulls_first else 2), 0
-    key = key_of(value, ValueType("double"))
-    assert isinstance(key, int)
-    return 1, -key if order.descending else key
+def test_an_order_by_text_needs_few_row_groups(local_catalog: SqlCatalog) -> None:
+    words = [f"{number * 7919 % 1000:03}" for number in range(1000)]
+    create_table(local_catalog, "t", pa.table({"s": pa.array(words)}), row_group_rows=10)
+    index = TableIndex.create(local_catalog, "ns.t", IndexDefinition.of(bitmap=["s"]))
+    index.build(workers=1)
+    view = view_of(index.index_table, reading_of(index.data_table))
+
+    enough = prune_first_rows(
+        view, ALL_ROWS, np.arange(100), np.ones(100, np.bool_), FirstRows(5, Order(1, "string", True, False)), STRICT
+    )
+
+    assert enough.implied == "5 rows are >= 995"
+    assert enough.pruned.kept.sum() <= 5

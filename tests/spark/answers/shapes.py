@@ -103,7 +103,7 @@ class RandomQuery:
         self._random = random
         self._fact = f"lake.{NAMESPACE}.{random.choice(list(FORMS))}"
         shapes = [self._joined, self._left_joined, self._in, self._exists, self._scalar, self._star, self._self_joined]
-        shapes += [self._first, self._first, self._first, self._limited, self._nested]
+        shapes += [self._first, self._first, self._first, self._limited, self._nested, self._ranked]
         self.sql: str = random.choice(shapes)()
 
     def _dimension(self) -> str:
@@ -196,6 +196,15 @@ class RandomQuery:
         columns = self._random.choice(["*", "id, i + 1 AS j", "x, id, s", "l AS i, i AS l, id, x, s, d, t, part"])
         first = f"SELECT * FROM {self._fact} f WHERE {self._where()} ORDER BY {self._order()} {self._limit()}"
         return f"SELECT {columns} FROM ({first})"
+
+    def _ranked(self) -> str:
+        rank = self._random.choice(["RANK", "DENSE_RANK", "ROW_NUMBER"])
+        order = self._order() if rank == "ROW_NUMBER" else self._order().removesuffix(", id")
+        partition = self._random.choice(["", "", "PARTITION BY part"])
+        ranked = (
+            f"SELECT id, {rank}() OVER ({partition} ORDER BY {order}) AS n FROM {self._fact} f WHERE {self._where()}"
+        )
+        return f"SELECT id, n FROM ({ranked}) WHERE n <= {self._random.choice([1, 4, 50])}"
 
     def _limited(self) -> str:
         # Which rows come is Spark's choice, how many is not.

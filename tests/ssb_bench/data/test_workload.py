@@ -225,7 +225,7 @@ def test_a_variant_has_the_predicate_and_the_literals_of_its_query(
 
 
 def test_every_query_belongs_to_one_workload() -> None:
-    assert len(set(ALL_QUERIES)) == len(ALL_QUERIES) == 3 * 7 + 13 + 7
+    assert len(set(ALL_QUERIES)) == len(ALL_QUERIES) == 3 * 7 + 13 + 11
     assert {load_query(name).workload for name in ALL_QUERIES} == {*QUERIES_OF}
 
 
