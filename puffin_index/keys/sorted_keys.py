@@ -12,6 +12,7 @@ import pyarrow as pa
 from puffin_index.keys.leaf import Key
 from puffin_index.storage.arrays import Bytes, Ints
 from puffin_index.storage.binary import Buffer
+from puffin_index.storage.many_ranges import ramps
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,15 @@ class BytesKeys:
         offsets = np.append(self.starts, self.ends[-1:] if len(self) else 0)
         return pa.LargeBinaryArray.from_buffers(
             pa.large_binary(), len(self), [None, pa.py_buffer(offsets), pa.py_buffer(self.data)]
+        )
+
+    def copied(self) -> pa.LargeBinaryArray:
+        """Return all keys, wherever they lie."""
+        lengths = self.ends - self.starts
+        offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths)))
+        content = np.frombuffer(self.data, np.uint8)[ramps(self.starts, lengths)]
+        return pa.LargeBinaryArray.from_buffers(
+            pa.large_binary(), len(self), [None, pa.py_buffer(offsets), pa.py_buffer(content)]
         )
 
     def rank(self, key: Key, right: bool) -> int:

@@ -16,18 +16,29 @@ from puffin_index.kinds.bsi.dictionary_coded import DICTIONARY_BSI, DictionaryCo
 from puffin_index.kinds.bsi.packed_slices import row_set_of_packed
 from puffin_index.kinds.bsi.search import HalfReader, RowSetOf
 from puffin_index.kinds.bsi.slices import Halves, halves_of_blob, halves_of_layout, row_set_of_part
+from puffin_index.kinds.held_keys import HoldsKeys, Totals
 from puffin_index.storage.arrays import Flags, Ints
 from puffin_index.storage.parts import corrupt, in_memory
 from puffin_index.storage.ranged import Blob
 
 PAIMON_BSI = "paimon-bsi-v1"
+CODES = ValueType("long")
+"""The type of slices that hold codes of a dictionary."""
 
 
-class BitSlicedIndex:
+class BitSlicedIndex(HoldsKeys):
     """Answer tests of integers from the two halves of a blob."""
 
-    def __init__(self, blob: Blob, halves: Halves, row_count: int, row_set_of: RowSetOf = row_set_of_part) -> None:
+    def __init__(
+        self,
+        blob: Blob,
+        halves: Halves,
+        row_count: int,
+        row_set_of: RowSetOf = row_set_of_part,
+        value_type: ValueType = CODES,
+    ) -> None:
         self._blob = blob
+        self._value_type = value_type
         self._row_count = row_count
         self._positive, self._negative = (
             HalfReader(blob, half, row_count, row_set_of) if half else None
@@ -65,6 +76,26 @@ class BitSlicedIndex:
             found |= self._negative.search(mirror(clip(intervals, INT64_MINIMUM, -1)), candidates)
         return found
 
+    def keys_of(self, rows: BitMap | None) -> Column:
+        """Return the numbers of some rows."""
+        column = self.column(self._value_type)
+        return column if rows is None else column.take(np.frombuffer(rows.to_array(), np.uint32))
+
+    def totals_of(self, rows: BitMap | None) -> Totals:
+        """Return the totals of some rows, by counting in each slice."""
+        positive, negative = (None if half is None else half.totals(rows) for half in (self._positive, self._negative))
+        if positive is None and negative is None:
+            return Totals(0)
+        ends = [] if negative is None else [-negative.most, -negative.least]
+        ends += [] if positive is None else [positive.least, positive.most]
+        return Totals(
+            sum(half.count for half in (positive, negative) if half),
+            positive.total if positive else 0,
+            -negative.total if negative else 0,
+            ends[0],
+            ends[-1],
+        )
+
     def numbers(self) -> tuple[Ints, Flags | None]:
         """Return the number of each row (0 in NULL rows), and which rows are not NULL (None for all).
 
@@ -90,23 +121,23 @@ class BitSlicedIndex:
         return Column(value_type, self._row_count, numbers, valid)
 
 
-def open_bit_sliced(blob: Blob, layout: Ints, row_count: int) -> BitSlicedIndex:
+def open_bit_sliced(blob: Blob, layout: Ints, row_count: int, value_type: ValueType = CODES) -> BitSlicedIndex:
     """Open a blob in the BSI format; a blob without a layout is read whole."""
     if len(layout):
-        return BitSlicedIndex(blob, halves_of_layout(blob, layout, row_count), row_count)
+        return BitSlicedIndex(blob, halves_of_layout(blob, layout, row_count), row_count, value_type=value_type)
     whole = in_memory(blob)
-    return BitSlicedIndex(whole, halves_of_blob(whole, row_count), row_count)
+    return BitSlicedIndex(whole, halves_of_blob(whole, row_count), row_count, value_type=value_type)
 
 
-def _open_compressed(blob: Blob, layout: Ints, row_count: int) -> BitSlicedIndex:
+def _open_compressed(blob: Blob, layout: Ints, row_count: int, value_type: ValueType) -> BitSlicedIndex:
     halves = halves_of_layout(blob, layout, row_count, existence_gap=0)
-    return BitSlicedIndex(blob, halves, row_count, row_set_of_frame)
+    return BitSlicedIndex(blob, halves, row_count, row_set_of_frame, value_type)
 
 
-def open_packed(blob: Blob, layout: Ints, row_count: int) -> BitSlicedIndex:
+def open_packed(blob: Blob, layout: Ints, row_count: int, value_type: ValueType = CODES) -> BitSlicedIndex:
     """Open packed bit slices (`puffin_index.kinds.bsi.packed_slices`) without reading them."""
     halves = halves_of_layout(blob, layout, row_count, existence_gap=0)
-    return BitSlicedIndex(blob, halves, row_count, row_set_of_packed)
+    return BitSlicedIndex(blob, halves, row_count, row_set_of_packed, value_type)
 
 
 def open_slices(payload: StoredPayload) -> BitSlicedIndex | DictionaryCodedIndex:
@@ -118,9 +149,9 @@ def open_slices(payload: StoredPayload) -> BitSlicedIndex | DictionaryCodedIndex
     blob, blob_type, layout, value_type = payload.blob, payload.blob_type, payload.layout, payload.value_type
     if value_type.domain == "int64" and not value_type.is_floating:
         if blob_type == PAIMON_BSI:
-            return open_bit_sliced(blob, layout, payload.row_count)
+            return open_bit_sliced(blob, layout, payload.row_count, value_type)
         if blob_type == COMPRESSED_BSI:
-            return _open_compressed(blob, layout, payload.row_count)
+            return _open_compressed(blob, layout, payload.row_count, value_type)
     if blob_type == DICTIONARY_BSI:
         return DictionaryCodedIndex(blob, layout, value_type, payload.row_count, open_bit_sliced)
     raise UnsupportedError(f"{blob.location}: kind bsi reads no blob {blob_type} of a {value_type.name} column")

@@ -23,6 +23,7 @@ from puffin_index.keys.value_types import ValueType
 from puffin_index.kinds.base import Payload, RowSet
 from puffin_index.kinds.bsi.key_dictionary import HEADER_BYTES, DictionaryReader, serialize_dictionary
 from puffin_index.kinds.bsi.slices import serialize_numbers
+from puffin_index.kinds.held_keys import HoldsKeys
 from puffin_index.storage.arrays import Flags, Ints, Rows
 from puffin_index.storage.parts import LAYOUT_VERSION, Part, check_layout, checksum32, corrupt, sub_blob
 from puffin_index.storage.ranged import Blob
@@ -72,7 +73,7 @@ class CodeIndex(Protocol):
         """Return the rows whose code lies in one of the intervals."""
 
 
-class DictionaryCodedIndex:
+class DictionaryCodedIndex(HoldsKeys):
     """Answer tests of keys from a dictionary and the slices of codes."""
 
     def __init__(
@@ -87,6 +88,7 @@ class DictionaryCodedIndex:
         if not HEADER_BYTES <= directory_end <= slices_from <= blob.length or len(layout) == _LAYOUT_NUMBERS:
             raise corrupt(blob, "a layout that describes no dictionary")
         self._blob = blob
+        self._value_type = value_type
         self._dictionary = DictionaryReader(blob, Part(0, directory_end, checksum), value_type.domain)
         slices = sub_blob(blob, slices_from, blob.length - slices_from)
         self._codes = open_slices(slices, layout[_LAYOUT_NUMBERS:], row_count)
@@ -103,6 +105,11 @@ class DictionaryCodedIndex:
     def value_count(self) -> int:
         """The number of non-NULL rows, from the layout."""
         return self._codes.value_count
+
+    def keys_of(self, rows: BitMap | None) -> Column:
+        """Return the keys of some rows."""
+        column = self.column(self._value_type)
+        return column if rows is None else column.take(np.frombuffer(rows.to_array(), np.uint32))
 
     def column(self, value_type: ValueType) -> Column:
         """Return the column that the dictionary and the slices were built from.

@@ -7,11 +7,13 @@ and a side that lies wholly inside or outside all intervals needs no further sli
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
 from pyroaring import BitMap
 
+from puffin_index.errors import CorruptFileError
 from puffin_index.keys.intervals import Interval, Intervals, clip, shift
 from puffin_index.kinds.bsi.slices import Half
 from puffin_index.storage.arrays import Ints, Rows
@@ -22,6 +24,23 @@ _READ_AT_ONCE_BYTES = 64 * 1024
 
 RowSetOf: TypeAlias = Callable[[Blob, Part, memoryview, int], BitMap]
 """Returns the row set of a part of a blob, from the part's stored bytes and the number of rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class HalfTotals:
+    """The totals of some rows of one half.
+
+    Attributes:
+        count: The number of rows; at least one.
+        total: The sum of their magnitudes.
+        least: The smallest magnitude.
+        most: The largest magnitude.
+    """
+
+    count: int
+    total: int
+    least: int
+    most: int
 
 
 class HalfReader:
@@ -66,6 +85,33 @@ class HalfReader:
         rows = rows if candidates is None else rows & candidates
         return self._descend(rows, len(half.slices) - 1, wanted, lowest)
 
+    def totals(self, among: BitMap | None) -> HalfTotals | None:
+        """Return the totals of the numbers of some rows (None for all); None if no such row has a number here.
+
+        Raises:
+            CorruptFileError: If the numbers contradict those of the half.
+        """
+        half = self.half
+        self._read_all()
+        rows = self.existence() if among is None else self.existence() & among
+        if not rows:
+            return None
+        ones = [rows.intersection_cardinality(self._slices[bit]) for bit in range(len(half.slices))]
+        offsets = sum(count << bit for bit, count in enumerate(ones))
+        least, most = rows, rows
+        ends = [half.minimum, half.minimum]
+        for bit in reversed(range(len(half.slices))):
+            if ones[bit]:
+                zeros, set_bits = least - self._slices[bit], most & self._slices[bit]
+                least = zeros or least
+                ends[0] += 0 if zeros else 1 << bit
+                most = set_bits or most
+                ends[1] += 1 << bit if set_bits else 0
+        agree = len(rows) <= half.row_count if among is not None else len(rows) == half.row_count
+        if not agree or ends[1] > half.maximum:
+            raise self._other_numbers()
+        return HalfTotals(len(rows), half.minimum * len(rows) + offsets, ends[0], ends[1])
+
     def magnitudes(self) -> tuple[Rows, Ints]:
         """Return the rows that have a number in this half, ascending, and the magnitude of each.
 
@@ -73,7 +119,7 @@ class HalfReader:
             CorruptFileError: If rows or magnitudes contradict the numbers of the half.
         """
         half = self.half
-        self._read([half.existence] if self._existence is None else [], range(len(half.slices)))
+        self._read_all()
         rows = np.frombuffer(self.existence().to_array(), np.uint32)
         offsets = np.zeros(self._row_count, np.uint64)
         for bit, ones in self._slices.items():
@@ -81,8 +127,15 @@ class HalfReader:
         own = offsets[rows]
         agree = len(rows) == half.row_count and np.count_nonzero(offsets) == np.count_nonzero(own)
         if not agree or int(own.max()) > half.maximum - half.minimum:
-            raise corrupt(self._blob, "bit slices of other numbers than they are said to have", half.existence.offset)
+            raise self._other_numbers()
         return rows, (own + np.uint64(half.minimum)).astype(np.int64)
+
+    def _other_numbers(self) -> CorruptFileError:
+        reason = "bit slices of other numbers than they are said to have"
+        return corrupt(self._blob, reason, self.half.existence.offset)
+
+    def _read_all(self) -> None:
+        self._read([self.half.existence] if self._existence is None else [], range(len(self.half.slices)))
 
     def _descend(self, rows: BitMap, bit: int, intervals: Sequence[Interval], lowest: int) -> BitMap:
         """Return the rows whose numbers lie in one of the intervals.

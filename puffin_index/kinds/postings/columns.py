@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from puffin_index.keys.columns import Column, KeyArray
@@ -68,8 +69,48 @@ def _group_codes(blocks: ParsedBlocks) -> Ints:
     return codes
 
 
-def columns_of(blob: Blob, parts: Sequence[KeyRows], numbers: RowNumbers, value_type: ValueType) -> list[Column]:
-    """Return the column of each row group.
+@dataclass(frozen=True, slots=True, eq=False)
+class CodedNumbers:
+    """The key of each row of a blob.
+
+    Attributes:
+        value_type: The type of the keys.
+        keys: Distinct keys, ascending.
+        codes: For each number (`puffin_index.kinds.postings.numbers`) the place of its key in `keys`; -1 for NULL.
+    """
+
+    value_type: ValueType
+    keys: KeyArray
+    codes: npt.NDArray[np.int32]
+
+    def of(self, numbers: Ints) -> Column:
+        """Return the column of the rows of some numbers."""
+        return self._column(self.codes[numbers])
+
+    def every(self) -> Column:
+        """Return the column of all numbers."""
+        return self._column(self.codes)
+
+    def columns(self, numbers: RowNumbers) -> list[Column]:
+        """Return the column of each row group."""
+        spans = zip(numbers.firsts.tolist(), numbers.row_counts.tolist(), strict=True)
+        return [self._column(self.codes[first : first + count]) for first, count in spans]
+
+    def _column(self, codes: npt.NDArray[np.int32]) -> Column:
+        known: Flags = codes >= 0
+        valid = None if known.all() else known
+        if not isinstance(self.keys, np.ndarray):
+            nulls = None if valid is None else ~valid
+            return Column(self.value_type, len(codes), self.keys.take(pa.array(codes, mask=nulls)), valid)
+        if valid is None:
+            return Column(self.value_type, len(codes), self.keys[codes], None)
+        own = np.zeros(len(codes), np.int64)
+        own[known] = self.keys[codes[known]]
+        return Column(self.value_type, len(codes), own, valid)
+
+
+def code_numbers(blob: Blob, parts: Sequence[KeyRows], numbers: RowNumbers, value_type: ValueType) -> CodedNumbers:
+    """Return the key of each row.
 
     Args:
         blob: The blob, for error messages.
@@ -81,7 +122,7 @@ def columns_of(blob: Blob, parts: Sequence[KeyRows], numbers: RowNumbers, value_
         CorruptFileError: If a row has two keys or belongs to no row group.
     """
     first_codes = np.cumsum([0, *(len(part.keys) for part in parts)])
-    codes = np.full(numbers.limit, -1, np.int64)
+    codes = np.full(numbers.limit, -1, np.int32)
     for part, first in zip(parts, first_codes.tolist(), strict=False):
         if int(part.numbers.max(initial=0)) >= numbers.limit:
             raise corrupt(blob, "rows that no row group has")
@@ -91,22 +132,10 @@ def columns_of(blob: Blob, parts: Sequence[KeyRows], numbers: RowNumbers, value_
     owned[ramps(numbers.firsts, numbers.row_counts)] = True
     if np.count_nonzero((codes >= 0) & owned) != sum(len(part.numbers) for part in parts):
         raise corrupt(blob, "rows that no row group has, or twice")
-    keys = _joined([part.keys for part in parts], value_type)
-    spans = zip(numbers.firsts.tolist(), numbers.row_counts.tolist(), strict=True)
-    return [_column(keys, codes[first : first + count], value_type) for first, count in spans]
+    return CodedNumbers(value_type, _joined([part.keys for part in parts], value_type), codes)
 
 
 def _joined(keys: Sequence[KeyArray], value_type: ValueType) -> KeyArray:
     if value_type.domain == "bytes":
         return pa.concat_arrays([*keys, pa.array([], pa.large_binary())])
     return np.concatenate([np.empty(0, np.int64), *keys])
-
-
-def _column(keys: KeyArray, codes: Ints, value_type: ValueType) -> Column:
-    known: Flags = codes >= 0
-    valid = None if known.all() else known
-    if isinstance(keys, np.ndarray):
-        own = np.zeros(len(codes), np.int64)
-        own[known] = keys[codes[known]]
-        return Column(value_type, len(codes), own, valid)
-    return Column(value_type, len(codes), keys.take(pa.array(codes, mask=~known)), valid)

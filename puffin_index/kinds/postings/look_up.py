@@ -36,8 +36,9 @@ from puffin_index.keys.columns import Column
 from puffin_index.keys.leaf import NullTest
 from puffin_index.keys.value_types import ValueType
 from puffin_index.kinds.base import MergedIndex
+from puffin_index.kinds.held_keys import HoldsKeys
 from puffin_index.kinds.postings.asked import AskedBlocks, rows_of_asked
-from puffin_index.kinds.postings.columns import KeyRows, columns_of, key_rows
+from puffin_index.kinds.postings.columns import CodedNumbers, KeyRows, code_numbers, key_rows
 from puffin_index.kinds.postings.demand import BLOCKS_AT_ONCE, Cuts, bounds_of, cost_of_blocks, cost_of_pages, cuts_of
 from puffin_index.kinds.postings.directory import PostingsDirectory
 from puffin_index.kinds.postings.numbers import RowNumbers
@@ -46,6 +47,7 @@ from puffin_index.kinds.postings.parse import ParsedBlocks, parse_blocks, read_b
 from puffin_index.kinds.postings.rows import Near
 from puffin_index.roaring.read import deserialize
 from puffin_index.storage.arrays import Ints
+from puffin_index.storage.many_ranges import ramps
 from puffin_index.storage.parts import Part, check_layout, corrupt, read_parts
 from puffin_index.storage.ranged import Blob
 
@@ -70,7 +72,7 @@ class _Plan:
     cost: tuple[int, int]
 
 
-class Postings(MergedIndex):
+class Postings(MergedIndex, HoldsKeys):
     """Answer any test with rows of the segment's row space. Memory keeps the directory once read, but no blocks.
 
     Safe to share between threads.
@@ -158,6 +160,17 @@ class Postings(MergedIndex):
         Raises:
             CorruptFileError: If the blob is damaged.
         """
+        return self._coded().columns(self._numbers)
+
+    def keys_of(self, rows: BitMap | None) -> Column:
+        """Return the keys of some rows."""
+        numbers = self._numbers
+        if rows is None:
+            return self._coded().of(ramps(numbers.firsts, numbers.row_counts))
+        return self._coded().of(numbers.to_numbers(np.frombuffer(rows.to_array(), np.uint32)))
+
+    def _coded(self) -> CodedNumbers:
+        """Return the key of each row, decoded from all blocks."""
         every = np.arange(self._directory.block_count)
         self._directory.load(every)
         parts: list[KeyRows] = []
@@ -165,7 +178,7 @@ class Postings(MergedIndex):
             blocks = every[first : first + BLOCKS_AT_ONCE]
             parsed = self.scan(blocks)
             parts.append(key_rows(parsed, self._directory.table.first_keys[blocks], self._form == BYTES_KEYS))
-        return columns_of(self._blob, parts, self._numbers, self._value_type)
+        return code_numbers(self._blob, parts, self._numbers, self._value_type)
 
     @property
     def directory(self) -> PostingsDirectory:
