@@ -1,4 +1,4 @@
-"""The planner: which row groups of an Iceberg table a query has to read; scans, counts and aggregates that read just those."""
+"""The planner: which row groups of an Iceberg table a query has to read; scans and aggregates that read just those."""
 
 from typing import TYPE_CHECKING
 

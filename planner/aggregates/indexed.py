@@ -227,7 +227,7 @@ def _has_zero_end(partial: Partial) -> bool:
     ends = [
         partial.groups[f"{end} {number}"]
         for number, asked in enumerate(partial.question.columns)
-        if asked.needs_ends and asked.value_type.is_floating
-        for end in ("least", "greatest")
+        if asked.value_type.is_floating
+        for end in asked.ends
     ]
     return any(pc.any(pc.equal(keys, 0), min_count=0).as_py() for keys in ends)

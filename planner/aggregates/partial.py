@@ -47,8 +47,8 @@ class Partial:
             `Question.groups`, `group n` is the key (int64 or large_binary; NULL is a group). `rows` counts the rows
             (int64). For each column n of `Question.columns`: `values n`, the rows that are not NULL (int64);
             `positive n` and `negative n`, the exact sums of the positive and of the negative values (`SUM`, a decimal's
-            unscaled value; float64 for float and double), if a sum is needed; `least n` and `greatest n`, keys, if they
-            are needed, NULL without values.
+            unscaled value; float64 for float and double), if a sum is needed; `least n` and `greatest n`, keys, each if
+            needed, NULL without values.
         distinct: For each column of `Question.columns` whose distinct values are needed, by its number: one row per
             group and distinct key, `group 0` ... and `key`. NULL is no value.
     """
@@ -87,10 +87,9 @@ class Partial:
             table[f"values {number}"] = pa.array(counts if known is None else np.where(known, counts, 0))
             if asked.needs_sum:
                 table |= sum_columns(number, columns[asked.column], weights)
-            if asked.needs_ends:
-                negative = (signed_zeros or {}).get(asked.column)
-                ends = own if negative is None else pc.if_else(pa.array(negative), NEGATIVE_ZERO_KEY, own)
-                table[f"least {number}"] = table[f"greatest {number}"] = ends
+            negative = (signed_zeros or {}).get(asked.column)
+            signed = own if negative is None else pc.if_else(pa.array(negative), NEGATIVE_ZERO_KEY, own)
+            table |= {f"{end} {number}": signed for end in asked.ends}
             if asked.needs_distinct:
                 distinct[number] = pa.table({**arrays, "key": own})
         return cls.of_table(question, table, distinct)
@@ -125,9 +124,8 @@ class Partial:
             if asked.needs_sum:
                 table[f"positive {number}"] = pa.array([Decimal(own.positive)], SUM)
                 table[f"negative {number}"] = pa.array([Decimal(own.negative)], SUM)
-            if asked.needs_ends:
-                table[f"least {number}"] = pa.array([own.minimum], keys)
-                table[f"greatest {number}"] = pa.array([own.maximum], keys)
+            ends = {"least": own.minimum, "greatest": own.maximum}
+            table |= {f"{end} {number}": pa.array([ends[end]], keys) for end in asked.ends}
         numbers = {asked.column: number for number, asked in enumerate(question.columns)}
         tables = {numbers[column]: pa.table({"key": keys}) for column, keys in distinct.items()}
         return cls.of_table(question, table, tables)

@@ -40,7 +40,8 @@ class AskedColumn:
         type: The type of its values.
         value_type: The same as an index has it.
         needs_sum: Whether an aggregate needs the sum.
-        needs_ends: Whether an aggregate needs minimum or maximum.
+        needs_least: Whether an aggregate needs the minimum.
+        needs_greatest: Whether an aggregate needs the maximum.
         needs_distinct: Whether an aggregate needs the distinct values.
     """
 
@@ -49,8 +50,14 @@ class AskedColumn:
     type: IcebergType
     value_type: ValueType
     needs_sum: bool = False
-    needs_ends: bool = False
+    needs_least: bool = False
+    needs_greatest: bool = False
     needs_distinct: bool = False
+
+    @property
+    def ends(self) -> tuple[str, ...]:
+        """Which ends are needed: `least`, `greatest`, both or none."""
+        return ("least",) * self.needs_least + ("greatest",) * self.needs_greatest
 
     @property
     def needs_data(self) -> bool:
@@ -188,7 +195,8 @@ def _bind(parts: tuple[str | None, ...], columns: dict[ColumnId, AskedColumn], s
     columns[column.column] = replace(
         asked,
         needs_sum=asked.needs_sum or function in ("sum", "avg"),
-        needs_ends=asked.needs_ends or function in ("min", "max", "bool_and", "bool_or"),
+        needs_least=asked.needs_least or function in ("min", "bool_and"),
+        needs_greatest=asked.needs_greatest or function in ("max", "bool_or"),
         needs_distinct=asked.needs_distinct or distinct,
     )
     called = f"{function}({'DISTINCT ' if distinct else ''}{column.name})"

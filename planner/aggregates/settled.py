@@ -61,9 +61,9 @@ def _can_settle(asked: AskedColumn, is_group: bool, statistics: FieldStatistics,
     if is_group or asked.needs_sum:
         is_one = _are_equal(least, greatest) & (values > 0)
         can &= (is_one & (nulls == 0) if is_group else is_one) | (values == 0)
-    if asked.needs_ends and asked.value_type.is_floating and isinstance(least, np.ndarray):
+    for end in asked.ends if asked.value_type.is_floating else ():
         # 0.0 and -0.0 have one key.
-        can &= ((least != 0) & (greatest != 0)) | (values == 0)
+        can &= np.asarray((least if end == "least" else greatest) != 0) | (values == 0)
     return can
 
 
@@ -75,13 +75,12 @@ def _partial(
         table[group_name(number)] = key_array(_ends(found[group.column], row_groups)[0])
     table["rows"] = pa.array(row_counts)
     for number, asked in enumerate(question.columns):
-        least, greatest = _ends(found[asked.column], row_groups)
+        ends = dict(zip(("least", "greatest"), _ends(found[asked.column], row_groups), strict=True))
         values = found[asked.column].value_count[row_groups]
         table[f"values {number}"] = pa.array(values)
         if asked.needs_sum:
-            table |= sum_columns(number, least, values)
-        if asked.needs_ends:
-            table[f"least {number}"], table[f"greatest {number}"] = key_array(least), key_array(greatest)
+            table |= sum_columns(number, ends["least"], values)
+        table |= {f"{end} {number}": key_array(ends[end]) for end in asked.ends}
     return Partial.of_table(question, table)
 
 

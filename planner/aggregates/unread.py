@@ -45,7 +45,7 @@ def read_partial(planned: PlannedScan, table: Table, question: Question, positio
         zeros = {
             asked.column: _signed_zeros(values[asked.column], columns[asked.column])
             for asked in question.columns
-            if asked.needs_ends and asked.value_type.is_floating
+            if asked.ends and asked.value_type.is_floating
         }
         for column, own in columns.items():
             if own.row_count != row_count:
