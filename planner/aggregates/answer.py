@@ -164,8 +164,8 @@ def aggregate(
 ) -> pa.Table:
     """Aggregate the rows of a table that satisfy a predicate, from the index as far as it is exact.
 
-    The other row groups are read. Results have the types and values that they have in Spark, with one row per group, in
-    the order of the groups; without `group_by` one row.
+    The other row groups are read; index troubles are logged as warnings. Results have the types and values that they
+    have in Spark, with one row per group, in the order of the groups; without `group_by` one row.
 
     Args:
         index: The table's index.
@@ -187,7 +187,10 @@ def aggregate(
             the text, a data file's format or equality deletes make that impossible here.
     """
     limits = Limits(rows_wanted=True, seconds=planning_milliseconds / 1000)
-    return aggregate_with_plan(index, where, aggregates, group_by, snapshot_id, limits, refresh, keys).table
+    found = aggregate_with_plan(index, where, aggregates, group_by, snapshot_id, limits, refresh, keys)
+    for warning in found.warnings:
+        _log.warning("%s", warning)
+    return found.table
 
 
 def aggregate_with_plan(
@@ -207,8 +210,6 @@ def aggregate_with_plan(
     question = ask(aggregates, group_by, snapshot_of(index.data_table, snapshot_id)[1])
     planned = plan_scan(index, where, snapshot_id, limits, refresh=False, wanted=Wanted(keys or {}))
     found = answer(planned, index.data_table, question)
-    for warning in found.warnings:
-        _log.warning("%s", warning)
     read, row_groups_read = read_partial(planned, index.data_table, question, found.unread)
     table = table_of(Partial.merged(question, [found.settled, found.indexed, read]))
     plan = planned.plan

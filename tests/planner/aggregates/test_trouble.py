@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
+import planner
 from planner.aggregates.answer import aggregate_with_plan
 from planner.aggregates.question import AggregateSyntaxError
 from planner.aggregates.result import AggregateOverflowError
@@ -75,7 +76,7 @@ def test_a_flipped_byte_never_changes_an_answer(local_catalog: SqlCatalog, defin
     assert warned >= read
 
 
-def test_a_missing_segment_is_read_around(local_catalog: SqlCatalog) -> None:
+def test_a_missing_segment_is_read_around(local_catalog: SqlCatalog, caplog: pytest.LogCaptureFixture) -> None:
     create_table(local_catalog, "t", data(), ROW_GROUP_ROWS)
     index = TableIndex.create(local_catalog, "ns.t", IndexDefinition.of(bsi=["k"]))
     index.build(workers=1)
@@ -87,6 +88,8 @@ def test_a_missing_segment_is_read_around(local_catalog: SqlCatalog) -> None:
     assert found.table.equals(right.table)
     assert (right.row_groups_read, found.row_groups_read) == (0, 4)
     assert str(segment) in found.warnings[0]
+    assert planner.aggregate(index, "k > 5", "sum(k)").equals(right.table)
+    assert found.warnings[0] in caplog.messages
 
 
 def test_equality_deletes_are_refused_as_when_counting(local_catalog: SqlCatalog) -> None:
