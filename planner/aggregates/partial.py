@@ -105,29 +105,30 @@ class Partial:
     def of_totals(
         cls,
         question: Question,
-        row_count: int,
-        totals: Mapping[ColumnId, Totals],
-        distinct: Mapping[ColumnId, KeyArray],
+        row_counts: Sequence[int],
+        totals: Mapping[ColumnId, Sequence[Totals]],
+        distinct: Mapping[ColumnId, Sequence[KeyArray]],
     ) -> Partial:
-        """Return what rows of one group give; the question has no columns to group by.
+        """Return what several sets of rows of one group give; the question has no columns to group by.
 
         Args:
             question: The question.
-            row_count: The number of rows.
-            totals: The totals of each column.
-            distinct: The distinct keys of each column whose distinct keys are needed.
+            row_counts: The number of rows of each set.
+            totals: The totals of each set, for each column.
+            distinct: Distinct keys, in any number of parts, for each column whose distinct keys are needed.
         """
-        table = {"rows": pa.array([row_count], pa.int64())}
+        table = {"rows": pa.array(row_counts, pa.int64())}
+        tables: dict[int, pa.Table] = {}
         for number, asked in enumerate(question.columns):
             own, keys = totals[asked.column], key_type(asked.value_type)
-            table[f"values {number}"] = pa.array([own.value_count], pa.int64())
+            table[f"values {number}"] = pa.array([one.value_count for one in own], pa.int64())
             if asked.needs_sum:
-                table[f"positive {number}"] = pa.array([Decimal(own.positive)], SUM)
-                table[f"negative {number}"] = pa.array([Decimal(own.negative)], SUM)
-            ends = {"least": own.minimum, "greatest": own.maximum}
-            table |= {f"{end} {number}": pa.array([ends[end]], keys) for end in asked.ends}
-        numbers = {asked.column: number for number, asked in enumerate(question.columns)}
-        tables = {numbers[column]: pa.table({"key": keys}) for column, keys in distinct.items()}
+                table[f"positive {number}"] = pa.array([Decimal(one.positive) for one in own], SUM)
+                table[f"negative {number}"] = pa.array([Decimal(one.negative) for one in own], SUM)
+            ends = {"least": [one.minimum for one in own], "greatest": [one.maximum for one in own]}
+            table |= {f"{end} {number}": pa.array(ends[end], keys) for end in asked.ends}
+            if asked.needs_distinct:
+                tables[number] = pa.table({"key": pa.chunked_array(map(pa.array, distinct[asked.column]), keys)})
         return cls.of_table(question, table, tables)
 
     @classmethod

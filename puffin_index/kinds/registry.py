@@ -53,6 +53,5 @@ def kinds_answering(test: LeafTest, answer: Answer) -> list[IndexKind]:
 
 
 def kinds_holding_keys() -> list[IndexKind]:
-    """Return the kinds that hold the key of each row, in the order to ask them."""
-    ranked = [(kind.key_rank, kind) for kind in KINDS.values() if kind.key_rank is not None]
-    return [kind for _, kind in sorted(ranked, key=lambda pair: pair[0])]
+    """Return the kinds whose payloads hold the key of each row."""
+    return [kind for kind in KINDS.values() if kind.holds_keys]

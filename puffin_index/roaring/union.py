@@ -114,7 +114,7 @@ def _decode(
         containers = parse_containers(raw, starts, starts + lengths)
         if int(containers.cardinalities.sum()) > most_rows:
             raise BrokenSetError(f"more than {most_rows} rows")
-        parts = [_array_rows(raw, containers), _run_rows(raw, containers), _bitset_rows(raw, containers)]
+        parts = [array_rows(raw, containers), run_rows(raw, containers), _bitset_rows(raw, containers)]
         rows = np.concatenate([rows for rows, _ in parts])
         if len(rows) and int(rows.max()) >= row_count:
             raise BrokenSetError(f"row {rows.max()} in a row group of {row_count} rows")
@@ -166,7 +166,8 @@ def parse_containers(raw: Bytes, starts: Ints, ends: Ints) -> ParsedContainers:
     in_listed = listed[sets]
     directory = (keys_at + 4 * counts)[sets] + 4 * ordinals
     places[in_listed] += _uint32_at(raw, directory[in_listed])
-    _place_unlisted(raw, places, ordinals, sets, are_runs, cardinalities, bodies, ends, ~in_listed)
+    if not in_listed.all():
+        _place_unlisted(raw, places, ordinals, sets, are_runs, cardinalities, bodies, ends, ~in_listed)
     require((places >= bodies[sets]) & (places + 2 <= ends[sets]), "a container outside of its set")
     return ParsedContainers(sets, (described & 0xFFFF) << 16, cardinalities, are_runs, places, ends[sets])
 
@@ -194,7 +195,8 @@ def _place_unlisted(
         position[own] += np.where(are_runs[here], run_bytes, sizes[here])
 
 
-def _array_rows(raw: Bytes, containers: ParsedContainers) -> tuple[Ints, Ints]:
+def array_rows(raw: Bytes, containers: ParsedContainers) -> tuple[Ints, Ints]:
+    """Return the rows of all array containers, and the set of each row."""
     chosen = ~containers.are_runs & (containers.cardinalities <= ARRAY_LIMIT)
     starts, counts = containers.starts[chosen], containers.cardinalities[chosen]
     require(starts + 2 * counts <= containers.ends_of_sets[chosen], "a container is cut short")
@@ -202,7 +204,8 @@ def _array_rows(raw: Bytes, containers: ParsedContainers) -> tuple[Ints, Ints]:
     return rows, np.repeat(containers.sets[chosen], counts)
 
 
-def _run_rows(raw: Bytes, containers: ParsedContainers) -> tuple[Ints, Ints]:
+def run_rows(raw: Bytes, containers: ParsedContainers) -> tuple[Ints, Ints]:
+    """Return the rows of all containers of runs, and the set of each row."""
     chosen = containers.are_runs
     starts = containers.starts[chosen]
     counts = uint16_at(raw, starts)

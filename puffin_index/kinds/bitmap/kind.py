@@ -51,7 +51,7 @@ class BitmapKind(IndexKind):
     option_names = OPTION_NAMES
     bytes_per_row = 4
     is_found_by_key = True
-    key_rank = 1
+    holds_keys = True
     paimon_name = "bitmap"
     paimon_types = frozenset(_PAIMON_TYPES.values())
 

@@ -80,6 +80,11 @@ class MergedBitmap(Postings):
         read_parts(self._blob, [*parts, self._nulls_part])
         return keys, parts, self._nulls_part
 
+    def _every_key(self) -> tuple[KeyArray, Ints]:
+        """Return all keys and the number of rows of each, from the directory."""
+        keys = self.every_set()[0]
+        return keys, np.diff(self._directory.table.rows[: len(keys) + 1])
+
     def _coded(self) -> CodedNumbers:
         """Return the key of each row, decoded from the row sets of all keys."""
         keys, parts, _ = self.every_set()

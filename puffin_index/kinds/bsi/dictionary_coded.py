@@ -63,8 +63,8 @@ class CodeIndex(Protocol):
     def value_count(self) -> int:
         """The number of rows that have a code."""
 
-    def numbers(self) -> tuple[Ints, Flags | None]:
-        """Return the code of each row, and which rows have a code (None for all)."""
+    def numbers(self, rows: Rows | None = None) -> tuple[Ints, Flags | None]:
+        """Return the code of some rows (None for all), and which of them have a code (None for all)."""
 
     def null_rows(self, is_null: bool, candidates: BitMap | None) -> BitMap:
         """Return the rows without a code (`is_null`) or the rows with a code, among the candidates."""
@@ -108,8 +108,7 @@ class DictionaryCodedIndex(HoldsKeys):
 
     def keys_of(self, rows: BitMap | None) -> Column:
         """Return the keys of some rows."""
-        column = self.column(self._value_type)
-        return column if rows is None else column.take(np.frombuffer(rows.to_array(), np.uint32))
+        return self._column(self._value_type, None if rows is None else np.frombuffer(rows.to_array(), np.uint32))
 
     def column(self, value_type: ValueType) -> Column:
         """Return the column that the dictionary and the slices were built from.
@@ -117,7 +116,10 @@ class DictionaryCodedIndex(HoldsKeys):
         Raises:
             CorruptFileError: If the blob is damaged.
         """
-        codes, valid = self._codes.numbers()
+        return self._column(value_type, None)
+
+    def _column(self, value_type: ValueType, rows: Rows | None) -> Column:
+        codes, valid = self._codes.numbers(rows)
         keys = self._dictionary.keys()
         known = codes if valid is None else codes[valid]
         if len(known) and not 0 <= int(known.min()) <= int(known.max()) < len(keys):

@@ -96,11 +96,15 @@ class MergedSlices(MergedIndex, HoldsKeys):
 
     def keys_of(self, rows: BitMap | None) -> Column:
         """Return the keys of some rows."""
-        return self._open().keys_of(None if rows is None else self._numbers_of(rows))
+        return self._open().keys_of(self._wanted(rows))
 
     def totals_of(self, rows: BitMap | None) -> Totals:
         """Return the totals of some rows."""
-        return self._open().totals_of(None if rows is None else self._numbers_of(rows))
+        return self._open().totals_of(self._wanted(rows))
+
+    def _wanted(self, rows: BitMap | None) -> BitMap | None:
+        """Return the numbers of some rows; None for all."""
+        return None if rows is None or len(rows) == self._row_counts.sum() else self._numbers_of(rows)
 
     def columns(self) -> list[Column]:
         """Return the column of each row group, decoded from all slices.

@@ -13,7 +13,7 @@ from puffin_index.keys.columns import Column, KeyArray
 from puffin_index.keys.value_types import ValueType
 from puffin_index.kinds.postings.keys import keys_of_blocks
 from puffin_index.kinds.postings.numbers import RowNumbers
-from puffin_index.kinds.postings.parse import ParsedBlocks
+from puffin_index.kinds.postings.parse import LENGTHS, ParsedBlocks
 from puffin_index.kinds.postings.rows import decode_runs
 from puffin_index.storage.arrays import Flags, Ints
 from puffin_index.storage.many_ranges import ramps
@@ -54,6 +54,19 @@ def key_rows(blocks: ParsedBlocks, first_keys: Ints, is_bytes: bool) -> KeyRows:
     if lengths is None:
         return KeyRows(keys, run_codes, starts)
     return KeyRows(keys, np.repeat(run_codes, lengths), ramps(starts, lengths))
+
+
+def key_counts(blocks: ParsedBlocks, first_keys: Ints, is_bytes: bool) -> tuple[KeyArray, Ints]:
+    """Return the keys of whole blocks and the number of rows of each; see `key_rows`."""
+    keys = keys_of_blocks(blocks.raw, first_keys, is_bytes)
+    sections = np.arange(len(blocks.sections.runs))
+    group_runs = blocks.group_counts(sections)
+    rows = group_runs
+    if not bool((blocks.sections.rows == blocks.sections.runs).all()):
+        rows = np.add.reduceat(blocks.sections.stream(LENGTHS, sections), np.cumsum(group_runs) - group_runs)
+    counts = np.zeros(len(keys), np.int64)
+    np.add.at(counts, _group_codes(blocks), rows)
+    return keys, counts
 
 
 def _group_codes(blocks: ParsedBlocks) -> Ints:
@@ -132,10 +145,11 @@ def code_numbers(blob: Blob, parts: Sequence[KeyRows], numbers: RowNumbers, valu
     owned[ramps(numbers.firsts, numbers.row_counts)] = True
     if np.count_nonzero((codes >= 0) & owned) != sum(len(part.numbers) for part in parts):
         raise corrupt(blob, "rows that no row group has, or twice")
-    return CodedNumbers(value_type, _joined([part.keys for part in parts], value_type), codes)
+    return CodedNumbers(value_type, join_keys([part.keys for part in parts], value_type), codes)
 
 
-def _joined(keys: Sequence[KeyArray], value_type: ValueType) -> KeyArray:
+def join_keys(keys: Sequence[KeyArray], value_type: ValueType) -> KeyArray:
+    """Join ascending keys."""
     if value_type.domain == "bytes":
         return pa.concat_arrays([*keys, pa.array([], pa.large_binary())])
     return np.concatenate([np.empty(0, np.int64), *keys])

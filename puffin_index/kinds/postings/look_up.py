@@ -32,13 +32,13 @@ from pyroaring import BitMap
 
 from puffin_index.errors import UnsupportedError
 from puffin_index.keys.asked_test import AskedTest
-from puffin_index.keys.columns import Column
+from puffin_index.keys.columns import Column, KeyArray
 from puffin_index.keys.leaf import NullTest
 from puffin_index.keys.value_types import ValueType
 from puffin_index.kinds.base import MergedIndex
-from puffin_index.kinds.held_keys import HoldsKeys
+from puffin_index.kinds.held_keys import HoldsKeys, KeyCounts
 from puffin_index.kinds.postings.asked import AskedBlocks, rows_of_asked
-from puffin_index.kinds.postings.columns import CodedNumbers, KeyRows, code_numbers, key_rows
+from puffin_index.kinds.postings.columns import CodedNumbers, KeyRows, code_numbers, join_keys, key_counts, key_rows
 from puffin_index.kinds.postings.demand import BLOCKS_AT_ONCE, Cuts, bounds_of, cost_of_blocks, cost_of_pages, cuts_of
 from puffin_index.kinds.postings.directory import PostingsDirectory
 from puffin_index.kinds.postings.numbers import RowNumbers
@@ -165,9 +165,30 @@ class Postings(MergedIndex, HoldsKeys):
     def keys_of(self, rows: BitMap | None) -> Column:
         """Return the keys of some rows."""
         numbers = self._numbers
-        if rows is None:
+        if rows is None or len(rows) == numbers.row_count:
             return self._coded().of(ramps(numbers.firsts, numbers.row_counts))
         return self._coded().of(numbers.to_numbers(np.frombuffer(rows.to_array(), np.uint32)))
+
+    def counts_of(self, rows: BitMap | None) -> KeyCounts:
+        """Return the distinct keys of some rows; of all rows without decoding any."""
+        if rows is not None and len(rows) < self._numbers.row_count:
+            return super().counts_of(rows)
+        keys, counts = self._every_key()
+        if int(counts.sum()) != self._counts[0]:
+            raise corrupt(self._blob, "postings of another number of rows")
+        return KeyCounts(self._value_type, keys, counts, self._counts[1])
+
+    def _every_key(self) -> tuple[KeyArray, Ints]:
+        """Return all keys and the number of rows of each."""
+        every = np.arange(self._directory.block_count)
+        self._directory.load(every)
+        parts = []
+        for first in range(0, len(every), BLOCKS_AT_ONCE):
+            blocks = every[first : first + BLOCKS_AT_ONCE]
+            first_keys = self._directory.table.first_keys[blocks]
+            parts.append(key_counts(self.scan(blocks), first_keys, self._form == BYTES_KEYS))
+        keys = join_keys([keys for keys, _ in parts], self._value_type)
+        return keys, np.concatenate([np.empty(0, np.int64), *(counts for _, counts in parts)])
 
     def _coded(self) -> CodedNumbers:
         """Return the key of each row, decoded from all blocks."""
