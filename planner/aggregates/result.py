@@ -18,9 +18,6 @@ from puffin_index.errors import PuffinIndexError
 from puffin_index.keys.arrow_values import arrow_of_keys, with_scale
 from puffin_index.keys.value_types import MAXIMUM_DECIMAL_PRECISION
 
-_QUOTIENT_SCALE = 39
-"""Spark divides decimals to so many digits behind the point before it rounds to those of the result."""
-
 
 class AggregateOverflowError(PuffinIndexError, OverflowError):
     """Say that a result does not fit its type, as Spark does in ANSI mode."""
@@ -114,7 +111,7 @@ def _average(asked: AskedColumn, total: pa.Array, counts: pa.Array) -> pa.Array:
     scale = min(MAXIMUM_DECIMAL_PRECISION, asked.value_type.decimal_scale + 4)
     precision = min(MAXIMUM_DECIMAL_PRECISION, asked.value_type.decimal_precision + 4)
     quotients = np.full(len(total), None, object)
-    quotients[known] = [Decimal(one) for one in _divided(sums, count, asked.value_type.decimal_scale, scale)]
+    quotients[known] = [Decimal(one) for one in _divided(sums, count, scale - asked.value_type.decimal_scale)]
     unscaled = pa.array(quotients, pa.decimal256(76, 0))
     return with_scale(_narrowed(unscaled), pa.decimal128(precision, scale))
 
@@ -125,16 +122,9 @@ def _integers(numbers: pa.Array) -> npt.NDArray[Any]:
     return found
 
 
-def _divided(sums: npt.NDArray[Any], counts: npt.NDArray[Any], scale: int, result_scale: int) -> npt.NDArray[Any]:
-    """Divide decimals of a scale by counts; return the unscaled numbers of the result.
-
-    Spark rounds twice: half down to `_QUOTIENT_SCALE` digits behind the point, then half up to those of the result.
-    """
-    negative = sums < 0
-    shifted = abs(sums) * 10 ** (_QUOTIENT_SCALE - scale)
-    # Half down: a half stays below.
-    quotients = (2 * shifted + counts - 1) // (2 * counts)
-    unit = 10 ** (_QUOTIENT_SCALE - result_scale)
-    rounded = (2 * quotients + unit) // (2 * unit)
-    signed: npt.NDArray[Any] = np.where(negative, -rounded, rounded)
+def _divided(sums: npt.NDArray[Any], counts: npt.NDArray[Any], more_digits: int) -> npt.NDArray[Any]:
+    """Divide unscaled decimals by counts, with more digits behind the point, rounded half up as in Spark."""
+    shifted = abs(sums) * 10**more_digits
+    rounded = (2 * shifted + counts) // (2 * counts)
+    signed: npt.NDArray[Any] = np.where(sums < 0, -rounded, rounded)
     return signed

@@ -7,7 +7,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Sequence
 from datetime import date, datetime, timedelta
-from decimal import ROUND_HALF_DOWN, ROUND_HALF_UP, Context, Decimal
+from decimal import ROUND_HALF_UP, Context, Decimal
 from functools import cmp_to_key
 from pathlib import Path
 from typing import Any
@@ -158,9 +158,8 @@ def _average(column: str, values: Sequence[Any]) -> Any:
     arrow = SCHEMA.field(column).type
     long = Context(200)
     quotient = long.divide(_exact_sum(values), Decimal(len(values)))
-    once = quotient.quantize(Decimal(1).scaleb(-39), ROUND_HALF_DOWN, long)
     scale = min(38, arrow.scale + 4)
-    return _fitting(once.quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP, long), min(38, arrow.precision + 4))
+    return _fitting(quotient.quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP, long), min(38, arrow.precision + 4))
 
 
 def agrees(found: Any, wanted: Any, function: str, zeros: set[float]) -> bool:
@@ -195,7 +194,9 @@ def definitions(draw: st.DrawFn) -> IndexDefinition:
     kinds: dict[str, list[str]] = {"bitmap": [], "bsi": [], "bloom": []}
     options = {}
     for column in VALUES:
-        for kind in draw(st.sampled_from([["bsi"], ["bitmap"], ["bitmap", "bsi"], ["bitmap"], ["bsi"], ["bloom"]])):
+        for kind in draw(
+            st.sampled_from([["bsi"], ["bitmap"], ["bitmap", "bsi"], ["bsi"], ["bitmap"]] * 4 + [["bloom"]])
+        ):
             kinds[kind].append(column)
             if kind == "bitmap":
                 options[f"{column}.layout"] = draw(st.sampled_from(["auto", "bitmaps", "postings"]))
