@@ -34,7 +34,8 @@ quick: $(STAMP) ## The tests that need no JVM
 nightly: $(STAMP) ## The next 50,000 pairs of a table and a predicate (PAIRS=n), and the laws on more examples; some hours
 	@$(BIN)/python -m tests.planner.laws.pairs --pairs $(PAIRS) --state $(DATA)/pairs.json
 	@$(BIN)/python -m pytest --hypothesis-profile=nightly --timeout 7200 tests/planner/laws/test_types_law.py \
-	  tests/planner/laws/test_histories.py tests/planner/laws/test_imported_histories.py tests/planner/laws/test_any_bytes_law.py
+	  tests/planner/laws/test_histories.py tests/planner/laws/test_imported_histories.py tests/planner/laws/test_any_bytes_law.py \
+	  tests/planner/laws/test_aggregates_law.py
 	@JAVA_HOME="$$(bash scripts/find-java)" $(BIN)/python -m pytest --hypothesis-profile=nightly --timeout 7200 \
 	  tests/spark/answers/test_histories.py tests/spark/answers/test_imported_histories.py
 	@JAVA_HOME="$$(bash scripts/find-java)" PUFFIN_INDEX_STRESS_SECONDS=180 $(BIN)/python -m pytest tests/spark/hook/test_stress.py

@@ -110,28 +110,24 @@ def _payloads(
     view: IndexView, question: Question, asked: AskedColumn, row_groups: Ints, is_whole: Flags, reads: IndexReads
 ) -> _Payloads:
     """Choose the payload of each row group: of the kind that costs least, where there is one."""
+    # Of all rows of a payload that is ordered by key, the rows of each key are counted without decoding them.
     is_counted = asked.needs_distinct or bool(question.groups)
     can_count = is_counted and (not question.groups or len(question.every_column) == 1)
     known: list[tuple[float, KindDirectory, Floats]] = []
     for kind in kinds_holding_keys():
         directory = view.directory(leaf_of(asked), kind.name, reads)
-        if directory is None:
+        if directory is None or not directory.known[row_groups].any():
             continue
-        _, owners, counts = np.unique(directory.blob[row_groups], return_inverse=True, return_counts=True)
-        weight = np.full(len(row_groups), _INDEX_WEIGHT)
-        if kind.is_found_by_key:
-            # Payloads that are ordered by key have the rows of each key counted, but tell a row's key only as a whole.
-            by_row = ~is_whole if can_count else np.ones(len(row_groups), np.bool_)
-            weight[np.bincount(owners, by_row)[owners] > 0] = _BY_ROW_WEIGHT
+        blobs = directory.blob[row_groups]
+        _, owners, counts = np.unique(blobs, return_inverse=True, return_counts=True)
+        weight = np.full(len(row_groups), _BY_ROW_WEIGHT if kind.is_found_by_key else _INDEX_WEIGHT)
+        if kind.is_found_by_key and can_count:
+            every, covered = np.unique(directory.blob, return_counts=True)
+            whole = np.bincount(owners, is_whole)[owners]
+            weight[whole == covered[np.searchsorted(every, blobs)]] = _INDEX_WEIGHT
         share = weight * directory.length[row_groups] / counts[owners]
         costs = np.where(directory.known[row_groups], share, np.inf)
-        known.append(
-            (
-                float(share[directory.known[row_groups]].mean()) if directory.known[row_groups].any() else np.inf,
-                directory,
-                costs,
-            )
-        )
+        known.append((float(costs[np.isfinite(costs)].mean()), directory, costs))
     known.sort(key=lambda one: one[0])
     chosen = np.full(len(row_groups), -1, np.int64)
     numbers = np.full(len(row_groups), -1, np.int64)
