@@ -38,7 +38,7 @@ nightly: $(STAMP) ## The next 50,000 pairs of a table and a predicate (PAIRS=n),
 	@$(BIN)/python -m pytest --hypothesis-profile=nightly --timeout 7200 tests/planner/laws/test_types_law.py \
 	  tests/planner/laws/test_histories.py tests/planner/laws/test_imported_histories.py tests/planner/laws/test_any_bytes_law.py \
 	  tests/planner/laws/test_plan_law.py tests/planner/prune/test_several_look_ups.py tests/planner/prune/test_time_budget.py \
-	  tests/puffin_index/kinds
+	  tests/puffin_index/kinds tests/planner/laws/test_aggregates_law.py
 	@JAVA_HOME="$$(bash scripts/find-java)" $(BIN)/python -m pytest --hypothesis-profile=nightly --timeout 7200 \
 	  tests/spark/answers/test_histories.py tests/spark/answers/test_imported_histories.py \
 	  tests/spark/answers/test_ssb.py tests/spark/hook/test_hook.py

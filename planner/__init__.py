@@ -1,7 +1,8 @@
-"""The planner: which row groups of an Iceberg table a query has to read; scans and counts that read just those."""
+"""The planner: which row groups of an Iceberg table a query has to read; scans and aggregates that read just those."""
 
 from typing import TYPE_CHECKING
 
+from planner.aggregates.answer import aggregate
 from planner.scans.arrow_scan import scan
 from planner.scans.count import RowCount, count
 from planner.scans.plan import plan
@@ -17,6 +18,7 @@ __all__ = [
     "RowCount",
     "ScanPlan",
     "Split",
+    "aggregate",
     "count",
     "disable",
     "enable",

@@ -7,16 +7,18 @@ import json
 import click
 from rich.table import Table as RichTable
 
+from planner.aggregates.answer import aggregate_with_plan
 from planner.commands.build import build_command
 from planner.scans.count import count
 from planner.scans.plan import plan
 from planner.scans.scan_plan import ScanPlan
-from puffin_index.commands.main import console, error_console, format_bytes, main, open_index, table_command
+from puffin_index.commands.main import console, error_console, escape, format_bytes, main, open_index, table_command
 from puffin_index.commands.upkeep import UPKEEP_COMMANDS
 from puffin_index.data.data_table import find_snapshot
 from puffin_index.table_index import TableIndex
 
 _SHOWN_SPLITS = 20
+_SHOWN_GROUPS = 100
 
 __all__ = ["build_command", "main"]
 
@@ -74,6 +76,46 @@ def count_command(
         soft_wrap=True,
     )
     for warning in counted.plan.warnings:
+        error_console.print(f"warning: {warning}", highlight=False, soft_wrap=True)
+
+
+@main.command("aggregate")
+@table_command
+@click.argument("aggregates")
+@click.option("--where", help="Aggregate the rows that satisfy this WHERE text.")
+@click.option("--group-by", default="", metavar="COLUMNS", help="Columns to group by, between commas.")
+@click.option("--snapshot-id", type=int, help="Aggregate the rows of this snapshot.")
+@click.option("--ref", help="Aggregate the rows of this branch or tag.")
+def aggregate_command(
+    table: str,
+    properties: tuple[str, ...],
+    as_json: bool,
+    aggregates: str,
+    where: str | None,
+    group_by: str,
+    snapshot_id: int | None,
+    ref: str | None,
+) -> None:
+    """Print AGGREGATES of TABLE, such as "count(*), sum(c) AS s", from the index as far as it is exact."""
+    index, snapshot_id = _open_at(table, properties, snapshot_id, ref)
+    found = aggregate_with_plan(index, where, aggregates, group_by, snapshot_id)
+    if as_json:
+        click.echo(json.dumps(found.to_json(), default=str))
+        return
+    shown = RichTable(*(escape(name) for name in found.table.column_names))
+    for row in found.table.slice(0, _SHOWN_GROUPS).to_pylist():
+        shown.add_row(*("NULL" if value is None else escape(str(value)) for value in row.values()))
+    console.print(shown)
+    if found.table.num_rows > _SHOWN_GROUPS:
+        console.print(f"and {found.table.num_rows - _SHOWN_GROUPS} more; --json prints all", highlight=False)
+    console.print(
+        f"{found.row_groups_read} of {found.row_groups} row groups had to be read, {found.row_groups_indexed} were "
+        f"answered by indexes and {found.row_groups_settled} by statistics, {format_bytes(found.index_bytes_read)} of "
+        f"index, {found.seconds * 1000:.0f} ms",
+        highlight=False,
+        soft_wrap=True,
+    )
+    for warning in found.warnings:
         error_console.print(f"warning: {warning}", highlight=False, soft_wrap=True)
 
 

@@ -104,6 +104,13 @@ class RowSets:
         rows = self.found.of(row_group)
         return None if rows is None else RowSet(rows, exact=True)
 
+    def is_kept(self, row_group: int) -> bool:
+        """Whether the rows of a row group are kept, and exact."""
+        evaluated = self.evaluated.get(row_group)
+        if evaluated is not None:
+            return evaluated.exact
+        return self.found is not None and int(self.found.directory.blob[row_group]) in self.found.rows
+
     def keep(self, row_group: int, rows: RowSet) -> None:
         """Keep what the row level gave for a row group, as long as there is room."""
         self._rows += len(rows.rows)

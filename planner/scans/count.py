@@ -83,7 +83,7 @@ def count(
     started = time.perf_counter()
     limits = Limits(rows_wanted=True, seconds=planning_milliseconds / 1000)
     planned = plan_scan(index, where, snapshot_id, limits, refresh=refresh, wanted=Wanted(keys or {}))
-    known, unknown = _count_known(planned)
+    known, unknown = count_known(planned)
     read = 0
     if len(unknown):
         table = index.data_table
@@ -94,7 +94,7 @@ def count(
     return RowCount(known, plan.row_groups, read, time.perf_counter() - started, plan)
 
 
-def _count_known(planned: PlannedScan) -> tuple[int, Ints]:
+def count_known(planned: PlannedScan) -> tuple[int, Ints]:
     """The matching rows that are known without reading data, and the positions of the row groups to read."""
     plan = planned.plan
     known = plan.matches >= 0

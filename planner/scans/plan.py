@@ -223,7 +223,7 @@ def plan_scan(
         warnings_of(view, pruned),
         started,
     )
-    return PlannedScan(plan, schema, expression, files, row_groups, pruned.row_sets, first)
+    return PlannedScan(plan, schema, expression, files, row_groups, view, pruned.row_sets, first)
 
 
 def _text_of(where: str | BooleanExpression | None) -> str:

@@ -12,6 +12,7 @@ from planner.prune.found_rows import RowSets
 from planner.scans.scan_plan import ScanPlan
 from planner.scans.scan_row_groups import ScanRowGroups
 from planner.scans.snapshot_files import ScanFile
+from planner.view.index_view import IndexView
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,7 @@ class PlannedScan:
         expression: The predicate, unbound; without NOT.
         files: The data files, in the order of `plan.data_files`.
         row_groups: The row groups of the plan, in the same order, as the view knows them.
+        view: The index, as the plan saw it.
         row_sets: Rows that can match, by number in the view; deleted rows are not subtracted.
         first_rows: How many rows are wanted, and in what order; None for all.
     """
@@ -33,5 +35,6 @@ class PlannedScan:
     expression: BooleanExpression
     files: tuple[ScanFile, ...]
     row_groups: ScanRowGroups
+    view: IndexView
     row_sets: RowSets
     first_rows: FirstRows | None = None

@@ -82,10 +82,10 @@ class Residual:
         for step in self.steps:
             match step:
                 case Leaf():
-                    column = column_of(_values(step.field_id, read_column), value_type_named(step.value_type))
+                    column = column_of(values_of(step.field_id, read_column), value_type_named(step.value_type))
                     masks.append(leaf_mask(step.test, column))
                 case LikeTest():
-                    masks.append(_like_mask(step, _values(step.field_id, read_column)))
+                    masks.append(_like_mask(step, values_of(step.field_id, read_column)))
                 case bool():
                     masks.append(np.array([step]))
                 case "and":
@@ -97,7 +97,7 @@ class Residual:
         return np.broadcast_to(masks.pop(), row_count)
 
 
-def _values(column: ColumnId, read_column: ReadColumn) -> pa.Array | pa.ChunkedArray:
+def values_of(column: ColumnId, read_column: ReadColumn) -> pa.Array | pa.ChunkedArray:
     """The values of a column, or of one key of a map."""
     values = read_column(column.field_id if isinstance(column, MapKey) else column)
     if not isinstance(column, MapKey):

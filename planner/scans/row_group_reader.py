@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,13 +16,14 @@ from pyroaring import BitMap
 from planner.prune.pruned import Reason
 from planner.scans.file_columns import FileColumns, constants_of
 from planner.scans.planned_scan import PlannedScan
-from planner.scans.residual import Residual
+from planner.scans.residual import Residual, values_of
 from planner.scans.snapshot_files import ScanFile
 from puffin_index.data.column_source import reading_of
 from puffin_index.data.deletes import deleted_positions
 from puffin_index.data.file_fields import FileField
 from puffin_index.data.parquet import open_parquet
 from puffin_index.errors import CorruptFileError, UnsupportedError
+from puffin_index.keys.map_key import ColumnId, column_and_key
 from puffin_index.kinds.base import RowSet
 from puffin_index.storage.arrays import Flags, Ints
 
@@ -129,6 +130,26 @@ class RowGroupReader:
                 table = table.take(pa.array(rows))
         batches: list[pa.RecordBatch] = columns.project(table, projection, target).to_batches()
         return batches
+
+    def values(
+        self, task: RowGroupTask, column_ids: Sequence[ColumnId]
+    ) -> tuple[dict[ColumnId, pa.Array | pa.ChunkedArray], int]:
+        """Read the values that some columns have in the matching rows of a row group, as the data file has them.
+
+        Returns:
+            The values of each column (one for all rows where the file lacks the column), and the number of rows.
+        """
+        with open_parquet(self.table.io, task.file.file.path) as parquet:
+            columns = self._columns(parquet, task)
+            rows, tested = self._matching_rows(parquet, columns, task)
+            row_count = parquet.metadata.row_group(task.ordinal).num_rows if rows is None else len(rows)
+            fields = columns.fields_of(column_and_key(column)[0] for column in column_ids)
+            table = self._read(parquet, task, fields) if fields else tested
+            table = table if rows is None else table.take(pa.array(rows))
+            values = {
+                column: values_of(column, lambda field_id: columns.values(table, field_id)) for column in column_ids
+            }
+        return values, row_count
 
     def count(self, task: RowGroupTask) -> int:
         """Count the matching rows of a row group."""

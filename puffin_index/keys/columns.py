@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -93,6 +94,13 @@ class Column:
         valid = None if self.valid is None else self.valid[first:end]
         some = None if valid is None or valid.all() else valid
         return Column(self.value_type, end - first, self.keys[first:end], some)
+
+    def take(self, rows: npt.NDArray[np.integer]) -> Column:
+        """Return the column of some rows, in their order."""
+        valid = None if self.valid is None else self.valid[rows]
+        some = None if valid is None or valid.all() else valid
+        keys = self.keys[rows] if isinstance(self.keys, np.ndarray) else self.keys.take(pa.array(rows))
+        return Column(self.value_type, len(rows), keys, some)
 
 
 def join_columns(columns: Sequence[Column]) -> Column:

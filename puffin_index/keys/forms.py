@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from puffin_index.keys.value_types import ValueType
-from puffin_index.storage.arrays import Floats, Ints
+from puffin_index.storage.arrays import Bytes, Floats, Ints
 
 IntColumnKeys: TypeAlias = npt.NDArray[np.signedinteger]
 """Keys of rows in the int64 domain, no wider than the values."""
@@ -48,6 +48,29 @@ def float_keys(values: Floats) -> Ints:
 def floats_of_keys(keys: Ints) -> Floats:
     """Return the doubles of some keys."""
     return (keys ^ ((keys >> np.int64(63)) & _LOW_63_BITS)).view(np.float64)
+
+
+def wide_decimal_limbs(keys: pa.LargeBinaryArray) -> Ints:
+    """Return the keys of decimals of more than 18 digits as numbers of 32 bits, the highest first: shape (n, 4)."""
+    return _wide_decimal_bytes(keys).view(">u4").astype(np.int64)
+
+
+def decimals_of_wide_keys(keys: pa.LargeBinaryArray, precision: int, scale: int) -> pa.Decimal128Array:
+    """Return the decimals of keys of more than 18 digits; NULL where a key is NULL."""
+    filled = keys.fill_null(b"\x80" + bytes(_DECIMAL_KEY_BYTES - 1)) if keys.null_count else keys
+    raw = _wide_decimal_bytes(filled).copy()
+    raw[:, 0] ^= 0x80
+    flags = pa.array(keys.is_valid().to_numpy(zero_copy_only=False)).buffers()[1] if keys.null_count else None
+    values = pa.py_buffer(np.ascontiguousarray(raw[:, ::-1]))
+    return pa.Decimal128Array.from_buffers(pa.decimal128(precision, scale), len(keys), [flags, values])
+
+
+def _wide_decimal_bytes(keys: pa.LargeBinaryArray) -> Bytes:
+    """Return the bytes of keys without NULL: shape (n, 16)."""
+    start = keys.buffers()[1]
+    first = int(np.frombuffer(start, np.int64, 1, 8 * keys.offset)[0]) if len(keys) else 0
+    content = keys.buffers()[2] if len(keys) else b""
+    return np.frombuffer(content, np.uint8, len(keys) * _DECIMAL_KEY_BYTES, first).reshape(-1, _DECIMAL_KEY_BYTES)
 
 
 def wide_decimal_keys(array: pa.Decimal128Array) -> pa.LargeBinaryArray:

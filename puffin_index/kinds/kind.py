@@ -62,6 +62,7 @@ class IndexKind(ABC):
         bytes_per_row: The approximate bytes of one row; builds use the number to reach the target size of segments.
         is_found_by_key: Whether a test for keys reads only the part of a payload that has these keys. The planner asks
             a kind with this property before filters, and other kinds after filters.
+        holds_keys: Whether opened payloads hold the key of each row (`puffin_index.kinds.held_keys.HoldsKeys`).
         paimon_name: The name of the kind in Paimon's containers; None if Paimon has no such index.
         paimon_types: The blob types that Paimon reads.
     """
@@ -72,6 +73,7 @@ class IndexKind(ABC):
     option_names: ClassVar[frozenset[str]] = frozenset()
     bytes_per_row: ClassVar[int]
     is_found_by_key: ClassVar[bool] = False
+    holds_keys: ClassVar[bool] = False
     paimon_name: ClassVar[str | None] = None
     paimon_types: ClassVar[frozenset[str]] = frozenset()
 

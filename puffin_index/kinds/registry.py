@@ -50,3 +50,8 @@ def builders_of(kinds: Mapping[str, Options]) -> dict[str, KindBuilder]:
 def kinds_answering(test: LeafTest, answer: Answer) -> list[IndexKind]:
     """Return the kinds that give exactly this answer to a test, in the order to ask them."""
     return sorted((kind for kind in KINDS.values() if kind.answers(test) == answer), key=lambda kind: kind.rank(test))
+
+
+def kinds_holding_keys() -> list[IndexKind]:
+    """Return the kinds whose payloads hold the key of each row."""
+    return [kind for kind in KINDS.values() if kind.holds_keys]

@@ -66,8 +66,7 @@ def union_of_sets(
     Raises:
         CorruptFileError: If a set is damaged.
     """
-    if bool(((starts < 0) | (lengths < 8) | (starts + lengths > len(data))).any()):
-        raise CorruptFileError("a row set leaves its blob", location=location, offset=offset)
+    _check_inside(data, starts, lengths, location, offset)
     if len(starts) <= _FEW_SETS:
         pairs = zip(starts.tolist(), lengths.tolist(), strict=True)
         return BitMap.union(
@@ -77,18 +76,51 @@ def union_of_sets(
                 for s, n in pairs
             ),
         )
+    limit = row_count if most_rows is None else most_rows
+    rows, _ = _decode(data, starts, lengths, row_count, limit, location, offset)
+    return row_set_of(rows, row_count)
+
+
+def rows_by_set(
+    data: memoryview, starts: Ints, lengths: Ints, row_count: int, *, location: str = "<bytes>", offset: int = 0
+) -> tuple[Ints, Ints]:
+    """Return the rows of disjoint serialised row sets, in any order, and the set of each row.
+
+    Args:
+        data: The bytes.
+        starts: The start of each set.
+        lengths: The length of each set.
+        row_count: The limit that every row must be below.
+        location: The file, for error messages.
+        offset: The start of `data` in the file, for error messages.
+
+    Raises:
+        CorruptFileError: If a set is damaged.
+    """
+    _check_inside(data, starts, lengths, location, offset)
+    return _decode(data, starts, lengths, row_count, row_count, location, offset)
+
+
+def _check_inside(data: memoryview, starts: Ints, lengths: Ints, location: str, offset: int) -> None:
+    if bool(((starts < 0) | (lengths < 8) | (starts + lengths > len(data))).any()):
+        raise CorruptFileError("a row set leaves its blob", location=location, offset=offset)
+
+
+def _decode(
+    data: memoryview, starts: Ints, lengths: Ints, row_count: int, most_rows: int, location: str, offset: int
+) -> tuple[Ints, Ints]:
     raw = np.frombuffer(data, np.uint8)
     try:
         containers = parse_containers(raw, starts, starts + lengths)
-        limit = row_count if most_rows is None else most_rows
-        if int(containers.cardinalities.sum()) > limit:
-            raise BrokenSetError(f"more than {limit} rows")
-        rows = np.concatenate((_array_rows(raw, containers), _run_rows(raw, containers), _bitset_rows(raw, containers)))
+        if int(containers.cardinalities.sum()) > most_rows:
+            raise BrokenSetError(f"more than {most_rows} rows")
+        parts = [array_rows(raw, containers), run_rows(raw, containers), _bitset_rows(raw, containers)]
+        rows = np.concatenate([rows for rows, _ in parts])
         if len(rows) and int(rows.max()) >= row_count:
             raise BrokenSetError(f"row {rows.max()} in a row group of {row_count} rows")
     except BrokenSetError as error:
         raise CorruptFileError(f"not a row set: {error}", location=location, offset=offset) from error
-    return row_set_of(rows, row_count)
+    return rows, np.concatenate([sets for _, sets in parts])
 
 
 def _uint32_at(raw: Bytes, places: Ints) -> Ints:
@@ -134,7 +166,8 @@ def parse_containers(raw: Bytes, starts: Ints, ends: Ints) -> ParsedContainers:
     in_listed = listed[sets]
     directory = (keys_at + 4 * counts)[sets] + 4 * ordinals
     places[in_listed] += _uint32_at(raw, directory[in_listed])
-    _place_unlisted(raw, places, ordinals, sets, are_runs, cardinalities, bodies, ends, ~in_listed)
+    if not in_listed.all():
+        _place_unlisted(raw, places, ordinals, sets, are_runs, cardinalities, bodies, ends, ~in_listed)
     require((places >= bodies[sets]) & (places + 2 <= ends[sets]), "a container outside of its set")
     return ParsedContainers(sets, (described & 0xFFFF) << 16, cardinalities, are_runs, places, ends[sets])
 
@@ -162,14 +195,17 @@ def _place_unlisted(
         position[own] += np.where(are_runs[here], run_bytes, sizes[here])
 
 
-def _array_rows(raw: Bytes, containers: ParsedContainers) -> Ints:
+def array_rows(raw: Bytes, containers: ParsedContainers) -> tuple[Ints, Ints]:
+    """Return the rows of all array containers, and the set of each row."""
     chosen = ~containers.are_runs & (containers.cardinalities <= ARRAY_LIMIT)
     starts, counts = containers.starts[chosen], containers.cardinalities[chosen]
     require(starts + 2 * counts <= containers.ends_of_sets[chosen], "a container is cut short")
-    return uint16_at(raw, ramps(starts, counts, step=2)) | np.repeat(containers.bases[chosen], counts)
+    rows = uint16_at(raw, ramps(starts, counts, step=2)) | np.repeat(containers.bases[chosen], counts)
+    return rows, np.repeat(containers.sets[chosen], counts)
 
 
-def _run_rows(raw: Bytes, containers: ParsedContainers) -> Ints:
+def run_rows(raw: Bytes, containers: ParsedContainers) -> tuple[Ints, Ints]:
+    """Return the rows of all containers of runs, and the set of each row."""
     chosen = containers.are_runs
     starts = containers.starts[chosen]
     counts = uint16_at(raw, starts)
@@ -180,10 +216,11 @@ def _run_rows(raw: Bytes, containers: ParsedContainers) -> Ints:
     owners = np.repeat(np.arange(len(starts)), counts)
     unfolded = np.bincount(owners, lengths, minlength=len(starts))
     require(unfolded == containers.cardinalities[chosen], "runs of another cardinality")
-    return ramps((pairs & 0xFFFF) + np.repeat(containers.bases[chosen], counts), lengths)
+    rows = ramps((pairs & 0xFFFF) + np.repeat(containers.bases[chosen], counts), lengths)
+    return rows, np.repeat(containers.sets[chosen], containers.cardinalities[chosen])
 
 
-def _bitset_rows(raw: Bytes, containers: ParsedContainers) -> Ints:
+def _bitset_rows(raw: Bytes, containers: ParsedContainers) -> tuple[Ints, Ints]:
     chosen = np.flatnonzero(~containers.are_runs & (containers.cardinalities > ARRAY_LIMIT))
     starts = containers.starts[chosen]
     require(starts + BLOCK_BYTES <= containers.ends_of_sets[chosen], "a container is cut short")
@@ -194,4 +231,4 @@ def _bitset_rows(raw: Bytes, containers: ParsedContainers) -> Ints:
         owners, low = np.nonzero(np.unpackbits(bits, axis=1, bitorder="little"))
         require(np.bincount(owners, minlength=len(some)) == containers.cardinalities[some], "bits of another number")
         found.append(low + containers.bases[some][owners])
-    return np.concatenate(found)
+    return np.concatenate(found), np.repeat(containers.sets[chosen], containers.cardinalities[chosen])

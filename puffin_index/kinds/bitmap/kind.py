@@ -51,6 +51,7 @@ class BitmapKind(IndexKind):
     option_names = OPTION_NAMES
     bytes_per_row = 4
     is_found_by_key = True
+    holds_keys = True
     paimon_name = "bitmap"
     paimon_types = frozenset(_PAIMON_TYPES.values())
 
@@ -95,7 +96,7 @@ class BitmapKind(IndexKind):
         if payload.blob_type not in BITMAP_VERSIONS:
             raise UnsupportedError(f"{blob.location}: kind bitmap reads no blob {payload.blob_type}")
         entries, body = open_entries(blob, BITMAP_VERSIONS[payload.blob_type], layout, value_type, payload.row_count)
-        return BitmapIndex(entries, body, payload.row_count)
+        return BitmapIndex(entries, body, payload.row_count, value_type)
 
     def answers(self, test: LeafTest) -> Answer:
         """Answer every test exactly."""

@@ -23,16 +23,16 @@ from __future__ import annotations
 from itertools import pairwise
 
 import numpy as np
-import pyarrow as pa
 from pyroaring import BitMap
 
 from puffin_index.keys.columns import KeyArray
 from puffin_index.keys.sorted_keys import BytesKeys, IntKeys
+from puffin_index.kinds.postings.columns import CodedNumbers, KeyRows, code_numbers, join_keys
 from puffin_index.kinds.postings.demand import Cuts
 from puffin_index.kinds.postings.look_up import Postings
 from puffin_index.kinds.postings.rows import Near
-from puffin_index.roaring.read import deserialize
-from puffin_index.roaring.union import union_of_sets
+from puffin_index.roaring.read import deserialize, row_set_of
+from puffin_index.roaring.union import rows_by_set, union_of_sets
 from puffin_index.storage.arrays import Ints
 from puffin_index.storage.parts import Part, corrupt, read_parts
 
@@ -71,17 +71,37 @@ class MergedBitmap(Postings):
 
     def every_set(self) -> tuple[KeyArray, list[Part], Part]:
         """Read and check the whole blob; return all keys, the places of their row sets, and that of the NULL rows."""
-        keys = self._all_keys()
+        keys, _ = self._every_key()
         parts = self._directory.parts(np.arange(self._directory.block_count))
         read_parts(self._blob, [*parts, self._nulls_part])
         return keys, parts, self._nulls_part
 
-    def _all_keys(self) -> KeyArray:
+    def _every_key(self) -> tuple[KeyArray, Ints]:
+        """Return all keys and the number of rows of each, from the directory."""
         pages = self._directory.separators()
-        if not self._form:
-            return np.concatenate([np.empty(0, np.int64), *(page.keys for page in pages if isinstance(page, IntKeys))])
+        ints = [page.keys for page in pages if isinstance(page, IntKeys)]
         texts = [page.array() for page in pages if isinstance(page, BytesKeys)]
-        return pa.concat_arrays([pa.array([], pa.large_binary()), *texts])
+        keys = join_keys(texts if self._form else ints, self._value_type)
+        return keys, np.diff(self._directory.table.rows[: len(keys) + 1])
+
+    def _coded(self) -> CodedNumbers:
+        """Return the key of each row, decoded from the row sets of all keys."""
+        keys, parts, _ = self.every_set()
+        views = read_parts(self._blob, parts)
+        lengths = np.array([len(view) for view in views], np.int64)
+        rows, sets = rows_by_set(
+            memoryview(b"".join(views)),
+            np.cumsum(lengths) - lengths,
+            lengths,
+            self._numbers.row_limit,
+            location=self._blob.location,
+            offset=self._blob.offset,
+        )
+        # `to_numbers` takes only rows of row groups.
+        if len(rows) != self._counts[0] or not row_set_of(rows, self._numbers.row_limit) <= self._every_row():
+            raise corrupt(self._blob, "row sets of other rows")
+        found = KeyRows(keys, sets, self._numbers.to_numbers(rows.astype(np.uint32)))
+        return code_numbers(self._blob, [found], self._numbers, self._value_type)
 
     def _read(self, parts: list[Part], row_counts: Ints) -> BitMap:
         views = read_parts(self._blob, parts)

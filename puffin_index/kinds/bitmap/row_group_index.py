@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import numpy as np
 from pyroaring import BitMap
 
-from puffin_index.keys.columns import KeyArray
+from puffin_index.keys.columns import Column, KeyArray
 from puffin_index.keys.leaf import LeafTest, NullTest, RangeTest, SetTest
 from puffin_index.keys.sorted_keys import IntKeys
+from puffin_index.keys.value_types import ValueType
 from puffin_index.kinds.base import RowSet
 from puffin_index.kinds.bitmap.lookup import Entries
-from puffin_index.kinds.bitmap.rows import BitmapBody
+from puffin_index.kinds.bitmap.rows import BitmapBody, RowSetPlaces
+from puffin_index.kinds.held_keys import HoldsKeys
+from puffin_index.kinds.postings.columns import CodedNumbers
+from puffin_index.storage.parts import corrupt
 
 
-class BitmapIndex:
+class BitmapIndex(HoldsKeys):
     """Answers any test from the entries of the tested values."""
 
-    def __init__(self, entries: Entries, body: BitmapBody, row_count: int) -> None:
+    def __init__(self, entries: Entries, body: BitmapBody, row_count: int, value_type: ValueType) -> None:
+        self._value_type = value_type
         self._entries = entries
         self._body = body
         self._row_count = row_count
@@ -36,6 +42,21 @@ class BitmapIndex:
         if len(keys) > most:
             return None
         return keys.keys if isinstance(keys, IntKeys) else keys.gathered()
+
+    def keys_of(self, rows: BitMap | None) -> Column:
+        """Return the keys of some rows, decoded from the row sets of all values."""
+        table = self._entries.every()
+        found, entries = self._body.rows_by_entry(RowSetPlaces(table.offsets, table.lengths))
+        codes = np.full(self._row_count, -1, np.int32)
+        codes[found] = entries
+        is_null = codes < 0
+        nulls = self._body.null_rows()
+        is_whole = len(found) + len(nulls) == self._row_count and np.count_nonzero(is_null) == len(nulls)
+        if not is_whole or not is_null[np.frombuffer(nulls.to_array(), np.uint32)].all():
+            raise corrupt(self._body.blob, "rows of two values, or of none")
+        keys = table.keys.keys if isinstance(table.keys, IntKeys) else table.keys.gathered()
+        coded = CodedNumbers(self._value_type, keys, codes)
+        return coded.every() if rows is None else coded.of(np.frombuffer(rows.to_array(), np.uint32))
 
     def _valid_rows(self) -> BitMap:
         return BitMap(range(self._row_count)) - self._body.null_rows()

@@ -10,7 +10,7 @@ from pyroaring import BitMap
 
 from puffin_index.kinds.bitmap.blob import NO_NULLS
 from puffin_index.roaring.read import deserialize, row_set_of
-from puffin_index.roaring.union import union_of_sets
+from puffin_index.roaring.union import rows_by_set, union_of_sets
 from puffin_index.storage.arrays import Ints
 from puffin_index.storage.binary import read_uint32_be
 from puffin_index.storage.hashing import xxh64_many
@@ -93,6 +93,30 @@ class BitmapBody:
         for low, high in zip(first.tolist(), [*first[1:].tolist(), len(starts)], strict=True):
             found |= self._read(starts[low:high], lengths[low:high], int(reach[high - 1]))
         return found
+
+    def rows_by_entry(self, places: RowSetPlaces) -> tuple[Ints, Ints]:
+        """Return the rows of all entries, in any order, and the entry of each row.
+
+        Raises:
+            CorruptFileError: If a row set leaves the body, breaks its seal, or is damaged.
+        """
+        is_row = places.offsets < 0
+        entries, several = np.flatnonzero(is_row), np.flatnonzero(~is_row)
+        rows = -1 - places.offsets[is_row]
+        if len(rows) and int(rows.max()) >= self.row_count:
+            raise corrupt(self.blob, f"row {rows.max()} in a row group of {self.row_count} rows")
+        if not len(several):
+            return rows, entries
+        starts, lengths = places.offsets[several], places.lengths[several]
+        body_bytes = self.blob.length - self.start
+        if int(lengths.min()) < 1 or int((starts + lengths).max()) + self.seal_bytes > body_bytes:
+            raise corrupt(self.blob, f"a row set leaves a body of {body_bytes} bytes", self.start)
+        data = self.blob.read(self.start, body_bytes)
+        if self.seal_bytes:
+            self.check_seals(data, starts, lengths, self.start)
+        offset = self.blob.offset + self.start
+        found, sets = rows_by_set(data, starts, lengths, self.row_count, location=self.blob.location, offset=offset)
+        return np.concatenate((rows, found)), np.concatenate((entries, several[sets]))
 
     def _read(self, starts: Ints, lengths: Ints, end: int) -> BitMap:
         """Read row sets that lie close to each other with one request; return their union."""

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from puffin_index.kinds.base import Payload
-from puffin_index.kinds.bloom.bit_transpose import transpose_bits
 from puffin_index.kinds.bloom.filter import bit_positions
 from puffin_index.kinds.bloom.matrix import BLOOM_MATRIX, DIRECTORY_HEADER, DIRECTORY_VERSION, MATRIX_ENTRY, BloomMatrix
 from puffin_index.storage.arrays import Bytes, Ints
+from puffin_index.storage.bit_transpose import transpose_bits
 from puffin_index.storage.hashing import xxh64_many
 from puffin_index.storage.parts import CHECKSUM_BYTES, LAYOUT_VERSION, checksum32
 

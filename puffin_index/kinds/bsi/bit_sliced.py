@@ -5,32 +5,48 @@ from __future__ import annotations
 import numpy as np
 from pyroaring import BitMap
 
-from puffin_index.errors import UnsupportedError
+from puffin_index.errors import CorruptFileError, UnsupportedError
 from puffin_index.keys.columns import Column
 from puffin_index.keys.intervals import INT64_MINIMUM, Intervals, clip, intervals_of, mirror
 from puffin_index.keys.leaf import LeafTest, NullTest
 from puffin_index.keys.value_types import ValueType
 from puffin_index.kinds.base import RowSet, StoredPayload
-from puffin_index.kinds.bsi.compressed_slices import COMPRESSED_BSI, row_set_of_frame
+from puffin_index.kinds.bsi.compressed_slices import COMPRESSED_BSI, content_of_frame_part
 from puffin_index.kinds.bsi.dictionary_coded import DICTIONARY_BSI, DictionaryCodedIndex
-from puffin_index.kinds.bsi.packed_slices import row_set_of_packed
-from puffin_index.kinds.bsi.search import HalfReader, RowSetOf
-from puffin_index.kinds.bsi.slices import Halves, halves_of_blob, halves_of_layout, row_set_of_part
-from puffin_index.storage.arrays import Flags, Ints
+from puffin_index.kinds.bsi.flat_half import FlatHalf
+from puffin_index.kinds.bsi.packed_slices import content_of_packed
+from puffin_index.kinds.bsi.search import ContentOf, HalfReader
+from puffin_index.kinds.bsi.slices import Half, Halves, content_as_stored, halves_of_blob, halves_of_layout
+from puffin_index.kinds.held_keys import HoldsKeys, Totals
+from puffin_index.roaring.flat import bits_of_row_set
+from puffin_index.storage.arrays import Flags, Ints, Rows
 from puffin_index.storage.parts import corrupt, in_memory
 from puffin_index.storage.ranged import Blob
 
 PAIMON_BSI = "paimon-bsi-v1"
+CODES = ValueType("long")
+"""The type of slices that hold codes of a dictionary."""
+
+_DENSE = 16
+"""From one row in so many on, the numbers of all rows are made, which takes less time a row."""
 
 
-class BitSlicedIndex:
+class BitSlicedIndex(HoldsKeys):
     """Answer tests of integers from the two halves of a blob."""
 
-    def __init__(self, blob: Blob, halves: Halves, row_count: int, row_set_of: RowSetOf = row_set_of_part) -> None:
+    def __init__(
+        self,
+        blob: Blob,
+        halves: Halves,
+        row_count: int,
+        content_of: ContentOf = content_as_stored,
+        value_type: ValueType = CODES,
+    ) -> None:
         self._blob = blob
+        self._value_type = value_type
         self._row_count = row_count
         self._positive, self._negative = (
-            HalfReader(blob, half, row_count, row_set_of) if half else None
+            HalfReader(blob, half, row_count, content_of) if half else None
             for half in (halves.positive, halves.negative)
         )
 
@@ -69,20 +85,66 @@ class BitSlicedIndex:
             found |= self._negative.search(mirror(clip(intervals, INT64_MINIMUM, -1)), candidates)
         return found
 
-    def numbers(self) -> tuple[Ints, Flags | None]:
-        """Return the number of each row (0 in NULL rows), and which rows are not NULL (None for all).
+    def keys_of(self, rows: BitMap | None) -> Column:
+        """Return the numbers of some rows."""
+        numbers, valid = self.numbers(None if rows is None else np.frombuffer(rows.to_array(), np.uint32))
+        return Column(self._value_type, len(numbers), numbers, valid)
+
+    def totals_of(self, rows: BitMap | None) -> Totals:
+        """Return the totals of some rows, by counting in each slice."""
+        is_all = rows is None or len(rows) == self._row_count
+        among = None if rows is None or is_all else bits_of_row_set(rows, self._row_count)
+        found = {sign: flat.totals(among) for sign, _, flat in self._flat_halves()}
+        positive, negative = found.get(1), found.get(-1)
+        if positive is None and negative is None:
+            return Totals(0)
+        ends = [] if negative is None else [-negative.most, -negative.least]
+        ends += [] if positive is None else [positive.least, positive.most]
+        return Totals(
+            sum(half.count for half in (positive, negative) if half),
+            positive.total if positive else 0,
+            -negative.total if negative else 0,
+            ends[0],
+            ends[-1],
+        )
+
+    def numbers(self, rows: Rows | None = None) -> tuple[Ints, Flags | None]:
+        """Return the number of some rows (0 in NULL rows), and which of them are not NULL (None for all).
+
+        Args:
+            rows: The rows, ascending; None for all.
 
         Raises:
             CorruptFileError: If the blob is damaged.
         """
-        numbers, valid = np.zeros(self._row_count, np.int64), np.zeros(self._row_count, np.bool_)
-        for half, sign in ((self._positive, 1), (self._negative, -1)):
-            if half is not None:
-                rows, magnitudes = half.magnitudes()
-                numbers[rows], valid[rows] = sign * magnitudes, True
-        if np.count_nonzero(valid) != self.value_count:
-            raise corrupt(self._blob, "a row in both halves of bit slices")
+        if rows is not None and _DENSE * len(rows) > self._row_count:
+            numbers, valid = self.numbers()
+            return numbers[rows], None if valid is None or valid[rows].all() else valid[rows]
+        count = self._row_count if rows is None else len(rows)
+        numbers, valid = np.zeros(count, np.int64), np.zeros(count, np.bool_)
+        for sign, half, flat in self._flat_halves():
+            known, offsets = flat.of_rows(rows)
+            known, offsets = known[:count], offsets[:count]
+            # Beyond 63 bits, an offset is negative.
+            if int(offsets.view(np.uint64).max(initial=0)) > half.span:
+                raise self._other_numbers()
+            numbers += np.where(known, sign * (offsets + half.minimum), 0)
+            valid |= known
         return numbers, None if valid.all() else valid
+
+    def _flat_halves(self) -> list[tuple[int, Half, FlatHalf]]:
+        """Return sign, places and numbers of each half."""
+        found = [
+            (sign, half.half, half.flat())
+            for sign, half in ((1, self._positive), (-1, self._negative))
+            if half is not None
+        ]
+        if len(found) == 2 and bool((found[0][2].existence & found[1][2].existence).any()):
+            raise self._other_numbers()
+        return found
+
+    def _other_numbers(self) -> CorruptFileError:
+        return corrupt(self._blob, "bit slices of other numbers than they are said to have")
 
     def column(self, value_type: ValueType) -> Column:
         """Return the column that the slices were built from.
@@ -94,23 +156,23 @@ class BitSlicedIndex:
         return Column(value_type, self._row_count, numbers, valid)
 
 
-def open_bit_sliced(blob: Blob, layout: Ints, row_count: int) -> BitSlicedIndex:
+def open_bit_sliced(blob: Blob, layout: Ints, row_count: int, value_type: ValueType = CODES) -> BitSlicedIndex:
     """Open a blob in the BSI format; a blob without a layout is read whole."""
     if len(layout):
-        return BitSlicedIndex(blob, halves_of_layout(blob, layout, row_count), row_count)
+        return BitSlicedIndex(blob, halves_of_layout(blob, layout, row_count), row_count, value_type=value_type)
     whole = in_memory(blob)
-    return BitSlicedIndex(whole, halves_of_blob(whole, row_count), row_count)
+    return BitSlicedIndex(whole, halves_of_blob(whole, row_count), row_count, value_type=value_type)
 
 
-def _open_compressed(blob: Blob, layout: Ints, row_count: int) -> BitSlicedIndex:
+def _open_compressed(blob: Blob, layout: Ints, row_count: int, value_type: ValueType) -> BitSlicedIndex:
     halves = halves_of_layout(blob, layout, row_count, existence_gap=0)
-    return BitSlicedIndex(blob, halves, row_count, row_set_of_frame)
+    return BitSlicedIndex(blob, halves, row_count, content_of_frame_part, value_type)
 
 
-def open_packed(blob: Blob, layout: Ints, row_count: int) -> BitSlicedIndex:
+def open_packed(blob: Blob, layout: Ints, row_count: int, value_type: ValueType = CODES) -> BitSlicedIndex:
     """Open packed bit slices (`puffin_index.kinds.bsi.packed_slices`) without reading them."""
     halves = halves_of_layout(blob, layout, row_count, existence_gap=0)
-    return BitSlicedIndex(blob, halves, row_count, row_set_of_packed)
+    return BitSlicedIndex(blob, halves, row_count, content_of_packed, value_type)
 
 
 def open_slices(payload: StoredPayload) -> BitSlicedIndex | DictionaryCodedIndex:
@@ -122,9 +184,9 @@ def open_slices(payload: StoredPayload) -> BitSlicedIndex | DictionaryCodedIndex
     blob, blob_type, layout, value_type = payload.blob, payload.blob_type, payload.layout, payload.value_type
     if value_type.domain == "int64" and not value_type.is_floating:
         if blob_type == PAIMON_BSI:
-            return open_bit_sliced(blob, layout, payload.row_count)
+            return open_bit_sliced(blob, layout, payload.row_count, value_type)
         if blob_type == COMPRESSED_BSI:
-            return _open_compressed(blob, layout, payload.row_count)
+            return _open_compressed(blob, layout, payload.row_count, value_type)
     if blob_type == DICTIONARY_BSI:
         return DictionaryCodedIndex(blob, layout, value_type, payload.row_count, open_bit_sliced)
     raise UnsupportedError(f"{blob.location}: kind bsi reads no blob {blob_type} of a {value_type.name} column")

@@ -19,9 +19,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import zstandard
-from pyroaring import BitMap
 
-from puffin_index.kinds.bsi.slices import Half, Halves, halves_of_layout, layout_of_halves, row_set_of_part
+from puffin_index.kinds.bsi.slices import Content, Half, Halves, halves_of_layout, layout_of_halves
 from puffin_index.roaring.write import BLOCK_ROWS, block_count
 from puffin_index.storage.arrays import Ints
 from puffin_index.storage.binary import Buffer
@@ -102,13 +101,13 @@ def _saving(plain: Iterable[Buffer], compressed: Iterable[bytes]) -> float:
     return 1 - sum(map(min, pairs)) / before if before else 0.0
 
 
-def row_set_of_frame(blob: Blob, part: Part, stored: memoryview, row_count: int) -> BitMap:
-    """Return the row set of a part's stored bytes.
+def content_of_frame_part(blob: Blob, part: Part, stored: memoryview, row_count: int) -> Content:
+    """Return the content of a part that may be a frame.
 
     Raises:
-        CorruptFileError: If the content is not a set of these rows, or the frame is broken or too long.
+        CorruptFileError: If the frame is broken or too long.
     """
-    return row_set_of_part(blob, part, content_of_part(blob, part, stored, row_count), row_count)
+    return Content(content_of_part(blob, part, stored, row_count))
 
 
 def content_of_part(blob: Blob, part: Part, stored: memoryview, row_count: int) -> memoryview:

@@ -23,6 +23,7 @@ from puffin_index.keys.value_types import ValueType
 from puffin_index.kinds.base import Payload, RowSet
 from puffin_index.kinds.bsi.key_dictionary import HEADER_BYTES, DictionaryReader, serialize_dictionary
 from puffin_index.kinds.bsi.slices import serialize_numbers
+from puffin_index.kinds.held_keys import HoldsKeys
 from puffin_index.storage.arrays import Flags, Ints, Rows
 from puffin_index.storage.parts import LAYOUT_VERSION, Part, check_layout, checksum32, corrupt, sub_blob
 from puffin_index.storage.ranged import Blob
@@ -62,8 +63,8 @@ class CodeIndex(Protocol):
     def value_count(self) -> int:
         """The number of rows that have a code."""
 
-    def numbers(self) -> tuple[Ints, Flags | None]:
-        """Return the code of each row, and which rows have a code (None for all)."""
+    def numbers(self, rows: Rows | None = None) -> tuple[Ints, Flags | None]:
+        """Return the code of some rows (None for all), and which of them have a code (None for all)."""
 
     def null_rows(self, is_null: bool, candidates: BitMap | None) -> BitMap:
         """Return the rows without a code (`is_null`) or the rows with a code, among the candidates."""
@@ -72,7 +73,7 @@ class CodeIndex(Protocol):
         """Return the rows whose code lies in one of the intervals."""
 
 
-class DictionaryCodedIndex:
+class DictionaryCodedIndex(HoldsKeys):
     """Answer tests of keys from a dictionary and the slices of codes."""
 
     def __init__(
@@ -87,6 +88,7 @@ class DictionaryCodedIndex:
         if not HEADER_BYTES <= directory_end <= slices_from <= blob.length or len(layout) == _LAYOUT_NUMBERS:
             raise corrupt(blob, "a layout that describes no dictionary")
         self._blob = blob
+        self._value_type = value_type
         self._dictionary = DictionaryReader(blob, Part(0, directory_end, checksum), value_type.domain)
         slices = sub_blob(blob, slices_from, blob.length - slices_from)
         self._codes = open_slices(slices, layout[_LAYOUT_NUMBERS:], row_count)
@@ -108,13 +110,20 @@ class DictionaryCodedIndex:
         """The number of non-NULL rows, from the layout."""
         return self._codes.value_count
 
+    def keys_of(self, rows: BitMap | None) -> Column:
+        """Return the keys of some rows."""
+        return self._column(self._value_type, None if rows is None else np.frombuffer(rows.to_array(), np.uint32))
+
     def column(self, value_type: ValueType) -> Column:
         """Return the column that the dictionary and the slices were built from.
 
         Raises:
             CorruptFileError: If the blob is damaged.
         """
-        codes, valid = self._codes.numbers()
+        return self._column(value_type, None)
+
+    def _column(self, value_type: ValueType, rows: Rows | None) -> Column:
+        codes, valid = self._codes.numbers(rows)
         keys = self._dictionary.keys()
         known = codes if valid is None else codes[valid]
         if len(known) and not 0 <= int(known.min()) <= int(known.max()) < len(keys):

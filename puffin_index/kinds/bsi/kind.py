@@ -40,6 +40,7 @@ class BitSlicedKind(IndexKind):
     merged_types = frozenset({MERGED_BSI, MERGED_DICTIONARY_BSI})
     option_names = frozenset({"compression"})
     bytes_per_row = 3
+    holds_keys = True
     paimon_name = "bsi"
     paimon_types = frozenset({PAIMON_BSI})
 

@@ -29,6 +29,7 @@ from puffin_index.kinds.base import MergedIndex
 from puffin_index.kinds.bsi.bit_sliced import BitSlicedIndex, open_packed
 from puffin_index.kinds.bsi.dictionary_coded import DictionaryCodedIndex
 from puffin_index.kinds.bsi.merged_slices_build import MERGED_BSI, MERGED_DICTIONARY_BSI, row_counts_checksum
+from puffin_index.kinds.held_keys import HoldsKeys, Totals
 from puffin_index.roaring.read import row_set_of_ascending
 from puffin_index.storage.arrays import Ints
 from puffin_index.storage.parts import check_layout, corrupt
@@ -37,7 +38,7 @@ from puffin_index.storage.ranged import Blob
 _LAYOUT_NUMBERS = 2
 
 
-class MergedSlices(MergedIndex):
+class MergedSlices(MergedIndex, HoldsKeys):
     """Answer any test with rows of the segment's row space. Memory keeps nothing that is read.
 
     Safe to share between threads.
@@ -87,7 +88,7 @@ class MergedSlices(MergedIndex):
             raise UnsupportedError(
                 f"{self._blob.location}: kind bsi reads no blob {MERGED_BSI} of a {self._value_type.name} column"
             )
-        return open_packed(self._blob, self._layout, row_count)
+        return open_packed(self._blob, self._layout, row_count, self._value_type)
 
     def keys(self, most: int) -> KeyArray | None:
         """Return the keys of the dictionary; None without a dictionary, or if there are more than `most`."""
@@ -96,6 +97,18 @@ class MergedSlices(MergedIndex):
     def prepare(self, test: AskedTest) -> PreparedSlices:
         """Prepare a test."""
         return PreparedSlices(self, test.test)
+
+    def keys_of(self, rows: BitMap | None) -> Column:
+        """Return the keys of some rows."""
+        return self._open().keys_of(self._wanted(rows))
+
+    def totals_of(self, rows: BitMap | None) -> Totals:
+        """Return the totals of some rows."""
+        return self._open().totals_of(self._wanted(rows))
+
+    def _wanted(self, rows: BitMap | None) -> BitMap | None:
+        """Return the numbers of some rows; None for all."""
+        return None if rows is None or len(rows) == self._row_counts.sum() else self._numbers_of(rows)
 
     def columns(self) -> list[Column]:
         """Return the column of each row group, decoded from all slices.

@@ -19,11 +19,9 @@ from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
-from pyroaring import BitMap
 
 from puffin_index.kinds.bsi.compressed_slices import compress_parts, content_of_part, store_parts
-from puffin_index.kinds.bsi.slices import Half, HalfBits, Halves, bits_of_half, row_set_of_part, signs_of
-from puffin_index.roaring.read import row_set_of_bits
+from puffin_index.kinds.bsi.slices import Content, Half, HalfBits, Halves, bits_of_half, signs_of
 from puffin_index.roaring.write import serialize_bit_slices
 from puffin_index.storage.arrays import Flags, Ints
 from puffin_index.storage.binary import Buffer
@@ -72,16 +70,16 @@ def bits_length(row_count: int) -> int:
     return (row_count + 7) // 8
 
 
-def row_set_of_packed(blob: Blob, part: Part, stored: memoryview, row_count: int) -> BitMap:
-    """Return the row set of a part's stored bytes.
+def content_of_packed(blob: Blob, part: Part, stored: memoryview, row_count: int) -> Content:
+    """Return the content of a part, plain bits or a row set.
 
     Raises:
-        CorruptFileError: If the content is not a set of these rows, or the frame is broken or too long.
+        CorruptFileError: If the frame is broken or too long, or plain bits lie beyond the last row.
     """
     length = bits_length(row_count)
     content = stored if len(stored) == length else content_of_part(blob, part, stored, row_count)
     if len(content) != length:
-        return row_set_of_part(blob, part, content, row_count)
+        return Content(content)
     if row_count % 8 and content[-1] >> row_count % 8:
         raise corrupt(blob, "plain bits beyond the last row", part.offset)
-    return row_set_of_bits(content, row_count)
+    return Content(content, are_bits=True)

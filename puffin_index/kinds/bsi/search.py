@@ -13,23 +13,25 @@ import numpy as np
 from pyroaring import BitMap
 
 from puffin_index.keys.intervals import Interval, Intervals, clip, shift
-from puffin_index.kinds.bsi.slices import Half
-from puffin_index.storage.arrays import Ints, Rows
+from puffin_index.kinds.bsi.flat_half import FlatHalf
+from puffin_index.kinds.bsi.slices import Content, Half, row_set_of_content
+from puffin_index.roaring.flat import bits_of_sets, every_bit, popcount
+from puffin_index.roaring.write import BLOCK_BYTES, block_count
 from puffin_index.storage.parts import Part, corrupt, read_parts
 from puffin_index.storage.ranged import Blob
 
 _READ_AT_ONCE_BYTES = 64 * 1024
 
-RowSetOf: TypeAlias = Callable[[Blob, Part, memoryview, int], BitMap]
-"""Returns the row set of a part of a blob, from the part's stored bytes and the number of rows."""
+ContentOf: TypeAlias = Callable[[Blob, Part, memoryview, int], Content]
+"""Returns the content of a part of a blob, from the part's stored bytes and the number of rows."""
 
 
 class HalfReader:
-    """Reads the row sets of one half, each at most once; `row_set_of` decodes the stored parts."""
+    """Reads the row sets of one half, each at most once; `content_of` decodes the stored parts."""
 
-    def __init__(self, blob: Blob, half: Half, row_count: int, row_set_of: RowSetOf) -> None:
+    def __init__(self, blob: Blob, half: Half, row_count: int, content_of: ContentOf) -> None:
         self.half = half
-        self._row_set_of = row_set_of
+        self._content_of = content_of
         self._blob = blob
         self._row_count = row_count
         self._slices: dict[int, BitMap] = {}
@@ -66,23 +68,34 @@ class HalfReader:
         rows = rows if candidates is None else rows & candidates
         return self._descend(rows, len(half.slices) - 1, wanted, lowest)
 
-    def magnitudes(self) -> tuple[Rows, Ints]:
-        """Return the rows that have a number in this half, ascending, and the magnitude of each.
+    def flat(self) -> FlatHalf:
+        """Return the numbers as flat bits; reads all slices.
 
         Raises:
-            CorruptFileError: If rows or magnitudes contradict the numbers of the half.
+            CorruptFileError: If rows or slices contradict the numbers of the half.
         """
-        half = self.half
-        self._read([half.existence] if self._existence is None else [], range(len(half.slices)))
-        rows = np.frombuffer(self.existence().to_array(), np.uint32)
-        offsets = np.zeros(self._row_count, np.uint64)
-        for bit, ones in self._slices.items():
-            offsets[np.frombuffer(ones.to_array(), np.uint32)] |= np.uint64(1 << bit)
-        own = offsets[rows]
-        agree = len(rows) == half.row_count and np.count_nonzero(offsets) == np.count_nonzero(own)
-        if not agree or int(own.max()) > half.maximum - half.minimum:
-            raise corrupt(self._blob, "bit slices of other numbers than they are said to have", half.existence.offset)
-        return rows, (own + np.uint64(half.minimum)).astype(np.int64)
+        half, blob = self.half, self._blob
+        is_full = half.row_count == self._row_count
+        parts = [*([] if is_full else [half.existence]), *half.slices]
+        stored = zip(parts, read_parts(blob, parts), strict=True)
+        contents = [self._content_of(blob, part, content, self._row_count) for part, content in stored]
+        bits = np.zeros((len(parts), block_count(self._row_count) * BLOCK_BYTES), np.uint8)
+        sets = [place for place, content in enumerate(contents) if not content.are_bits]
+        for place, content in enumerate(contents):
+            if content.are_bits:
+                bits[place, : len(content.data)] = np.frombuffer(content.data, np.uint8)
+        if sets:
+            bits[sets] = bits_of_sets(
+                [contents[place].data for place in sets],
+                self._row_count,
+                location=blob.location,
+                offset=blob.offset + half.existence.offset,
+            )
+        existence, slices = (every_bit(self._row_count), bits) if is_full else (bits[0], bits[1:])
+        if int(popcount(existence)) != half.row_count or bool((slices & ~existence).any()):
+            reason = "bit slices of other numbers than they are said to have"
+            raise corrupt(blob, reason, half.existence.offset)
+        return FlatHalf(half.minimum, existence, slices)
 
     def _descend(self, rows: BitMap, bit: int, intervals: Sequence[Interval], lowest: int) -> BitMap:
         """Return the rows whose numbers lie in one of the intervals.
@@ -122,7 +135,12 @@ class HalfReader:
         missing = [bit for bit in bits if bit not in self._slices]
         parts = [*existence, *(self.half.slices[bit] for bit in missing)]
         stored = zip(parts, read_parts(self._blob, parts), strict=True)
-        sets = [self._row_set_of(self._blob, part, content, self._row_count) for part, content in stored]
+        sets = [
+            row_set_of_content(
+                self._blob, part, self._content_of(self._blob, part, content, self._row_count), self._row_count
+            )
+            for part, content in stored
+        ]
         if existence:
             self._existence = sets[0]
         self._slices.update(zip(missing, sets[len(existence) :], strict=True))

@@ -38,7 +38,7 @@ import numpy.typing as npt
 from pyroaring import BitMap
 
 from puffin_index.errors import BuildError, UnsupportedError
-from puffin_index.roaring.read import deserialize, serialized_length
+from puffin_index.roaring.read import deserialize, row_set_of_bits, serialized_length
 from puffin_index.roaring.write import BLOCK_BYTES, BLOCK_ROWS, block_count, pad_bits, serialize_bit_slices
 from puffin_index.storage.arrays import Bytes, Flags, Ints
 from puffin_index.storage.binary import ByteCursor, write_int32_be, write_int64_be, write_uint8
@@ -72,6 +72,11 @@ class Half:
     maximum: int
     existence: Part
     slices: tuple[Part, ...]
+
+    @property
+    def span(self) -> int:
+        """The largest magnitude - minimum."""
+        return self.maximum - self.minimum
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,6 +277,36 @@ def halves_of_layout(blob: Blob, layout: Ints, row_count: int, existence_gap: in
         halves.append(Half(of_half, minimum, maximum, parts[0], parts[1:]))
         position += 1 + slice_count
     return Halves(halves[0], halves[1])
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """The content of a part.
+
+    Attributes:
+        data: The bytes.
+        are_bits: Whether these are the plain bits of all rows; otherwise they are a row set.
+    """
+
+    data: memoryview
+    are_bits: bool = False
+
+
+def content_as_stored(blob: Blob, part: Part, stored: memoryview, row_count: int) -> Content:
+    """Return the content of a part that is stored as it is."""
+    del blob, part, row_count
+    return Content(stored)
+
+
+def row_set_of_content(blob: Blob, part: Part, content: Content, row_count: int) -> BitMap:
+    """Return the row set of a part's content.
+
+    Raises:
+        CorruptFileError: If the content is not a set of these rows.
+    """
+    if content.are_bits:
+        return row_set_of_bits(content.data, row_count)
+    return row_set_of_part(blob, part, content.data, row_count)
 
 
 def row_set_of_part(blob: Blob, part: Part, content: memoryview, row_count: int) -> BitMap:

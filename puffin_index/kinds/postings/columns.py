@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from puffin_index.keys.columns import Column, KeyArray
 from puffin_index.keys.value_types import ValueType
 from puffin_index.kinds.postings.keys import keys_of_blocks
 from puffin_index.kinds.postings.numbers import RowNumbers
-from puffin_index.kinds.postings.parse import ParsedBlocks
+from puffin_index.kinds.postings.parse import LENGTHS, ParsedBlocks
 from puffin_index.kinds.postings.rows import decode_runs
 from puffin_index.storage.arrays import Flags, Ints
 from puffin_index.storage.many_ranges import ramps
@@ -55,6 +56,19 @@ def key_rows(blocks: ParsedBlocks, first_keys: Ints, is_bytes: bool) -> KeyRows:
     return KeyRows(keys, np.repeat(run_codes, lengths), ramps(starts, lengths))
 
 
+def key_counts(blocks: ParsedBlocks, first_keys: Ints, is_bytes: bool) -> tuple[KeyArray, Ints]:
+    """Return the keys of whole blocks and the number of rows of each; see `key_rows`."""
+    keys = keys_of_blocks(blocks.raw, first_keys, is_bytes)
+    sections = np.arange(len(blocks.sections.runs))
+    group_runs = blocks.group_counts(sections)
+    rows = group_runs
+    if not bool((blocks.sections.rows == blocks.sections.runs).all()):
+        rows = np.add.reduceat(blocks.sections.stream(LENGTHS, sections), np.cumsum(group_runs) - group_runs)
+    counts = np.zeros(len(keys), np.int64)
+    np.add.at(counts, _group_codes(blocks), rows)
+    return keys, counts
+
+
 def _group_codes(blocks: ParsedBlocks) -> Ints:
     """Return the place of each group's key among all keys."""
     counts = blocks.raw.key_counts
@@ -68,8 +82,48 @@ def _group_codes(blocks: ParsedBlocks) -> Ints:
     return codes
 
 
-def columns_of(blob: Blob, parts: Sequence[KeyRows], numbers: RowNumbers, value_type: ValueType) -> list[Column]:
-    """Return the column of each row group.
+@dataclass(frozen=True, slots=True, eq=False)
+class CodedNumbers:
+    """The key of each row of a blob.
+
+    Attributes:
+        value_type: The type of the keys.
+        keys: Distinct keys, ascending.
+        codes: For each number (`puffin_index.kinds.postings.numbers`) the place of its key in `keys`; -1 for NULL.
+    """
+
+    value_type: ValueType
+    keys: KeyArray
+    codes: npt.NDArray[np.int32]
+
+    def of(self, numbers: Ints) -> Column:
+        """Return the column of the rows of some numbers."""
+        return self._column(self.codes[numbers])
+
+    def every(self) -> Column:
+        """Return the column of all numbers."""
+        return self._column(self.codes)
+
+    def columns(self, numbers: RowNumbers) -> list[Column]:
+        """Return the column of each row group."""
+        spans = zip(numbers.firsts.tolist(), numbers.row_counts.tolist(), strict=True)
+        return [self._column(self.codes[first : first + count]) for first, count in spans]
+
+    def _column(self, codes: npt.NDArray[np.int32]) -> Column:
+        known: Flags = codes >= 0
+        valid = None if known.all() else known
+        if not isinstance(self.keys, np.ndarray):
+            nulls = None if valid is None else ~valid
+            return Column(self.value_type, len(codes), self.keys.take(pa.array(codes, mask=nulls)), valid)
+        if valid is None:
+            return Column(self.value_type, len(codes), self.keys[codes], None)
+        own = np.zeros(len(codes), np.int64)
+        own[known] = self.keys[codes[known]]
+        return Column(self.value_type, len(codes), own, valid)
+
+
+def code_numbers(blob: Blob, parts: Sequence[KeyRows], numbers: RowNumbers, value_type: ValueType) -> CodedNumbers:
+    """Return the key of each row.
 
     Args:
         blob: The blob, for error messages.
@@ -81,7 +135,7 @@ def columns_of(blob: Blob, parts: Sequence[KeyRows], numbers: RowNumbers, value_
         CorruptFileError: If a row has two keys or belongs to no row group.
     """
     first_codes = np.cumsum([0, *(len(part.keys) for part in parts)])
-    codes = np.full(numbers.limit, -1, np.int64)
+    codes = np.full(numbers.limit, -1, np.int32)
     for part, first in zip(parts, first_codes.tolist(), strict=False):
         if int(part.numbers.max(initial=0)) >= numbers.limit:
             raise corrupt(blob, "rows that no row group has")
@@ -91,22 +145,11 @@ def columns_of(blob: Blob, parts: Sequence[KeyRows], numbers: RowNumbers, value_
     owned[ramps(numbers.firsts, numbers.row_counts)] = True
     if np.count_nonzero((codes >= 0) & owned) != sum(len(part.numbers) for part in parts):
         raise corrupt(blob, "rows that no row group has, or twice")
-    keys = _joined([part.keys for part in parts], value_type)
-    spans = zip(numbers.firsts.tolist(), numbers.row_counts.tolist(), strict=True)
-    return [_column(keys, codes[first : first + count], value_type) for first, count in spans]
+    return CodedNumbers(value_type, join_keys([part.keys for part in parts], value_type), codes)
 
 
-def _joined(keys: Sequence[KeyArray], value_type: ValueType) -> KeyArray:
+def join_keys(keys: Sequence[KeyArray], value_type: ValueType) -> KeyArray:
+    """Join ascending keys."""
     if value_type.domain == "bytes":
         return pa.concat_arrays([*keys, pa.array([], pa.large_binary())])
     return np.concatenate([np.empty(0, np.int64), *keys])
-
-
-def _column(keys: KeyArray, codes: Ints, value_type: ValueType) -> Column:
-    known: Flags = codes >= 0
-    valid = None if known.all() else known
-    if isinstance(keys, np.ndarray):
-        own = np.zeros(len(codes), np.int64)
-        own[known] = keys[codes[known]]
-        return Column(value_type, len(codes), own, valid)
-    return Column(value_type, len(codes), keys.take(pa.array(codes, mask=~known)), valid)

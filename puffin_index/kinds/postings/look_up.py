@@ -28,7 +28,6 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
-import pyarrow as pa
 from pyroaring import BitMap
 
 from puffin_index.errors import UnsupportedError
@@ -37,17 +36,18 @@ from puffin_index.keys.columns import Column, KeyArray
 from puffin_index.keys.leaf import NullTest
 from puffin_index.keys.value_types import ValueType
 from puffin_index.kinds.base import MergedIndex
+from puffin_index.kinds.held_keys import HoldsKeys, KeyCounts
 from puffin_index.kinds.postings.asked import AskedBlocks, rows_of_asked
-from puffin_index.kinds.postings.columns import KeyRows, columns_of, key_rows
+from puffin_index.kinds.postings.columns import CodedNumbers, KeyRows, code_numbers, join_keys, key_counts, key_rows
 from puffin_index.kinds.postings.demand import BLOCKS_AT_ONCE, Cuts, bounds_of, cost_of_blocks, cost_of_pages, cuts_of
 from puffin_index.kinds.postings.directory import PostingsDirectory
-from puffin_index.kinds.postings.keys import keys_of_blocks
 from puffin_index.kinds.postings.numbers import RowNumbers
 from puffin_index.kinds.postings.pages import BYTES_KEYS, INT_KEYS
 from puffin_index.kinds.postings.parse import ParsedBlocks, parse_blocks, read_blocks
 from puffin_index.kinds.postings.rows import Near
 from puffin_index.roaring.read import deserialize
 from puffin_index.storage.arrays import Ints
+from puffin_index.storage.many_ranges import ramps
 from puffin_index.storage.parts import Part, check_layout, corrupt, read_parts
 from puffin_index.storage.ranged import Blob
 
@@ -72,7 +72,7 @@ class _Plan:
     cost: tuple[int, int]
 
 
-class Postings(MergedIndex):
+class Postings(MergedIndex, HoldsKeys):
     """Answer any test with rows of the segment's row space. Memory keeps the directory once read, but no blocks.
 
     Safe to share between threads.
@@ -160,6 +160,38 @@ class Postings(MergedIndex):
         Raises:
             CorruptFileError: If the blob is damaged.
         """
+        return self._coded().columns(self._numbers)
+
+    def keys_of(self, rows: BitMap | None) -> Column:
+        """Return the keys of some rows."""
+        numbers = self._numbers
+        if rows is None or len(rows) == numbers.row_count:
+            return self._coded().of(ramps(numbers.firsts, numbers.row_counts))
+        return self._coded().of(numbers.to_numbers(np.frombuffer(rows.to_array(), np.uint32)))
+
+    def counts_of(self, rows: BitMap | None) -> KeyCounts:
+        """Return the distinct keys of some rows; of all rows without decoding any."""
+        if rows is not None and len(rows) < self._numbers.row_count:
+            return super().counts_of(rows)
+        keys, counts = self._every_key()
+        if int(counts.sum()) != self._counts[0]:
+            raise corrupt(self._blob, "postings of another number of rows")
+        return KeyCounts(self._value_type, keys, counts, self._counts[1])
+
+    def _every_key(self) -> tuple[KeyArray, Ints]:
+        """Return all keys and the number of rows of each."""
+        every = np.arange(self._directory.block_count)
+        self._directory.load(every)
+        parts = []
+        for first in range(0, len(every), BLOCKS_AT_ONCE):
+            blocks = every[first : first + BLOCKS_AT_ONCE]
+            first_keys = self._directory.table.first_keys[blocks]
+            parts.append(key_counts(self.scan(blocks), first_keys, self._form == BYTES_KEYS))
+        keys = join_keys([keys for keys, _ in parts], self._value_type)
+        return keys, np.concatenate([np.empty(0, np.int64), *(counts for _, counts in parts)])
+
+    def _coded(self) -> CodedNumbers:
+        """Return the key of each row, decoded from all blocks."""
         every = np.arange(self._directory.block_count)
         self._directory.load(every)
         parts: list[KeyRows] = []
@@ -167,7 +199,7 @@ class Postings(MergedIndex):
             blocks = every[first : first + BLOCKS_AT_ONCE]
             parsed = self.scan(blocks)
             parts.append(key_rows(parsed, self._directory.table.first_keys[blocks], self._form == BYTES_KEYS))
-        return columns_of(self._blob, parts, self._numbers, self._value_type)
+        return code_numbers(self._blob, parts, self._numbers, self._value_type)
 
     def keys(self, most: int) -> KeyArray | None:
         """Return the distinct keys, ascending; None if there are more than `most`.
@@ -175,17 +207,7 @@ class Postings(MergedIndex):
         Raises:
             CorruptFileError: If the blob is damaged.
         """
-        return None if self._directory.key_count > most else self._all_keys()
-
-    def _all_keys(self) -> KeyArray:
-        every = np.arange(self._directory.block_count)
-        self._directory.load(every)
-        parts = [np.empty(0, np.int64) if self._form == INT_KEYS else pa.array([], pa.large_binary())]
-        for first in range(0, len(every), BLOCKS_AT_ONCE):
-            blocks = every[first : first + BLOCKS_AT_ONCE]
-            first_keys = self._directory.table.first_keys[blocks]
-            parts.append(keys_of_blocks(self.scan(blocks).raw, first_keys, self._form == BYTES_KEYS))
-        return np.concatenate(parts) if self._form == INT_KEYS else pa.concat_arrays(parts)
+        return None if self._directory.key_count > most else self._every_key()[0]
 
     @property
     def directory(self) -> PostingsDirectory:

@@ -264,3 +264,25 @@ def test_count_says_how_many_rows_match_and_what_was_read(run: Runner, table: st
     assert run.json("count", table)["rows"] == ROWS
     assert "20 rows; 0 of 8 row groups had to be read" in run("count", table, "k < 20").output
     assert "'nope'" in run("count", table, "nope = 1").output
+
+
+def test_aggregate_prints_a_table_and_says_what_was_read(run: Runner, table: str) -> None:
+    run.json("create", table, "--bsi", "k", "--bitmap", "name")
+    run.json("build", table, "--engine", "local")
+
+    found = run.json("aggregate", table, "count(*), sum(k) AS total", "--where", "k < 20", "--group-by", "name")
+    shown = run("aggregate", table, "min(name), max(k)", "--where", "k < 3")
+    refused = run("aggregate", table, "median(k)")
+
+    assert found["columns"] == ["name", "count(*)", "total"]
+    ids = [i for i in range(ROWS // 2) if (i * 7919) % ROWS < 20]
+    totals = {f"name-{i % 100}": [0, 0] for i in ids}
+    for i in ids:
+        totals[f"name-{i % 100}"][0] += 2
+        totals[f"name-{i % 100}"][1] += 2 * ((i * 7919) % ROWS)
+    assert found["rows"] == [[name, *totals[name]] for name in sorted(totals)]
+    assert (found["row_groups"], found["row_groups_read"], found["warnings"]) == (8, 0, [])
+    assert "max(k)" in shown.output
+    assert "0 of 8 row groups had to be read" in shown.output
+    assert refused.exit_code == 1
+    assert "there is no aggregate 'median' here" in refused.stderr

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
+from planner.aggregates.answer import Aggregated, aggregate_with_plan
 from planner.scans.plan import plan
 from planner.scans.scan_plan import ScanPlan
 from puffin_index import IndexDefinition, TableIndex
+from puffin_index.data.data_table import list_data_files
 from tests.conftest import create_table
+from tests.deletes_sample import commit_deletion_vectors, commit_positional_deletes
 
 ROW_GROUP_ROWS = 100
 
@@ -22,6 +26,13 @@ def indexed(catalog: SqlCatalog, data: pa.Table, **kinds: list[str]) -> tuple[Ta
     index = TableIndex.create(catalog, "ns.t", IndexDefinition.of(**kinds))
     index.build(workers=1)
     return table, index
+
+
+def only_row(found: Aggregated) -> tuple[object, ...]:
+    """The values of an answer of one row, for which no data was read."""
+    (row,) = found.table.to_pylist()
+    assert found.row_groups_read == 0
+    return tuple(row.values())
 
 
 def kept(scan_plan: ScanPlan) -> list[int]:
@@ -117,3 +128,68 @@ def test_an_index_of_few_values_is_not_read_where_it_drops_nothing(local_catalog
     plan(index, "k = 1")
     again = plan(index, "k = 1")
     assert (again.kept, again.index_reads, again.index_bytes_read) == (again.row_groups, 0, 0)
+
+
+@pytest.mark.parametrize("commit", [commit_positional_deletes, commit_deletion_vectors])
+@pytest.mark.parametrize("kind", ["bitmap", "bsi"])
+def test_a_count_leaves_deleted_rows_out(
+    local_catalog: SqlCatalog, kind: str, commit: Callable[[Table, dict[str, list[int]]], str]
+) -> None:
+    """ClickHouse #50613: a count from metadata counted deleted rows."""
+    table, index = indexed(local_catalog, pa.table({"k": range(1_000)}), **{kind: ["k"]})
+    asked = "count(*), sum(k), min(k), max(k), count(DISTINCT k)"
+    assert only_row(aggregate_with_plan(index, None, asked)) == (1_000, 499_500, 0, 999, 1_000)
+    (file,) = list_data_files(table)
+    commit(table, {file.path: [0, 500, 999]})
+    assert only_row(aggregate_with_plan(index, None, asked)) == (997, 498_001, 1, 998, 997)
+    assert only_row(aggregate_with_plan(index, "k >= 500", asked)) == (498, 373_251, 501, 998, 498)
+
+
+def test_files_without_an_index_are_in_the_answer(local_catalog: SqlCatalog) -> None:
+    """Lance #6831: where the index covered a part of the data, the answer covered that part."""
+    table, index = indexed(local_catalog, pa.table({"k": range(1_000)}), bsi=["k"])
+    table.append(pa.table({"k": range(1_000, 1_500)}))
+    found = aggregate_with_plan(index, "k >= 990", "count(*), sum(k), max(k)")
+    assert found.table.to_pylist() == [{"count(*)": 510, "sum(k)": 634_695, "max(k)": 1_499}]
+    assert (found.row_groups_indexed, found.row_groups_read) == (1, 5)
+
+
+@pytest.mark.parametrize("kind", ["bitmap", "bsi"])
+def test_nan_is_the_greatest_double(local_catalog: SqlCatalog, kind: str) -> None:
+    """Iceberg #15069: the maximum of doubles left NaN out."""
+    values = [float(n) for n in range(1, 301)]
+    values[150] = math.nan
+    _, index = indexed(local_catalog, pa.table({"x": values}), **{kind: ["x"]})
+    for where in (None, "x > 120.5D"):
+        (least, greatest) = only_row(aggregate_with_plan(index, where, "min(x), max(x)"))
+        assert (least, str(greatest)) == (1.0 if where is None else 121.0, "nan")
+    assert only_row(aggregate_with_plan(index, "x < 200 AND NOT isnan(x)", "max(x)")) == (199.0,)
+
+
+def test_a_zero_is_not_told_without_its_sign(local_catalog: SqlCatalog) -> None:
+    """-0.0 and 0.0 are equal, and an index knows them as one; an answer that is one of them comes from the data."""
+    _, index = indexed(local_catalog, pa.table({"x": [-0.0, 3.0], "y": [0.0, 3.0]}), bsi=["x", "y"])
+    found = aggregate_with_plan(index, None, "min(x), min(y)")
+    assert [math.copysign(1, value) for value in found.table.to_pylist()[0].values()] == [-1, 1]
+    assert found.row_groups_read == 1
+    assert only_row(aggregate_with_plan(index, None, "max(x), max(y)")) == (3.0, 3.0)
+
+
+@pytest.mark.parametrize("kind", ["bitmap", "bsi"])
+def test_long_strings_come_whole(local_catalog: SqlCatalog, kind: str) -> None:
+    """Iceberg #16320, #16328: a minimum or maximum of strings was a truncated bound, or one that no row has."""
+    values = [f"{'é' * 100}{n:03}{'😀' * 50}" for n in range(250)]
+    _, index = indexed(local_catalog, pa.table({"s": values}), **{kind: ["s"]})
+    assert only_row(aggregate_with_plan(index, None, "min(s), max(s)")) == (values[0], values[-1])
+    where = f"s > '{values[40]}' AND s < '{values[60]}'"
+    assert only_row(aggregate_with_plan(index, where, "min(s), max(s), count(*)")) == (values[41], values[59], 19)
+
+
+def test_null_counts_leave_deleted_rows_out(local_catalog: SqlCatalog) -> None:
+    """Sail #2461: the NULL count of a file was taken though NULL rows were deleted."""
+    values = [None if n % 4 == 0 else n for n in range(200)]
+    table, index = indexed(local_catalog, pa.table({"k": pa.array(values, pa.int64())}), bsi=["k"])
+    (file,) = list_data_files(table)
+    commit_positional_deletes(table, {file.path: [0, 4, 5]})
+    assert only_row(aggregate_with_plan(index, None, "count(*), count(k)")) == (197, 149)
+    assert only_row(aggregate_with_plan(index, "k IS NULL", "count(*), count(k)")) == (48, 0)

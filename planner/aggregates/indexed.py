@@ -1,0 +1,335 @@
+"""The second bucket: row groups whose part of the answer indexes have.
+
+Row groups that share payloads are answered together, as one unit: all of it, or nothing of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyroaring import BitMap
+
+from planner.aggregates.known_rows import KnownRows
+from planner.aggregates.partial import Partial
+from planner.aggregates.question import AskedColumn, Question
+from planner.aggregates.settled import leaf_of
+from planner.view.directories import IndexReads, IndexTrouble, KindDirectory, positions_by_number
+from planner.view.index_view import IndexView
+from puffin_index.errors import CorruptFileError, NotFoundError, UnsupportedError
+from puffin_index.keys.columns import Column, KeyArray, join_columns
+from puffin_index.keys.map_key import ColumnId, column_and_key
+from puffin_index.kinds.held_keys import HoldsKeys, KeyCounts, Totals, join_totals, totals_of_counts
+from puffin_index.kinds.registry import kinds_holding_keys
+from puffin_index.storage.arrays import Flags, Floats, Ints
+
+_INDEX_WEIGHT = 0.5
+"""An index byte is cheaper than a data byte, which is decompressed and decoded."""
+
+_BY_ROW_WEIGHT = 4.0
+"""A payload that is ordered by key is decoded as a whole to find the keys of rows."""
+
+_ROW_GROUP_OVERHEAD_BYTES = 128 * 1024
+"""What reading a row group costs besides the bytes of its columns, in bytes."""
+
+_ROWS_AT_ONCE = 1 << 20
+"""The keys of about so many rows are grouped at once."""
+
+_COLUMN_SHARE = 0.1
+"""The share of a data file that a column takes if the manifest does not tell."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Payloads:
+    """The payloads that hold the keys of one column. Costs are weighed bytes.
+
+    Attributes:
+        column: The column.
+        directories: Of the kinds that have some.
+        chosen: For each position the directory that tells of its payload, as a place in `directories`; -1 if none does.
+        numbers: For each position a number of its payload; -1 if there is none.
+        costs: For each position its share of the cost of its payload.
+    """
+
+    column: AskedColumn
+    directories: tuple[KindDirectory, ...]
+    chosen: Ints
+    numbers: Ints
+    costs: Floats
+
+
+def answer_units(
+    view: IndexView, question: Question, rows: KnownRows, positions: Ints, reads: IndexReads, *, always: bool = False
+) -> tuple[list[Partial], Ints]:
+    """Answer from indexes.
+
+    Args:
+        view: The index.
+        question: The question.
+        rows: The matching rows.
+        positions: Row groups of the plan whose matching rows are known, ascending.
+        reads: Takes down troubles.
+        always: Ask indexes also where reading the data takes less.
+
+    Returns:
+        What each unit gives, and the positions of the row groups that no index answers.
+    """
+    row_groups = rows.planned.row_groups.numbers[positions]
+    payloads = [
+        _payloads(view, question, one, row_groups, rows.is_whole[positions], reads) for one in question.every_column
+    ]
+    here = np.flatnonzero(np.logical_and.reduce([own.numbers >= 0 for own in payloads]))
+    saved = _data_costs(question, rows, positions) - sum(own.costs for own in payloads)
+    every_unit = positions_by_number(_unit_numbers([own.numbers[here] for own in payloads]))
+    units = [here[own] for _, own in every_unit if always or saved[here[own]].sum() > 0]
+
+    def answer(unit: Ints) -> _Found | IndexTrouble | None:
+        first = payloads[0]
+        segment = int(first.directories[first.chosen[unit[0]]].segment[row_groups[unit[0]]])
+        try:
+            found = _Unit(view, question, rows, positions[unit], row_groups[unit], payloads, unit).answer()
+        except (CorruptFileError, UnsupportedError, NotFoundError, OSError) as error:
+            return IndexTrouble(view.segments[segment][0], str(error))
+        return None if found.has_zero_end(question) else found
+
+    found: list[_Found] = []
+    is_answered = np.zeros(len(positions), np.bool_)
+    for unit, result in zip(units, view.each(answer, units), strict=True):
+        if isinstance(result, _Found):
+            found.append(result)
+            is_answered[unit] = True
+        elif result is not None:
+            reads.troubles.append(result)
+    return list(_partials(question, found)), positions[~is_answered]
+
+
+def _payloads(
+    view: IndexView, question: Question, asked: AskedColumn, row_groups: Ints, is_whole: Flags, reads: IndexReads
+) -> _Payloads:
+    """Choose the payload of each row group: of the kind that costs least, where there is one."""
+    # Of all rows of a payload that is ordered by key, the rows of each key are counted without decoding them.
+    is_counted = asked.needs_distinct or bool(question.groups)
+    can_count = is_counted and (not question.groups or len(question.every_column) == 1)
+    known: list[tuple[float, KindDirectory, Floats]] = []
+    for kind in kinds_holding_keys():
+        directory = view.directory(leaf_of(asked), kind.name, reads)
+        if directory is None or not directory.known[row_groups].any():
+            continue
+        blobs = directory.blob[row_groups]
+        _, owners, counts = np.unique(blobs, return_inverse=True, return_counts=True)
+        weight = np.full(len(row_groups), _BY_ROW_WEIGHT if kind.is_found_by_key else _INDEX_WEIGHT)
+        if kind.is_found_by_key and can_count:
+            every, covered = np.unique(directory.blob, return_counts=True)
+            whole = np.bincount(owners, is_whole)[owners]
+            weight[whole == covered[np.searchsorted(every, blobs)]] = _INDEX_WEIGHT
+        share = weight * directory.length[row_groups] / counts[owners]
+        costs = np.where(directory.known[row_groups], share, np.inf)
+        known.append((float(costs[np.isfinite(costs)].mean()), directory, costs))
+    known.sort(key=lambda one: one[0])
+    chosen = np.full(len(row_groups), -1, np.int64)
+    numbers = np.full(len(row_groups), -1, np.int64)
+    costs = np.full(len(row_groups), np.inf)
+    for place, (_, directory, own) in enumerate(known):
+        here = np.flatnonzero((chosen < 0) & np.isfinite(own))
+        costs[here], chosen[here] = own[here], place
+        # The places of segments take 31 bits and those of entries 32; there are few kinds.
+        numbers[here] = directory.blob[row_groups[here]] * len(known) + place
+    return _Payloads(asked, tuple(directory for _, directory, _ in known), chosen, numbers, costs)
+
+
+def _data_costs(question: Question, rows: KnownRows, positions: Ints) -> Floats:
+    """The cost of reading the data of row groups."""
+    planned = rows.planned
+    files = planned.plan.file_of[positions]
+    of_file = np.zeros(len(planned.files))
+    for number in np.unique(files).tolist():
+        entry = planned.files[number].entry
+        sizes, guess = entry.column_sizes or {}, entry.file_size_in_bytes * _COLUMN_SHARE
+        fields = [column_and_key(asked.column)[0] for asked in question.every_column]
+        of_file[number] = sum(sizes.get(field, guess) for field in fields) / max(entry.record_count, 1)
+    costs: Floats = of_file[files] * planned.plan.row_counts[positions] + _ROW_GROUP_OVERHEAD_BYTES
+    return costs
+
+
+def _unit_numbers(payloads: Sequence[Ints]) -> Ints:
+    """Give positions that share a payload one number, directly or through other positions: that of their unit."""
+    units = np.arange(len(payloads[0]))
+    labels = [np.unique(numbers, return_inverse=True)[1] for numbers in payloads]
+    while True:
+        before = units
+        for label in labels:
+            least = np.full(int(label.max(initial=-1)) + 1, len(units))
+            np.minimum.at(least, label, units)
+            units = least[label]
+        if np.array_equal(units, before):
+            return units
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Found:
+    """What indexes tell of the matching rows of a unit: totals without groups, otherwise keys.
+
+    Attributes:
+        row_count: The number of rows, or of keys with weights.
+        totals: The totals of each column.
+        distinct: The distinct keys of each column whose distinct keys are needed, in parts.
+        columns: The keys of each column.
+        weights: How many rows each key stands for; None for one.
+    """
+
+    row_count: int
+    totals: Mapping[ColumnId, Totals] = field(default_factory=dict)
+    distinct: Mapping[ColumnId, Sequence[KeyArray]] = field(default_factory=dict)
+    columns: Mapping[ColumnId, Column] = field(default_factory=dict)
+    weights: Ints | None = None
+
+    def has_zero_end(self, question: Question) -> bool:
+        """Whether a minimum or maximum is a zero, whose sign no index knows."""
+        asked = [
+            (number, one) for number, one in enumerate(question.columns) if one.value_type.is_floating and one.ends
+        ]
+        if not asked:
+            return False
+        if not question.groups:
+            ends = [(self.totals[one.column], one.ends) for _, one in asked]
+            return any(
+                (total.minimum == 0 and "least" in own) or (total.maximum == 0 and "greatest" in own)
+                for total, own in ends
+            )
+        groups = Partial.of_rows(question, self.columns, self.row_count, self.weights).groups
+        keys = [groups[f"{end} {number}"] for number, one in asked for end in one.ends]
+        return any(pc.any(pc.equal(own, 0), min_count=0).as_py() for own in keys)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Unit:
+    """Row groups that are answered together.
+
+    Attributes:
+        view: The index.
+        question: The question.
+        rows: The matching rows.
+        positions: The row groups of the plan.
+        row_groups: The same as row groups of the view.
+        payloads: The payloads of each column.
+        places: The places of the row groups in the arrays of `payloads`.
+        row_sets: The matching rows of row groups that were asked for, by position.
+    """
+
+    view: IndexView
+    question: Question
+    rows: KnownRows
+    positions: Ints
+    row_groups: Ints
+    payloads: Sequence[_Payloads]
+    places: Ints
+    row_sets: dict[int, BitMap] = field(default_factory=dict)
+
+    def answer(self) -> _Found:
+        """Return what indexes tell of the rows."""
+        if not self.question.groups:
+            return self._totals()
+        if len(self.payloads) == 1:
+            return self._counts(self.payloads[0])
+        keys = {own.column.column: self._keys(own) for own in self.payloads}
+        return _Found(next(iter(keys.values())).row_count, columns=keys)
+
+    def _asked(self, own: _Payloads) -> Iterator[tuple[HoldsKeys, Ints, BitMap]]:
+        """Yield each payload of a column, the places of its row groups in the unit, and the matching rows."""
+        for _, unordered in positions_by_number(own.numbers[self.places]):
+            directory = own.directories[own.chosen[self.places[unordered[0]]]]
+            here = unordered[np.argsort(directory.base[self.row_groups[unordered]], kind="stable")]
+            first = int(self.row_groups[here[0]])
+            if directory.merged[first]:
+                opened: object = self.view.open_index(own.column.column, directory, first)
+                rows = BitMap.union(
+                    BitMap(),
+                    *(self._rows(at).shift(int(directory.base[self.row_groups[at]])) for at in here.tolist()),
+                )
+            else:
+                opened = self.view.open_alone(own.column.column, directory, first)
+                rows = self._rows(int(here[0]))
+            if not isinstance(opened, HoldsKeys):
+                raise UnsupportedError(f"a payload of kind {directory.kind} that holds no keys")
+            yield opened, here, rows
+            if directory.merged[first]:
+                self.view.weigh(own.column.column, directory, first)
+
+    def _rows(self, at: int) -> BitMap:
+        """The matching rows of the row group at a place of the unit."""
+        if at not in self.row_sets:
+            self.row_sets[at] = self.rows.of(int(self.positions[at]))
+        return self.row_sets[at]
+
+    def _counts(self, own: _Payloads) -> _Found:
+        """All that a question about one column needs: how often each key occurs."""
+        counts = [opened.counts_of(rows) for opened, _, rows in self._asked(own)]
+        column = join_columns([_with_null(one) for one in counts])
+        weights = np.concatenate([_weights(one) for one in counts])
+        return _Found(column.row_count, columns={own.column.column: column}, weights=weights)
+
+    def _totals(self) -> _Found:
+        row_count = int(self.rows.planned.plan.matches[self.positions].sum())
+        totals: dict[ColumnId, Totals] = {}
+        distinct: dict[ColumnId, list[KeyArray]] = {}
+        for own in self.payloads:
+            column = own.column.column
+            if not own.column.needs_distinct:
+                totals[column] = join_totals([opened.totals_of(rows) for opened, _, rows in self._asked(own)])
+                continue
+            counts = [opened.counts_of(rows) for opened, _, rows in self._asked(own)]
+            totals[column] = join_totals([totals_of_counts(one) for one in counts])
+            distinct[column] = [one.keys for one in counts]
+        return _Found(row_count, totals=totals, distinct=distinct)
+
+    def _keys(self, own: _Payloads) -> Column:
+        """The keys of the matching rows, row group by row group, in the order of the positions."""
+        parts: dict[int, Column] = {}
+        for opened, here, rows in self._asked(own):
+            column = opened.keys_of(rows)
+            counts = self.rows.planned.plan.matches[self.positions[here]]
+            ends = np.cumsum(counts)
+            for at, first, end in zip(here.tolist(), (ends - counts).tolist(), ends.tolist(), strict=True):
+                parts[at] = column.part(first, end)
+        return join_columns([parts[at] for at in range(len(self.positions))])
+
+
+def _with_null(counts: KeyCounts) -> Column:
+    """The distinct keys as a column, with a NULL row at the end if rows are NULL."""
+    keys = counts.keys
+    if not counts.null_count:
+        return Column(counts.value_type, len(keys), keys, None)
+    valid: Flags = np.append(np.ones(len(keys), np.bool_), False)
+    if isinstance(keys, np.ndarray):
+        return Column(counts.value_type, len(valid), np.append(keys, 0), valid)
+    return Column(counts.value_type, len(valid), pa.concat_arrays([keys, pa.nulls(1, pa.large_binary())]), valid)
+
+
+def _weights(counts: KeyCounts) -> Ints:
+    return np.append(counts.counts, counts.null_count) if counts.null_count else counts.counts
+
+
+def _partials(question: Question, found: Sequence[_Found]) -> Iterator[Partial]:
+    """Make partial answers of many rows at once."""
+    if not question.groups:
+        if found:
+            totals = {asked.column: [one.totals[asked.column] for one in found] for asked in question.columns}
+            distinct = {
+                asked.column: [keys for one in found for keys in one.distinct[asked.column]]
+                for asked in question.columns
+                if asked.needs_distinct
+            }
+            yield Partial.of_totals(question, [one.row_count for one in found], totals, distinct)
+        return
+    ends = np.cumsum([one.row_count for one in found])
+    for _, here in positions_by_number(ends // _ROWS_AT_ONCE):
+        some = [found[at] for at in here.tolist()]
+        columns = {
+            asked.column: join_columns([one.columns[asked.column] for one in some]) for asked in question.every_column
+        }
+        known = [one.weights for one in some if one.weights is not None]
+        weights = np.concatenate(known) if known else None
+        yield Partial.of_rows(question, columns, sum(one.row_count for one in some), weights)

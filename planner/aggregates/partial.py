@@ -1,0 +1,225 @@
+"""Partial answers: what some rows give for each group, exact, ready to be joined with what other rows give.
+
+Values are keys (`puffin_index.keys.values`), so that all comparisons are those of the planner. One exception: where a
+minimum or maximum of doubles comes from data, the key of -0.0 is `NEGATIVE_ZERO_KEY`, one less than that of 0.0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from planner.aggregates.question import AskedColumn, Question
+from puffin_index.keys.columns import Column, KeyArray, plain_keys
+from puffin_index.keys.forms import decimals_of_wide_keys, floats_of_keys
+from puffin_index.keys.map_key import ColumnId
+from puffin_index.keys.value_types import MAXIMUM_DECIMAL_PRECISION, ValueType
+from puffin_index.kinds.held_keys import Totals
+from puffin_index.storage.arrays import Flags, Ints
+
+SUM: Final = pa.decimal256(75, 0)
+"""The type of exact sums: of 38 digits for each of more rows than there can be."""
+
+NEGATIVE_ZERO_KEY: Final = -1
+"""The mapped bits of -0.0, which no other double has."""
+
+_INT64 = pa.decimal256(19, 0)
+
+
+def group_name(number: int) -> str:
+    """The name of a column of `Partial.groups`: the key of a group's column."""
+    return f"group {number}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Partial:
+    """What some rows give for each of their groups.
+
+    Attributes:
+        question: The question.
+        groups: One row per group; without columns to group by, always one row. For each column n of
+            `Question.groups`, `group n` is the key (int64 or large_binary; NULL is a group). `rows` counts the rows
+            (int64). For each column n of `Question.columns`: `values n`, the rows that are not NULL (int64);
+            `positive n` and `negative n`, the exact sums of the positive and of the negative values (`SUM`, a decimal's
+            unscaled value; float64 for float and double), if a sum is needed; `least n` and `greatest n`, keys, each if
+            needed, NULL without values.
+        distinct: For each column of `Question.columns` whose distinct values are needed, by its number: one row per
+            group and distinct key, `group 0` ... and `key`. NULL is no value.
+    """
+
+    question: Question
+    groups: pa.Table
+    distinct: Mapping[int, pa.Table]
+
+    @classmethod
+    def of_rows(
+        cls,
+        question: Question,
+        columns: Mapping[ColumnId, Column],
+        row_count: int,
+        weights: Ints | None = None,
+        signed_zeros: Mapping[ColumnId, Flags] | None = None,
+    ) -> Partial:
+        """Return what some rows give.
+
+        Args:
+            question: The question.
+            columns: The keys of the rows, for each column of the question.
+            row_count: The number of rows.
+            weights: How many rows each row stands for; None for one.
+            signed_zeros: Which rows are -0.0, for each column of doubles whose least or greatest key is needed. An
+                index does not know that, so its answer must not be a zero.
+        """
+        keys = {column: key_array(values) for column, values in columns.items()}
+        arrays = {group_name(number): keys[group.column] for number, group in enumerate(question.groups)}
+        counts = np.ones(row_count, np.int64) if weights is None else weights
+        distinct: dict[int, pa.Table] = {}
+        table = {**arrays, "rows": pa.array(counts)}
+        for number, asked in enumerate(question.columns):
+            own = keys[asked.column]
+            known = columns[asked.column].valid
+            table[f"values {number}"] = pa.array(counts if known is None else np.where(known, counts, 0))
+            if asked.needs_sum:
+                table |= sum_columns(number, columns[asked.column], weights)
+            negative = (signed_zeros or {}).get(asked.column)
+            signed = own if negative is None else pc.if_else(pa.array(negative), NEGATIVE_ZERO_KEY, own)
+            table |= {f"{end} {number}": signed for end in asked.ends}
+            if asked.needs_distinct:
+                distinct[number] = pa.table({**arrays, "key": own})
+        return cls.of_table(question, table, distinct)
+
+    @classmethod
+    def of_table(
+        cls, question: Question, table: Mapping[str, pa.Array], distinct: Mapping[int, pa.Table] | None = None
+    ) -> Partial:
+        """Return what several sets of rows give: as `groups` and `distinct`, but any number of rows per group."""
+        return cls(question, pa.table(table), distinct or {})._joined()
+
+    @classmethod
+    def of_totals(
+        cls,
+        question: Question,
+        row_counts: Sequence[int],
+        totals: Mapping[ColumnId, Sequence[Totals]],
+        distinct: Mapping[ColumnId, Sequence[KeyArray]],
+    ) -> Partial:
+        """Return what several sets of rows of one group give; the question has no columns to group by.
+
+        Args:
+            question: The question.
+            row_counts: The number of rows of each set.
+            totals: The totals of each set, for each column.
+            distinct: Distinct keys, in any number of parts, for each column whose distinct keys are needed.
+        """
+        table = {"rows": pa.array(row_counts, pa.int64())}
+        tables: dict[int, pa.Table] = {}
+        for number, asked in enumerate(question.columns):
+            own, keys = totals[asked.column], key_type(asked.value_type)
+            table[f"values {number}"] = pa.array([one.value_count for one in own], pa.int64())
+            if asked.needs_sum:
+                table[f"positive {number}"] = pa.array([Decimal(one.positive) for one in own], SUM)
+                table[f"negative {number}"] = pa.array([Decimal(one.negative) for one in own], SUM)
+            ends = {"least": [one.minimum for one in own], "greatest": [one.maximum for one in own]}
+            table |= {f"{end} {number}": pa.array(ends[end], keys) for end in asked.ends}
+            if asked.needs_distinct:
+                tables[number] = pa.table({"key": pa.chunked_array(map(pa.array, distinct[asked.column]), keys)})
+        return cls.of_table(question, table, tables)
+
+    @classmethod
+    def merged(cls, question: Question, parts: Iterable[Partial]) -> Partial:
+        """Return what all rows together give; without parts, what no rows give."""
+        nothing = cls.of_rows(question, {asked.column: _no_rows(asked) for asked in question.every_column}, 0)
+        every = [nothing, *parts]
+        distinct = {
+            number: pa.concat_tables([part.distinct[number] for part in every if number in part.distinct])
+            for number in nothing.distinct
+        }
+        return cls(question, pa.concat_tables([part.groups for part in every]), distinct)._joined()
+
+    def _joined(self) -> Partial:
+        """Return the same with one row per group, and sums of their final types."""
+        keys = [group_name(number) for number in range(len(self.question.groups))]
+        joined = join_groups(self.groups, keys)
+        distinct = {
+            number: table.filter(table["key"].is_valid()).group_by([*keys, "key"]).aggregate([])
+            for number, table in self.distinct.items()
+        }
+        return Partial(self.question, joined, distinct)
+
+
+def join_groups(table: pa.Table, keys: Sequence[str]) -> pa.Table:
+    """Join rows of the same keys: least and greatest keys, sums of all other columns."""
+    functions = [(name, _function(name)) for name in table.column_names if name not in keys]
+    joined = table.group_by(keys).aggregate(functions)
+    columns = {name: joined[name] for name in keys}
+    for name, function in functions:
+        column = joined[f"{name}_{function}"]
+        if function == "sum":
+            final = (
+                SUM if pa.types.is_decimal(column.type) or name.startswith(("positive", "negative")) else column.type
+            )
+            column = column if pa.types.is_floating(column.type) else column.cast(final)
+            column = pc.fill_null(column, pa.scalar(0, pa.int64()).cast(column.type))
+        columns[name] = column
+    return pa.table(columns).select(table.column_names)
+
+
+def _function(name: str) -> str:
+    return {"least": "min", "greatest": "max"}.get(name.split(" ")[0], "sum")
+
+
+def key_type(value_type: ValueType) -> pa.DataType:
+    """The Arrow type of a column's keys."""
+    return pa.int64() if value_type.domain == "int64" else pa.large_binary()
+
+
+def key_array(column: Column) -> pa.Array:
+    """The keys of a column as Arrow has them, NULL where the row is NULL."""
+    if not isinstance(column.keys, np.ndarray):
+        return plain_keys(column)
+    nulls = None if column.valid is None else ~column.valid
+    return pa.array(column.keys.astype(np.int64, copy=False), mask=nulls)
+
+
+def sum_columns(number: int, column: Column, weights: Ints | None) -> dict[str, pa.Array]:
+    """The positive and the negative values of a column as two columns, each value as often as it counts."""
+    addends = _addends(column, key_array(column), weights)
+    zero = pa.scalar(0, pa.int64()).cast(addends.type)
+    is_negative = pc.less(addends, zero)
+    # NaN is not less than zero, so that it is taken as positive.
+    return {
+        f"positive {number}": pc.if_else(is_negative, zero, addends),
+        f"negative {number}": pc.if_else(is_negative, addends, zero),
+    }
+
+
+def _addends(column: Column, keys: pa.Array, weights: Ints | None) -> pa.Array:
+    """The values of a column, each as often as it counts, in a type that holds the sum of all."""
+    value_type = column.value_type
+    if value_type.is_floating:
+        return pa.array(
+            floats_of_keys(column.int_keys.astype(np.int64, copy=False)), mask=pc.is_null(keys).to_numpy(False)
+        )
+    if value_type.domain == "bytes":
+        wide = decimals_of_wide_keys(keys, MAXIMUM_DECIMAL_PRECISION, 0).cast(
+            pa.decimal256(MAXIMUM_DECIMAL_PRECISION, 0)
+        )
+        return wide.cast(SUM) if weights is None else pc.multiply(wide, pa.array(weights).cast(_INT64)).cast(SUM)
+    ends = pc.min_max(keys).as_py()
+    row_count = len(keys) if weights is None else int(weights.sum())
+    most = max(abs(ends["min"] or 0), abs(ends["max"] or 0)) * max(row_count, 1)
+    if most < 2**63:
+        return keys if weights is None else pc.multiply(keys, pa.array(weights))
+    exact = keys.cast(_INT64)
+    return exact.cast(SUM) if weights is None else pc.multiply(exact, pa.array(weights).cast(_INT64)).cast(SUM)
+
+
+def _no_rows(asked: AskedColumn) -> Column:
+    is_int = asked.value_type.domain == "int64"
+    return Column(asked.value_type, 0, np.zeros(0, np.int64) if is_int else pa.nulls(0, pa.large_binary()), None)

@@ -1,0 +1,128 @@
+"""Keys of rows: what an opened index that holds every row's key tells of a row set, for aggregates."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyroaring import BitMap
+
+from puffin_index.keys.columns import Column, KeyArray, SortedColumn
+from puffin_index.keys.forms import wide_decimal_limbs
+from puffin_index.keys.leaf import Key
+from puffin_index.keys.value_types import ValueType
+from puffin_index.storage.arrays import Flags, Ints
+
+_LOW_32_BITS = np.int64(0xFFFF_FFFF)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KeyCounts:
+    """The distinct keys of some rows.
+
+    Attributes:
+        value_type: The type of the column.
+        keys: Ascending.
+        counts: The number of rows of each key.
+        null_count: The number of NULL rows.
+    """
+
+    value_type: ValueType
+    keys: KeyArray
+    counts: Ints
+    null_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """The keys of some rows taken together.
+
+    Attributes:
+        value_count: The number of rows that are not NULL.
+        positive: The exact sum of the positive keys. A decimal's key counts as its unscaled value. For types that are
+            neither integers nor decimals, sums mean nothing.
+        negative: The exact sum of the negative keys.
+        minimum: The least key; None without values.
+        maximum: The greatest key; None without values.
+    """
+
+    value_count: int
+    positive: int = 0
+    negative: int = 0
+    minimum: Key | None = None
+    maximum: Key | None = None
+
+
+class HoldsKeys(ABC):
+    """An opened index that knows the key of each row.
+
+    Rows are numbered as in the answers of the index: from 0 in a payload of one row group, in the segment's row space
+    in a payload of several. All methods raise `CorruptFileError` if the payload is damaged.
+    """
+
+    @abstractmethod
+    def keys_of(self, rows: BitMap | None) -> Column:
+        """Return the keys of some rows, in the order of the rows; None for all rows of the payload."""
+
+    def counts_of(self, rows: BitMap | None) -> KeyCounts:
+        """Return the distinct keys of some rows; None for all rows of the payload."""
+        ordered = SortedColumn(self.keys_of(rows))
+        column = ordered.column
+        counts = ordered.counts.astype(np.int64)
+        return KeyCounts(column.value_type, ordered.keys, counts, column.row_count - column.valid_count)
+
+    def totals_of(self, rows: BitMap | None) -> Totals:
+        """Return the totals of some rows; None for all rows of the payload."""
+        return totals_of_counts(self.counts_of(rows))
+
+
+def totals_of_counts(found: KeyCounts) -> Totals:
+    """Return the totals of rows whose distinct keys are known."""
+    keys, counts = found.keys, found.counts
+    if not len(keys):
+        return Totals(0)
+    if isinstance(keys, np.ndarray):
+        is_positive = keys > 0
+        sums = [_weighted_sum(keys[some], counts[some]) for some in (is_positive, ~is_positive)]
+        return Totals(int(counts.sum()), sums[0], sums[1], int(keys[0]), int(keys[-1]))
+    ends = keys[0].as_py(), keys[-1].as_py()
+    positive, negative = _wide_sums(keys, counts) if found.value_type.is_decimal else (0, 0)
+    return Totals(int(counts.sum()), positive, negative, *ends)
+
+
+def join_totals(parts: Sequence[Totals]) -> Totals:
+    """Return the totals of the rows of several totals of one column."""
+    lows: list[Any] = [part.minimum for part in parts if part.minimum is not None]
+    highs: list[Any] = [part.maximum for part in parts if part.maximum is not None]
+    return Totals(
+        sum(part.value_count for part in parts),
+        sum(part.positive for part in parts),
+        sum(part.negative for part in parts),
+        min(lows, default=None),
+        max(highs, default=None),
+    )
+
+
+def _weighted_sum(keys: Ints, counts: Ints) -> int:
+    """Return the exact sum of each key times its count; the counts add up to less than 2**32."""
+    high, low = keys >> np.int64(32), (keys & _LOW_32_BITS).view(np.uint64)
+    return (int((high * counts).sum()) << 32) + int((low * counts.view(np.uint64)).sum())
+
+
+def _wide_sums(keys: pa.LargeBinaryArray, counts: Ints) -> tuple[int, int]:
+    """Return the exact sums of the positive and the negative keys of a decimal of more than 18 digits."""
+    limbs = wide_decimal_limbs(keys)
+    is_positive: Flags = limbs[:, 0] >= 1 << 31
+    return _limb_sum(limbs[is_positive], counts[is_positive]), _limb_sum(limbs[~is_positive], counts[~is_positive])
+
+
+def _limb_sum(limbs: Ints, counts: Ints) -> int:
+    sums = (limbs.view(np.uint64) * counts.view(np.uint64)[:, None]).sum(axis=0).tolist()
+    total = 0
+    for limb in sums:
+        total = (total << 32) + int(limb)
+    return total - (int(counts.sum()) << 127)

@@ -1,0 +1,147 @@
+"""Aggregates of tables small enough to check by eye."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+
+import planner
+from planner.aggregates.answer import Aggregated, aggregate_with_plan
+from puffin_index import IndexDefinition, TableIndex
+from tests.conftest import create_table
+from tests.planner.ten_rows import ROWS
+
+KINDS = [
+    IndexDefinition.of(bitmap=["k", "c"], options={"k.layout": "bitmaps", "c.layout": "bitmaps"}),
+    IndexDefinition.of(bitmap=["k", "c"], options={"k.layout": "postings", "c.layout": "postings"}),
+    IndexDefinition.of(bsi=["k", "c"]),
+    IndexDefinition.of(bsi=["k", "c"], options={"k.compression": "none", "c.compression": "none"}),
+    IndexDefinition.of(bsi=["k"], bitmap=["c"], options={"c.layout": "postings"}),
+]
+
+
+@pytest.fixture(params=range(len(KINDS)))
+def ten_rows(local_catalog: SqlCatalog, request: pytest.FixtureRequest) -> TableIndex:
+    create_table(local_catalog, "t", ROWS, row_group_rows=2)
+    index = TableIndex.create(local_catalog, "ns.t", KINDS[request.param])
+    index.build(workers=1)
+    return index
+
+
+def rows(found: Aggregated) -> list[tuple[object, ...]]:
+    return [tuple(row.values()) for row in found.table.to_pylist()]
+
+
+EVERY = "count(*), count(k), sum(k), avg(k), min(k), max(k), count(DISTINCT k)"
+
+
+def test_aggregates_of_all_rows(ten_rows: TableIndex) -> None:
+    found = aggregate_with_plan(ten_rows, None, EVERY)
+    assert rows(found) == [(10, 8, 40, 5.0, 1, 9, 7)]
+    assert (found.row_groups_read, found.row_groups_settled + found.row_groups_indexed) == (0, 5)
+
+
+def test_aggregates_of_matching_rows(ten_rows: TableIndex) -> None:
+    found = aggregate_with_plan(ten_rows, "k >= 7 OR k IS NULL", EVERY)
+    assert rows(found) == [(5, 3, 24, 8.0, 7, 9, 3)]
+    assert found.row_groups_read == 0
+
+
+def test_aggregates_by_group(ten_rows: TableIndex) -> None:
+    found = aggregate_with_plan(ten_rows, "k > 1 OR k IS NULL", "count(*) AS n, sum(k), min(k), max(k)", "c")
+    assert found.table.column_names == ["c", "n", "sum(k)", "min(k)", "max(k)"]
+    assert rows(found) == [(0, 4, 10, 2, 5), (1, 5, 29, 5, 9)]
+    assert found.row_groups_read == 0
+
+
+def test_null_is_a_group_and_comes_first(ten_rows: TableIndex) -> None:
+    table = planner.aggregate(ten_rows, "k >= 7 OR k IS NULL", "count(*), sum(k), count(k)", "k")
+    assert [tuple(row.values()) for row in table.to_pylist()] == [
+        (None, 2, None, 0),
+        (7, 1, 7, 1),
+        (8, 1, 8, 1),
+        (9, 1, 9, 1),
+    ]
+
+
+def test_groups_of_two_columns(ten_rows: TableIndex) -> None:
+    found = aggregate_with_plan(ten_rows, "k IN (1, 5)", ["count(*)"], ["c", "k"])
+    assert rows(found) == [(0, 1, 1), (0, 5, 1), (1, 5, 1)]
+    assert found.row_groups_read == 0
+
+
+def test_no_rows_are_one_row_without_groups_and_none_with_groups(ten_rows: TableIndex) -> None:
+    assert rows(aggregate_with_plan(ten_rows, "k = 4", EVERY)) == [(0, 0, None, None, None, None, 0)]
+    assert rows(aggregate_with_plan(ten_rows, "k = 4", "count(*)")) == [(0,)]
+    assert rows(aggregate_with_plan(ten_rows, "k = 4", EVERY, "c")) == []
+
+
+def test_only_null_rows_have_no_sum_and_no_ends(ten_rows: TableIndex) -> None:
+    found = aggregate_with_plan(ten_rows, "k IS NULL", EVERY)
+    assert rows(found) == [(2, 0, None, None, None, None, 0)]
+    assert found.row_groups_read == 0
+
+
+def test_counts_and_ends_of_whole_row_groups_come_from_statistics(ten_rows: TableIndex) -> None:
+    found = aggregate_with_plan(ten_rows, "k IS NOT NULL", "count(*), count(k), min(k), max(k)")
+    assert rows(found) == [(8, 8, 1, 9)]
+    assert (found.row_groups_settled, found.row_groups_indexed, found.row_groups_read) == (4, 0, 0)
+
+
+def test_a_column_without_an_index_is_read(local_catalog: SqlCatalog) -> None:
+    create_table(local_catalog, "t", ROWS, row_group_rows=2)
+    index = TableIndex.create(local_catalog, "ns.t", IndexDefinition.of(bsi=["k"]))
+    index.build(workers=1)
+    found = aggregate_with_plan(index, "k > 6", "sum(c), sum(k)")
+    assert rows(found) == [(3, 24)]
+    assert found.row_groups_read == 3
+    found = aggregate_with_plan(index, "c = 1 AND k > 6", "count(*), sum(k)")
+    assert rows(found) == [(3, 24)]
+
+
+TYPES = pa.table(
+    {
+        "i": pa.array([7, -3, None, 2**31 - 1], pa.int32()),
+        "d": pa.array([Decimal("1.25"), Decimal("-0.50"), None, Decimal("0.01")], pa.decimal128(7, 2)),
+        "w": pa.array([Decimal("9" * 34 + ".9999"), Decimal("-1.0001"), None, Decimal("0.0002")], pa.decimal128(38, 4)),
+        "f": pa.array([1.5, float("nan"), None, -2.5], pa.float64()),
+        "s": pa.array(["b", "ä", None, ""], pa.string()),
+        "b": pa.array([True, False, None, True], pa.bool_()),
+        "t": pa.array([3, 1, None, 2], pa.timestamp("us", "UTC")),
+    }
+)
+
+
+def test_results_have_the_types_of_spark(local_catalog: SqlCatalog) -> None:
+    create_table(local_catalog, "t", TYPES, row_group_rows=4)
+    index = TableIndex.create(local_catalog, "ns.t", IndexDefinition.of(bsi=TYPES.column_names))
+    index.build(workers=1)
+    asked = "sum(i), avg(i), min(i), sum(d), avg(d), max(d), min(w), max(s), bool_and(b), bool_or(b), max(t), max(f)"
+    found = aggregate_with_plan(index, None, asked)
+    assert found.row_groups_read == 0
+    assert [str(field.type) for field in found.table.schema] == [
+        "int64",
+        "double",
+        "int32",
+        "decimal128(17, 2)",
+        "decimal128(11, 6)",
+        "decimal128(7, 2)",
+        "decimal128(38, 4)",
+        "large_string",
+        "bool",
+        "bool",
+        "timestamp[us, tz=UTC]",
+        "double",
+    ]
+    (row,) = rows(found)
+    assert row[:5] == (2**31 + 3, (2**31 + 3) / 3, -3, Decimal("0.76"), Decimal("0.253333"))
+    assert row[5:8] == (Decimal("1.25"), Decimal("-1.0001"), "ä")
+    assert row[8:10] == (False, True)
+    assert str(row[11]) == "nan"
+    assert rows(aggregate_with_plan(index, None, "sum(f), avg(f)", "b"))[2] == (True, -1.0, -0.5)
+    assert rows(aggregate_with_plan(index, "s <> 'b'", "sum(w), avg(w)")) == [
+        (Decimal("-0.9999"), Decimal("-0.49995000"))
+    ]

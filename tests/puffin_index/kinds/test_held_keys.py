@@ -1,0 +1,134 @@
+"""What kinds tell of the keys of a row set equals what the values themselves tell, row by row."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyroaring import BitMap
+
+from puffin_index.errors import CorruptFileError, UnsupportedError
+from puffin_index.keys.columns import Column, SortedColumn, plain_keys
+from puffin_index.keys.leaf import Key
+from puffin_index.keys.value_types import ValueType
+from puffin_index.kinds.held_keys import HoldsKeys, Totals
+from puffin_index.kinds.registry import KINDS, kinds_holding_keys
+from tests.puffin_index.kinds.columns import decimal_of, sample_of
+from tests.puffin_index.kinds.merged_sample import (
+    POSTINGS_OPTIONS,
+    Group,
+    Piece,
+    merged,
+    placed,
+    row_group_lists,
+    segment,
+)
+from tests.puffin_index.kinds.test_bad_bytes import flips
+from tests.puffin_index.kinds.test_merging import EXACT_BUILDS, _types
+
+
+def holder(piece: Piece, data: bytes | None = None) -> HoldsKeys:
+    index, _ = piece.opened(data)
+    assert isinstance(index, HoldsKeys)
+    return index
+
+
+def keys_in(column: Column) -> list[Key | None]:
+    valid = [True] * column.row_count if column.valid is None else column.valid.tolist()
+    keys = plain_keys(column).to_pylist() if column.value_type.domain == "bytes" else column.int_keys.tolist()
+    return [key if is_valid else None for key, is_valid in zip(keys, valid, strict=True)]
+
+
+def first_row(piece: Piece, group: Group) -> int:
+    """The number of a row group's first row in the answers of a payload."""
+    is_alone = piece.payload.blob_type in {name for kind in KINDS.values() for name in kind.blob_types}
+    return 0 if is_alone else group.base
+
+
+def number_of(key: Key, value_type: ValueType) -> int:
+    if isinstance(key, bytes):
+        return int.from_bytes(key, "big") - 2**127 if value_type.is_decimal else 0
+    return key
+
+
+def expected_totals(keys: Sequence[Key | None], value_type: ValueType) -> Totals:
+    known: list[Key] = [key for key in keys if key is not None]
+    numbers = [number_of(key, value_type) for key in known]
+    return Totals(
+        len(known),
+        sum(number for number in numbers if number > 0),
+        sum(number for number in numbers if number < 0),
+        min(known, default=None),
+        max(known, default=None),
+    )
+
+
+def check(piece: Piece, rows: BitMap | None, keys: Sequence[Key | None]) -> None:
+    index = holder(piece)
+    assert keys_in(index.keys_of(rows)) == keys
+    counted = index.counts_of(rows)
+    found = counted.keys.tolist() if counted.value_type.domain == "int64" else counted.keys.to_pylist()
+    expected = Counter(keys)
+    assert counted.null_count == expected.pop(None, 0)
+    assert list(zip(found, counted.counts.tolist(), strict=True)) == sorted(expected.items())
+    assert index.totals_of(rows) == expected_totals(keys, counted.value_type)
+
+
+@pytest.mark.parametrize("is_merged", [False, True])
+@pytest.mark.parametrize(("kind", "options"), EXACT_BUILDS)
+@settings(max_examples=30, deadline=None)
+@given(st.data())
+def test_keys_counts_and_totals_are_those_of_the_rows(
+    kind: str, options: dict[str, str], is_merged: bool, data: st.DataObject
+) -> None:
+    groups = placed(data.draw(row_group_lists(_types(options))))
+    pieces = segment(kind, options, groups)
+    for piece in merged([pieces]) if is_merged else pieces:
+        keys = {
+            first_row(piece, group) + row: key for group in piece.groups for row, key in enumerate(group.sample.keys)
+        }
+        check(piece, None, list(keys.values()))
+        chosen = sorted(data.draw(st.sets(st.sampled_from(sorted(keys)), max_size=20)))
+        check(piece, BitMap(chosen), [keys[row] for row in chosen])
+        all_but = sorted(keys.keys() - set(chosen))
+        check(piece, BitMap(all_but), [keys[row] for row in all_but])
+
+
+@pytest.mark.parametrize(("kind", "options"), [("bitmap", {}), ("bitmap", POSTINGS_OPTIONS), ("bsi", {})])
+@pytest.mark.parametrize("is_merged", [False, True])
+@pytest.mark.parametrize("type_name", ["long", "string"])
+def test_damage_is_an_error_or_changes_nothing(
+    kind: str, options: dict[str, str], is_merged: bool, type_name: str
+) -> None:
+    values = [n * n % 7 for n in range(40)] if type_name == "long" else [f"v{n % 7}" for n in range(40)]
+    pieces = segment(kind, options, placed([sample_of([*values, None, None], type_name)]))
+    (piece,) = merged([pieces]) if is_merged else pieces
+    keys = keys_in(holder(piece).keys_of(None))
+    for damaged in flips(bytes(piece.payload.data)):
+        try:
+            found = keys_in(holder(piece, damaged).keys_of(None))
+            totals = holder(piece, damaged).totals_of(None)
+        except (CorruptFileError, UnsupportedError):
+            continue
+        assert found == keys
+        assert totals == holder(piece).totals_of(None)
+
+
+def test_totals_of_numbers_beyond_64_bits_are_exact() -> None:
+    values = [2**63 - 1] * 3 + [-(2**63) + 1] * 2 + [None]
+    (piece,) = segment("bsi", {}, placed([sample_of(values, "long")]))
+    assert holder(piece).totals_of(None) == Totals(5, 3 * (2**63 - 1), 2 * (1 - 2**63), 1 - 2**63, 2**63 - 1)
+    assert holder(piece).totals_of(BitMap([0, 5])) == Totals(1, 2**63 - 1, 0, 2**63 - 1, 2**63 - 1)
+    assert holder(piece).totals_of(BitMap([5])) == Totals(0)
+
+
+def test_totals_of_decimals_of_38_digits_are_exact() -> None:
+    values = [decimal_of(10**38 - 1, 10)] * 2 + [decimal_of(1 - 10**38, 10), decimal_of(0, 10)]
+    sample = sample_of(values, "decimal(38,10)")
+    for kind in kinds_holding_keys():
+        totals = holder(Piece(kind.build(SortedColumn(sample.column), {}), placed([sample]))).totals_of(None)
+        assert (totals.value_count, totals.positive, totals.negative) == (4, 2 * (10**38 - 1), 1 - 10**38)
+        assert totals.minimum == sample.keys[2]
