@@ -37,7 +37,7 @@ public class ColumnFunction {
   private static final int MOST_TEXT = 1000;
   /** Compiling a condition takes some 30 ms. */
   private static final int LEAST_COMPILED = 5000;
-  private static final int VALUES_BETWEEN_LOOKS = 256;
+  private static final int VALUES_BETWEEN_LOOKS = 16;
 
   /** The node of the request. */
   public final Map node;
@@ -109,9 +109,17 @@ public class ColumnFunction {
     return type.getName().startsWith(SPARK) || type.getName().startsWith(ICEBERG);
   }
 
-  /** What results depend on: the same key stands for the same result. */
+  /**
+   * What results depend on: the same key stands for the same result. Not the canonical form, which changes the order of
+   * sums, and with it the last bits of doubles.
+   */
   public Object key(String fingerprint) {
-    return Arrays.asList(new Object[] {fingerprint, bound.canonicalized(), session});
+    return Arrays.asList(new Object[] {fingerprint, bound, session});
+  }
+
+  /** Whether this thread has the settings that the query was planned with. */
+  public boolean isOfThisSession() {
+    return session.equals(settings());
   }
 
   /** Take a result into the node of the request. */
@@ -121,12 +129,12 @@ public class ColumnFunction {
   }
 
   /**
-   * Find the values for which the condition is true. A value for which it fails counts as well: the query fails if a row has
+   * Find the values for which the condition is true. One thread at a time, as expressions may have buffers. A value for which it fails counts as well: the query fails if a row has
    * this value.
    *
    * @return the content of a request; null if there is no time to evaluate all values
    */
-  public Map matches(ColumnValues values, long deadline) {
+  public synchronized Map matches(ColumnValues values, long deadline) {
     if (values.areBounds) {
       return between(values.first, values.last);
     }

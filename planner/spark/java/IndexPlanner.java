@@ -36,7 +36,7 @@ public class IndexPlanner {
   private static final byte VIEW = 'V';
   private static final byte DROPPED = 'D';
   private static final byte VALUES = 'F';
-  private static final int RESULTS_REMEMBERED = 1000;
+  private static final int RESULTS_REMEMBERED = 200;
 
   private static final Object TOO_SLOW = new Object();
 
@@ -140,7 +140,7 @@ public class IndexPlanner {
       ColumnFunction function = (ColumnFunction) question.functions.get(in.readUnsignedShort());
       ColumnValues own = values[in.readUnsignedShort()];
       Object key = function.key(own.fingerprint);
-      Object result = results.get(key);
+      Object result = function.isOfThisSession() ? results.get(key) : TOO_SLOW;
       if (result == null) {
         Map matches = function.matches(own, deadline);
         result = matches == null ? TOO_SLOW : (Object) matches;
