@@ -21,9 +21,13 @@ from planner.predicate.found_column import FoundColumn, find_column
 from planner.where.patterns import like_regex, rlike_regex
 from planner.where.unknown import PATTERN_OPERATORS, TextFunction, ValueTest
 from puffin_index.keys.columns import Column
+from puffin_index.keys.leaf import RangeTest
+from puffin_index.keys.value_types import ValueType
 from puffin_index.storage.arrays import Flags, Ints
 
 _MICROS_A_DAY = 86_400_000_000
+_MOST_YEARS = 290_000
+"""Timestamps of 64 bits reach a little farther."""
 
 # Arrow takes a pattern over binary values byte by byte.
 _UTF8 = (
@@ -76,6 +80,29 @@ def _is_taken(test: ValueTest) -> bool:
     except pa.ArrowInvalid:
         return False
     return True
+
+
+def year_range(test: ValueTest, value_type: ValueType) -> RangeTest | None:
+    """Return a comparison of a year as a range of keys, whatever values the column has; None for other tests."""
+    if test.function != "year" or test.operator not in _COMPARISONS:
+        return None
+    year = int(test.literals[0])
+    if abs(year) > _MOST_YEARS:
+        return None
+    first, following = (_first_key(some_year, value_type) for some_year in (year, year + 1))
+    match test.operator:
+        case "=":
+            return RangeTest(first, following, high_inclusive=False, negated=test.negated)
+        case "<" | "<=":
+            end = first if test.operator == "<" else following
+            return RangeTest(None, end, high_inclusive=False, negated=test.negated)
+        case _:
+            return RangeTest(first if test.operator == ">=" else following, None, negated=test.negated)
+
+
+def _first_key(year: int, value_type: ValueType) -> int:
+    day = int(np.datetime64(year - 1970, "Y").astype("datetime64[D]").astype(np.int64))
+    return day * _MICROS_A_DAY if value_type.name == "timestamp" else day
 
 
 def verdicts(test: ValueTest, column: Column) -> Verdicts:

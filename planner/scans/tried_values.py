@@ -12,7 +12,7 @@ from planner.predicate.found_column import FoundColumn
 from planner.predicate.key_lists import chosen
 from planner.predicate.nodes import UNKNOWN, Leaf, Predicate
 from planner.predicate.simplify import conjunction
-from planner.predicate.value_tests import column_of_test, verdicts
+from planner.predicate.value_tests import column_of_test, verdicts, year_range
 from planner.view.column_values import ColumnValues, KeyBounds, values_to_try
 from planner.view.index_view import IndexView
 from planner.where.unknown import Unknown, ValueTest
@@ -55,6 +55,8 @@ class TriedValues:
             return UNKNOWN
         if leaf.operator == "IS NULL":
             return Leaf(found.column, NullTest(is_null=not leaf.negated), found.value_type.name)
+        if (years := year_range(leaf, found.value_type)) is not None:
+            return Leaf(found.column, years, found.value_type.name)
         values = self._values_of(found)
         if not isinstance(values, ColumnValues):
             reason = "the column has too many values" if isinstance(values, KeyBounds) else values

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pyiceberg.expressions import Reference
+from pyiceberg.expressions import Or, Reference
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
     BinaryType,
@@ -28,11 +28,13 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from planner.predicate.value_tests import column_of_test, verdicts
+from planner.predicate.value_tests import column_of_test, verdicts, year_range
+from planner.scans.residual import leaf_mask
 from planner.where.parser import parse_where
 from planner.where.unknown import ValueTest
 from puffin_index.errors import NotFoundError
 from puffin_index.keys.arrow_keys import column_of
+from puffin_index.keys.columns import Column
 from puffin_index.keys.map_key import MapKey
 from puffin_index.keys.value_types import value_type_named
 
@@ -117,6 +119,35 @@ def test_years_of_more_than_four_digits() -> None:
 
     assert decided("year(a) IN (-5877641, 5881580, -1)", days, "date") == [True, True, True, False]
     assert decided("day(a) IN (23, 11, 31)", days, "date") == [True, True, True, False]
+
+
+@pytest.mark.parametrize("value_type", ["date", "timestamp"])
+@pytest.mark.parametrize("comparison", ["=", "<>", "<", "<=", ">", ">=", "<=>"])
+@pytest.mark.parametrize("year", [-290_000, -1, 0, 1, 1969, 1970, 2024, 9999, 290_000])
+def test_comparisons_of_years_are_ranges_of_keys(value_type: str, comparison: str, year: int) -> None:
+    for where in (f"year(a) {comparison} {year}", f"NOT year(a) {comparison} {year}"):
+        test = parse_where(where)
+        test = test.left if isinstance(test, Or) else test
+        assert isinstance(test, ValueTest)
+        borders = np.arange(year - 1, year + 3, dtype=np.int64) - 1970
+        days = borders.astype("datetime64[Y]").astype("datetime64[D]").astype(np.int64)
+        firsts = days * (86_400_000_000 if value_type == "timestamp" else 1)
+        keys = np.concatenate([firsts - 1, firsts, firsts + 1])
+        column = Column(value_type_named(value_type), len(keys), keys, None)
+
+        years = year_range(test, column.value_type)
+
+        assert years is not None
+        assert leaf_mask(years, column).tolist() == verdicts(test, column).matching.tolist()
+
+
+@pytest.mark.parametrize(
+    "where", ["month(a) = 3", "year(a) IN (1, 2)", "year(a) = 290001", "year(a) > -9223372036854775808"]
+)
+def test_other_tests_are_no_range_of_keys(where: str) -> None:
+    test = parse_where(where)
+    assert isinstance(test, ValueTest)
+    assert year_range(test, value_type_named("timestamp")) is None
 
 
 SCHEMA = Schema(

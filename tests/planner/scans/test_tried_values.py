@@ -119,6 +119,14 @@ def test_dates_are_tried_one_by_one(index: TableIndex, where: str, matches: Call
     assert (counted.rows, counted.row_groups_read) == (len(expected), 0)
 
 
+def test_years_of_timestamps_need_no_list_of_values(index: TableIndex) -> None:
+    expected = [row for row in range(ROWS) if (datetime(2015, 1, 1) + timedelta(hours=row * 40)).year == 2017]
+    counted = planner.count(index, "year(at) = 2017")
+
+    assert counted.plan.kept == len({row // GROUP_ROWS for row in expected}) < counted.row_groups
+    assert (counted.rows, counted.row_groups_read) == (len(expected), 0)
+
+
 def test_a_plan_says_what_was_found_and_why_a_test_is_not_used(index: TableIndex) -> None:
     where = "trim(word) = 'anna1' AND month(at) = 2 AND NOT plain LIKE '_x%' AND upper(word) <> 'BOB1'"
     found = planner.plan(index, where).implied
