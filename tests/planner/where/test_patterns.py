@@ -48,6 +48,8 @@ def test_an_escape_may_be_any_character() -> None:
         (r"^\w{3}", ["aab"]),
         ("a||x", ["", "a", "aab", "a-c", "1_]", "b.c"]),
         ("b.c", ["b.c"]),
+        (r"^((a*b|c)+|(1)?_)\]?$", ["aab", "1_]"]),
+        ("(a|^)(b*)", ["", "a", "aab", "a-c", "1_]", "b.c"]),
     ],
 )
 def test_rlike_finds_a_match_anywhere(pattern: str, expected: list[str]) -> None:
@@ -62,6 +64,7 @@ def test_rlike_finds_a_match_anywhere(pattern: str, expected: list[str]) -> None
         *(r"\s", r"\b", r"\W", r"\1", r"\Q", r"\p{L}", r"\x41", "a\\"),
         *("a*?", "a*+", "a**", "*a", "^*", "|*", "(*a)", "a{,3}", "a{3,2}", "a{101}", "a{", "a}", "]"),
         *("(?i)a", "(?:a)", "(a", "a)", "[]a]", "[^]", "[a&&b]", "[[a]]", "[a-]", "[z-a]", "[!-/]", "[", "[a\\s]"),
+        *("(a|^)+", "(a*)*", "(a?b?){2}", "(^|b)?", "((a|)b*)+", "($)*", "()*", "((a*)){2}", "(a{0,2}|b)*"),
         *("ä", "[ä]", "a\n", "😀"),
     ],
 )
