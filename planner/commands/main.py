@@ -128,6 +128,8 @@ def print_plan(scan_plan: ScanPlan) -> None:
         highlight=False,
         soft_wrap=True,
     )
+    for implied in scan_plan.implied:
+        console.print(f"implied: {implied}", highlight=False, soft_wrap=True, markup=False)
     funnel = RichTable(title="funnel")
     for header in ("stage", "entered", "dropped", "reads", "bytes", "ms"):
         funnel.add_column(header, justify="left" if header == "stage" else "right")

@@ -71,7 +71,8 @@ def scan(
         OrderSyntaxError: If the order is no column with a direction, or the limit does not fit.
         NotFoundError: If the text or `columns` names a column that the table lacks, or there is no such snapshot.
         UnsupportedError: If only Spark knows for certain what a part of the text means (a literal of another type than
-            its column, an expression), or if no column is chosen.
+            its column, an expression), or if no column is chosen. Raised from the reader, too, if only Spark knows
+            whether a row satisfies the text (upper case of text that is not ASCII).
     """
     limits = Limits(seconds=planning_milliseconds / 1000)
     wanted = Wanted(keys or {}, order_by, limit)

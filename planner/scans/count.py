@@ -77,8 +77,8 @@ def count(
     Raises:
         WhereSyntaxError: If the text does not parse.
         NotFoundError: If the text names a column that the table lacks, or there is no such snapshot.
-        UnsupportedError: If rows have to be read, and a part of the text, a data file's format or equality deletes make
-            that impossible here.
+        UnsupportedError: If rows have to be read, and a part of the text, a row, a data file's format or equality
+            deletes make that impossible here.
     """
     started = time.perf_counter()
     limits = Limits(rows_wanted=True, seconds=planning_milliseconds / 1000)

@@ -30,6 +30,7 @@ from planner.scans.scan_plan import ScanPlan
 from planner.scans.scan_row_groups import ScanRowGroups
 from planner.scans.snapshot_files import list_scan_files
 from planner.scans.subtract_deletes import AfterDeletes, subtract_deletes
+from planner.scans.tried_values import TriedValues
 from planner.scans.wanted import ALL_ROWS, Keys, Wanted, first_rows
 from planner.scans.whole_files import keep_whole_files
 from planner.view.index_view import IndexView
@@ -187,12 +188,13 @@ def plan_scan(
     snapshot, schema = snapshot_of(table, snapshot_id)
     expression = wanted.restricted(expression, schema)
     first = first_rows(wanted.order_by, wanted.limit, schema)
-    predicate = bind(expression, schema)
     clock = Clock(limits.seconds)
     files = list_scan_files(table, snapshot, schema, file_filter(expression, schema), clock) if snapshot else ()
     view = view_of(index.index_table, reading_of(table, schema))
     data_files = [file.file for file in files]
     row_groups = ScanRowGroups.of(view, data_files)
+    tried = TriedValues(schema, view, row_groups.numbers[row_groups.numbers >= 0], limits.byte_budget, clock)
+    predicate = bind(expression, schema, evaluate=tried.predicate)
     executors = Executors(spark.sparkContext, index.index_table, planning_mode) if spark is not None else None
     left = replace(limits, seconds=clock.seconds_left)
     enough = _prune_scan(view, predicate, data_files, row_groups, left, executors, first)
@@ -215,7 +217,7 @@ def plan_scan(
         index.name,
         snapshot_id,
         _text_of(where),
-        wanted.texts(enough.implied),
+        (*wanted.texts(enough.implied), *tried.implied),
         data_files,
         row_groups,
         pruned,

@@ -1,11 +1,10 @@
 """The residual of a predicate: its leaves tested on the values of a batch of rows, in the planner's own key domain.
 
-A literal that binding cannot place for certain is refused here: without Spark, nobody else decides about those rows.
+What the planner cannot decide for certain is refused here, a predicate or a row: without Spark, nobody else decides.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, assert_never
@@ -25,11 +24,11 @@ from pyiceberg.expressions import (
     UnboundPredicate,
 )
 from pyiceberg.schema import Schema
-from pyiceberg.types import StringType
 
 from planner.predicate.bind import bind
 from planner.predicate.nodes import Leaf
-from planner.where.unknown import Unknown, UnknownLike
+from planner.predicate.value_tests import column_of_test, verdicts
+from planner.where.unknown import Unknown, ValueTest
 from puffin_index.errors import UnsupportedError
 from puffin_index.keys.arrow_keys import column_of
 from puffin_index.keys.columns import Column
@@ -43,21 +42,21 @@ ReadColumn: TypeAlias = Callable[[int], pa.Array | pa.ChunkedArray]
 
 
 @dataclass(frozen=True, slots=True)
-class LikeTest:
-    """`column [NOT] LIKE pattern`.
+class ColumnTest:
+    """A test that is decided value by value.
 
     Attributes:
-        field_id: A string column, or a key of a map of strings.
-        pattern: As a regular expression (RE2) that the whole value has to match.
-        negated: NOT LIKE.
+        field_id: The column, or a key of a map.
+        test: The test.
+        value_type: Name of the column's type.
     """
 
     field_id: ColumnId
-    pattern: str
-    negated: bool
+    test: ValueTest
+    value_type: str
 
 
-_Step: TypeAlias = Leaf | LikeTest | bool | Literal["and", "or"]
+_Step: TypeAlias = Leaf | ColumnTest | bool | Literal["and", "or"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,28 +72,53 @@ class Residual:
     @property
     def field_ids(self) -> frozenset[int]:
         """The columns that the predicate tests."""
-        tested = [step.field_id for step in self.steps if isinstance(step, Leaf | LikeTest)]
+        tested = [step.field_id for step in self.steps if isinstance(step, Leaf | ColumnTest)]
         return frozenset(column.field_id if isinstance(column, MapKey) else column for column in tested)
 
-    def matching(self, read_column: ReadColumn, row_count: int) -> Flags:
-        """Say which rows satisfy the predicate."""
-        masks: list[Flags] = []
+    def matching(self, read_column: ReadColumn, row_count: int, among: Flags | None = None) -> Flags:
+        """Say which rows satisfy the predicate.
+
+        Args:
+            read_column: Gives the columns.
+            row_count: The number of rows.
+            among: The rows that are asked about; None for all. Of other rows the answer may be wrong.
+
+        Raises:
+            UnsupportedError: If only Spark knows for certain whether one of the rows satisfies the predicate.
+        """
+        # Of each row: whether it may satisfy the predicate, and whether it certainly does.
+        masks: list[tuple[Flags, Flags]] = []
+        uncertain: list[str] = []
         for step in self.steps:
             match step:
                 case Leaf():
                     column = column_of(values_of(step.field_id, read_column), value_type_named(step.value_type))
-                    masks.append(leaf_mask(step.test, column))
-                case LikeTest():
-                    masks.append(_like_mask(step, values_of(step.field_id, read_column)))
+                    masks.append((leaf_mask(step.test, column),) * 2)
+                case ColumnTest():
+                    column = column_of(values_of(step.field_id, read_column), value_type_named(step.value_type))
+                    found = verdicts(step.test, column)
+                    masks.append((found.matching, found.matching & found.certain))
+                    if not found.certain.all():
+                        uncertain.append(step.test.text)
                 case bool():
-                    masks.append(np.array([step]))
+                    masks.append((np.array([step]),) * 2)
                 case "and":
-                    masks.append(masks.pop() & masks.pop())
+                    (may, does), (other_may, other_does) = masks.pop(), masks.pop()
+                    masks.append((may & other_may, does & other_does))
                 case "or":
-                    masks.append(masks.pop() | masks.pop())
+                    (may, does), (other_may, other_does) = masks.pop(), masks.pop()
+                    masks.append((may | other_may, does | other_does))
                 case _:
                     assert_never(step)
-        return np.broadcast_to(masks.pop(), row_count)
+        may, does = masks.pop()
+        if uncertain:
+            open_rows = may & ~does
+            if (open_rows if among is None else open_rows & among).any():
+                raise UnsupportedError(
+                    f"cannot be evaluated without Spark: {'; '.join(uncertain)}; "
+                    "a row has text that is not ASCII, has line breaks or is not UTF-8"
+                )
+        return np.broadcast_to(may, row_count)
 
 
 def values_of(column: ColumnId, read_column: ReadColumn) -> pa.Array | pa.ChunkedArray:
@@ -129,8 +153,8 @@ def compile_residual(expression: BooleanExpression, schema: Schema) -> Residual:
                 pending += ["and" if isinstance(node, And) else "or", node.right, node.left]
             case AlwaysTrue() | AlwaysFalse():
                 steps.append(isinstance(node, AlwaysTrue))
-            case UnknownLike():
-                steps.append(_like_test(node, schema))
+            case ValueTest():
+                steps.append(_column_test(node, schema))
             case _:
                 steps.append(_leaf(node, schema))
     return Residual(tuple(steps))
@@ -146,6 +170,15 @@ def _leaf(node: BooleanExpression, schema: Schema) -> Leaf:
     return bound
 
 
+def _column_test(node: ValueTest, schema: Schema) -> ColumnTest:
+    found = column_of_test(node, schema)
+    if found is None or found.value_type is None:
+        raise UnsupportedError(
+            f"cannot be evaluated without Spark: {node.text}; Spark would convert {node.column} first"
+        )
+    return ColumnTest(found.column, node, found.value_type.name)
+
+
 def _text(node: BooleanExpression) -> str:
     match node:
         case Unknown():
@@ -156,38 +189,6 @@ def _text(node: BooleanExpression) -> str:
             return f"{type(node).__name__} of {column.name}"
         case _:
             return str(node)
-
-
-def _like_test(node: UnknownLike, schema: Schema) -> LikeTest:
-    # `bind` raises if there is no such column.
-    bind(node, schema)
-    field = schema.find_field(node.column, case_sensitive=False)
-    if not isinstance(field.field_type, StringType):
-        raise UnsupportedError(f"cannot be evaluated without Spark: {node.text}; {node.column} is {field.field_type}")
-    escape = re.escape(node.escape)
-    parts = re.findall(rf"{escape}.|.", node.pattern, re.DOTALL)
-    wildcards = {"%": ".*", "_": "."}
-    body = "".join(_quoted(part[1]) if len(part) == 2 else wildcards.get(part) or _quoted(part) for part in parts)
-    return LikeTest(field.field_id, f"(?s)\\A(?:{body})\\z", node.negated)
-
-
-def _quoted(character: str) -> str:
-    """Quote a character for RE2, which takes no backslash before letters outside of ASCII."""
-    return re.escape(character) if character.isascii() and character != "\0" else f"\\x{{{ord(character):x}}}"
-
-
-def _like_mask(test: LikeTest, values: pa.Array | pa.ChunkedArray) -> Flags:
-    try:
-        text = values.cast(pa.large_string())
-        text.validate(full=True)
-    except pa.ArrowNotImplementedError as error:
-        raise UnsupportedError(f"field {test.field_id}: what a data file holds is no text: {error}") from error
-    except pa.ArrowInvalid as error:
-        raise UnsupportedError(
-            f"LIKE cannot be evaluated without Spark: field {test.field_id} has text that is not UTF-8"
-        ) from error
-    found = pc.match_substring_regex(text, test.pattern)
-    return _as_mask(pc.invert(found) if test.negated else found)
 
 
 def leaf_mask(test: LeafTest, column: Column) -> Flags:

@@ -174,14 +174,14 @@ class RowGroupReader:
         if task.rows is not None:
             flags = np.zeros(row_count, np.bool_)
             flags[np.frombuffer(task.rows.rows.to_array(), np.uint32)] = True
-        if self.residual is not None and (task.rows is None or not task.rows.exact):
-            fields = columns.fields_of(self.residual.field_ids)
-            tested = self._read(parquet, task, fields) if fields else tested
-            matching = self.residual.matching(lambda field_id: columns.values(tested, field_id), row_count)
-            flags = matching if flags is None else flags & matching
         deleted = self._deleted(parquet, task, row_count)
         if deleted is not None:
             flags = ~deleted if flags is None else flags & ~deleted
+        if self.residual is not None and (task.rows is None or not task.rows.exact):
+            fields = columns.fields_of(self.residual.field_ids)
+            tested = self._read(parquet, task, fields) if fields else tested
+            matching = self.residual.matching(lambda field_id: columns.values(tested, field_id), row_count, flags)
+            flags = matching if flags is None else flags & matching
         return None if flags is None else np.flatnonzero(flags), tested
 
     def _deleted(self, parquet: pq.ParquetFile, task: RowGroupTask, row_count: int) -> Flags | None:

@@ -50,7 +50,7 @@ class ScanPlan:
         planning_seconds: Time spent.
         warnings: Index troubles, as sentences.
         implied: What the rest of the query says about the rows, besides the predicate: keys of joins, first rows of an
-            order. For people.
+            order; and in how many values of a column a function satisfies its condition. For people.
         unlisted: How many row groups without an index the arrays leave out: Spark's hook only counts these.
     """
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final
 
 import numpy as np
 from pyiceberg.schema import Schema
@@ -19,8 +17,7 @@ from planner.prune.gate import Limits
 from planner.spark.condition_nodes import Column, Function, Matches
 from planner.spark.conditions import found_column
 from planner.spark.wire import serialize_values
-from planner.view.column_values import ColumnValues, KeyBounds, column_values
-from planner.view.directories import IndexReads
+from planner.view.column_values import ColumnValues, KeyBounds, values_to_try
 from planner.view.index_view import IndexView
 from planner.where.unknown import Unknown, UnknownFunction
 from puffin_index.keys.leaf import NullTest, RangeTest
@@ -28,18 +25,10 @@ from puffin_index.keys.value_types import ValueType
 from puffin_index.keys.values import value_of
 from puffin_index.storage.arrays import Ints
 
-_log = logging.getLogger(__name__)
-
-ROWS_A_VALUE: Final = 50
-"""Spark evaluates a function for each row that it reads, so one evaluation for so many rows costs little beside."""
-
 _REASONS = {
     ColumnValues: "its evaluation takes too long",
     KeyBounds: "the column has too many values, and the condition is no comparison of a monotone function",
 }
-
-FEW_VALUES: Final = 4_096
-MOST_VALUES: Final = 1_048_576
 
 
 @dataclass(slots=True)
@@ -74,14 +63,7 @@ class ColumnFunctions:
     def _find(self, column: FoundColumn, value_type: ValueType) -> ColumnValues | KeyBounds | str:
         if value_type.name == "uuid":
             return "Spark has text where the index has the bytes of UUIDs"
-        rows = int(self.view.row_counts[self.row_groups].sum())
-        most = min(max(rows // ROWS_A_VALUE, FEW_VALUES), MOST_VALUES)
-        leaf = Leaf(column.column, NullTest(is_null=False), value_type.name)
-        reads = IndexReads()
-        found = column_values(self.view, leaf, self.row_groups, most, self.limits.byte_budget, reads)
-        for trouble in reads.troubles:
-            _log.warning("functions not evaluated: %s: %s", trouble.segment, trouble.reason)
-        return found
+        return values_to_try(self.view, column, self.row_groups, self.limits.byte_budget)
 
     @property
     def missing(self) -> list[Function]:

@@ -2,26 +2,37 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import xxhash
 
+from planner.predicate.found_column import FoundColumn
 from planner.predicate.nodes import Leaf
 from planner.view.directories import FieldStatistics, IndexReads, IndexTrouble, KindDirectory, or_trouble
 from planner.view.index_view import IndexView, KeyList
 from puffin_index.keys.columns import KeyArray
-from puffin_index.keys.leaf import SetTest
+from puffin_index.keys.leaf import NullTest, SetTest
 from puffin_index.keys.merge import rank_keys
 from puffin_index.kinds.kind import Answer
 from puffin_index.kinds.registry import kinds_answering
 from puffin_index.storage.arrays import Flags, Ints
 
+_log = logging.getLogger(__name__)
+
 _MOST_PAYLOADS = 1_000
 """Each payload takes a request or more."""
+
+ROWS_A_VALUE: Final = 50
+"""A function is evaluated for each row that is read, so one evaluation for so many rows costs little beside."""
+
+FEW_VALUES: Final = 4_096
+MOST_VALUES: Final = 1_048_576
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +91,31 @@ class ColumnValues:
             for buffer in pa.concat_arrays([self.listed]).buffers()[1:]:
                 digest.update(b"" if buffer is None else buffer)
         return f"{len(self)} {digest.hexdigest()}"
+
+
+def values_to_try(
+    view: IndexView, column: FoundColumn, row_groups: Ints, byte_budget: int
+) -> ColumnValues | KeyBounds | str:
+    """Find the keys of a column if they are few enough for trying a condition on each.
+
+    Args:
+        view: The index.
+        column: The column; an index can hold its values.
+        row_groups: Row groups of the view, in each of which the column must have an index.
+        byte_budget: How many bytes of payloads may be read.
+
+    Returns:
+        As `column_values`.
+    """
+    assert column.value_type is not None
+    rows = int(view.row_counts[row_groups].sum())
+    most = min(max(rows // ROWS_A_VALUE, FEW_VALUES), MOST_VALUES)
+    leaf = Leaf(column.column, NullTest(is_null=False), column.value_type.name)
+    reads = IndexReads()
+    found = column_values(view, leaf, row_groups, most, byte_budget, reads)
+    for trouble in reads.troubles:
+        _log.warning("values of a column not listed: %s: %s", trouble.segment, trouble.reason)
+    return found
 
 
 def column_values(

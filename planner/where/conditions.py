@@ -1,6 +1,7 @@
 """SQL predicates as conditions: comparisons, IN, BETWEEN, LIKE and the IS tests over columns and literals.
 
-A predicate becomes `unknown` where PyIceberg's leaves can't say exactly what Spark means.
+A predicate becomes a `ValueTest` where PyIceberg's leaves can't say what Spark means but the values of one column
+decide, and `unknown` where they don't.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import TypeAlias, assert_never
+from typing import TypeAlias, assert_never, get_args
 
 from pyiceberg.expressions import (
     And,
@@ -33,7 +34,8 @@ from pyiceberg.expressions import (
 from pyiceberg.expressions.literals import BooleanLiteral, DecimalLiteral, Literal, LongLiteral, StringLiteral
 from pyiceberg.typedef import LiteralValue
 
-from planner.where.sql_literals import MAX_DECIMAL_DIGITS, TextLiteral, Utf8Literal
+from planner.where.patterns import rlike_regex, split_like
+from planner.where.sql_literals import MAX_DECIMAL_DIGITS, TextLiteral, Utf8Literal, text_bytes
 from planner.where.terms import FieldTerm, MapElement
 from planner.where.truth import (
     ALWAYS_FALSE,
@@ -47,7 +49,7 @@ from planner.where.truth import (
     join,
     unknown,
 )
-from planner.where.unknown import Unknown, UnknownLike
+from planner.where.unknown import NumberFunction, TextFunction, Unknown, ValueOperator, ValueTest
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,14 @@ class Column:
     """A column, or what a map column holds for a key, as PyIceberg's expressions have it."""
 
     term: Reference | MapElement | FieldTerm
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """A function of a column, NULL exactly where the column is NULL."""
+
+    function: TextFunction | NumberFunction
+    column: Column
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +76,10 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class Computed:
-    """Anything the planner does not evaluate: arithmetic, functions, elements of arrays and maps."""
+    """Anything the planner does not evaluate: arithmetic, other functions, elements of arrays and maps."""
 
 
-Value: TypeAlias = Column | Constant | Computed | Truth | Junction | Negation
+Value: TypeAlias = Column | Applied | Constant | Computed | Truth | Junction | Negation
 
 _NULL = Constant(None)
 
@@ -80,6 +90,39 @@ def _test(leaf: type[LiteralPredicate], column: Column, literal: LiteralValue) -
 
 def _null(column: Column) -> IsNull:
     return IsNull(term=column.term)
+
+
+def _value_test(
+    value: Column | Applied, operator: ValueOperator, literals: Sequence[LiteralValue], text: str, escape: str = "\\"
+) -> Truth:
+    """Make a test of a column's values; unknown where Spark would convert a literal first."""
+    function, column = (value.function, value.column) if isinstance(value, Applied) else (None, value)
+    plain = [_plain_literal(literal, takes_text=function not in get_args(NumberFunction)) for literal in literals]
+    known = tuple(literal for literal in plain if literal is not None)
+    if len(known) < len(plain):
+        return unknown(text)
+
+    def leaf(operator: ValueOperator, literals: tuple[str | int, ...]) -> ValueTest:
+        return ValueTest(
+            text=text, term=column.term, function=function, operator=operator, literals=literals, escape=escape
+        )
+
+    yes = leaf(operator, known)
+    if operator == "IS NULL":
+        return Truth(yes, ~yes, NO_ROW)
+    # Of a column of another type the function may be NULL where the column is not, so the leaf names the function.
+    null = leaf("IS NULL", ()) if isinstance(value, Applied) else _null(column)
+    return Truth(yes, ~yes, null)
+
+
+def _plain_literal(literal: LiteralValue, *, takes_text: bool) -> str | int | None:
+    match literal:
+        case StringLiteral() if takes_text and text_bytes(literal) is not None:
+            return str(literal.value)
+        case LongLiteral() if not takes_text:
+            return int(literal.value)
+        case _:
+            return None
 
 
 def _not_null(column: Column) -> NotNull:
@@ -99,7 +142,7 @@ def as_condition(value: Value, text: str) -> Condition | None:
             return ALWAYS_TRUE if literal.value else ALWAYS_FALSE
         case Constant():
             return None
-        case Computed():
+        case Applied() | Computed():
             return unknown(text)
         case Truth() | Junction() | Negation():
             return value
@@ -152,7 +195,9 @@ def compare(left: Value, comparison: str, right: Value, text: str) -> Truth:
             how = _COMPARISONS[comparison]
             truth = Truth(_test(how.leaf, column, literal), _test(how.opposite, column, literal), _null(column))
             return _with_open_nulls(truth, text) if how.mirrored != comparison and _is_beyond_long(literal) else truth
-        case Constant(), Column():
+        case Applied() as applied, Constant(Literal() as literal):
+            return _compare_applied(applied, comparison, literal, text)
+        case Constant(), Column() | Applied():
             return compare(right, _COMPARISONS[comparison].mirrored, left, text)
         case Constant(Literal() as one), Constant(Literal() as other):
             order = _constant_order(one, other)
@@ -161,6 +206,17 @@ def compare(left: Value, comparison: str, right: Value, text: str) -> Truth:
             return ALWAYS_TRUE if order in _COMPARISONS[comparison].orders else ALWAYS_FALSE
         case _:
             return unknown(text)
+
+
+def _compare_applied(applied: Applied, comparison: str, literal: LiteralValue, text: str) -> Truth:
+    match comparison:
+        case "<>":
+            equal = _value_test(applied, "=", [literal], text)
+            return Truth(equal.no, equal.yes, equal.null)
+        case "=" | "<" | "<=" | ">" | ">=":
+            return _value_test(applied, comparison, [literal], text)
+        case _:
+            raise AssertionError(comparison)
 
 
 def _is_beyond_long(literal: LiteralValue) -> bool:
@@ -211,7 +267,7 @@ def one_of(value: Value, members: Sequence[Value], text: str) -> Truth:
     """Make `value IN (members)`."""
     if value == _NULL:
         return ALWAYS_NULL
-    if not isinstance(value, Column):
+    if not isinstance(value, Column | Applied):
         return unknown(text)
     literals = [member.literal for member in members if isinstance(member, Constant) and member.literal is not None]
     nulls = members.count(_NULL)
@@ -219,12 +275,16 @@ def one_of(value: Value, members: Sequence[Value], text: str) -> Truth:
         return unknown(text)
     if not literals:
         return ALWAYS_NULL
-    column = value.term
-    inside, outside = In(term=column, values=set(literals)), NotIn(term=column, values=set(literals))
+    truth = _value_test(value, "IN", literals, text) if isinstance(value, Applied) else _column_in(value, literals)
     if nulls:
         # No row is known to be outside of a list with a NULL in it.
-        return Truth(inside, NO_ROW, Or(outside, _null(value)))
-    return Truth(inside, outside, _null(value))
+        return Truth(truth.yes, NO_ROW, Or(truth.no, truth.null))
+    return truth
+
+
+def _column_in(column: Column, literals: Sequence[LiteralValue]) -> Truth:
+    term = column.term
+    return Truth(In(term=term, values=set(literals)), NotIn(term=term, values=set(literals)), _null(column))
 
 
 def _compare_alike(literals: Sequence[LiteralValue]) -> bool:
@@ -248,6 +308,8 @@ def null_test(value: Value, text: str) -> Truth:
     match value:
         case Column():
             return Truth(_null(value), _not_null(value), NO_ROW)
+        case Applied():
+            return _value_test(value, "IS NULL", [], text)
         case Constant(literal):
             return ALWAYS_TRUE if literal is None else ALWAYS_FALSE
         case Truth(yes, no, null):
@@ -293,8 +355,15 @@ def _starts_with(column: Column, prefix: StringLiteral | Utf8Literal) -> Truth:
     return Truth(_test(StartsWith, column, prefix), _test(NotStartsWith, column, prefix), _null(column))
 
 
-def like(value: Value, pattern: Value, escape: str, text: str) -> Truth:
-    """Make `value LIKE pattern ESCAPE escape`.
+def like(value: Value, word: str, pattern: Value, escape: str, text: str) -> Truth:
+    """Make `value word pattern ESCAPE escape`.
+
+    Args:
+        value: What is tested.
+        word: `LIKE`, `ILIKE`, `RLIKE` or `REGEXP`.
+        pattern: The pattern.
+        escape: The escape character of LIKE and ILIKE.
+        text: As written, for what can't be said.
 
     Raises:
         ValueError: If the pattern is malformed; the message says what was expected.
@@ -302,37 +371,32 @@ def like(value: Value, pattern: Value, escape: str, text: str) -> Truth:
     if _NULL in (value, pattern):
         return ALWAYS_NULL
     match value, pattern:
-        case Column() as column, Constant(StringLiteral() as literal):
-            prefix, wildcards = _split_pattern(literal.value, escape)
+        case (Column() | Applied() as subject, Constant(StringLiteral() as literal)):
+            pass
         case _:
             return unknown(text)
+    match word:
+        case "LIKE":
+            return _like(subject, literal, escape, text)
+        case "ILIKE" if literal.value.isascii():
+            # Spark lowers the pattern before it looks for escapes.
+            split_like(literal.value.lower(), escape)
+            return _value_test(subject, "ILIKE", [literal], text, escape)
+        case "RLIKE" | "REGEXP" if rlike_regex(literal.value) is not None:
+            return _value_test(subject, "RLIKE", [literal], text)
+        case _:
+            return unknown(text)
+
+
+def _like(subject: Column | Applied, literal: StringLiteral, escape: str, text: str) -> Truth:
+    prefix, wildcards = split_like(literal.value, escape)
+    if isinstance(subject, Applied):
+        return _value_test(subject, "LIKE", [literal], text, escape)
     if not wildcards:
         exact = TextLiteral(prefix)
-        return Truth(_test(EqualTo, column, exact), _test(NotEqualTo, column, exact), _null(column))
-    starts = _starts_with(column, StringLiteral(prefix))
+        return Truth(_test(EqualTo, subject, exact), _test(NotEqualTo, subject, exact), _null(subject))
+    starts = _starts_with(subject, StringLiteral(prefix))
     if wildcards.strip("%") == "":
         return starts
-    rest: Unknown = Unknown(text=text)
-    if isinstance(column.term, Reference):
-        rest = UnknownLike(text=text, column=column.term.name, pattern=literal.value, escape=escape)
-    return Truth(And(starts.yes, rest), ~rest, _null(column))
-
-
-def _split_pattern(pattern: str, escape: str) -> tuple[str, str]:
-    """Split a pattern at its first wildcard: the unescaped text before, and the rest as written, once it is checked."""
-    prefix: list[str] = []
-    rest = ""
-    position = 0
-    while position < len(pattern):
-        character = pattern[position]
-        if character == escape:
-            position += 1
-            character = pattern[position : position + 1]
-            if character not in ("%", "_", escape):
-                raise ValueError(f"a pattern where {escape!r} stands before '%', '_' or itself only")
-        elif character in "%_" and not rest:
-            rest = pattern[position:]
-        if not rest:
-            prefix.append(character)
-        position += 1
-    return "".join(prefix), rest
+    whole = _value_test(subject, "LIKE", [literal], text, escape)
+    return Truth(And(starts.yes, whole.yes), whole.no, whole.null)

@@ -3,7 +3,8 @@
 pyparsing cuts the text into values and operators, which take turns. `planner.where.precedence` nests them, and
 `planner.where.truth` gives the nested conditions SQL's three-valued meaning. The result has no NOT: NOT is pushed to
 the leaves. Functions, arithmetic, comparisons of two columns and wildcards inside of LIKE have no PyIceberg node; each
-is an `Unknown` leaf (`planner.where.unknown`). `planner.where.sql_literals` says which type a literal has.
+is an `Unknown` leaf (`planner.where.unknown`), some patterns and functions of one column a `ValueTest`.
+`planner.where.sql_literals` says which type a literal has.
 """
 
 from __future__ import annotations
@@ -30,12 +31,13 @@ from pyparsing import (
     Token as Terminal,
 )
 
-from planner.where.conditions import Column, Computed, Constant, Value, nan_test, null_test, prefix_test
+from planner.where.conditions import Applied, Column, Computed, Constant, Value, nan_test, null_test, prefix_test
 from planner.where.precedence import read_condition
 from planner.where.sql_literals import binary_literal, date_literal, number_literal, string_value, timestamp_literal
 from planner.where.terms import MapElement
 from planner.where.tokens import Kind, Token
 from planner.where.truth import matching_rows, negate
+from planner.where.unknown import NumberFunction, TextFunction
 from puffin_index.errors import WhereSyntaxError
 
 _FLAGS = re.IGNORECASE | re.DOTALL
@@ -60,6 +62,23 @@ _UNIT = r"(?:(?:NANO|MICRO|MILLI)?SECOND|MINUTE|HOUR|DAY|WEEK|MONTH|YEAR)S?\b"
 _INTERVAL = rf"INTERVAL(?>(?:\s*[-+]?\s*(?:{_STRING}|{_NUMBER})\s*{_UNIT}(?:\s+TO\s+{_UNIT})?)+)"
 _CASE = r"CASE\b(?=\s*(?!(?:IN|IS|NOT|LIKE|BETWEEN|AND|OR)\b)[\w'\"`(])"
 _CLOCK = r"(?:CURRENT_(?:DATE|TIMESTAMP|TIME)|LOCALTIMESTAMP)"
+_FUNCTIONS: dict[str, TextFunction | NumberFunction] = {
+    "upper": "upper",
+    "ucase": "upper",
+    "lower": "lower",
+    "lcase": "lower",
+    "trim": "trim",
+    "ltrim": "ltrim",
+    "rtrim": "rtrim",
+    "length": "length",
+    "char_length": "length",
+    "character_length": "length",
+    "year": "year",
+    "month": "month",
+    "day": "day",
+    "dayofmonth": "day",
+    "quarter": "quarter",
+}
 _TYPE_NAME = r"\w+(?:\s*\([0-9,\s]*\))?"
 _MEMBERS = re.compile(_CONSTANT, _FLAGS)
 _PARTS = re.compile(_PART, _FLAGS)
@@ -166,6 +185,10 @@ def _value() -> ParserElement:
         | _lexeme(rf"(?:try_)?element_at\s*\(\s*(?P<name>{_NAME})\s*,\s*(?P<key>{_MEMBER})\s*\)", _column_value)
         | _lexeme(rf"(?P<test>isnan|isnull|isnotnull)\s*\(\s*(?P<name>{_NAME})(?:{_KEY})?\s*\)", _column_test)
         | _lexeme(rf"(?:startswith|starts_with)\s*\(\s*(?P<name>{_NAME})(?:{_KEY})?\s*,\s*{text}\s*\)", _prefix_test)
+        | _lexeme(
+            rf"(?P<function>{'|'.join(_FUNCTIONS)})\s*\(\s*(?!{_CLOCK}\b)(?P<name>{_NAME})(?:{_KEY})?\s*\)",
+            _function_value,
+        )
         | _Region(_CASE, Kind.VALUE)
         | _Region(rf"{_NAME}\s*\(", Kind.VALUE)
         | _lexeme(r"r?['\"]|`", _unclosed)
@@ -252,6 +275,12 @@ def _column(match: re.Match[str]) -> Column | Computed:
     if isinstance(key, Constant) and key.literal is not None:
         return Column(MapElement(name, key.literal))
     return Computed()
+
+
+def _function_value(match: re.Match[str]) -> Token:
+    column = _column(match)
+    function = _FUNCTIONS[match["function"].lower()]
+    return _valued(match, Applied(function, column) if isinstance(column, Column) else column)
 
 
 def _literal_list(match: re.Match[str]) -> Token:

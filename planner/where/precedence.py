@@ -23,6 +23,7 @@ from typing import NoReturn
 from pyiceberg.expressions.literals import StringLiteral
 
 from planner.where.conditions import (
+    Applied,
     Column,
     Computed,
     Constant,
@@ -278,7 +279,7 @@ class _Reader:
         clause = bracket.clause
         value = self._settle(clause, token)
         # Nested brackets repeat the text inside, so it is cut out only where somebody uses it.
-        condition = as_condition(value, self._text(clause, self.end) if isinstance(value, Computed) else "")
+        condition = as_condition(value, self._text(clause, self.end) if isinstance(value, Applied | Computed) else "")
         if condition is None:
             self._fail(token, _AFTER_VALUE)
         bracket.conjuncts.append(negate(condition) if clause.negated else condition)
@@ -300,15 +301,17 @@ class _Reader:
                 condition = between(subject, clause.low, value, text)
             case Kind.DISTINCT, _:
                 condition = negate(compare(subject, "<=>", value, text))
-            case Kind.LIKE, "LIKE":
-                condition = self._like(clause, subject, value, text)
+            case Kind.LIKE, "RLIKE" | "REGEXP" if clause.escape is not None:
+                condition = unknown(text)
+            case Kind.LIKE, word:
+                condition = self._like(clause, subject, word, value, text)
             case _:
                 condition = unknown(text)
         return self._complete(clause, condition, predicate.negated)
 
-    def _like(self, clause: _Clause, subject: Value, pattern: Value, text: str) -> Condition:
+    def _like(self, clause: _Clause, subject: Value, word: str, pattern: Value, text: str) -> Condition:
         try:
-            return like(subject, pattern, clause.escape or "\\", text)
+            return like(subject, word, pattern, clause.escape or "\\", text)
         except ValueError as error:
             raise WhereSyntaxError(self.text, clause.value_start, str(error)) from error
 
@@ -344,7 +347,7 @@ class _Reader:
             return "AND"
         if bracket.is_list:
             return "',' or ')'"
-        if isinstance(clause.value, Column | Constant | Computed) and not (clause.left or clause.predicate):
+        if isinstance(clause.value, Column | Applied | Constant | Computed) and not (clause.left or clause.predicate):
             return _AFTER_VALUE
         return "AND or OR" if len(self.brackets) == 1 else "AND, OR or ')'"
 

@@ -157,6 +157,17 @@ def test_a_where_that_does_not_parse_shows_a_caret(run: Runner, table: str) -> N
     assert lines[2].strip() == "^"
 
 
+def test_what_a_function_says_of_a_column_is_shown(run: Runner, table: str) -> None:
+    run("create", table, "--bsi", "k")
+    run("build", table)
+
+    result = run("explain", table, "trim(name) = 'name-1' AND length(name) < 9")
+
+    assert result.exit_code == 0, result.output
+    assert "implied: trim(name) = 'name-1': not used, the column has no index" in result.stdout
+    assert "implied: length(name) < 9: not used, the column has no index" in result.stdout
+
+
 def test_a_column_that_is_not_there_is_named(run: Runner, table: str) -> None:
     run("create", table, "--bsi", "k")
 

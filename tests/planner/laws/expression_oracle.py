@@ -30,7 +30,7 @@ from pyiceberg.expressions import (
     UnboundPredicate,
 )
 
-from planner.where.unknown import Unknown, UnknownLike
+from planner.where.unknown import Unknown, ValueTest
 from tests.oracle import Operator, Row, compare
 
 _COMPARISONS: dict[type[BooleanExpression], Operator] = {
@@ -52,7 +52,7 @@ def selects(expression: BooleanExpression, row: Row) -> bool | None:
             sides = [selects(expression.left, row), selects(expression.right, row)]
             decisive = isinstance(expression, Or)
             return decisive if decisive in sides else None if None in sides else not decisive
-        case UnknownLike():
+        case ValueTest(function=None, operator="LIKE"):
             value = row[expression.column]
             return value is not None and _matches(expression, value) is not expression.negated
         case Unknown():
@@ -100,9 +100,9 @@ def _scaled(value: Any) -> Any:
             return value
 
 
-def _matches(like: UnknownLike, value: str) -> bool:
+def _matches(like: ValueTest, value: str) -> bool:
     escape = re.escape(like.escape)
-    parts = re.findall(rf"{escape}.|.", like.pattern, re.DOTALL)
+    parts = re.findall(rf"{escape}.|.", str(like.literals[0]), re.DOTALL)
     wildcards = {"%": ".*", "_": "."}
     pattern = "".join(re.escape(part[1]) if len(part) == 2 else wildcards.get(part, re.escape(part)) for part in parts)
     return re.fullmatch(pattern, value, re.DOTALL) is not None

@@ -13,15 +13,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyiceberg import expressions as nodes
-from pyiceberg.expressions import AlwaysFalse, AlwaysTrue, BooleanExpression
+from pyiceberg.expressions import AlwaysFalse, AlwaysTrue, BooleanExpression, Reference
 from pyiceberg.expressions.literals import BinaryLiteral, DateLiteral, FloatLiteral, TimestampLiteral, literal
 from pyiceberg.types import DateType, LongType, StringType, TimestampType, TimestamptzType
 from pyparsing import ParserElement
 
 from planner.where.parser import parse_where
 from planner.where.sql_literals import InstantLiteral, LocalTimestampLiteral, SessionTimestampLiteral, TextLiteral
+from planner.where.terms import MapElement
 from planner.where.truth import MAX_ALTERNATIONS
-from planner.where.unknown import Unknown, UnknownLike
+from planner.where.unknown import NumberFunction, TextFunction, Unknown, ValueOperator, ValueTest
 from puffin_index.errors import WhereSyntaxError
 from tests import oracle
 from tests.planner.laws.expression_oracle import selects
@@ -48,6 +49,7 @@ StartsWith: Build = nodes.StartsWith
 
 MICROS = timedelta(microseconds=1)
 TRUE, FALSE = AlwaysTrue(), AlwaysFalse()
+A = Reference("a")
 
 
 def eq(value: object, name: str = "a") -> BooleanExpression:
@@ -63,6 +65,20 @@ def micros(year: int, month: int, day: int, *clock: int) -> int:
 def assert_parses_to(text: str, expected: BooleanExpression) -> None:
     # PyIceberg's literals are equal whenever their values are, whatever their types: only repr tells all.
     assert repr(parse_where(text)) == repr(expected)
+
+
+def value_test(
+    text: str,
+    operator: ValueOperator,
+    *literals: str | int,
+    function: TextFunction | NumberFunction | None = None,
+    term: Reference | MapElement = A,
+    escape: str = "\\",
+    negated: bool = False,
+) -> BooleanExpression:
+    return ValueTest(
+        text=text, term=term, function=function, operator=operator, literals=literals, escape=escape, negated=negated
+    )
 
 
 TREES: list[tuple[str, BooleanExpression]] = [
@@ -244,21 +260,63 @@ TREES: list[tuple[str, BooleanExpression]] = [
     ("a LIKE 'x/%%' ESCAPE '/'", StartsWith("a", "x%")),
     (
         "a LIKE 'a_c'",
-        And(StartsWith("a", "a"), UnknownLike(text="a LIKE 'a_c'", column="a", pattern="a_c", escape="\\")),
+        And(StartsWith("a", "a"), value_test("a LIKE 'a_c'", "LIKE", "a_c")),
     ),
     (
         "a NOT LIKE '%c' ESCAPE '|'",
-        UnknownLike(text="a NOT LIKE '%c' ESCAPE '|'", column="a", pattern="%c", escape="|", negated=True),
+        value_test("a NOT LIKE '%c' ESCAPE '|'", "LIKE", "%c", escape="|", negated=True),
     ),
     ("a LIKE NULL", FALSE),
     ("a LIKE b", Unknown(text="a LIKE b")),
     ("a LIKE ANY ('x', 'y')", Unknown(text="a LIKE ANY ('x', 'y')")),
-    ("a NOT ILIKE 'x'", Unknown(text="a NOT ILIKE 'x'")),
-    ("a RLIKE '^x'", Unknown(text="a RLIKE '^x'")),
+    ("a NOT ILIKE 'X%'", value_test("a NOT ILIKE 'X%'", "ILIKE", "X%", negated=True)),
+    ("a ILIKE 'X|%' ESCAPE '|'", value_test("a ILIKE 'X|%' ESCAPE '|'", "ILIKE", "X|%", escape="|")),
+    ("a ILIKE 'Ä'", Unknown(text="a ILIKE 'Ä'")),
+    ("a ILIKE NULL", FALSE),
+    ("m['k'] RLIKE '^x'", value_test("m['k'] RLIKE '^x'", "RLIKE", "^x", term=MapElement("m", literal("k")))),
+    ("NOT a REGEXP '[a-c]+'", value_test("a REGEXP '[a-c]+'", "RLIKE", "[a-c]+", negated=True)),
+    ("a RLIKE '(?i)x'", Unknown(text="a RLIKE '(?i)x'")),
+    ("a RLIKE 'x' ESCAPE '|'", Unknown(text="a RLIKE 'x' ESCAPE '|'")),
     ("startswith(a, 'x')", StartsWith("a", "x")),
     ("NOT starts_with(a, r'\\%')", NotStartsWith("a", "\\%")),
     ("startswith(a, '')", NotNull("a")),
     ("startswith(upper(a), 'X')", Unknown(text="startswith(upper(a), 'X')")),
+    # Functions of one column.
+    ("upper(a) = 'X'", value_test("upper(a) = 'X'", "=", "X", function="upper")),
+    ("UCASE( `a` ) <> 'X'", value_test("UCASE( `a` ) <> 'X'", "=", "X", function="upper", negated=True)),
+    ("'x' <= lcase(a)", value_test("'x' <= lcase(a)", ">=", "x", function="lower")),
+    ("NOT length(a) < 3L", value_test("length(a) < 3L", "<", 3, function="length", negated=True)),
+    ("upper(a) <=> 'X'", value_test("upper(a) <=> 'X'", "=", "X", function="upper")),
+    ("upper(a) <=> NULL", value_test("upper(a) <=> NULL", "IS NULL", function="upper")),
+    ("year(a) IS NOT NULL", value_test("year(a) IS NOT NULL", "IS NULL", function="year", negated=True)),
+    ("(year(a) = 3) IS NULL", value_test("year(a) = 3", "IS NULL", function="year")),
+    (
+        "quarter(a.b) IN (1, 4)",
+        value_test("quarter(a.b) IN (1, 4)", "IN", 1, 4, function="quarter", term=Reference("a.b")),
+    ),
+    ("month(a) NOT IN (1, NULL)", FALSE),
+    ("day(a) IN (NULL)", FALSE),
+    ("trim(a) LIKE 'x%'", value_test("trim(a) LIKE 'x%'", "LIKE", "x%", function="trim")),
+    ("rtrim(a) NOT RLIKE 'x$'", value_test("rtrim(a) NOT RLIKE 'x$'", "RLIKE", "x$", function="rtrim", negated=True)),
+    (
+        "dayofmonth(a) BETWEEN 1 AND 2",
+        And(
+            value_test("dayofmonth(a) BETWEEN 1 AND 2", ">=", 1, function="day"),
+            value_test("dayofmonth(a) BETWEEN 1 AND 2", "<=", 2, function="day"),
+        ),
+    ),
+    ("year(a) = '2024'", Unknown(text="year(a) = '2024'")),
+    ("year(a) = 2024.0", Unknown(text="year(a) = 2024.0")),
+    ("upper(a) = 5", Unknown(text="upper(a) = 5")),
+    ("upper(a) IN ('X', 5)", Unknown(text="upper(a) IN ('X', 5)")),
+    ("length(a) LIKE '1%'", Unknown(text="length(a) LIKE '1%'")),
+    ("length(a) = length(b)", Unknown(text="length(a) = length(b)")),
+    ("trim(a, 'x') = 'y'", Unknown(text="trim(a, 'x') = 'y'")),
+    ("trim(BOTH FROM a) = 'y'", Unknown(text="trim(BOTH FROM a) = 'y'")),
+    ("upper(lower(a)) = 'X'", Unknown(text="upper(lower(a)) = 'X'")),
+    ("upper(a) || 'x' = 'X'", Unknown(text="upper(a) || 'x' = 'X'")),
+    ("upper(a)", Unknown(text="upper(a)")),
+    ("year(current_date) = 2024", Unknown(text="year(current_date) = 2024")),
     # AND, OR, NOT.
     ("a = 1 OR a = 2 AND NOT a = 3", Or(eq(1), And(eq(2), NotEqualTo("a", 3)))),
     ("NOT (a = 1 OR a > 2) OR a = 9", Or(And(NotEqualTo("a", 1), LessThanOrEqual("a", 2)), eq(9))),
@@ -279,7 +337,7 @@ TREES: list[tuple[str, BooleanExpression]] = [
     ("a -1 = 0 AND b = 1", And(Unknown(text="a -1 = 0"), eq(1, "b"))),
     ("a = - -5", Unknown(text="a = - -5")),
     ("a = b = c", Unknown(text="a = b = c")),
-    ("upper(a) = 'X'", Unknown(text="upper(a) = 'X'")),
+    ("reverse(a) = 'X'", Unknown(text="reverse(a) = 'X'")),
     ("f(')', \")\", `)`, g((a)))", Unknown(text="f(')', \")\", `)`, g((a)))")),
     (
         "CASE WHEN a THEN CASE b WHEN 2 THEN 3 END END = 5",
@@ -358,6 +416,8 @@ ERRORS: list[tuple[str, str]] = [
     ("a BETWEEN 1^", "AND"),
     ("a LIKE 'x' ESCAPE ^b", "one character in quotes"),
     ("a LIKE 'x' ^ESCAPE 'xy'", "ESCAPE with one character"),
+    ("a ILIKE ^'x/y' ESCAPE '/'", "a pattern where '/' stands before '%', '_' or itself only"),
+    ("a ILIKE ^'yX' ESCAPE 'x'", "a pattern where 'x' stands before '%', '_' or itself only"),
     ("a LIKE ^'x/y' ESCAPE '/'", "a pattern where '/' stands before '%', '_' or itself only"),
     (r"a LIKE ^('x\\')", r"a pattern where '\\' stands before '%', '_' or itself only"),
     ("a = ^'it''s", "a closing quote"),
@@ -445,7 +505,7 @@ def test_literal_converts_only_to_the_type_it_is_compared_with_exactly() -> None
 
 def test_unknown_negates_to_what_is_as_open() -> None:
     unknown = Unknown(text="f(a)")
-    like = UnknownLike(text="a LIKE '%x'", column="a", pattern="%x", escape="\\")
+    like = value_test("a LIKE '%x'", "LIKE", "%x")
     assert ~unknown == unknown
     assert (~like, ~~like) == (like.model_copy(update={"negated": True}), like)
 

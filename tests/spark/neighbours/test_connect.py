@@ -263,6 +263,21 @@ def test_the_option_where_may_say_what_spark_does_not_push(
     assert [row.k for row in frame.load("lake.ns.spoilt").collect()] == [1_234]
 
 
+@pytest.mark.parametrize(
+    "where",
+    [
+        "upper(s) = 'WORD-31'",
+        "s ILIKE '%D-31' AND NOT s RLIKE '[0-9]{3}$'",
+        "length(s) < 7 AND k < 900",
+        "year(day) = 2024 AND month(day) = 2 AND day(at) = 2",
+    ],
+)
+def test_the_option_where_may_have_functions(views: ConnectSession, options: dict[str, str], where: str) -> None:
+    ours = views.read.format("puffin-index").options(**options, columns="k", where=where).load("lake.ns.items")
+    native = views.sql(f"SELECT k FROM plain WHERE {where}").collect()
+    assert sorted(row.k for row in ours.collect()) == sorted(row.k for row in native) != []
+
+
 def test_chosen_columns_are_read_alone(views: ConnectSession, options: dict[str, str]) -> None:
     reader = views.read.format("puffin-index").options(**options, columns="s, k")
     frame = reader.load("lake.ns.items").where("k = 77")

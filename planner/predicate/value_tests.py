@@ -1,0 +1,213 @@
+"""A `ValueTest` decided for values of its column: exactly as Spark decides, or openly uncertain.
+
+Uncertain are upper and lower case of text that is not ASCII (Java's case mappings are others than Arrow's), RLIKE of
+text with line terminators (`planner.where.patterns`), and any test of bytes that are not UTF-8.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, get_args
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.schema import Schema
+from pyiceberg.types import DateType, StringType, TimestampType
+
+from planner.predicate.found_column import FoundColumn, find_column
+from planner.where.patterns import like_regex, rlike_regex
+from planner.where.unknown import PATTERN_OPERATORS, TextFunction, ValueTest
+from puffin_index.keys.columns import Column
+from puffin_index.keys.leaf import RangeTest
+from puffin_index.keys.value_types import ValueType
+from puffin_index.storage.arrays import Flags, Ints
+
+_MICROS_A_DAY = 86_400_000_000
+_MOST_YEARS = 290_000
+"""Timestamps of 64 bits reach a little farther."""
+
+# Arrow takes a pattern over binary values byte by byte.
+_UTF8 = (
+    r"\A(?:[\x00-\x7f]|[\xc2-\xdf][\x80-\xbf]|\xe0[\xa0-\xbf][\x80-\xbf]|[\xe1-\xec\xee\xef][\x80-\xbf]{2}"
+    r"|\xed[\x80-\x9f][\x80-\xbf]|\xf0[\x90-\xbf][\x80-\xbf]{2}|[\xf1-\xf3][\x80-\xbf]{3}|\xf4[\x80-\x8f][\x80-\xbf]{2})*\z"
+)
+_LINE_TERMINATORS = r"[\n\r\x{85}\x{2028}\x{2029}]"
+
+_COMPARISONS: dict[str, tuple[Callable[[Any, Any], Any], Callable[..., pa.Array]]] = {
+    "=": (operator.eq, pc.equal),
+    "<": (operator.lt, pc.less),
+    "<=": (operator.le, pc.less_equal),
+    ">": (operator.gt, pc.greater),
+    ">=": (operator.ge, pc.greater_equal),
+}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Verdicts:
+    """What a test says of each value.
+
+    Attributes:
+        matching: The value satisfies the test, or may.
+        certain: Whether `matching` is certain; if not, the value may satisfy the test.
+    """
+
+    matching: Flags
+    certain: Flags
+
+
+def column_of_test(test: ValueTest, schema: Schema) -> FoundColumn | None:
+    """Find the column of a test; None if Spark would convert the column first, or RE2 does not take the pattern.
+
+    Raises:
+        NotFoundError: If the schema has no such column.
+    """
+    found = find_column(schema, test.term)
+    takes_text = test.function in (None, "length", *get_args(TextFunction))
+    types = (StringType,) if takes_text else (DateType, TimestampType)
+    if found is None or not isinstance(found.type, types) or not _is_taken(test):
+        return None
+    return found
+
+
+def _is_taken(test: ValueTest) -> bool:
+    if test.operator not in PATTERN_OPERATORS:
+        return True
+    try:
+        pc.match_substring_regex(pa.array([""]), _regex(test))
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def year_range(test: ValueTest, value_type: ValueType) -> RangeTest | None:
+    """Return a comparison of a year as a range of keys, whatever values the column has; None for other tests."""
+    if test.function != "year" or test.operator not in _COMPARISONS:
+        return None
+    year = int(test.literals[0])
+    if abs(year) > _MOST_YEARS:
+        return None
+    first, following = (_first_key(some_year, value_type) for some_year in (year, year + 1))
+    match test.operator:
+        case "=":
+            return RangeTest(first, following, high_inclusive=False, negated=test.negated)
+        case "<" | "<=":
+            end = first if test.operator == "<" else following
+            return RangeTest(None, end, high_inclusive=False, negated=test.negated)
+        case _:
+            return RangeTest(first if test.operator == ">=" else following, None, negated=test.negated)
+
+
+def _first_key(year: int, value_type: ValueType) -> int:
+    day = int(np.datetime64(year - 1970, "Y").astype("datetime64[D]").astype(np.int64))
+    return day * _MICROS_A_DAY if value_type.name == "timestamp" else day
+
+
+def verdicts(test: ValueTest, column: Column) -> Verdicts:
+    """Decide a test for each row of a column, which `column_of_test` has found. NULL is decided for certain."""
+    valid = np.ones(column.row_count, np.bool_) if column.valid is None else column.valid
+    if test.operator == "IS NULL":
+        return Verdicts(valid if test.negated else ~valid, np.ones(column.row_count, np.bool_))
+    if isinstance(column.keys, np.ndarray):
+        satisfied = _compare_numbers(test, _part_of_date(test, column))
+        certain = np.ones(column.row_count, np.bool_)
+    else:
+        keys = column.bytes_keys
+        plain = keys.dictionary_decode() if isinstance(keys, pa.DictionaryArray) else keys
+        satisfied, certain = _decide_text(test, plain)
+        certain = certain | ~valid
+    return Verdicts(valid & (~certain | (satisfied != test.negated)), certain)
+
+
+def _part_of_date(test: ValueTest, column: Column) -> Ints:
+    """A part of dates of the proleptic Gregorian calendar, whatever the year. Arrow knows years of 16 bits only."""
+    days = column.int_keys.astype(np.int64)
+    if column.value_type.name == "timestamp":
+        days = days // _MICROS_A_DAY
+    dates = days.astype("datetime64[D]")
+    months = dates.astype("datetime64[M]")
+    number = months.astype(np.int64)
+    match test.function:
+        case "year":
+            return number // 12 + 1970
+        case "month":
+            return number % 12 + 1
+        case "quarter":
+            return number % 12 // 3 + 1
+        case _:
+            first = months.astype("datetime64[D]")
+            return np.asarray(dates - first).astype(np.int64) + 1
+
+
+def _compare_numbers(test: ValueTest, numbers: Ints) -> Flags:
+    if test.operator == "IN":
+        return np.isin(numbers, np.array(test.literals, np.int64))
+    return np.asarray(_COMPARISONS[test.operator][0](numbers, test.literals[0]), np.bool_)
+
+
+def _decide_text(test: ValueTest, keys: pa.LargeBinaryArray) -> tuple[Flags, Flags]:
+    """Say which texts satisfy a test that is not negated, and for which of them that is certain."""
+    text, certain = _decode(keys)
+    if test.function in ("upper", "lower") or test.operator == "ILIKE":
+        certain &= _flags(pc.string_is_ascii(text))
+    if test.operator == "RLIKE":
+        certain &= ~_flags(pc.match_substring_regex(text, _LINE_TERMINATORS))
+    result = _apply(test, text)
+    if test.function == "length":
+        return _compare_numbers(test, pc.fill_null(result, 0).to_numpy(zero_copy_only=False).astype(np.int64)), certain
+    if test.operator in PATTERN_OPERATORS:
+        folded = pc.ascii_lower(result) if test.operator == "ILIKE" else result
+        return _flags(pc.match_substring_regex(folded, _regex(test))), certain
+    # Spark compares texts by their bytes.
+    values, literals = result.cast(pa.large_binary()), [str(literal).encode() for literal in test.literals]
+    if test.operator == "IN":
+        return _flags(pc.is_in(values, pa.array(literals, pa.large_binary()))), certain
+    compare = _COMPARISONS[test.operator][1]
+    return _flags(compare(values, pa.scalar(literals[0], pa.large_binary()))), certain
+
+
+def _decode(keys: pa.LargeBinaryArray) -> tuple[pa.LargeStringArray, Flags]:
+    """Return keys as texts, NULL where the bytes are not UTF-8; and where they are UTF-8."""
+    try:
+        return keys.cast(pa.large_string()), np.ones(len(keys), np.bool_)
+    except pa.ArrowInvalid:
+        is_text = pc.match_substring_regex(keys, _UTF8)
+        return pc.if_else(is_text, keys, pa.scalar(None, pa.large_binary())).cast(pa.large_string()), _flags(is_text)
+
+
+def _apply(test: ValueTest, text: pa.LargeStringArray) -> pa.Array:
+    match test.function:
+        case "upper":
+            return pc.ascii_upper(text)
+        case "lower":
+            return pc.ascii_lower(text)
+        case "trim":
+            return pc.utf8_trim(text, characters=" ")
+        case "ltrim":
+            return pc.utf8_ltrim(text, characters=" ")
+        case "rtrim":
+            return pc.utf8_rtrim(text, characters=" ")
+        case "length":
+            return pc.utf8_length(text)
+        case _:
+            return text
+
+
+def _regex(test: ValueTest) -> str:
+    pattern = str(test.literals[0])
+    match test.operator:
+        case "RLIKE":
+            regex = rlike_regex(pattern)
+            assert regex is not None, "the parser has read it"
+            return regex
+        case "ILIKE":
+            return like_regex(pattern.lower(), test.escape)
+        case _:
+            return like_regex(pattern, test.escape)
+
+
+def _flags(flags: pa.Array) -> Flags:
+    """Flags with NULL as false."""
+    return np.array(pc.fill_null(flags, False).to_numpy(zero_copy_only=False), np.bool_)

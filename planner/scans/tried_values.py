@@ -1,0 +1,83 @@
+"""Tests that are decided value by value, such as `upper(name) LIKE '%X%'`, as predicates over a column's keys."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from pyiceberg.schema import Schema
+
+from planner.clock import Clock
+from planner.predicate.found_column import FoundColumn
+from planner.predicate.key_lists import chosen
+from planner.predicate.nodes import UNKNOWN, Leaf, Predicate
+from planner.predicate.simplify import conjunction
+from planner.predicate.value_tests import column_of_test, verdicts, year_range
+from planner.view.column_values import ColumnValues, KeyBounds, values_to_try
+from planner.view.index_view import IndexView
+from planner.where.unknown import Unknown, ValueTest
+from puffin_index.keys.columns import Column
+from puffin_index.keys.leaf import NullTest
+from puffin_index.keys.map_key import ColumnId
+from puffin_index.keys.value_types import ValueType
+from puffin_index.storage.arrays import Ints
+
+
+@dataclass(slots=True)
+class TriedValues:
+    """The values of columns in an index view, and what tests say of them.
+
+    Attributes:
+        schema: The schema of the scan.
+        view: The index.
+        row_groups: The row groups of the view that the scan has.
+        byte_budget: How many bytes of payloads may be read for the values of a column.
+        clock: The time that planning may take.
+        implied: What is known of columns by tests, for people; complete once all tests are bound.
+    """
+
+    schema: Schema
+    view: IndexView
+    row_groups: Ints
+    byte_budget: int
+    clock: Clock
+    implied: tuple[str, ...] = ()
+    _values: dict[ColumnId, ColumnValues | KeyBounds | str] = field(init=False, default_factory=dict)
+
+    def predicate(self, leaf: Unknown) -> Predicate:
+        """Bind a leaf: exact if the test is certain for all values of the column.
+
+        Raises:
+            NotFoundError: If the schema has no such column.
+        """
+        found = column_of_test(leaf, self.schema) if isinstance(leaf, ValueTest) else None
+        if not isinstance(leaf, ValueTest) or found is None or found.value_type is None:
+            return UNKNOWN
+        if leaf.operator == "IS NULL":
+            return Leaf(found.column, NullTest(is_null=not leaf.negated), found.value_type.name)
+        if (years := year_range(leaf, found.value_type)) is not None:
+            return Leaf(found.column, years, found.value_type.name)
+        values = self._values_of(found)
+        if not isinstance(values, ColumnValues):
+            reason = "the column has too many values" if isinstance(values, KeyBounds) else values
+            self.implied += (f"{leaf}: not used, {reason}",)
+            return UNKNOWN
+        return self._matching(leaf, found, found.value_type, values)
+
+    def _values_of(self, found: FoundColumn) -> ColumnValues | KeyBounds | str:
+        if self.clock.is_over:
+            return "the time that planning may take was over"
+        values = self._values.get(found.column)
+        if values is None:
+            values = values_to_try(self.view, found, self.row_groups, self.byte_budget)
+            self._values[found.column] = values
+        return values
+
+    def _matching(self, test: ValueTest, found: FoundColumn, value_type: ValueType, values: ColumnValues) -> Predicate:
+        decided = verdicts(test, Column(value_type, len(values), values.keys, None))
+        places = np.flatnonzero(decided.matching)
+        predicate = chosen(found.column, values.keys, places, value_type)
+        uncertain = int(np.count_nonzero(~decided.certain))
+        note = f", {uncertain} of which only Spark can decide" if uncertain else ""
+        self.implied += (f"{test}: {test.column} in {len(places)} of {len(values)} values{note}",)
+        return conjunction([predicate, UNKNOWN]) if uncertain else predicate

@@ -1,0 +1,256 @@
+"""Tests of values: what is certain is what Spark says, and the rest is open."""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable
+from datetime import date, datetime
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyiceberg.expressions import Or, Reference
+from pyiceberg.schema import Schema
+from pyiceberg.types import (
+    BinaryType,
+    DateType,
+    LongType,
+    MapType,
+    NestedField,
+    StringType,
+    StructType,
+    TimestampType,
+    TimestamptzType,
+    UUIDType,
+)
+
+from planner.predicate.value_tests import column_of_test, verdicts, year_range
+from planner.scans.residual import leaf_mask
+from planner.where.parser import parse_where
+from planner.where.unknown import ValueTest
+from puffin_index.errors import NotFoundError
+from puffin_index.keys.arrow_keys import column_of
+from puffin_index.keys.columns import Column
+from puffin_index.keys.map_key import MapKey
+from puffin_index.keys.value_types import value_type_named
+
+LETTERS = "aZ \n\u0085\u2028ßİ😀%_"
+
+
+def decided(where: str, values: pa.Array, value_type: str) -> list[bool | None]:
+    """What a test says of each value; None where the answer is open."""
+    test = parse_where(where)
+    assert isinstance(test, ValueTest)
+    found = verdicts(test, column_of(values, value_type_named(value_type)))
+    assert found.matching[~found.certain].all()
+    return [bool(match) if sure else None for match, sure in zip(found.matching, found.certain, strict=True)]
+
+
+TEXTS = ["Ab", " ab ", "", "äb", "a\nb", None]
+
+
+@pytest.mark.parametrize(
+    ("where", "expected"),
+    [
+        ("upper(a) = 'AB'", [True, False, False, None, False, False]),
+        ("lower(a) <> 'ab'", [False, True, True, None, True, False]),
+        ("trim(a) IN ('ab', '')", [False, True, True, False, False, False]),
+        ("ltrim(a) = 'ab '", [False, True, False, False, False, False]),
+        ("rtrim(a) = ' ab'", [False, True, False, False, False, False]),
+        ("NOT trim(a) >= 'a'", [True, False, True, False, False, False]),
+        ("trim(a) > 'b'", [False, False, False, True, False, False]),
+        ("length(a) = 2", [True, False, False, True, False, False]),
+        ("length(a) NOT IN (2, 4)", [False, False, True, False, True, False]),
+        ("trim(a) LIKE '_b'", [True, True, False, True, False, False]),
+        ("a NOT LIKE '%b'", [False, True, True, False, False, False]),
+        ("a ILIKE 'aB'", [True, False, False, None, False, False]),
+        ("a RLIKE '^.b$'", [True, False, False, True, None, False]),
+        ("NOT a RLIKE 'b'", [False, False, True, False, None, False]),
+        ("upper(a) RLIKE 'B$'", [True, False, False, None, None, False]),
+        ("upper(a) IS NULL", [False, False, False, False, False, True]),
+        ("length(a) IS NOT NULL", [True, True, True, True, True, False]),
+    ],
+)
+def test_texts(where: str, expected: list[bool | None]) -> None:
+    assert decided(where, pa.array(TEXTS), "string") == expected
+    assert decided(where, pa.array(TEXTS).dictionary_encode(), "string") == expected
+    assert decided(where, pa.array(TEXTS)[2:], "string") == expected[2:]
+    assert decided(where, pa.array([], pa.string()), "string") == []
+    assert decided(where, pa.nulls(1), "string") == expected[-1:]
+
+
+def test_bytes_that_are_not_utf8_are_open_and_all_others_are_not() -> None:
+    bad = [b"\xff", b"a\x80", b"\xc0\x80", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"\xe4\xb8"]
+    good = [b"", b"a", "\x7f\x80\u07ff\u0800\ud7ff\ue000\uffff\U00010000\U0010ffff".encode()]
+    values = pa.array([*bad, *good, None], pa.binary())
+
+    assert decided("length(a) < 2", values, "string") == [None] * len(bad) + [True, True, False, False]
+    assert decided("length(a) >= 2", values, "string") == [None] * len(bad) + [False, False, True, False]
+    assert decided("trim(a) LIKE '%'", values, "string") == [None] * len(bad) + [True, True, True, False]
+
+
+DAYS = [date(1, 1, 1), date(1969, 12, 31), date(1970, 1, 1), date(2024, 2, 29), date(9999, 12, 31), None]
+
+
+@pytest.mark.parametrize(
+    ("where", "expected"),
+    [
+        ("year(a) = 2024", [date(2024, 2, 29)]),
+        ("month(a) IN (2, 12)", [date(1969, 12, 31), date(2024, 2, 29), date(9999, 12, 31)]),
+        ("dayofmonth(a) > 29", [date(1969, 12, 31), date(9999, 12, 31)]),
+        ("quarter(a) <> 1", [date(1969, 12, 31), date(9999, 12, 31)]),
+        ("year(a) < 1970", [date(1, 1, 1), date(1969, 12, 31)]),
+    ],
+)
+def test_dates_and_timestamps(where: str, expected: list[date]) -> None:
+    last_moments = [day and datetime(day.year, day.month, day.day, 23, 59, 59, 999_999) for day in DAYS]
+    flags = [day in expected for day in DAYS]
+
+    assert decided(where, pa.array(DAYS), "date") == flags
+    assert decided(where, pa.array(last_moments, pa.timestamp("us")), "timestamp") == flags
+
+
+def test_years_of_more_than_four_digits() -> None:
+    days = pa.array([-(2**31), 2**31 - 1, -719_529, -719_528], pa.int32()).cast(pa.date32())
+
+    assert decided("year(a) IN (-5877641, 5881580, -1)", days, "date") == [True, True, True, False]
+    assert decided("day(a) IN (23, 11, 31)", days, "date") == [True, True, True, False]
+
+
+@pytest.mark.parametrize("value_type", ["date", "timestamp"])
+@pytest.mark.parametrize("comparison", ["=", "<>", "<", "<=", ">", ">=", "<=>"])
+@pytest.mark.parametrize("year", [-290_000, -1, 0, 1, 1969, 1970, 2024, 9999, 290_000])
+def test_comparisons_of_years_are_ranges_of_keys(value_type: str, comparison: str, year: int) -> None:
+    for where in (f"year(a) {comparison} {year}", f"NOT year(a) {comparison} {year}"):
+        test = parse_where(where)
+        test = test.left if isinstance(test, Or) else test
+        assert isinstance(test, ValueTest)
+        borders = np.arange(year - 1, year + 3, dtype=np.int64) - 1970
+        days = borders.astype("datetime64[Y]").astype("datetime64[D]").astype(np.int64)
+        firsts = days * (86_400_000_000 if value_type == "timestamp" else 1)
+        keys = np.concatenate([firsts - 1, firsts, firsts + 1])
+        column = Column(value_type_named(value_type), len(keys), keys, None)
+
+        years = year_range(test, column.value_type)
+
+        assert years is not None
+        assert leaf_mask(years, column).tolist() == verdicts(test, column).matching.tolist()
+
+
+@pytest.mark.parametrize(
+    "where", ["month(a) = 3", "year(a) IN (1, 2)", "year(a) = 290001", "year(a) > -9223372036854775808"]
+)
+def test_other_tests_are_no_range_of_keys(where: str) -> None:
+    test = parse_where(where)
+    assert isinstance(test, ValueTest)
+    assert year_range(test, value_type_named("timestamp")) is None
+
+
+SCHEMA = Schema(
+    NestedField(1, "s", StringType()),
+    NestedField(2, "day", DateType()),
+    NestedField(3, "at", TimestampType()),
+    NestedField(4, "zoned", TimestamptzType()),
+    NestedField(5, "l", LongType()),
+    NestedField(6, "id", UUIDType()),
+    NestedField(7, "raw", BinaryType()),
+    NestedField(8, "st", StructType(NestedField(9, "s", StringType()))),
+    NestedField(10, "m", MapType(11, StringType(), 12, StringType())),
+)
+
+
+@pytest.mark.parametrize(
+    ("where", "column"),
+    [
+        ("upper(s) = 'X'", 1),
+        ("S NOT RLIKE 'x'", 1),
+        ("length(st.s) = 1", 9),
+        ("trim(m['k']) = 'x'", MapKey(10, "k")),
+        ("trim(m.k) = 'x'", MapKey(10, "k")),
+        ("year(day) = 1", 2),
+        ("month(at) = 1", 3),
+        ("month(zoned) = 1", None),
+        ("year(s) IS NULL", None),
+        ("upper(day) = 'X'", None),
+        ("length(l) = 1", None),
+        ("length(raw) = 1", None),
+        ("id ILIKE 'x'", None),
+        ("l ILIKE '1%'", None),
+        ("s RLIKE '((a{100}){100}){100}'", None),
+    ],
+)
+def test_the_column_has_a_type_that_spark_does_not_convert(where: str, column: int | MapKey | None) -> None:
+    test = parse_where(where)
+    assert isinstance(test, ValueTest)
+    found = column_of_test(test, SCHEMA)
+    assert (None if found is None else found.column) == column
+
+
+def test_unknown_columns_are_named() -> None:
+    test = parse_where("upper(nope) = 'X'")
+    assert isinstance(test, ValueTest)
+    with pytest.raises(NotFoundError, match="nope"):
+        column_of_test(test, SCHEMA)
+
+
+FUNCTIONS: dict[str, Callable[[str], Any]] = {
+    "upper": str.upper,
+    "lower": str.lower,
+    "trim": lambda text: text.strip(" "),
+    "ltrim": lambda text: text.lstrip(" "),
+    "rtrim": lambda text: text.rstrip(" "),
+    "length": len,
+}
+COMPARE: dict[str, Callable[[Any, Any], bool]] = {
+    "=": operator.eq,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "IN": operator.eq,
+}
+
+
+@given(
+    st.sampled_from([*FUNCTIONS]),
+    st.sampled_from([*COMPARE, "LIKE", "RLIKE"]),
+    st.lists(st.one_of(st.none(), st.text(LETTERS, max_size=4)), max_size=20),
+    st.text("aZ %_", max_size=3),
+    st.booleans(),
+)
+def test_law_what_is_certain_is_what_python_says(
+    function: str, word: str, values: list[str | None], literal: str, negated: bool
+) -> None:
+    pattern = word in ("LIKE", "RLIKE")
+    right: Any = len(literal) if function == "length" else literal
+    if pattern and function == "length":
+        return
+    test = ValueTest(text="", term=Reference("a"), function=function, operator=word, literals=(right,), negated=negated)
+    found = verdicts(test, column_of(pa.array(values, pa.string()), value_type_named("string")))
+
+    def satisfies(value: str | None) -> bool:
+        if value is None:
+            return False
+        result = FUNCTIONS[function](value)
+        if word == "LIKE":
+            regex = "".join({"%": ".*", "_": "."}.get(c, re.escape(c)) for c in right)
+            return (re.fullmatch(regex, result, re.DOTALL) is not None) is not negated
+        if word == "RLIKE":
+            return (re.search(re.escape(right), result) is not None) is not negated
+        left, beside = (result, right) if function == "length" else (result.encode(), right.encode())
+        return COMPARE[word](left, beside) is not negated
+
+    expected = np.array([satisfies(value) for value in values], np.bool_)
+    assert (found.matching == expected)[found.certain].all()
+    assert found.matching[~found.certain].all()
+    folds = function in ("upper", "lower")
+    breaks = re.compile("[\n\r\u0085\u2028\u2029]")
+    for value, is_certain in zip(values, found.certain.tolist(), strict=True):
+        is_open = value is not None and (
+            (folds and not value.isascii()) or (word == "RLIKE" and breaks.search(value) is not None)
+        )
+        assert is_certain is not is_open

@@ -1,0 +1,236 @@
+"""Functions and patterns of one column: what the planner decides for certain is what Spark decides."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from datetime import date, datetime
+from random import Random
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import DateType, NestedField, StringType, TimestampType
+from pyspark.sql import SparkSession
+
+from planner.scans.residual import compile_residual
+from planner.where.parser import parse_where
+from planner.where.patterns import rlike_regex
+from puffin_index.errors import UnsupportedError
+from puffin_index.storage.arrays import Flags
+
+pytestmark = pytest.mark.spark
+
+CONDITIONS = int(os.environ.get("PUFFIN_INDEX_RANDOM_QUERIES", "40")) * 5
+SCHEMA = Schema(
+    NestedField(1, "s", StringType()), NestedField(2, "dt", DateType()), NestedField(3, "nt", TimestampType())
+)
+TYPES = {"s": pa.string(), "dt": pa.date32(), "nt": pa.timestamp("us")}
+_LETTERS = [
+    "a",
+    "b",
+    "A",
+    "Z",
+    " ",
+    "_",
+    "%",
+    "\\",
+    ".",
+    "-",
+    "1",
+    "\n",
+    "\r",
+    "\t",
+    "\u0085",
+    "\u2028",
+    "ä",
+    "ß",
+    "İ",
+    "\u212a",
+    "😀",
+]
+_WEIGHTS = [9, 9, 9, 5, 9, 3, 3, 2, 2, 2, 5, 1, 1, 1, 1, 1, 2, 1, 1, 1, 2]
+
+
+def _text(random: Random, most: int = 5) -> str:
+    return "".join(random.choices(_LETTERS, _WEIGHTS, k=random.randrange(most + 1)))
+
+
+def _day(random: Random) -> date:
+    first = random.choice([date(1, 1, 1), date(1582, 10, 4), date(1969, 12, 30), date(2023, 12, 30), date(9998, 12, 1)])
+    return date.fromordinal(first.toordinal() + random.randrange(90))
+
+
+def _moment(random: Random) -> datetime:
+    clock = random.choice([(0, 0, 0, 0), (23, 59, 59, 999_999), (12, 0, 0, 0)])
+    day = _day(random)
+    return datetime(day.year, day.month, day.day, *clock)
+
+
+VALUES: dict[str, Callable[[Random], Any]] = {"s": _text, "dt": _day, "nt": _moment}
+
+
+def rows(random: Random, count: int) -> dict[str, list[Any]]:
+    return {
+        column: [None if random.random() < 0.1 else value(random) for _ in range(count)]
+        for column, value in VALUES.items()
+    }
+
+
+def quoted(text: str) -> str:
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n").replace("\r", "\\r") + "'"
+
+
+def _like_pattern(random: Random) -> str:
+    pieces = [
+        random.choice(["%", "_", r"\%", r"\\", _text(random, 2).replace("\\", "")]) for _ in range(random.randrange(4))
+    ]
+    return "".join(pieces)
+
+
+def _rlike_pattern(random: Random, depth: int = 2) -> str:
+    def atom() -> str:
+        if depth and random.random() < 0.3:
+            return f"({_rlike_pattern(random, depth - 1)})"
+        return random.choice(
+            [
+                "a",
+                "b",
+                "A",
+                "1",
+                " ",
+                "-",
+                ".",
+                r"\d",
+                r"\w",
+                r"\.",
+                r"\_",
+                "[ab]",
+                "[^a-bZ]",
+                r"[\d \-]",
+                "[A-Z_]",
+                "[.]",
+            ]
+        )
+
+    def piece() -> str:
+        if random.random() < 0.1:
+            return random.choice("^$")
+        return atom() + random.choice(["", "", "", "*", "+", "?", "{2}", "{0,1}", "{1,}"])
+
+    branches = ["".join(piece() for _ in range(random.randrange(4))) for _ in range(random.choice([1, 1, 2]))]
+    return "|".join(branches)
+
+
+def condition(random: Random) -> str:
+    """A condition on one column, within and without what the planner decides."""
+    column = random.choice(["s", "s", "dt", "nt"])
+    if column == "s":
+        function = random.choice(
+            ["", "upper", "ucase", "lower", "lcase", "trim", "ltrim", "rtrim", "char_length", "length"]
+        )
+    else:
+        function = random.choice(["year", "month", "day", "dayofmonth", "quarter"])
+    subject = f"{function}({column})" if function else column
+    is_number = column != "s" or "length" in function
+
+    def literal() -> str:
+        if not is_number:
+            text = _text(random, 3)
+            return quoted(random.choice([text, text.upper(), text.strip()]))
+        return str(random.choice([0, 1, 2, 3, 4, 10, 12, 30, 1969, 1970, 2024, 9999, 5_000_000_000]))
+
+    def perhaps_not() -> str:
+        return random.choice(["", "NOT "])
+
+    comparison = random.choice(["=", "<>", "<", "<=", ">", ">=", "<=>"])
+    kinds = [
+        lambda: f"{subject} {comparison} {literal()}",
+        lambda: f"{literal()} {comparison} {subject}",
+        lambda: f"{subject} {perhaps_not()}IN ({literal()}, {literal()}, {random.choice(['NULL', literal()])})",
+        lambda: f"{subject} {perhaps_not()}BETWEEN {literal()} AND {literal()}",
+        lambda: f"{subject} IS {perhaps_not()}NULL",
+        lambda: f"({subject} {comparison} {literal()}) IS {perhaps_not()}{random.choice(['NULL', 'TRUE', 'FALSE'])}",
+    ]
+    if not is_number:
+        kinds += 2 * [
+            lambda: f"{subject} {perhaps_not()}LIKE {quoted(_like_pattern(random))}",
+            lambda: f"{subject} {perhaps_not()}ILIKE {quoted(_like_pattern(random))}",
+            lambda: f"{subject} {perhaps_not()}RLIKE {quoted(_rlike_pattern(random))}",
+        ]
+    return random.choice(["", "", "NOT "]) + random.choice(kinds)()
+
+
+def decided(where: str, table: dict[str, list[Any]]) -> tuple[Flags, Flags] | None:
+    """For each row whether it is selected, and whether the planner decides that; None if it decides nothing."""
+    try:
+        residual = compile_residual(parse_where(where), SCHEMA)
+    except UnsupportedError:
+        return None
+    columns = {field.field_id: pa.array(table[field.name], TYPES[field.name]) for field in SCHEMA.fields}
+    count = len(table["s"])
+    try:
+        return residual.matching(columns.__getitem__, count), np.ones(count, np.bool_)
+    except UnsupportedError:
+        pass
+    selected, certain = np.zeros(count, np.bool_), np.ones(count, np.bool_)
+    for row in range(count):
+        one = np.arange(count) == row
+        try:
+            selected[row] = residual.matching(columns.__getitem__, count, one)[row]
+        except UnsupportedError:
+            certain[row] = False
+    return selected, certain
+
+
+@pytest.fixture(scope="module")
+def table(spark: SparkSession) -> dict[str, list[Any]]:
+    found = rows(Random(5), 150)
+    numbered = list(zip(range(150), *found.values(), strict=True))
+    spark.createDataFrame(numbered, "id int, s string, dt date, nt timestamp_ntz").createOrReplaceTempView("value_rows")
+    return found
+
+
+def test_random_conditions_select_the_rows_that_spark_selects(spark: SparkSession, table: dict[str, list[Any]]) -> None:
+    random = Random(11)
+    texts = [condition(random) for _ in range(CONDITIONS)]
+    known = 0
+    for start in range(0, len(texts), 50):
+        some = texts[start : start + 50]
+        columns = ", ".join(f"coalesce({text}, false) AS c{number}" for number, text in enumerate(some))
+        found = sorted(spark.sql(f"SELECT id, {columns} FROM value_rows").collect(), key=lambda row: int(row["id"]))
+        for number, text in enumerate(some):
+            answer = decided(text, table)
+            if answer is None:
+                continue
+            known += 1
+            theirs = np.array([row[f"c{number}"] for row in found], np.bool_)
+            selected, certain = answer
+            assert (selected == theirs)[certain].all(), (text, np.flatnonzero((selected != theirs) & certain).tolist())
+    assert known > 0.9 * len(texts)
+
+
+def test_random_expressions_find_what_java_finds(spark: SparkSession) -> None:
+    random = Random(12)
+    patterns = [
+        pattern
+        for pattern in (_rlike_pattern(random) for _ in range(CONDITIONS * 20))
+        if rlike_regex(pattern) is not None
+    ]
+    texts = [_text(random, 6) for _ in range(60)]
+    spark.createDataFrame(list(enumerate(patterns)), "id int, pattern string").createOrReplaceTempView("patterns")
+    spark.createDataFrame(list(enumerate(texts)), "place int, s string").createOrReplaceTempView("texts")
+    found = spark.sql(
+        "SELECT id, collect_list(place) AS places FROM patterns JOIN texts ON s RLIKE pattern GROUP BY id"
+    )
+    matching = {row["id"]: set(row["places"]) for row in found.collect()}
+    breaks = {place for place, text in enumerate(texts) if set(text) & set("\n\r\u0085\u2028\u2029")}
+    values = pa.array(texts)
+
+    for number, pattern in enumerate(patterns):
+        residual = compile_residual(parse_where(f"s RLIKE {quoted(pattern)}"), SCHEMA)
+        among = np.array([place not in breaks for place in range(len(texts))], np.bool_)
+        ours = set(np.flatnonzero(residual.matching(lambda _: values, len(texts), among) & among).tolist())
+        assert ours == matching.get(number, set()) - breaks, pattern
