@@ -60,14 +60,15 @@ def generate_command(layout: Layout, keep_tpch: bool, threads: int, memory_limit
 @layout_options
 @spark_options
 @row_group_option
+@click.option("--order-by", metavar="COLUMN", default="", help="Order the rows of lineorder by a column of it.")
 @click.option("--bloom-filters", is_flag=True, help="Also write lineorder with Parquet bloom filters, for `systems`.")
-def load_command(layout: Layout, size: SparkSize, row_group_rows: int, bloom_filters: bool) -> None:
+def load_command(layout: Layout, size: SparkSize, row_group_rows: int, order_by: str, bloom_filters: bool) -> None:
     """Write the SSB tables into Iceberg through Spark, and prove that all rows arrived."""
     console = make_console()
     require_dataset(layout)
     with size.session(layout, console) as spark:
         with step_bar(console, "load") as move:
-            loaded = load(spark, layout, row_group_rows=row_group_rows, on_step=move)
+            loaded = load(spark, layout, row_group_rows=row_group_rows, order_by=order_by, on_step=move)
         if bloom_filters:
             with console.status("writing bloom filters"):
                 make_bloom_table(spark, layout)

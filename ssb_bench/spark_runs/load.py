@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import pyarrow.parquet as pq
@@ -33,6 +33,7 @@ class Load(TableFacts):
         median_row_group_rows: Median of the rows of the row groups.
         largest_row_group_rows: Rows of the largest row group.
         snapshot_id: The snapshot that was written.
+        order_by: The column of lineorder that the rows are ordered by; empty for the order of the SSB files.
     """
 
     scale_factor: float
@@ -40,6 +41,7 @@ class Load(TableFacts):
     median_row_group_rows: int
     largest_row_group_rows: int
     snapshot_id: int
+    order_by: str = ""
 
 
 def load(
@@ -47,15 +49,17 @@ def load(
     layout: Layout,
     *,
     row_group_rows: int = DEFAULT_ROW_GROUP_ROWS,
+    order_by: str = "",
     anew: bool = False,
     on_step: Callable[[Step], None] = lambda _: None,
 ) -> Load:
-    """Make the Iceberg tables, unless they are there with the same row-group size.
+    """Make the Iceberg tables, unless they are there with the same row-group size and order.
 
     Args:
         spark: A session whose catalog lives in the layout's warehouse.
         layout: Where the SSB files are.
         row_group_rows: Rows of a row group of lineorder.
+        order_by: The column of lineorder to order its rows by; empty for the order of the SSB files.
         anew: Make the tables anew in any case.
         on_step: Called before each table and once at the end.
 
@@ -66,8 +70,8 @@ def load(
     if row_group_rows < 1:
         raise BenchError(f"a row group cannot have {row_group_rows} rows")
     finished = read_if_there(layout.load_json, Load)
-    if anew or finished is None or finished.row_group_rows != row_group_rows:
-        finished = _load(spark, layout, row_group_rows, on_step)
+    if anew or finished is None or (finished.row_group_rows, finished.order_by) != (row_group_rows, order_by):
+        finished = _load(spark, layout, row_group_rows, order_by, on_step)
     on_step(Step(len(SSB_TABLES) + 1, len(SSB_TABLES) + 1, f"{dataset.rows['lineorder']:,} lineorder rows in Iceberg"))
     return finished
 
@@ -102,19 +106,23 @@ def prove_arrival(spark: SparkSession, layout: Layout, table: str) -> None:
         raise BenchError(f"{table} did not arrive whole in Iceberg: {projection} is {arrived}, {due} is due")
 
 
-def _load(spark: SparkSession, layout: Layout, row_group_rows: int, on_step: Callable[[Step], None]) -> Load:
+def _load(
+    spark: SparkSession, layout: Layout, row_group_rows: int, order_by: str, on_step: Callable[[Step], None]
+) -> Load:
     layout.load_json.unlink(missing_ok=True)
     spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {CATALOG}.{NAMESPACE}")
     seconds = 0.0
     # lineorder last: its time is a measure of Spark's writing, not of its waking up.
     for number, table in enumerate(reversed(SSB_TABLES)):
         on_step(Step(number, len(SSB_TABLES) + 1, f"writing {table} into Iceberg"))
-        properties = lineorder_properties(row_group_rows) if table == "lineorder" else {}
-        seconds = write_table(spark, layout, table, f"{CATALOG}.{NAMESPACE}.{table}", properties)
+        is_fact = table == "lineorder"
+        properties = lineorder_properties(row_group_rows) if is_fact else {}
+        name = f"{CATALOG}.{NAMESPACE}.{table}"
+        seconds = write_table(spark, layout, table, name, properties, order_by if is_fact else "")
     on_step(Step(len(SSB_TABLES), len(SSB_TABLES) + 1, "checking that all rows arrived"))
     for table in SSB_TABLES:
         prove_arrival(spark, layout, table)
-    loaded = _describe(spark, layout, row_group_rows, seconds)
+    loaded = replace(_describe(spark, layout, row_group_rows, seconds), order_by=order_by)
     write_record(layout.load_json, loaded)
     return loaded
 
@@ -135,7 +143,9 @@ def lineorder_properties(row_group_rows: int) -> dict[str, str]:
     }
 
 
-def write_table(spark: SparkSession, layout: Layout, table: str, name: str, properties: Mapping[str, str]) -> float:
+def write_table(
+    spark: SparkSession, layout: Layout, table: str, name: str, properties: Mapping[str, str], order_by: str = ""
+) -> float:
     """Write the rows of an SSB table into an Iceberg table anew; give the seconds that it took.
 
     Args:
@@ -144,11 +154,20 @@ def write_table(spark: SparkSession, layout: Layout, table: str, name: str, prop
         table: The SSB table.
         name: The Iceberg table, with its catalog.
         properties: Its table properties.
+        order_by: The column to order the rows by; empty for the order of the SSB files.
+
+    Raises:
+        BenchError: If there is no such column.
     """
     files = [file.as_uri() for file in layout.files(table)]
     spark.sql(f"DROP TABLE IF EXISTS {name} PURGE")
     started = time.perf_counter()
-    writer = spark.read.parquet(*files).writeTo(name).using("iceberg")
+    rows = spark.read.parquet(*files)
+    if order_by:
+        if order_by not in rows.columns:
+            raise BenchError(f"{table} has no column {order_by!r} to be ordered by; it has {', '.join(rows.columns)}")
+        rows = rows.repartitionByRange(len(files), order_by).sortWithinPartitions(order_by)
+    writer = rows.writeTo(name).using("iceberg")
     for key, value in properties.items():
         writer = writer.tableProperty(key, value)
     writer.create()
