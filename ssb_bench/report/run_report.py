@@ -23,7 +23,7 @@ WORKLOADS: Final[dict[Workload, str]] = {
     "rows": "Q1-Q7, select *",
     "aggregate": "Q1-Q7, aggregates",
     "ssb": "The 13 standard queries, where nothing can be skipped",
-    "shapes": "Joins, subqueries, first rows: what the rest of a query implies",
+    "shapes": "Joins, subqueries, first rows, functions: what the rest of a query implies",
 }
 _HEADINGS: Final = (
     *("query", "answer", "index", "row\ngroups", "rows\nSpark read", "data read\nMB", "index read\nMB", "planning\nms"),

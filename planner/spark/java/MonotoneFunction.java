@@ -87,7 +87,8 @@ public class MonotoneFunction {
             || kind == LessThanOrEqual.class
             || kind == GreaterThan.class
             || kind == GreaterThanOrEqual.class;
-    if (!isOrder && kind != EqualTo.class) {
+    // NaN is the greatest number, but the floor of NaN is 0.
+    if (!isOrder && kind != EqualTo.class || isNaN(ColumnValues.ofKey(greatest, type))) {
       return null;
     }
     Expression left = (Expression) condition.children().apply(0);
@@ -109,6 +110,10 @@ public class MonotoneFunction {
     long first = Math.max(above[0], below[0]);
     long last = Math.min(above[1], below[1]);
     return first > last ? new long[0] : new long[] {first, last};
+  }
+
+  private static boolean isNaN(Object value) {
+    return (value instanceof Double || value instanceof Float) && Double.isNaN(((Number) value).doubleValue());
   }
 
   /** The keys for which a condition is true that holds for all keys on one side of some key. */
@@ -201,6 +206,10 @@ public class MonotoneFunction {
 
   private int ofTwo(Expression function, Expression left, Expression right) {
     Class kind = function.getClass();
+    if (isInfinite(left) || isInfinite(right)) {
+      // 0 times infinity is NaN, between two numbers of other signs.
+      return 0;
+    }
     if (isProduct(kind)) {
       boolean isCommutative = kind == Multiply.class;
       Expression literal = isCommutative && left instanceof Literal ? left : right;
@@ -215,6 +224,11 @@ public class MonotoneFunction {
       return 0;
     }
     return kind == Add.class ? direction(right) : -direction(right);
+  }
+
+  private static boolean isInfinite(Expression expression) {
+    Object value = expression instanceof Literal ? ((Literal) expression).value() : null;
+    return (value instanceof Double || value instanceof Float) && Double.isInfinite(((Number) value).doubleValue());
   }
 
   private static int sign(Expression literal) {

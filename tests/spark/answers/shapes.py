@@ -128,6 +128,12 @@ class RandomQuery:
             f"{table}.i IS NULL",
             f"NOT ({table}.d = {number % 900} OR {table}.l < 2500)",
             f"UPPER({table}.s) LIKE 'K1%9'",
+            f"ABS({table}.i - {number}) < 20",
+            f"{table}.l % 1000 = {number % 1000}",
+            f"YEAR({table}.t) = 2020 AND MONTH({table}.t) = {number % 12 + 1}",
+            f"{table}.part + 1 = {number % 4}",
+            f"ROUND({table}.x, -1) = {number % 70 * 10}",
+            f"COALESCE({table}.i, {number}) = {number}",
         ]
         count = self._random.choice([0, 1, 1, 2])
         return " AND ".join(self._random.sample(one, count)) or "TRUE"
