@@ -290,8 +290,8 @@ _EDGES = {
     "d": "CAST(((id * 7919) % 6000 - 3000) * 31.41 AS DECIMAL(9, 2))",
     "x": "CASE id % 600 WHEN 1 THEN DOUBLE('NaN') WHEN 2 THEN DOUBLE('-Infinity') WHEN 3 THEN -0.0D WHEN 4 THEN 0.0D "
     "WHEN 5 THEN NULL ELSE ((id * 7919) % 6000 - 3000) * 1.1D END",
-    "y": "CASE id % 600 WHEN 1 THEN DOUBLE('Infinity') WHEN 2 THEN DOUBLE('-Infinity') WHEN 3 THEN -0.0D WHEN 4 THEN 0.0D "
-    "ELSE ((id * 7919) % 6000 - 3000) * 1.1D END",
+    "y": "CASE id % 600 WHEN 1 THEN DOUBLE('Infinity') WHEN 2 THEN DOUBLE('-Infinity') WHEN 3 THEN -0.0D "
+    "WHEN 4 THEN 0.0D ELSE ((id * 7919) % 6000 - 3000) * 1.1D END",
     "f": "CAST(((id * 7919) % 6000 - 3000) * 0.1 AS FLOAT)",
     "t": "TIMESTAMP '2018-01-01 00:00:00Z' + MAKE_DT_INTERVAL(0, CAST((id * 7919) % 6000 AS INT) * 3, 7, 0.5)",
     "n": "TIMESTAMP_NTZ '1969-01-01 00:00:00' + MAKE_DT_INTERVAL(0, CAST((id * 7919) % 6000 AS INT) * 3, 7, 0.5)",
