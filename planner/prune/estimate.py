@@ -106,6 +106,15 @@ def key_presence(statistics: FieldStatistics) -> float:
     return float(np.mean([fill[(low <= key) & (key <= high)].sum() / len(at) for key in keys.tolist()]))
 
 
+def most_distinct(statistics: FieldStatistics) -> int:
+    """Return an upper bound of a column's values: the sum over row groups, or all integers in the column's range."""
+    at = np.flatnonzero(statistics.known & (statistics.value_count > 0))
+    bound = int(statistics.distinct_count[at].sum())
+    if not len(at) or not isinstance(statistics.minimum, np.ndarray) or not isinstance(statistics.maximum, np.ndarray):
+        return bound
+    return min(bound, int(statistics.maximum[at].max()) - int(statistics.minimum[at].min()) + 1)
+
+
 def _estimate_known(test: LeafTest, statistics: FieldStatistics, chosen: Selection, is_alone: bool) -> Estimate:
     estimate, unknown = _estimate_block(test, statistics, chosen, is_alone), ~statistics.known[chosen]
     np.copyto(estimate.selectivity, 1.0, where=unknown)

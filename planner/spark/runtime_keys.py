@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from base64 import b64decode
-from collections.abc import Sequence
+from collections.abc import Mapping
 from decimal import Decimal
 from typing import Final
 
@@ -15,10 +15,10 @@ from pyiceberg.types import IcebergType, UUIDType
 
 from planner.predicate.key_lists import among, compared
 from planner.predicate.nodes import UNKNOWN, Leaf, Predicate, leaves
-from planner.prune.estimate import key_presence
+from planner.prune.estimate import key_presence, most_distinct
 from planner.spark.conditions import spark_type
 from planner.spark.wire import RuntimeKeys
-from planner.view.directories import IndexReads
+from planner.view.directories import FieldStatistics, IndexReads
 from planner.view.index_view import IndexView
 from puffin_index.errors import UnsupportedError
 from puffin_index.keys.leaf import NullTest
@@ -38,20 +38,43 @@ _INTEGERS = {
 }
 
 
-def wanted_runtime_fields(fields: Sequence[int], predicate: Predicate, schema: Schema, view: IndexView) -> list[int]:
+def wanted_runtime_fields(
+    fields: Mapping[int, int | None], predicate: Predicate, schema: Schema, view: IndexView
+) -> list[int]:
     """Return the columns of which more could drop row groups.
 
-    A column that the index does not know is none. Neither is the only column of a scan without any other test, if one
-    key alone occurs in most row groups: waiting for such keys takes time and drops nothing.
+    A column that the index does not know is none, and neither is one with no more values than the table that it is
+    joined with has rows: that table may well have them all. Neither is the only column of a scan without any other
+    test, if one key alone occurs in most row groups: waiting for such keys takes time and drops nothing.
+
+    Args:
+        fields: The columns by ID: rows of the table whose keys they are compared with, None if not known.
+        predicate: What is known of the scan before.
+        schema: The schema that has the columns.
+        view: The index.
     """
     indexed = {field_id for field_id, _ in view.placements}
-    known = [field for field in fields if field in indexed and not isinstance(schema.find_type(field), UUIDType)]
+    known = {
+        field: _statistics(field, schema, view)
+        for field in fields
+        if field in indexed and not isinstance(schema.find_type(field), UUIDType)
+    }
+    wanted = [field for field, statistics in known.items() if not _has_at_most(statistics, fields[field])]
     has_tests = any(not isinstance(leaf.test, NullTest) for leaf in leaves(predicate))
-    if len(known) != 1 or has_tests:
-        return known
-    leaf = Leaf(known[0], NullTest(is_null=False), value_type_of(schema.find_type(known[0])).name)
-    statistics = view.statistics(leaf, IndexReads())
-    return [] if statistics is not None and key_presence(statistics) > MOST_PRESENCE else known
+    if len(wanted) != 1 or has_tests:
+        return wanted
+    statistics = known[wanted[0]]
+    return [] if statistics is not None and key_presence(statistics) > MOST_PRESENCE else wanted
+
+
+def _statistics(field: int, schema: Schema, view: IndexView) -> FieldStatistics | None:
+    leaf = Leaf(field, NullTest(is_null=False), value_type_of(schema.find_type(field)).name)
+    return view.statistics(leaf, IndexReads())
+
+
+def _has_at_most(statistics: FieldStatistics | None, rows: int | None) -> bool:
+    """Whether a column certainly has at most so many values."""
+    return statistics is not None and rows is not None and most_distinct(statistics) <= rows
 
 
 def bind_runtime_keys(keys: RuntimeKeys, schema: Schema) -> Predicate:

@@ -175,7 +175,8 @@ class Request(BaseModel):
         snapshot: The ID of the snapshot that is scanned; None for an empty table, and where Iceberg does not say it.
         filters: The scan's own filters, each as Iceberg's JSON. All hold together.
         conditions: What the filter above the scan says beyond them. All hold together; an unreadable one is unknown.
-        runtime_fields: The IDs of columns of which more may be known once the query runs.
+        runtime_fields: Columns of which more may be known once the query runs, by ID: the rows of the table whose keys
+            these are; None for keys of a part of a table.
         runtime_keys: What is known of such columns once the query runs. All hold together.
         wanted: How many rows the query wants; None if it wants all rows. The conditions then are the whole filter above
             the scan, unknown parts included.
@@ -196,7 +197,7 @@ class Request(BaseModel):
     snapshot: int | None
     filters: tuple[str, ...]
     conditions: tuple[Annotated[ConditionNode, WrapValidator(_known_or_unknown)], ...]
-    runtime_fields: tuple[int, ...]
+    runtime_fields: dict[int, int | None]
     runtime_keys: tuple[RuntimeKeys, ...]
     wanted: Wanted | None
     columns: str

@@ -4,14 +4,18 @@ import java.math.BigInteger;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.List;
+import org.apache.spark.sql.catalyst.expressions.And;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.Cast;
 import org.apache.spark.sql.catalyst.expressions.EvalMode;
 import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.IsNotNull;
 import org.apache.spark.sql.catalyst.planning.ExtractEquiJoinKeys;
 import org.apache.spark.sql.catalyst.plans.JoinType;
+import org.apache.spark.sql.catalyst.plans.logical.Filter;
 import org.apache.spark.sql.catalyst.plans.logical.Join;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.Project;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2ScanRelation;
 import org.apache.spark.sql.execution.dynamicpruning.PartitionPruning;
 import org.apache.spark.sql.types.ByteType;
@@ -38,18 +42,41 @@ public class JoinPruning {
 
   private JoinPruning() {}
 
-  /** The attributes of scans that the other side of a join can restrict, each as {@code RuntimeFilters.find} has it. */
+  /**
+   * The attributes of scans that the other side of a join can restrict: each as {@code RuntimeFilters.find} has it, and the
+   * rows of the other side if that is a whole table (a Long, or null).
+   */
   public static void collect(LogicalPlan plan, List found) {
     if (plan instanceof Join) {
       List keys = keys((Join) plan);
       for (int i = 0; i < keys.size(); i++) {
-        found.add(((Key) keys.get(i)).found);
+        Key key = (Key) keys.get(i);
+        found.add(new Object[] {key.found, rowsOfTable(key.other)});
       }
     }
     scala.collection.Iterator children = plan.children().iterator();
     while (children.hasNext()) {
       collect((LogicalPlan) children.next(), found);
     }
+  }
+
+  /** How many rows a plan has that is a whole table, but for rows with NULL; null if the plan is something else. */
+  private static Long rowsOfTable(LogicalPlan plan) {
+    while (plan instanceof Project || (plan instanceof Filter && isNotNull(((Filter) plan).condition()))) {
+      plan = (LogicalPlan) plan.children().apply(0);
+    }
+    if (!(plan instanceof DataSourceV2ScanRelation)) {
+      return null;
+    }
+    Option rows = plan.stats().rowCount();
+    return rows.isEmpty() ? null : Long.valueOf(((scala.math.BigInt) rows.get()).toLong());
+  }
+
+  private static boolean isNotNull(Expression condition) {
+    if (condition instanceof And) {
+      return isNotNull(((And) condition).left()) && isNotNull(((And) condition).right());
+    }
+    return condition instanceof IsNotNull;
   }
 
   /** The plan with runtime filters on the scans that take them. */

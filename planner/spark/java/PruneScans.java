@@ -171,7 +171,7 @@ public class PruneScans extends Rule {
     /** Scans that take the keys of joins, by the scan that each replaces. */
     final Map runtimeScans = new IdentityHashMap();
     private final boolean isWhole;
-    /** By scan, the runtime filters that it may have: pairs of a column and an operator, by the filter's name. */
+    /** By scan, the runtime filters that it may have: column, operator and rows of the other side, by the filter's name. */
     private final Map runtimeFilters = new IdentityHashMap();
     /** By scan, how many rows of the scan the query wants. */
     private final Map wantedRows = new IdentityHashMap();
@@ -190,13 +190,14 @@ public class PruneScans extends Rule {
       List joined = new ArrayList();
       JoinPruning.collect(plan, joined);
       for (Iterator it = joined.iterator(); it.hasNext(); ) {
-        addRuntimeFilter((Tuple2) it.next(), "=");
+        Object[] key = (Object[]) it.next();
+        addRuntimeFilter((Tuple2) key[0], "=", (Long) key[1]);
       }
       List compared = new ArrayList();
       ScalarPruning.collect(plan, compared);
       for (Iterator it = compared.iterator(); it.hasNext(); ) {
         Object[] comparison = (Object[]) it.next();
-        addRuntimeFilter((Tuple2) comparison[0], (String) comparison[1]);
+        addRuntimeFilter((Tuple2) comparison[0], (String) comparison[1], null);
       }
     }
 
@@ -215,7 +216,7 @@ public class PruneScans extends Rule {
       }
     }
 
-    private void addRuntimeFilter(Tuple2 found, String operator) {
+    private void addRuntimeFilter(Tuple2 found, String operator, Long rows) {
       Object scan = ((DataSourceV2ScanRelation) found._2()).scan();
       Map filters = (Map) runtimeFilters.get(scan);
       if (filters == null) {
@@ -223,7 +224,11 @@ public class PruneScans extends Rule {
         runtimeFilters.put(scan, filters);
       }
       String column = ((Attribute) found._1()).name();
-      filters.put(RuntimeScan.filterName(column, operator), new String[] {column, operator});
+      String name = RuntimeScan.filterName(column, operator);
+      Object[] before = (Object[]) filters.get(name);
+      // Of several joins of a column, the one with the fewest keys counts; how many a part of a table has is not known.
+      boolean isFewer = before == null || rows == null || (before[2] != null && rows.compareTo((Long) before[2]) < 0);
+      filters.put(name, isFewer ? new Object[] {column, operator, rows} : before);
     }
 
     void visit(LogicalPlan plan, Expression above, EmptyScans empty) {
@@ -276,7 +281,9 @@ public class PruneScans extends Rule {
       question.wanted = wantedNode;
       Map columns = filters == null ? Collections.EMPTY_MAP : columns(output, schema, filters);
       for (Iterator it = columns.values().iterator(); it.hasNext(); ) {
-        question.runtimeFields.add(((Map) it.next()).get("field"));
+        Map column = (Map) it.next();
+        question.addRuntimeField(column.get("field"), (Long) column.get("rows"));
+        column.remove("rows");
       }
       if (question.isEmpty()) {
         return false;
@@ -318,7 +325,7 @@ public class PruneScans extends Rule {
         Types.NestedField field = schema.asStruct().field(attribute.name());
         for (Iterator names = filters.keySet().iterator(); names.hasNext(); ) {
           String name = (String) names.next();
-          String[] filter = (String[]) filters.get(name);
+          Object[] filter = (Object[]) filters.get(name);
           boolean isColumn = filter[0].equals(attribute.name()) && type != null && field != null;
           // A filter must not be taken for another one, should Spark lose its name.
           boolean isCertain = filter[1].equals("=") || !filters.containsKey(filter[0]);
@@ -328,6 +335,7 @@ public class PruneScans extends Rule {
             column.put("name", attribute.name());
             column.put("type", type);
             column.put("operator", filter[1]);
+            column.put("rows", filter[2]);
             columns.put(name, column);
           }
         }

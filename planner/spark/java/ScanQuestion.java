@@ -37,8 +37,8 @@ public class ScanQuestion {
   public final Table table;
   /** This project's settings in the session that plans, as text. */
   public final Map settings;
-  /** The IDs of columns that joins compare with another relation's columns. */
-  public final Set runtimeFields = new LinkedHashSet();
+  /** By the IDs of columns that joins compare with another relation's columns, the rows of a whole table there, or null. */
+  public final Map runtimeFields = new LinkedHashMap();
   /** Nodes of the keys that these columns can have, once they are known. */
   public final List runtimeKeys = new ArrayList();
   /** How many rows the query wants, and in what order; null if it wants all of them. */
@@ -92,6 +92,15 @@ public class ScanQuestion {
     ScanQuestion question = new ScanQuestion(this);
     question.runtimeKeys.addAll(keys);
     return question;
+  }
+
+  /** A column of which more may be known when the query runs; of several, what has the fewest keys counts. */
+  public void addRuntimeField(Object field, Long rows) {
+    Long before = (Long) runtimeFields.get(field);
+    boolean isFewer = !runtimeFields.containsKey(field) || rows == null || (before != null && rows.compareTo(before) < 0);
+    if (isFewer) {
+      runtimeFields.put(field, rows);
+    }
   }
 
   public static Table table(Object scan) throws Exception {
@@ -195,7 +204,7 @@ public class ScanQuestion {
         LOG.debug("filter not handed to the index: {}", filter, e);
       }
     }
-    named.addAll(runtimeFields);
+    named.addAll(runtimeFields.keySet());
     Map order = wanted == null ? null : (Map) wanted.get("order");
     if (order != null) {
       named.add(order.get("field"));

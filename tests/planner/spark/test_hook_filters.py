@@ -39,7 +39,7 @@ REQUEST = {
     "table": "lake.ns.t",
     "uuid": "u",
     "snapshot": None,
-    "runtime_fields": [],
+    "runtime_fields": {},
     "runtime_keys": [],
     "wanted": None,
     "columns": SCHEMA,

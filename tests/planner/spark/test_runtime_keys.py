@@ -149,8 +149,22 @@ def test_a_column_of_which_every_key_is_everywhere_is_not_waited_for_alone(local
     schema = Schema(NestedField(1, "k", LongType(), required=False), NestedField(2, "c", LongType(), required=False))
     every, some = Everything(exact=True), k(RangeTest(5, None))
 
-    assert wanted_runtime_fields([2], every, schema, view) == []
-    assert wanted_runtime_fields([1], every, schema, view) == [1]
-    assert wanted_runtime_fields([1, 2], every, schema, view) == [1, 2]
-    assert wanted_runtime_fields([2], some, schema, view) == [2]
-    assert wanted_runtime_fields([2], k(NullTest(is_null=False)), schema, view) == []
+    assert wanted_runtime_fields({2: None}, every, schema, view) == []
+    assert wanted_runtime_fields({1: None}, every, schema, view) == [1]
+    assert wanted_runtime_fields({1: None, 2: None}, every, schema, view) == [1, 2]
+    assert wanted_runtime_fields({2: None}, some, schema, view) == [2]
+    assert wanted_runtime_fields({2: None}, k(NullTest(is_null=False)), schema, view) == []
+
+
+def test_a_whole_table_with_as_many_rows_as_the_column_has_values_is_not_waited_for(
+    local_catalog: SqlCatalog,
+) -> None:
+    view = view_of_ten_rows(local_catalog, IndexDefinition.of(bitmap=["k", "c"]))
+    schema = Schema(NestedField(1, "k", LongType(), required=False), NestedField(2, "c", LongType(), required=False))
+    every = Everything(exact=True)
+
+    # The column k has 2 + 2 + 2 + 1 keys in its row groups.
+    assert wanted_runtime_fields({1: 6}, every, schema, view) == [1]
+    assert wanted_runtime_fields({1: 7}, every, schema, view) == []
+    assert wanted_runtime_fields({1: 7, 2: 1}, k(RangeTest(5, None)), schema, view) == [2]
+    assert wanted_runtime_fields({1: 6, 2: 2}, every, schema, view) == [1]

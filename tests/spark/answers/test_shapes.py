@@ -137,6 +137,16 @@ def test_first_rows_need_few_row_groups(hooked: SparkSession, sql: str, kept: in
     assert report.implied
 
 
+def test_a_join_with_a_whole_table_is_waited_for_if_that_has_few_rows(hooked: SparkSession) -> None:
+    """Days are one after the other: each row group has some, and the dimension `many` has more than there are."""
+    all_days = check(hooked, f"SELECT COUNT(*), SUM(e.id) FROM {_PLAIN} f JOIN {_MANY} e ON f.t = e.t")
+    few_days = check(hooked, f"SELECT COUNT(*), SUM(e.id) FROM {_PLAIN} f JOIN {_FEW} e ON f.t = e.t")
+
+    assert not any("keys" in implied for report in all_days for implied in report.implied)
+    assert any("keys" in implied for report in few_days for implied in report.implied)
+    assert few_days[-1].kept == 1
+
+
 def test_settings_switch_each_source_off(hooked: SparkSession) -> None:
     joined = f"SELECT f.id FROM {_PLAIN} f JOIN {_FEW} e ON f.i = e.i WHERE e.id = 1"
     ordered, limited = (
