@@ -1,11 +1,30 @@
-"""What tests of the hook over many predicates share: an answer, and how the planner's own rows agree with it."""
+"""What tests of the hook share: settings for a while, an answer, and how the planner's own rows agree with it."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 from pyspark.sql import SparkSession
 
 import planner
 from puffin_index import TableIndex
+
+
+@contextmanager
+def settings(spark: SparkSession, values: Mapping[str, str]) -> Iterator[None]:
+    """Change the configuration of a session for the time of a context."""
+    before = {name: spark.conf.get(name, None) for name in values}
+    for name, value in values.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, earlier in before.items():
+            if earlier is None:
+                spark.conf.unset(name)
+            else:
+                spark.conf.set(name, earlier)
 
 
 def count_and_sum(spark: SparkSession, table: str, where: str) -> tuple[int, int | None]:

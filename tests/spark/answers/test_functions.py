@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 
@@ -19,6 +17,7 @@ import planner
 from planner import ScanPlan
 from puffin_index import IndexDefinition, TableIndex
 from tests.spark import every_type
+from tests.spark.agreement import settings
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("table")]
 
@@ -37,21 +36,6 @@ _ERRORS = re.compile(
 def table(spark: SparkSession, catalog: SqlCatalog) -> TableIndex:
     spark.sql(f"CREATE NAMESPACE lake.{NAMESPACE}")
     return every_type.create(catalog, f"{NAMESPACE}.types")
-
-
-@contextmanager
-def settings(spark: SparkSession, values: dict[str, str]) -> Iterator[None]:
-    before = {name: spark.conf.get(name, None) for name in values}
-    for name, value in values.items():
-        spark.conf.set(name, value)
-    try:
-        yield
-    finally:
-        for name, earlier in before.items():
-            if earlier is None:
-                spark.conf.unset(name)
-            else:
-                spark.conf.set(name, earlier)
 
 
 def keys(spark: SparkSession, sql: str) -> list[str]:

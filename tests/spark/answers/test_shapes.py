@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from random import Random
 
 import pytest
@@ -13,6 +11,7 @@ from pyspark.sql import SparkSession
 
 import planner
 from planner import ScanPlan
+from tests.spark.agreement import settings
 from tests.spark.answers import shapes
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("tables")]
@@ -28,21 +27,6 @@ _MANY = f"lake.{shapes.NAMESPACE}.many"
 @pytest.fixture(scope="module")
 def tables(spark: SparkSession, catalog: SqlCatalog) -> None:
     shapes.create(spark, catalog)
-
-
-@contextmanager
-def settings(spark: SparkSession, values: dict[str, str]) -> Iterator[None]:
-    before = {name: spark.conf.get(name, None) for name in values}
-    for name, value in values.items():
-        spark.conf.set(name, value)
-    try:
-        yield
-    finally:
-        for name, earlier in before.items():
-            if earlier is None:
-                spark.conf.unset(name)
-            else:
-                spark.conf.set(name, earlier)
 
 
 def rows_of(spark: SparkSession, sql: str, *, enabled: bool) -> list[str]:
