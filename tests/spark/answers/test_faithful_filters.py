@@ -326,11 +326,14 @@ def test_what_is_sure_still_drops_row_groups(spark: SparkSession, plain: SparkSe
 
 
 def test_the_report_says_conditions_as_text(spark: SparkSession, index: TableIndex) -> None:
-    answer(spark, "m['k'] = 5.25 OR (upper(st.x) = 'X37' AND s = CAST(X'61FF' AS STRING))")
+    answer(
+        spark,
+        "m['k'] = 5.25 OR (upper(st.x) = CAST(d AS STRING) AND upper(st.x) = 'X37' AND s = CAST(X'61FF' AS STRING))",
+    )
 
     where = planner.reports(spark)[-1].where
     assert index.name == "ns.faithful"
-    assert where == "(m['k'] = 5.25 or (equalto(...) and s = 'a\ufffd'))"
+    assert where == "(m['k'] = 5.25 or (equalto(...) and (upper(st.x) = 'X37') and s = 'a\ufffd'))"
 
 
 def test_text_that_is_no_utf8_is_verified_planned_and_counted(index: TableIndex, plain: SparkSession) -> None:
