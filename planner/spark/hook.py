@@ -24,10 +24,12 @@ from planner.scans.plan import view_of, warnings_of
 from planner.scans.scan_plan import ScanPlan
 from planner.scans.whole_files import keep_whole_files
 from planner.spark.catalogs import SparkCatalogs
-from planner.spark.functions import ColumnFunctions
-from planner.spark.hook_filters import bind_filters, first_rows, schema_of, without_deletes
 from planner.spark.known_index_tables import KnownIndexTables
 from planner.spark.left_behind import DataTable
+from planner.spark.requests.functions import ColumnFunctions
+from planner.spark.requests.hook_filters import bind_filters, first_rows, schema_of, without_deletes
+from planner.spark.requests.runtime_keys import wanted_runtime_fields
+from planner.spark.requests.wire import KEEP_ALL, Request, serialize_absence, serialize_dropped, serialize_view
 from planner.spark.rules import (
     EVERY_SESSION,
     RULE,
@@ -41,9 +43,7 @@ from planner.spark.rules import (
     session_uuid,
     set_rules,
 )
-from planner.spark.runtime_keys import wanted_runtime_fields
 from planner.spark.settings import Settings, read_settings
-from planner.spark.wire import KEEP_ALL, Request, serialize_absence, serialize_dropped, serialize_view
 from planner.view.directories import selection_of
 from planner.view.index_view import IndexView
 from puffin_index.data.column_source import Reading, parse_name_mapping
@@ -62,16 +62,16 @@ _SOURCES = (
     "PartitionConstants.java",
     "ScanTasks.java",
     "View.java",
-    "ColumnValues.java",
-    "MonotoneFunction.java",
-    "ColumnFunction.java",
+    "functions/ColumnValues.java",
+    "functions/MonotoneFunction.java",
+    "functions/ColumnFunction.java",
     "Conditions.java",
     "ScanQuestion.java",
     "IndexPlanner.java",
-    "RuntimeScan.java",
-    "RuntimeFilters.java",
-    "JoinPruning.java",
-    "ScalarPruning.java",
+    "joins/RuntimeScan.java",
+    "joins/RuntimeFilters.java",
+    "joins/JoinPruning.java",
+    "joins/ScalarPruning.java",
     "WantedRows.java",
     "PruneScans.java",
     "EverySession.java",
@@ -97,7 +97,7 @@ class _PlannerCallback:
         self._lock = threading.Lock()
 
     def apply(self, request_text: str, candidates: bytes) -> bytearray:
-        """Answer a request (see `planner.spark.wire`); after any failure the scan stays as it is.
+        """Answer a request (see `planner.spark.requests.wire`); after any failure the scan stays as it is.
 
         Args:
             request_text: The `Request` as JSON.

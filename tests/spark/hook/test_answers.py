@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 import planner
 from planner.spark.hook import callback_of
-from planner.spark.wire import KEEP_ALL, serialize_dropped
+from planner.spark.requests.wire import KEEP_ALL, serialize_dropped
 from puffin_index import TableIndex
 from tests.spark.hook.test_hook import ROW_GROUP_ROWS, ROWS, index, rows_read
 

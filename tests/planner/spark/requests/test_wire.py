@@ -7,8 +7,8 @@ import json
 import pytest
 from pydantic import ValidationError
 
-from planner.spark.wire import Request
-from tests.planner.spark.test_hook_filters import REQUEST, S, comparison, text
+from planner.spark.requests.wire import Request
+from tests.planner.spark.requests.test_hook_filters import REQUEST, S, comparison, text
 
 
 def request_of(**changes: object) -> Request:

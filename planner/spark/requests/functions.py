@@ -14,9 +14,9 @@ from planner.predicate.key_lists import chosen
 from planner.predicate.nodes import UNKNOWN, Leaf, Nothing, Predicate
 from planner.predicate.simplify import conjunction, disjunction
 from planner.prune.gate import Limits
-from planner.spark.condition_nodes import Column, Function, Matches
-from planner.spark.conditions import found_column
-from planner.spark.wire import serialize_values
+from planner.spark.requests.condition_nodes import Column, Function, Matches
+from planner.spark.requests.conditions import found_column
+from planner.spark.requests.wire import serialize_values
 from planner.view.column_values import ColumnValues, KeyBounds, values_to_try
 from planner.view.index_view import IndexView
 from planner.where.unknown import Unknown, UnknownFunction

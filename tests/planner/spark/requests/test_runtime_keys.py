@@ -27,8 +27,8 @@ from pyiceberg.types import (
 
 from planner.predicate.key_lists import MOST_KEYS
 from planner.predicate.nodes import UNKNOWN, Everything, Leaf, Nothing, Predicate
-from planner.spark.runtime_keys import bind_runtime_keys, wanted_runtime_fields
-from planner.spark.wire import RuntimeKeys
+from planner.spark.requests.runtime_keys import bind_runtime_keys, wanted_runtime_fields
+from planner.spark.requests.wire import RuntimeKeys
 from puffin_index import IndexDefinition
 from puffin_index.keys.leaf import LeafTest, NullTest, RangeTest, SetTest
 from puffin_index.keys.value_types import ValueType

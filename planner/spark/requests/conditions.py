@@ -1,4 +1,4 @@
-"""Turn the nodes of a filter of Spark's (`planner.spark.condition_nodes`) into an expression of the SQL dialect.
+"""Turn the nodes of a filter of Spark's (see `condition_nodes` beside) into an expression of the SQL dialect.
 
 Columns and literals carry their types in Spark. A test is unknown if Spark would give the column's type in the schema
 another type than the node carries.
@@ -25,7 +25,7 @@ from pyiceberg.typedef import LiteralValue
 from pyiceberg.types import FixedType, IcebergType, MapType, UUIDType
 
 from planner.predicate.found_column import FoundColumn, find_column
-from planner.spark import condition_nodes as nodes
+from planner.spark.requests import condition_nodes as nodes
 from planner.where.conditions import Column, Constant, as_condition, compare, nan_test, null_test, one_of, prefix_test
 from planner.where.sql_literals import InstantLiteral, LocalTimestampLiteral, Utf8Literal
 from planner.where.terms import FieldTerm

@@ -16,8 +16,8 @@ from pyiceberg.types import IcebergType, UUIDType
 from planner.predicate.key_lists import among, compared
 from planner.predicate.nodes import UNKNOWN, Leaf, Predicate, leaves
 from planner.prune.estimate import key_presence, most_distinct
-from planner.spark.conditions import spark_type
-from planner.spark.wire import RuntimeKeys
+from planner.spark.requests.conditions import spark_type
+from planner.spark.requests.wire import RuntimeKeys
 from planner.view.directories import FieldStatistics, IndexReads
 from planner.view.index_view import IndexView
 from puffin_index.errors import UnsupportedError

@@ -15,7 +15,7 @@ import org.apache.spark.sql.types.StringType;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
- * The values that a column has, as the planner lists them: {@code planner/spark/wire.py} describes lists. Compiled by
+ * The values that a column has, as the planner lists them: {@code planner/spark/requests/wire.py} describes lists. Compiled by
  * Janino: no generics, no lambdas.
  */
 public class ColumnValues {

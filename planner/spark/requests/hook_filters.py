@@ -21,10 +21,10 @@ from planner.predicate.bind import bind
 from planner.predicate.nodes import UNKNOWN, Predicate
 from planner.predicate.simplify import conjunction
 from planner.prune.first_rows import FirstRows, Order
-from planner.spark.conditions import expression_of, spark_type
-from planner.spark.runtime_keys import bind_runtime_keys
+from planner.spark.requests.conditions import expression_of, spark_type
+from planner.spark.requests.runtime_keys import bind_runtime_keys
+from planner.spark.requests.wire import Request, Wanted
 from planner.spark.settings import Settings
-from planner.spark.wire import Request, Wanted
 from planner.where.unknown import Unknown
 from puffin_index.errors import NotFoundError, UnsupportedError
 from puffin_index.keys.value_types import value_type_named, value_type_of

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from planner.predicate.nodes import UNKNOWN, Conjunction, Disjunction, Leaf, Predicate
-from planner.spark.hook_filters import bind_filters
-from planner.spark.wire import Request
+from planner.spark.requests.hook_filters import bind_filters
+from planner.spark.requests.wire import Request
 from puffin_index.keys.leaf import LeafTest, RangeTest, SetTest
 from puffin_index.keys.map_key import MapKey
 
