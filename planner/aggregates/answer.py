@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -31,6 +32,8 @@ from puffin_index.storage.files import READ_COUNT
 from puffin_index.table_index import TableIndex
 
 _log = logging.getLogger(__name__)
+
+_EXACT_ROWS: Final = Limits(rows_wanted=True)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -200,7 +203,7 @@ def aggregate_with_plan(
     aggregates: str | Sequence[str],
     group_by: str | Sequence[str] = (),
     snapshot_id: int | None = None,
-    limits: Limits = Limits(rows_wanted=True),  # noqa: B008 - frozen
+    limits: Limits = _EXACT_ROWS,
     refresh: bool = True,
     keys: Keys | None = None,
 ) -> Aggregated:
