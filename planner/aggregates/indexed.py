@@ -21,7 +21,7 @@ from planner.view.directories import IndexReads, IndexTrouble, KindDirectory, po
 from planner.view.index_view import IndexView
 from puffin_index.errors import CorruptFileError, NotFoundError, UnsupportedError
 from puffin_index.keys.columns import Column, KeyArray, join_columns
-from puffin_index.keys.map_key import ColumnId, column_and_key
+from puffin_index.keys.map_key import ColumnId
 from puffin_index.kinds.held_keys import HoldsKeys, KeyCounts, Totals, join_totals, totals_of_counts
 from puffin_index.kinds.registry import kinds_holding_keys
 from puffin_index.storage.arrays import Flags, Floats, Ints
@@ -32,14 +32,8 @@ _INDEX_WEIGHT = 0.5
 _BY_ROW_WEIGHT = 4.0
 """A payload that is ordered by key is decoded as a whole to find the keys of rows."""
 
-_ROW_GROUP_OVERHEAD_BYTES = 128 * 1024
-"""What reading a row group costs besides the bytes of its columns, in bytes."""
-
 _ROWS_AT_ONCE = 1 << 20
 """The keys of about so many rows are grouped at once."""
-
-_COLUMN_SHARE = 0.1
-"""The share of a data file that a column takes if the manifest does not tell."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,7 +56,12 @@ class _Payloads:
 
 
 def answer_units(
-    view: IndexView, question: Question, rows: KnownRows, positions: Ints, reads: IndexReads, *, always: bool = False
+    view: IndexView,
+    question: Question,
+    rows: KnownRows,
+    positions: Ints,
+    reads: IndexReads,
+    data_costs: Floats | None = None,
 ) -> tuple[list[Partial], Ints]:
     """Answer from indexes.
 
@@ -72,19 +71,20 @@ def answer_units(
         rows: The matching rows.
         positions: Row groups of the plan whose matching rows are known, ascending.
         reads: Takes down troubles.
-        always: Ask indexes also where reading the data takes less.
+        data_costs: For each position what reading the row group costs, in weighed bytes; None asks indexes anyway.
 
     Returns:
         What each unit gives, and the positions of the row groups that no index answers.
     """
-    row_groups = rows.planned.row_groups.numbers[positions]
+    row_groups = rows.row_groups.numbers[positions]
     payloads = [
         _payloads(view, question, one, row_groups, rows.is_whole[positions], reads) for one in question.every_column
     ]
     here = np.flatnonzero(np.logical_and.reduce([own.numbers >= 0 for own in payloads]))
-    saved = _data_costs(question, rows, positions) - sum(own.costs for own in payloads)
+    index_costs = np.sum([own.costs for own in payloads], axis=0)
+    saved = np.full(len(positions), np.inf) if data_costs is None else data_costs - index_costs
     every_unit = positions_by_number(_unit_numbers([own.numbers[here] for own in payloads]))
-    units = [here[own] for _, own in every_unit if always or saved[here[own]].sum() > 0]
+    units = [here[own] for _, own in every_unit if saved[here[own]].sum() > 0]
 
     def answer(unit: Ints) -> _Found | IndexTrouble | None:
         first = payloads[0]
@@ -138,20 +138,6 @@ def _payloads(
         # The places of segments take 31 bits and those of entries 32; there are few kinds.
         numbers[here] = directory.blob[row_groups[here]] * len(known) + place
     return _Payloads(asked, tuple(directory for _, directory, _ in known), chosen, numbers, costs)
-
-
-def _data_costs(question: Question, rows: KnownRows, positions: Ints) -> Floats:
-    """The cost of reading the data of row groups."""
-    planned = rows.planned
-    files = planned.plan.file_of[positions]
-    of_file = np.zeros(len(planned.files))
-    for number in np.unique(files).tolist():
-        entry = planned.files[number].entry
-        sizes, guess = entry.column_sizes or {}, entry.file_size_in_bytes * _COLUMN_SHARE
-        fields = [column_and_key(asked.column)[0] for asked in question.every_column]
-        of_file[number] = sum(sizes.get(field, guess) for field in fields) / max(entry.record_count, 1)
-    costs: Floats = of_file[files] * planned.plan.row_counts[positions] + _ROW_GROUP_OVERHEAD_BYTES
-    return costs
 
 
 def _unit_numbers(payloads: Sequence[Ints]) -> Ints:
@@ -272,7 +258,7 @@ class _Unit:
         return _Found(column.row_count, columns={own.column.column: column}, weights=weights)
 
     def _totals(self) -> _Found:
-        row_count = int(self.rows.planned.plan.matches[self.positions].sum())
+        row_count = int(self.rows.matches[self.positions].sum())
         totals: dict[ColumnId, Totals] = {}
         distinct: dict[ColumnId, list[KeyArray]] = {}
         for own in self.payloads:
@@ -290,7 +276,7 @@ class _Unit:
         parts: dict[int, Column] = {}
         for opened, here, rows in self._asked(own):
             column = opened.keys_of(rows)
-            counts = self.rows.planned.plan.matches[self.positions[here]]
+            counts = self.rows.matches[self.positions[here]]
             ends = np.cumsum(counts)
             for at, first, end in zip(here.tolist(), (ends - counts).tolist(), ends.tolist(), strict=True):
                 parts[at] = column.part(first, end)
