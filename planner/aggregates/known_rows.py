@@ -13,7 +13,7 @@ from planner.prune.found_rows import RowSets
 from planner.prune.pruned import Reason, kept_mask
 from planner.scans.planned_scan import PlannedScan
 from planner.scans.scan_row_groups import ScanRowGroups
-from planner.scans.snapshot_files import ScanFile
+from planner.scans.snapshot_files import FileWithDeletes
 from puffin_index.data.deletes import deleted_positions
 from puffin_index.storage.arrays import Bytes, Flags, Ints
 
@@ -37,7 +37,7 @@ class KnownRows:
     reasons: Bytes
     matches: Ints
     row_sets: RowSets
-    files: Sequence[ScanFile]
+    files: Sequence[FileWithDeletes]
     io: FileIO
     positions: Ints = field(init=False)
     is_whole: Flags = field(init=False)

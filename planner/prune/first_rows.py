@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from planner.clock import Clock
-from planner.predicate.nodes import Conjunction, Disjunction, Everything, Leaf, Predicate
+from planner.predicate.nodes import Everything, Leaf, Predicate, is_exact
 from planner.predicate.simplify import conjunction, disjunction
 from planner.prune.distributed import Executors
 from planner.prune.gate import Limits
@@ -132,7 +132,7 @@ def prune_first_rows(
     clock = Clock(limits.seconds)
     plain = prune_row_groups(view, predicate, row_groups, limits, executors)
     kept = np.flatnonzero(plain.kept)
-    if wanted is None or not _is_exact(predicate) or not 0 < wanted.count <= MOST_ROWS:
+    if wanted is None or not is_exact(predicate) or not 0 < wanted.count <= MOST_ROWS:
         return Enough(plain)
     if len(kept) < 2 or clock.is_over:
         return Enough(plain)
@@ -146,17 +146,6 @@ def prune_first_rows(
     search = _Search(counting, predicate, plain, wanted.count, wanted.order, guess)
     search.run()
     return search.result()
-
-
-def _is_exact(predicate: Predicate) -> bool:
-    """Whether all of a predicate is known."""
-    match predicate:
-        case Everything(exact):
-            return exact
-        case Conjunction(children) | Disjunction(children):
-            return all(map(_is_exact, children))
-        case _:
-            return True
 
 
 @dataclass(slots=True)

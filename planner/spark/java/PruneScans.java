@@ -156,7 +156,29 @@ public class PruneScans extends Rule {
     }
   }
 
-  private void tell(String what, Throwable trouble) {
+  /** Whether the planner need not be asked about a scan now. */
+  public boolean isNotToBeAsked(Scan scan) throws Exception {
+    return planner.isNotToBeAsked(ScanQuestion.table(scan), ScanQuestion.settings());
+  }
+
+  /** What the index gives for the aggregates of a scan; null if all rows have to be read. */
+  public AggregateAnswer aggregates(ScanQuestion question, List tasks) throws Exception {
+    return planner.aggregates(question, tasks, home);
+  }
+
+  /** A scan of some tasks, which is not equal to a scan of other tasks. */
+  public Scan narrowed(ScanQuestion question, List tasks) {
+    return RuntimeScan.of(question, Collections.EMPTY_MAP, tasks, planner, home, isStrict());
+  }
+
+  /** Let the description of the query's jobs say something. */
+  public void note(String note) {
+    if (note.length() > 0) {
+      notes.add(note);
+    }
+  }
+
+  public void tell(String what, Throwable trouble) {
     ScanQuestion.tell(isStrict(), what, trouble);
   }
 
@@ -298,9 +320,7 @@ public class PruneScans extends Rule {
       } else {
         ScanTasks.replace(scan, left);
       }
-      if (answer.note.length() > 0) {
-        notes.add(answer.note);
-      }
+      note(answer.note);
       for (Iterator it = columns.values().iterator(); it.hasNext(); ) {
         if (!answer.runtimeFields.contains(((Map) it.next()).get("field"))) {
           it.remove();
@@ -342,10 +362,10 @@ public class PruneScans extends Rule {
   }
 
   /** Puts other scans in the place of some scans. */
-  private static class ReplaceScans extends AbstractPartialFunction {
+  public static class ReplaceScans extends AbstractPartialFunction {
     private final Map replacements;
 
-    ReplaceScans(Map replacements) {
+    public ReplaceScans(Map replacements) {
       this.replacements = replacements;
     }
 

@@ -41,6 +41,8 @@ public class ScanQuestion {
   public final List runtimeKeys = new ArrayList();
   /** How many rows the query wants, and in what order; null if it wants all of them. */
   public Map wanted;
+  /** What the query wants of all matching rows together; null if it wants the rows. */
+  public AggregateQuestion aggregates;
 
   /** Functions among the conditions, by number. */
   public final List functions;
@@ -163,6 +165,9 @@ public class ScanQuestion {
 
   /** What all questions have in common that want the same rows of equal scans. */
   public String wantedRows() {
+    if (aggregates != null) {
+      return aggregates.key();
+    }
     return wanted == null ? "" : wanted.get("rows") + " " + wanted.get("order") + " " + conditions;
   }
 
@@ -170,7 +175,7 @@ public class ScanQuestion {
     return (Long) snapshot;
   }
 
-  /** The content of a request, for Jackson. */
+  /** The content of a request, for Jackson; an aggregate's is null if the planner would not know all filters. */
   public Map request(String home) {
     List expressions = new ArrayList();
     Set named = new HashSet(fields);
@@ -195,6 +200,9 @@ public class ScanQuestion {
     for (Iterator it = runtimeKeys.iterator(); it.hasNext(); ) {
       named.add(((Map) it.next()).get("field"));
     }
+    if (aggregates != null && !hasAllFilters) {
+      return null;
+    }
     Map request = new LinkedHashMap();
     request.put("table", table.name());
     request.put("uuid", table.uuid().toString());
@@ -204,6 +212,7 @@ public class ScanQuestion {
     request.put("runtime_fields", runtimeFields);
     request.put("runtime_keys", runtimeKeys);
     request.put("wanted", hasAllFilters ? wanted : null);
+    request.put("aggregates", null);
     request.put("columns", SchemaParser.toJson(TypeUtil.select(schema, named)));
     request.put("name_mapping", table.properties().get(TableProperties.DEFAULT_NAME_MAPPING));
     request.put("catalog", catalog);

@@ -66,7 +66,7 @@ public class ColumnFunction {
   }
 
   /** The column as text for people; its expression has the table's name, too. */
-  private static String name(Map column) {
+  public static String name(Map column) {
     String path = String.join(".", (List) column.get("path"));
     return column.containsKey("key") ? path + "[...]" : path;
   }
