@@ -15,8 +15,7 @@ from planner.view.directories import IndexTrouble, KindDirectory, or_trouble, po
 from puffin_index.errors import CorruptFileError, PuffinIndexError
 from puffin_index.keys.asked_test import AskedTest
 from puffin_index.kinds.base import MergedIndex, PreparedLookUp, ReadBlocks
-from puffin_index.roaring.read import row_set_of_ascending
-from puffin_index.storage.arrays import Ints, Rows
+from puffin_index.storage.arrays import Ints
 
 WIDE_SHARE = 0.02
 """A leaf that matches a greater share of the rows is left for later: narrow leaves may leave few row groups to ask."""
@@ -114,9 +113,9 @@ class LookUp:
 
         return or_trouble(self._segment(blob), read)
 
-    def _rows_of_all(self, asked: list[_Opened]) -> list[Rows | IndexTrouble | None]:
+    def _rows_of_all(self, asked: list[_Opened]) -> list[BitMap | IndexTrouble | None]:
         """The rows of each payload; None for want of time. Payloads with little to decode share array operations."""
-        found: dict[int, Rows | IndexTrouble | None] = {}
+        found: dict[int, BitMap | IndexTrouble | None] = {}
         several = asked if len(asked) > 1 else []
         for first in range(0, len(several), _BLOBS_AT_ONCE):
             some = several[first : first + _BLOBS_AT_ONCE]
@@ -126,8 +125,7 @@ class LookUp:
                 rows = little[0][1].rows_of_all([blocks for _, blocks in little]) if little else []
             except CorruptFileError:
                 continue  # one of them is damaged; asked one by one, that one says so
-            arrays = [np.frombuffer(own.to_array(), np.uint32) for own in rows]
-            found |= dict(zip([blob for blob, _ in little], arrays, strict=True))
+            found |= dict(zip([blob for blob, _ in little], rows, strict=True))
         others = [one for one in asked if one.blob not in found]
         found |= {one.blob: rows for one, rows in zip(others, self.pruning.view.each(self._rows, others), strict=True)}
         return [found[one.blob] for one in asked]
@@ -140,16 +138,16 @@ class LookUp:
         except (PuffinIndexError, OSError):
             return None
 
-    def _rows(self, one: _Opened) -> Rows | IndexTrouble | None:
+    def _rows(self, one: _Opened) -> BitMap | IndexTrouble | None:
         if self.pruning.clock.is_over:
             return None
 
-        def read() -> Rows:
+        def read() -> BitMap:
             if one.bounds[1] == 0:
-                return np.empty(0, np.uint32)
+                return BitMap()
             # Rows of a wide leaf take space, so only the candidates are asked for.
             candidates = self._candidates(one) if one.bounds[1] > _FEW_ROWS else None
-            return np.frombuffer(one.test.rows(candidates).to_array(), np.uint32)
+            return one.test.rows(candidates)
 
         return or_trouble(self._segment(one.blob), read)
 
@@ -162,7 +160,7 @@ class LookUp:
         for first, end in zip(bases.tolist(), ends.tolist(), strict=True):
             rows.add_range(first, end)
         if self.candidates is not None and self.candidates.are_known(row_groups, segment):
-            rows &= row_set_of_ascending(self.candidates.of_segment(segment))
+            rows &= self.candidates.of_segment(segment)
         return rows
 
     def _row_group(self, positions: Ints) -> int:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
+from pyroaring import BitMap
 
 from planner.prune.found_rows import FoundRows
 from planner.prune.gate import Limits
@@ -55,7 +55,7 @@ def test_rows_are_those_of_the_segment_until_a_row_group_asks(view: IndexView) -
 
     # Row group i has the rows from 65,536 i on in the segment's row space.
     assert directory.base.tolist() == [0, 65_536, 131_072, 196_608, 262_144]
-    assert [rows.tolist() for rows in found.rows.values()] == [[65_537, 131_073, 196_608, 196_609]]
+    assert [list(rows) for rows in found.rows.values()] == [[65_537, 131_073, 196_608, 196_609]]
     assert [list(found.of(row_group) or ()) for row_group in range(5)] == [[], [1], [1], [0, 1], []]
 
 
@@ -73,11 +73,11 @@ def test_a_wide_leaf_is_looked_for_among_candidates(view: IndexView, monkeypatch
     monkeypatch.setattr("planner.prune.lookups._FEW_ROWS", 0)  # so that four rows are many
     monkeypatch.setattr("puffin_index.kinds.postings.look_up._SPARSE", 0)
     pruning, directory = opened(view, RangeTest(5, 8), Limits(rows_wanted=True))
-    narrow = FoundRows(directory, view.row_counts, {int(directory.blob[0]): np.array([65_537, 196_608], np.uint32)})
+    narrow = FoundRows(directory, view.row_counts, {int(directory.blob[0]): BitMap([65_537, 196_608])})
 
     found, counts = LookUp(pruning, pruning.leaves[0], directory, candidates=narrow).find(EVERY)
 
-    assert [rows.tolist() for rows in found.rows.values()] == [[65_537, 196_608]]
+    assert [list(rows) for rows in found.rows.values()] == [[65_537, 196_608]]
     assert counts.tolist() == [0, 1, 0, 1, 0]
 
 
