@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -14,7 +15,7 @@ from puffin_index.errors import CorruptFileError, UnsupportedError
 from puffin_index.keys.columns import Column, SortedColumn, plain_keys
 from puffin_index.keys.leaf import Key
 from puffin_index.keys.value_types import ValueType
-from puffin_index.kinds.held_keys import HoldsKeys, Totals
+from puffin_index.kinds.held_keys import HoldsKeys, KeySets, Totals, Want
 from puffin_index.kinds.registry import KINDS, kinds_holding_keys
 from tests.puffin_index.kinds.columns import decimal_of, sample_of
 from tests.puffin_index.kinds.merged_sample import (
@@ -74,7 +75,39 @@ def check(piece: Piece, rows: BitMap | None, keys: Sequence[Key | None]) -> None
     expected = Counter(keys)
     assert counted.null_count == expected.pop(None, 0)
     assert list(zip(found, counted.counts.tolist(), strict=True)) == sorted(expected.items())
-    assert index.totals_of(rows) == expected_totals(keys, counted.value_type)
+    check_totals(index.totals_of(rows), keys, counted.value_type)
+    for want in (Want.SUMS, Want.ENDS, Want(0)):
+        check_totals(index.totals_of(rows, want), keys, counted.value_type, want)
+    distinct = index.distinct_of(rows)
+    assert (list(distinct.keys), distinct.value_count) == (list(counted.keys), int(counted.counts.sum()))
+    sets = index.sets_of()
+    number = {row: place for place, row in enumerate(rows or ())}
+    if sets is not None:
+        check_sets(sets, rows, keys, number)
+
+    groups = [BitMap([row]) for row in number] if len(number) < 5 else [BitMap(list(number)[at::3]) for at in range(3)]
+    for own, found_totals in zip(groups, index.totals_of_each(groups), strict=True):
+        check_totals(found_totals, [keys[number[row]] for row in own], counted.value_type)
+
+
+def check_totals(found: Totals, keys: Sequence[Key | None], value_type: ValueType, want: Want = Want.ALL) -> None:
+    expected = expected_totals(keys, value_type)
+    if Want.ENDS not in want:
+        expected = replace(expected, minimum=found.minimum, maximum=found.maximum)
+    if Want.SUMS not in want or (value_type.name not in ("int", "long") and not value_type.is_decimal):
+        # Sums of other types mean nothing.
+        expected = replace(expected, positive=found.positive, negative=found.negative)
+    assert found == expected
+
+
+def check_sets(sets: KeySets, rows: BitMap | None, keys: Sequence[Key | None], number: dict[int, int]) -> None:
+    """Check the rows of each key, as far as they are among the asked rows, whose places are `number`."""
+    own_keys = sets.keys.tolist() if sets.value_type.domain == "int64" else sets.keys.to_pylist()
+    found = {row: key for key, own in zip(own_keys, sets.rows, strict=True) for row in own}
+    found |= dict.fromkeys(sets.nulls)
+    assert len(found) == sum(map(len, sets.rows)) + len(sets.nulls)
+    if rows is not None:
+        assert {number[row]: found[row] for row in rows} == dict(enumerate(keys))
 
 
 @pytest.mark.parametrize("is_merged", [False, True])
