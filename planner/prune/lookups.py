@@ -9,12 +9,14 @@ import numpy as np
 from pyroaring import BitMap
 
 from planner.prune.estimate import Estimate
+from planner.prune.evaluate import exact_directories
 from planner.prune.found_rows import FoundRows
 from planner.prune.pruning import LeafState, Pruning
 from planner.view.directories import IndexTrouble, KindDirectory, or_trouble, positions_by_number
 from puffin_index.errors import CorruptFileError, PuffinIndexError
 from puffin_index.keys.asked_test import AskedTest
 from puffin_index.kinds.base import MergedIndex, PreparedLookUp, ReadBlocks
+from puffin_index.kinds.registry import kind_named
 from puffin_index.storage.arrays import Ints
 
 WIDE_SHARE = 0.02
@@ -23,6 +25,12 @@ WIDE_SHARE = 0.02
 _FEW_ROWS = 65_536
 _LITTLE_BYTES = 256 * 1024
 _BLOBS_AT_ONCE = 32
+
+_DECODING_WEIGHT = 16
+"""Decoding a byte that is found by key takes about as long as reading and combining so many bytes of other kinds."""
+
+_REMOTE_DECODING_WEIGHT = 4
+"""The same where bytes come over a network."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +189,7 @@ class LookUp:
         guess = float((self.state.estimate.selectivity[undecided] * row_counts).sum())
         # The bounds are of all row groups of the payload, of which only some may be asked about.
         matches = min(max(guess, least), most, rows)
-        if matches > self.widest_share * rows:
+        if matches > self.widest_share * rows or self._takes_longer_than_by_rows(one):
             return False
         # As if matches were spread evenly over the payload's row groups.
         count = len(undecided)
@@ -189,3 +197,19 @@ class LookUp:
         known = Estimate(np.full(count, min(1.0, matches / rows)), np.full(count, presence))
         gate = self.pruning.gate
         return bool(gate.worth(gate.saved(undecided, (self.state.number, known)).sum(), one.cost, one.reads))
+
+    def _takes_longer_than_by_rows(self, one: _Opened) -> bool:
+        """Whether somebody wants the rows, and a kind that is not found by key gives them in less time.
+
+        Such a kind has about the same bytes for every test, which are combined as they are.
+        """
+        pruning, leaf = self.pruning, self.state.leaf
+        if not pruning.limits.rows_wanted or one.cost < _LITTLE_BYTES:
+            return False
+        other = exact_directories(pruning.view, leaf, pruning.reads)[0]
+        row_groups = pruning.row_groups[one.positions]
+        if kind_named(other.kind).is_found_by_key or not other.known[row_groups].all():
+            return False
+        _, firsts = np.unique(other.blob[row_groups], return_index=True)
+        weight = _DECODING_WEIGHT if pruning.view.is_local else _REMOTE_DECODING_WEIGHT
+        return one.cost * weight > int(other.length[row_groups[firsts]].sum())
