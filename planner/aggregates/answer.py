@@ -19,7 +19,7 @@ from planner.aggregates.result import table_of
 from planner.aggregates.settled import settle
 from planner.aggregates.unread import read_partial
 from planner.clock import DEFAULT_MILLISECONDS
-from planner.prune.gate import Limits
+from planner.prune.gate import ROWS_BYTE_BUDGET, Limits
 from planner.scans.count import count_known
 from planner.scans.plan import plan_scan, snapshot_of
 from planner.scans.planned_scan import PlannedScan
@@ -187,7 +187,7 @@ def aggregate(
         UnsupportedError: If an aggregate does not take the type of its column; if rows have to be read, and a part of
             the text, a data file's format or equality deletes make that impossible here.
     """
-    limits = Limits(rows_wanted=True, seconds=planning_milliseconds / 1000)
+    limits = Limits(byte_budget=ROWS_BYTE_BUDGET, rows_wanted=True, seconds=planning_milliseconds / 1000)
     found = aggregate_with_plan(index, where, aggregates, group_by, snapshot_id, limits, refresh, keys)
     for warning in found.warnings:
         _log.warning("%s", warning)
@@ -200,7 +200,7 @@ def aggregate_with_plan(
     aggregates: str | Sequence[str],
     group_by: str | Sequence[str] = (),
     snapshot_id: int | None = None,
-    limits: Limits = Limits(rows_wanted=True),  # noqa: B008 - frozen
+    limits: Limits = Limits(byte_budget=ROWS_BYTE_BUDGET, rows_wanted=True),  # noqa: B008 - frozen
     refresh: bool = True,
     keys: Keys | None = None,
 ) -> Aggregated:

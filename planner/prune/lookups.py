@@ -24,6 +24,7 @@ WIDE_SHARE = 0.02
 
 _FEW_ROWS = 65_536
 _LITTLE_BYTES = 256 * 1024
+_CHEAP_BYTES = 256 * 1024
 _BLOBS_AT_ONCE = 32
 
 _DECODING_WEIGHT = 16
@@ -93,6 +94,8 @@ class LookUp:
                 troubles.append(result)
             elif result is not None and self._worth_asking(result):
                 opened.append(result)
+        if opened and self._takes_longer_than_by_rows(opened):
+            opened = []
         affordable = self.pruning.gate.afford([one.cost for one in opened])
         asked = [one for one, pays in zip(opened, affordable, strict=True) if pays]
         found = FoundRows(self.directory, view.row_counts)
@@ -189,7 +192,7 @@ class LookUp:
         guess = float((self.state.estimate.selectivity[undecided] * row_counts).sum())
         # The bounds are of all row groups of the payload, of which only some may be asked about.
         matches = min(max(guess, least), most, rows)
-        if matches > self.widest_share * rows or self._takes_longer_than_by_rows(one):
+        if matches > self.widest_share * rows:
             return False
         # As if matches were spread evenly over the payload's row groups.
         count = len(undecided)
@@ -198,18 +201,20 @@ class LookUp:
         gate = self.pruning.gate
         return bool(gate.worth(gate.saved(undecided, (self.state.number, known)).sum(), one.cost, one.reads))
 
-    def _takes_longer_than_by_rows(self, one: _Opened) -> bool:
+    def _takes_longer_than_by_rows(self, opened: list[_Opened]) -> bool:
         """Whether somebody wants the rows, and a kind that is not found by key gives them in less time.
 
         Such a kind has about the same bytes for every test, which are combined as they are.
         """
         pruning, leaf = self.pruning, self.state.leaf
-        if not pruning.limits.rows_wanted or one.cost < _LITTLE_BYTES:
+        cost = sum(one.cost for one in opened)
+        is_found_by_key = kind_named(self.directory.kind).is_found_by_key
+        if not is_found_by_key or not pruning.limits.rows_wanted or cost < _CHEAP_BYTES:
             return False
         other = exact_directories(pruning.view, leaf, pruning.reads)[0]
-        row_groups = pruning.row_groups[one.positions]
+        row_groups = pruning.row_groups[np.concatenate([one.positions for one in opened])]
         if kind_named(other.kind).is_found_by_key or not other.known[row_groups].all():
             return False
         _, firsts = np.unique(other.blob[row_groups], return_index=True)
         weight = _DECODING_WEIGHT if pruning.view.is_local else _REMOTE_DECODING_WEIGHT
-        return one.cost * weight > int(other.length[row_groups[firsts]].sum())
+        return cost * weight > int(other.length[row_groups[firsts]].sum())

@@ -12,6 +12,7 @@ from planner.prune.lookups import LookUp
 from planner.prune.pruning import Pruning
 from planner.view.directories import KindDirectory
 from planner.view.index_view import IndexView
+from puffin_index import IndexDefinition
 from puffin_index.keys.leaf import LeafTest, NullTest, RangeTest, SetTest
 from tests.planner.ten_rows import EVERY, POSTINGS, k, pruning_of, view_of_ten_rows
 
@@ -67,6 +68,27 @@ def test_a_wide_leaf_is_left_for_later(view: IndexView) -> None:
 
     assert found.rows == {}
     assert counts.tolist() == [-1] * 5
+
+
+def test_wide_ranges_whose_rows_are_wanted_are_left_to_bit_slices(
+    local_catalog: SqlCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("planner.prune.lookups._CHEAP_BYTES", 0)
+    both = view_of_ten_rows(
+        local_catalog, IndexDefinition.of(bitmap=["k"], bsi=["k"], options={"k.layout": "postings"})
+    )
+    for test, limits, weight, counts in (
+        (RangeTest(5, 8), Limits(rows_wanted=True), 1000, [-1] * 5),
+        (RangeTest(5, 8), Limits(rows_wanted=True), 0, [0, 1, 1, 2, 0]),
+        # Of a set of keys, postings read only what has these keys.
+        (SetTest((5, 8)), Limits(rows_wanted=True), 1000, [0, 1, 0, 2, 0]),
+    ):
+        monkeypatch.setattr("planner.prune.lookups._DECODING_WEIGHT", weight)
+        pruning, directory = opened(both, test, limits)
+
+        _, told = LookUp(pruning, pruning.leaves[0], directory).find(EVERY)
+
+        assert told.tolist() == counts
 
 
 def test_a_wide_leaf_is_looked_for_among_candidates(view: IndexView, monkeypatch: pytest.MonkeyPatch) -> None:
