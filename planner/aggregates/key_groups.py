@@ -65,11 +65,13 @@ class KeyGroups:
 
     Attributes:
         keys: The key of each group, NULL included.
-        rows: By the place of a row group in the unit, the rows of each group, numbered from 0 in the row group.
+        rows: By the place of a row group in the unit, the rows of each key, numbered from 0 in the row group.
+        among: By the place of a row group, the rows of interest; None for all.
     """
 
     keys: Column
     rows: Mapping[int, Sequence[BitMap]]
+    among: Mapping[int, BitMap | None]
 
     @classmethod
     def of(
@@ -87,21 +89,22 @@ class KeyGroups:
             return None
         every = [*sets.rows, *([sets.nulls] if sets.nulls else [])]
         rows: dict[int, list[BitMap]] = {}
+        among: dict[int, BitMap | None] = {}
         for place, base, row_count in zip(opened.places, opened.bases, row_counts, strict=True):
             own = every
             if len(opened.places) > 1 or base:
                 here = BitMap(range(base, base + row_count))
                 own = [(one & here).shift(-base) for one in every]
-            among = rows_at(place)
-            rows[place] = own if among is None else [one & among for one in own]
-        return cls(with_null(sets.value_type, sets.keys, bool(sets.nulls)), rows)
+            rows[place], among[place] = own, rows_at(place)
+        return cls(with_null(sets.value_type, sets.keys, bool(sets.nulls)), rows, among)
 
     @property
     def row_counts(self) -> Ints:
         """The number of rows of each group."""
         counts = np.zeros(self.keys.row_count, np.int64)
-        for own in self.rows.values():
-            counts += [len(one) for one in own]
+        for place, own in self.rows.items():
+            among = self.among[place]
+            counts += [len(one) if among is None else among.intersection_cardinality(one) for one in own]
         return counts
 
     def totals_in(self, opened: OpenedKeys, groups: Ints, want: Want) -> list[Totals]:
@@ -110,7 +113,15 @@ class KeyGroups:
         if not places:
             return []
         sets = [opened.moved({place: self.rows[place][group] for place in places}.get) for group in groups.tolist()]
-        return opened.index.totals_of_each(sets, want)
+        within = None
+        if any(self.among[place] is not None for place in places):
+            within = opened.moved({place: self._rows_at(place) for place in places}.get)
+        return opened.index.totals_of_each(sets, within, want)
+
+    def _rows_at(self, place: int) -> BitMap:
+        """The rows of interest of a row group."""
+        among = self.among[place]
+        return BitMap.union(BitMap(), *self.rows[place]) if among is None else among
 
 
 def totals_of_groups(

@@ -141,9 +141,15 @@ class HoldsKeys(ABC):
         del want
         return totals_of_counts(self.counts_of(rows))
 
-    def totals_of_each(self, groups: Sequence[BitMap], want: Want = Want.ALL) -> list[Totals]:
-        """Return the totals of each of some disjoint sets of rows; the payload is read only once."""
+    def totals_of_each(
+        self, groups: Sequence[BitMap], within: BitMap | None = None, want: Want = Want.ALL
+    ) -> list[Totals]:
+        """Return the totals of each of some disjoint sets of rows, as far as they lie in `within` (None for all rows).
+
+        The payload is read only once.
+        """
         del want
+        groups = groups if within is None else [rows & within for rows in groups]
         sets = self.sets_of()
         if sets is not None:
             return [totals_of_counts(sets.among(rows)) for rows in groups]

@@ -94,22 +94,21 @@ class BitSlicedIndex(HoldsKeys):
 
     def totals_of(self, rows: BitMap | None, want: Want = Want.ALL) -> Totals:
         """Return the totals of some rows, by counting in each slice."""
-        among = None if rows is None or len(rows) == self._row_count else rows
         if not want:
-            return Totals(self.value_count if among is None else len(self.null_rows(False, among)))
-        found = {sign: half.totals(among, want) for sign, half in self._half_sets()}
-        positive, negative = found.get(1), found.get(-1)
-        if positive is None and negative is None:
-            return Totals(0)
-        ends = [] if negative is None else [-negative.most, -negative.least]
-        ends += [] if positive is None else [positive.least, positive.most]
-        return Totals(
-            sum(half.count for half in (positive, negative) if half),
-            positive.total if positive else 0,
-            -negative.total if negative else 0,
-            ends[0] if Want.ENDS in want else None,
-            ends[-1] if Want.ENDS in want else None,
-        )
+            return Totals(self.value_count if rows is None else len(self.null_rows(False, rows)))
+        among = None if rows is None or len(rows) == self._row_count else rows
+        return _totals(self._half_sets(), among, want)
+
+    def totals_of_each(
+        self, groups: Sequence[BitMap], within: BitMap | None = None, want: Want = Want.ALL
+    ) -> list[Totals]:
+        """Return the totals of each of some sets of rows, as far as they lie in `within`, by counting in each slice."""
+        if not want:
+            return [self.totals_of(rows if within is None else rows & within, want) for rows in groups]
+        halves = self._half_sets()
+        if within is not None:
+            halves = [(sign, half.within(within)) for sign, half in halves]
+        return [_totals(halves, rows, want) for rows in groups]
 
     def numbers(self, rows: Rows | None = None) -> tuple[Ints, Flags | None]:
         """Return the number of some rows (0 in NULL rows), and which of them are not NULL (None for all).
@@ -153,10 +152,6 @@ class BitSlicedIndex(HoldsKeys):
             raise self._other_numbers()
         return found
 
-    def totals_of_each(self, groups: Sequence[BitMap], want: Want = Want.ALL) -> list[Totals]:
-        """Return the totals of each of some sets of rows, by counting in each slice."""
-        return [self.totals_of(rows, want) for rows in groups]
-
     def sets_of(self) -> KeySets | None:
         """Return the rows of each number, split by slice after slice; None if there may be many numbers."""
         halves = [half.half for half in (self._positive, self._negative) if half is not None]
@@ -180,6 +175,24 @@ class BitSlicedIndex(HoldsKeys):
         """
         numbers, valid = self.numbers()
         return Column(value_type, self._row_count, numbers, valid)
+
+
+def _totals(halves: Sequence[tuple[int, HalfSets]], among: BitMap | None, want: Want) -> Totals:
+    """Return the totals of some rows (None for all), given the sign and the numbers of each half."""
+    found = {sign: half.totals(among, want) for sign, half in halves}
+    positive, negative = found.get(1), found.get(-1)
+    if positive is None and negative is None:
+        return Totals(0)
+    ends = [] if negative is None else [-negative.most, -negative.least]
+    ends += [] if positive is None else [positive.least, positive.most]
+    has_ends = Want.ENDS in want
+    return Totals(
+        sum(half.count for half in (positive, negative) if half),
+        positive.total if positive else 0,
+        -negative.total if negative else 0,
+        ends[0] if has_ends else None,
+        ends[-1] if has_ends else None,
+    )
 
 
 def open_bit_sliced(blob: Blob, layout: Ints, row_count: int, value_type: ValueType = CODES) -> BitSlicedIndex:

@@ -66,6 +66,11 @@ class CodeIndex(Protocol):
     def totals_of(self, rows: BitMap | None, want: Want = Want.ALL) -> Totals:
         """Return the totals of the codes of some rows; None for all rows."""
 
+    def totals_of_each(
+        self, groups: Sequence[BitMap], within: BitMap | None = None, want: Want = Want.ALL
+    ) -> list[Totals]:
+        """Return the totals of the codes of each of some disjoint sets of rows, as far as they lie in `within`."""
+
     def sets_of(self) -> KeySets | None:
         """Return the rows of each code; None if there may be many codes."""
 
@@ -135,7 +140,10 @@ class DictionaryCodedIndex(HoldsKeys):
         """Return the totals of some rows; without sums, by counting in each slice of the codes."""
         if self._needs_keys(want):
             return super().totals_of(rows, want)
-        codes = self._codes.totals_of(rows, want & Want.ENDS)
+        return self._of_codes(self._codes.totals_of(rows, want & Want.ENDS))
+
+    def _of_codes(self, codes: Totals) -> Totals:
+        """Return the totals of rows whose codes have some totals."""
         if codes.minimum is None:
             return codes
         return Totals(codes.value_count, minimum=self._key(codes.minimum), maximum=self._key(codes.maximum))
@@ -146,11 +154,13 @@ class DictionaryCodedIndex(HoldsKeys):
             super().distinct_of(rows) if rows is not None else DistinctKeys(self._dictionary.keys(), self.value_count)
         )
 
-    def totals_of_each(self, groups: Sequence[BitMap], want: Want = Want.ALL) -> list[Totals]:
+    def totals_of_each(
+        self, groups: Sequence[BitMap], within: BitMap | None = None, want: Want = Want.ALL
+    ) -> list[Totals]:
         """Return the totals of each of some sets of rows; without sums, by counting in each slice of the codes."""
         if self._needs_keys(want):
-            return super().totals_of_each(groups, want)
-        return [self.totals_of(rows, want) for rows in groups]
+            return super().totals_of_each(groups, within, want)
+        return [self._of_codes(codes) for codes in self._codes.totals_of_each(groups, within, want & Want.ENDS)]
 
     def _needs_keys(self, want: Want) -> bool:
         """Return whether totals need the keys themselves: sums of codes are no sums of keys."""

@@ -41,19 +41,23 @@ class HalfSets:
     existence: BitMap
     slices: Sequence[BitMap]
 
+    def within(self, rows: BitMap) -> HalfSets:
+        """Return the numbers of some rows alone."""
+        return HalfSets(self.minimum, self.existence & rows, [ones & rows for ones in self.slices])
+
     def totals(self, among: BitMap | None, want: Want = Want.ALL) -> HalfTotals | None:
         """Return the totals of some rows (None for all); None if no such row has a number here."""
-        rows = self.existence if among is None else self.existence & among
-        count = len(rows)
+        count = len(self.existence) if among is None else self.existence.intersection_cardinality(among)
         if not count:
             return None
-        total = self.minimum * count + self._offsets(None if among is None else rows) if Want.SUMS in want else 0
+        total = self.minimum * count + self._offsets(among) if Want.SUMS in want else 0
         if Want.ENDS not in want:
             return HalfTotals(count, total, 0, 0)
+        rows = self.existence if among is None else self.existence & among
         return HalfTotals(count, total, self._end(rows, is_least=True), self._end(rows, is_least=False))
 
     def _offsets(self, rows: BitMap | None) -> int:
-        """Return the sum of magnitude - minimum of some rows; None for all."""
+        """Return the sum of magnitude - minimum of some rows; None for all. No slice has a row that does not exist."""
         if rows is None:
             return sum(len(ones) << bit for bit, ones in enumerate(self.slices))
         return sum(rows.intersection_cardinality(ones) << bit for bit, ones in enumerate(self.slices))

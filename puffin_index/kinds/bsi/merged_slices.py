@@ -111,9 +111,12 @@ class MergedSlices(MergedIndex, HoldsKeys):
         """Return the distinct keys of some rows."""
         return self._open().distinct_of(self._wanted(rows))
 
-    def totals_of_each(self, groups: Sequence[BitMap], want: Want = Want.ALL) -> list[Totals]:
-        """Return the totals of each of some disjoint sets of rows."""
-        return self._open().totals_of_each([self._numbers_of(rows) for rows in groups], want)
+    def totals_of_each(
+        self, groups: Sequence[BitMap], within: BitMap | None = None, want: Want = Want.ALL
+    ) -> list[Totals]:
+        """Return the totals of each of some disjoint sets of rows, as far as they lie in `within`."""
+        numbers = [self._numbers_of(rows) for rows in groups]
+        return self._open().totals_of_each(numbers, None if within is None else self._numbers_of(within), want)
 
     def sets_of(self) -> KeySets | None:
         """Return the rows of each key; None if there are many keys."""

@@ -27,6 +27,9 @@ from puffin_index.storage.parts import Part, corrupt, read_parts
 from puffin_index.storage.ranged import Blob
 
 _READ_AT_ONCE_BYTES = 64 * 1024
+_MORE_BITS = 4
+"""Few candidates take few slices: so many more tell nearly all of them from the bounds."""
+
 _WIDE_SHARE = 1 / 64
 """Intervals of a greater share of all numbers are wide."""
 
@@ -79,7 +82,9 @@ class HalfReader:
             self._read([], range(lowest, len(half.slices)))
             found = self._between(wanted)
             return found if candidates is None else found & candidates
-        self._read_first(lowest)
+        # About log2(rows) upper bits already tell most numbers apart: a search seldom descends below those bits.
+        bits = half.row_count.bit_length() + 1 if candidates is None else len(candidates).bit_length() + _MORE_BITS
+        self._read_first(max(lowest, len(half.slices) - bits), lowest)
         rows = self.existence()
         rows = rows if candidates is None else rows & candidates
         return self._descend(rows, len(half.slices) - 1, wanted, lowest)
@@ -188,11 +193,9 @@ class HalfReader:
         found = self._descend(rows & ones, bit - 1, above, lowest)
         return found | self._descend(rows - ones, bit - 1, below, lowest) if below else found
 
-    def _read_first(self, lowest: int) -> None:
-        """Read the existence set and the needed slices, or only the upper slices if the lower ones are large."""
+    def _read_first(self, first: int, lowest: int) -> None:
+        """Read the existence set and the slices from `first` on; all from `lowest` on if the others are small."""
         slices = self.half.slices
-        # About log2(rows) upper bits already tell most numbers apart: a search seldom descends below those bits.
-        first = max(lowest, len(slices) - self.half.row_count.bit_length() - 1)
         if sum(part.length for part in slices[lowest:first]) <= _READ_AT_ONCE_BYTES:
             first = lowest
         missing = [bit for bit in range(first, len(slices)) if bit not in self._slices]

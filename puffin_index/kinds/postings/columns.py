@@ -76,10 +76,15 @@ def key_counts(blocks: ParsedBlocks, first_keys: Ints, is_bytes: bool) -> tuple[
 
 def _group_rows(blocks: ParsedBlocks, sections: Ints) -> Ints:
     """Return the number of rows of each group of some sections."""
-    group_runs = blocks.group_counts(sections)
-    if bool((blocks.sections.rows[sections] == blocks.sections.runs[sections]).all()):
-        return group_runs
-    rows: Ints = np.add.reduceat(blocks.sections.stream(LENGTHS, sections), np.cumsum(group_runs) - group_runs)
+    rows = blocks.group_counts(sections)
+    # Where a section has as many rows as runs, all of its runs have one row.
+    groups = blocks.sections.groups[sections]
+    has_long = blocks.sections.rows[sections] != blocks.sections.runs[sections]
+    if has_long.any():
+        chosen = np.repeat(has_long, groups)
+        runs = rows[chosen]
+        lengths = blocks.sections.stream(LENGTHS, sections[has_long])
+        rows[chosen] = np.add.reduceat(lengths, np.cumsum(runs) - runs)
     return rows
 
 

@@ -89,6 +89,10 @@ def check(piece: Piece, rows: BitMap | None, keys: Sequence[Key | None]) -> None
     groups = [BitMap([row]) for row in number] if len(number) < 5 else [BitMap(list(number)[at::3]) for at in range(3)]
     for own, found_totals in zip(groups, index.totals_of_each(groups), strict=True):
         check_totals(found_totals, [keys[number[row]] for row in own], counted.value_type)
+    for want in (Want.ALL, Want.SUMS, Want.ENDS, Want(0)):
+        within = BitMap(list(number)[::2])
+        for own, found_totals in zip(groups, index.totals_of_each(groups, within, want), strict=True):
+            check_totals(found_totals, [keys[number[row]] for row in own & within], counted.value_type, want)
 
 
 def check_totals(found: Totals, keys: Sequence[Key | None], value_type: ValueType, want: Want = Want.ALL) -> None:
