@@ -29,7 +29,7 @@ from planner.view.directories import IndexReads, IndexTrouble, KindDirectory, po
 from planner.view.index_view import IndexView
 from puffin_index.errors import CorruptFileError, NotFoundError, UnsupportedError
 from puffin_index.keys.columns import Column, KeyArray, join_columns
-from puffin_index.keys.map_key import ColumnId, column_and_key
+from puffin_index.keys.map_key import ColumnId
 from puffin_index.kinds.held_keys import (
     HoldsKeys,
     KeyCounts,
@@ -48,14 +48,8 @@ _INDEX_WEIGHT = 0.5
 _BY_ROW_WEIGHT = 4.0
 """A payload that is ordered by key is decoded as a whole to find the keys of rows."""
 
-_ROW_GROUP_OVERHEAD_BYTES = 128 * 1024
-"""What reading a row group costs besides the bytes of its columns, in bytes."""
-
 _ROWS_AT_ONCE = 1 << 20
 """The keys of about so many rows are grouped at once."""
-
-_COLUMN_SHARE = 0.1
-"""The share of a data file that a column takes if the manifest does not tell."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -78,7 +72,12 @@ class _Payloads:
 
 
 def answer_units(
-    view: IndexView, question: Question, rows: KnownRows, positions: Ints, reads: IndexReads, *, always: bool = False
+    view: IndexView,
+    question: Question,
+    rows: KnownRows,
+    positions: Ints,
+    reads: IndexReads,
+    data_costs: Floats | None = None,
 ) -> tuple[list[Partial], Ints]:
     """Answer from indexes.
 
@@ -88,19 +87,20 @@ def answer_units(
         rows: The matching rows.
         positions: Row groups of the plan whose matching rows are known, ascending.
         reads: Takes down troubles.
-        always: Ask indexes also where reading the data takes less.
+        data_costs: For each position what reading the row group costs, in weighed bytes; None asks indexes anyway.
 
     Returns:
         What each unit gives, and the positions of the row groups that no index answers.
     """
-    row_groups = rows.planned.row_groups.numbers[positions]
+    row_groups = rows.row_groups.numbers[positions]
     payloads = [
         _payloads(view, question, one, row_groups, rows.is_whole[positions], reads) for one in question.every_column
     ]
     here = np.flatnonzero(np.logical_and.reduce([own.numbers >= 0 for own in payloads]))
-    saved = _data_costs(question, rows, positions) - sum(own.costs for own in payloads)
+    index_costs = np.sum([own.costs for own in payloads], axis=0)
+    saved = np.full(len(positions), np.inf) if data_costs is None else data_costs - index_costs
     every_unit = positions_by_number(_unit_numbers([own.numbers[here] for own in payloads]))
-    units = [here[own] for _, own in every_unit if always or saved[here[own]].sum() > 0]
+    units = [here[own] for _, own in every_unit if saved[here[own]].sum() > 0]
 
     def answer(unit: Ints) -> _Found | IndexTrouble | None:
         first = payloads[0]
@@ -166,20 +166,6 @@ def _has_few_keys(
         return np.zeros(len(row_groups), np.bool_)
     few = statistics.distinct_count[row_groups] <= most_key_sets(view.row_counts[row_groups])
     return np.asarray(few & statistics.known[row_groups], np.bool_)
-
-
-def _data_costs(question: Question, rows: KnownRows, positions: Ints) -> Floats:
-    """The cost of reading the data of row groups."""
-    planned = rows.planned
-    files = planned.plan.file_of[positions]
-    of_file = np.zeros(len(planned.files))
-    for number in np.unique(files).tolist():
-        entry = planned.files[number].entry
-        sizes, guess = entry.column_sizes or {}, entry.file_size_in_bytes * _COLUMN_SHARE
-        fields = [column_and_key(asked.column)[0] for asked in question.every_column]
-        of_file[number] = sum(sizes.get(field, guess) for field in fields) / max(entry.record_count, 1)
-    costs: Floats = of_file[files] * planned.plan.row_counts[positions] + _ROW_GROUP_OVERHEAD_BYTES
-    return costs
 
 
 def _unit_numbers(payloads: Sequence[Ints]) -> Ints:
@@ -324,7 +310,7 @@ class _Unit:
         return _Found(column.row_count, columns={own.column.column: column}, weights=weights)
 
     def _totals(self) -> _Found:
-        row_count = int(self.rows.planned.plan.matches[self.positions].sum())
+        row_count = int(self.rows.matches[self.positions].sum())
         totals: dict[ColumnId, Totals] = {}
         distinct: dict[ColumnId, list[KeyArray]] = {}
         for own in self.payloads:
@@ -348,7 +334,7 @@ class _Unit:
         parts: dict[int, Column] = {}
         for opened, here, rows in self._asked(own):
             column = opened.keys_of(rows)
-            counts = self.rows.planned.plan.matches[self.positions[list(here)]]
+            counts = self.rows.matches[self.positions[list(here)]]
             ends = np.cumsum(counts)
             for at, first, end in zip(here, (ends - counts).tolist(), ends.tolist(), strict=True):
                 parts[at] = column.part(first, end)

@@ -324,7 +324,7 @@ class _Guess:
     """
 
     def __init__(self, statistics: FieldStatistics, row_groups: Ints, order: Order) -> None:
-        here = row_groups[statistics.known[row_groups] & (statistics.value_count[row_groups] > 0)]
+        here = row_groups[statistics.has_values[row_groups]]
         low, high, self._ends = _as_numbers(statistics, here)
         values = statistics.value_count[here].astype(np.float64)
         self.row_count = float(values.sum())

@@ -60,6 +60,7 @@ _log = logging.getLogger(__name__)
 _SOURCES = (
     "JobNotes.java",
     "PartitionConstants.java",
+    "SessionSettings.java",
     "ScanTasks.java",
     "View.java",
     "functions/ColumnValues.java",

@@ -226,9 +226,8 @@ public class PruneScans extends Rule {
       String column = ((Attribute) found._1()).name();
       String name = RuntimeScan.filterName(column, operator);
       Object[] before = (Object[]) filters.get(name);
-      // Of several joins of a column, the one with the fewest keys counts; how many a part of a table has is not known.
-      boolean isFewer = before == null || rows == null || (before[2] != null && rows.compareTo((Long) before[2]) < 0);
-      filters.put(name, isFewer ? new Object[] {column, operator, rows} : before);
+      Long fewest = before == null ? rows : ScanQuestion.fewest((Long) before[2], rows);
+      filters.put(name, new Object[] {column, operator, fewest});
     }
 
     void visit(LogicalPlan plan, Expression above, EmptyScans empty) {
@@ -280,10 +279,9 @@ public class PruneScans extends Rule {
       ScanQuestion question = new ScanQuestion(scan, new Conditions(above, output, schema, wantedNode != null));
       question.wanted = wantedNode;
       Map columns = filters == null ? Collections.EMPTY_MAP : columns(output, schema, filters);
-      for (Iterator it = columns.values().iterator(); it.hasNext(); ) {
-        Map column = (Map) it.next();
-        question.addRuntimeField(column.get("field"), (Long) column.get("rows"));
-        column.remove("rows");
+      for (Iterator it = columns.keySet().iterator(); it.hasNext(); ) {
+        Object name = it.next();
+        question.addRuntimeField(((Map) columns.get(name)).get("field"), (Long) ((Object[]) filters.get(name))[2]);
       }
       if (question.isEmpty()) {
         return false;
@@ -335,7 +333,6 @@ public class PruneScans extends Rule {
             column.put("name", attribute.name());
             column.put("type", type);
             column.put("operator", filter[1]);
-            column.put("rows", filter[2]);
             columns.put(name, column);
           }
         }

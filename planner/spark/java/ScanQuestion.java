@@ -3,7 +3,6 @@ package io.puffinindex.spark;
 import java.lang.reflect.Field;
 import java.util.ArrayList;
 import java.util.Arrays;
-import java.util.HashMap;
 import java.util.HashSet;
 import java.util.Iterator;
 import java.util.LinkedHashMap;
@@ -20,7 +19,6 @@ import org.apache.iceberg.expressions.Binder;
 import org.apache.iceberg.expressions.Expression;
 import org.apache.iceberg.expressions.ExpressionParser;
 import org.apache.iceberg.types.TypeUtil;
-import org.apache.spark.sql.internal.SQLConf;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -67,7 +65,7 @@ public class ScanQuestion {
     settings = settings();
     schema = schema(scan);
     filters = filters(scan);
-    catalog = configured(CATALOGS + table.name().split("\\.", 2)[0]);
+    catalog = SessionSettings.startingWith(CATALOGS + table.name().split("\\.", 2)[0]);
     caseSensitive = ((Boolean) ScanTasks.call(scan, "caseSensitive")).booleanValue();
     snapshot = ScanTasks.call(scan, "snapshotId");
     fields.addAll(conditions.fields);
@@ -94,13 +92,14 @@ public class ScanQuestion {
     return question;
   }
 
-  /** A column of which more may be known when the query runs; of several, what has the fewest keys counts. */
+  /** A column of which more may be known when the query runs, and the rows of the table whose keys these are, or null. */
   public void addRuntimeField(Object field, Long rows) {
-    Long before = (Long) runtimeFields.get(field);
-    boolean isFewer = !runtimeFields.containsKey(field) || rows == null || (before != null && rows.compareTo(before) < 0);
-    if (isFewer) {
-      runtimeFields.put(field, rows);
-    }
+    runtimeFields.put(field, runtimeFields.containsKey(field) ? fewest((Long) runtimeFields.get(field), rows) : rows);
+  }
+
+  /** Of several joins of a column, the one with the fewest keys counts; null if one of the numbers is not known. */
+  public static Long fewest(Long one, Long other) {
+    return one == null || other == null ? null : Long.valueOf(Math.min(one.longValue(), other.longValue()));
   }
 
   public static Table table(Object scan) throws Exception {
@@ -132,23 +131,7 @@ public class ScanQuestion {
   }
 
   public static Map settings() {
-    return configured(SETTINGS);
-  }
-
-  /** The entries of the planning session's configuration whose names begin with a prefix. */
-  private static Map configured(String prefix) {
-    Map found = new HashMap();
-    Map all = SQLConf.get().settings();
-    // A synchronized map, which other threads may change meanwhile.
-    synchronized (all) {
-      for (Iterator it = all.entrySet().iterator(); it.hasNext(); ) {
-        Map.Entry entry = (Map.Entry) it.next();
-        if (((String) entry.getKey()).startsWith(prefix)) {
-          found.put(entry.getKey(), entry.getValue());
-        }
-      }
-    }
-    return found;
+    return SessionSettings.startingWith(SETTINGS);
   }
 
   /**

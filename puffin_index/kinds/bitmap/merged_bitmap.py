@@ -109,8 +109,8 @@ class MergedBitmap(Postings):
 
     def _coded(self) -> CodedNumbers:
         """Return the key of each row, decoded from the row sets of all keys."""
-        keys, parts, _ = self.every_set()
-        views = read_parts(self._blob, parts)
+        keys, _ = self._every_key()
+        views = read_parts(self._blob, self._directory.parts(np.arange(self._directory.block_count)))
         lengths = np.array([len(view) for view in views], np.int64)
         rows, sets = rows_by_set(
             memoryview(b"".join(views)),
