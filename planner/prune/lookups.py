@@ -86,14 +86,15 @@ class LookUp:
         """
         view, row_groups = self.pruning.view, self.pruning.row_groups[undecided]
         blobs = positions_by_number(self.directory.blob[row_groups])
-        opened: list[_Opened] = []
+        every: list[_Opened] = []
         troubles = self.pruning.reads.troubles
         test = AskedTest(self.state.leaf.test)
         for result in view.each(self._open, [(blob, undecided[here], test) for blob, here in blobs]):
             if isinstance(result, IndexTrouble):
                 troubles.append(result)
-            elif result is not None and self._worth_asking(result):
-                opened.append(result)
+            elif result is not None:
+                every.append(result)
+        opened = [one for one in every if self._worth_asking(one)]
         if opened and self._takes_longer_than_by_rows(opened):
             opened = []
         affordable = self.pruning.gate.afford([one.cost for one in opened])
@@ -104,7 +105,7 @@ class LookUp:
                 troubles.append(rows)
             elif rows is not None:
                 found.rows[one.blob] = rows
-        for one in asked:
+        for one in every:
             if one.payload.nbytes != one.nbytes:
                 view.weigh(self.state.leaf.field_id, self.directory, self._row_group(one.positions))
         return found, found.counts(row_groups, blobs)
