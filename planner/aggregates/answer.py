@@ -20,7 +20,7 @@ from planner.aggregates.result import table_of
 from planner.aggregates.settled import settle
 from planner.aggregates.unread import read_partial
 from planner.clock import DEFAULT_MILLISECONDS
-from planner.prune.gate import Limits
+from planner.prune.gate import ROWS_BYTE_BUDGET, Limits
 from planner.prune.pruned import kept_mask
 from planner.scans.count import count_known
 from planner.scans.plan import plan_scan, snapshot_of
@@ -36,7 +36,7 @@ from puffin_index.table_index import TableIndex
 
 _log = logging.getLogger(__name__)
 
-_EXACT_ROWS: Final = Limits(rows_wanted=True)
+_EXACT_ROWS: Final = Limits(byte_budget=ROWS_BYTE_BUDGET, rows_wanted=True)
 
 COLUMN_SHARE: Final = 0.1
 """The share of a data file that a column takes if the manifest does not tell."""
@@ -226,7 +226,7 @@ def aggregate(
         UnsupportedError: If an aggregate does not take the type of its column; if rows have to be read, and a part of
             the text, a data file's format or equality deletes make that impossible here.
     """
-    limits = Limits(rows_wanted=True, seconds=planning_milliseconds / 1000)
+    limits = Limits(byte_budget=ROWS_BYTE_BUDGET, rows_wanted=True, seconds=planning_milliseconds / 1000)
     found = aggregate_with_plan(index, where, aggregates, group_by, snapshot_id, limits, refresh, keys)
     for warning in found.warnings:
         _log.warning("%s", warning)
