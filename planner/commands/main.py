@@ -129,7 +129,7 @@ def print_plan(scan_plan: ScanPlan) -> None:
         soft_wrap=True,
     )
     for implied in scan_plan.implied:
-        console.print(f"implied: {implied}", highlight=False, soft_wrap=True, markup=False)
+        console.print(f"implied by {implied}", highlight=False, soft_wrap=True, markup=False)
     funnel = RichTable(title="funnel")
     for header in ("stage", "entered", "dropped", "reads", "bytes", "ms"):
         funnel.add_column(header, justify="left" if header == "stage" else "right")

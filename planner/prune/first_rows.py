@@ -11,7 +11,8 @@ are enough.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import time
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
@@ -19,6 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from planner.clock import Clock
+from planner.predicate.implied import Cost, Implied
 from planner.predicate.nodes import Everything, Leaf, Predicate, is_exact
 from planner.predicate.simplify import conjunction, disjunction
 from planner.prune.distributed import Executors
@@ -103,10 +105,33 @@ class Enough:
     Attributes:
         pruned: The verdicts.
         implied: What was found to hold for all wanted rows, for people; empty if nothing was found.
+        threshold: The same as a predicate; None without an order.
+        dropped: Which row groups are dropped because of that.
+        cost: What finding it took, besides judging by the predicate.
     """
 
     pruned: Pruned
     implied: str = ""
+    threshold: Predicate | None = None
+    dropped: Flags | None = None
+    cost: Cost = field(default_factory=Cost)
+
+    def as_implied(self, wanted: str, kept: Flags) -> tuple[Implied, ...]:
+        """What was found, if anything.
+
+        Args:
+            wanted: The rows that are wanted, as text.
+            kept: Which row groups are read in the end.
+        """
+        if self.dropped is None:
+            return ()
+        only = int(np.count_nonzero(self.dropped & ~kept))
+        text = f"{wanted}: {self.implied}"
+        if self.threshold is not None:
+            return (Implied("top-k", text, None, only, self.cost.seconds, self.cost.bytes_read),)
+        # Row groups that are enough leave out all others, whatever else does.
+        alone = int(np.count_nonzero(~kept))
+        return (Implied("limit", text, alone, only, self.cost.seconds, self.cost.bytes_read),)
 
 
 def prune_first_rows(
@@ -131,26 +156,36 @@ def prune_first_rows(
     """
     clock = Clock(limits.seconds)
     plain = prune_row_groups(view, predicate, row_groups, limits, executors)
-    kept = np.flatnonzero(plain.kept)
     if wanted is None or not is_exact(predicate) or not 0 < wanted.count <= MOST_ROWS:
         return Enough(plain)
-    if len(kept) < 2 or clock.is_over:
+    if np.count_nonzero(plain.kept) < 2 or clock.is_over:
         return Enough(plain)
+    started = time.perf_counter()
     counting = _Counting(view, row_groups, is_countable, clock, replace(limits, rows_wanted=True), executors)
     if wanted.order is None:
-        return _any_rows(counting, predicate, plain, wanted.count)
-    statistics = view.statistics(wanted.order.nulls(), IndexReads())
+        enough = _any_rows(counting, predicate, plain, wanted.count)
+    else:
+        enough = _first_of(counting, predicate, plain, wanted.count, wanted.order)
+    if not enough.implied:
+        return enough
+    cost = Cost(time.perf_counter() - started, counting.bytes_read)
+    return replace(enough, dropped=plain.kept & ~enough.pruned.kept, cost=cost)
+
+
+def _first_of(counting: _Counting, predicate: Predicate, plain: Pruned, wanted: int, order: Order) -> Enough:
+    """Keep the row groups that have the first rows of an order."""
+    statistics = counting.view.statistics(order.nulls(), IndexReads())
     if statistics is None:
         return Enough(plain)
-    guess = _Guess(statistics, row_groups[kept], wanted.order)
-    search = _Search(counting, predicate, plain, wanted.count, wanted.order, guess)
+    guess = _Guess(statistics, counting.row_groups[plain.kept], order)
+    search = _Search(counting, predicate, plain, wanted, order, guess)
     search.run()
     return search.result()
 
 
 @dataclass(slots=True)
 class _Counting:
-    """Counts rows that certainly match."""
+    """Counts rows that certainly match, and the index bytes that this takes."""
 
     view: IndexView
     row_groups: Ints
@@ -158,6 +193,7 @@ class _Counting:
     clock: Clock
     limits: Limits
     executors: Executors | None
+    bytes_read: int = 0
 
     def of(self, predicate: Predicate, at: Ints) -> tuple[Ints, Pruned]:
         """Count in the row groups at some positions.
@@ -167,6 +203,7 @@ class _Counting:
         """
         limits = replace(self.limits, seconds=self.clock.seconds_left)
         pruned = prune_row_groups(self.view, predicate, self.row_groups[at], limits, self.executors)
+        self.bytes_read += sum(stage.bytes_read for stage in pruned.stages)
         return np.where(self.is_countable[at], np.maximum(pruned.matches, 0), 0), pruned
 
 
@@ -218,6 +255,7 @@ class _Search:
         self._sure: int | None = None
         self._beyond = guess.first_key + (1 if order.descending else -1)
         self._found, self._fewer, self._implied = 0, 0, ""
+        self._threshold: Predicate | None = None
         self._is_even = True
         self._left = np.flatnonzero(plain.kept)
 
@@ -286,7 +324,7 @@ class _Search:
         found = int(counts.sum())
         if found < self._wanted:
             return found, found > 0 or not (pruned.kept & (pruned.matches < 0)).any()
-        self._found, self._implied = found, f"{found} rows are NULL"
+        self._found, self._implied, self._threshold = found, f"{found} rows are NULL", first
         self._reasons[self._left], self._matches[self._left] = pruned.reasons, pruned.matches
         self._left = self._left[pruned.kept]
         self._stages = (*self._plain.stages, *pruned.stages)
@@ -297,7 +335,7 @@ class _Search:
         if not self._implied:
             return Enough(self._plain)
         pruned = replace(self._plain, reasons=self._reasons, matches=self._matches, stages=self._stages)
-        return Enough(pruned, self._implied)
+        return Enough(pruned, self._implied, self._threshold)
 
 
 class _Guess:

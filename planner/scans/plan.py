@@ -18,12 +18,13 @@ from pyiceberg.table.snapshots import Snapshot
 
 from planner.clock import DEFAULT_MILLISECONDS, Clock
 from planner.predicate.bind import bind
+from planner.predicate.implied import Implied
 from planner.predicate.junctions import fold_junctions
 from planner.predicate.nodes import Predicate
 from planner.prune.distributed import Executors, PlanningMode
 from planner.prune.first_rows import Enough, FirstRows, prune_first_rows
 from planner.prune.gate import DEFAULT_BYTE_BUDGET, DEFAULT_LIMITS, Limits
-from planner.prune.pruned import Pruned, Reason
+from planner.prune.pruned import Pruned, Reason, kept_mask
 from planner.scans.file_filter import file_filter
 from planner.scans.planned_scan import PlannedScan
 from planner.scans.scan_plan import ScanPlan
@@ -217,7 +218,7 @@ def plan_scan(
         index.name,
         snapshot_id,
         _text_of(where),
-        (*wanted.texts(enough.implied), *tried.implied),
+        (*wanted.implied(enough, kept_mask(after.reasons)[row_groups.numbers >= 0]), *tried.implied),
         data_files,
         row_groups,
         pruned,
@@ -262,7 +263,7 @@ def _scan_plan(
     table: str,
     snapshot_id: int | None,
     where: str,
-    implied: tuple[str, ...],
+    implied: tuple[Implied, ...],
     files: Sequence[DataFile],
     row_groups: ScanRowGroups,
     pruned: Pruned,

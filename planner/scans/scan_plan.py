@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from planner.predicate.implied import Implied
 from planner.prune.pruned import Reason, Stage, kept_mask
 from puffin_index.storage.arrays import Bytes, Flags, Ints
 
@@ -50,7 +51,8 @@ class ScanPlan:
         planning_seconds: Time spent.
         warnings: Index troubles, as sentences.
         implied: What the rest of the query says about the rows, besides the predicate: keys of joins, first rows of an
-            order; and in how many values of a column a function satisfies its condition. For people.
+            order; and in how many values of a column a function satisfies its condition.
+        answered: What the index answers of the query's aggregates, for people; empty if the query wants rows.
         unlisted: How many row groups without an index the arrays leave out: Spark's hook only counts these.
     """
 
@@ -69,7 +71,8 @@ class ScanPlan:
     planning_seconds: float
     warnings: tuple[str, ...] = ()
     unlisted: int = 0
-    implied: tuple[str, ...] = ()
+    answered: str = ""
+    implied: tuple[Implied, ...] = ()
 
     @property
     def row_groups(self) -> int:
@@ -125,7 +128,8 @@ class ScanPlan:
             "table": self.table,
             "snapshot_id": self.snapshot_id,
             "where": self.where,
-            "implied": list(self.implied),
+            "answered": self.answered,
+            "implied": [implied.to_json() for implied in self.implied],
             "row_groups": self.row_groups,
             "kept": self.kept,
             "dropped": self.dropped,

@@ -9,6 +9,7 @@ from pyiceberg.schema import Schema
 
 from planner.clock import Clock
 from planner.predicate.found_column import FoundColumn
+from planner.predicate.implied import Implied, costs
 from planner.predicate.key_lists import chosen
 from planner.predicate.nodes import UNKNOWN, Leaf, Predicate
 from planner.predicate.simplify import conjunction
@@ -33,7 +34,7 @@ class TriedValues:
         row_groups: The row groups of the view that the scan has.
         byte_budget: How many bytes of payloads may be read for the values of a column.
         clock: The time that planning may take.
-        implied: What is known of columns by tests, for people; complete once all tests are bound.
+        implied: What is known of columns by tests; complete once all tests are bound.
     """
 
     schema: Schema
@@ -41,7 +42,7 @@ class TriedValues:
     row_groups: Ints
     byte_budget: int
     clock: Clock
-    implied: tuple[str, ...] = ()
+    implied: tuple[Implied, ...] = ()
     _values: dict[ColumnId, ColumnValues | KeyBounds | str] = field(init=False, default_factory=dict)
 
     def predicate(self, leaf: Unknown) -> Predicate:
@@ -57,12 +58,17 @@ class TriedValues:
             return Leaf(found.column, NullTest(is_null=not leaf.negated), found.value_type.name)
         if (years := year_range(leaf, found.value_type)) is not None:
             return Leaf(found.column, years, found.value_type.name)
+        with costs() as cost:
+            predicate, text = self._try(leaf, found, found.value_type)
+        self.implied += (Implied("function", text, seconds=cost.seconds, bytes_read=cost.bytes_read),)
+        return predicate
+
+    def _try(self, test: ValueTest, found: FoundColumn, value_type: ValueType) -> tuple[Predicate, str]:
         values = self._values_of(found)
-        if not isinstance(values, ColumnValues):
-            reason = "the column has too many values" if isinstance(values, KeyBounds) else values
-            self.implied += (f"{leaf}: not used, {reason}",)
-            return UNKNOWN
-        return self._matching(leaf, found, found.value_type, values)
+        if isinstance(values, ColumnValues):
+            return self._matching(test, found, value_type, values)
+        reason = "the column has too many values" if isinstance(values, KeyBounds) else values
+        return UNKNOWN, f"{test}: not used, {reason}"
 
     def _values_of(self, found: FoundColumn) -> ColumnValues | KeyBounds | str:
         if self.clock.is_over:
@@ -73,11 +79,13 @@ class TriedValues:
             self._values[found.column] = values
         return values
 
-    def _matching(self, test: ValueTest, found: FoundColumn, value_type: ValueType, values: ColumnValues) -> Predicate:
+    def _matching(
+        self, test: ValueTest, found: FoundColumn, value_type: ValueType, values: ColumnValues
+    ) -> tuple[Predicate, str]:
         decided = verdicts(test, Column(value_type, len(values), values.keys, None))
         places = np.flatnonzero(decided.matching)
         predicate = chosen(found.column, values.keys, places, value_type)
         uncertain = int(np.count_nonzero(~decided.certain))
         note = f", {uncertain} of which only Spark can decide" if uncertain else ""
-        self.implied += (f"{test}: {test.column} in {len(places)} of {len(values)} values{note}",)
-        return conjunction([predicate, UNKNOWN]) if uncertain else predicate
+        text = f"{test}: {test.column} in {len(places)} of {len(values)} values{note}"
+        return conjunction([predicate, UNKNOWN]) if uncertain else predicate, text

@@ -15,11 +15,13 @@ from pyiceberg.expressions.literals import literal
 from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField
 
-from planner.prune.first_rows import FirstRows, Order
+from planner.predicate.implied import Implied
+from planner.prune.first_rows import Enough, FirstRows, Order
 from puffin_index.errors import NotFoundError, PuffinIndexError
 from puffin_index.keys.arrow_keys import column_of
 from puffin_index.keys.columns import SortedColumn
 from puffin_index.keys.value_types import value_type_of
+from puffin_index.storage.arrays import Flags
 
 Keys: TypeAlias = Mapping[str, Any]
 """Values by column name: Arrow arrays, numpy arrays or lists."""
@@ -49,11 +51,16 @@ class Wanted:
             expression = And(expression, _one_of(_field(schema, name).name, values))
         return expression
 
-    def texts(self, first_rows: str) -> tuple[str, ...]:
-        """What is implied besides the WHERE, for people."""
-        keys = tuple(f"{name} in {len(values)} keys" for name, values in self.keys.items())
+    def implied(self, enough: Enough, kept: Flags) -> tuple[Implied, ...]:
+        """What is implied besides the WHERE.
+
+        Args:
+            enough: What was found for the first rows.
+            kept: Which of the row groups that this was asked for are read in the end.
+        """
+        keys = tuple(Implied("keys", f"{name} in {len(values)} keys") for name, values in self.keys.items())
         order = "any rows" if self.order_by is None else f"order by {self.order_by}"
-        return (*keys, f"{order} limit {self.limit}: {first_rows}") if first_rows else keys
+        return (*keys, *enough.as_implied(f"{order} limit {self.limit}", kept))
 
 
 ALL_ROWS: Final = Wanted({})

@@ -6,9 +6,10 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 from uuid import uuid4
 from weakref import WeakValueDictionary
@@ -23,8 +24,8 @@ from pyroaring import BitMap
 
 from planner.predicate.nodes import Predicate
 from planner.prune.distributed import Executors
-from planner.prune.first_rows import prune_first_rows
-from planner.prune.pruned import Pruned
+from planner.prune.first_rows import Enough, FirstRows, prune_first_rows
+from planner.prune.pruned import Pruned, Reason, kept_mask
 from planner.scans.plan import view_of, warnings_of
 from planner.scans.scan_plan import ScanPlan
 from planner.scans.whole_files import keep_whole_files
@@ -35,6 +36,7 @@ from planner.spark.left_behind import DataTable
 from planner.spark.requests.aggregates import serialize_answer
 from planner.spark.requests.functions import ColumnFunctions
 from planner.spark.requests.hook_filters import bind_filters, first_rows, schema_of, without_deletes
+from planner.spark.requests.implied import pieces_of, weigh
 from planner.spark.requests.runtime_keys import wanted_runtime_fields
 from planner.spark.requests.wire import KEEP_ALL, Request, serialize_absence, serialize_dropped, serialize_view
 from planner.spark.rules import (
@@ -59,7 +61,7 @@ from planner.view.index_view import IndexView
 from puffin_index.data.column_source import Reading, parse_name_mapping
 from puffin_index.errors import PuffinIndexError
 from puffin_index.roaring.read import row_set_of
-from puffin_index.storage.arrays import Ints
+from puffin_index.storage.arrays import Bytes, Flags, Ints
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -171,11 +173,15 @@ class _PlannerCallback:
             return self._aggregates(
                 view, predicate, numbers, schema, io, request, settings, executors, functions, started
             )
-        if not request.asks_for_rows:
+        is_explained = request.thread in self._recordings
+        if not request.asks_for_rows and not (runtime_fields and is_explained):
             return serialize_dropped(BitMap(), "", runtime_fields) if runtime_fields else KEEP_ALL
         wanted = first_rows(request.wanted, schema, settings)
         is_countable = without_deletes(request.wanted, numbers)
-        enough = prune_first_rows(view, predicate, numbers, is_countable, wanted, limits, executors)
+        judge = partial(
+            prune_first_rows, view, row_groups=numbers, is_countable=is_countable, limits=limits, executors=executors
+        )
+        enough = judge(predicate, wanted=wanted)
         pruned = enough.pruned
         if pruned.troubles:
             newer = self._newer(table, index_table)
@@ -183,9 +189,10 @@ class _PlannerCallback:
                 return serialize_view(view_of(newer, reading))
             if settings.strict:
                 raise PuffinIndexError(f"{pruned.troubles[0].segment}: {pruned.troubles[0].reason}")
-        implied = (f"{request.wanted}: {enough.implied}",) if enough.implied else ()
-        keys = map(str, request.runtime_keys)
-        plan = _scan_plan(view, pruned, numbers, request, (*functions.implied, *keys, *implied), started)
+        plan = _scan_plan(view, pruned, numbers, request, started)
+        pieces = pieces_of(request, schema, functions, runtime_fields, enough, plan.kept_mask)
+        read = partial(_kept, view, numbers, judge) if is_explained or settings.weigh_implied else None
+        plan = replace(plan, implied=weigh(pieces, plan.kept_mask, read, wanted))
         self._report(plan, request)
         note = f"puffin-index: {plan.kept} of {plan.row_groups} row groups of {plan.table}"
         dropped = row_set_of(numbers[~plan.kept_mask], view.row_group_count)
@@ -233,10 +240,14 @@ class _PlannerCallback:
         serialized = serialize_answer(found.partial, row_groups, note)
         if serialized is None:
             return KEEP_ALL
-        plan = _scan_plan(view, answered.pruned, numbers, request, (*functions.implied, text), started)
+        is_answered = answered.pruned.kept & ~np.isin(numbers, answered.unread)
+        reasons = np.where(is_answered, np.uint8(Reason.ANSWERED), answered.pruned.reasons)
+        plan = _scan_plan(view, replace(answered.pruned, reasons=reasons), numbers, request, started)
         reads = found.reads.count
         plan = replace(
             plan,
+            answered=text,
+            implied=tuple(implied for _, implied in functions.found.values()),
             index_reads=plan.index_reads + reads.requests,
             index_bytes_read=plan.index_bytes_read + reads.bytes,
             warnings=tuple(dict.fromkeys((*plan.warnings, *answered.warnings))),
@@ -292,9 +303,7 @@ _hooks: WeakValueDictionary[str, _PlannerCallback] = WeakValueDictionary()
 """Callbacks by name. py4j holds a callback as long as a session has a rule that calls it."""
 
 
-def _scan_plan(
-    view: IndexView, pruned: Pruned, numbers: Ints, request: Request, implied: tuple[str, ...], started: float
-) -> ScanPlan:
+def _scan_plan(view: IndexView, pruned: Pruned, numbers: Ints, request: Request, started: float) -> ScanPlan:
     chosen = selection_of(numbers)
     return ScanPlan(
         table=request.table,
@@ -304,7 +313,7 @@ def _scan_plan(
         file_of=view.file_of[chosen],
         ordinals=view.ordinals_in_file[chosen],
         row_counts=view.row_counts[chosen],
-        reasons=keep_whole_files(pruned.reasons, view.file_of[chosen], view.is_read_whole[chosen]),
+        reasons=_reasons(view, pruned, numbers),
         # Spark's tasks hold the delete files, so a count here is no exact count.
         matches=np.where(pruned.matches > 0, -1, pruned.matches),
         funnel=pruned.stages,
@@ -313,8 +322,19 @@ def _scan_plan(
         planning_seconds=time.perf_counter() - started,
         warnings=warnings_of(view, pruned),
         unlisted=request.unindexed,
-        implied=implied,
     )
+
+
+def _kept(
+    view: IndexView, numbers: Ints, judge: Callable[..., Enough], predicate: Predicate, wanted: FirstRows | None
+) -> Flags:
+    """Which row groups would be read for a predicate."""
+    return kept_mask(_reasons(view, judge(predicate, wanted=wanted).pruned, numbers))
+
+
+def _reasons(view: IndexView, pruned: Pruned, numbers: Ints) -> Bytes:
+    chosen = selection_of(numbers)
+    return keep_whole_files(pruned.reasons, view.file_of[chosen], view.is_read_whole[chosen])
 
 
 def enable(

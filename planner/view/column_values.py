@@ -20,6 +20,7 @@ from puffin_index.keys.merge import rank_keys
 from puffin_index.kinds.kind import Answer
 from puffin_index.kinds.registry import kinds_answering
 from puffin_index.storage.arrays import Ints
+from puffin_index.storage.files import READ_COUNT, ReadCount
 
 _log = logging.getLogger(__name__)
 
@@ -102,7 +103,7 @@ def values_to_try(
         view: The index.
         column: The column; an index can hold its values.
         row_groups: Row groups of the view, in each of which the column must have an index.
-        byte_budget: How many bytes of payloads may be read.
+        byte_budget: How many bytes of payloads may be read. What is read counts in `READ_COUNT`.
 
     Returns:
         As `column_values`.
@@ -111,7 +112,7 @@ def values_to_try(
     rows = int(view.row_counts[row_groups].sum())
     most = min(max(rows // _ROWS_A_VALUE, _FEW_VALUES), _MOST_VALUES)
     leaf = Leaf(column.column, NullTest(is_null=False), column.value_type.name)
-    reads = IndexReads()
+    reads = IndexReads(READ_COUNT.get() or ReadCount())
     found = column_values(view, leaf, row_groups, most, byte_budget, reads)
     for trouble in reads.troubles:
         _log.warning("values of a column not listed: %s: %s", trouble.segment, trouble.reason)

@@ -193,7 +193,7 @@ public class PruneScans extends Rule {
     /** Scans that take the keys of joins, by the scan that each replaces. */
     final Map runtimeScans = new IdentityHashMap();
     private final boolean isWhole;
-    /** By scan, the runtime filters that it may have: column, operator and rows of the other side, by the filter's name. */
+    /** By scan, the runtime filters that it may have: column, operator, rows of the other side and source, by name. */
     private final Map runtimeFilters = new IdentityHashMap();
     /** By scan, how many rows of the scan the query wants. */
     private final Map wantedRows = new IdentityHashMap();
@@ -213,13 +213,13 @@ public class PruneScans extends Rule {
       JoinPruning.collect(plan, joined);
       for (Iterator it = joined.iterator(); it.hasNext(); ) {
         Object[] key = (Object[]) it.next();
-        addRuntimeFilter((Tuple2) key[0], "=", (Long) key[1]);
+        addRuntimeFilter((Tuple2) key[0], "=", (Long) key[1], "join");
       }
       List compared = new ArrayList();
       ScalarPruning.collect(plan, compared);
       for (Iterator it = compared.iterator(); it.hasNext(); ) {
         Object[] comparison = (Object[]) it.next();
-        addRuntimeFilter((Tuple2) comparison[0], (String) comparison[1], null);
+        addRuntimeFilter((Tuple2) comparison[0], (String) comparison[1], null, "subquery");
       }
     }
 
@@ -238,7 +238,7 @@ public class PruneScans extends Rule {
       }
     }
 
-    private void addRuntimeFilter(Tuple2 found, String operator, Long rows) {
+    private void addRuntimeFilter(Tuple2 found, String operator, Long rows, String source) {
       Object scan = ((DataSourceV2ScanRelation) found._2()).scan();
       Map filters = (Map) runtimeFilters.get(scan);
       if (filters == null) {
@@ -249,7 +249,8 @@ public class PruneScans extends Rule {
       String name = RuntimeScan.filterName(column, operator);
       Object[] before = (Object[]) filters.get(name);
       Long fewest = before == null ? rows : ScanQuestion.fewest((Long) before[2], rows);
-      filters.put(name, new Object[] {column, operator, fewest});
+      boolean isOfBoth = before != null && !before[3].equals(source);
+      filters.put(name, new Object[] {column, operator, fewest, isOfBoth ? "join or subquery" : source});
     }
 
     void visit(LogicalPlan plan, Expression above, EmptyScans empty) {
@@ -353,6 +354,7 @@ public class PruneScans extends Rule {
             column.put("name", attribute.name());
             column.put("type", type);
             column.put("operator", filter[1]);
+            column.put("source", filter[3]);
             columns.put(name, column);
           }
         }

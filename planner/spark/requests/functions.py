@@ -10,6 +10,7 @@ from pyiceberg.schema import Schema
 from pyroaring import BitMap
 
 from planner.predicate.found_column import FoundColumn
+from planner.predicate.implied import Cost, Implied, costs
 from planner.predicate.key_lists import chosen
 from planner.predicate.nodes import UNKNOWN, Leaf, Nothing, Predicate
 from planner.predicate.simplify import conjunction, disjunction
@@ -41,7 +42,7 @@ class ColumnFunctions:
         view: The index.
         row_groups: The row groups of the view that the scan has.
         limits: Bounds.
-        implied: What is known of columns by functions, for people; complete once all functions are bound.
+        found: The predicate of each function that was bound, by number, and what is implied.
     """
 
     functions: Sequence[Function]
@@ -49,8 +50,9 @@ class ColumnFunctions:
     view: IndexView
     row_groups: Ints
     limits: Limits
-    implied: tuple[str, ...] = ()
+    found: dict[int, tuple[Predicate, Implied]] = field(init=False, default_factory=dict)
     _values: dict[Column, tuple[FoundColumn, ColumnValues | KeyBounds | str]] = field(init=False)
+    _costs: dict[Column, Cost] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         """Find the values of all columns."""
@@ -58,7 +60,9 @@ class ColumnFunctions:
         for function in self.functions:
             found = found_column(function.column, self.schema)
             if found is not None and found.value_type is not None and function.column not in self._values:
-                self._values[function.column] = found, self._find(found, found.value_type)
+                with costs() as self._costs[function.column]:
+                    values = self._find(found, found.value_type)
+                self._values[function.column] = found, values
 
     def _find(self, column: FoundColumn, value_type: ValueType) -> ColumnValues | KeyBounds | str:
         if value_type.name == "uuid":
@@ -96,11 +100,19 @@ class ColumnFunctions:
         found, values = (None, "") if function is None else self._values.get(function.column, (None, ""))
         if function is None or found is None or found.value_type is None:
             return UNKNOWN
-        if isinstance(values, str) or self._is_missing(function) or function.matches is None:
-            reason = values if isinstance(values, str) else _REASONS[type(values)]
-            self.implied += (f"{function}: not used, {reason}",)
-            return UNKNOWN
-        return self._matching(function, function.matches, found, found.value_type, values)
+        if function.number not in self.found:
+            cost, micros = self._costs[function.column], 0.0
+            predicate: Predicate = UNKNOWN
+            if isinstance(values, str) or self._is_missing(function) or function.matches is None:
+                reason = values if isinstance(values, str) else _REASONS[type(values)]
+                text = f"not used, {reason}"
+            else:
+                predicate, text = self._matching(function, function.matches, found, found.value_type, values)
+                micros = function.matches.microseconds
+            seconds = cost.seconds + micros / 1e6
+            implied = Implied("function", f"{function}: {text}", seconds=seconds, bytes_read=cost.bytes_read)
+            self.found[function.number] = predicate, implied
+        return self.found[function.number][0]
 
     def _matching(
         self,
@@ -109,7 +121,7 @@ class ColumnFunctions:
         found: FoundColumn,
         value_type: ValueType,
         values: ColumnValues | KeyBounds,
-    ) -> Predicate:
+    ) -> tuple[Predicate, str]:
         if isinstance(values, ColumnValues) and matches.positions is not None:
             places = np.frombuffer(BitMap.deserialize(matches.positions).to_array(), np.uint32).astype(np.int64)
             predicate = chosen(found.column, values.keys, places, value_type)
@@ -120,15 +132,12 @@ class ColumnFunctions:
             )
             known = _interval([str(value_of(key, value_type)) for key in matches.between])
         else:
-            return UNKNOWN
-        self.implied += (
-            f"{function}: {function.column} {known}{' or NULL' if matches.null else ''}, "
-            f"found in {matches.microseconds / 1000:.1f} ms",
-        )
+            return UNKNOWN, "not used, the answer is no answer to the question"
+        text = f"{function.column} {known}{' or NULL' if matches.null else ''}"
         if matches.null:
             is_null = Leaf(found.column, NullTest(is_null=True), value_type.name)
             predicate = disjunction([predicate, is_null])
-        return predicate if matches.exact else conjunction([predicate, UNKNOWN])
+        return predicate if matches.exact else conjunction([predicate, UNKNOWN]), text
 
 
 def _interval(ends: list[str]) -> str:

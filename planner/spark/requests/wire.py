@@ -102,6 +102,7 @@ class RuntimeKeys(BaseModel):
         operator: `=` for the keys that the other side of a join has, or for the value of a scalar subquery. Any other
             operator compares with the value of a scalar subquery, so there is one key at most.
         keys: The keys as `planner.spark.requests.condition_nodes` has the contents of literals.
+        source: What of the query finds them.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -111,6 +112,7 @@ class RuntimeKeys(BaseModel):
     type: str
     operator: Literal["=", "<", "<=", ">", ">="]
     keys: tuple[bool | int | str, ...]
+    source: Literal["join", "subquery", "join or subquery"]
 
     def __str__(self) -> str:
         if self.operator == "=" and len(self.keys) != 1:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import cast
 
 import pyarrow as pa
 import pytest
@@ -164,8 +165,12 @@ def test_what_a_function_says_of_a_column_is_shown(run: Runner, table: str) -> N
     result = run("explain", table, "trim(name) = 'name-1' AND length(name) < 9")
 
     assert result.exit_code == 0, result.output
-    assert "implied: trim(name) = 'name-1': not used, the column has no index" in result.stdout
-    assert "implied: length(name) < 9: not used, the column has no index" in result.stdout
+    assert "implied by function: trim(name) = 'name-1': not used, the column has no index" in result.stdout
+    assert "implied by function: length(name) < 9: not used, the column has no index" in result.stdout
+
+    explained = run.json("explain", table, "trim(name) = 'name-1'")
+    (implied,) = cast(list[dict[str, object]], explained["implied"])
+    assert (implied["source"], implied["dropped_alone"], implied["bytes_read"]) == ("function", None, 0)
 
 
 def test_a_column_that_is_not_there_is_named(run: Runner, table: str) -> None:

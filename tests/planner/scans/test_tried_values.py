@@ -129,12 +129,15 @@ def test_years_of_timestamps_need_no_list_of_values(index: TableIndex) -> None:
 
 def test_a_plan_says_what_was_found_and_why_a_test_is_not_used(index: TableIndex) -> None:
     where = "trim(word) = 'anna1' AND month(at) = 2 AND NOT plain LIKE '_x%' AND upper(word) <> 'BOB1'"
-    found = planner.plan(index, where).implied
+    implied = planner.plan(index, where).implied
+    found = [one.text for one in implied]
 
     assert found[0] == "trim(word) = 'anna1': word in 1 of 21 values"
     assert found[1] == "month(at) = 2: not used, the column has too many values"
     assert found[2] == "NOT plain LIKE '_x%': not used, the column has no index"
     assert found[3] == "NOT upper(word) = 'BOB1': word in 20 of 21 values, 4 of which only Spark can decide"
+    assert [one.source for one in implied] == ["function"] * 4
+    assert all(one.seconds for one in implied)
 
 
 def test_values_that_only_spark_can_decide_stay_and_are_refused_where_they_matter(index: TableIndex) -> None:
@@ -172,7 +175,8 @@ def test_without_an_index_rows_are_read(index: TableIndex) -> None:
 def test_no_values_are_tried_once_the_time_is_over(index: TableIndex) -> None:
     plan = planner.plan(index, "trim(word) = 'anna1'", planning_milliseconds=0)
 
-    assert plan.implied == ("trim(word) = 'anna1': not used, the time that planning may take was over",)
+    (implied,) = plan.implied
+    assert implied.text == "trim(word) = 'anna1': not used, the time that planning may take was over"
     assert plan.kept == plan.row_groups
 
 

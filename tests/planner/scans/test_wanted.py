@@ -11,6 +11,7 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
 import planner
+from planner.predicate.implied import Implied
 from planner.scans.wanted import OrderSyntaxError
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.errors import NotFoundError, UnsupportedError
@@ -38,7 +39,7 @@ def test_keys_leave_the_row_groups_and_rows_that_have_them(index: TableIndex) ->
     keys = {"I": np.array([9, 2, 77])}
 
     assert planner.plan(index, keys=keys).kept == 2
-    assert planner.plan(index, keys=keys).implied == ("I in 3 keys",)
+    assert planner.plan(index, keys=keys).implied == (Implied("keys", "I in 3 keys"),)
     assert planner.scan(index, keys=keys).read_all()["i"].to_pylist() == [9, 2]
     assert planner.count(index, "i > 2", keys=keys).rows == 1
 
@@ -71,7 +72,10 @@ def test_the_first_rows_come_in_order(index: TableIndex, order_by: str, first: l
     found = planner.scan(index, columns=["i"], order_by=order_by, limit=3).read_all()
 
     assert found["i"].to_pylist() == first
-    assert planner.plan(index, order_by=order_by, limit=3).implied
+    (implied,) = planner.plan(index, order_by=order_by, limit=3).implied
+    assert (implied.source, implied.dropped_alone) == ("top-k", None)
+    assert implied.dropped_only_by_it is not None
+    assert implied.seconds
 
 
 def test_texts_and_nan_have_an_order(index: TableIndex) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from random import Random
 
 import pytest
@@ -11,6 +12,7 @@ from pyspark.sql import SparkSession
 
 import planner
 from planner import ScanPlan
+from planner.predicate.implied import Implied
 from tests.spark.agreement import settings
 from tests.spark.answers import shapes
 
@@ -42,6 +44,12 @@ def check(spark: SparkSession, sql: str) -> list[ScanPlan]:
     assert rows_of(spark, sql, enabled=True) == expected, sql
     # Only the latest reports are kept.
     return planner.reports(spark)[before:] if before < 90 else planner.reports(spark)[-5:]
+
+
+def keys_of(reports: list[ScanPlan]) -> list[Implied]:
+    """What joins and scalar subqueries imply."""
+    implied = [implied for report in reports for implied in report.implied]
+    return [one for one in implied if one.source in ("join", "subquery", "join or subquery")]
 
 
 _NO_BROADCAST = {"spark.sql.autoBroadcastJoinThreshold": "-1"}
@@ -96,7 +104,7 @@ def test_keys_that_are_found_at_run_time_drop_row_groups(
 def test_joins_that_keep_rows_without_a_partner_are_left_alone(hooked: SparkSession, sql: str) -> None:
     reports = check(hooked, sql)
 
-    assert not any("keys" in implied for report in reports for implied in report.implied)
+    assert not keys_of(reports)
 
 
 @pytest.mark.parametrize(
@@ -118,7 +126,10 @@ def test_first_rows_need_few_row_groups(hooked: SparkSession, sql: str, kept: in
     (report,) = check(hooked, sql.format(t=_PLAIN))
 
     assert report.kept <= kept
-    assert report.implied
+    (implied,) = report.implied
+    assert implied.source == ("limit" if "COUNT(*) FROM (SELECT *" in sql else "top-k")
+    assert implied.dropped_only_by_it
+    assert implied.seconds
 
 
 def test_a_join_with_a_whole_table_is_waited_for_if_that_has_few_rows(hooked: SparkSession) -> None:
@@ -126,8 +137,8 @@ def test_a_join_with_a_whole_table_is_waited_for_if_that_has_few_rows(hooked: Sp
     all_days = check(hooked, f"SELECT COUNT(*), SUM(e.id) FROM {_PLAIN} f JOIN {_MANY} e ON f.t = e.t")
     few_days = check(hooked, f"SELECT COUNT(*), SUM(e.id) FROM {_PLAIN} f JOIN {_FEW} e ON f.t = e.t")
 
-    assert not any("keys" in implied for report in all_days for implied in report.implied)
-    assert any("keys" in implied for report in few_days for implied in report.implied)
+    assert not keys_of(all_days)
+    assert keys_of(few_days)
     assert few_days[-1].kept == 1
 
 
@@ -168,6 +179,62 @@ def test_explain_runs_no_job(hooked: SparkSession) -> None:
 
     assert "dynamicpruning" in explained
     assert not hooked.sparkContext.statusTracker().getJobIdsForGroup(group)
+
+
+_WEIGH = {"spark.puffin-index.weigh-implied": "true"}
+
+
+@pytest.mark.parametrize(
+    ("sql", "expected"),
+    [
+        (
+            f"SELECT f.id FROM {_PLAIN} f JOIN {_FEW} e ON f.i = e.i WHERE e.id = 1 AND f.part = 1",
+            [("join", "i = 11", 29, 29)],
+        ),
+        (
+            f"SELECT f.id FROM {_PLAIN} f JOIN {_FEW} e ON f.i = e.i JOIN {_FEW} g ON f.t = g.t WHERE e.id = 1",
+            [("join", "i = 11", 29, 1), ("join", "t in 9 keys", 29, 1)],
+        ),
+        (
+            f"SELECT id FROM {_PLAIN} WHERE t > (SELECT MAX(t) + INTERVAL 290 DAYS FROM {_FEW})",
+            [("subquery", "t > 18560", 29, 29)],
+        ),
+    ],
+)
+def test_reports_say_what_keys_drop(
+    hooked: SparkSession, sql: str, expected: list[tuple[str, str, int | None, int | None]]
+) -> None:
+    ordinary = keys_of(check(hooked, sql)[-1:])
+    with settings(hooked, _WEIGH):
+        weighed = keys_of(check(hooked, sql)[-1:])
+
+    found = [(one.source, one.text, one.dropped_alone, one.dropped_only_by_it) for one in weighed]
+    assert sorted(found) == sorted(expected)
+    assert {(one.dropped_alone, one.dropped_only_by_it) for one in ordinary} == {(None, None)}
+
+
+def test_explain_says_what_each_implied_predicate_drops(hooked: SparkSession) -> None:
+    where = "t < DATE '2020-02-01' AND UPPER(s) = 'K31'"
+    # The first function that a JVM evaluates takes long.
+    with settings(hooked, {"spark.puffin-index.planning-milliseconds": "60000"}):
+        function = planner.explain(hooked.sql(f"SELECT id FROM {_PLAIN} WHERE {where}"))
+    ordered = planner.explain(hooked.sql(f"SELECT id FROM {_PLAIN} WHERE part = 1 ORDER BY t, id LIMIT 1"))
+    limited = planner.explain(hooked.sql(f"SELECT id FROM {_PLAIN} WHERE part = 1 LIMIT 3"))
+    joined = planner.explain(hooked.sql(f"SELECT f.id FROM {_PLAIN} f JOIN {_FEW} e ON f.i = e.i WHERE e.id = 1"))
+
+    # Iceberg leaves one file, of 15 row groups. Two have K31, and 4 have days of January, one of them with K31.
+    assert re.search(
+        r"implied by function: .*: s in 1 of \d+ values; drops 13 row groups alone, 3 that nothing else drops; "
+        r"found in [\d.]+ ms with \d+ bytes read",
+        function,
+    ), function
+    assert re.search(
+        r"implied by top-k: order by t asc .*: \d+ rows are <= .*; drops 29 row groups alone, 29 that", ordered
+    ), ordered
+    assert re.search(r"implied by limit: any rows limit 3: .* enough; drops 29 row groups alone, 29 that", limited), (
+        limited
+    )
+    assert "implied by join or subquery: i: its keys are known when the query runs" in joined
 
 
 @pytest.mark.parametrize("part", range(_PARTS))

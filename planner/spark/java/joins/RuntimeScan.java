@@ -226,6 +226,7 @@ public class RuntimeScan implements InvocationHandler {
     keys.put("type", column.get("type"));
     keys.put("operator", column.get("operator"));
     keys.put("keys", literals);
+    keys.put("source", column.get("source"));
     return keys;
   }
 

@@ -65,7 +65,7 @@ def text(value: bytes) -> str:
 
 def bound(name: str, keys: list[object], operator: str = "=", field: int | None = None) -> Predicate:
     number = list(TYPES).index(name) + 1 if field is None else field
-    message = {"field": number, "name": "c", "type": name, "operator": operator, "keys": keys}
+    message = {"field": number, "name": "c", "type": name, "operator": operator, "keys": keys, "source": "join"}
     return bind_runtime_keys(RuntimeKeys.model_validate_json(json.dumps(message)), SCHEMA)
 
 

@@ -40,7 +40,7 @@ def test_a_request_says_its_filters_as_text() -> None:
     ],
 )
 def test_what_is_known_at_run_time_reads_well(keys: dict[str, object], said: str) -> None:
-    request = request_of(runtime_keys=[{"field": 1, "name": "c", **keys}])
+    request = request_of(runtime_keys=[{"field": 1, "name": "c", "source": "join", **keys}])
 
     assert [str(known) for known in request.runtime_keys] == [said]
     assert request.asks_for_rows
