@@ -237,7 +237,7 @@ class _PlannerCallback:
         )
         row_groups = row_set_of(np.setdiff1d(numbers, answered.unread), view.row_group_count)
         note = f"puffin-index: {text} of {request.table}" if settings.job_description else ""
-        serialized = serialize_answer(found.partial, row_groups, note)
+        serialized = serialize_answer(request.aggregates, found.partial, row_groups, note)
         if serialized is None:
             return KEEP_ALL
         is_answered = answered.pruned.kept & ~np.isin(numbers, answered.unread)

@@ -9,7 +9,7 @@ from typing import Final
 from ssb_bench.data.workload import FittedQuery, Workload
 from ssb_bench.report.document import Cell, Facts, Figure, Heading, Line, Marked, Part, Table, failed, marked_if
 from ssb_bench.report.figures import draw_queries
-from ssb_bench.results.run import QueryResult, Run, Side, mean_speed_up
+from ssb_bench.results.run import Plan, QueryResult, Run, Side, mean_speed_up
 from ssb_bench.results.statistics import summarize, verdict
 
 LEAST_SHARE_OF_PERFECT: Final = 0.9
@@ -82,7 +82,7 @@ def _rows(query: QueryResult) -> Iterator[list[Cell]]:
         yield [query.name, Marked("null", "bad")]
         return
     answer = f"{int(query.answer):,}" if query.answer.isdecimal() else query.answer
-    groups, kept = ("?", "not used") if plan is None else (f"{plan.row_groups:,}", f"{plan.kept:,}")
+    groups, kept = ("?", "not used") if plan is None else (f"{plan.row_groups:,}", _kept(plan))
     planned = ("", "") if plan is None else (_megabytes(plan.index_bytes_read), f"{plan.planning_seconds * 1000:.0f}")
     yield [
         *(query.name, marked_if(not query.answers_equal, answer), "without", groups, f"{without.rows_read:,}  "),
@@ -92,6 +92,10 @@ def _rows(query: QueryResult) -> Iterator[list[Cell]]:
         *("", "", "with", kept, f"{with_index.rows_read:,} {_against_plan(query)}", _megabytes(with_index.bytes_read)),
         *(*planned, _median(with_index), _range(with_index), _ratio(query.speed_up)),
     ]
+
+
+def _kept(plan: Plan) -> str:
+    return f"{plan.kept:,} ({plan.answered:,} answered)" if plan.answered else f"{plan.kept:,}"
 
 
 def _bound_row(query: QueryResult) -> list[Cell]:

@@ -44,6 +44,7 @@ class Plan:
         kept_rows: Rows of the kept, indexed row groups.
         index_bytes_read: Bytes of index that were read.
         planning_seconds: Median of the planning times.
+        answered: Row groups whose part of the aggregates came from the index, so that they were not read.
     """
 
     row_groups: int
@@ -52,6 +53,7 @@ class Plan:
     kept_rows: int
     index_bytes_read: int
     planning_seconds: float
+    answered: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,8 +95,15 @@ class Executions:
 
 
 @contextmanager
-def hooked(session: SparkSession, *, strict: bool = False) -> Iterator[SparkSession]:
-    """Install the hook in a session, and take it out at the end; `strict` raises errors of the index."""
+def hooked(session: SparkSession, *, strict: bool = False, aggregates: bool = True) -> Iterator[SparkSession]:
+    """Install the hook in a session, and take it out at the end.
+
+    Args:
+        session: The session.
+        strict: Raise errors of the index.
+        aggregates: Answer aggregates from the index; False where counts stand for scans.
+    """
+    session.conf.set("spark.puffin-index.aggregates", str(aggregates).lower())
     planner.enable(session, strict=strict)
     try:
         yield session

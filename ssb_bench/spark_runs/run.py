@@ -162,8 +162,9 @@ def _failures(
             yield f"Spark read {sides['with'].rows_read:,} rows, but the kept row groups have {plan.kept_rows:,}"
         if sides["without"].rows_read > table_rows:
             yield f"Spark read {sides['without'].rows_read:,} rows of a table of {table_rows:,}"
-    if plan is not None and task.survivors is not None and plan.kept < count_survivors(task.survivors):
-        yield f"{count_survivors(task.survivors)} row groups hold a match, but {plan.kept} were kept"
+    if plan is not None and task.survivors is not None and plan.kept + plan.answered < count_survivors(task.survivors):
+        known = f"{plan.kept} were kept and {plan.answered} answered from the index"
+        yield f"{count_survivors(task.survivors)} row groups hold a match, but {known}"
 
 
 def _plan_of(executions: Executions) -> Plan | None:
@@ -179,6 +180,7 @@ def _plan_of(executions: Executions) -> Plan | None:
         kept_rows=last.kept_rows,
         index_bytes_read=max(report.index_bytes_read for report in reports),
         planning_seconds=statistics.median(report.planning_seconds for report in reports[1:]),
+        answered=last.reason_counts().get("answered", 0),
     )
 
 

@@ -103,7 +103,7 @@ def measure_appends(
         index = _make_table(spark, layout, files[0], row_group_rows)
         began = time.time()
         failures: list[str] = []
-        with hooked(spark), ThreadPoolExecutor(1, "append") as pool, _watching(spark, layout):
+        with hooked(spark, aggregates=False), ThreadPoolExecutor(1, "append") as pool, _watching(spark, layout):
             writing = _Writing()
             appending = pool.submit(_append_all, spark, files, every_seconds, writing)
             executions = _query_until_indexed(spark, index, wheres, due, writing, appending, began, failures, on_step)
@@ -253,7 +253,7 @@ def _settle(
             failures.append(f"{name}, {side} the index: answers {answer}, {due[name][-1]} is due")
         return seconds
 
-    with hooked(spark.newSession()) as session:
+    with hooked(spark.newSession(), aggregates=False) as session:
         sides = {"without": spark.newSession(), "with": session}
         arms = {(side, name): partial(count, side, sides[side], name) for name in wheres for side in sides}
         times = time_in_turns(arms, rounds)

@@ -84,7 +84,7 @@ def _add_entries(index: TableIndex) -> None:
 
 def _cost(spark: SparkSession, name: str, source: str, repeats: int) -> Paired:
     arms = {enabled: partial(_plan_once, spark, source, enabled) for enabled in ("false", "true")}
-    with hooked(spark, strict=True):
+    with hooked(spark, strict=True, aggregates=False):
         times = time_in_turns(arms, repeats, warm_up=_WARM_UP)
         reports = planner.reports(spark)[-repeats:]
     planning = median(report.planning_seconds for report in reports) if reports else None

@@ -18,8 +18,8 @@ from tests.spark.services import postgres
 S3_SUPPORT = "org.apache.iceberg:iceberg-aws-bundle:1.12.0"
 POSTGRES_DRIVER = "org.postgresql:postgresql:42.7.8"
 
-_AT_ONCE = {"spark.puffin-index.refresh-seconds": "0"}
-"""Tests build an index and query right after."""
+_CONF = {"spark.puffin-index.refresh-seconds": "0", "spark.puffin-index.aggregates": "false"}
+"""Tests build an index and query right after. Those of pruning count rows, and look at what the scan has read."""
 
 _LOGIN = {"jdbc.user": "lake", "jdbc.password": "lake"}
 
@@ -47,7 +47,7 @@ def spark(warehouse: Path, catalog_conf: dict[str, str]) -> Iterator[SparkSessio
     """A local session with the stock Iceberg runtime; its catalog is called `lake`."""
     # Other releases (`make matrix`) are not tried on services.
     packages = {"4.1": (S3_SUPPORT, POSTGRES_DRIVER), "4.0": (POSTGRES_DRIVER,)}.get(SPARK_RELEASE, ())
-    session = create_session(warehouse, memory="2g", name="tests", packages=packages, conf=_AT_ONCE | catalog_conf)
+    session = create_session(warehouse, memory="2g", name="tests", packages=packages, conf=_CONF | catalog_conf)
     yield session
     session.stop()
 

@@ -12,6 +12,7 @@ import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.function.BiFunction;
+import java.util.function.Predicate;
 import org.apache.iceberg.FileScanTask;
 import org.apache.iceberg.Schema;
 import org.apache.iceberg.types.Types;
@@ -19,6 +20,7 @@ import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.AttributeReference;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.optimizer.PropagateEmptyRelation;
+import org.apache.spark.sql.catalyst.plans.logical.Aggregate;
 import org.apache.spark.sql.catalyst.plans.logical.Filter;
 import org.apache.spark.sql.catalyst.plans.logical.LocalRelation$;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
@@ -54,6 +56,8 @@ public class PruneScans extends Rule {
   private final boolean strict;
   private final JobNotes notes;
   private final AtomicBoolean ended;
+  /** Says of an aggregate whether the index answers it, so that its scan is not looked at here. */
+  private volatile Predicate answering;
 
   /**
    * @param hook the name of the planner's side of this hook
@@ -82,6 +86,11 @@ public class PruneScans extends Rule {
   /** The same rule for another session. Both end together. */
   public PruneScans of(String session) {
     return new PruneScans(this, session);
+  }
+
+  /** Leave aggregates to somebody who answers them from the index. */
+  public void leaveAggregates(Predicate answering) {
+    this.answering = answering;
   }
 
   public String hook() {
@@ -267,6 +276,9 @@ public class PruneScans extends Rule {
             tell("index not used, the scan stays as it was: " + scan, e);
           }
         }
+        return;
+      }
+      if (isWhole && plan instanceof Aggregate && answering != null && answering.test(plan)) {
         return;
       }
       Expression condition = isWhole && plan instanceof Filter ? ((Filter) plan).condition() : null;

@@ -40,6 +40,7 @@ from puffin_index.storage.binary import write_int32_be, write_int64_be, write_ui
 
 _INT64: Final = pa.decimal256(19, 0)
 _LONGS: Final = (-(2**63), 2**63 - 1)
+EXACT_DOUBLES: Final = 2**53
 _NO_KEY: Final = b"\0" * 16
 
 
@@ -76,10 +77,11 @@ def _asked(
     return AskedColumn(found.column, str(node), found.type, found.value_type, needs_sum, needs_least, needs_greatest)
 
 
-def serialize_answer(partial: Partial, answered: BitMap, note: str) -> bytes | None:
-    """Serialise an answer; None if a sum could overflow on the way, so that Spark has to add up.
+def serialize_answer(wanted: WantedAggregates, partial: Partial, answered: BitMap, note: str) -> bytes | None:
+    """Serialise an answer; None if a sum could overflow or be rounded on the way, so that Spark has to add up.
 
     Args:
+        wanted: What the query wants.
         partial: What the answered row groups give.
         answered: The row groups that need no scan, as view numbers.
         note: What the job's description says, may be empty.
@@ -94,7 +96,8 @@ def serialize_answer(partial: Partial, answered: BitMap, note: str) -> bytes | N
     for number, asked in enumerate(question.columns):
         parts.append(_longs(groups[f"values {number}"]))
         if asked.needs_sum:
-            sums = _sums(groups[f"positive {number}"], groups[f"negative {number}"], asked.value_type)
+            most = EXACT_DOUBLES if wanted.columns[number].double else _LONGS[1]
+            sums = _sums(groups[f"positive {number}"], groups[f"negative {number}"], asked.value_type, most)
             if sums is None:
                 return None
             parts += sums
@@ -120,7 +123,9 @@ def _without_nulls(keys: pa.ChunkedArray) -> KeyArray:
     return pc.fill_null(array, pa.scalar(_NO_KEY, pa.large_binary()))
 
 
-def _sums(positive: pa.ChunkedArray, negative: pa.ChunkedArray, value_type: ValueType) -> tuple[bytes, ...] | None:
+def _sums(
+    positive: pa.ChunkedArray, negative: pa.ChunkedArray, value_type: ValueType, most_magnitude: int
+) -> tuple[bytes, ...] | None:
     """Serialise sums. Each order of adding up must fit the type that Spark adds up in."""
     if value_type.is_decimal:
         most = 10 ** min(MAXIMUM_DECIMAL_PRECISION, value_type.decimal_precision + 10) - 1
@@ -132,6 +137,8 @@ def _sums(positive: pa.ChunkedArray, negative: pa.ChunkedArray, value_type: Valu
     if pc.max(positive).as_py() > most or pc.min(negative).as_py() < least:
         return None
     magnitude = min(int(pc.max(pc.subtract(positive, negative)).as_py()), _LONGS[1])
+    if magnitude > most_magnitude:
+        return None
     sums = pc.add(positive, negative)
     ends = pc.min_max(sums).as_py()
     if _LONGS[0] <= ends["min"] and ends["max"] <= _LONGS[1]:

@@ -176,6 +176,7 @@ class AggregatedColumn(BaseModel):
     Attributes:
         column: The column.
         sum: Whether the sum is wanted.
+        double: Whether Spark adds the values up in a double, which is exact up to 2^53 only.
         least: Whether the least value is wanted.
         greatest: Whether the greatest value is wanted.
     """
@@ -184,6 +185,7 @@ class AggregatedColumn(BaseModel):
 
     column: Column
     sum: bool
+    double: bool
     least: bool
     greatest: bool
 

@@ -12,7 +12,7 @@ from puffin_index import IndexDefinition, TableIndex
 NAMESPACE = "shapes"
 ROWS, ROW_GROUP_ROWS = 6_000, 200
 
-_LAYOUT = ", ".join(
+LAYOUT = ", ".join(
     [
         "'write.parquet.row-group-size-bytes'='1'",
         f"'write.parquet.row-group-check-min-record-count'='{ROW_GROUP_ROWS}'",
@@ -63,7 +63,7 @@ def create(spark: SparkSession, catalog: SqlCatalog) -> None:
     for name, (properties, partitioning) in FORMS.items():
         full = f"lake.{NAMESPACE}.{name}"
         spark.sql(
-            f"CREATE TABLE {full} USING iceberg {partitioning} TBLPROPERTIES ({properties}, {_LAYOUT}) "
+            f"CREATE TABLE {full} USING iceberg {partitioning} TBLPROPERTIES ({properties}, {LAYOUT}) "
             f"AS SELECT * FROM (SELECT {columns} FROM RANGE(0, {ROWS}, 1, 1)) LIMIT 0"
         )
         half = ROWS // 2
@@ -87,6 +87,32 @@ _SETTINGS = {
 def random_settings(random: Random) -> dict[str, str]:
     """Settings that make Spark plan joins in other ways; mostly Spark's own."""
     return {name: random.choices(values, (3, 1))[0] for name, values in _SETTINGS.items()}
+
+
+def random_where(random: Random, table: str) -> str:
+    """Return a condition on the rows of a fact table, which any number of them may satisfy."""
+    number = random.randrange(ROWS)
+    one = [
+        f"{table}.i < {number}",
+        f"{table}.l BETWEEN {number % 5003} AND {number % 5003 + 400}",
+        f"{table}.s LIKE 'k1%'",
+        f"{table}.s IN ('k3', 'k30', 'k{number % 2000}')",
+        f"{table}.x = 0",
+        f"{table}.x > {number % 700}",
+        f"{table}.t >= DATE '2020-06-01'",
+        f"{table}.part = {number % 3}",
+        f"{table}.i IS NULL",
+        f"NOT ({table}.d = {number % 900} OR {table}.l < 2500)",
+        f"UPPER({table}.s) LIKE 'K1%9'",
+        f"ABS({table}.i - {number}) < 20",
+        f"{table}.l % 1000 = {number % 1000}",
+        f"YEAR({table}.t) = 2020 AND MONTH({table}.t) = {number % 12 + 1}",
+        f"{table}.part + 1 = {number % 4}",
+        f"ROUND({table}.x, -1) = {number % 70 * 10}",
+        f"COALESCE({table}.i, {number}) = {number}",
+    ]
+    count = random.choice([0, 1, 1, 2])
+    return " AND ".join(random.sample(one, count)) or "TRUE"
 
 
 class RandomQuery:
@@ -115,28 +141,7 @@ class RandomQuery:
         return self._random.choice(["i", "l", "s", "d", "x", "t", "part"])
 
     def _where(self, table: str = "f") -> str:
-        number = self._random.randrange(ROWS)
-        one = [
-            f"{table}.i < {number}",
-            f"{table}.l BETWEEN {number % 5003} AND {number % 5003 + 400}",
-            f"{table}.s LIKE 'k1%'",
-            f"{table}.s IN ('k3', 'k30', 'k{number % 2000}')",
-            f"{table}.x = 0",
-            f"{table}.x > {number % 700}",
-            f"{table}.t >= DATE '2020-06-01'",
-            f"{table}.part = {number % 3}",
-            f"{table}.i IS NULL",
-            f"NOT ({table}.d = {number % 900} OR {table}.l < 2500)",
-            f"UPPER({table}.s) LIKE 'K1%9'",
-            f"ABS({table}.i - {number}) < 20",
-            f"{table}.l % 1000 = {number % 1000}",
-            f"YEAR({table}.t) = 2020 AND MONTH({table}.t) = {number % 12 + 1}",
-            f"{table}.part + 1 = {number % 4}",
-            f"ROUND({table}.x, -1) = {number % 70 * 10}",
-            f"COALESCE({table}.i, {number}) = {number}",
-        ]
-        count = self._random.choice([0, 1, 1, 2])
-        return " AND ".join(self._random.sample(one, count)) or "TRUE"
+        return random_where(self._random, table)
 
     def _on(self, left: str, right: str) -> str:
         """A join condition: equal columns, of other types as well."""

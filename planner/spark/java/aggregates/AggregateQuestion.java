@@ -19,6 +19,7 @@ import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.sql.catalyst.expressions.KnownFloatingPointNormalized;
 import org.apache.spark.sql.catalyst.expressions.Literal;
+import org.apache.spark.sql.catalyst.expressions.UnscaledValue;
 import org.apache.spark.sql.catalyst.expressions.aggregate.AggregateExpression;
 import org.apache.spark.sql.catalyst.expressions.aggregate.AggregateFunction;
 import org.apache.spark.sql.catalyst.expressions.aggregate.Average;
@@ -62,6 +63,8 @@ public class AggregateQuestion {
   /** The expressions to group by, of a row of these columns. */
   private final List keys = new ArrayList();
   private final List buffers = new ArrayList();
+  /** The buffers as text. */
+  private final List parts = new ArrayList();
   private final List texts = new ArrayList();
 
   private AggregateQuestion(Conditions conditions, Map aliases) {
@@ -118,9 +121,9 @@ public class AggregateQuestion {
     return (String.join(", ", texts) + " " + by).trim();
   }
 
-  /** What all questions have in common that get the same answer for a scan. */
+  /** What all questions have in common that get the same rows for a scan. */
   public String key() {
-    return columns + " " + groups + " " + conditions.nodes;
+    return columns + " " + groups + " " + keys + " " + parts + " " + conditions.nodes;
   }
 
   private boolean addGroup(Expression grouping) {
@@ -188,8 +191,10 @@ public class AggregateQuestion {
       texts.add("count(*)");
       return ((Literal) child).value() != null && isOf(types, new DataType[] {DataTypes.LongType}) && add("rows", -1, types);
     }
-    Map node = conditions.column(child);
-    if (node == null) {
+    // Spark adds small decimals up as integers.
+    boolean isUnscaled = child instanceof UnscaledValue;
+    Map node = conditions.column(isUnscaled ? ((UnscaledValue) child).child() : child);
+    if (node == null || (isUnscaled && type != Sum.class && type != Average.class)) {
       return false;
     }
     int column = column(node);
@@ -213,6 +218,9 @@ public class AggregateQuestion {
     }
     if (type == Average.class && (isInteger || sum != null)) {
       want(column, "sum");
+      if (isInteger) {
+        want(column, "double");
+      }
       DataType[] expected = new DataType[] {isInteger ? DataTypes.DoubleType : sum, DataTypes.LongType};
       return isOf(types, expected) && add("average", column, types);
     }
@@ -232,6 +240,7 @@ public class AggregateQuestion {
   }
 
   private boolean add(String what, int column, List types) {
+    parts.add(what + " " + column + " " + types);
     return buffers.add(new Object[] {what, Integer.valueOf(column), types.get(0)});
   }
 
@@ -244,6 +253,7 @@ public class AggregateQuestion {
     Map column = new HashMap();
     column.put("column", node);
     column.put("sum", Boolean.FALSE);
+    column.put("double", Boolean.FALSE);
     column.put("least", Boolean.FALSE);
     column.put("greatest", Boolean.FALSE);
     columns.add(column);
@@ -260,7 +270,8 @@ public class AggregateQuestion {
       Object[] buffer = (Object[]) buffers.get(i);
       if (buffer[0].equals("average") && buffer[2] instanceof DoubleType) {
         int column = ((Integer) buffer[1]).intValue();
-        double most = (double) answer.magnitude(column) + magnitude((Map) ((Map) columns.get(column)).get("column"), unread);
+        Map node = (Map) ((Map) columns.get(column)).get("column");
+        double most = (double) answer.magnitude(column) + magnitude(node, unread);
         if (most > EXACT_DOUBLES) {
           return false;
         }
@@ -269,17 +280,21 @@ public class AggregateQuestion {
     return true;
   }
 
-  /** An upper bound of the sum of magnitudes of a column in the data files of some tasks. */
+  /** An upper bound of the sum of magnitudes of a column in the data files of some tasks; decimals unscaled. */
   private static double magnitude(Map column, List tasks) {
     double sum = 0;
     Integer field = (Integer) column.get("field");
-    boolean isInt = column.get("type").equals("int");
+    String type = (String) column.get("type");
+    double mostOfType = type.equals("int") ? -(double) Integer.MIN_VALUE : -(double) Long.MIN_VALUE;
+    if (type.startsWith("decimal(")) {
+      mostOfType = Math.pow(10, Integer.parseInt(type.substring("decimal(".length(), type.indexOf(','))));
+    }
     for (Iterator it = tasks.iterator(); it.hasNext(); ) {
       DataFile file = (DataFile) ((FileScanTask) it.next()).file();
-      double most = isInt ? -(double) Integer.MIN_VALUE : -(double) Long.MIN_VALUE;
+      double most = mostOfType;
       ByteBuffer low = file.lowerBounds() == null ? null : (ByteBuffer) file.lowerBounds().get(field);
       ByteBuffer high = file.upperBounds() == null ? null : (ByteBuffer) file.upperBounds().get(field);
-      if (low != null && high != null && !column.containsKey("key")) {
+      if (low != null && high != null && !column.containsKey("key") && (type.equals("int") || type.equals("long"))) {
         most = Math.max(Math.abs(number(low)), Math.abs(number(high)));
       }
       sum += most * file.recordCount();
@@ -297,8 +312,16 @@ public class AggregateQuestion {
     return ((Number) number).doubleValue();
   }
 
-  /** Rows of the keys of each group and the buffers of all aggregates. */
+  /** Rows of the keys of each group and the buffers of all aggregates; null if a key fails, so that the query has to. */
   public List rows(AggregateAnswer answer) {
+    try {
+      return everyRow(answer);
+    } catch (RuntimeException e) {
+      return null;
+    }
+  }
+
+  private List everyRow(AggregateAnswer answer) {
     List rows = new ArrayList(answer.size);
     GenericInternalRow values = new GenericInternalRow(groups.size());
     for (int group = 0; group < answer.size; group++) {

@@ -11,8 +11,8 @@ import java.util.Iterator;
 import java.util.LinkedList;
 import java.util.List;
 import java.util.Map;
+import java.util.function.Predicate;
 import org.apache.iceberg.FileScanTask;
-import org.apache.iceberg.Schema;
 import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.catalyst.expressions.Alias;
 import org.apache.spark.sql.catalyst.expressions.And;
@@ -41,7 +41,7 @@ import scala.Tuple3;
  * own plan and gives the final aggregate the buffers that the index has, beside the partial aggregate of the row groups that
  * still have to be read. After any failure, Spark's plan stays as it was.
  */
-public class AnswerAggregates extends SparkStrategy {
+public class AnswerAggregates extends SparkStrategy implements Predicate {
   private static final int ANSWERS_REMEMBERED = 32;
 
   private final PruneScans rule;
@@ -50,6 +50,7 @@ public class AnswerAggregates extends SparkStrategy {
 
   public AnswerAggregates(PruneScans rule) {
     this.rule = rule;
+    rule.leaveAggregates(this);
   }
 
   /** The same strategy for another session. */
@@ -57,13 +58,25 @@ public class AnswerAggregates extends SparkStrategy {
     return new AnswerAggregates(rule);
   }
 
+  /** Whether the index answers an aggregate, in part at least. */
+  public boolean test(Object aggregate) {
+    try {
+      Answered answered = answered((Aggregate) aggregate);
+      return answered != null;
+    } catch (Throwable e) {
+      rule.tell("aggregate not answered from the index", e);
+      return false;
+    }
+  }
+
   public scala.collection.immutable.Seq apply(LogicalPlan plan) {
     List plans = new ArrayList();
     if (plan instanceof Aggregate && !rule.hasEnded()) {
       try {
-        SparkPlan answered = answered((Aggregate) plan);
+        Answered answered = answered((Aggregate) plan);
         if (answered != null) {
-          plans.add(answered);
+          rule.note(answered.answer.note);
+          plans.add(replaced(answered.whole, answered.partial, replacement(answered, ((Aggregate) plan).child())));
         }
       } catch (Throwable e) {
         rule.tell("aggregate not answered from the index", e);
@@ -72,10 +85,9 @@ public class AnswerAggregates extends SparkStrategy {
     return Lists.of(plans);
   }
 
-  /** The plan with buffers from the index; null if Spark has to read all rows. */
-  private SparkPlan answered(Aggregate aggregate) throws Exception {
-    LogicalPlan child = aggregate.child();
-    Option rows = PhysicalOperation.unapply(child);
+  /** What the index gives for an aggregate; null if Spark has to read all rows. */
+  private Answered answered(Aggregate aggregate) throws Exception {
+    Option rows = PhysicalOperation.unapply(aggregate.child());
     if (rows.isEmpty() || !(((Tuple3) rows.get())._3() instanceof DataSourceV2ScanRelation)) {
       return null;
     }
@@ -84,28 +96,44 @@ public class AnswerAggregates extends SparkStrategy {
     if (!ScanTasks.isBatchScan(scan) || ScanQuestion.isOfNoSnapshot(scan) || rule.isNotToBeAsked(scan)) {
       return null;
     }
-    SparkPlan whole = planned(aggregate);
-    BaseAggregateExec partial = whole == null ? null : partial(whole);
-    List tasks = partial == null ? Collections.EMPTY_LIST : ScanTasks.of(scan);
+    Answered found = new Answered();
+    found.whole = planned(aggregate);
+    found.partial = found.whole == null ? null : partial(found.whole);
+    Conditions conditions = conditions((scala.collection.Iterable) ((Tuple3) rows.get())._2(), relation);
+    if (found.partial == null || conditions == null) {
+      return null;
+    }
+    Map aliases = aliases((scala.collection.Iterable) ((Tuple3) rows.get())._1());
+    AggregateQuestion wanted = AggregateQuestion.of(found.partial, conditions, aliases);
+    List tasks = wanted == null ? Collections.EMPTY_LIST : ScanTasks.of(scan);
     if (tasks.isEmpty() || !(tasks.get(0) instanceof FileScanTask)) {
       return null;
     }
-    Conditions conditions = conditions((scala.collection.Iterable) ((Tuple3) rows.get())._2(), relation);
-    Map aliases = aliases((scala.collection.Iterable) ((Tuple3) rows.get())._1());
-    AggregateQuestion wanted = conditions == null ? null : AggregateQuestion.of(partial, conditions, aliases);
-    if (wanted == null) {
+    found.question = new ScanQuestion(scan, conditions);
+    found.question.aggregates = wanted;
+    Object[] answer = answer(found.question, tasks);
+    found.answer = (AggregateAnswer) answer[0];
+    found.rows = (List) answer[1];
+    if (found.rows == null) {
       return null;
     }
-    ScanQuestion question = new ScanQuestion(scan, conditions);
-    question.aggregates = wanted;
-    AggregateAnswer answer = answer(question, tasks);
-    List unread = answer == null ? null : answer.view.without(tasks, answer.answered);
-    if (answer == null || !wanted.isExact(answer, unread)) {
-      return null;
-    }
-    SparkPlan replaced = replacement(partial, child, question, wanted.rows(answer), unread);
-    rule.note(answer.note);
-    return replaced(whole, partial, replaced);
+    found.unread = found.answer.view.without(tasks, found.answer.answered);
+    return wanted.isExact(found.answer, found.unread) ? found : null;
+  }
+
+  /** An aggregate, and what the index gives for its rows. */
+  private static class Answered {
+    /** Spark's plan. */
+    SparkPlan whole;
+    /** The part of Spark's plan that reads rows. */
+    BaseAggregateExec partial;
+
+    ScanQuestion question;
+    AggregateAnswer answer;
+    /** The answer as rows of keys and buffers. */
+    List rows;
+    /** The tasks that are still to be read. */
+    List unread;
   }
 
   /** Spark's own plan of an aggregate. */
@@ -155,44 +183,46 @@ public class AnswerAggregates extends SparkStrategy {
     return aliases;
   }
 
-  private AggregateAnswer answer(ScanQuestion question, List tasks) throws Exception {
+  /** The answer and its rows; both null if Spark has to read all rows. */
+  private Object[] answer(ScanQuestion question, List tasks) throws Exception {
     String key = question.aggregates.key();
     synchronized (answers) {
       for (Iterator it = answers.iterator(); it.hasNext(); ) {
         Object[] known = (Object[]) it.next();
         if (((WeakReference) known[0]).get() == question.scan && known[1].equals(key)) {
-          return (AggregateAnswer) known[2];
+          return (Object[]) known[2];
         }
       }
     }
     AggregateAnswer answer = rule.aggregates(question, tasks);
+    Object[] found = {answer, answer == null ? null : question.aggregates.rows(answer)};
     synchronized (answers) {
-      answers.add(0, new Object[] {new WeakReference(question.scan), key, answer});
+      answers.add(0, new Object[] {new WeakReference(question.scan), key, found});
       if (answers.size() > ANSWERS_REMEMBERED) {
         answers.remove(ANSWERS_REMEMBERED);
       }
     }
-    return answer;
+    return found;
   }
 
   /** The plan of buffers: those of the index, and those of the row groups that have to be read. */
-  private SparkPlan replacement(
-      BaseAggregateExec partial, LogicalPlan child, ScanQuestion question, List rows, List unread) throws Exception {
+  private SparkPlan replacement(Answered answered, LogicalPlan child) throws Exception {
+    SparkPlan partial = (SparkPlan) answered.partial;
+    List unread = answered.unread;
     List attributes = new ArrayList();
-    for (scala.collection.Iterator it = ((SparkPlan) partial).output().iterator(); it.hasNext(); ) {
+    for (scala.collection.Iterator it = partial.output().iterator(); it.hasNext(); ) {
       Attribute attribute = (Attribute) it.next();
       attributes.add(unread.isEmpty() ? attribute : attribute.newInstance());
     }
-    SparkPlan known = local(attributes, rows);
+    SparkPlan known = local(attributes, answered.rows);
     if (unread.isEmpty()) {
       // One partition needs no shuffle.
       return new CoalesceExec(1, known);
     }
     Map scans = new IdentityHashMap();
-    scans.put(question.scan, rule.narrowed(question, unread));
+    scans.put(answered.question.scan, rule.narrowed(answered.question, unread));
     LogicalPlan rest = (LogicalPlan) child.transform(new PruneScans.ReplaceScans(scans));
-    SparkPlan read =
-        (SparkPlan) ((SparkPlan) partial).withNewChildren(Lists.of(Arrays.asList(new Object[] {new PlanLater(rest)})));
+    SparkPlan read = (SparkPlan) partial.withNewChildren(Lists.of(Arrays.asList(new Object[] {new PlanLater(rest)})));
     return new UnionExec(Lists.of(Arrays.asList(new Object[] {read, known})));
   }
 

@@ -42,6 +42,7 @@ REQUEST = {
     "runtime_fields": {},
     "runtime_keys": [],
     "wanted": None,
+    "aggregates": None,
     "columns": SCHEMA,
     "name_mapping": None,
     "catalog": {},

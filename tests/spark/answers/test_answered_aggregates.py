@@ -1,0 +1,302 @@
+"""Aggregates that the index answers: the values that Spark gets from the rows, and no scan where none is needed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from random import Random
+
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from pyspark.errors import ArithmeticException
+from pyspark.sql import SparkSession
+
+import planner
+from planner import ScanPlan
+from puffin_index import IndexDefinition, TableIndex
+from tests.spark.agreement import settings
+from tests.spark.answers import shapes
+from tests.spark.answers.aggregate_queries import RandomAggregate
+
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("tables")]
+
+ENABLED = "spark.puffin-index.enabled"
+RANDOM_QUERIES = int(os.environ.get("PUFFIN_INDEX_RANDOM_QUERIES", "48"))
+_PARTS = 4
+_SPACE = "answered"
+_PLAIN = f"lake.{shapes.NAMESPACE}.plain"
+_DELETED = f"lake.{shapes.NAMESPACE}.deleted"
+_ALL = "COUNT(*), COUNT(l), SUM(l), AVG(l), MIN(l), MAX(l), SUM(d), AVG(d), MIN(s), MAX(s), MIN(t), MAX(x)"
+
+
+@pytest.fixture(scope="module")
+def tables(spark: SparkSession, catalog: SqlCatalog) -> None:
+    if not spark.catalog.databaseExists(f"lake.{shapes.NAMESPACE}"):
+        shapes.create(spark, catalog)
+    spark.sql(f"CREATE NAMESPACE IF NOT EXISTS lake.{_SPACE}")
+
+
+@pytest.fixture(autouse=True)
+def answering(spark: SparkSession) -> Iterator[None]:
+    with settings(spark, {"spark.puffin-index.aggregates": "true"}):
+        yield
+
+
+def rows_of(spark: SparkSession, sql: str, *, enabled: bool) -> list[str]:
+    """The rows of a query as text, which tells -0.0 from 0.0, in an order of their own."""
+    with settings(spark, {ENABLED: str(enabled).lower()}):
+        return sorted(map(str, spark.sql(sql).collect()))
+
+
+def check(spark: SparkSession, sql: str) -> list[ScanPlan]:
+    """Check that a query has the same rows with the index; return the scan plans of answered aggregates."""
+    expected = rows_of(spark, sql, enabled=False)
+    before = {id(report): report for report in planner.reports(spark)}
+    assert rows_of(spark, sql, enabled=True) == expected, sql
+    return [report for report in planner.reports(spark) if report.answered and id(report) not in before]
+
+
+def plan_of(spark: SparkSession, sql: str) -> str:
+    return str(spark.sql(sql)._jdf.queryExecution().executedPlan().toString())
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT COUNT(*) FROM {t} WHERE i > 100",
+        f"SELECT {_ALL} FROM {{t}} WHERE i BETWEEN 100 AND 3000",
+        "SELECT s, COUNT(*), SUM(l) FROM {t} WHERE part = 1 GROUP BY s",
+        "SELECT part, d, AVG(i), MAX(s) FROM {t} GROUP BY part, d HAVING COUNT(*) > 3",
+        "SELECT YEAR(t), COUNT(*), SUM(d) FROM {t} WHERE x > 3 GROUP BY YEAR(t)",
+        "SELECT i % 10, part + 1, MAX(l) FROM {t} GROUP BY i % 10, part + 1",
+        "SELECT COUNT(DISTINCT s), COUNT(*), SUM(l) FROM {t} WHERE l > 40",
+        "SELECT part, SUM(DISTINCT d), AVG(l) FROM {t} GROUP BY part",
+        "SELECT DISTINCT part FROM {t} WHERE l < 100",
+        "SELECT x, COUNT(*) FROM {t} GROUP BY x",
+        "SELECT COUNT(*) FROM {t} WHERE s LIKE 'k1%' AND YEAR(t) = 2020",
+        "SELECT SUM(l) / COUNT(l) + 1 AS a FROM {t} WHERE d > 4 HAVING a > 0",
+        "SELECT a.part, n, m FROM (SELECT part, COUNT(*) n FROM {t} WHERE l > 7 GROUP BY part) a "
+        "JOIN (SELECT part, MAX(l) m FROM {t} GROUP BY part) b ON a.part = b.part",
+        "WITH c AS (SELECT COUNT(*) n FROM {t} WHERE i < 50) "
+        "SELECT n FROM c UNION ALL SELECT MAX(l) FROM {t} WHERE i < 9",
+    ],
+)
+@pytest.mark.parametrize("adaptive", ["true", "false"])
+def test_no_row_is_read_where_the_index_knows_all(hooked: SparkSession, sql: str, adaptive: str) -> None:
+    with settings(hooked, {"spark.sql.adaptive.enabled": adaptive}):
+        reports = check(hooked, sql.format(t=_PLAIN))
+
+        assert reports
+        assert all(report.kept == 0 for report in reports)
+        assert "BatchScan" not in plan_of(hooked, sql.format(t=_PLAIN))
+
+
+@pytest.mark.parametrize("form", ["deleted", "vectors"])
+@pytest.mark.parametrize(
+    "sql", [f"SELECT {_ALL} FROM {{t}} WHERE i > 9", "SELECT part, COUNT(DISTINCT s), SUM(l) FROM {t} GROUP BY part"]
+)
+def test_only_rows_without_an_index_are_read(hooked: SparkSession, form: str, sql: str) -> None:
+    """Deleted rows are subtracted; the last data file has no index."""
+    (report,) = check(hooked, sql.format(t=f"lake.{shapes.NAMESPACE}.{form}"))
+
+    assert report.kept == report.unindexed == 1
+    assert report.reason_counts()["answered"] == 30
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT SUM(x) FROM {t}",
+        "SELECT SUM(id) FROM {t} WHERE i > 4",
+        "SELECT COUNT(*) FROM {t} WHERE i > id",
+        "SELECT COUNT(*) FROM {t} WHERE RAND() + i > -5 AND i > 4",
+        "SELECT COUNT(*) FROM (SELECT * FROM {t} WHERE i > 4 LIMIT 50)",
+        "SELECT COUNT(*) FROM {t} TABLESAMPLE (100 ROWS) WHERE i > 4",
+        "SELECT part, COUNT(*) FROM {t} f JOIN (VALUES (1)) v (k) ON f.part = v.k GROUP BY part",
+        "SELECT COLLECT_SET(part) FROM {t} WHERE i > 4",
+        "SELECT 1 / x, COUNT(*) FROM {t} WHERE part = 1 AND x <> 0 GROUP BY 1 / x",
+    ],
+)
+def test_what_no_index_gives_is_read(hooked: SparkSession, sql: str) -> None:
+    with settings(hooked, {"spark.sql.ansi.enabled": "false"}):
+        assert not check(hooked, sql.format(t=_PLAIN))
+
+
+@pytest.mark.parametrize("part", range(_PARTS))
+def test_random_aggregates_have_the_values_of_the_rows(hooked: SparkSession, part: int) -> None:
+    random = Random(part)
+    answered = 0
+    for _ in range(RANDOM_QUERIES // _PARTS):
+        sql = RandomAggregate(random).sql
+        with settings(
+            hooked, shapes.random_settings(random) | {"spark.sql.codegen.wholeStage": random.choice(["true", "false"])}
+        ):
+            answered += bool(check(hooked, sql))
+
+    assert answered > RANDOM_QUERIES // _PARTS // 4
+
+
+def test_nan_is_the_greatest_and_a_zero_is_read(hooked: SparkSession, catalog: SqlCatalog) -> None:
+    """Iceberg #15069: bounds of files leave out NaN."""
+    name = f"{_SPACE}.doubles"
+    values = (
+        "(1, DOUBLE('NaN')), (1, 3D), (2, -0.0D), (2, 0.0D), (3, NULL), (4, DOUBLE('-Infinity')), (4, 0.0D), (5, 7.5D)"
+    )
+    hooked.sql(f"CREATE TABLE lake.{name} USING iceberg AS SELECT * FROM VALUES {values} AS v (g, x)")
+    TableIndex.create(catalog, name, IndexDefinition.of(bsi=["x"], bitmap=["g"])).build()
+
+    for where in ("g < 9", *(f"g = {group}" for group in range(1, 7)), "x > 0", "x = 0"):
+        check(hooked, f"SELECT MIN(x), MAX(x), COUNT(x), COUNT(DISTINCT x) FROM lake.{name} WHERE {where}")
+        check(hooked, f"SELECT g, MIN(x), MAX(x) FROM lake.{name} WHERE {where} GROUP BY g")
+        check(hooked, f"SELECT x, COUNT(*), COUNT(x) FROM lake.{name} WHERE {where} GROUP BY x")
+    assert check(hooked, f"SELECT MAX(x) FROM lake.{name} WHERE g = 1")
+
+
+def test_long_strings_are_whole(hooked: SparkSession, catalog: SqlCatalog) -> None:
+    """Iceberg #16320, #16328: bounds of files are cut off."""
+    name = f"{_SPACE}.strings"
+    text = "CONCAT(REPEAT('ä', 100), id, CHR(0), '\U0001f600')"
+    hooked.sql(f"CREATE TABLE lake.{name} USING iceberg AS SELECT id AS k, {text} AS s FROM RANGE(300)")
+    TableIndex.create(catalog, name, IndexDefinition.of(bitmap=["s"], bsi=["k"])).build()
+
+    assert check(hooked, f"SELECT MIN(s), MAX(s), COUNT(DISTINCT s) FROM lake.{name} WHERE k BETWEEN 17 AND 230")
+    assert check(hooked, f"SELECT s, COUNT(*) FROM lake.{name} WHERE k < 20 GROUP BY s")
+
+
+@pytest.mark.parametrize("ansi", ["true", "false"])
+def test_sums_that_may_overflow_are_added_up_by_spark(hooked: SparkSession, catalog: SqlCatalog, ansi: str) -> None:
+    name = f"{_SPACE}.huge_{ansi}"
+    values = f"(1, {2**63 - 1}, 9), (1, 1, 9), (1, -5, 9), (2, {2**53}, 1), (2, 1, 1), (2, {-(2**62)}, 1)"
+    wide = f"CAST(d AS DECIMAL(38, 0)) * {'1' * 38}"
+    hooked.sql(
+        f"CREATE TABLE lake.{name} USING iceberg AS SELECT g, l, {wide} AS d FROM VALUES {values} AS v (g, l, d)"
+    )
+    TableIndex.create(catalog, name, IndexDefinition.of(bsi=["l", "d"], bitmap=["g"])).build()
+    with settings(hooked, {"spark.sql.ansi.enabled": ansi}):
+        assert check(hooked, f"SELECT SUM(l), SUM(d) FROM lake.{name} WHERE g = 2")
+        # Doubles add up 2^53 and 1 in an order that nobody knows.
+        assert not check(hooked, f"SELECT AVG(l) FROM lake.{name} WHERE g = 2")
+        assert not check(hooked, f"SELECT TRY_SUM(l) FROM lake.{name} WHERE g = 1")
+        for column in "ld":
+            sql = f"SELECT SUM({column}) FROM lake.{name} WHERE g = 1"
+            if ansi == "true":
+                with pytest.raises(ArithmeticException):
+                    hooked.sql(sql).collect()
+            else:
+                assert not check(hooked, sql)
+
+
+def test_snapshots_and_branches_have_their_own_values(hooked: SparkSession, catalog: SqlCatalog) -> None:
+    name = f"{_SPACE}.history"
+    hooked.sql(f"CREATE TABLE lake.{name} USING iceberg AS SELECT id AS k, id % 7 AS g FROM RANGE(100)")
+    index = TableIndex.create(catalog, name, IndexDefinition.of(bsi=["k"], bitmap=["g"]))
+    index.build()
+    first = index.data_table.refresh().current_snapshot()
+    assert first is not None
+    hooked.sql(f"ALTER TABLE lake.{name} CREATE BRANCH other")
+    hooked.sql(f"INSERT INTO lake.{name} SELECT id, 3 FROM RANGE(1000, 1050)")
+    hooked.sql(f"INSERT INTO lake.{name}.branch_other SELECT id, 4 FROM RANGE(2000, 2020)")
+    index.build()
+    hooked.sql(f"DELETE FROM lake.{name} WHERE k % 10 = 3")
+
+    for version in ("", f" VERSION AS OF {first.snapshot_id}", " VERSION AS OF 'other'"):
+        source = f"lake.{name}{version}"
+        check(hooked, f"SELECT COUNT(*), SUM(k), MAX(k), COUNT(DISTINCT g) FROM {source} WHERE k > 5")
+        check(hooked, f"SELECT g, COUNT(*), MIN(k) FROM {source} GROUP BY g")
+    hooked.sql(f"CALL lake.system.rollback_to_snapshot('{name}', {first.snapshot_id})")
+    assert check(hooked, f"SELECT COUNT(*), SUM(k) FROM lake.{name} WHERE k > 5")
+
+
+def test_changed_columns(hooked: SparkSession, catalog: SqlCatalog) -> None:
+    name = f"{_SPACE}.changed"
+    hooked.sql(f"CREATE TABLE lake.{name} (a INT, b FLOAT, c DECIMAL(9, 2), s STRUCT<v: INT>) USING iceberg")
+    hooked.sql(f"INSERT INTO lake.{name} SELECT id, id / 4, id / 8, NAMED_STRUCT('v', id) FROM RANGE(200)")
+    index = TableIndex.create(catalog, name, IndexDefinition.of(bsi=["a", "b", "c"], bitmap=["s.v"]))
+    index.build()
+    for change in ("ALTER COLUMN a TYPE BIGINT", "ALTER COLUMN b TYPE DOUBLE", "ALTER COLUMN c TYPE DECIMAL(20, 2)"):
+        hooked.sql(f"ALTER TABLE lake.{name} {change}")
+    hooked.sql(f"ALTER TABLE lake.{name} RENAME COLUMN a TO e")
+    hooked.sql(f"ALTER TABLE lake.{name} ADD COLUMN a INT")
+    hooked.sql(f"INSERT INTO lake.{name} SELECT id + 3000000000, id, id, NAMED_STRUCT('v', -id), id FROM RANGE(100)")
+
+    for _ in range(2):
+        check(hooked, f"SELECT SUM(e), AVG(e), MAX(b), SUM(c), AVG(c), MIN(s.v), COUNT(a), SUM(a) FROM lake.{name}")
+        check(hooked, f"SELECT s.v % 5, COUNT(*), SUM(e) FROM lake.{name} WHERE e > 7 AND b < 99 GROUP BY s.v % 5")
+        check(hooked, f"SELECT c, COUNT(*) FROM lake.{name} WHERE a IS NULL GROUP BY c")
+        index.build()
+    assert check(hooked, f"SELECT SUM(e), MIN(s.v) FROM lake.{name} WHERE b < 99")
+
+
+def test_the_setting_switches_answers_off(hooked: SparkSession) -> None:
+    sql = f"SELECT COUNT(*), SUM(l) FROM {_PLAIN} WHERE i > 100"
+    assert check(hooked, sql)
+    with settings(hooked, {"spark.puffin-index.aggregates": "false"}):
+        assert not check(hooked, sql)
+
+
+def test_explain_says_what_is_answered(hooked: SparkSession) -> None:
+    frame = hooked.sql(f"SELECT s, COUNT(*), SUM(l) FROM {_DELETED} WHERE i > 100 GROUP BY s")
+
+    text = planner.explain(frame)
+
+    assert "answered: count(*), sum(l) by s: 0 row groups from statistics, 30 from indexes, 1 to be read" in text
+    assert "BatchScan" in text
+
+
+def test_jobs_say_what_is_answered(hooked: SparkSession) -> None:
+    hooked.sql(f"SELECT s, COUNT(*) FROM {_PLAIN} WHERE i > 100 GROUP BY s").collect()
+    note = hooked.sparkContext.getLocalProperty("spark.job.description")
+
+    assert "30 from indexes, 0 to be read" in str(note)
+
+
+def test_frames_that_run_again_and_cached_frames(hooked: SparkSession) -> None:
+    frame = hooked.sql(f"SELECT part, COUNT(*) AS n FROM {_DELETED} WHERE l > 100 GROUP BY part")
+    expected = rows_of(hooked, f"SELECT part, COUNT(*) AS n FROM {_DELETED} WHERE l > 100 GROUP BY part", enabled=False)
+
+    assert sorted(map(str, frame.collect())) == sorted(map(str, frame.collect())) == expected
+    cached = frame.cache()
+    try:
+        assert sorted(map(str, cached.collect())) == expected
+        assert cached.where("n > 5").count() == len([row for row in frame.collect() if row.n > 5])
+    finally:
+        cached.unpersist()
+
+
+def test_threads_ask_at_once(hooked: SparkSession) -> None:
+    queries = [
+        f"SELECT COUNT(*), SUM(l), MAX(s) FROM {_DELETED} WHERE part = {number % 3} AND i > {number * 400}"
+        for number in range(12)
+    ]
+    expected = [rows_of(hooked, sql, enabled=False) for sql in queries]
+    with settings(hooked, {ENABLED: "true"}), ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda sql: sorted(map(str, hooked.sql(sql).collect())), queries * 3))
+
+    assert found == expected * 3
+
+
+@pytest.mark.parametrize("place", [0.1, 0.3, 0.5, 0.7, 0.9])
+def test_damage_in_the_midst_of_an_answer_falls_back_to_rows(
+    spark: SparkSession, catalog: SqlCatalog, place: float
+) -> None:
+    name = f"{_SPACE}.damaged{int(place * 10)}"
+    spark.sql(
+        f"CREATE TABLE lake.{name} USING iceberg TBLPROPERTIES ({shapes.LAYOUT}) "
+        "AS SELECT id AS k, CONCAT('w', id % 50) AS s, id * 3 AS v FROM RANGE(0, 1000, 1, 1)"
+    )
+    index = TableIndex.create(catalog, name, IndexDefinition.of(bitmap=["s"], bsi=["k", "v"]))
+    index.build()
+    (segment,) = Path(index.index_table.location().removeprefix("file:")).glob("_segments/*.puffin")
+    data = bytearray(segment.read_bytes())
+    at = int(len(data) * place)
+    data[at : at + 40] = bytes(byte ^ 0x5A for byte in data[at : at + 40])
+    segment.write_bytes(data)
+    planner.enable(spark)
+    try:
+        check(spark, f"SELECT COUNT(*), SUM(v), AVG(v), MIN(s), MAX(v) FROM lake.{name} WHERE k > 5")
+        check(spark, f"SELECT s, COUNT(*), SUM(v) FROM lake.{name} WHERE k BETWEEN 100 AND 900 GROUP BY s")
+        check(spark, f"SELECT COUNT(DISTINCT s) FROM lake.{name} WHERE v > 100")
+    finally:
+        planner.disable(spark)
