@@ -78,6 +78,7 @@ _SOURCES = (
     "joins/JoinPruning.java",
     "joins/ScalarPruning.java",
     "WantedRows.java",
+    "Subqueries.java",
     "PruneScans.java",
     "EverySession.java",
 )
