@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -19,18 +20,29 @@ from planner.aggregates.result import table_of
 from planner.aggregates.settled import settle
 from planner.aggregates.unread import read_partial
 from planner.clock import DEFAULT_MILLISECONDS
-from planner.prune.gate import Limits
+from planner.prune.gate import ROWS_BYTE_BUDGET, Limits
+from planner.prune.pruned import kept_mask
 from planner.scans.count import count_known
 from planner.scans.plan import plan_scan, snapshot_of
 from planner.scans.planned_scan import PlannedScan
 from planner.scans.scan_plan import ScanPlan
 from planner.scans.wanted import Keys, Wanted
 from planner.view.directories import IndexReads
-from puffin_index.storage.arrays import Ints
+from planner.view.index_view import IndexView
+from puffin_index.keys.map_key import column_and_key
+from puffin_index.storage.arrays import Floats, Ints
 from puffin_index.storage.files import READ_COUNT
 from puffin_index.table_index import TableIndex
 
 _log = logging.getLogger(__name__)
+
+_EXACT_ROWS: Final = Limits(byte_budget=ROWS_BYTE_BUDGET, rows_wanted=True)
+
+COLUMN_SHARE: Final = 0.1
+"""The share of a data file that a column takes if the manifest does not tell."""
+
+ROW_GROUP_OVERHEAD_BYTES: Final = 128 * 1024
+"""What reading a row group costs besides the bytes of its columns, in bytes."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,7 +50,6 @@ class Answer:
     """What is known of a question before data is read.
 
     Attributes:
-        planned: The scan.
         settled: What statistics give.
         indexed: What indexes give.
         unread: The row groups of the plan whose data has to be read, ascending: the rest of the answer, exactly.
@@ -47,7 +58,6 @@ class Answer:
         reads: What was read of the index for the answer, besides the plan, and troubles.
     """
 
-    planned: PlannedScan
     settled: Partial
     indexed: Partial
     unread: Ints
@@ -58,44 +68,73 @@ class Answer:
     @property
     def warnings(self) -> tuple[str, ...]:
         """Index troubles, as sentences."""
-        own = (f"{trouble.segment}: {trouble.reason}" for trouble in self.reads.troubles)
-        return tuple(dict.fromkeys((*self.planned.plan.warnings, *own)))
+        return tuple(f"{trouble.segment}: {trouble.reason}" for trouble in self.reads.troubles)
+
+    @property
+    def partial(self) -> Partial:
+        """What statistics and indexes give together."""
+        return Partial.merged(self.settled.question, [self.settled, self.indexed])
 
 
-def answer(planned: PlannedScan, table: Table, question: Question, *, always: bool = False) -> Answer:
+def answer_scan(planned: PlannedScan, table: Table, question: Question) -> Answer:
+    """Answer a question about a planned scan; exact rows were wanted (`Limits.rows_wanted`)."""
+    if question.every_column:
+        rows = KnownRows.of_scan(planned, table.io)
+        return answer(planned.view, rows, question, _data_costs(planned, question))
+    # Manifests tell the rows of files without an index.
+    row_count, unread = count_known(planned)
+    counted = Partial.of_table(question, {"rows": pa.array([row_count], pa.int64())})
+    return Answer(counted, Partial.merged(question, []), unread, planned.plan.kept - len(unread), 0)
+
+
+def _data_costs(planned: PlannedScan, question: Question) -> Floats:
+    """The cost of reading the data of each row group, in weighed bytes."""
+    plan = planned.plan
+    of_file = np.zeros(len(planned.files))
+    for number in np.unique(plan.file_of[plan.kept_mask]).tolist():
+        entry = planned.files[number].entry
+        sizes, guess = entry.column_sizes or {}, entry.file_size_in_bytes * COLUMN_SHARE
+        fields = [column_and_key(asked.column)[0] for asked in question.every_column]
+        of_file[number] = sum(sizes.get(field, guess) for field in fields) / max(entry.record_count, 1)
+    costs: Floats = of_file[plan.file_of] * plan.row_counts + ROW_GROUP_OVERHEAD_BYTES
+    return costs
+
+
+def answer(view: IndexView, rows: KnownRows, question: Question, data_costs: Floats | None = None) -> Answer:
     """Answer a question from statistics and indexes as far as they are exact.
 
     Args:
-        planned: The scan; exact rows were wanted (`Limits.rows_wanted`).
-        table: The data table.
+        view: The index.
+        rows: The matching rows.
         question: The question, bound to the schema of the scan.
-        always: Ask indexes also where reading the data takes less: for those who save a job without any data.
+        data_costs: For each row group of the scan what reading the row group costs, in weighed bytes. Indexes that cost
+            more are not read. None reads them anyway: for those who save a job without any data.
     """
     reads = IndexReads()
     token = READ_COUNT.set(reads.count)
     try:
-        return _answer(planned, table, question, reads, always)
+        return _answer(view, rows, question, data_costs, reads)
     finally:
         READ_COUNT.reset(token)
 
 
-def _answer(planned: PlannedScan, table: Table, question: Question, reads: IndexReads, always: bool) -> Answer:
-    plan, nothing = planned.plan, Partial.merged(question, [])
-    if not question.every_column:
-        row_count, unread = count_known(planned)
-        counted = Partial.of_table(question, {"rows": pa.array([row_count], pa.int64())})
-        return Answer(planned, counted, nothing, unread, plan.kept - len(unread), 0, reads)
-    kept = np.flatnonzero(plan.kept_mask)
+def _answer(
+    view: IndexView, rows: KnownRows, question: Question, data_costs: Floats | None, reads: IndexReads
+) -> Answer:
+    nothing, kept = Partial.merged(question, []), np.flatnonzero(kept_mask(rows.reasons))
     if question.needs_data:
-        return Answer(planned, nothing, nothing, kept, 0, 0, reads)
-    rows = KnownRows(planned, table.io)
+        return Answer(nothing, nothing, kept, 0, 0, reads)
+    if not question.every_column:
+        known = rows.matches[kept] >= 0
+        counted = Partial.of_table(question, {"rows": pa.array([rows.matches[kept[known]].sum()], pa.int64())})
+        return Answer(counted, nothing, kept[~known], int(known.sum()), 0, reads)
     whole = rows.positions[rows.is_whole[rows.positions]]
-    settled, is_settled = settle(planned.view, question, planned.row_groups.numbers[whole], reads)
+    settled, is_settled = settle(view, question, rows.row_groups.numbers[whole], reads)
     others = np.setdiff1d(rows.positions, whole[is_settled])
-    indexed, left = answer_units(planned.view, question, rows, others, reads, always=always)
+    costs = None if data_costs is None else data_costs[others]
+    indexed, left = answer_units(view, question, rows, others, reads, costs)
     unread = np.union1d(left, np.setdiff1d(kept, rows.positions))
     return Answer(
-        planned,
         nothing if settled is None else settled,
         Partial.merged(question, indexed),
         unread,
@@ -187,7 +226,7 @@ def aggregate(
         UnsupportedError: If an aggregate does not take the type of its column; if rows have to be read, and a part of
             the text, a data file's format or equality deletes make that impossible here.
     """
-    limits = Limits(rows_wanted=True, seconds=planning_milliseconds / 1000)
+    limits = Limits(byte_budget=ROWS_BYTE_BUDGET, rows_wanted=True, seconds=planning_milliseconds / 1000)
     found = aggregate_with_plan(index, where, aggregates, group_by, snapshot_id, limits, refresh, keys)
     for warning in found.warnings:
         _log.warning("%s", warning)
@@ -200,7 +239,7 @@ def aggregate_with_plan(
     aggregates: str | Sequence[str],
     group_by: str | Sequence[str] = (),
     snapshot_id: int | None = None,
-    limits: Limits = Limits(rows_wanted=True),  # noqa: B008 - frozen
+    limits: Limits = _EXACT_ROWS,
     refresh: bool = True,
     keys: Keys | None = None,
 ) -> Aggregated:
@@ -210,9 +249,9 @@ def aggregate_with_plan(
         index.refresh()
     question = ask(aggregates, group_by, snapshot_of(index.data_table, snapshot_id)[1])
     planned = plan_scan(index, where, snapshot_id, limits, refresh=False, wanted=Wanted(keys or {}))
-    found = answer(planned, index.data_table, question)
+    found = answer_scan(planned, index.data_table, question)
     read, row_groups_read = read_partial(planned, index.data_table, question, found.unread)
-    table = table_of(Partial.merged(question, [found.settled, found.indexed, read]))
+    table = table_of(Partial.merged(question, [found.partial, read]))
     plan = planned.plan
     return Aggregated(
         table=table,
@@ -223,6 +262,6 @@ def aggregate_with_plan(
         index_reads=plan.index_reads + found.reads.count.requests,
         index_bytes_read=plan.index_bytes_read + found.reads.count.bytes,
         seconds=time.perf_counter() - started,
-        warnings=found.warnings,
+        warnings=tuple(dict.fromkeys((*plan.warnings, *found.warnings))),
         plan=plan,
     )

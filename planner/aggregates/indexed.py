@@ -9,10 +9,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap
 
+from planner.aggregates.key_groups import (
+    GroupTotals,
+    KeyGroups,
+    OpenedKeys,
+    has_key_groups,
+    totals_of_groups,
+    wanted_of,
+    with_null,
+)
 from planner.aggregates.known_rows import KnownRows
 from planner.aggregates.partial import Partial
 from planner.aggregates.question import AskedColumn, Question
@@ -21,8 +29,16 @@ from planner.view.directories import IndexReads, IndexTrouble, KindDirectory, po
 from planner.view.index_view import IndexView
 from puffin_index.errors import CorruptFileError, NotFoundError, UnsupportedError
 from puffin_index.keys.columns import Column, KeyArray, join_columns
-from puffin_index.keys.map_key import ColumnId, column_and_key
-from puffin_index.kinds.held_keys import HoldsKeys, KeyCounts, Totals, join_totals, totals_of_counts
+from puffin_index.keys.map_key import ColumnId
+from puffin_index.kinds.held_keys import (
+    HoldsKeys,
+    KeyCounts,
+    Totals,
+    join_totals,
+    most_key_sets,
+    totals_of_counts,
+    totals_of_distinct,
+)
 from puffin_index.kinds.registry import kinds_holding_keys
 from puffin_index.storage.arrays import Flags, Floats, Ints
 
@@ -32,14 +48,8 @@ _INDEX_WEIGHT = 0.5
 _BY_ROW_WEIGHT = 4.0
 """A payload that is ordered by key is decoded as a whole to find the keys of rows."""
 
-_ROW_GROUP_OVERHEAD_BYTES = 128 * 1024
-"""What reading a row group costs besides the bytes of its columns, in bytes."""
-
 _ROWS_AT_ONCE = 1 << 20
 """The keys of about so many rows are grouped at once."""
-
-_COLUMN_SHARE = 0.1
-"""The share of a data file that a column takes if the manifest does not tell."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,7 +72,12 @@ class _Payloads:
 
 
 def answer_units(
-    view: IndexView, question: Question, rows: KnownRows, positions: Ints, reads: IndexReads, *, always: bool = False
+    view: IndexView,
+    question: Question,
+    rows: KnownRows,
+    positions: Ints,
+    reads: IndexReads,
+    data_costs: Floats | None = None,
 ) -> tuple[list[Partial], Ints]:
     """Answer from indexes.
 
@@ -72,19 +87,20 @@ def answer_units(
         rows: The matching rows.
         positions: Row groups of the plan whose matching rows are known, ascending.
         reads: Takes down troubles.
-        always: Ask indexes also where reading the data takes less.
+        data_costs: For each position what reading the row group costs, in weighed bytes; None asks indexes anyway.
 
     Returns:
         What each unit gives, and the positions of the row groups that no index answers.
     """
-    row_groups = rows.planned.row_groups.numbers[positions]
+    row_groups = rows.row_groups.numbers[positions]
     payloads = [
         _payloads(view, question, one, row_groups, rows.is_whole[positions], reads) for one in question.every_column
     ]
     here = np.flatnonzero(np.logical_and.reduce([own.numbers >= 0 for own in payloads]))
-    saved = _data_costs(question, rows, positions) - sum(own.costs for own in payloads)
+    index_costs = np.sum([own.costs for own in payloads], axis=0)
+    saved = np.full(len(positions), np.inf) if data_costs is None else data_costs - index_costs
     every_unit = positions_by_number(_unit_numbers([own.numbers[here] for own in payloads]))
-    units = [here[own] for _, own in every_unit if always or saved[here[own]].sum() > 0]
+    units = [here[own] for _, own in every_unit if saved[here[own]].sum() > 0]
 
     def answer(unit: Ints) -> _Found | IndexTrouble | None:
         first = payloads[0]
@@ -113,6 +129,7 @@ def _payloads(
     # Of all rows of a payload that is ordered by key, the rows of each key are counted without decoding them.
     is_counted = asked.needs_distinct or bool(question.groups)
     can_count = is_counted and (not question.groups or len(question.every_column) == 1)
+    has_sets = _has_few_keys(view, question, asked, row_groups, reads)
     known: list[tuple[float, KindDirectory, Floats]] = []
     for kind in kinds_holding_keys():
         directory = view.directory(leaf_of(asked), kind.name, reads)
@@ -120,7 +137,7 @@ def _payloads(
             continue
         blobs = directory.blob[row_groups]
         _, owners, counts = np.unique(blobs, return_inverse=True, return_counts=True)
-        weight = np.full(len(row_groups), _BY_ROW_WEIGHT if kind.is_found_by_key else _INDEX_WEIGHT)
+        weight = np.where(kind.is_found_by_key & ~has_sets, _BY_ROW_WEIGHT, _INDEX_WEIGHT)
         if kind.is_found_by_key and can_count:
             every, covered = np.unique(directory.blob, return_counts=True)
             whole = np.bincount(owners, is_whole)[owners]
@@ -140,18 +157,15 @@ def _payloads(
     return _Payloads(asked, tuple(directory for _, directory, _ in known), chosen, numbers, costs)
 
 
-def _data_costs(question: Question, rows: KnownRows, positions: Ints) -> Floats:
-    """The cost of reading the data of row groups."""
-    planned = rows.planned
-    files = planned.plan.file_of[positions]
-    of_file = np.zeros(len(planned.files))
-    for number in np.unique(files).tolist():
-        entry = planned.files[number].entry
-        sizes, guess = entry.column_sizes or {}, entry.file_size_in_bytes * _COLUMN_SHARE
-        fields = [column_and_key(asked.column)[0] for asked in question.every_column]
-        of_file[number] = sum(sizes.get(field, guess) for field in fields) / max(entry.record_count, 1)
-    costs: Floats = of_file[files] * planned.plan.row_counts[positions] + _ROW_GROUP_OVERHEAD_BYTES
-    return costs
+def _has_few_keys(
+    view: IndexView, question: Question, asked: AskedColumn, row_groups: Ints, reads: IndexReads
+) -> Flags:
+    """Whether a column has so few keys that the row set of each, and not the key of each row, gives the answer."""
+    statistics = view.statistics(leaf_of(asked), reads)
+    if statistics is None or (question.groups and len(question.every_column) > 1 and not has_key_groups(question)):
+        return np.zeros(len(row_groups), np.bool_)
+    few = statistics.distinct_count[row_groups] <= most_key_sets(view.row_counts[row_groups])
+    return np.asarray(few & statistics.known[row_groups], np.bool_)
 
 
 def _unit_numbers(payloads: Sequence[Ints]) -> Ints:
@@ -170,11 +184,12 @@ def _unit_numbers(payloads: Sequence[Ints]) -> Ints:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Found:
-    """What indexes tell of the matching rows of a unit: totals without groups, otherwise keys.
+    """What indexes tell of the matching rows of a unit: totals of all rows or of groups, otherwise keys.
 
     Attributes:
         row_count: The number of rows, or of keys with weights.
         totals: The totals of each column.
+        groups: The totals of groups, in parts.
         distinct: The distinct keys of each column whose distinct keys are needed, in parts.
         columns: The keys of each column.
         weights: How many rows each key stands for; None for one.
@@ -182,6 +197,7 @@ class _Found:
 
     row_count: int
     totals: Mapping[ColumnId, Totals] = field(default_factory=dict)
+    groups: Sequence[GroupTotals] = ()
     distinct: Mapping[ColumnId, Sequence[KeyArray]] = field(default_factory=dict)
     columns: Mapping[ColumnId, Column] = field(default_factory=dict)
     weights: Ints | None = None
@@ -193,8 +209,10 @@ class _Found:
         ]
         if not asked:
             return False
-        if not question.groups:
-            ends = [(self.totals[one.column], one.ends) for _, one in asked]
+        if not question.groups or self.groups:
+            every = [self.totals] if not question.groups else []
+            ends = [(own[one.column], one.ends) for _, one in asked for own in every]
+            ends += [(total, one.ends) for _, one in asked for own in self.groups for total in own.totals[one.column]]
             return any(
                 (total.minimum == 0 and "least" in own) or (total.maximum == 0 and "greatest" in own)
                 for total, own in ends
@@ -234,29 +252,49 @@ class _Unit:
             return self._totals()
         if len(self.payloads) == 1:
             return self._counts(self.payloads[0])
+        groups = self._totals_of_groups() if has_key_groups(self.question) else None
+        if groups is not None:
+            return _Found(sum(sum(own.row_counts) for own in groups), groups=groups)
         keys = {own.column.column: self._keys(own) for own in self.payloads}
         return _Found(next(iter(keys.values())).row_count, columns=keys)
 
-    def _asked(self, own: _Payloads) -> Iterator[tuple[HoldsKeys, Ints, BitMap]]:
-        """Yield each payload of a column, the places of its row groups in the unit, and the matching rows."""
+    def _opened(self, own: _Payloads) -> Iterator[OpenedKeys]:
+        """Yield each payload of a column."""
         for _, unordered in positions_by_number(own.numbers[self.places]):
             directory = own.directories[own.chosen[self.places[unordered[0]]]]
             here = unordered[np.argsort(directory.base[self.row_groups[unordered]], kind="stable")]
             first = int(self.row_groups[here[0]])
-            if directory.merged[first]:
-                opened: object = self.view.open_index(own.column.column, directory, first)
-                rows = BitMap.union(
-                    BitMap(),
-                    *(self._rows(at).shift(int(directory.base[self.row_groups[at]])) for at in here.tolist()),
-                )
-            else:
-                opened = self.view.open_alone(own.column.column, directory, first)
-                rows = self._rows(int(here[0]))
+            is_merged = bool(directory.merged[first])
+            open_payload = self.view.open_index if is_merged else self.view.open_alone
+            opened: object = open_payload(own.column.column, directory, first)
             if not isinstance(opened, HoldsKeys):
                 raise UnsupportedError(f"a payload of kind {directory.kind} that holds no keys")
-            yield opened, here, rows
-            if directory.merged[first]:
+            bases = directory.base[self.row_groups[here]] if is_merged else np.zeros(1, np.int64)
+            yield OpenedKeys(opened, here.tolist(), bases.tolist())
+            if is_merged:
                 self.view.weigh(own.column.column, directory, first)
+
+    def _asked(self, own: _Payloads) -> Iterator[tuple[HoldsKeys, Sequence[int], BitMap]]:
+        """Yield each payload of a column, the places of its row groups in the unit, and the matching rows."""
+        for opened in self._opened(own):
+            yield opened.index, opened.places, opened.moved(self._rows)
+
+    def _totals_of_groups(self) -> list[GroupTotals] | None:
+        """The totals of groups by a column of few keys; None if the column has many."""
+        group = self.question.groups[0].column
+        by_column = {own.column.column: own for own in self.payloads}
+        parts: list[KeyGroups] = []
+        for opened in self._opened(by_column[group]):
+            counts = self.view.row_counts[self.row_groups[list(opened.places)]].tolist()
+            part = KeyGroups.of(opened, self._rows_unless_whole, counts)
+            if part is None:
+                return None
+            parts.append(part)
+        columns = [(asked, self._opened(by_column[asked.column])) for asked in self.question.columns]
+        return list(totals_of_groups(parts, columns))
+
+    def _rows_unless_whole(self, at: int) -> BitMap | None:
+        return None if self.rows.is_whole[self.positions[at]] else self._rows(at)
 
     def _rows(self, at: int) -> BitMap:
         """The matching rows of the row group at a place of the unit."""
@@ -272,17 +310,23 @@ class _Unit:
         return _Found(column.row_count, columns={own.column.column: column}, weights=weights)
 
     def _totals(self) -> _Found:
-        row_count = int(self.rows.planned.plan.matches[self.positions].sum())
+        row_count = int(self.rows.matches[self.positions].sum())
         totals: dict[ColumnId, Totals] = {}
         distinct: dict[ColumnId, list[KeyArray]] = {}
         for own in self.payloads:
             column = own.column.column
             if not own.column.needs_distinct:
-                totals[column] = join_totals([opened.totals_of(rows) for opened, _, rows in self._asked(own)])
+                want = wanted_of(own.column)
+                totals[column] = join_totals([opened.totals_of(rows, want) for opened, _, rows in self._asked(own)])
                 continue
-            counts = [opened.counts_of(rows) for opened, _, rows in self._asked(own)]
-            totals[column] = join_totals([totals_of_counts(one) for one in counts])
-            distinct[column] = [one.keys for one in counts]
+            if own.column.needs_sum:
+                counts = [opened.counts_of(rows) for opened, _, rows in self._asked(own)]
+                totals[column] = join_totals([totals_of_counts(one) for one in counts])
+                distinct[column] = [one.keys for one in counts]
+                continue
+            found = [opened.distinct_of(rows) for opened, _, rows in self._asked(own)]
+            totals[column] = join_totals([totals_of_distinct(one) for one in found])
+            distinct[column] = [one.keys for one in found]
         return _Found(row_count, totals=totals, distinct=distinct)
 
     def _keys(self, own: _Payloads) -> Column:
@@ -290,22 +334,16 @@ class _Unit:
         parts: dict[int, Column] = {}
         for opened, here, rows in self._asked(own):
             column = opened.keys_of(rows)
-            counts = self.rows.planned.plan.matches[self.positions[here]]
+            counts = self.rows.matches[self.positions[list(here)]]
             ends = np.cumsum(counts)
-            for at, first, end in zip(here.tolist(), (ends - counts).tolist(), ends.tolist(), strict=True):
+            for at, first, end in zip(here, (ends - counts).tolist(), ends.tolist(), strict=True):
                 parts[at] = column.part(first, end)
         return join_columns([parts[at] for at in range(len(self.positions))])
 
 
 def _with_null(counts: KeyCounts) -> Column:
     """The distinct keys as a column, with a NULL row at the end if rows are NULL."""
-    keys = counts.keys
-    if not counts.null_count:
-        return Column(counts.value_type, len(keys), keys, None)
-    valid: Flags = np.append(np.ones(len(keys), np.bool_), False)
-    if isinstance(keys, np.ndarray):
-        return Column(counts.value_type, len(valid), np.append(keys, 0), valid)
-    return Column(counts.value_type, len(valid), pa.concat_arrays([keys, pa.nulls(1, pa.large_binary())]), valid)
+    return with_null(counts.value_type, counts.keys, counts.null_count > 0)
 
 
 def _weights(counts: KeyCounts) -> Ints:
@@ -324,6 +362,10 @@ def _partials(question: Question, found: Sequence[_Found]) -> Iterator[Partial]:
             }
             yield Partial.of_totals(question, [one.row_count for one in found], totals, distinct)
         return
+    groups = [own for one in found for own in one.groups]
+    if groups:
+        yield _of_groups(question, groups)
+    found = [one for one in found if not one.groups]
     ends = np.cumsum([one.row_count for one in found])
     for _, here in positions_by_number(ends // _ROWS_AT_ONCE):
         some = [found[at] for at in here.tolist()]
@@ -333,3 +375,11 @@ def _partials(question: Question, found: Sequence[_Found]) -> Iterator[Partial]:
         known = [one.weights for one in some if one.weights is not None]
         weights = np.concatenate(known) if known else None
         yield Partial.of_rows(question, columns, sum(one.row_count for one in some), weights)
+
+
+def _of_groups(question: Question, groups: Sequence[GroupTotals]) -> Partial:
+    totals = {
+        asked.column: [total for own in groups for total in own.totals[asked.column]] for asked in question.columns
+    }
+    row_counts = [count for own in groups for count in own.row_counts]
+    return Partial.of_totals(question, row_counts, totals, {}, join_columns([own.keys for own in groups]))

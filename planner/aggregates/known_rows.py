@@ -1,17 +1,21 @@
-"""The rows of a planned scan that are known without reading data: exact row sets without deleted rows."""
+"""The rows of a scan that are known without reading data: exact row sets without deleted rows."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from pyiceberg.io import FileIO
 from pyroaring import BitMap
 
-from planner.prune.pruned import Reason
+from planner.prune.found_rows import RowSets
+from planner.prune.pruned import Reason, kept_mask
 from planner.scans.planned_scan import PlannedScan
+from planner.scans.scan_row_groups import ScanRowGroups
+from planner.scans.snapshot_files import FileWithDeletes
 from puffin_index.data.deletes import deleted_positions
-from puffin_index.storage.arrays import Flags, Ints
+from puffin_index.storage.arrays import Bytes, Flags, Ints
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -19,33 +23,46 @@ class KnownRows:
     """The matching rows of row groups, where they are known exactly.
 
     Attributes:
-        planned: The scan; exact rows were wanted.
+        row_groups: The row groups of a scan for which exact rows were wanted.
+        reasons: For each row group why it is kept or dropped (`Reason` values).
+        matches: For each row group its matching rows, deleted ones subtracted; -1 where they are not known exactly.
+        row_sets: Rows that can match, by number in the view; deleted rows are not subtracted.
+        files: The data files that `row_groups.file_of` numbers.
         io: The FileIO of the data table.
-        positions: The kept row groups of the plan whose matching rows are known, ascending.
-        is_whole: For each row group of the plan whether all of its rows match and none is deleted.
+        positions: The kept row groups whose matching rows are known, as places in the arrays above, ascending.
+        is_whole: For each row group whether all of its rows match and none is deleted.
     """
 
-    planned: PlannedScan
+    row_groups: ScanRowGroups
+    reasons: Bytes
+    matches: Ints
+    row_sets: RowSets
+    files: Sequence[FileWithDeletes]
     io: FileIO
     positions: Ints = field(init=False)
     is_whole: Flags = field(init=False)
 
+    @classmethod
+    def of_scan(cls, planned: PlannedScan, io: FileIO) -> KnownRows:
+        """Return the rows of a planned scan."""
+        plan = planned.plan
+        return cls(planned.row_groups, plan.reasons, plan.matches, planned.row_sets, planned.files, io)
+
     def __post_init__(self) -> None:
         """Say what is known."""
-        plan, row_groups = self.planned.plan, self.planned.row_groups
-        # The plan's count of matches is exact only where deleted rows could be subtracted.
-        is_known = plan.kept_mask & (plan.matches >= 0) & (row_groups.numbers >= 0)
-        object.__setattr__(self, "is_whole", is_known & (plan.matches == plan.row_counts))
+        # A count of matches is exact only where deleted rows could be subtracted.
+        is_known = kept_mask(self.reasons) & (self.matches >= 0) & (self.row_groups.numbers >= 0)
+        object.__setattr__(self, "is_whole", is_known & (self.matches == self.row_groups.row_counts))
         some = np.flatnonzero(is_known & ~self.is_whole).tolist()
         is_known[[at for at in some if not self._is_kept(at)]] = False
         object.__setattr__(self, "positions", np.flatnonzero(is_known))
 
     def _is_kept(self, at: int) -> bool:
-        """Whether the plan has kept the rows, and not only their count."""
-        return self._is_every_row(at) or self.planned.row_sets.is_kept(int(self.planned.row_groups.numbers[at]))
+        """Whether somebody has kept the rows, and not only their count."""
+        return self._is_every_row(at) or self.row_sets.is_kept(int(self.row_groups.numbers[at]))
 
     def _is_every_row(self, at: int) -> bool:
-        return self.planned.plan.reasons[at] in (Reason.ALL_ROWS_MATCH, Reason.NO_PREDICATE)
+        return self.reasons[at] in (Reason.ALL_ROWS_MATCH, Reason.NO_PREDICATE)
 
     def of(self, at: int) -> BitMap:
         """The matching rows of a row group, numbered from 0 in it.
@@ -53,13 +70,13 @@ class KnownRows:
         Raises:
             PuffinIndexError: If deleted rows can no longer be read.
         """
-        plan, row_groups = self.planned.plan, self.planned.row_groups
-        row_count = int(plan.row_counts[at])
+        row_groups = self.row_groups
+        row_count = int(row_groups.row_counts[at])
         if self.is_whole[at]:
             return BitMap(range(row_count))
-        found = None if self._is_every_row(at) else self.planned.row_sets.of(int(row_groups.numbers[at]))
+        found = None if self._is_every_row(at) else self.row_sets.of(int(row_groups.numbers[at]))
         rows = BitMap(range(row_count)) if found is None else found.rows
-        file = self.planned.files[int(plan.file_of[at])]
+        file = self.files[int(row_groups.file_of[at])]
         if not file.deletes:
             return rows
         first = int(row_groups.first_rows[at])

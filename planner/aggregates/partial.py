@@ -108,16 +108,20 @@ class Partial:
         row_counts: Sequence[int],
         totals: Mapping[ColumnId, Sequence[Totals]],
         distinct: Mapping[ColumnId, Sequence[KeyArray]],
+        groups: Column | None = None,
     ) -> Partial:
-        """Return what several sets of rows of one group give; the question has no columns to group by.
+        """Return what several sets of rows of one group each give.
 
         Args:
             question: The question.
             row_counts: The number of rows of each set.
             totals: The totals of each set, for each column.
-            distinct: Distinct keys, in any number of parts, for each column whose distinct keys are needed.
+            distinct: Distinct keys, in any number of parts, for each column whose distinct keys are needed. Only
+                questions without columns to group by have any.
+            groups: The key of each set's group, if the question has a column to group by; it has no more.
         """
-        table = {"rows": pa.array(row_counts, pa.int64())}
+        table = {} if groups is None else {group_name(0): key_array(groups)}
+        table["rows"] = pa.array(row_counts, pa.int64())
         tables: dict[int, pa.Table] = {}
         for number, asked in enumerate(question.columns):
             own, keys = totals[asked.column], key_type(asked.value_type)

@@ -97,7 +97,7 @@ AnyLiteral: TypeAlias = Literal[Any]
 _DOUBLE = value_type_named("double")
 _EXACT_DOUBLE_INTEGERS = 2**53
 _INT64 = (-(2**63), 2**63 - 1)
-_MICROS_A_DAY = 86_400_000_000
+MICROS_A_DAY = 86_400_000_000
 _SPARK_DECIMAL_DIGITS = 38
 _MAX_MAGNITUDE = 60
 """A number with more decimal digits before the point is above (below) every key."""
@@ -146,7 +146,7 @@ def bind(
             case UnboundPredicate():
                 return _bind_leaf(~node if negated else node, schema, dialect)
             case Unknown():
-                return evaluate(~node if negated else node)  # type: ignore[arg-type] # the opposite is unknown, too
+                return evaluate(~node if negated else node)
             case _:
                 return UNKNOWN
 
@@ -325,7 +325,7 @@ def _place_floating(literal: AnyLiteral, column: _Column) -> Place | None:
 def _place_time(literal: AnyLiteral, field_type: PrimitiveType, value_type: ValueType) -> Place | None:
     if isinstance(literal, DateLiteral) and isinstance(field_type, TimestampType):
         # Spark casts the date to midnight. Without a time zone that is one instant on the column's scale.
-        return Place(key_of(literal.value * _MICROS_A_DAY, value_type), exact=True)
+        return Place(key_of(literal.value * MICROS_A_DAY, value_type), exact=True)
     try:
         converted = literal.to(field_type)
     except (ValueError, TypeError):

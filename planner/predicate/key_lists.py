@@ -20,9 +20,8 @@ from puffin_index.storage.arrays import Ints
 MOST_KEYS: Final = 100_000
 """A longer list becomes the range from its least to its greatest key."""
 
-
 FEW_KEYS: Final = 64
-"""More keys that follow each other become a range: fewer numbers, but of bytes no estimate says how many rows match."""
+"""More keys that follow each other become a range. Fewer stay a list: for ranges of bytes there are no estimates."""
 
 
 def among(field_id: ColumnId, values: pa.Array, value_type: ValueType) -> Predicate:

@@ -67,3 +67,14 @@ def leaves(predicate: Predicate) -> Iterator[Leaf]:
                 pending.extend(reversed(children))
             case Everything() | Nothing():
                 pass
+
+
+def is_exact(predicate: Predicate) -> bool:
+    """Whether all of a predicate is known."""
+    match predicate:
+        case Everything(exact):
+            return exact
+        case Conjunction(children) | Disjunction(children):
+            return all(map(is_exact, children))
+        case _:
+            return True

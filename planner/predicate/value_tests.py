@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from pyiceberg.schema import Schema
 from pyiceberg.types import DateType, StringType, TimestampType
 
+from planner.predicate.bind import MICROS_A_DAY
 from planner.predicate.found_column import FoundColumn, find_column
 from planner.where.patterns import like_regex, rlike_regex
 from planner.where.unknown import PATTERN_OPERATORS, TextFunction, ValueTest
@@ -25,7 +26,6 @@ from puffin_index.keys.leaf import RangeTest
 from puffin_index.keys.value_types import ValueType
 from puffin_index.storage.arrays import Flags, Ints
 
-_MICROS_A_DAY = 86_400_000_000
 _MOST_YEARS = 290_000
 """Timestamps of 64 bits reach a little farther."""
 
@@ -102,7 +102,7 @@ def year_range(test: ValueTest, value_type: ValueType) -> RangeTest | None:
 
 def _first_key(year: int, value_type: ValueType) -> int:
     day = int(np.datetime64(year - 1970, "Y").astype("datetime64[D]").astype(np.int64))
-    return day * _MICROS_A_DAY if value_type.name == "timestamp" else day
+    return day * MICROS_A_DAY if value_type.name == "timestamp" else day
 
 
 def verdicts(test: ValueTest, column: Column) -> Verdicts:
@@ -125,7 +125,7 @@ def _part_of_date(test: ValueTest, column: Column) -> Ints:
     """A part of dates of the proleptic Gregorian calendar, whatever the year. Arrow knows years of 16 bits only."""
     days = column.int_keys.astype(np.int64)
     if column.value_type.name == "timestamp":
-        days = days // _MICROS_A_DAY
+        days = days // MICROS_A_DAY
     dates = days.astype("datetime64[D]")
     months = dates.astype("datetime64[M]")
     number = months.astype(np.int64)
@@ -151,21 +151,21 @@ def _decide_text(test: ValueTest, keys: pa.LargeBinaryArray) -> tuple[Flags, Fla
     """Say which texts satisfy a test that is not negated, and for which of them that is certain."""
     text, certain = _decode(keys)
     if test.function in ("upper", "lower") or test.operator == "ILIKE":
-        certain &= _flags(pc.string_is_ascii(text))
+        certain &= flags_of(pc.string_is_ascii(text))
     if test.operator == "RLIKE":
-        certain &= ~_flags(pc.match_substring_regex(text, _LINE_TERMINATORS))
+        certain &= ~flags_of(pc.match_substring_regex(text, _LINE_TERMINATORS))
     result = _apply(test, text)
     if test.function == "length":
         return _compare_numbers(test, pc.fill_null(result, 0).to_numpy(zero_copy_only=False).astype(np.int64)), certain
     if test.operator in PATTERN_OPERATORS:
         folded = pc.ascii_lower(result) if test.operator == "ILIKE" else result
-        return _flags(pc.match_substring_regex(folded, _regex(test))), certain
+        return flags_of(pc.match_substring_regex(folded, _regex(test))), certain
     # Spark compares texts by their bytes.
     values, literals = result.cast(pa.large_binary()), [str(literal).encode() for literal in test.literals]
     if test.operator == "IN":
-        return _flags(pc.is_in(values, pa.array(literals, pa.large_binary()))), certain
+        return flags_of(pc.is_in(values, pa.array(literals, pa.large_binary()))), certain
     compare = _COMPARISONS[test.operator][1]
-    return _flags(compare(values, pa.scalar(literals[0], pa.large_binary()))), certain
+    return flags_of(compare(values, pa.scalar(literals[0], pa.large_binary()))), certain
 
 
 def _decode(keys: pa.LargeBinaryArray) -> tuple[pa.LargeStringArray, Flags]:
@@ -174,7 +174,7 @@ def _decode(keys: pa.LargeBinaryArray) -> tuple[pa.LargeStringArray, Flags]:
         return keys.cast(pa.large_string()), np.ones(len(keys), np.bool_)
     except pa.ArrowInvalid:
         is_text = pc.match_substring_regex(keys, _UTF8)
-        return pc.if_else(is_text, keys, pa.scalar(None, pa.large_binary())).cast(pa.large_string()), _flags(is_text)
+        return pc.if_else(is_text, keys, pa.scalar(None, pa.large_binary())).cast(pa.large_string()), flags_of(is_text)
 
 
 def _apply(test: ValueTest, text: pa.LargeStringArray) -> pa.Array:
@@ -208,6 +208,6 @@ def _regex(test: ValueTest) -> str:
             return like_regex(pattern, test.escape)
 
 
-def _flags(flags: pa.Array) -> Flags:
-    """Flags with NULL as false."""
+def flags_of(flags: pa.Array | pa.ChunkedArray) -> Flags:
+    """Return flags as numpy has them, NULL as false."""
     return np.array(pc.fill_null(flags, False).to_numpy(zero_copy_only=False), np.bool_)

@@ -95,7 +95,7 @@ def key_presence(statistics: FieldStatistics) -> float:
     """Estimate in which share of the row groups one of the column's keys occurs; 0 where directories cannot tell."""
     if not isinstance(statistics.minimum, np.ndarray) or not isinstance(statistics.maximum, np.ndarray):
         return 0.0
-    at = np.flatnonzero(statistics.known & (statistics.value_count > 0))
+    at = np.flatnonzero(statistics.has_values)
     if not len(at):
         return 0.0
     low, high = statistics.minimum[at], statistics.maximum[at]
@@ -108,11 +108,9 @@ def key_presence(statistics: FieldStatistics) -> float:
 
 def most_distinct(statistics: FieldStatistics) -> int:
     """Return an upper bound of a column's values: the sum over row groups, or all integers in the column's range."""
-    at = np.flatnonzero(statistics.known & (statistics.value_count > 0))
-    bound = int(statistics.distinct_count[at].sum())
-    if not len(at) or not isinstance(statistics.minimum, np.ndarray) or not isinstance(statistics.maximum, np.ndarray):
-        return bound
-    return min(bound, int(statistics.maximum[at].max()) - int(statistics.minimum[at].min()) + 1)
+    keys = int(statistics.distinct_count[statistics.has_values].sum())
+    bounds = statistics.bounds
+    return keys if bounds is None else min(keys, bounds[1] - bounds[0] + 1)
 
 
 def _estimate_known(test: LeafTest, statistics: FieldStatistics, chosen: Selection, is_alone: bool) -> Estimate:

@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from planner.clock import Clock
 from planner.predicate.implied import Cost, Implied
-from planner.predicate.nodes import Conjunction, Disjunction, Everything, Leaf, Predicate
+from planner.predicate.nodes import Everything, Leaf, Predicate, is_exact
 from planner.predicate.simplify import conjunction, disjunction
 from planner.prune.distributed import Executors
 from planner.prune.gate import Limits
@@ -156,7 +156,7 @@ def prune_first_rows(
     """
     clock = Clock(limits.seconds)
     plain = prune_row_groups(view, predicate, row_groups, limits, executors)
-    if wanted is None or not _is_exact(predicate) or not 0 < wanted.count <= MOST_ROWS:
+    if wanted is None or not is_exact(predicate) or not 0 < wanted.count <= MOST_ROWS:
         return Enough(plain)
     if np.count_nonzero(plain.kept) < 2 or clock.is_over:
         return Enough(plain)
@@ -181,17 +181,6 @@ def _first_of(counting: _Counting, predicate: Predicate, plain: Pruned, wanted: 
     search = _Search(counting, predicate, plain, wanted, order, guess)
     search.run()
     return search.result()
-
-
-def _is_exact(predicate: Predicate) -> bool:
-    """Whether all of a predicate is known."""
-    match predicate:
-        case Everything(exact):
-            return exact
-        case Conjunction(children) | Disjunction(children):
-            return all(map(_is_exact, children))
-        case _:
-            return True
 
 
 @dataclass(slots=True)
@@ -362,7 +351,7 @@ class _Guess:
     """
 
     def __init__(self, statistics: FieldStatistics, row_groups: Ints, order: Order) -> None:
-        here = row_groups[statistics.known[row_groups] & (statistics.value_count[row_groups] > 0)]
+        here = row_groups[statistics.has_values[row_groups]]
         low, high, self._ends = _as_numbers(statistics, here)
         values = statistics.value_count[here].astype(np.float64)
         self.row_count = float(values.sum())

@@ -1,7 +1,7 @@
 """Rows by row group: what look-ups in merged payloads found, for one leaf or several, and what the row level gave.
 
 A look-up in a merged payload answers for all row groups that share the payload. Its rows stay as the payload gave
-them: one ascending array of the segment's row space. Row sets of single row groups are cut out when somebody asks.
+them: one set of the segment's row space. Row sets of single row groups are cut out when somebody asks.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from pyroaring import BitMap
 from planner.predicate.nodes import Conjunction, Disjunction, Leaf, Predicate, leaves
 from planner.view.directories import Groups, KindDirectory, positions_by_number
 from puffin_index.kinds.base import RowSet
-from puffin_index.roaring.read import row_set_of
-from puffin_index.storage.arrays import Flags, Ints, Rows
+from puffin_index.roaring.write import BLOCK_BYTES, BLOCK_ROWS
+from puffin_index.storage.arrays import Ints, Rows
 
 _LAST_ROW = 2**32 - 1
 
-_DENSE = 16
-"""Where at least one row in so many is asked about, marking rows takes less time than searching for them."""
+_MANY_ROWS = 512
+"""With more rows a row group, counting in the set takes less time than listing the rows."""
 
-_MOST_ROWS_KEPT = 64_000_000
-"""Rows of all row sets that one plan keeps, two bytes each at most."""
+_MOST_BYTES_KEPT = 128 * 1024 * 1024
+"""Memory of all row sets of the row level that one plan keeps, at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,28 +34,25 @@ class FoundRows:
     Attributes:
         directory: Of the payloads: says where the row groups lie in the segments' row spaces.
         row_counts: Rows of each row group of the view.
-        rows: By payload (`KindDirectory.blob`), ascending rows of the segment's row space (uint32).
+        rows: By payload (`KindDirectory.blob`), rows of the segment's row space. Nobody changes these sets.
     """
 
     directory: KindDirectory
     row_counts: Ints
-    rows: dict[int, Rows] = field(default_factory=dict)
+    rows: dict[int, BitMap] = field(default_factory=dict)
 
     def of(self, row_group: int) -> BitMap | None:
         """The matching rows of one row group, numbered from 0 in it; None if nobody asked its payload."""
         rows = self.rows.get(int(self.directory.blob[row_group]))
         if rows is None:
             return None
-        base, row_count = self.directory.base[row_group], int(self.row_counts[row_group])
-        first, end = _places(rows, np.array([base, base + row_count]))
-        return row_set_of(rows[first:end] - np.uint32(base), row_count)
+        base, row_count = int(self.directory.base[row_group]), int(self.row_counts[row_group])
+        return (rows & BitMap(range(base, base + row_count))).shift(-base)
 
-    def of_segment(self, segment: int) -> Rows:
-        """The matching rows in one segment's row space, ascending, of the payloads that were asked."""
+    def of_segment(self, segment: int) -> BitMap:
+        """The matching rows in one segment's row space, of the payloads that were asked."""
         own = [rows for blob, rows in self.rows.items() if blob >> 32 == segment]
-        if len(own) == 1:
-            return own[0]
-        return np.sort(np.concatenate((np.empty(0, np.uint32), *own)))
+        return own[0] if len(own) == 1 else BitMap.union(BitMap(), *own)
 
     def are_known(self, row_groups: Ints, segment: int) -> bool:
         """Whether all of some row groups lie in this segment, and in payloads that were asked."""
@@ -74,12 +71,9 @@ class FoundRows:
             return counts
         for blob, here in positions_by_number(self.directory.blob[row_groups]) if groups is None else groups:
             rows = self.rows.get(blob)
-            if rows is not None and not len(rows):
-                counts[here] = 0
-            elif rows is not None:
+            if rows is not None:
                 bases = self.directory.base[row_groups[here]]
-                ends = bases + self.row_counts[row_groups[here]]
-                counts[here] = _places(rows, ends) - _places(rows, bases)
+                counts[here] = _counts_between(rows, bases, bases + self.row_counts[row_groups[here]])
         return counts
 
 
@@ -94,7 +88,7 @@ class RowSets:
 
     evaluated: dict[int, RowSet] = field(default_factory=dict)
     found: FoundRows | None = None
-    _rows: int = 0
+    _bytes: int = 0
 
     def of(self, row_group: int) -> RowSet | None:
         """The rows of a row group that can match; None if no index said."""
@@ -113,8 +107,9 @@ class RowSets:
 
     def keep(self, row_group: int, rows: RowSet) -> None:
         """Keep what the row level gave for a row group, as long as there is room."""
-        self._rows += len(rows.rows)
-        if self._rows <= _MOST_ROWS_KEPT:
+        blocks = 1 + (rows.rows.max() // BLOCK_ROWS if rows.rows else 0)
+        self._bytes += min(2 * len(rows.rows), blocks * BLOCK_BYTES)
+        if self._bytes <= _MOST_BYTES_KEPT:
             self.evaluated[row_group] = rows
 
 
@@ -153,32 +148,27 @@ def _has_leaves_only(predicate: Predicate) -> bool:
             return isinstance(predicate, Leaf)
 
 
-def _rows_in(segment: int, predicate: Predicate, found: Mapping[Leaf, FoundRows]) -> Rows:
+def _rows_in(segment: int, predicate: Predicate, found: Mapping[Leaf, FoundRows]) -> BitMap:
     match predicate:
         case Conjunction(children):
             fewest, *others = sorted((_rows_in(segment, child, found) for child in children), key=len)
-            for other in others:
-                fewest = fewest[_are_among(other, fewest)]
-            return fewest
+            return BitMap.intersection(fewest, *others)
         case Disjunction(children):
-            return np.unique(np.concatenate([_rows_in(segment, child, found) for child in children]))
+            return BitMap.union(*(_rows_in(segment, child, found) for child in children))
         case Leaf():
             return found[predicate].of_segment(segment)
         case _:
             raise TypeError(f"no rows are looked up for {predicate}")
 
 
-def _are_among(many: Rows, few: Rows) -> Flags:
-    """Which of few ascending rows are among many."""
-    if not len(many):
-        return np.zeros(len(few), np.bool_)
-    span = int(max(few[-1], many[-1])) + 1 if len(few) else 0
-    if span < _DENSE * len(few):
-        flags = np.zeros(span, np.bool_)
-        flags[many] = True
-        return np.asarray(flags[few], np.bool_)
-    places = np.minimum(np.searchsorted(many, few), len(many) - 1)
-    return np.asarray(many[places] == few, np.bool_)
+def _counts_between(rows: BitMap, lows: Ints, highs: Ints) -> Ints:
+    """How many rows there are from each of some places up to another place."""
+    if len(rows) > _MANY_ROWS * len(lows):
+        bounds = zip(lows.tolist(), highs.tolist(), strict=True)
+        return np.array([rows.range_cardinality(low, high) for low, high in bounds], np.int64)
+    listed = np.frombuffer(rows.to_array(), np.uint32)
+    first, end = (_places(listed, bounds) for bounds in (lows, highs))
+    return end - first
 
 
 def _places(rows: Rows, bounds: Ints) -> Ints:

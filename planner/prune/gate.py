@@ -23,6 +23,9 @@ from puffin_index.storage.arrays import Flags, Floats, Ints, Selection
 DEFAULT_BYTE_BUDGET: Final = 256 * 1024 * 1024
 """How many index bytes a query may read, unless it is told otherwise."""
 
+ROWS_BYTE_BUDGET: Final = 4 * 1024 * 1024 * 1024
+"""How many index bytes a count or aggregate may read: what the index does not answer is read from the data."""
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:

@@ -9,21 +9,29 @@ import numpy as np
 from pyroaring import BitMap
 
 from planner.prune.estimate import Estimate
+from planner.prune.evaluate import exact_directories
 from planner.prune.found_rows import FoundRows
 from planner.prune.pruning import LeafState, Pruning
 from planner.view.directories import IndexTrouble, KindDirectory, or_trouble, positions_by_number
 from puffin_index.errors import CorruptFileError, PuffinIndexError
 from puffin_index.keys.asked_test import AskedTest
 from puffin_index.kinds.base import MergedIndex, PreparedLookUp, ReadBlocks
-from puffin_index.roaring.read import row_set_of_ascending
-from puffin_index.storage.arrays import Ints, Rows
+from puffin_index.kinds.registry import kind_named
+from puffin_index.storage.arrays import Ints
 
 WIDE_SHARE = 0.02
 """A leaf that matches a greater share of the rows is left for later: narrow leaves may leave few row groups to ask."""
 
 _FEW_ROWS = 65_536
 _LITTLE_BYTES = 256 * 1024
+_CHEAP_BYTES = 256 * 1024
 _BLOBS_AT_ONCE = 32
+
+_DECODING_WEIGHT = 16
+"""Decoding a byte that is found by key takes about as long as reading and combining so many bytes of other kinds."""
+
+_REMOTE_DECODING_WEIGHT = 4
+"""The same where bytes come over a network."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,14 +86,17 @@ class LookUp:
         """
         view, row_groups = self.pruning.view, self.pruning.row_groups[undecided]
         blobs = positions_by_number(self.directory.blob[row_groups])
-        opened: list[_Opened] = []
+        every: list[_Opened] = []
         troubles = self.pruning.reads.troubles
         test = AskedTest(self.state.leaf.test)
         for result in view.each(self._open, [(blob, undecided[here], test) for blob, here in blobs]):
             if isinstance(result, IndexTrouble):
                 troubles.append(result)
-            elif result is not None and self._worth_asking(result):
-                opened.append(result)
+            elif result is not None:
+                every.append(result)
+        opened = [one for one in every if self._worth_asking(one)]
+        if opened and self._takes_longer_than_by_rows(opened):
+            opened = []
         affordable = self.pruning.gate.afford([one.cost for one in opened])
         asked = [one for one, pays in zip(opened, affordable, strict=True) if pays]
         found = FoundRows(self.directory, view.row_counts)
@@ -94,7 +105,7 @@ class LookUp:
                 troubles.append(rows)
             elif rows is not None:
                 found.rows[one.blob] = rows
-        for one in asked:
+        for one in every:
             if one.payload.nbytes != one.nbytes:
                 view.weigh(self.state.leaf.field_id, self.directory, self._row_group(one.positions))
         return found, found.counts(row_groups, blobs)
@@ -114,9 +125,9 @@ class LookUp:
 
         return or_trouble(self._segment(blob), read)
 
-    def _rows_of_all(self, asked: list[_Opened]) -> list[Rows | IndexTrouble | None]:
+    def _rows_of_all(self, asked: list[_Opened]) -> list[BitMap | IndexTrouble | None]:
         """The rows of each payload; None for want of time. Payloads with little to decode share array operations."""
-        found: dict[int, Rows | IndexTrouble | None] = {}
+        found: dict[int, BitMap | IndexTrouble | None] = {}
         several = asked if len(asked) > 1 else []
         for first in range(0, len(several), _BLOBS_AT_ONCE):
             some = several[first : first + _BLOBS_AT_ONCE]
@@ -126,8 +137,7 @@ class LookUp:
                 rows = little[0][1].rows_of_all([blocks for _, blocks in little]) if little else []
             except CorruptFileError:
                 continue  # one of them is damaged; asked one by one, that one says so
-            arrays = [np.frombuffer(own.to_array(), np.uint32) for own in rows]
-            found |= dict(zip([blob for blob, _ in little], arrays, strict=True))
+            found |= dict(zip([blob for blob, _ in little], rows, strict=True))
         others = [one for one in asked if one.blob not in found]
         found |= {one.blob: rows for one, rows in zip(others, self.pruning.view.each(self._rows, others), strict=True)}
         return [found[one.blob] for one in asked]
@@ -140,16 +150,16 @@ class LookUp:
         except (PuffinIndexError, OSError):
             return None
 
-    def _rows(self, one: _Opened) -> Rows | IndexTrouble | None:
+    def _rows(self, one: _Opened) -> BitMap | IndexTrouble | None:
         if self.pruning.clock.is_over:
             return None
 
-        def read() -> Rows:
+        def read() -> BitMap:
             if one.bounds[1] == 0:
-                return np.empty(0, np.uint32)
+                return BitMap()
             # Rows of a wide leaf take space, so only the candidates are asked for.
             candidates = self._candidates(one) if one.bounds[1] > _FEW_ROWS else None
-            return np.frombuffer(one.test.rows(candidates).to_array(), np.uint32)
+            return one.test.rows(candidates)
 
         return or_trouble(self._segment(one.blob), read)
 
@@ -162,7 +172,7 @@ class LookUp:
         for first, end in zip(bases.tolist(), ends.tolist(), strict=True):
             rows.add_range(first, end)
         if self.candidates is not None and self.candidates.are_known(row_groups, segment):
-            rows &= row_set_of_ascending(self.candidates.of_segment(segment))
+            rows &= self.candidates.of_segment(segment)
         return rows
 
     def _row_group(self, positions: Ints) -> int:
@@ -191,3 +201,21 @@ class LookUp:
         known = Estimate(np.full(count, min(1.0, matches / rows)), np.full(count, presence))
         gate = self.pruning.gate
         return bool(gate.worth(gate.saved(undecided, (self.state.number, known)).sum(), one.cost, one.reads))
+
+    def _takes_longer_than_by_rows(self, opened: list[_Opened]) -> bool:
+        """Whether somebody wants the rows, and a kind that is not found by key gives them in less time.
+
+        Such a kind has about the same bytes for every test, which are combined as they are.
+        """
+        pruning, leaf = self.pruning, self.state.leaf
+        cost = sum(one.cost for one in opened)
+        is_found_by_key = kind_named(self.directory.kind).is_found_by_key
+        if not is_found_by_key or not pruning.limits.rows_wanted or cost < _CHEAP_BYTES:
+            return False
+        other = exact_directories(pruning.view, leaf, pruning.reads)[0]
+        row_groups = pruning.row_groups[np.concatenate([one.positions for one in opened])]
+        if kind_named(other.kind).is_found_by_key or not other.known[row_groups].all():
+            return False
+        _, firsts = np.unique(other.blob[row_groups], return_index=True)
+        weight = _DECODING_WEIGHT if pruning.view.is_local else _REMOTE_DECODING_WEIGHT
+        return cost * weight > int(other.length[row_groups[firsts]].sum())

@@ -30,6 +30,7 @@ class Reason(IntEnum):
     TIME_BUDGET = 12
     READ_WHOLE = 13
     ENOUGH_ROWS = 14
+    ANSWERED = 15
 
     @property
     def code(self) -> str:
@@ -42,7 +43,16 @@ class Reason(IntEnum):
         return self in _DROPPING
 
 
-_DROPPING = frozenset({Reason.ZONE_MAP, Reason.BLOOM, Reason.ROWS_EMPTY, Reason.ALL_DELETED, Reason.ENOUGH_ROWS})
+_DROPPING = frozenset(
+    {
+        Reason.ZONE_MAP,
+        Reason.BLOOM,
+        Reason.ROWS_EMPTY,
+        Reason.ALL_DELETED,
+        Reason.ENOUGH_ROWS,
+        Reason.ANSWERED,
+    }
+)
 
 
 def kept_mask(reasons: Bytes) -> Flags:

@@ -9,7 +9,7 @@ import numpy as np
 from pyiceberg.expressions import AlwaysTrue
 
 from planner.clock import DEFAULT_MILLISECONDS
-from planner.prune.gate import Limits
+from planner.prune.gate import ROWS_BYTE_BUDGET, Limits
 from planner.scans.arrow_scan import in_order, residual_of
 from planner.scans.plan import plan_scan
 from planner.scans.planned_scan import PlannedScan
@@ -81,7 +81,7 @@ def count(
             deletes make that impossible here.
     """
     started = time.perf_counter()
-    limits = Limits(rows_wanted=True, seconds=planning_milliseconds / 1000)
+    limits = Limits(byte_budget=ROWS_BYTE_BUDGET, rows_wanted=True, seconds=planning_milliseconds / 1000)
     planned = plan_scan(index, where, snapshot_id, limits, refresh=refresh, wanted=Wanted(keys or {}))
     known, unknown = count_known(planned)
     read = 0

@@ -27,7 +27,7 @@ from pyiceberg.schema import Schema
 
 from planner.predicate.bind import bind
 from planner.predicate.nodes import Leaf
-from planner.predicate.value_tests import column_of_test, verdicts
+from planner.predicate.value_tests import column_of_test, flags_of, verdicts
 from planner.where.unknown import Unknown, ValueTest
 from puffin_index.errors import UnsupportedError
 from puffin_index.keys.arrow_keys import column_of
@@ -220,17 +220,12 @@ def _int_mask(test: SetTest | RangeTest, keys: npt.NDArray[np.signedinteger]) ->
 def _bytes_mask(test: SetTest | RangeTest, column: Column) -> Flags:
     keys = column.bytes_keys
     if isinstance(test, SetTest):
-        return _as_mask(pc.is_in(keys, pa.array(test.keys, pa.large_binary())))
+        return flags_of(pc.is_in(keys, pa.array(test.keys, pa.large_binary())))
     inside = np.ones(column.row_count, np.bool_)
     if test.low is not None:
         compare = pc.greater_equal if test.low_inclusive else pc.greater
-        inside &= _as_mask(compare(keys, pa.scalar(test.low, pa.large_binary())))
+        inside &= flags_of(compare(keys, pa.scalar(test.low, pa.large_binary())))
     if test.high is not None:
         compare = pc.less_equal if test.high_inclusive else pc.less
-        inside &= _as_mask(compare(keys, pa.scalar(test.high, pa.large_binary())))
+        inside &= flags_of(compare(keys, pa.scalar(test.high, pa.large_binary())))
     return inside
-
-
-def _as_mask(flags: pa.Array | pa.ChunkedArray) -> Flags:
-    """Flags with NULL as false."""
-    return np.asarray(pc.fill_null(flags, False).to_numpy(zero_copy_only=False), np.bool_)

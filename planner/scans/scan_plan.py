@@ -52,6 +52,7 @@ class ScanPlan:
         warnings: Index troubles, as sentences.
         implied: What the rest of the query says about the rows, besides the predicate: keys of joins, first rows of an
             order; and in how many values of a column a function satisfies its condition.
+        answered: What the index answers of the query's aggregates, for people; empty if the query wants rows.
         unlisted: How many row groups without an index the arrays leave out: Spark's hook only counts these.
     """
 
@@ -70,6 +71,7 @@ class ScanPlan:
     planning_seconds: float
     warnings: tuple[str, ...] = ()
     unlisted: int = 0
+    answered: str = ""
     implied: tuple[Implied, ...] = ()
 
     @property
@@ -126,6 +128,7 @@ class ScanPlan:
             "table": self.table,
             "snapshot_id": self.snapshot_id,
             "where": self.where,
+            "answered": self.answered,
             "implied": [implied.to_json() for implied in self.implied],
             "row_groups": self.row_groups,
             "kept": self.kept,

@@ -27,19 +27,28 @@ _KEPT_FILES = 50_000
 
 
 @dataclass(frozen=True, slots=True)
-class ScanFile:
-    """A data file of a scan.
+class FileWithDeletes:
+    """A data file and what deletes its rows.
 
     Attributes:
         file: The data file.
         deletes: Positional delete files and deletion vectors that may hold positions of the data file.
         has_equality_deletes: Whether equality deletes apply to the data file; these are never read here.
-        entry: The manifest's entry: partition values and column bounds.
     """
 
     file: DataFile
     deletes: tuple[DeleteFile, ...]
     has_equality_deletes: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ScanFile(FileWithDeletes):
+    """A data file of a scan.
+
+    Attributes:
+        entry: The manifest's entry: partition values and column bounds.
+    """
+
     entry: IcebergDataFile
 
 

@@ -19,7 +19,7 @@ from pyroaring import BitMap
 from planner.clock import Clock
 from planner.prune.pruned import Pruned, Reason, Stage
 from planner.scans.scan_row_groups import ScanRowGroups
-from planner.scans.snapshot_files import ScanFile
+from planner.scans.snapshot_files import FileWithDeletes
 from puffin_index.data.deletes import DeleteFile, deleted_positions, is_kept
 from puffin_index.errors import CorruptFileError, NotFoundError, UnsupportedError
 from puffin_index.storage.arrays import Bytes, Ints
@@ -45,7 +45,7 @@ class AfterDeletes:
 
 
 def subtract_deletes(
-    files: Sequence[ScanFile],
+    files: Sequence[FileWithDeletes],
     row_groups: ScanRowGroups,
     pruned: Pruned,
     io: FileIO,
@@ -86,7 +86,7 @@ def subtract_deletes(
 
 @dataclass(slots=True)
 class _DeletesStage:
-    files: Sequence[ScanFile]
+    files: Sequence[FileWithDeletes]
     row_groups: ScanRowGroups
     pruned: Pruned
     io: FileIO
@@ -113,7 +113,7 @@ class _DeletesStage:
         count = len(matching[0]) if matching[0] is not None else int(self.row_groups.row_counts[at])
         return always or count <= sum(delete.record_count for delete in file.deletes)
 
-    def _file(self, at: int) -> ScanFile:
+    def _file(self, at: int) -> FileWithDeletes:
         return self.files[int(self.row_groups.file_of[at])]
 
     def _matching(self, at: int) -> tuple[BitMap | None, bool] | None:

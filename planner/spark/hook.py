@@ -17,19 +17,23 @@ from weakref import WeakValueDictionary
 import numpy as np
 from cachetools import LRUCache
 from pyiceberg.catalog import Catalog
+from pyiceberg.io import FileIO
+from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyroaring import BitMap
 
 from planner.predicate.nodes import Predicate
 from planner.prune.distributed import Executors
 from planner.prune.first_rows import Enough, FirstRows, prune_first_rows
-from planner.prune.pruned import kept_mask
+from planner.prune.pruned import Pruned, Reason, kept_mask
 from planner.scans.plan import view_of, warnings_of
 from planner.scans.scan_plan import ScanPlan
 from planner.scans.whole_files import keep_whole_files
+from planner.spark.aggregates import answer_aggregates
 from planner.spark.catalogs import SparkCatalogs
 from planner.spark.known_index_tables import KnownIndexTables
 from planner.spark.left_behind import DataTable
+from planner.spark.requests.aggregates import serialize_answer
 from planner.spark.requests.functions import ColumnFunctions
 from planner.spark.requests.hook_filters import bind_filters, first_rows, schema_of, without_deletes
 from planner.spark.requests.implied import pieces_of, weigh
@@ -38,6 +42,7 @@ from planner.spark.requests.wire import KEEP_ALL, Request, serialize_absence, se
 from planner.spark.rules import (
     EVERY_SESSION,
     RULE,
+    STRATEGY,
     call_ours,
     compile_java,
     hook_source,
@@ -47,6 +52,8 @@ from planner.spark.rules import (
     session_conf,
     session_uuid,
     set_rules,
+    set_strategies,
+    strategies_of,
 )
 from planner.spark.settings import Settings, read_settings
 from planner.view.directories import selection_of
@@ -65,12 +72,17 @@ _log = logging.getLogger(__name__)
 _SOURCES = (
     "JobNotes.java",
     "PartitionConstants.java",
+    "SessionSettings.java",
     "ScanTasks.java",
     "View.java",
     "functions/ColumnValues.java",
     "functions/MonotoneFunction.java",
     "functions/ColumnFunction.java",
     "Conditions.java",
+    "Lists.java",
+    "aggregates/Replace.java",
+    "aggregates/AggregateAnswer.java",
+    "aggregates/AggregateQuestion.java",
     "ScanQuestion.java",
     "IndexPlanner.java",
     "joins/RuntimeScan.java",
@@ -80,6 +92,7 @@ _SOURCES = (
     "WantedRows.java",
     "Subqueries.java",
     "PruneScans.java",
+    "aggregates/AnswerAggregates.java",
     "EverySession.java",
 )
 """Each file uses the files before it."""
@@ -141,13 +154,7 @@ class _PlannerCallback:
         if table is None or index_table is None:
             return serialize_absence(settings.absence_seconds)
         reading = Reading(schema_of(request.columns), parse_name_mapping(request.name_mapping))
-        try:
-            view = view_of(index_table, reading)
-        except (PuffinIndexError, OSError):
-            index_table = self._newer(table, index_table)
-            if index_table is None:
-                raise
-            view = view_of(index_table, reading)
+        index_table, view = self._readable(table, index_table, reading)
         if view.row_group_count and request.version != view.version:
             return serialize_view(view)
         if not candidates or not view.row_group_count:
@@ -161,10 +168,15 @@ class _PlannerCallback:
         predicate = bind_filters(request, functions.predicate)
         waits = settings.join_pruning and bool(request.runtime_fields)
         runtime_fields = wanted_runtime_fields(request.runtime_fields, predicate, schema, view) if waits else []
+        executors = Executors(self._context, index_table, settings.planning_mode)
+        if request.aggregates is not None:
+            io = index_table.io
+            return self._aggregates(
+                view, predicate, numbers, schema, io, request, settings, executors, functions, started
+            )
         is_explained = request.thread in self._recordings
         if not request.asks_for_rows and not (runtime_fields and is_explained):
             return serialize_dropped(BitMap(), "", runtime_fields) if runtime_fields else KEEP_ALL
-        executors = Executors(self._context, index_table, settings.planning_mode)
         wanted = first_rows(request.wanted, schema, settings)
         is_countable = without_deletes(request.wanted, numbers)
         judge = partial(
@@ -178,7 +190,7 @@ class _PlannerCallback:
                 return serialize_view(view_of(newer, reading))
             if settings.strict:
                 raise PuffinIndexError(f"{pruned.troubles[0].segment}: {pruned.troubles[0].reason}")
-        plan = _scan_plan(view, enough, numbers, request, started)
+        plan = _scan_plan(view, pruned, numbers, request, started)
         pieces = pieces_of(request, schema, functions, runtime_fields, enough, plan.kept_mask)
         read = partial(_kept, view, numbers, judge) if is_explained or settings.weigh_implied else None
         plan = replace(plan, implied=weigh(pieces, plan.kept_mask, read, wanted))
@@ -186,6 +198,63 @@ class _PlannerCallback:
         note = f"puffin-index: {plan.kept} of {plan.row_groups} row groups of {plan.table}"
         dropped = row_set_of(numbers[~plan.kept_mask], view.row_group_count)
         return serialize_dropped(dropped, note if settings.job_description else "", runtime_fields)
+
+    def _readable(self, table: DataTable, index_table: Table, reading: Reading) -> tuple[Table, IndexView]:
+        """The version of the index table that can be read: this one, else a newer one."""
+        try:
+            return index_table, view_of(index_table, reading)
+        except (PuffinIndexError, OSError):
+            newer = self._newer(table, index_table)
+            if newer is None:
+                raise
+            return newer, view_of(newer, reading)
+
+    def _aggregates(
+        self,
+        view: IndexView,
+        predicate: Predicate,
+        numbers: Ints,
+        schema: Schema,
+        io: FileIO,
+        request: Request,
+        settings: Settings,
+        executors: Executors,
+        functions: ColumnFunctions,
+        started: float,
+    ) -> bytes:
+        assert request.aggregates is not None
+        if not settings.aggregates:
+            return KEEP_ALL
+        limits = settings.limits(strict=settings.strict)
+        answered = answer_aggregates(view, predicate, numbers, request.aggregates, schema, io, limits, executors)
+        if answered is None:
+            return KEEP_ALL
+        if answered.warnings and settings.strict:
+            raise PuffinIndexError(answered.warnings[0])
+        found = answered.answer
+        text = (
+            f"{request.aggregates.text}: {found.row_groups_settled} row groups from statistics, "
+            f"{found.row_groups_indexed} from indexes, {len(found.unread) + request.unindexed} to be read"
+        )
+        row_groups = row_set_of(np.setdiff1d(numbers, answered.unread), view.row_group_count)
+        note = f"puffin-index: {text} of {request.table}" if settings.job_description else ""
+        serialized = serialize_answer(found.partial, row_groups, note)
+        if serialized is None:
+            return KEEP_ALL
+        is_answered = answered.pruned.kept & ~np.isin(numbers, answered.unread)
+        reasons = np.where(is_answered, np.uint8(Reason.ANSWERED), answered.pruned.reasons)
+        plan = _scan_plan(view, replace(answered.pruned, reasons=reasons), numbers, request, started)
+        reads = found.reads.count
+        plan = replace(
+            plan,
+            answered=text,
+            implied=tuple(implied for _, implied in functions.found.values()),
+            index_reads=plan.index_reads + reads.requests,
+            index_bytes_read=plan.index_bytes_read + reads.bytes,
+            warnings=tuple(dict.fromkeys((*plan.warnings, *answered.warnings))),
+        )
+        self._report(plan, request)
+        return serialized
 
     def _data_table(self, request: Request) -> DataTable | None:
         """The table of a request; None if Spark has no such catalog, as for a table that was loaded by its location."""
@@ -235,8 +304,7 @@ _hooks: WeakValueDictionary[str, _PlannerCallback] = WeakValueDictionary()
 """Callbacks by name. py4j holds a callback as long as a session has a rule that calls it."""
 
 
-def _scan_plan(view: IndexView, enough: Enough, numbers: Ints, request: Request, started: float) -> ScanPlan:
-    pruned = enough.pruned
+def _scan_plan(view: IndexView, pruned: Pruned, numbers: Ints, request: Request, started: float) -> ScanPlan:
     chosen = selection_of(numbers)
     return ScanPlan(
         table=request.table,
@@ -246,7 +314,7 @@ def _scan_plan(view: IndexView, enough: Enough, numbers: Ints, request: Request,
         file_of=view.file_of[chosen],
         ordinals=view.ordinals_in_file[chosen],
         row_counts=view.row_counts[chosen],
-        reasons=_reasons(view, enough, numbers),
+        reasons=_reasons(view, pruned, numbers),
         # Spark's tasks hold the delete files, so a count here is no exact count.
         matches=np.where(pruned.matches > 0, -1, pruned.matches),
         funnel=pruned.stages,
@@ -262,12 +330,12 @@ def _kept(
     view: IndexView, numbers: Ints, judge: Callable[..., Enough], predicate: Predicate, wanted: FirstRows | None
 ) -> Flags:
     """Which row groups would be read for a predicate."""
-    return kept_mask(_reasons(view, judge(predicate, wanted=wanted), numbers))
+    return kept_mask(_reasons(view, judge(predicate, wanted=wanted).pruned, numbers))
 
 
-def _reasons(view: IndexView, enough: Enough, numbers: Ints) -> Bytes:
+def _reasons(view: IndexView, pruned: Pruned, numbers: Ints) -> Bytes:
     chosen = selection_of(numbers)
-    return keep_whole_files(enough.pruned.reasons, view.file_of[chosen], view.is_read_whole[chosen])
+    return keep_whole_files(pruned.reasons, view.file_of[chosen], view.is_read_whole[chosen])
 
 
 def enable(
@@ -303,7 +371,8 @@ def enable(
     try:
         loader = compile_java(spark, map(hook_source, _SOURCES))
         rule = make(spark, loader, RULE, callback.name, callback.session, callback, strict)
-        everywhere = make(spark, loader, EVERY_SESSION, rule) if all_sessions else None
+        strategy = make(spark, loader, STRATEGY, rule)
+        everywhere = make(spark, loader, EVERY_SESSION, rule, strategy) if all_sessions else None
     except Py4JError as error:
         raise PuffinIndexError(f"the optimizer rule cannot be installed in this Spark session: {error}") from error
     before = rules_of(spark)
@@ -313,6 +382,7 @@ def enable(
         if replaced is not None and replaced.session == callback.session:
             call_ours(spark, ours, "end")
     set_rules(spark, [*(other for other in before if not is_ours(other)), rule])
+    set_strategies(spark, [*(other for other in strategies_of(spark) if not is_ours(other)), strategy])
     if everywhere is not None:
         spark._jsparkSession.extensions().injectOptimizerRule(everywhere)
     _hooks[callback.name] = callback
@@ -328,6 +398,7 @@ def disable(spark: SparkSession) -> None:
         _hooks.pop(call_ours(spark, ours, "hook"), None)
         call_ours(spark, ours, "end")
     set_rules(spark, [rule for rule in before if not is_ours(rule)])
+    set_strategies(spark, [strategy for strategy in strategies_of(spark) if not is_ours(strategy)])
 
 
 def reports(spark: SparkSession) -> list[ScanPlan]:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 RULE = "io.puffinindex.spark.PruneScans"
+STRATEGY = "io.puffinindex.spark.AnswerAggregates"
 EVERY_SESSION = "io.puffinindex.spark.EverySession"
 
 
@@ -43,9 +44,15 @@ def rules_of(spark: SparkSession) -> list[JavaObject]:
     return [rules.apply(at) for at in range(rules.size())]
 
 
+def strategies_of(spark: SparkSession) -> list[JavaObject]:
+    """The planning strategies that were added to a session."""
+    strategies = spark._jsparkSession.experimental().extraStrategies()
+    return [strategies.apply(at) for at in range(strategies.size())]
+
+
 def is_ours(rule: JavaObject) -> bool:
-    """Whether a rule is the hook's."""
-    return bool(rule.getClass().getName() == RULE)
+    """Whether a rule or a strategy is the hook's."""
+    return rule.getClass().getName() in (RULE, STRATEGY)
 
 
 def call_ours(spark: SparkSession, rule: JavaObject, method: str) -> Any:
@@ -59,9 +66,17 @@ def call_ours(spark: SparkSession, rule: JavaObject, method: str) -> Any:
 
 def set_rules(spark: SparkSession, rules: Iterable[JavaObject]) -> None:
     """Replace the rules that were added to a session."""
+    getattr(spark._jsparkSession.experimental(), "extraOptimizations_$eq")(_sequence(spark, rules))
+
+
+def set_strategies(spark: SparkSession, strategies: Iterable[JavaObject]) -> None:
+    """Replace the planning strategies that were added to a session."""
+    getattr(spark._jsparkSession.experimental(), "extraStrategies_$eq")(_sequence(spark, strategies))
+
+
+def _sequence(spark: SparkSession, items: Iterable[JavaObject]) -> JavaObject:
     # Both Scala 2.12 and 2.13 have this method.
-    sequence = jvm_of(spark).org.apache.spark.api.python.PythonUtils.toSeq(_java_list(spark, rules))
-    getattr(spark._jsparkSession.experimental(), "extraOptimizations_$eq")(sequence)
+    return jvm_of(spark).org.apache.spark.api.python.PythonUtils.toSeq(_java_list(spark, items))
 
 
 def hook_source(name: str) -> str:

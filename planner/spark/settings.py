@@ -66,6 +66,7 @@ class Settings(PlanningBounds):
         top_k: Whether `ORDER BY` an indexed column with `LIMIT` reads only row groups that can have the first rows.
         limit: Whether `LIMIT` without an order reads only as many row groups as have so many rows.
         functions: Whether functions of an indexed column are evaluated for the column's values.
+        aggregates: Whether aggregates are answered from the index, as far as the index is exact.
         weigh_implied: Whether reports say what each implied predicate drops alone and beside the others. This takes two
             more passes for each; `planner.explain` always says so.
         planning_mode: Whether the driver plans, the executors plan, or the number of row groups decides.
@@ -81,6 +82,7 @@ class Settings(PlanningBounds):
     top_k: Flag = True
     limit: Flag = True
     functions: Flag = True
+    aggregates: Flag = True
     weigh_implied: Flag = False
     planning_mode: PlanningMode = "auto"
     refresh_seconds: float = Field(default=1.0, ge=0, allow_inf_nan=False)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +19,7 @@ from puffin_index.keys.leaf import NullTest, SetTest
 from puffin_index.keys.merge import rank_keys
 from puffin_index.kinds.kind import Answer
 from puffin_index.kinds.registry import kinds_answering
-from puffin_index.storage.arrays import Flags, Ints
+from puffin_index.storage.arrays import Ints
 from puffin_index.storage.files import READ_COUNT, ReadCount
 
 _log = logging.getLogger(__name__)
@@ -29,11 +27,13 @@ _log = logging.getLogger(__name__)
 _MOST_PAYLOADS = 1_000
 """Each payload takes a request or more."""
 
-ROWS_A_VALUE: Final = 50
-"""A function is evaluated for each row that is read, so one evaluation for so many rows costs little beside."""
+_ROWS_A_VALUE = 50
+"""A function is evaluated for each row that is read, so one more evaluation for so many rows costs little."""
 
-FEW_VALUES: Final = 4_096
-MOST_VALUES: Final = 1_048_576
+_FEW_VALUES = 4_096
+"""So many values are tried for any number of rows."""
+
+_MOST_VALUES = 1_048_576
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ def values_to_try(
     """
     assert column.value_type is not None
     rows = int(view.row_counts[row_groups].sum())
-    most = min(max(rows // ROWS_A_VALUE, FEW_VALUES), MOST_VALUES)
+    most = min(max(rows // _ROWS_A_VALUE, _FEW_VALUES), _MOST_VALUES)
     leaf = Leaf(column.column, NullTest(is_null=False), column.value_type.name)
     reads = IndexReads(READ_COUNT.get() or ReadCount())
     found = column_values(view, leaf, row_groups, most, byte_budget, reads)
@@ -144,16 +144,12 @@ def column_values(
         return "the column has no index"
     if not statistics.known[row_groups].all():
         return "some row groups have no index of the column"
-    has_values = statistics.known & (statistics.value_count > 0)
-    low, high = statistics.minimum, statistics.maximum
-    bounds: KeyBounds | None = None
-    if isinstance(low, np.ndarray) and isinstance(high, np.ndarray) and has_values.any():
-        bounds = KeyBounds(int(low[has_values].min()), int(high[has_values].max()))
-        if bounds.high - bounds.low < most:
-            return ColumnValues(KeyRange(bounds.low, bounds.high))
-    if int(statistics.distinct_count[has_values].max(initial=0)) > most:
+    bounds = None if statistics.bounds is None else KeyBounds(*statistics.bounds)
+    if bounds is not None and bounds.high - bounds.low < most:
+        return ColumnValues(KeyRange(bounds.low, bounds.high))
+    if int(statistics.distinct_count[statistics.has_values].max(initial=0)) > most:
         return bounds or f"the column has more than {most} values"
-    found = _Search(view, leaf, most, most_bytes, reads).union(statistics, has_values)
+    found = _Search(view, leaf, most, most_bytes, reads).union(statistics)
     return found if isinstance(found, ColumnValues) else bounds or found
 
 
@@ -167,11 +163,11 @@ class _Search:
     most_bytes: int
     reads: IndexReads
 
-    def union(self, statistics: FieldStatistics, has_values: Flags) -> ColumnValues | str:
-        """Return the keys of all row groups that have any."""
-        single = np.flatnonzero(has_values & (statistics.distinct_count == 1))
+    def union(self, statistics: FieldStatistics) -> ColumnValues | str:
+        """Return the keys of all row groups that have any, or the reason why some are not known."""
+        single = np.flatnonzero(statistics.has_values & (statistics.distinct_count == 1))
         lists: list[KeyArray] = [_at(statistics.minimum, single)]
-        missing = has_values & (statistics.distinct_count > 1)
+        missing = statistics.has_values & (statistics.distinct_count > 1)
         bytes_read = 0
         for kind in kinds_answering(SetTest(()), Answer.EXACT):
             directory = self.view.directory(self.leaf, kind.name, self.reads)
@@ -183,27 +179,27 @@ class _Search:
             bytes_read += int(directory.length[payloads].sum())
             if len(payloads) > _MOST_PAYLOADS or bytes_read > self.most_bytes:
                 return f"the values of the column take more than {_MOST_PAYLOADS} requests or {self.most_bytes} bytes"
-            read = list(self._read(directory, payloads))
+            read = self._read(directory, payloads)
             troubles = [one for one in read if isinstance(one, IndexTrouble)]
             if troubles:
                 self.reads.troubles.extend(troubles)
                 return "a part of the index cannot be read"
-            known = [not isinstance(one, IndexTrouble) and one is not None for one in read]
             lists += [one.keys for one in read if isinstance(one, KeyList)]
-            missing &= ~(directory.known & np.isin(directory.blob, directory.blob[payloads[known]]))
+            listing = payloads[[isinstance(one, KeyList) for one in read]]
+            missing &= ~np.isin(directory.blob, directory.blob[listing])
         if missing.any():
             return f"{np.count_nonzero(missing)} row groups have no index that lists at most {self.most} values"
         keys = _united(lists)
         return ColumnValues(keys) if len(keys) <= self.most else f"the column has more than {self.most} values"
 
-    def _read(self, directory: KindDirectory, payloads: Ints) -> Iterator[KeyList | IndexTrouble | None]:
+    def _read(self, directory: KindDirectory, payloads: Ints) -> list[KeyList | IndexTrouble | None]:
         """Read the keys of payloads, each named by one of its row groups; None where a payload does not list them."""
 
         def read(row_group: int) -> KeyList | IndexTrouble | None:
             location = self.view.segments[int(directory.segment[row_group])][0]
             return or_trouble(location, lambda: self.view.keys_of(self.leaf.field_id, directory, row_group, self.most))
 
-        return iter(self.view.each(read, payloads.tolist()))
+        return self.view.each(read, payloads.tolist())
 
 
 def _at(keys: KeyArray, positions: Ints) -> KeyArray:

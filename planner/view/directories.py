@@ -92,6 +92,19 @@ class FieldStatistics:
         return self.row_count - self.null_count
 
     @property
+    def has_values(self) -> Flags:
+        """Whether a row of the row group is known not to be NULL."""
+        return self.known & (self.value_count > 0)
+
+    @property
+    def bounds(self) -> tuple[int, int] | None:
+        """The least and the greatest key of all row groups; None where keys are bytes, or without values."""
+        at = self.has_values
+        if not isinstance(self.minimum, np.ndarray) or not isinstance(self.maximum, np.ndarray) or not at.any():
+            return None
+        return int(self.minimum[at].min()), int(self.maximum[at].max())
+
+    @property
     def nbytes(self) -> int:
         """The memory that it takes."""
         arrays = [self.known, self.row_count, self.null_count, self.distinct_count, self.minimum, self.maximum]

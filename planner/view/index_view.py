@@ -139,11 +139,12 @@ class IndexView(CoveredRowGroups):
 
         Requests to a remote store wait side by side; a local disk has answered before threads could take turns.
         """
-        return in_parallel(read, items) if self._is_remote else [read(item) for item in items]
+        return [read(item) for item in items] if self.is_local else in_parallel(read, items)
 
     @cached_property
-    def _is_remote(self) -> bool:
-        return not all(location.startswith(_LOCAL) for location, _ in self.segments)
+    def is_local(self) -> bool:
+        """Whether all segments are files of this machine."""
+        return all(location.startswith(_LOCAL) for location, _ in self.segments)
 
     def statistics(self, leaf: Leaf, reads: IndexReads) -> FieldStatistics | None:
         """The statistics of a leaf's column that are of its type; None if no row group has any."""

@@ -19,7 +19,7 @@ class Unknown(BooleanExpression):
 
     text: str
 
-    def __invert__(self) -> BooleanExpression:
+    def __invert__(self) -> Unknown:
         """Return this leaf: nothing is known of the opposite either."""
         return self
 
@@ -59,7 +59,7 @@ class ValueTest(Unknown):
     escape: str = "\\"
     negated: bool = False
 
-    def __invert__(self) -> BooleanExpression:
+    def __invert__(self) -> Unknown:
         """Return the opposite test."""
         return self.model_copy(update={"negated": not self.negated})
 
@@ -90,6 +90,6 @@ class UnknownFunction(Unknown):
 
     number: int
 
-    def __invert__(self) -> BooleanExpression:
+    def __invert__(self) -> Unknown:
         """Return an unknown leaf: NULL satisfies neither the condition nor its opposite."""
         return Unknown(text=f"NOT {self.text}")

@@ -24,6 +24,10 @@ class IntKeys:
     def __len__(self) -> int:
         return len(self.keys)
 
+    def key(self, position: int) -> int:
+        """Return one key."""
+        return int(self.keys[position])
+
     def rank(self, key: Key, right: bool) -> int:
         """Return how many keys are less than `key`, or not greater where `right`."""
         return int(np.searchsorted(self.keys, np.int64(key), "right" if right else "left"))

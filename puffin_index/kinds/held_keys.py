@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import Flag, auto
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,9 @@ from puffin_index.keys.forms import wide_decimal_limbs
 from puffin_index.keys.leaf import Key
 from puffin_index.keys.value_types import ValueType
 from puffin_index.storage.arrays import Flags, Ints
+
+_FEW_KEYS, _MOST_KEYS, _ROWS_A_KEY = 8, 256, 256
+"""Row sets are made of at most so many keys in any case, of at most so many at all, and of keys of so many rows."""
 
 _LOW_32_BITS = np.int64(0xFFFF_FFFF)
 
@@ -37,9 +41,57 @@ class KeyCounts:
     null_count: int
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class DistinctKeys:
+    """The distinct keys of some rows, without the number of rows of each.
+
+    Attributes:
+        keys: Ascending.
+        value_count: The number of rows that are not NULL.
+    """
+
+    keys: KeyArray
+    value_count: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KeySets:
+    """The rows of each distinct key of a payload. Nobody changes the sets.
+
+    Attributes:
+        value_type: The type of the column.
+        keys: Ascending.
+        rows: The rows of each key; disjoint, none empty.
+        nulls: The NULL rows.
+    """
+
+    value_type: ValueType
+    keys: KeyArray
+    rows: Sequence[BitMap]
+    nulls: BitMap
+
+    def among(self, rows: BitMap | None) -> KeyCounts:
+        """Return the distinct keys of some rows; None for all rows of the payload."""
+        if rows is None:
+            counts = np.array([len(own) for own in self.rows], np.int64)
+            return KeyCounts(self.value_type, self.keys, counts, len(self.nulls))
+        counts = np.array([rows.intersection_cardinality(own) for own in self.rows], np.int64)
+        there = np.flatnonzero(counts)
+        keys = self.keys[there] if isinstance(self.keys, np.ndarray) else self.keys.take(pa.array(there))
+        return KeyCounts(self.value_type, keys, counts[there], rows.intersection_cardinality(self.nulls))
+
+
+class Want(Flag):
+    """What somebody wants of totals besides the number of values."""
+
+    SUMS = auto()
+    ENDS = auto()
+    ALL = SUMS | ENDS
+
+
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """The keys of some rows taken together.
+    """The keys of some rows taken together. What nobody wanted is 0 or None.
 
     Attributes:
         value_count: The number of rows that are not NULL.
@@ -70,14 +122,51 @@ class HoldsKeys(ABC):
 
     def counts_of(self, rows: BitMap | None) -> KeyCounts:
         """Return the distinct keys of some rows; None for all rows of the payload."""
-        ordered = SortedColumn(self.keys_of(rows))
-        column = ordered.column
-        counts = ordered.counts.astype(np.int64)
-        return KeyCounts(column.value_type, ordered.keys, counts, column.row_count - column.valid_count)
+        sets = self.sets_of()
+        if sets is not None:
+            return sets.among(rows)
+        return _counts_of_column(self.keys_of(rows))
 
-    def totals_of(self, rows: BitMap | None) -> Totals:
+    def distinct_of(self, rows: BitMap | None) -> DistinctKeys:
+        """Return the distinct keys of some rows; None for all rows of the payload."""
+        counted = self.counts_of(rows)
+        return DistinctKeys(counted.keys, int(counted.counts.sum()))
+
+    def sets_of(self) -> KeySets | None:
+        """Return the rows of each key; None if there are so many keys that decoding the rows takes less time."""
+        return None
+
+    def totals_of(self, rows: BitMap | None, want: Want = Want.ALL) -> Totals:
         """Return the totals of some rows; None for all rows of the payload."""
+        del want
         return totals_of_counts(self.counts_of(rows))
+
+    def totals_of_each(
+        self, groups: Sequence[BitMap], within: BitMap | None = None, want: Want = Want.ALL
+    ) -> list[Totals]:
+        """Return the totals of each of some disjoint sets of rows, as far as they lie in `within` (None for all rows).
+
+        The payload is read only once.
+        """
+        del want
+        groups = groups if within is None else [rows & within for rows in groups]
+        sets = self.sets_of()
+        if sets is not None:
+            return [totals_of_counts(sets.among(rows)) for rows in groups]
+        every = BitMap.union(BitMap(), *groups)
+        column, numbers = self.keys_of(every), np.frombuffer(every.to_array(), np.uint32)
+        places = [np.searchsorted(numbers, np.frombuffer(rows.to_array(), np.uint32)) for rows in groups]
+        return [totals_of_counts(_counts_of_column(column.take(own))) for own in places]
+
+
+def most_key_sets(row_counts: Ints) -> Ints:
+    """Return of how many keys row sets take less time than decoding the key of each row, for numbers of rows."""
+    return np.clip(row_counts // _ROWS_A_KEY, _FEW_KEYS, _MOST_KEYS)
+
+
+def are_few_keys(key_count: int, row_count: int) -> bool:
+    """Return whether a row set of each key takes less time than decoding the key of each row."""
+    return key_count <= int(most_key_sets(np.array(row_count)))
 
 
 def totals_of_counts(found: KeyCounts) -> Totals:
@@ -94,6 +183,15 @@ def totals_of_counts(found: KeyCounts) -> Totals:
     return Totals(int(counts.sum()), positive, negative, *ends)
 
 
+def totals_of_distinct(found: DistinctKeys) -> Totals:
+    """Return the totals of rows whose distinct keys are known, without sums."""
+    keys = found.keys
+    if not len(keys):
+        return Totals(0)
+    ends = keys[[0, -1]].tolist() if isinstance(keys, np.ndarray) else [keys[0].as_py(), keys[-1].as_py()]
+    return Totals(found.value_count, minimum=ends[0], maximum=ends[1])
+
+
 def join_totals(parts: Sequence[Totals]) -> Totals:
     """Return the totals of the rows of several totals of one column."""
     lows: list[Any] = [part.minimum for part in parts if part.minimum is not None]
@@ -105,6 +203,12 @@ def join_totals(parts: Sequence[Totals]) -> Totals:
         min(lows, default=None),
         max(highs, default=None),
     )
+
+
+def _counts_of_column(column: Column) -> KeyCounts:
+    ordered = SortedColumn(column)
+    counts = ordered.counts.astype(np.int64)
+    return KeyCounts(column.value_type, ordered.keys, counts, column.row_count - column.valid_count)
 
 
 def _weighted_sum(keys: Ints, counts: Ints) -> int:

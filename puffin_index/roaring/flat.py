@@ -5,20 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from pyroaring import BitMap
 
 from puffin_index.errors import CorruptFileError
 from puffin_index.roaring.union import BrokenSetError, array_rows, parse_containers, require, run_rows
 from puffin_index.roaring.write import ARRAY_LIMIT, BLOCK_BYTES, BLOCK_ROWS, block_count
 from puffin_index.storage.arrays import Bytes, Ints
 from puffin_index.storage.binary import Buffer
-
-
-def bits_of_row_set(rows: BitMap, row_count: int) -> Bytes:
-    """Return a row set below `row_count` as bits: one array of bytes."""
-    flags = np.zeros(block_count(row_count) * BLOCK_ROWS, np.bool_)
-    flags[np.frombuffer(rows.to_array(), np.uint32)] = True
-    return np.packbits(flags, bitorder="little")
 
 
 def bits_of_sets(contents: Sequence[Buffer], row_count: int, *, location: str = "<bytes>", offset: int = 0) -> Bytes:

@@ -18,11 +18,11 @@ from puffin_index.roaring.write import (
     OFFSETS_FROM,
     RUN_COOKIE,
     pad_bits,
-    serialize_bit_slices,
 )
-from puffin_index.storage.arrays import Flags
+from puffin_index.storage.arrays import Bytes, Flags, Ints
 from puffin_index.storage.binary import Buffer, ByteCursor, check_inside
 
+_HEADER_BYTES = 8
 _FEW_ROWS = 1000
 _SPARSE = 64
 
@@ -79,8 +79,26 @@ def row_set_of_flags(flags: Flags) -> BitMap:
 
 def row_set_of_bits(bits: Buffer, row_count: int) -> BitMap:
     """Return the rows whose bit is set: bit `row & 7` of byte `row >> 3`."""
-    padded = pad_bits(np.frombuffer(bits, np.uint8), row_count)
-    return BitMap.deserialize(serialize_bit_slices(padded).data.tobytes())
+    blocks = pad_bits(np.frombuffer(bits, np.uint8), row_count).reshape(-1, BLOCK_BYTES)
+    counts = np.bitwise_count(blocks.view(np.uint64)).sum(axis=1, dtype=np.int64)
+    is_dense = counts > ARRAY_LIMIT
+    dense = np.flatnonzero(is_dense)
+    found = _set_of_blocks(blocks, dense, counts[dense]) if len(dense) else BitMap()
+    if bool((~is_dense & (counts > 0)).any()):
+        flat = np.where(is_dense[:, None], 0, blocks).reshape(-1) if len(dense) else blocks.reshape(-1)
+        used = np.flatnonzero(flat)
+        ones = np.flatnonzero(np.unpackbits(flat[used], bitorder="little").view(np.bool_))
+        found |= row_set_of_ascending(used[ones >> 3] << 3 | ones & 7)
+    return found
+
+
+def _set_of_blocks(blocks: Bytes, places: Ints, counts: Ints) -> BitMap:
+    """Return the rows of some blocks, of more than `ARRAY_LIMIT` rows each: their bits are those of containers."""
+    described = np.column_stack((places, counts - 1)).astype("<u2")
+    start = _HEADER_BYTES + 8 * len(places)
+    offsets = start + BLOCK_BYTES * np.arange(len(places))
+    parts = (np.array([COOKIE, len(places)], "<u4"), described, offsets.astype("<u4"), blocks[places])
+    return BitMap.deserialize(b"".join(part.tobytes() for part in parts))
 
 
 def _corrupt(reason: str, location: str, offset: int) -> NoReturn:
@@ -93,6 +111,8 @@ def serialized_length(data: Buffer, *, location: str = "<bytes>", offset: int = 
     Raises:
         CorruptFileError: If the set does not end inside `data`.
     """
+    if len(data) >= _HEADER_BYTES and (length := _length_of_bitsets(data)):
+        return length
     cursor = ByteCursor(data, location, offset)
     cookie = cursor.uint32_le()
     with_runs = cookie & 0xFFFF == RUN_COOKIE
@@ -124,3 +144,17 @@ def serialized_length(data: Buffer, *, location: str = "<bytes>", offset: int = 
             position += size
     check_inside("row set", len(data), 0, position, location, offset)
     return position
+
+
+def _length_of_bitsets(data: Buffer) -> int:
+    """Return the length of a set whose containers all hold bits, as those of most bit slices do; 0 for other sets.
+
+    One look at the header costs a tenth of reading each container's description.
+    """
+    cookie, count = np.frombuffer(data, "<u4", 2).tolist()
+    start = _HEADER_BYTES + 8 * count
+    end = start + BLOCK_BYTES * count
+    if cookie != COOKIE or not 0 < count <= BLOCK_ROWS or end > len(data):
+        return 0
+    cardinalities = np.frombuffer(data, "<u2", 2 * count, _HEADER_BYTES)[1::2]
+    return end if int(cardinalities.min()) >= ARRAY_LIMIT else 0

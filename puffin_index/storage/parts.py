@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -17,6 +18,10 @@ CHECKSUM_BYTES = 4
 LAYOUT_VERSION = 1
 # Reading this many useless bytes costs less than another request.
 COALESCE_BYTES = 16 * 1024
+_FRAME_HEADER_BYTES = 18
+"""The header of a zstd frame is no longer."""
+
+_of_thread = threading.local()
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,13 +90,21 @@ def content_of_frame(blob: Blob, stored: memoryview, offset: int, least: int, mo
     """
     try:
         # The stated size is checked first: decompress() would allocate any size that the frame claims.
-        size = zstandard.frame_content_size(bytes(stored))
+        size = zstandard.frame_content_size(bytes(stored[:_FRAME_HEADER_BYTES]))
         if not least <= size <= most:
             wanted = f"{least}" if least == most else f"{least} to {most}"
             raise corrupt(blob, f"a zstd frame with {size} bytes of content, not {wanted}", offset)
-        return memoryview(zstandard.ZstdDecompressor().decompress(stored))
+        return memoryview(_decompressor().decompress(stored))
     except zstandard.ZstdError as error:
         raise corrupt(blob, f"not a zstd frame: {error}", offset) from error
+
+
+def _decompressor() -> zstandard.ZstdDecompressor:
+    """The decompressor of this thread: threads cannot share one, and a new one takes longer than a small frame."""
+    found: zstandard.ZstdDecompressor | None = getattr(_of_thread, "decompressor", None)
+    if found is None:
+        found = _of_thread.decompressor = zstandard.ZstdDecompressor()
+    return found
 
 
 def in_memory(blob: Blob) -> Blob:

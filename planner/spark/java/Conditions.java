@@ -331,6 +331,12 @@ public class Conditions {
     return node;
   }
 
+  /** The node of a column or of the value of a map's key; null for another expression or type. */
+  public Map column(Expression expression) {
+    Map value = expression.getClass() == Literal.class ? null : value(expression);
+    return value == null || !value.get("node").equals("column") ? null : value;
+  }
+
   /** The node of a column, of the value of a map's key or of a literal; null for another expression or type. */
   private Map value(Expression expression) {
     if (expression.getClass() == Literal.class) {

@@ -13,7 +13,7 @@ import scala.collection.Iterator;
 import scala.runtime.AbstractFunction1;
 
 /**
- * Gives a rule to all sessions of an application, later ones included. All sessions share their extensions and ask these
+ * Gives a rule and a strategy to all sessions of an application, later ones included. All sessions share their extensions and ask these
  * for rules whenever they plan a query. A rule of the extensions runs too early, so this one adds the rule to the session's
  * own rules, which run last.
  */
@@ -21,9 +21,11 @@ public class EverySession extends AbstractFunction1 {
   private static final Logger LOG = LoggerFactory.getLogger("puffin-index");
 
   private final PruneScans rule;
+  private final AnswerAggregates strategy;
 
-  public EverySession(PruneScans rule) {
+  public EverySession(PruneScans rule, AnswerAggregates strategy) {
     this.rule = rule;
+    this.strategy = strategy;
   }
 
   public Object apply(Object session) {
@@ -49,13 +51,24 @@ public class EverySession extends AbstractFunction1 {
         }
         rules.add(other);
       }
-      rules.add(rule.of((String) call(session, "sessionUUID")));
-      // The method's parameter is of another class in Scala 2.12 than in 2.13.
-      Method[] all = ExperimentalMethods.class.getMethods();
-      for (int i = 0; i < all.length; i++) {
-        if (all[i].getName().equals("extraOptimizations_$eq")) {
-          all[i].invoke(methods, new Object[] {PythonUtils.toSeq(rules)});
-        }
+      PruneScans own = rule.of((String) call(session, "sessionUUID"));
+      rules.add(own);
+      set(methods, "extraOptimizations_$eq", rules);
+      List strategies = new ArrayList();
+      for (Iterator it = methods.extraStrategies().iterator(); it.hasNext(); ) {
+        strategies.add(it.next());
+      }
+      strategies.add(strategy.of(own));
+      set(methods, "extraStrategies_$eq", strategies);
+    }
+  }
+
+  /** Call a method whose parameter is of another class in Scala 2.12 than in 2.13. */
+  private static void set(ExperimentalMethods methods, String name, List items) throws Exception {
+    Method[] all = ExperimentalMethods.class.getMethods();
+    for (int i = 0; i < all.length; i++) {
+      if (all[i].getName().equals(name)) {
+        all[i].invoke(methods, new Object[] {PythonUtils.toSeq(items)});
       }
     }
   }

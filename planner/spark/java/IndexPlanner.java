@@ -36,6 +36,7 @@ public class IndexPlanner {
   private static final byte VIEW = 'V';
   private static final byte DROPPED = 'D';
   private static final byte VALUES = 'F';
+  private static final byte AGGREGATES = 'G';
   private static final int RESULTS_REMEMBERED = 200;
 
   private static final Object TOO_SLOW = new Object();
@@ -74,8 +75,26 @@ public class IndexPlanner {
    * @return null if the scan stays as it is
    */
   public Answer ask(ScanQuestion question, List tasks, String home) throws Exception {
+    return (Answer) answer(question, tasks, home);
+  }
+
+  /**
+   * Ask for the aggregates of a scan.
+   *
+   * @param tasks of data files, or narrowed from such tasks
+   * @param home the UUID of the session that reports belong to
+   * @return null if all rows have to be read
+   */
+  public AggregateAnswer aggregates(ScanQuestion question, List tasks, String home) throws Exception {
+    return (AggregateAnswer) answer(question, tasks, home);
+  }
+
+  private Object answer(ScanQuestion question, List tasks, String home) throws Exception {
     Table table = question.table;
     Map request = question.request(home);
+    if (request == null) {
+      return null;
+    }
     Long whole = wholeSnapshot(question, tasks);
     String key = key(table);
     boolean wantsFewRows = request.get("wanted") != null;
@@ -90,6 +109,9 @@ public class IndexPlanner {
         wanted.put("deleted", Base64.getEncoder().encodeToString(view.withDeletes(tasks)));
         request.put("wanted", wanted);
       }
+      if (question.aggregates != null) {
+        request.put("aggregates", question.aggregates.node(view.deletes(tasks)));
+      }
       byte[] answer = (byte[]) planner.apply(json.writeValueAsString(request), candidates.serialized);
       if (answer == null || answer.length == 0) {
         return null;
@@ -99,6 +121,9 @@ public class IndexPlanner {
       if (kind == ABSENT) {
         rememberAbsence(absence(table, question.settings), in.readDouble());
         return null;
+      }
+      if (kind == AGGREGATES) {
+        return question.aggregates.read(view, candidates.rowGroups, in);
       }
       if (kind == DROPPED) {
         return new Answer(view, candidates.rowGroups, in);

@@ -158,7 +158,29 @@ public class PruneScans extends Rule {
     }
   }
 
-  private void tell(String what, Throwable trouble) {
+  /** Whether the planner need not be asked about a scan now. */
+  public boolean isNotToBeAsked(Scan scan) throws Exception {
+    return planner.isNotToBeAsked(ScanQuestion.table(scan), ScanQuestion.settings());
+  }
+
+  /** What the index gives for the aggregates of a scan; null if all rows have to be read. */
+  public AggregateAnswer aggregates(ScanQuestion question, List tasks) throws Exception {
+    return planner.aggregates(question, tasks, home);
+  }
+
+  /** A scan of some tasks, which is not equal to a scan of other tasks. */
+  public Scan narrowed(ScanQuestion question, List tasks) {
+    return RuntimeScan.of(question, Collections.EMPTY_MAP, tasks, planner, home, isStrict());
+  }
+
+  /** Let the description of the query's jobs say something. */
+  public void note(String note) {
+    if (note.length() > 0) {
+      notes.add(note);
+    }
+  }
+
+  public void tell(String what, Throwable trouble) {
     ScanQuestion.tell(isStrict(), what, trouble);
   }
 
@@ -271,10 +293,8 @@ public class PruneScans extends Rule {
       String column = ((Attribute) found._1()).name();
       String name = RuntimeScan.filterName(column, operator);
       Object[] before = (Object[]) filters.get(name);
-      // Of several joins of a column, the one with the fewest keys counts; how many a part of a table has is not known.
-      boolean isFewer = before == null || rows == null || (before[2] != null && rows.compareTo((Long) before[2]) < 0);
+      Long fewest = before == null ? rows : ScanQuestion.fewest((Long) before[2], rows);
       boolean isOfBoth = before != null && !before[3].equals(source);
-      Long fewest = isFewer ? rows : (Long) before[2];
       filters.put(name, new Object[] {column, operator, fewest, isOfBoth ? "join or subquery" : source});
     }
 
@@ -342,10 +362,9 @@ public class PruneScans extends Rule {
       ScanQuestion question = new ScanQuestion(scan, new Conditions(above, output, schema, wantedNode != null));
       question.wanted = wantedNode;
       Map columns = filters == null ? Collections.EMPTY_MAP : columns(output, schema, filters);
-      for (Iterator it = columns.values().iterator(); it.hasNext(); ) {
-        Map column = (Map) it.next();
-        question.addRuntimeField(column.get("field"), (Long) column.get("rows"));
-        column.remove("rows");
+      for (Iterator it = columns.keySet().iterator(); it.hasNext(); ) {
+        Object name = it.next();
+        question.addRuntimeField(((Map) columns.get(name)).get("field"), (Long) ((Object[]) filters.get(name))[2]);
       }
       if (question.isEmpty()) {
         return false;
@@ -362,9 +381,7 @@ public class PruneScans extends Rule {
       } else {
         ScanTasks.replace(scan, left);
       }
-      if (answer.note.length() > 0) {
-        notes.add(answer.note);
-      }
+      note(answer.note);
       for (Iterator it = columns.values().iterator(); it.hasNext(); ) {
         if (!answer.runtimeFields.contains(((Map) it.next()).get("field"))) {
           it.remove();
@@ -397,7 +414,6 @@ public class PruneScans extends Rule {
             column.put("name", attribute.name());
             column.put("type", type);
             column.put("operator", filter[1]);
-            column.put("rows", filter[2]);
             column.put("source", filter[3]);
             columns.put(name, column);
           }
@@ -408,10 +424,10 @@ public class PruneScans extends Rule {
   }
 
   /** Puts other scans in the place of some scans. */
-  private static class ReplaceScans extends AbstractPartialFunction {
+  public static class ReplaceScans extends AbstractPartialFunction {
     private final Map replacements;
 
-    ReplaceScans(Map replacements) {
+    public ReplaceScans(Map replacements) {
       this.replacements = replacements;
     }
 

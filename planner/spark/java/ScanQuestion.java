@@ -3,7 +3,6 @@ package io.puffinindex.spark;
 import java.lang.reflect.Field;
 import java.util.ArrayList;
 import java.util.Arrays;
-import java.util.HashMap;
 import java.util.HashSet;
 import java.util.Iterator;
 import java.util.LinkedHashMap;
@@ -20,7 +19,6 @@ import org.apache.iceberg.expressions.Binder;
 import org.apache.iceberg.expressions.Expression;
 import org.apache.iceberg.expressions.ExpressionParser;
 import org.apache.iceberg.types.TypeUtil;
-import org.apache.spark.sql.internal.SQLConf;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -43,6 +41,8 @@ public class ScanQuestion {
   public final List runtimeKeys = new ArrayList();
   /** How many rows the query wants, and in what order; null if it wants all of them. */
   public Map wanted;
+  /** What the query wants of all matching rows together; null if it wants the rows. */
+  public AggregateQuestion aggregates;
 
   /** Functions among the conditions, by number. */
   public final List functions;
@@ -67,7 +67,7 @@ public class ScanQuestion {
     settings = settings();
     schema = schema(scan);
     filters = filters(scan);
-    catalog = configured(CATALOGS + table.name().split("\\.", 2)[0]);
+    catalog = SessionSettings.startingWith(CATALOGS + table.name().split("\\.", 2)[0]);
     caseSensitive = ((Boolean) ScanTasks.call(scan, "caseSensitive")).booleanValue();
     snapshot = ScanTasks.call(scan, "snapshotId");
     fields.addAll(conditions.fields);
@@ -94,13 +94,14 @@ public class ScanQuestion {
     return question;
   }
 
-  /** A column of which more may be known when the query runs; of several, what has the fewest keys counts. */
+  /** A column of which more may be known when the query runs, and the rows of the table whose keys these are, or null. */
   public void addRuntimeField(Object field, Long rows) {
-    Long before = (Long) runtimeFields.get(field);
-    boolean isFewer = !runtimeFields.containsKey(field) || rows == null || (before != null && rows.compareTo(before) < 0);
-    if (isFewer) {
-      runtimeFields.put(field, rows);
-    }
+    runtimeFields.put(field, runtimeFields.containsKey(field) ? fewest((Long) runtimeFields.get(field), rows) : rows);
+  }
+
+  /** Of several joins of a column, the one with the fewest keys counts; null if one of the numbers is not known. */
+  public static Long fewest(Long one, Long other) {
+    return one == null || other == null ? null : Long.valueOf(Math.min(one.longValue(), other.longValue()));
   }
 
   public static Table table(Object scan) throws Exception {
@@ -132,23 +133,7 @@ public class ScanQuestion {
   }
 
   public static Map settings() {
-    return configured(SETTINGS);
-  }
-
-  /** The entries of the planning session's configuration whose names begin with a prefix. */
-  private static Map configured(String prefix) {
-    Map found = new HashMap();
-    Map all = SQLConf.get().settings();
-    // A synchronized map, which other threads may change meanwhile.
-    synchronized (all) {
-      for (Iterator it = all.entrySet().iterator(); it.hasNext(); ) {
-        Map.Entry entry = (Map.Entry) it.next();
-        if (((String) entry.getKey()).startsWith(prefix)) {
-          found.put(entry.getKey(), entry.getValue());
-        }
-      }
-    }
-    return found;
+    return SessionSettings.startingWith(SETTINGS);
   }
 
   /**
@@ -180,6 +165,9 @@ public class ScanQuestion {
 
   /** What all questions have in common that want the same rows of equal scans. */
   public String wantedRows() {
+    if (aggregates != null) {
+      return aggregates.key();
+    }
     return wanted == null ? "" : wanted.get("rows") + " " + wanted.get("order") + " " + conditions;
   }
 
@@ -187,7 +175,7 @@ public class ScanQuestion {
     return (Long) snapshot;
   }
 
-  /** The content of a request, for Jackson. */
+  /** The content of a request, for Jackson; an aggregate's is null if the planner would not know all filters. */
   public Map request(String home) {
     List expressions = new ArrayList();
     Set named = new HashSet(fields);
@@ -212,6 +200,9 @@ public class ScanQuestion {
     for (Iterator it = runtimeKeys.iterator(); it.hasNext(); ) {
       named.add(((Map) it.next()).get("field"));
     }
+    if (aggregates != null && !hasAllFilters) {
+      return null;
+    }
     Map request = new LinkedHashMap();
     request.put("table", table.name());
     request.put("uuid", table.uuid().toString());
@@ -221,6 +212,7 @@ public class ScanQuestion {
     request.put("runtime_fields", runtimeFields);
     request.put("runtime_keys", runtimeKeys);
     request.put("wanted", hasAllFilters ? wanted : null);
+    request.put("aggregates", null);
     request.put("columns", SchemaParser.toJson(TypeUtil.select(schema, named)));
     request.put("name_mapping", table.properties().get(TableProperties.DEFAULT_NAME_MAPPING));
     request.put("catalog", catalog);

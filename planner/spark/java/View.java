@@ -16,6 +16,8 @@ import java.util.Set;
 import java.util.zip.InflaterInputStream;
 import org.apache.iceberg.BaseFileScanTask;
 import org.apache.iceberg.DataFile;
+import org.apache.iceberg.DeleteFile;
+import org.apache.iceberg.FileContent;
 import org.apache.iceberg.FileScanTask;
 import org.roaringbitmap.PeekableIntIterator;
 import org.roaringbitmap.RoaringBitmap;
@@ -114,6 +116,33 @@ public class View {
       }
     }
     return serialized(deleted);
+  }
+
+  /** The delete files of tasks, by data file, for Jackson. */
+  public List deletes(List tasks) throws Exception {
+    FileEntry[] entries = entries(tasks);
+    List deletes = new ArrayList();
+    for (int i = 0; i < entries.length; i++) {
+      List own = ((FileScanTask) tasks.get(i)).deletes();
+      if (entries[i] == null || entries[i].count == 0 || own.isEmpty()) {
+        continue;
+      }
+      List files = new ArrayList();
+      for (int j = 0; j < own.size(); j++) {
+        DeleteFile file = (DeleteFile) own.get(j);
+        if (file.content() == FileContent.POSITION_DELETES) {
+          Object[] listed = {file.location(), Long.valueOf(file.fileSizeInBytes()), Long.valueOf(file.recordCount()), null};
+          listed[3] = file.format().name();
+          files.add(listed);
+        }
+      }
+      Map node = new HashMap();
+      node.put("first", Integer.valueOf(entries[i].first));
+      node.put("files", files);
+      node.put("others", Boolean.valueOf(files.size() < own.size()));
+      deletes.add(node);
+    }
+    return deletes;
   }
 
   private static byte[] serialized(RoaringBitmap rowGroups) throws Exception {

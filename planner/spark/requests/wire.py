@@ -1,8 +1,8 @@
 """What crosses between Spark's JVM and the planner: a `Request` and an answer for each scan.
 
 The JVM sends a request as JSON, and with it the scan's row groups as a roaring bitmap of view numbers. An answer is
-empty or begins with one byte. Only `D` drops row groups, and only those that it names. Every other answer keeps all row
-groups, and so does an answer that breaks this format. All numbers are big-endian.
+empty or begins with one byte. Only `D` and `G` take row groups out of a scan, and only those that they name. Every
+other answer keeps all row groups, and so does an answer that breaks this format. All numbers are big-endian.
 
 | first byte | meaning | content |
 | --- | --- | --- |
@@ -11,6 +11,7 @@ groups, and so does an answer that breaks this format. All numbers are big-endia
 | `V` | the JVM numbers row groups by another view | a view; the JVM asks again with its numbers |
 | `F` | the JVM evaluates functions and asks again | lists of values, see below |
 | `D` | the row groups to drop | see below |
+| `G` | the row groups that need no scan, and what they give for each group of an aggregate | see `aggregates` beside |
 
 An answer that drops row groups goes on with:
 
@@ -64,9 +65,10 @@ import numpy as np
 from pydantic import Base64Bytes, BaseModel, ConfigDict, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
 from pyroaring import BitMap
 
-from planner.spark.requests.condition_nodes import ConditionNode, Function, Junction, Negation, Unknown
+from planner.spark.requests.condition_nodes import Column, ConditionNode, Function, Junction, Negation, Unknown
 from planner.view.column_values import ColumnValues, KeyBounds, KeyRange
 from planner.view.index_view import IndexView
+from puffin_index.keys.columns import KeyArray
 from puffin_index.keys.forms import floats_of_keys
 from puffin_index.keys.sorted_keys import bytes_of_keys
 from puffin_index.keys.value_types import ValueType
@@ -168,6 +170,58 @@ class Wanted(BaseModel):
         return f"{'any rows' if self.order is None else self.order} limit {self.rows}"
 
 
+class AggregatedColumn(BaseModel):
+    """What a query wants of one column, for each group: the rows that are not NULL, and more.
+
+    Attributes:
+        column: The column.
+        sum: Whether the sum is wanted.
+        least: Whether the least value is wanted.
+        greatest: Whether the greatest value is wanted.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    column: Column
+    sum: bool
+    least: bool
+    greatest: bool
+
+
+class FileDeletes(BaseModel):
+    """The delete files that apply to one data file.
+
+    Attributes:
+        first: The first row group of the data file, as a view number.
+        files: Positional delete files and deletion vectors: location, size in bytes, listed rows, format.
+        others: Whether there are other deletes, such as equality deletes.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    first: int
+    files: tuple[tuple[str, int, int, str], ...]
+    others: bool
+
+
+class WantedAggregates(BaseModel):
+    """What a query wants of all rows that satisfy the whole filter above the scan.
+
+    Attributes:
+        columns: The columns that aggregates are of.
+        groups: The columns to group by.
+        deletes: The delete files of the scan, by data file.
+        text: The aggregates and groups, for people only.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    columns: tuple[AggregatedColumn, ...]
+    groups: tuple[Column, ...]
+    deletes: tuple[FileDeletes, ...]
+    text: str
+
+
 class Request(BaseModel):
     """What `IndexPlanner.java` says of a scan.
 
@@ -182,6 +236,8 @@ class Request(BaseModel):
         runtime_keys: What is known of such columns once the query runs. All hold together.
         wanted: How many rows the query wants; None if it wants all rows. The conditions then are the whole filter above
             the scan, unknown parts included.
+        aggregates: What the query wants of all matching rows together; None if it wants the rows. The conditions then
+            are the whole filter above the scan, unknown parts included.
         columns: The schema of all columns that the request names, as Iceberg's JSON.
         name_mapping: The table's name mapping as Iceberg's JSON, None without one.
         catalog: The session's configuration of the catalog.
@@ -202,6 +258,7 @@ class Request(BaseModel):
     runtime_fields: dict[int, int | None]
     runtime_keys: tuple[RuntimeKeys, ...]
     wanted: Wanted | None
+    aggregates: WantedAggregates | None
     columns: str
     name_mapping: str | None
     catalog: dict[str, str]
@@ -300,10 +357,15 @@ def serialize_values(
 def _serialized_list(values: ColumnValues | KeyBounds, value_type: ValueType) -> tuple[bytes, ...]:
     if isinstance(values, KeyBounds):
         return b"I", write_int64_be(values.low), write_int64_be(values.high)
-    listed, count = values.listed, write_int32_be(len(values))
+    listed = values.listed
     if isinstance(listed, KeyRange) and not value_type.is_floating:
-        return b"R", count, write_int64_be(listed.low)
-    keys = values.keys
+        return b"R", write_int32_be(len(values)), write_int64_be(listed.low)
+    return serialized_keys(values.keys, value_type)
+
+
+def serialized_keys(keys: KeyArray, value_type: ValueType) -> tuple[bytes, ...]:
+    """Serialise keys as a list of values of the form `N` or `B`."""
+    count = write_int32_be(len(keys))
     if isinstance(keys, np.ndarray):
         numbers = floats_of_keys(keys).view(np.int64) if value_type.is_floating else keys
         return b"N", count, numbers.astype(">i8").tobytes()

@@ -27,6 +27,7 @@ from pyroaring import BitMap
 
 from puffin_index.keys.columns import KeyArray
 from puffin_index.keys.sorted_keys import BytesKeys, IntKeys
+from puffin_index.kinds.held_keys import KeySets, are_few_keys
 from puffin_index.kinds.postings.columns import CodedNumbers, KeyRows, code_numbers, join_keys
 from puffin_index.kinds.postings.demand import Cuts
 from puffin_index.kinds.postings.look_up import Postings
@@ -69,6 +70,28 @@ class MergedBitmap(Postings):
             raise corrupt(self._blob, "row sets of other rows", parts[0].offset if parts else 0)
         return found
 
+    def sets_of(self) -> KeySets | None:
+        """Return the row set of each key; None if there are many keys."""
+        if not are_few_keys(self._directory.key_count, self._numbers.row_count):
+            return None
+        keys, counts = self._every_key()
+        parts = self._directory.parts(np.arange(self._directory.block_count))
+        location, limit, start = self._blob.location, self._numbers.row_limit, self._blob.offset
+        rows = [
+            deserialize(view, limit, location=location, offset=start + part.offset)
+            for part, view in zip(parts, read_parts(self._blob, parts), strict=True)
+        ]
+        nulls = self._null_rows()
+        own_counts = [len(own) for own in rows]
+        every = BitMap.union(nulls, *rows)
+        are_disjoint = len(every) == sum(own_counts) + len(nulls)
+        if own_counts != counts.tolist() or not are_disjoint or every != self._every_row():
+            raise corrupt(self._blob, "row sets of other rows", parts[0].offset if parts else 0)
+        return KeySets(self._value_type, keys, rows, nulls)
+
+    def _key_list(self) -> KeyArray:
+        return self._every_key()[0]
+
     def every_set(self) -> tuple[KeyArray, list[Part], Part]:
         """Read and check the whole blob; return all keys, the places of their row sets, and that of the NULL rows."""
         keys, _ = self._every_key()
@@ -86,8 +109,8 @@ class MergedBitmap(Postings):
 
     def _coded(self) -> CodedNumbers:
         """Return the key of each row, decoded from the row sets of all keys."""
-        keys, parts, _ = self.every_set()
-        views = read_parts(self._blob, parts)
+        keys, _ = self._every_key()
+        views = read_parts(self._blob, self._directory.parts(np.arange(self._directory.block_count)))
         lengths = np.array([len(view) for view in views], np.int64)
         rows, sets = rows_by_set(
             memoryview(b"".join(views)),

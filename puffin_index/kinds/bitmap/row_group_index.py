@@ -12,7 +12,7 @@ from puffin_index.keys.value_types import ValueType
 from puffin_index.kinds.base import RowSet
 from puffin_index.kinds.bitmap.lookup import Entries
 from puffin_index.kinds.bitmap.rows import BitmapBody, RowSetPlaces
-from puffin_index.kinds.held_keys import HoldsKeys
+from puffin_index.kinds.held_keys import DistinctKeys, HoldsKeys, KeySets, are_few_keys
 from puffin_index.kinds.postings.columns import CodedNumbers
 from puffin_index.storage.parts import corrupt
 
@@ -57,6 +57,27 @@ class BitmapIndex(HoldsKeys):
         keys = table.keys.keys if isinstance(table.keys, IntKeys) else table.keys.gathered()
         coded = CodedNumbers(self._value_type, keys, codes)
         return coded.every() if rows is None else coded.of(np.frombuffer(rows.to_array(), np.uint32))
+
+    def sets_of(self) -> KeySets | None:
+        """Return the row set of each value; None if there are many values."""
+        table = self._entries.every()
+        if not are_few_keys(len(table.offsets), self._row_count):
+            return None
+        rows, nulls = self._body.set_of_each(RowSetPlaces(table.offsets, table.lengths)), self._body.null_rows()
+        counts = [len(own) for own in (*rows, nulls)]
+        # The sets add up to all rows only if they are disjoint and leave no row out.
+        if sum(counts) != self._row_count or len(BitMap.union(nulls, *rows)) != self._row_count or 0 in counts[:-1]:
+            raise corrupt(self._body.blob, "rows of two values, or of none")
+        keys = table.keys.keys if isinstance(table.keys, IntKeys) else table.keys.gathered()
+        return KeySets(self._value_type, keys, rows, nulls)
+
+    def distinct_of(self, rows: BitMap | None) -> DistinctKeys:
+        """Return the distinct keys of some rows; of all rows without reading a row set of a key."""
+        if rows is not None and len(rows) < self._row_count:
+            return super().distinct_of(rows)
+        keys = self._entries.every().keys
+        listed = keys.keys if isinstance(keys, IntKeys) else keys.gathered()
+        return DistinctKeys(listed, self._row_count - len(self._body.null_rows()))
 
     def _valid_rows(self) -> BitMap:
         return BitMap(range(self._row_count)) - self._body.null_rows()

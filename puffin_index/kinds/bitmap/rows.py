@@ -76,10 +76,7 @@ class BitmapBody:
             CorruptFileError: If a row set leaves the body, breaks its seal, or is damaged.
         """
         is_row = places.offsets < 0
-        rows = -1 - places.offsets[is_row]
-        if len(rows) and int(rows.max()) >= self.row_count:
-            raise corrupt(self.blob, f"row {rows.max()} in a row group of {self.row_count} rows")
-        found = row_set_of(rows, self.row_count)
+        found = row_set_of(self._single_rows(places), self.row_count)
         if is_row.all():
             return found
         order = np.argsort(places.offsets[~is_row], kind="stable")
@@ -102,21 +99,63 @@ class BitmapBody:
         """
         is_row = places.offsets < 0
         entries, several = np.flatnonzero(is_row), np.flatnonzero(~is_row)
-        rows = -1 - places.offsets[is_row]
-        if len(rows) and int(rows.max()) >= self.row_count:
-            raise corrupt(self.blob, f"row {rows.max()} in a row group of {self.row_count} rows")
+        rows = self._single_rows(places)
         if not len(several):
             return rows, entries
         starts, lengths = places.offsets[several], places.lengths[several]
+        data = self._read_all(starts, lengths)
+        offset = self.blob.offset + self.start
+        found, sets = rows_by_set(data, starts, lengths, self.row_count, location=self.blob.location, offset=offset)
+        return np.concatenate((rows, found)), np.concatenate((entries, several[sets]))
+
+    def set_of_each(self, places: RowSetPlaces) -> list[BitMap]:
+        """Return the row set of each entry.
+
+        Raises:
+            CorruptFileError: If a row set leaves the body, breaks its seal, or is damaged.
+        """
+        is_row = places.offsets < 0
+        found = iter(self._single_rows(places).tolist())
+        starts, lengths = places.offsets[~is_row], places.lengths[~is_row]
+        data = self._read_all(starts, lengths) if len(starts) else memoryview(b"")
+        offset = self.blob.offset + self.start
+        spans = zip(starts.tolist(), lengths.tolist(), strict=True)
+        read = (
+            deserialize(
+                data[start : start + length],
+                self.row_count,
+                whole=self.seal_bytes > 0,
+                location=self.blob.location,
+                offset=offset + start,
+            )
+            for start, length in spans
+        )
+        return [BitMap([next(found)]) if single else next(read) for single in is_row.tolist()]
+
+    def _single_rows(self, places: RowSetPlaces) -> Ints:
+        """Return the rows of entries of one row.
+
+        Raises:
+            CorruptFileError: If a row lies beyond the row group.
+        """
+        rows: Ints = -1 - places.offsets[places.offsets < 0]
+        if len(rows) and int(rows.max()) >= self.row_count:
+            raise corrupt(self.blob, f"row {rows.max()} in a row group of {self.row_count} rows")
+        return rows
+
+    def _read_all(self, starts: Ints, lengths: Ints) -> memoryview:
+        """Read the body and check the seals of some row sets in it.
+
+        Raises:
+            CorruptFileError: If a row set leaves the body or breaks its seal.
+        """
         body_bytes = self.blob.length - self.start
         if int(lengths.min()) < 1 or int((starts + lengths).max()) + self.seal_bytes > body_bytes:
             raise corrupt(self.blob, f"a row set leaves a body of {body_bytes} bytes", self.start)
         data = self.blob.read(self.start, body_bytes)
         if self.seal_bytes:
             self.check_seals(data, starts, lengths, self.start)
-        offset = self.blob.offset + self.start
-        found, sets = rows_by_set(data, starts, lengths, self.row_count, location=self.blob.location, offset=offset)
-        return np.concatenate((rows, found)), np.concatenate((entries, several[sets]))
+        return data
 
     def _read(self, starts: Ints, lengths: Ints, end: int) -> BitMap:
         """Read row sets that lie close to each other with one request; return their union."""

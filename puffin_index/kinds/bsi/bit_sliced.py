@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from pyroaring import BitMap
 
@@ -14,11 +16,11 @@ from puffin_index.kinds.base import RowSet, StoredPayload
 from puffin_index.kinds.bsi.compressed_slices import COMPRESSED_BSI, content_of_frame_part
 from puffin_index.kinds.bsi.dictionary_coded import DICTIONARY_BSI, DictionaryCodedIndex
 from puffin_index.kinds.bsi.flat_half import FlatHalf
+from puffin_index.kinds.bsi.half_sets import HalfSets
 from puffin_index.kinds.bsi.packed_slices import content_of_packed
 from puffin_index.kinds.bsi.search import ContentOf, HalfReader
 from puffin_index.kinds.bsi.slices import Half, Halves, content_as_stored, halves_of_blob, halves_of_layout
-from puffin_index.kinds.held_keys import HoldsKeys, Totals
-from puffin_index.roaring.flat import bits_of_row_set
+from puffin_index.kinds.held_keys import HoldsKeys, KeySets, Totals, Want, are_few_keys
 from puffin_index.storage.arrays import Flags, Ints, Rows
 from puffin_index.storage.parts import corrupt, in_memory
 from puffin_index.storage.ranged import Blob
@@ -90,23 +92,23 @@ class BitSlicedIndex(HoldsKeys):
         numbers, valid = self.numbers(None if rows is None else np.frombuffer(rows.to_array(), np.uint32))
         return Column(self._value_type, len(numbers), numbers, valid)
 
-    def totals_of(self, rows: BitMap | None) -> Totals:
+    def totals_of(self, rows: BitMap | None, want: Want = Want.ALL) -> Totals:
         """Return the totals of some rows, by counting in each slice."""
-        is_all = rows is None or len(rows) == self._row_count
-        among = None if rows is None or is_all else bits_of_row_set(rows, self._row_count)
-        found = {sign: flat.totals(among) for sign, _, flat in self._flat_halves()}
-        positive, negative = found.get(1), found.get(-1)
-        if positive is None and negative is None:
-            return Totals(0)
-        ends = [] if negative is None else [-negative.most, -negative.least]
-        ends += [] if positive is None else [positive.least, positive.most]
-        return Totals(
-            sum(half.count for half in (positive, negative) if half),
-            positive.total if positive else 0,
-            -negative.total if negative else 0,
-            ends[0],
-            ends[-1],
-        )
+        if not want:
+            return Totals(self.value_count if rows is None else len(self.null_rows(False, rows)))
+        among = None if rows is None or len(rows) == self._row_count else rows
+        return _totals(self._half_sets(), among, want)
+
+    def totals_of_each(
+        self, groups: Sequence[BitMap], within: BitMap | None = None, want: Want = Want.ALL
+    ) -> list[Totals]:
+        """Return the totals of each of some sets of rows, as far as they lie in `within`, by counting in each slice."""
+        if not want:
+            return [self.totals_of(rows if within is None else rows & within, want) for rows in groups]
+        halves = self._half_sets()
+        if within is not None:
+            halves = [(sign, half.within(within)) for sign, half in halves]
+        return [_totals(halves, rows, want) for rows in groups]
 
     def numbers(self, rows: Rows | None = None) -> tuple[Ints, Flags | None]:
         """Return the number of some rows (0 in NULL rows), and which of them are not NULL (None for all).
@@ -143,6 +145,25 @@ class BitSlicedIndex(HoldsKeys):
             raise self._other_numbers()
         return found
 
+    def _half_sets(self) -> list[tuple[int, HalfSets]]:
+        """Return sign and numbers of each half."""
+        found = [(sign, half.sets()) for sign, half in ((1, self._positive), (-1, self._negative)) if half is not None]
+        if len(found) == 2 and found[0][1].existence.intersect(found[1][1].existence):
+            raise self._other_numbers()
+        return found
+
+    def sets_of(self) -> KeySets | None:
+        """Return the rows of each number, split by slice after slice; None if there may be many numbers."""
+        halves = [half.half for half in (self._positive, self._negative) if half is not None]
+        if not are_few_keys(sum(min(half.span + 1, half.row_count) for half in halves), self._row_count):
+            return None
+        found: dict[int, BitMap] = {}
+        for sign, half in self._half_sets():
+            found |= {sign * magnitude: rows for magnitude, rows in half.split().items()}
+        numbers = sorted(found)
+        keys = np.array(numbers, np.int64)
+        return KeySets(self._value_type, keys, [found[number] for number in numbers], self.null_rows(True, None))
+
     def _other_numbers(self) -> CorruptFileError:
         return corrupt(self._blob, "bit slices of other numbers than they are said to have")
 
@@ -154,6 +175,24 @@ class BitSlicedIndex(HoldsKeys):
         """
         numbers, valid = self.numbers()
         return Column(value_type, self._row_count, numbers, valid)
+
+
+def _totals(halves: Sequence[tuple[int, HalfSets]], among: BitMap | None, want: Want) -> Totals:
+    """Return the totals of some rows (None for all), given the sign and the numbers of each half."""
+    found = {sign: half.totals(among, want) for sign, half in halves}
+    positive, negative = found.get(1), found.get(-1)
+    if positive is None and negative is None:
+        return Totals(0)
+    ends = [] if negative is None else [-negative.most, -negative.least]
+    ends += [] if positive is None else [positive.least, positive.most]
+    has_ends = Want.ENDS in want
+    return Totals(
+        sum(half.count for half in (positive, negative) if half),
+        positive.total if positive else 0,
+        -negative.total if negative else 0,
+        ends[0] if has_ends else None,
+        ends[-1] if has_ends else None,
+    )
 
 
 def open_bit_sliced(blob: Blob, layout: Ints, row_count: int, value_type: ValueType = CODES) -> BitSlicedIndex:

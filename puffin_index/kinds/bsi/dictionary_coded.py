@@ -9,7 +9,7 @@ layout of the slices, whose offsets count from the start of the slices.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol, TypeAlias
 
 import numpy as np
@@ -18,12 +18,12 @@ from pyroaring import BitMap
 
 from puffin_index.keys.columns import Column, KeyArray, SortedColumn
 from puffin_index.keys.intervals import Intervals, complement, union
-from puffin_index.keys.leaf import LeafTest, NullTest, RangeTest, SetTest
+from puffin_index.keys.leaf import Key, LeafTest, NullTest, RangeTest, SetTest
 from puffin_index.keys.value_types import ValueType
 from puffin_index.kinds.base import Payload, RowSet
 from puffin_index.kinds.bsi.key_dictionary import HEADER_BYTES, DictionaryReader, serialize_dictionary
 from puffin_index.kinds.bsi.slices import serialize_numbers
-from puffin_index.kinds.held_keys import HoldsKeys
+from puffin_index.kinds.held_keys import DistinctKeys, HoldsKeys, KeySets, Totals, Want
 from puffin_index.storage.arrays import Flags, Ints, Rows
 from puffin_index.storage.parts import LAYOUT_VERSION, Part, check_layout, checksum32, corrupt, sub_blob
 from puffin_index.storage.ranged import Blob
@@ -63,6 +63,17 @@ class CodeIndex(Protocol):
     def value_count(self) -> int:
         """The number of rows that have a code."""
 
+    def totals_of(self, rows: BitMap | None, want: Want = Want.ALL) -> Totals:
+        """Return the totals of the codes of some rows; None for all rows."""
+
+    def totals_of_each(
+        self, groups: Sequence[BitMap], within: BitMap | None = None, want: Want = Want.ALL
+    ) -> list[Totals]:
+        """Return the totals of the codes of each of some disjoint sets of rows, as far as they lie in `within`."""
+
+    def sets_of(self) -> KeySets | None:
+        """Return the rows of each code; None if there may be many codes."""
+
     def numbers(self, rows: Rows | None = None) -> tuple[Ints, Flags | None]:
         """Return the code of some rows (None for all), and which of them have a code (None for all)."""
 
@@ -89,6 +100,7 @@ class DictionaryCodedIndex(HoldsKeys):
             raise corrupt(blob, "a layout that describes no dictionary")
         self._blob = blob
         self._value_type = value_type
+        self._row_count = row_count
         self._dictionary = DictionaryReader(blob, Part(0, directory_end, checksum), value_type.domain)
         slices = sub_blob(blob, slices_from, blob.length - slices_from)
         self._codes = open_slices(slices, layout[_LAYOUT_NUMBERS:], row_count)
@@ -113,6 +125,52 @@ class DictionaryCodedIndex(HoldsKeys):
     def keys_of(self, rows: BitMap | None) -> Column:
         """Return the keys of some rows."""
         return self._column(self._value_type, None if rows is None else np.frombuffer(rows.to_array(), np.uint32))
+
+    def sets_of(self) -> KeySets | None:
+        """Return the rows of each key; None if there are many keys."""
+        found = self._codes.sets_of()
+        if found is None:
+            return None
+        keys = self._dictionary.keys()
+        if not isinstance(found.keys, np.ndarray) or not np.array_equal(found.keys, np.arange(len(keys))):
+            raise corrupt(self._blob, "codes that the dictionary does not have")
+        return KeySets(self._value_type, keys, found.rows, found.nulls)
+
+    def totals_of(self, rows: BitMap | None, want: Want = Want.ALL) -> Totals:
+        """Return the totals of some rows; without sums, by counting in each slice of the codes."""
+        if self._needs_keys(want):
+            return super().totals_of(rows, want)
+        return self._of_codes(self._codes.totals_of(rows, want & Want.ENDS))
+
+    def _of_codes(self, codes: Totals) -> Totals:
+        """Return the totals of rows whose codes have some totals."""
+        if codes.minimum is None:
+            return codes
+        return Totals(codes.value_count, minimum=self._key(codes.minimum), maximum=self._key(codes.maximum))
+
+    def distinct_of(self, rows: BitMap | None) -> DistinctKeys:
+        """Return the distinct keys of some rows; of all rows from the dictionary alone."""
+        return (
+            super().distinct_of(rows) if rows is not None else DistinctKeys(self._dictionary.keys(), self.value_count)
+        )
+
+    def totals_of_each(
+        self, groups: Sequence[BitMap], within: BitMap | None = None, want: Want = Want.ALL
+    ) -> list[Totals]:
+        """Return the totals of each of some sets of rows; without sums, by counting in each slice of the codes."""
+        if self._needs_keys(want):
+            return super().totals_of_each(groups, within, want)
+        return [self._of_codes(codes) for codes in self._codes.totals_of_each(groups, within, want & Want.ENDS)]
+
+    def _needs_keys(self, want: Want) -> bool:
+        """Return whether totals need the keys themselves: sums of codes are no sums of keys."""
+        return Want.SUMS in want and (self._value_type.is_decimal or self._value_type.name in ("int", "long"))
+
+    def _key(self, code: Key | None) -> Key:
+        """Return the key of a code."""
+        if not isinstance(code, int) or not 0 <= code < self._dictionary.key_count:
+            raise corrupt(self._blob, "codes that the dictionary does not have")
+        return self._dictionary.key(code)
 
     def column(self, value_type: ValueType) -> Column:
         """Return the column that the dictionary and the slices were built from.

@@ -1,4 +1,4 @@
-"""The numbers of one half as flat bits: sums, ends and numbers of rows by operations on whole slices."""
+"""The numbers of one half as flat bits, which are transposed to the number of each row."""
 
 from __future__ import annotations
 
@@ -6,26 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from puffin_index.roaring.flat import popcount
 from puffin_index.storage.arrays import Bytes, Flags, Ints, Rows
 from puffin_index.storage.bit_transpose import transpose_bits
-
-
-@dataclass(frozen=True, slots=True)
-class HalfTotals:
-    """The totals of some rows of one half.
-
-    Attributes:
-        count: The number of rows; at least one.
-        total: The sum of their magnitudes.
-        least: The smallest magnitude.
-        most: The largest magnitude.
-    """
-
-    count: int
-    total: int
-    least: int
-    most: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,35 +15,12 @@ class FlatHalf:
     """The numbers of one sign.
 
     Attributes:
-        minimum: The smallest magnitude.
         existence: The rows that have a number of this sign, as bits (`puffin_index.roaring.flat`).
         slices: The bits of magnitude - minimum, lowest first: shape (slices, bytes). No other row has one.
     """
 
-    minimum: int
     existence: Bytes
     slices: Bytes
-
-    def totals(self, among: Bytes | None) -> HalfTotals | None:
-        """Return the totals of some rows, given as bits (None for all); None if no such row has a number here."""
-        rows = self.existence if among is None else self.existence & among
-        count = int(popcount(rows))
-        if not count:
-            return None
-        ones = popcount(self.slices if among is None else self.slices & rows).tolist()
-        offset, ends = sum(one << bit for bit, one in enumerate(ones)), [self.minimum, self.minimum]
-        least, most = rows, rows
-        for bit in reversed(range(len(ones))):
-            # A bit that no row or every row has splits nothing.
-            if 0 < ones[bit] < count:
-                with_bit, without = most & self.slices[bit], least & ~self.slices[bit]
-                has_one, has_zero = with_bit.any(), without.any()
-                most, least = (with_bit if has_one else most), (without if has_zero else least)
-            else:
-                has_one, has_zero = ones[bit] > 0, not ones[bit]
-            ends[0] += 0 if has_zero else 1 << bit
-            ends[1] += 1 << bit if has_one else 0
-        return HalfTotals(count, self.minimum * count + offset, ends[0], ends[1])
 
     def of_rows(self, rows: Rows | None) -> tuple[Flags, Ints]:
         """Return which of some rows (None for all) have a number here, and magnitude - minimum of each (else 0)."""

@@ -160,6 +160,13 @@ class DictionaryReader:
             for block, (key, right) in zip(blocks, queries, strict=True)
         ]
 
+    def key(self, code: int) -> Key:
+        """Return the key of a code, which is below `key_count`."""
+        codes = self._opened().codes
+        block = int(np.searchsorted(codes[: len(self._opened().parts)], code, "right")) - 1
+        self._read_blocks([block] if block not in self._blocks else [])
+        return self._blocks[block].key(code - int(codes[block]))
+
     def keys(self) -> KeyArray:
         """Return all keys, ascending."""
         blocks = range(len(self._opened().parts))

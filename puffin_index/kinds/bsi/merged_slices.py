@@ -16,6 +16,7 @@ the blob's bytes, including its own version 1.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from pyroaring import BitMap
@@ -29,7 +30,7 @@ from puffin_index.kinds.base import MergedIndex
 from puffin_index.kinds.bsi.bit_sliced import BitSlicedIndex, open_packed
 from puffin_index.kinds.bsi.dictionary_coded import DictionaryCodedIndex
 from puffin_index.kinds.bsi.merged_slices_build import MERGED_BSI, MERGED_DICTIONARY_BSI, row_counts_checksum
-from puffin_index.kinds.held_keys import HoldsKeys, Totals
+from puffin_index.kinds.held_keys import DistinctKeys, HoldsKeys, KeySets, Totals, Want
 from puffin_index.roaring.read import row_set_of_ascending
 from puffin_index.storage.arrays import Ints
 from puffin_index.storage.parts import check_layout, corrupt
@@ -102,9 +103,27 @@ class MergedSlices(MergedIndex, HoldsKeys):
         """Return the keys of some rows."""
         return self._open().keys_of(self._wanted(rows))
 
-    def totals_of(self, rows: BitMap | None) -> Totals:
+    def totals_of(self, rows: BitMap | None, want: Want = Want.ALL) -> Totals:
         """Return the totals of some rows."""
-        return self._open().totals_of(self._wanted(rows))
+        return self._open().totals_of(self._wanted(rows), want)
+
+    def distinct_of(self, rows: BitMap | None) -> DistinctKeys:
+        """Return the distinct keys of some rows."""
+        return self._open().distinct_of(self._wanted(rows))
+
+    def totals_of_each(
+        self, groups: Sequence[BitMap], within: BitMap | None = None, want: Want = Want.ALL
+    ) -> list[Totals]:
+        """Return the totals of each of some disjoint sets of rows, as far as they lie in `within`."""
+        numbers = [self._numbers_of(rows) for rows in groups]
+        return self._open().totals_of_each(numbers, None if within is None else self._numbers_of(within), want)
+
+    def sets_of(self) -> KeySets | None:
+        """Return the rows of each key; None if there are many keys."""
+        found = self._open().sets_of()
+        if found is None:
+            return None
+        return replace(found, rows=[self._rows_of(own) for own in found.rows], nulls=self._rows_of(found.nulls))
 
     def _wanted(self, rows: BitMap | None) -> BitMap | None:
         """Return the numbers of some rows; None for all."""

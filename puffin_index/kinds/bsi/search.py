@@ -1,7 +1,11 @@
-"""Search bit slices, from the highest slice down, for the rows whose numbers lie in some intervals.
+"""Search bit slices for the rows whose numbers lie in some intervals.
 
-The search generalises the algorithm of O'Neil and Quass to a set of intervals: each slice splits the rows by one bit,
-and a side that lies wholly inside or outside all intervals needs no further slice.
+Narrow intervals are searched from the highest slice down. This search generalises the algorithm of O'Neil and Quass to
+a set of intervals: each slice splits the rows by one bit, and a side that lies wholly inside or outside all intervals
+needs no further slice.
+
+Wide intervals are searched from the lowest slice up. The rows at or above a bound take one operation a slice: where the
+bound has a one, a row needs the bit and the bits below; where the bound has a zero, the bit alone suffices.
 """
 
 from __future__ import annotations
@@ -12,8 +16,10 @@ from typing import TypeAlias
 import numpy as np
 from pyroaring import BitMap
 
+from puffin_index.errors import CorruptFileError
 from puffin_index.keys.intervals import Interval, Intervals, clip, shift
 from puffin_index.kinds.bsi.flat_half import FlatHalf
+from puffin_index.kinds.bsi.half_sets import HalfSets
 from puffin_index.kinds.bsi.slices import Content, Half, row_set_of_content
 from puffin_index.roaring.flat import bits_of_sets, every_bit, popcount
 from puffin_index.roaring.write import BLOCK_BYTES, block_count
@@ -21,6 +27,15 @@ from puffin_index.storage.parts import Part, corrupt, read_parts
 from puffin_index.storage.ranged import Blob
 
 _READ_AT_ONCE_BYTES = 64 * 1024
+_MORE_BITS = 4
+"""Few candidates take few slices: so many more tell nearly all of them from the bounds."""
+
+_WIDE_SHARE = 1 / 64
+"""Intervals of a greater share of all numbers are wide."""
+
+_MOST_WIDE_INTERVALS = 4
+_SPARSE = 16
+"""Among fewer candidates than one row in so many, the first slices leave next to nothing."""
 
 ContentOf: TypeAlias = Callable[[Blob, Part, memoryview, int], Content]
 """Returns the content of a part of a blob, from the part's stored bytes and the number of rows."""
@@ -63,7 +78,13 @@ class HalfReader:
         if wanted[-1][1] == half.maximum - half.minimum:
             wanted = (*wanted[:-1], (wanted[-1][0], top))
         lowest = _lowest_slice(wanted)
-        self._read_first(lowest)
+        if self._are_wide(wanted, candidates):
+            self._read([], range(lowest, len(half.slices)))
+            found = self._between(wanted)
+            return found if candidates is None else found & candidates
+        # About log2(rows) upper bits already tell most numbers apart: a search seldom descends below those bits.
+        bits = half.row_count.bit_length() + 1 if candidates is None else len(candidates).bit_length() + _MORE_BITS
+        self._read_first(max(lowest, len(half.slices) - bits), lowest)
         rows = self.existence()
         rows = rows if candidates is None else rows & candidates
         return self._descend(rows, len(half.slices) - 1, wanted, lowest)
@@ -93,9 +114,60 @@ class HalfReader:
             )
         existence, slices = (every_bit(self._row_count), bits) if is_full else (bits[0], bits[1:])
         if int(popcount(existence)) != half.row_count or bool((slices & ~existence).any()):
-            reason = "bit slices of other numbers than they are said to have"
-            raise corrupt(blob, reason, half.existence.offset)
-        return FlatHalf(half.minimum, existence, slices)
+            raise self._other_numbers()
+        return FlatHalf(existence, slices)
+
+    def sets(self) -> HalfSets:
+        """Return the numbers as row sets; reads all slices.
+
+        Raises:
+            CorruptFileError: If rows or slices contradict the numbers of the half.
+        """
+        bits = range(len(self.half.slices))
+        self._read([self.half.existence] if self._existence is None else [], bits)
+        rows, slices = self.existence(), [self._slices[bit] for bit in bits]
+        # Slices of all rows have no others: that was checked as they were read.
+        are_inside = len(rows) == self._row_count or all(rows.issuperset(ones) for ones in slices)
+        if len(rows) != self.half.row_count or not are_inside:
+            raise self._other_numbers()
+        return HalfSets(self.half.minimum, rows, slices)
+
+    def _other_numbers(self) -> CorruptFileError:
+        reason = "bit slices of other numbers than they are said to have"
+        return corrupt(self._blob, reason, self.half.existence.offset)
+
+    def _are_wide(self, intervals: Intervals, candidates: BitMap | None) -> bool:
+        """Return whether the answer probably has so many rows that a search from below takes less time."""
+        if len(intervals) > _MOST_WIDE_INTERVALS:
+            return False
+        if candidates is not None and _SPARSE * len(candidates) < self._row_count:
+            return False
+        return sum(high - low + 1 for low, high in intervals) > _WIDE_SHARE * (self.half.span + 1)
+
+    def _between(self, intervals: Intervals) -> BitMap:
+        """Return the rows whose numbers lie in one of the intervals; the slices that matter are read."""
+        found = BitMap()
+        for low, high in intervals:
+            rows = self._from(low)
+            rows -= self._from(high + 1)
+            found |= rows
+        return found
+
+    def _from(self, bound: int) -> BitMap:
+        """Return the rows whose numbers are at least a bound."""
+        if not bound:
+            return self.existence().copy()
+        if bound >> len(self.half.slices):
+            return BitMap()
+        # Every row has all bits below the lowest one of the bound that the bound asks for.
+        lowest = (bound & -bound).bit_length() - 1
+        rows = self._slices[lowest].copy()
+        for bit in range(lowest + 1, len(self.half.slices)):
+            if bound >> bit & 1:
+                rows &= self._slices[bit]
+            else:
+                rows |= self._slices[bit]
+        return rows
 
     def _descend(self, rows: BitMap, bit: int, intervals: Sequence[Interval], lowest: int) -> BitMap:
         """Return the rows whose numbers lie in one of the intervals.
@@ -121,11 +193,9 @@ class HalfReader:
         found = self._descend(rows & ones, bit - 1, above, lowest)
         return found | self._descend(rows - ones, bit - 1, below, lowest) if below else found
 
-    def _read_first(self, lowest: int) -> None:
-        """Read the existence set and the needed slices, or only the upper slices if the lower ones are large."""
+    def _read_first(self, first: int, lowest: int) -> None:
+        """Read the existence set and the slices from `first` on; all from `lowest` on if the others are small."""
         slices = self.half.slices
-        # About log2(rows) upper bits already tell most numbers apart: a search seldom descends below those bits.
-        first = max(lowest, len(slices) - self.half.row_count.bit_length() - 1)
         if sum(part.length for part in slices[lowest:first]) <= _READ_AT_ONCE_BYTES:
             first = lowest
         missing = [bit for bit in range(first, len(slices)) if bit not in self._slices]

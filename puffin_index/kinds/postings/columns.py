@@ -59,14 +59,33 @@ def key_rows(blocks: ParsedBlocks, first_keys: Ints, is_bytes: bool) -> KeyRows:
 def key_counts(blocks: ParsedBlocks, first_keys: Ints, is_bytes: bool) -> tuple[KeyArray, Ints]:
     """Return the keys of whole blocks and the number of rows of each; see `key_rows`."""
     keys = keys_of_blocks(blocks.raw, first_keys, is_bytes)
-    sections = np.arange(len(blocks.sections.runs))
-    group_runs = blocks.group_counts(sections)
-    rows = group_runs
-    if not bool((blocks.sections.rows == blocks.sections.runs).all()):
-        rows = np.add.reduceat(blocks.sections.stream(LENGTHS, sections), np.cumsum(group_runs) - group_runs)
+    sections = blocks.sections
+    ends = np.cumsum(sections.groups)
+    rows = np.zeros(int(ends[-1]), np.int64)
+    # The header has the number of rows of a section; only sections of several keys are decoded.
+    is_single = sections.groups == 1
+    rows[ends[is_single] - 1] = sections.rows[is_single]
+    several = np.flatnonzero(~is_single)
+    if len(several):
+        places = ramps(ends[several] - sections.groups[several], sections.groups[several])
+        rows[places] = _group_rows(blocks, several)
     counts = np.zeros(len(keys), np.int64)
     np.add.at(counts, _group_codes(blocks), rows)
     return keys, counts
+
+
+def _group_rows(blocks: ParsedBlocks, sections: Ints) -> Ints:
+    """Return the number of rows of each group of some sections."""
+    rows = blocks.group_counts(sections)
+    # Where a section has as many rows as runs, all of its runs have one row.
+    groups = blocks.sections.groups[sections]
+    has_long = blocks.sections.rows[sections] != blocks.sections.runs[sections]
+    if has_long.any():
+        chosen = np.repeat(has_long, groups)
+        runs = rows[chosen]
+        lengths = blocks.sections.stream(LENGTHS, sections[has_long])
+        rows[chosen] = np.add.reduceat(lengths, np.cumsum(runs) - runs)
+    return rows
 
 
 def _group_codes(blocks: ParsedBlocks) -> Ints:

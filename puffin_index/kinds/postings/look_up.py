@@ -23,7 +23,7 @@ lower to its upper bound or all other blocks, whichever are fewer bytes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -36,11 +36,12 @@ from puffin_index.keys.columns import Column, KeyArray
 from puffin_index.keys.leaf import NullTest
 from puffin_index.keys.value_types import ValueType
 from puffin_index.kinds.base import MergedIndex
-from puffin_index.kinds.held_keys import HoldsKeys, KeyCounts
+from puffin_index.kinds.held_keys import DistinctKeys, HoldsKeys, KeyCounts
 from puffin_index.kinds.postings.asked import AskedBlocks, rows_of_asked
-from puffin_index.kinds.postings.columns import CodedNumbers, KeyRows, code_numbers, join_keys, key_counts, key_rows
+from puffin_index.kinds.postings.columns import CodedNumbers, code_numbers, join_keys, key_counts, key_rows
 from puffin_index.kinds.postings.demand import BLOCKS_AT_ONCE, Cuts, bounds_of, cost_of_blocks, cost_of_pages, cuts_of
 from puffin_index.kinds.postings.directory import PostingsDirectory
+from puffin_index.kinds.postings.keys import keys_of_blocks
 from puffin_index.kinds.postings.numbers import RowNumbers
 from puffin_index.kinds.postings.pages import BYTES_KEYS, INT_KEYS
 from puffin_index.kinds.postings.parse import ParsedBlocks, parse_blocks, read_blocks
@@ -178,27 +179,38 @@ class Postings(MergedIndex, HoldsKeys):
             raise corrupt(self._blob, "postings of another number of rows")
         return KeyCounts(self._value_type, keys, counts, self._counts[1])
 
-    def _every_key(self) -> tuple[KeyArray, Ints]:
-        """Return all keys and the number of rows of each."""
+    def distinct_of(self, rows: BitMap | None) -> DistinctKeys:
+        """Return the distinct keys of some rows; of all rows without decoding any row."""
+        if rows is not None and len(rows) < self._numbers.row_count:
+            return super().distinct_of(rows)
+        return DistinctKeys(self._key_list(), self._counts[0])
+
+    def _key_list(self) -> KeyArray:
+        """Return all keys."""
+        parts = []
+        for parsed, first_keys in self._scan_all():
+            parts.append(keys_of_blocks(parsed.raw, first_keys, self._form == BYTES_KEYS))
+        return join_keys(parts, self._value_type)
+
+    def _scan_all(self) -> Iterator[tuple[ParsedBlocks, Ints]]:
+        """Read and parse all blocks, some at a time; yield them with the first key of each block."""
         every = np.arange(self._directory.block_count)
         self._directory.load(every)
-        parts = []
         for first in range(0, len(every), BLOCKS_AT_ONCE):
             blocks = every[first : first + BLOCKS_AT_ONCE]
-            first_keys = self._directory.table.first_keys[blocks]
-            parts.append(key_counts(self.scan(blocks), first_keys, self._form == BYTES_KEYS))
+            yield self.scan(blocks), self._directory.table.first_keys[blocks]
+
+    def _every_key(self) -> tuple[KeyArray, Ints]:
+        """Return all keys and the number of rows of each."""
+        is_bytes = self._form == BYTES_KEYS
+        parts = [key_counts(parsed, first_keys, is_bytes) for parsed, first_keys in self._scan_all()]
         keys = join_keys([keys for keys, _ in parts], self._value_type)
         return keys, np.concatenate([np.empty(0, np.int64), *(counts for _, counts in parts)])
 
     def _coded(self) -> CodedNumbers:
         """Return the key of each row, decoded from all blocks."""
-        every = np.arange(self._directory.block_count)
-        self._directory.load(every)
-        parts: list[KeyRows] = []
-        for first in range(0, len(every), BLOCKS_AT_ONCE):
-            blocks = every[first : first + BLOCKS_AT_ONCE]
-            parsed = self.scan(blocks)
-            parts.append(key_rows(parsed, self._directory.table.first_keys[blocks], self._form == BYTES_KEYS))
+        is_bytes = self._form == BYTES_KEYS
+        parts = [key_rows(parsed, first_keys, is_bytes) for parsed, first_keys in self._scan_all()]
         return code_numbers(self._blob, parts, self._numbers, self._value_type)
 
     def keys(self, most: int) -> KeyArray | None:
@@ -207,7 +219,7 @@ class Postings(MergedIndex, HoldsKeys):
         Raises:
             CorruptFileError: If the blob is damaged.
         """
-        return None if self._directory.key_count > most else self._every_key()[0]
+        return None if self._directory.key_count > most else self._key_list()
 
     @property
     def directory(self) -> PostingsDirectory:

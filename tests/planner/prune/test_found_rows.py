@@ -7,8 +7,10 @@ from random import Random
 from unittest.mock import patch
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyroaring import BitMap
 
 from planner.predicate.nodes import UNKNOWN, Conjunction, Disjunction, Leaf, Nothing, Predicate
 from planner.prune.found_rows import FoundRows, joint_rows
@@ -63,9 +65,9 @@ def leaves_of(predicate: Predicate) -> set[Leaf]:
 
 
 @settings(max_examples=400)
-@given(TREES, PLACES, st.integers(0, 2**32), st.sampled_from([0, 16]))
+@given(TREES, PLACES, st.integers(0, 2**32), st.sampled_from([0, 512]))
 def test_joint_rows_are_those_that_sets_give(
-    predicate: Predicate, places: list[list[tuple[int, bool]]], seed: int, dense: int
+    predicate: Predicate, places: list[list[tuple[int, bool]]], seed: int, many: int
 ) -> None:
     every = [10 * group + row for group in range(len(places)) for row in range(ROWS)]
     chance = Random(seed)
@@ -79,8 +81,8 @@ def test_joint_rows_are_those_that_sets_give(
         for row in sorted(matching[leaf]):
             if segments[row // 10] in asked:
                 rows[segments[row // 10] << 32].append(row)
-        arrays = {blob: np.array(some, np.uint32) for blob, some in rows.items()}
-        found[leaf] = FoundRows(directory_of(segments), counts, arrays)
+        sets = {blob: BitMap(some) for blob, some in rows.items()}
+        found[leaf] = FoundRows(directory_of(segments), counts, sets)
     wanted = leaves_of(predicate)
     answered = [
         group
@@ -88,22 +90,24 @@ def test_joint_rows_are_those_that_sets_give(
         if all(found[leaf].are_known(np.array([group]), of_leaves[LEAVES.index(leaf)][0]) for leaf in wanted)
     ]
 
-    with patch("planner.prune.found_rows._DENSE", dense):
-        joint = joint_rows(predicate, found, np.array(answered, np.int64))
+    joint = joint_rows(predicate, found, np.array(answered, np.int64))
 
     due = rows_of(predicate, matching)
+    with patch("planner.prune.found_rows._MANY_ROWS", many):
+        told = [-1] * len(places) if joint is None else joint.counts(np.arange(len(places))).tolist()
     for group in range(len(places)):
         own = None if joint is None else joint.of(group)
         one_segment = len({places[group][LEAVES.index(leaf)][0] for leaf in wanted}) == 1
         if group in answered and one_segment:
             assert own is not None
-            assert {10 * group + row for row in own} == {row for row in due if row // 10 == group}
+            own_due = {row for row in due if row // 10 == group}
+            assert ({10 * group + row for row in own}, told[group]) == (own_due, len(own_due))
         else:
             assert own is None
 
 
 def test_what_was_not_looked_up_gives_no_rows() -> None:
-    found = {LEAVES[0]: FoundRows(directory_of([0]), np.array([ROWS]), {0: np.array([1, 2], np.uint32)})}
+    found = {LEAVES[0]: FoundRows(directory_of([0]), np.array([ROWS]), {0: BitMap([1, 2])})}
     row_groups = np.array([0])
 
     assert joint_rows(LEAVES[0], found, row_groups) is not None
@@ -114,11 +118,13 @@ def test_what_was_not_looked_up_gives_no_rows() -> None:
     assert joint_rows(Conjunction(()), found, row_groups) is None
 
 
-def test_row_groups_get_their_rows_up_to_the_end_of_the_row_space() -> None:
+@pytest.mark.parametrize("many", [0, 512])
+def test_row_groups_get_their_rows_up_to_the_end_of_the_row_space(many: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("planner.prune.found_rows._MANY_ROWS", many)
     bases, row_counts = np.array([0, 65_536, 2**32 - 65_536]), np.array([0, 10, 65_536])
     here = np.zeros(3, np.int32)
     directory = KindDirectory("bitmap", value_type_named("long"), here, bases, here, bases, np.ones(3, np.bool_))
-    rows = np.array([65_536, 65_545, 2**32 - 65_536, 2**32 - 2, 2**32 - 1], np.uint32)
+    rows = BitMap([65_536, 65_545, 2**32 - 65_536, 2**32 - 2, 2**32 - 1])
     found = FoundRows(directory, row_counts, {int(directory.blob[0]): rows})
 
     assert found.counts(np.arange(3)).tolist() == [0, 2, 3]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
+from pyroaring import BitMap
 
 from planner.prune.found_rows import FoundRows
 from planner.prune.gate import Limits
@@ -12,6 +12,7 @@ from planner.prune.lookups import LookUp
 from planner.prune.pruning import Pruning
 from planner.view.directories import KindDirectory
 from planner.view.index_view import IndexView
+from puffin_index import IndexDefinition
 from puffin_index.keys.leaf import LeafTest, NullTest, RangeTest, SetTest
 from tests.planner.ten_rows import EVERY, POSTINGS, k, pruning_of, view_of_ten_rows
 
@@ -55,7 +56,7 @@ def test_rows_are_those_of_the_segment_until_a_row_group_asks(view: IndexView) -
 
     # Row group i has the rows from 65,536 i on in the segment's row space.
     assert directory.base.tolist() == [0, 65_536, 131_072, 196_608, 262_144]
-    assert [rows.tolist() for rows in found.rows.values()] == [[65_537, 131_073, 196_608, 196_609]]
+    assert [list(rows) for rows in found.rows.values()] == [[65_537, 131_073, 196_608, 196_609]]
     assert [list(found.of(row_group) or ()) for row_group in range(5)] == [[], [1], [1], [0, 1], []]
 
 
@@ -69,15 +70,36 @@ def test_a_wide_leaf_is_left_for_later(view: IndexView) -> None:
     assert counts.tolist() == [-1] * 5
 
 
+def test_wide_ranges_whose_rows_are_wanted_are_left_to_bit_slices(
+    local_catalog: SqlCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("planner.prune.lookups._CHEAP_BYTES", 0)
+    both = view_of_ten_rows(
+        local_catalog, IndexDefinition.of(bitmap=["k"], bsi=["k"], options={"k.layout": "postings"})
+    )
+    for test, limits, weight, counts in (
+        (RangeTest(5, 8), Limits(rows_wanted=True), 1000, [-1] * 5),
+        (RangeTest(5, 8), Limits(rows_wanted=True), 0, [0, 1, 1, 2, 0]),
+        # Of a set of keys, postings read only what has these keys.
+        (SetTest((5, 8)), Limits(rows_wanted=True), 1000, [0, 1, 0, 2, 0]),
+    ):
+        monkeypatch.setattr("planner.prune.lookups._DECODING_WEIGHT", weight)
+        pruning, directory = opened(both, test, limits)
+
+        _, told = LookUp(pruning, pruning.leaves[0], directory).find(EVERY)
+
+        assert told.tolist() == counts
+
+
 def test_a_wide_leaf_is_looked_for_among_candidates(view: IndexView, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("planner.prune.lookups._FEW_ROWS", 0)  # so that four rows are many
     monkeypatch.setattr("puffin_index.kinds.postings.look_up._SPARSE", 0)
     pruning, directory = opened(view, RangeTest(5, 8), Limits(rows_wanted=True))
-    narrow = FoundRows(directory, view.row_counts, {int(directory.blob[0]): np.array([65_537, 196_608], np.uint32)})
+    narrow = FoundRows(directory, view.row_counts, {int(directory.blob[0]): BitMap([65_537, 196_608])})
 
     found, counts = LookUp(pruning, pruning.leaves[0], directory, candidates=narrow).find(EVERY)
 
-    assert [rows.tolist() for rows in found.rows.values()] == [[65_537, 196_608]]
+    assert [list(rows) for rows in found.rows.values()] == [[65_537, 196_608]]
     assert counts.tolist() == [0, 1, 0, 1, 0]
 
 

@@ -124,6 +124,44 @@ def test_what_several_look_ups_leave_is_what_a_plain_scan_finds(
     assert found.sort_by(order).to_pylist() == expected.sort_by(order).to_pylist(), where
 
 
+@pytest.fixture(scope="module")
+def sliced() -> Iterator[TableIndex]:
+    """Postings and bit slices of `a` and `b`; of `up`, postings alone. Slices of the second append are merged."""
+    folder = Path(tempfile.mkdtemp())
+    catalog = SqlCatalog("local", uri=f"sqlite:///{folder / 'catalog.db'}", warehouse=folder.as_uri())
+    catalog.create_namespace("ns")
+    properties = {"write.parquet.row-group-limit": str(ROW_GROUP_ROWS)}
+    table = catalog.create_table("ns.t", rows_of(0).schema, properties=properties)
+    layouts = {f"{column}.layout": "postings" for column in ("a", "b", "up")}
+    for number in range(APPENDS):
+        table.append(rows_of(number))
+        compression = {f"{column}.compression": "auto" if number == 1 else "none" for column in ("a", "b")}
+        definition = IndexDefinition.of(bitmap=["a", "b", "up"], bsi=["a", "b"], options=layouts | compression)
+        index = TableIndex.create(catalog, "ns.t", definition)
+        index.build(workers=1)
+    yield index
+    catalog.close()
+    shutil.rmtree(folder)
+
+
+@settings(max_examples=amount(60, 1_500), deadline=None, suppress_health_check=list(HealthCheck))
+@given(where=PREDICATES, weight=st.sampled_from([0, 1, 2, 4, 1000]))
+def test_rows_are_the_same_whichever_kind_gives_them(
+    sliced: TableIndex, rows: pa.Table, where: str, weight: int
+) -> None:
+    with (
+        patch("planner.prune.lookups._CHEAP_BYTES", 0),
+        patch("planner.prune.lookups._DECODING_WEIGHT", weight),
+    ):
+        counted = planner.count(sliced, where)
+        added = planner.aggregate(sliced, where, "count(*), sum(a), min(b), max(up)").to_pylist()
+    expected = due(rows, where)
+
+    assert (counted.rows, counted.row_groups_read) == (len(expected), 0), where
+    ends = pc.min_max(expected["b"])["min"].as_py(), pc.max(expected["up"]).as_py()
+    assert tuple(added[0].values()) == (len(expected), pc.sum(expected["a"]).as_py(), *ends), where
+
+
 def test_a_wide_leaf_is_looked_for_among_the_rows_of_a_narrow_one(
     index: TableIndex, rows: pa.Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:

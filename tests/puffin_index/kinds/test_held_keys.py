@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given, settings
@@ -14,7 +16,7 @@ from puffin_index.errors import CorruptFileError, UnsupportedError
 from puffin_index.keys.columns import Column, SortedColumn, plain_keys
 from puffin_index.keys.leaf import Key
 from puffin_index.keys.value_types import ValueType
-from puffin_index.kinds.held_keys import HoldsKeys, Totals
+from puffin_index.kinds.held_keys import HoldsKeys, KeySets, Totals, Want
 from puffin_index.kinds.registry import KINDS, kinds_holding_keys
 from tests.puffin_index.kinds.columns import decimal_of, sample_of
 from tests.puffin_index.kinds.merged_sample import (
@@ -74,7 +76,43 @@ def check(piece: Piece, rows: BitMap | None, keys: Sequence[Key | None]) -> None
     expected = Counter(keys)
     assert counted.null_count == expected.pop(None, 0)
     assert list(zip(found, counted.counts.tolist(), strict=True)) == sorted(expected.items())
-    assert index.totals_of(rows) == expected_totals(keys, counted.value_type)
+    check_totals(index.totals_of(rows), keys, counted.value_type)
+    for want in (Want.SUMS, Want.ENDS, Want(0)):
+        check_totals(index.totals_of(rows, want), keys, counted.value_type, want)
+    distinct = index.distinct_of(rows)
+    assert (list(distinct.keys), distinct.value_count) == (list(counted.keys), int(counted.counts.sum()))
+    sets = index.sets_of()
+    number = {row: place for place, row in enumerate(rows or ())}
+    if sets is not None:
+        check_sets(sets, rows, keys, number)
+
+    groups = [BitMap([row]) for row in number] if len(number) < 5 else [BitMap(list(number)[at::3]) for at in range(3)]
+    for own, found_totals in zip(groups, index.totals_of_each(groups), strict=True):
+        check_totals(found_totals, [keys[number[row]] for row in own], counted.value_type)
+    for want in (Want.ALL, Want.SUMS, Want.ENDS, Want(0)):
+        within = BitMap(list(number)[::2])
+        for own, found_totals in zip(groups, index.totals_of_each(groups, within, want), strict=True):
+            check_totals(found_totals, [keys[number[row]] for row in own & within], counted.value_type, want)
+
+
+def check_totals(found: Totals, keys: Sequence[Key | None], value_type: ValueType, want: Want = Want.ALL) -> None:
+    expected = expected_totals(keys, value_type)
+    if Want.ENDS not in want:
+        expected = replace(expected, minimum=found.minimum, maximum=found.maximum)
+    if Want.SUMS not in want or (value_type.name not in ("int", "long") and not value_type.is_decimal):
+        # Sums of other types mean nothing.
+        expected = replace(expected, positive=found.positive, negative=found.negative)
+    assert found == expected
+
+
+def check_sets(sets: KeySets, rows: BitMap | None, keys: Sequence[Key | None], number: dict[int, int]) -> None:
+    """Check the rows of each key, as far as they are among the asked rows, whose places are `number`."""
+    own_keys = sets.keys.tolist() if sets.value_type.domain == "int64" else sets.keys.to_pylist()
+    found = {row: key for key, own in zip(own_keys, sets.rows, strict=True) for row in own}
+    found |= dict.fromkeys(sets.nulls)
+    assert len(found) == sum(map(len, sets.rows)) + len(sets.nulls)
+    if rows is not None:
+        assert {number[row]: found[row] for row in rows} == dict(enumerate(keys))
 
 
 @pytest.mark.parametrize("is_merged", [False, True])
@@ -90,11 +128,12 @@ def test_keys_counts_and_totals_are_those_of_the_rows(
         keys = {
             first_row(piece, group) + row: key for group in piece.groups for row, key in enumerate(group.sample.keys)
         }
-        check(piece, None, list(keys.values()))
         chosen = sorted(data.draw(st.sets(st.sampled_from(sorted(keys)), max_size=20)))
-        check(piece, BitMap(chosen), [keys[row] for row in chosen])
         all_but = sorted(keys.keys() - set(chosen))
-        check(piece, BitMap(all_but), [keys[row] for row in all_but])
+        with patch("puffin_index.kinds.held_keys._FEW_KEYS", data.draw(st.sampled_from([0, 8, 100]))):
+            check(piece, None, list(keys.values()))
+            check(piece, BitMap(chosen), [keys[row] for row in chosen])
+            check(piece, BitMap(all_but), [keys[row] for row in all_but])
 
 
 @pytest.mark.parametrize(("kind", "options"), [("bitmap", {}), ("bitmap", POSTINGS_OPTIONS), ("bsi", {})])
@@ -132,3 +171,25 @@ def test_totals_of_decimals_of_38_digits_are_exact() -> None:
         totals = holder(Piece(kind.build(SortedColumn(sample.column), {}), placed([sample]))).totals_of(None)
         assert (totals.value_count, totals.positive, totals.negative) == (4, 2 * (10**38 - 1), 1 - 10**38)
         assert totals.minimum == sample.keys[2]
+
+
+def test_only_kinds_with_few_keys_give_their_row_sets() -> None:
+    few, many = sample_of([n % 3 for n in range(100)] + [None], "long"), sample_of(list(range(100)), "long")
+    for kind, options in (("bitmap", {}), ("bsi", {})):
+        (piece,) = segment(kind, options, placed([few]))
+        sets = holder(piece).sets_of()
+        assert sets is not None
+        assert sets.keys.tolist() == [0, 1, 2]
+        assert [list(rows)[:2] for rows in (*sets.rows, sets.nulls)] == [[0, 3], [1, 4], [2, 5], [100]]
+        (piece,) = segment(kind, options, placed([many]))
+        assert holder(piece).sets_of() is None
+
+
+def test_row_sets_that_overlap_are_damage() -> None:
+    (piece,) = segment("bitmap", {"version": "1"}, placed([sample_of([0, 0, 1, 1, 1], "long")]))
+    data = bytes(piece.payload.data)
+    # The set of key 1 gets row 0, a row of key 0, in place of row 2; the seal of the set is no longer right either.
+    damaged = data.replace(BitMap([2, 3, 4]).serialize(), BitMap([0, 3, 4]).serialize())
+    assert damaged != data
+    with pytest.raises(CorruptFileError):
+        holder(piece, damaged).sets_of()

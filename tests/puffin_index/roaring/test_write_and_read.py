@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pyroaring import BitMap
 
 from puffin_index.errors import CorruptFileError
-from puffin_index.roaring.read import deserialize, row_set_of, serialized_length
+from puffin_index.roaring.read import deserialize, row_set_of, row_set_of_bits, row_set_of_flags, serialized_length
 from puffin_index.roaring.union import union_of_sets
 from puffin_index.roaring.write import pad_bits, serialize_bit_slices, serialize_row_sets
 from puffin_index.storage.arrays import Ints, Rows
@@ -67,6 +67,7 @@ def test_bits_are_written_as_croaring_writes_them(sets: list[BitMap]) -> None:
     for index, row_set in enumerate(sets):
         flags[index, row_set.to_array()] = True
     bits = np.concatenate([pad_bits(np.packbits(row, bitorder="little"), ROWS) for row in flags])
+    assert [row_set_of_bits(own.data, ROWS) for own in bits] == sets
     written = serialize_bit_slices(bits)
     for row_set, start, end in zip(sets, written.offsets, written.offsets[1:], strict=False):
         content = written.data[start:end].tobytes()
@@ -113,3 +114,21 @@ def test_errors_point_at_the_byte_in_the_file() -> None:
     with pytest.raises(CorruptFileError) as error:
         deserialize(b"\0" * 12, 10, location="s3://bucket/file", offset=4711)
     assert (error.value.location, error.value.offset) == ("s3://bucket/file", 4711)
+
+
+@pytest.mark.parametrize("most", [4096, 4097, 65_536])
+def test_bits_of_full_and_nearly_empty_blocks_become_a_row_set(most: int) -> None:
+    rows = BitMap(range(most)) | BitMap([65_536 + 9]) | BitMap(range(3 * 65_536, 3 * 65_536 + 5000))
+    flags = np.zeros(4 * 65_536, np.bool_)
+    flags[rows.to_array()] = True
+    assert row_set_of_flags(flags) == rows
+
+
+def test_the_length_of_containers_of_bits_is_known_from_the_header() -> None:
+    content = BitMap(range(0, 200_000, 2)).serialize()
+    assert serialized_length(content + b"more") == len(content)
+    with pytest.raises(CorruptFileError):
+        serialized_length(content[:-1])
+    damaged = bytearray(content)
+    damaged[8 + 2] = damaged[8 + 3] = 0  # the first container has one row: it is no longer one of bits
+    assert serialized_length(damaged) == len(content) - 8192 + 2

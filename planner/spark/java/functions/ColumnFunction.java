@@ -3,7 +3,6 @@ package io.puffinindex.spark;
 import java.nio.ByteBuffer;
 import java.util.Arrays;
 import java.util.Base64;
-import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -19,7 +18,6 @@ import org.apache.spark.sql.catalyst.expressions.Unevaluable;
 import org.apache.spark.sql.catalyst.expressions.UserDefinedExpression;
 import org.apache.spark.sql.catalyst.expressions.objects.Invoke;
 import org.apache.spark.sql.catalyst.expressions.objects.StaticInvoke;
-import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.ObjectType;
 import org.roaringbitmap.RoaringBitmap;
@@ -56,7 +54,7 @@ public class ColumnFunction {
   public ColumnFunction(Expression condition, List columns, Map column, int number) {
     type = ((Expression) columns.get(0)).dataType();
     bound = (Expression) condition.transform(new BindColumn(columns, new BoundReference(0, type, true)));
-    session = settings();
+    session = SessionSettings.startingWith("");
     String text = condition.sql().replace(((Expression) columns.get(0)).sql(), name(column));
     node = new LinkedHashMap();
     node.put("node", "function");
@@ -68,17 +66,9 @@ public class ColumnFunction {
   }
 
   /** The column as text for people; its expression has the table's name, too. */
-  private static String name(Map column) {
+  public static String name(Map column) {
     String path = String.join(".", (List) column.get("path"));
     return column.containsKey("key") ? path + "[...]" : path;
-  }
-
-  private static Map settings() {
-    Map settings = SQLConf.get().settings();
-    // A synchronized map, which other threads may change meanwhile.
-    synchronized (settings) {
-      return new HashMap(settings);
-    }
   }
 
   /**
@@ -119,7 +109,7 @@ public class ColumnFunction {
 
   /** Whether this thread has the settings that the query was planned with. */
   public boolean isOfThisSession() {
-    return session.equals(settings());
+    return session.equals(SessionSettings.startingWith(""));
   }
 
   /** Take a result into the node of the request. */

@@ -62,7 +62,11 @@ public class ColumnValues {
   public static ColumnValues read(DataInputStream in) throws Exception {
     byte[] text = new byte[in.readUnsignedShort()];
     in.readFully(text);
-    String fingerprint = new String(text, "UTF-8");
+    return readList(new String(text, "UTF-8"), in);
+  }
+
+  /** Read a list without its fingerprint. */
+  public static ColumnValues readList(String fingerprint, DataInputStream in) throws Exception {
     byte form = in.readByte();
     if (form == BOUNDS) {
       return new ColumnValues(fingerprint, in.readLong(), in.readLong());

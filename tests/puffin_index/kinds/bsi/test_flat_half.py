@@ -1,32 +1,61 @@
-"""Five numbers as three flat slices, small enough to check by eye."""
+"""Five numbers as three flat slices, and as row sets: small enough to check by eye."""
 
 from __future__ import annotations
 
 import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
 from pyroaring import BitMap
 
-from puffin_index.kinds.bsi.flat_half import FlatHalf, HalfTotals
-from puffin_index.roaring.flat import bits_of_row_set
+from puffin_index.kinds.bsi.flat_half import FlatHalf
+from puffin_index.kinds.bsi.half_sets import HalfSets, HalfTotals
+from puffin_index.roaring.flat import bits_of_sets
 
 # Row 2 has no number of this sign. The others have 10, 13, 17 and 10: above the minimum 0, 3, 7 and 0.
 ROWS = 5
-HALF = FlatHalf(
-    10,
-    bits_of_row_set(BitMap([0, 1, 3, 4]), ROWS),
-    np.stack([bits_of_row_set(BitMap(rows), ROWS) for rows in ([1, 3], [1, 3], [3])]),
+EXISTENCE = BitMap([0, 1, 3, 4])
+SLICES = [BitMap([1, 3]), BitMap([1, 3]), BitMap([3])]
+FLAT = FlatHalf(
+    bits_of_sets([EXISTENCE.serialize()], ROWS)[0], bits_of_sets([ones.serialize() for ones in SLICES], ROWS)
 )
+HALF = HalfSets(10, EXISTENCE, SLICES)
 
 
 def test_totals_of_all_and_of_some_rows() -> None:
     assert HALF.totals(None) == HalfTotals(4, 50, 10, 17)
-    assert HALF.totals(bits_of_row_set(BitMap([1, 2, 3]), ROWS)) == HalfTotals(2, 30, 13, 17)
-    assert HALF.totals(bits_of_row_set(BitMap([4]), ROWS)) == HalfTotals(1, 10, 10, 10)
-    assert HALF.totals(bits_of_row_set(BitMap([2]), ROWS)) is None
+    assert HALF.totals(BitMap([1, 2, 3])) == HalfTotals(2, 30, 13, 17)
+    assert HALF.totals(BitMap([4])) == HalfTotals(1, 10, 10, 10)
+    assert HALF.totals(BitMap([2])) is None
+
+
+def test_rows_are_split_by_their_numbers() -> None:
+    assert HALF.split() == {10: BitMap([0, 4]), 13: BitMap([1]), 17: BitMap([3])}
+    assert HalfSets(7, BitMap([2]), []).split() == {7: BitMap([2])}
+    assert HalfSets(7, BitMap(), []).split() == {}
 
 
 def test_numbers_of_all_and_of_some_rows() -> None:
-    known, numbers = HALF.of_rows(None)
+    known, numbers = FLAT.of_rows(None)
     assert known[:ROWS].tolist() == [True, True, False, True, True]
     assert numbers[:ROWS].tolist() == [0, 3, 0, 7, 0]
-    known, numbers = HALF.of_rows(np.array([1, 2, 3], np.uint32))
+    known, numbers = FLAT.of_rows(np.array([1, 2, 3], np.uint32))
     assert (known.tolist(), numbers.tolist()) == ([True, False, True], [3, 0, 7])
+
+
+@given(
+    st.dictionaries(st.integers(0, 99), st.integers(0, 40), max_size=60),
+    st.none() | st.sets(st.integers(0, 99)),
+    st.integers(0, 2**62),
+)
+def test_totals_and_splits_are_those_of_the_numbers(
+    numbers: dict[int, int], among: set[int] | None, least: int
+) -> None:
+    slices = [BitMap([row for row, number in numbers.items() if number >> bit & 1]) for bit in range(6)]
+    half = HalfSets(least, BitMap(numbers), slices)
+    own = [least + number for row, number in numbers.items() if among is None or row in among]
+
+    totals = half.totals(None if among is None else BitMap(among))
+
+    assert totals == (HalfTotals(len(own), sum(own), min(own), max(own)) if own else None)
+    split = [(least + number, row) for row, number in numbers.items()]
+    assert sorted((number, row) for number, rows in half.split().items() for row in rows) == sorted(split)

@@ -1,0 +1,161 @@
+"""Aggregates of a Spark query: which row groups of a scan need not be read, and what they give."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+import numpy as np
+from pyiceberg.io import FileIO
+from pyiceberg.schema import Schema
+
+from planner.aggregates.answer import COLUMN_SHARE, ROW_GROUP_OVERHEAD_BYTES, Answer, answer
+from planner.aggregates.known_rows import KnownRows
+from planner.aggregates.question import Question
+from planner.aggregates.settled import leaf_of
+from planner.clock import Clock
+from planner.predicate.nodes import Everything, Predicate, is_exact
+from planner.prune.distributed import Executors
+from planner.prune.gate import Limits
+from planner.prune.pruned import Pruned, kept_mask
+from planner.prune.row_groups import prune_row_groups
+from planner.scans.scan_row_groups import ScanRowGroups
+from planner.scans.snapshot_files import FileWithDeletes
+from planner.scans.subtract_deletes import subtract_deletes
+from planner.scans.whole_files import keep_whole_files
+from planner.spark.requests.aggregates import question_of
+from planner.spark.requests.wire import FileDeletes, WantedAggregates
+from planner.view.directories import IndexReads
+from planner.view.index_view import IndexView
+from puffin_index.data.data_table import DataFile
+from puffin_index.data.deletes import DeleteFile
+from puffin_index.storage.arrays import Flags, Floats, Ints
+
+MOST_GROUPS: Final = 200_000
+"""Spark gets the parts of so many groups; with more, rows are read."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AnsweredScan:
+    """What is known of the aggregates of a scan.
+
+    Attributes:
+        pruned: The verdict on each row group, deleted rows subtracted.
+        answer: What the index gives.
+        unread: The row groups of the view that have to be read, ascending.
+        warnings: Delete files that could not be read, and index troubles, as sentences.
+    """
+
+    pruned: Pruned
+    answer: Answer
+    unread: Ints
+    warnings: tuple[str, ...] = field(default=())
+
+
+def answer_aggregates(
+    view: IndexView,
+    predicate: Predicate,
+    row_groups: Ints,
+    wanted: WantedAggregates,
+    schema: Schema,
+    io: FileIO,
+    limits: Limits,
+    executors: Executors | None,
+) -> AnsweredScan | None:
+    """Answer the aggregates of a scan as far as the index is exact.
+
+    Args:
+        view: The index.
+        predicate: What rows satisfy.
+        row_groups: The row groups of the view that the scan has.
+        wanted: The aggregates.
+        schema: The schema that has their columns.
+        io: The FileIO of the delete files.
+        limits: Bounds.
+        executors: Where to judge many row groups; None for here.
+
+    Returns:
+        None if the index cannot answer, or is not worth asking.
+    """
+    question = question_of(wanted, schema)
+    if question is None or not is_exact(predicate) or not _may_answer(view, question, row_groups):
+        return None
+    clock = Clock(limits.seconds)
+    pruned = prune_row_groups(view, predicate, row_groups, replace(limits, rows_wanted=True), executors)
+    scanned = _row_groups(view, row_groups)
+    files, has_deletes = _files(view, scanned, wanted.deletes)
+    matches = np.where(has_deletes & (pruned.matches > 0), -1, pruned.matches)
+    after = subtract_deletes(
+        files,
+        scanned,
+        replace(pruned, matches=matches),
+        io,
+        clock,
+        all_rows=isinstance(predicate, Everything),
+        strict=limits.strict,
+        always=True,
+    )
+    reasons = keep_whole_files(after.reasons, scanned.file_of, scanned.is_read_whole)
+    # A reader of byte ranges reads all of such a file, so that none of its rows may be counted here.
+    known = np.where(kept_mask(reasons) & scanned.is_read_whole, -1, after.matches)
+    pruned = replace(pruned, reasons=reasons, matches=known, stages=(*pruned.stages, *after.stages))
+    rows = KnownRows(scanned, reasons, known, pruned.row_sets, files, io)
+    found = answer(view, rows, question, _data_costs(view, question, scanned))
+    is_anything_known = found.row_groups_settled + found.row_groups_indexed > 0 or not len(found.unread)
+    if not is_anything_known or len(found.partial.groups) > MOST_GROUPS:
+        return None
+    return AnsweredScan(pruned, found, row_groups[found.unread], (*after.warnings, *found.warnings))
+
+
+def _may_answer(view: IndexView, question: Question, row_groups: Ints) -> bool:
+    """Whether directories allow an answer: an index of each column, and not too many groups."""
+    reads = IndexReads()
+    for asked in question.every_column:
+        statistics = view.statistics(leaf_of(asked), reads)
+        if statistics is None or not statistics.known[row_groups].any():
+            return False
+        is_group = asked.column in {group.column for group in question.groups}
+        if is_group and int(statistics.distinct_count[row_groups[statistics.known[row_groups]]].max()) > MOST_GROUPS:
+            return False
+    return True
+
+
+def _row_groups(view: IndexView, numbers: Ints) -> ScanRowGroups:
+    # Data files are numbered from 0 among those of the scan.
+    _, file_of = np.unique(view.file_of[numbers], return_inverse=True)
+    return ScanRowGroups(
+        file_of=file_of,
+        ordinals=view.ordinals_in_file[numbers],
+        numbers=numbers,
+        row_counts=view.row_counts[numbers],
+        first_rows=view.first_rows[numbers],
+        is_read_whole=view.is_read_whole[numbers],
+    )
+
+
+def _files(
+    view: IndexView, scanned: ScanRowGroups, deletes: Sequence[FileDeletes]
+) -> tuple[Sequence[FileWithDeletes], Flags]:
+    """The data files of a scan, and for each row group whether its data file has deletes."""
+    of_file = {int(view.file_of[own.first]): own for own in deletes}
+    numbers = np.unique(view.file_of[scanned.numbers])
+    has_deletes = np.isin(numbers, list(of_file))[scanned.file_of]
+    if not deletes:
+        nothing = FileWithDeletes(DataFile("", 0, 0, ()), (), has_equality_deletes=False)
+        return [nothing] * len(numbers), has_deletes
+    files = []
+    for number in numbers.tolist():
+        own = of_file.get(number)
+        file = DataFile(view.paths[number], int(view.file_sizes[number]), int(view.record_counts[number]), ())
+        listed = () if own is None else tuple(DeleteFile(*one) for one in own.files)
+        files.append(FileWithDeletes(file, listed, has_equality_deletes=own is not None and own.others))
+    return files, has_deletes
+
+
+def _data_costs(view: IndexView, question: Question, scanned: ScanRowGroups) -> Floats:
+    """The cost of reading each row group, in weighed bytes; Spark's tasks do not tell the sizes of columns."""
+    numbers = view.file_of[scanned.numbers]
+    sizes = view.file_sizes[numbers] * scanned.row_counts / np.maximum(view.record_counts[numbers], 1)
+    costs: Floats = sizes * COLUMN_SHARE * len(question.every_column) + ROW_GROUP_OVERHEAD_BYTES
+    return costs

@@ -1,0 +1,27 @@
+package io.puffinindex.spark;
+
+import java.util.HashMap;
+import java.util.Iterator;
+import java.util.Map;
+import org.apache.spark.sql.internal.SQLConf;
+
+/** The configuration of the session that plans in this thread. Compiled by Janino: no generics, no lambdas. */
+public class SessionSettings {
+  private SessionSettings() {}
+
+  /** A copy of the entries whose names begin with a prefix. */
+  public static Map startingWith(String prefix) {
+    Map found = new HashMap();
+    Map all = SQLConf.get().settings();
+    // A synchronized map, which other threads may change meanwhile.
+    synchronized (all) {
+      for (Iterator it = all.entrySet().iterator(); it.hasNext(); ) {
+        Map.Entry entry = (Map.Entry) it.next();
+        if (((String) entry.getKey()).startsWith(prefix)) {
+          found.put(entry.getKey(), entry.getValue());
+        }
+      }
+    }
+    return found;
+  }
+}

@@ -1,0 +1,130 @@
+package io.puffinindex.spark;
+
+import java.io.DataInputStream;
+import java.util.List;
+import java.util.Map;
+import org.apache.spark.sql.types.DataType;
+import org.roaringbitmap.RoaringBitmap;
+
+/**
+ * What the index gives for the aggregates of a scan: {@code planner/spark/requests/aggregates.py} describes the bytes. Compiled
+ * by Janino: no generics, no lambdas.
+ */
+public class AggregateAnswer {
+  public final View view;
+  /** What the job's description says, may be empty. */
+  public final String note;
+  /** The row groups that need no scan. */
+  public final RoaringBitmap answered = new RoaringBitmap();
+  /** The number of groups. */
+  public final int size;
+
+  private final Values[] keys;
+  private final long[] rows;
+  private final long[][] values;
+  private final ColumnValues[] sums;
+  private final long[] magnitudes;
+  private final Values[] least;
+  private final Values[] greatest;
+
+  /**
+   * @param asked the row groups that the planner was asked for
+   * @param groups the number of columns to group by
+   * @param columns nodes of the columns that aggregates are of, with what is wanted of them
+   */
+  public AggregateAnswer(View view, RoaringBitmap asked, int groups, List columns, DataInputStream in) throws Exception {
+    this.view = view;
+    byte[] text = new byte[in.readUnsignedShort()];
+    in.readFully(text);
+    note = new String(text, "UTF-8");
+    int length = in.readInt();
+    int before = in.available();
+    answered.deserialize(in);
+    if (before - in.available() != length) {
+      throw new IllegalStateException("an answer whose row groups take another length than it says");
+    }
+    answered.and(asked);
+    size = in.readInt();
+    keys = new Values[groups];
+    for (int i = 0; i < keys.length; i++) {
+      keys[i] = new Values(in, size);
+    }
+    rows = longs(in, size);
+    values = new long[columns.size()][];
+    sums = new ColumnValues[columns.size()];
+    magnitudes = new long[columns.size()];
+    least = new Values[columns.size()];
+    greatest = new Values[columns.size()];
+    for (int i = 0; i < values.length; i++) {
+      Map column = (Map) columns.get(i);
+      values[i] = longs(in, size);
+      if (column.get("sum").equals(Boolean.TRUE)) {
+        sums[i] = ColumnValues.readList("", in);
+        magnitudes[i] = in.readLong();
+      }
+      least[i] = column.get("least").equals(Boolean.TRUE) ? new Values(in, size) : null;
+      greatest[i] = column.get("greatest").equals(Boolean.TRUE) ? new Values(in, size) : null;
+    }
+    if (in.read() >= 0) {
+      throw new IllegalStateException("an answer with bytes after its end");
+    }
+  }
+
+  private static long[] longs(DataInputStream in, int size) throws Exception {
+    long[] numbers = new long[size];
+    for (int i = 0; i < size; i++) {
+      numbers[i] = in.readLong();
+    }
+    return numbers;
+  }
+
+  /** The value of a column to group by, or null. */
+  public Object key(int column, int group, DataType type) {
+    return keys[column].get(group, type);
+  }
+
+  public long rows(int group) {
+    return rows[group];
+  }
+
+  /** The rows that are not NULL. */
+  public long values(int column, int group) {
+    return values[column][group];
+  }
+
+  /** The sum of a column's values as rows of Spark's have it. */
+  public Object sum(int column, int group, DataType type) {
+    return sums[column].value(group, type);
+  }
+
+  /** The greatest sum of magnitudes that a group has; as great as a long can be for all that is greater. */
+  public long magnitude(int column) {
+    return magnitudes[column];
+  }
+
+  /** The least value, or null. */
+  public Object least(int column, int group, DataType type) {
+    return least[column].get(group, type);
+  }
+
+  /** The greatest value, or null. */
+  public Object greatest(int column, int group, DataType type) {
+    return greatest[column].get(group, type);
+  }
+
+  /** Values, some of which may be NULL. */
+  private static class Values {
+    private final byte[] valid;
+    private final ColumnValues list;
+
+    Values(DataInputStream in, int size) throws Exception {
+      valid = new byte[size];
+      in.readFully(valid);
+      list = ColumnValues.readList("", in);
+    }
+
+    Object get(int place, DataType type) {
+      return valid[place] == 0 ? null : list.value(place, type);
+    }
+  }
+}

@@ -1,0 +1,348 @@
+package io.puffinindex.spark;
+
+import java.io.DataInputStream;
+import java.nio.ByteBuffer;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.Iterator;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import org.apache.iceberg.DataFile;
+import org.apache.iceberg.FileScanTask;
+import org.apache.iceberg.types.Conversions;
+import org.apache.iceberg.types.Types;
+import org.apache.spark.sql.catalyst.expressions.Alias;
+import org.apache.spark.sql.catalyst.expressions.AttributeReference;
+import org.apache.spark.sql.catalyst.expressions.BoundReference;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
+import org.apache.spark.sql.catalyst.expressions.KnownFloatingPointNormalized;
+import org.apache.spark.sql.catalyst.expressions.Literal;
+import org.apache.spark.sql.catalyst.expressions.aggregate.AggregateExpression;
+import org.apache.spark.sql.catalyst.expressions.aggregate.AggregateFunction;
+import org.apache.spark.sql.catalyst.expressions.aggregate.Average;
+import org.apache.spark.sql.catalyst.expressions.aggregate.Count;
+import org.apache.spark.sql.catalyst.expressions.aggregate.Max;
+import org.apache.spark.sql.catalyst.expressions.aggregate.Min;
+import org.apache.spark.sql.catalyst.expressions.aggregate.Partial$;
+import org.apache.spark.sql.catalyst.expressions.aggregate.Sum;
+import org.apache.spark.sql.catalyst.optimizer.NormalizeNaNAndZero;
+import org.apache.spark.sql.execution.aggregate.BaseAggregateExec;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.DecimalType;
+import org.apache.spark.sql.types.DoubleType;
+import org.apache.spark.sql.types.FloatType;
+import org.apache.spark.sql.types.IntegerType;
+import org.apache.spark.sql.types.LongType;
+import org.roaringbitmap.RoaringBitmap;
+
+/**
+ * What a partial aggregate wants of the rows of a scan, and how the parts that the index gives become rows of aggregate
+ * buffers. Compiled by Janino: no generics, no lambdas.
+ *
+ * <p>Spark's final aggregate joins these rows with those that Spark itself makes of scanned rows. So a group may have several
+ * rows, as the groups of a function of columns have: the index tells the parts of each value of the columns.
+ */
+public class AggregateQuestion {
+  /** An average of integers is exact as long as doubles add up its magnitudes exactly. */
+  private static final long EXACT_DOUBLES = 1L << 53;
+
+  private static final int MOST_DIGITS = 38;
+  private static final int MORE_DIGITS_OF_SUMS = 10;
+
+  private final Conditions conditions;
+  private final Map aliases;
+  /** Nodes of the columns that aggregates are of, with what is wanted of them. */
+  private final List columns = new ArrayList();
+  /** Nodes of the columns to group by, and their types. */
+  private final List groups = new ArrayList();
+  private final List groupTypes = new ArrayList();
+  /** The expressions to group by, of a row of these columns. */
+  private final List keys = new ArrayList();
+  private final List buffers = new ArrayList();
+  private final List texts = new ArrayList();
+
+  private AggregateQuestion(Conditions conditions, Map aliases) {
+    this.conditions = conditions;
+    this.aliases = aliases;
+  }
+
+  /**
+   * @param partial the first of Spark's aggregates, which reads rows
+   * @param conditions the whole filter above the scan; takes the columns that aggregates name
+   * @param aliases what the projections between name, by the ID of the expression
+   * @return null if the index cannot answer
+   */
+  public static AggregateQuestion of(BaseAggregateExec partial, Conditions conditions, Map aliases) {
+    AggregateQuestion question = new AggregateQuestion(conditions, aliases);
+    for (scala.collection.Iterator it = partial.groupingExpressions().iterator(); it.hasNext(); ) {
+      if (!question.addGroup((Expression) it.next())) {
+        return null;
+      }
+    }
+    // Without a column, no rows would still be one group.
+    if (question.groups.isEmpty() && !question.keys.isEmpty()) {
+      return null;
+    }
+    for (scala.collection.Iterator it = partial.aggregateExpressions().iterator(); it.hasNext(); ) {
+      if (!question.addAggregate((AggregateExpression) it.next())) {
+        return null;
+      }
+    }
+    return question;
+  }
+
+  /** Read what the index gives, of row groups that it was asked for. */
+  public AggregateAnswer read(View view, RoaringBitmap asked, DataInputStream in) throws Exception {
+    return new AggregateAnswer(view, asked, groups.size(), columns, in);
+  }
+
+  /** The content of a request, for Jackson. */
+  public Map node(List deletes) {
+    Map node = new LinkedHashMap();
+    node.put("columns", columns);
+    node.put("groups", groups);
+    node.put("deletes", deletes);
+    node.put("text", toString());
+    return node;
+  }
+
+  public String toString() {
+    List names = new ArrayList();
+    for (int i = 0; i < groups.size(); i++) {
+      names.add(ColumnFunction.name((Map) groups.get(i)));
+    }
+    String by = names.isEmpty() ? "" : "by " + String.join(", ", names);
+    return (String.join(", ", texts) + " " + by).trim();
+  }
+
+  /** What all questions have in common that get the same answer for a scan. */
+  public String key() {
+    return columns + " " + groups + " " + conditions.nodes;
+  }
+
+  private boolean addGroup(Expression grouping) {
+    Expression expression = grouping instanceof Alias ? ((Alias) grouping).child() : grouping;
+    Expression key = bound(withoutNormalization((Expression) expression.transform(new Replace(aliases))), true);
+    return key != null && keys.add(key);
+  }
+
+  /** The column that Spark takes as one value for all NaN and both zeros: the index has one key for these. */
+  private static Expression withoutNormalization(Expression expression) {
+    if (!(expression instanceof KnownFloatingPointNormalized)) {
+      return expression;
+    }
+    Expression inner = ((KnownFloatingPointNormalized) expression).child();
+    return inner instanceof NormalizeNaNAndZero ? ((NormalizeNaNAndZero) inner).child() : expression;
+  }
+
+  /** An expression of columns as an expression of a row of columns to group by; null if the index cannot give the row. */
+  private Expression bound(Expression expression, boolean isWhole) {
+    Map column = conditions.column(expression);
+    if (column != null) {
+      DataType type = expression.dataType();
+      // The two zeros may give different results.
+      boolean isFloating = type instanceof DoubleType || type instanceof FloatType;
+      if (isFloating && !isWhole) {
+        return null;
+      }
+      int place = groups.indexOf(column);
+      if (place < 0) {
+        place = groups.size();
+        groups.add(column);
+        groupTypes.add(type);
+      }
+      return new BoundReference(place, type, true);
+    }
+    if (expression instanceof AttributeReference || !ColumnFunction.isRepeatable(expression)) {
+      return null;
+    }
+    List children = new ArrayList();
+    for (scala.collection.Iterator it = expression.children().iterator(); it.hasNext(); ) {
+      Expression child = bound((Expression) it.next(), false);
+      if (child == null) {
+        return null;
+      }
+      children.add(child);
+    }
+    return children.isEmpty() ? expression : (Expression) expression.withNewChildren(Lists.of(children));
+  }
+
+  private boolean addAggregate(AggregateExpression aggregate) {
+    AggregateFunction function = aggregate.aggregateFunction();
+    if (aggregate.mode() != Partial$.MODULE$ || aggregate.isDistinct() || aggregate.filter().isDefined()) {
+      return false;
+    }
+    List types = new ArrayList();
+    for (scala.collection.Iterator it = function.aggBufferAttributes().iterator(); it.hasNext(); ) {
+      types.add(((AttributeReference) it.next()).dataType());
+    }
+    if (function.children().size() != 1) {
+      return false;
+    }
+    Expression child = (Expression) ((Expression) function.children().head()).transform(new Replace(aliases));
+    Class type = function.getClass();
+    if (type == Count.class && child instanceof Literal) {
+      texts.add("count(*)");
+      return ((Literal) child).value() != null && isOf(types, new DataType[] {DataTypes.LongType}) && add("rows", -1, types);
+    }
+    Map node = conditions.column(child);
+    if (node == null) {
+      return false;
+    }
+    int column = column(node);
+    texts.add(function.prettyName() + "(" + ColumnFunction.name(node) + ")");
+    DataType own = child.dataType();
+    if (type == Count.class) {
+      return isOf(types, new DataType[] {DataTypes.LongType}) && add("values", column, types);
+    }
+    if (type == Min.class || type == Max.class) {
+      String end = type == Min.class ? "least" : "greatest";
+      want(column, end);
+      return isOf(types, new DataType[] {own}) && add(end, column, types);
+    }
+    boolean isInteger = own instanceof IntegerType || own instanceof LongType;
+    DataType sum = own instanceof DecimalType ? sumOf((DecimalType) own) : null;
+    if (type == Sum.class && (isInteger || sum != null)) {
+      want(column, "sum");
+      DataType[] expected =
+          isInteger ? new DataType[] {DataTypes.LongType} : new DataType[] {sum, DataTypes.BooleanType};
+      return isOf(types, expected) && add("sum", column, types);
+    }
+    if (type == Average.class && (isInteger || sum != null)) {
+      want(column, "sum");
+      DataType[] expected = new DataType[] {isInteger ? DataTypes.DoubleType : sum, DataTypes.LongType};
+      return isOf(types, expected) && add("average", column, types);
+    }
+    return false;
+  }
+
+  private static DataType sumOf(DecimalType type) {
+    return new DecimalType(Math.min(MOST_DIGITS, type.precision() + MORE_DIGITS_OF_SUMS), type.scale());
+  }
+
+  private static boolean isOf(List types, DataType[] expected) {
+    boolean same = types.size() == expected.length;
+    for (int i = 0; same && i < expected.length; i++) {
+      same = types.get(i).equals(expected[i]);
+    }
+    return same;
+  }
+
+  private boolean add(String what, int column, List types) {
+    return buffers.add(new Object[] {what, Integer.valueOf(column), types.get(0)});
+  }
+
+  private int column(Map node) {
+    for (int i = 0; i < columns.size(); i++) {
+      if (((Map) columns.get(i)).get("column").equals(node)) {
+        return i;
+      }
+    }
+    Map column = new HashMap();
+    column.put("column", node);
+    column.put("sum", Boolean.FALSE);
+    column.put("least", Boolean.FALSE);
+    column.put("greatest", Boolean.FALSE);
+    columns.add(column);
+    return columns.size() - 1;
+  }
+
+  private void want(int column, String what) {
+    ((Map) columns.get(column)).put(what, Boolean.TRUE);
+  }
+
+  /** Whether doubles add up averages of integers exactly, whatever the rows that are still to be read have. */
+  public boolean isExact(AggregateAnswer answer, List unread) throws Exception {
+    for (int i = 0; i < buffers.size(); i++) {
+      Object[] buffer = (Object[]) buffers.get(i);
+      if (buffer[0].equals("average") && buffer[2] instanceof DoubleType) {
+        int column = ((Integer) buffer[1]).intValue();
+        double most = (double) answer.magnitude(column) + magnitude((Map) ((Map) columns.get(column)).get("column"), unread);
+        if (most > EXACT_DOUBLES) {
+          return false;
+        }
+      }
+    }
+    return true;
+  }
+
+  /** An upper bound of the sum of magnitudes of a column in the data files of some tasks. */
+  private static double magnitude(Map column, List tasks) {
+    double sum = 0;
+    Integer field = (Integer) column.get("field");
+    boolean isInt = column.get("type").equals("int");
+    for (Iterator it = tasks.iterator(); it.hasNext(); ) {
+      DataFile file = (DataFile) ((FileScanTask) it.next()).file();
+      double most = isInt ? -(double) Integer.MIN_VALUE : -(double) Long.MIN_VALUE;
+      ByteBuffer low = file.lowerBounds() == null ? null : (ByteBuffer) file.lowerBounds().get(field);
+      ByteBuffer high = file.upperBounds() == null ? null : (ByteBuffer) file.upperBounds().get(field);
+      if (low != null && high != null && !column.containsKey("key")) {
+        most = Math.max(Math.abs(number(low)), Math.abs(number(high)));
+      }
+      sum += most * file.recordCount();
+    }
+    return sum;
+  }
+
+  /** A bound of an integer, which a file may have as an int of 32 bits. */
+  private static double number(ByteBuffer bound) {
+    boolean isInt = bound.remaining() == Integer.BYTES;
+    Object number =
+        isInt
+            ? Conversions.fromByteBuffer(Types.IntegerType.get(), bound)
+            : Conversions.fromByteBuffer(Types.LongType.get(), bound);
+    return ((Number) number).doubleValue();
+  }
+
+  /** Rows of the keys of each group and the buffers of all aggregates. */
+  public List rows(AggregateAnswer answer) {
+    List rows = new ArrayList(answer.size);
+    GenericInternalRow values = new GenericInternalRow(groups.size());
+    for (int group = 0; group < answer.size; group++) {
+      for (int i = 0; i < groups.size(); i++) {
+        values.update(i, answer.key(i, group, (DataType) groupTypes.get(i)));
+      }
+      List row = new ArrayList();
+      for (int i = 0; i < keys.size(); i++) {
+        row.add(((Expression) keys.get(i)).eval(values));
+      }
+      for (int i = 0; i < buffers.size(); i++) {
+        addBuffer((Object[]) buffers.get(i), answer, group, row);
+      }
+      rows.add(new GenericInternalRow(row.toArray()));
+    }
+    return rows;
+  }
+
+  private static void addBuffer(Object[] buffer, AggregateAnswer answer, int group, List row) {
+    String what = (String) buffer[0];
+    int column = ((Integer) buffer[1]).intValue();
+    DataType type = (DataType) buffer[2];
+    if (what.equals("rows")) {
+      row.add(Long.valueOf(answer.rows(group)));
+      return;
+    }
+    long count = answer.values(column, group);
+    if (what.equals("values")) {
+      row.add(Long.valueOf(count));
+    } else if (what.equals("least")) {
+      row.add(answer.least(column, group, type));
+    } else if (what.equals("greatest")) {
+      row.add(answer.greatest(column, group, type));
+    } else if (what.equals("sum")) {
+      boolean isDecimal = type instanceof DecimalType;
+      row.add(count == 0 && !isDecimal ? null : answer.sum(column, group, type));
+      if (isDecimal) {
+        row.add(Boolean.valueOf(count == 0));
+      }
+    } else {
+      boolean isDouble = type instanceof DoubleType;
+      Object sum = answer.sum(column, group, isDouble ? DataTypes.LongType : type);
+      row.add(isDouble ? Double.valueOf(((Long) sum).doubleValue()) : sum);
+      row.add(Long.valueOf(count));
+    }
+  }
+}

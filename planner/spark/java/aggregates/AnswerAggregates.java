@@ -1,0 +1,217 @@
+package io.puffinindex.spark;
+
+import java.lang.ref.WeakReference;
+import java.lang.reflect.Constructor;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.Collections;
+import java.util.HashMap;
+import java.util.IdentityHashMap;
+import java.util.Iterator;
+import java.util.LinkedList;
+import java.util.List;
+import java.util.Map;
+import org.apache.iceberg.FileScanTask;
+import org.apache.iceberg.Schema;
+import org.apache.spark.sql.SparkSession;
+import org.apache.spark.sql.catalyst.expressions.Alias;
+import org.apache.spark.sql.catalyst.expressions.And;
+import org.apache.spark.sql.catalyst.expressions.Attribute;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.NamedExpression;
+import org.apache.spark.sql.catalyst.planning.PhysicalOperation;
+import org.apache.spark.sql.catalyst.plans.logical.Aggregate;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.connector.read.Scan;
+import org.apache.spark.sql.execution.CoalesceExec;
+import org.apache.spark.sql.execution.LocalTableScanExec;
+import org.apache.spark.sql.execution.PlanLater;
+import org.apache.spark.sql.execution.SparkPlan;
+import org.apache.spark.sql.execution.SparkStrategy;
+import org.apache.spark.sql.execution.UnionExec;
+import org.apache.spark.sql.execution.aggregate.BaseAggregateExec;
+import org.apache.spark.sql.execution.datasources.v2.DataSourceV2ScanRelation;
+import scala.Option;
+import scala.Tuple3;
+
+/**
+ * A planning strategy that answers aggregates of Iceberg scans from the index. Compiled by Janino: no generics, no lambdas.
+ *
+ * <p>Spark plans an aggregate as a partial aggregate of rows and a final aggregate of buffers. This strategy takes Spark's
+ * own plan and gives the final aggregate the buffers that the index has, beside the partial aggregate of the row groups that
+ * still have to be read. After any failure, Spark's plan stays as it was.
+ */
+public class AnswerAggregates extends SparkStrategy {
+  private static final int ANSWERS_REMEMBERED = 32;
+
+  private final PruneScans rule;
+  /** The latest answers, because adaptive execution plans an aggregate again; each with its scan and question. */
+  private final List answers = new LinkedList();
+
+  public AnswerAggregates(PruneScans rule) {
+    this.rule = rule;
+  }
+
+  /** The same strategy for another session. */
+  public AnswerAggregates of(PruneScans rule) {
+    return new AnswerAggregates(rule);
+  }
+
+  public scala.collection.immutable.Seq apply(LogicalPlan plan) {
+    List plans = new ArrayList();
+    if (plan instanceof Aggregate && !rule.hasEnded()) {
+      try {
+        SparkPlan answered = answered((Aggregate) plan);
+        if (answered != null) {
+          plans.add(answered);
+        }
+      } catch (Throwable e) {
+        rule.tell("aggregate not answered from the index", e);
+      }
+    }
+    return Lists.of(plans);
+  }
+
+  /** The plan with buffers from the index; null if Spark has to read all rows. */
+  private SparkPlan answered(Aggregate aggregate) throws Exception {
+    LogicalPlan child = aggregate.child();
+    Option rows = PhysicalOperation.unapply(child);
+    if (rows.isEmpty() || !(((Tuple3) rows.get())._3() instanceof DataSourceV2ScanRelation)) {
+      return null;
+    }
+    DataSourceV2ScanRelation relation = (DataSourceV2ScanRelation) ((Tuple3) rows.get())._3();
+    Scan scan = relation.scan();
+    if (!ScanTasks.isBatchScan(scan) || ScanQuestion.isOfNoSnapshot(scan) || rule.isNotToBeAsked(scan)) {
+      return null;
+    }
+    SparkPlan whole = planned(aggregate);
+    BaseAggregateExec partial = whole == null ? null : partial(whole);
+    List tasks = partial == null ? Collections.EMPTY_LIST : ScanTasks.of(scan);
+    if (tasks.isEmpty() || !(tasks.get(0) instanceof FileScanTask)) {
+      return null;
+    }
+    Conditions conditions = conditions((scala.collection.Iterable) ((Tuple3) rows.get())._2(), relation);
+    Map aliases = aliases((scala.collection.Iterable) ((Tuple3) rows.get())._1());
+    AggregateQuestion wanted = conditions == null ? null : AggregateQuestion.of(partial, conditions, aliases);
+    if (wanted == null) {
+      return null;
+    }
+    ScanQuestion question = new ScanQuestion(scan, conditions);
+    question.aggregates = wanted;
+    AggregateAnswer answer = answer(question, tasks);
+    List unread = answer == null ? null : answer.view.without(tasks, answer.answered);
+    if (answer == null || !wanted.isExact(answer, unread)) {
+      return null;
+    }
+    SparkPlan replaced = replacement(partial, child, question, wanted.rows(answer), unread);
+    rule.note(answer.note);
+    return replaced(whole, partial, replaced);
+  }
+
+  /** Spark's own plan of an aggregate. */
+  private static SparkPlan planned(Aggregate aggregate) throws Exception {
+    Object planner = ScanTasks.call(ScanTasks.call(SparkSession.active(), "sessionState"), "planner");
+    scala.collection.Seq plans =
+        (scala.collection.Seq) ((SparkStrategy) ScanTasks.call(planner, "Aggregation")).apply(aggregate);
+    return plans.isEmpty() ? null : (SparkPlan) plans.head();
+  }
+
+  /** The aggregate that reads rows; null if Spark plans something else between. */
+  private static BaseAggregateExec partial(SparkPlan whole) {
+    SparkPlan node = whole;
+    while (node instanceof BaseAggregateExec && node.children().size() == 1) {
+      SparkPlan child = (SparkPlan) node.children().head();
+      if (child instanceof PlanLater) {
+        return (BaseAggregateExec) node;
+      }
+      node = child;
+    }
+    return null;
+  }
+
+  /** The whole filter above a scan; null if the filter must see every row. */
+  private static Conditions conditions(scala.collection.Iterable filters, DataSourceV2ScanRelation relation)
+      throws Exception {
+    Expression filter = null;
+    for (scala.collection.Iterator it = filters.iterator(); it.hasNext(); ) {
+      Expression next = (Expression) it.next();
+      if (!next.deterministic()) {
+        return null;
+      }
+      filter = filter == null ? next : new And(filter, next);
+    }
+    return new Conditions(filter, relation.output(), ScanQuestion.schema(relation.scan()), true);
+  }
+
+  /** What projections compute, by the ID of the expression. */
+  private static Map aliases(scala.collection.Iterable projections) {
+    Map aliases = new HashMap();
+    for (scala.collection.Iterator it = projections.iterator(); it.hasNext(); ) {
+      NamedExpression projection = (NamedExpression) it.next();
+      if (projection instanceof Alias) {
+        aliases.put(projection.exprId(), ((Alias) projection).child());
+      }
+    }
+    return aliases;
+  }
+
+  private AggregateAnswer answer(ScanQuestion question, List tasks) throws Exception {
+    String key = question.aggregates.key();
+    synchronized (answers) {
+      for (Iterator it = answers.iterator(); it.hasNext(); ) {
+        Object[] known = (Object[]) it.next();
+        if (((WeakReference) known[0]).get() == question.scan && known[1].equals(key)) {
+          return (AggregateAnswer) known[2];
+        }
+      }
+    }
+    AggregateAnswer answer = rule.aggregates(question, tasks);
+    synchronized (answers) {
+      answers.add(0, new Object[] {new WeakReference(question.scan), key, answer});
+      if (answers.size() > ANSWERS_REMEMBERED) {
+        answers.remove(ANSWERS_REMEMBERED);
+      }
+    }
+    return answer;
+  }
+
+  /** The plan of buffers: those of the index, and those of the row groups that have to be read. */
+  private SparkPlan replacement(
+      BaseAggregateExec partial, LogicalPlan child, ScanQuestion question, List rows, List unread) throws Exception {
+    List attributes = new ArrayList();
+    for (scala.collection.Iterator it = ((SparkPlan) partial).output().iterator(); it.hasNext(); ) {
+      Attribute attribute = (Attribute) it.next();
+      attributes.add(unread.isEmpty() ? attribute : attribute.newInstance());
+    }
+    SparkPlan known = local(attributes, rows);
+    if (unread.isEmpty()) {
+      // One partition needs no shuffle.
+      return new CoalesceExec(1, known);
+    }
+    Map scans = new IdentityHashMap();
+    scans.put(question.scan, rule.narrowed(question, unread));
+    LogicalPlan rest = (LogicalPlan) child.transform(new PruneScans.ReplaceScans(scans));
+    SparkPlan read =
+        (SparkPlan) ((SparkPlan) partial).withNewChildren(Lists.of(Arrays.asList(new Object[] {new PlanLater(rest)})));
+    return new UnionExec(Lists.of(Arrays.asList(new Object[] {read, known})));
+  }
+
+  /** A scan of rows that the driver has. The constructor takes a stream, too, since Spark 4.1. */
+  private static SparkPlan local(List attributes, List rows) throws Exception {
+    Constructor constructor = LocalTableScanExec.class.getConstructors()[0];
+    Object[] arguments = new Object[constructor.getParameterTypes().length];
+    Arrays.fill(arguments, Option.empty());
+    arguments[0] = Lists.of(attributes);
+    arguments[1] = Lists.of(rows);
+    return (SparkPlan) constructor.newInstance(arguments);
+  }
+
+  /** The plan with another node in the place of the partial aggregate. */
+  private static SparkPlan replaced(SparkPlan node, BaseAggregateExec partial, SparkPlan replacement) {
+    if (node == partial) {
+      return replacement;
+    }
+    SparkPlan child = replaced((SparkPlan) node.children().head(), partial, replacement);
+    return (SparkPlan) node.withNewChildren(Lists.of(Arrays.asList(new Object[] {child})));
+  }
+}

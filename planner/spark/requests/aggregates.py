@@ -1,0 +1,147 @@
+"""Aggregates between Spark's JVM and the planner: the question of a request, and the answer with parts of aggregates.
+
+An answer `G` goes on with these parts, as `AggregateAnswer.java` reads them. All numbers are big-endian.
+
+| size | meaning |
+| --- | --- |
+| 2 + n | a note for the job's description: length (uint16, may be 0), UTF-8 |
+| 4 + n | the row groups that need no scan: length (int32), a roaring bitmap |
+| 4 | the number of groups (int32) = n |
+| for each column to group by | values |
+| 8 n | the rows of each group (int64) |
+| for each column that aggregates are of: | |
+| 8 n | the rows that are not NULL (int64) |
+| | if the sum is wanted: 1 byte, then sums as a list of values; decimals unscaled |
+| 8 | if the sum is wanted: the greatest sum of magnitudes of a group (int64), 2^63 - 1 for all that is greater |
+| | if the least value is wanted: values; the same for the greatest |
+
+Values are n bytes (1 where there is a value, 0 for NULL), then a list of n values (see `wire`), any value for NULL.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.schema import Schema
+from pyiceberg.types import UUIDType
+from pyroaring import BitMap
+
+from planner.aggregates.partial import SUM, Partial, group_name
+from planner.aggregates.question import AskedColumn, Question
+from planner.spark.requests.condition_nodes import Column
+from planner.spark.requests.conditions import found_column
+from planner.spark.requests.wire import WantedAggregates, serialized_keys
+from puffin_index.keys.columns import KeyArray
+from puffin_index.keys.value_types import MAXIMUM_DECIMAL_PRECISION, ValueType
+from puffin_index.storage.binary import write_int32_be, write_int64_be, write_uint16_be
+
+_INT64: Final = pa.decimal256(19, 0)
+_LONGS: Final = (-(2**63), 2**63 - 1)
+_NO_KEY: Final = b"\0" * 16
+
+
+def question_of(wanted: WantedAggregates, schema: Schema) -> Question | None:
+    """Return the question of a request; None if no index could answer.
+
+    Args:
+        wanted: What the query wants.
+        schema: The schema that has the columns.
+    """
+    columns = [
+        _asked(one.column, schema, needs_sum=one.sum, needs_least=one.least, needs_greatest=one.greatest)
+        for one in wanted.columns
+    ]
+    groups = [_asked(column, schema) for column in wanted.groups]
+    known_columns = tuple(column for column in columns if column is not None)
+    known_groups = tuple(group for group in groups if group is not None)
+    if len(known_columns) < len(columns) or len(known_groups) < len(groups):
+        return None
+    question = Question((), known_columns, known_groups)
+    return None if question.needs_data else question
+
+
+def _asked(
+    node: Column, schema: Schema, *, needs_sum: bool = False, needs_least: bool = False, needs_greatest: bool = False
+) -> AskedColumn | None:
+    found = found_column(node, schema)
+    # Spark has text where the index has the bytes of UUIDs.
+    if found is None or found.value_type is None or isinstance(found.type, UUIDType):
+        return None
+    is_number = found.value_type.name in ("int", "long") or found.value_type.is_decimal
+    if needs_sum and not is_number:
+        return None
+    return AskedColumn(found.column, str(node), found.type, found.value_type, needs_sum, needs_least, needs_greatest)
+
+
+def serialize_answer(partial: Partial, answered: BitMap, note: str) -> bytes | None:
+    """Serialise an answer; None if a sum could overflow on the way, so that Spark has to add up.
+
+    Args:
+        partial: What the answered row groups give.
+        answered: The row groups that need no scan, as view numbers.
+        note: What the job's description says, may be empty.
+    """
+    groups, question = partial.groups.combine_chunks(), partial.question
+    encoded, row_groups = note.encode(), answered.serialize()
+    parts: list[bytes] = [b"G", write_uint16_be(len(encoded)), encoded]
+    parts += (write_int32_be(len(row_groups)), row_groups, write_int32_be(len(groups)))
+    for number, group in enumerate(question.groups):
+        parts += _values(groups[group_name(number)], group.value_type)
+    parts.append(_longs(groups["rows"]))
+    for number, asked in enumerate(question.columns):
+        parts.append(_longs(groups[f"values {number}"]))
+        if asked.needs_sum:
+            sums = _sums(groups[f"positive {number}"], groups[f"negative {number}"], asked.value_type)
+            if sums is None:
+                return None
+            parts += sums
+        for end in asked.ends:
+            parts += _values(groups[f"{end} {number}"], asked.value_type)
+    return b"".join(parts)
+
+
+def _longs(numbers: pa.ChunkedArray) -> bytes:
+    return bytes(numbers.to_numpy().astype(">i8").tobytes())
+
+
+def _values(keys: pa.ChunkedArray, value_type: ValueType) -> tuple[bytes, ...]:
+    valid = np.asarray(pc.is_valid(keys).to_numpy(), np.uint8).tobytes()
+    return valid, *serialized_keys(_without_nulls(keys), value_type)
+
+
+def _without_nulls(keys: pa.ChunkedArray) -> KeyArray:
+    one = keys.combine_chunks()
+    array = pa.concat_arrays(one.chunks) if isinstance(one, pa.ChunkedArray) else one
+    if pa.types.is_integer(array.type):
+        return np.asarray(pc.fill_null(array, 0).to_numpy(), np.int64)
+    return pc.fill_null(array, pa.scalar(_NO_KEY, pa.large_binary()))
+
+
+def _sums(positive: pa.ChunkedArray, negative: pa.ChunkedArray, value_type: ValueType) -> tuple[bytes, ...] | None:
+    """Serialise sums. Each order of adding up must fit the type that Spark adds up in."""
+    if value_type.is_decimal:
+        most = 10 ** min(MAXIMUM_DECIMAL_PRECISION, value_type.decimal_precision + 10) - 1
+        least = -most
+    else:
+        least, most = _LONGS
+    if not len(positive):
+        return b"N", write_int32_be(0), write_int64_be(0)
+    if pc.max(positive).as_py() > most or pc.min(negative).as_py() < least:
+        return None
+    magnitude = min(int(pc.max(pc.subtract(positive, negative)).as_py()), _LONGS[1])
+    sums = pc.add(positive, negative)
+    ends = pc.min_max(sums).as_py()
+    if _LONGS[0] <= ends["min"] and ends["max"] <= _LONGS[1]:
+        numbers = sums.cast(SUM).cast(_INT64).cast(pa.int64()).to_numpy()
+        listed: tuple[bytes, ...] = (b"N", write_int32_be(len(numbers)), numbers.astype(">i8").tobytes())
+    else:
+        wide = pa.concat_arrays(sums.cast(SUM).cast(pa.decimal128(MAXIMUM_DECIMAL_PRECISION, 0)).chunks)
+        content = np.frombuffer(wide.buffers()[1], np.uint8).reshape(-1, 16)[
+            wide.offset : wide.offset + len(wide), ::-1
+        ]
+        lengths = np.full(len(wide), 16, ">i4")
+        listed = (b"B", write_int32_be(len(wide)), lengths.tobytes(), content.tobytes())
+    return *listed, write_int64_be(magnitude)

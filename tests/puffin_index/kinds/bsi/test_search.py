@@ -1,0 +1,80 @@
+"""Searches of bit slices from above and from below find the rows that a look at each number finds."""
+
+from __future__ import annotations
+
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyroaring import BitMap
+
+from puffin_index.keys.intervals import Intervals, union
+from puffin_index.kinds.bsi.bit_sliced import BitSlicedIndex, open_bit_sliced, open_packed
+from puffin_index.kinds.bsi.packed_slices import serialize_packed
+from puffin_index.kinds.bsi.slices import serialize_numbers
+from puffin_index.storage.ranged import Blob, BytesReader
+
+NUMBERS = st.integers(-20, 20) | st.integers(-(2**63) + 1, 2**63 - 1)
+INTERVALS = st.lists(st.tuples(NUMBERS, NUMBERS).map(lambda ends: (min(ends), max(ends))), min_size=1, max_size=6)
+
+
+def opened(numbers: list[int | None], *, packed: bool = False) -> BitSlicedIndex:
+    valid = np.array([number is not None for number in numbers], np.bool_)
+    keys = np.array([number or 0 for number in numbers], np.int64)
+    data, layout = (serialize_packed if packed else serialize_numbers)(keys, None if valid.all() else valid)
+    blob = Blob(BytesReader.of(data), 0, len(data))
+    return (open_packed if packed else open_bit_sliced)(blob, layout, len(numbers))
+
+
+def test_a_bound_is_compared_with_bits_from_the_lowest_that_matters() -> None:
+    index = opened([0, 1, 2, 3, 4, 5, 6, 7, None])
+    for low in range(8):
+        for high in range(low, 8):
+            with patch("puffin_index.kinds.bsi.search._WIDE_SHARE", 0):
+                assert index.search(((low, high),), None) == BitMap(range(low, high + 1))
+
+
+@pytest.mark.parametrize("most_wide", [-1, 100], ids=["from above", "from below"])
+@settings(max_examples=150, deadline=None)
+@given(
+    numbers=st.lists(st.none() | NUMBERS, min_size=1, max_size=40),
+    intervals=INTERVALS,
+    candidates=st.none() | st.sets(st.integers(0, 39)),
+    packed=st.booleans(),
+)
+def test_rows_are_those_whose_number_lies_in_an_interval(
+    most_wide: int,
+    numbers: list[int | None],
+    intervals: list[tuple[int, int]],
+    candidates: set[int] | None,
+    packed: bool,
+) -> None:
+    joined: Intervals = union(intervals)
+    due = {
+        row
+        for row, number in enumerate(numbers)
+        if number is not None
+        and any(low <= number <= high for low, high in joined)
+        and (candidates is None or row in candidates)
+    }
+    with (
+        patch("puffin_index.kinds.bsi.search._MOST_WIDE_INTERVALS", most_wide),
+        patch("puffin_index.kinds.bsi.search._WIDE_SHARE", 0),
+        patch("puffin_index.kinds.bsi.search._SPARSE", 10**6),
+    ):
+        index = opened(numbers, packed=packed)
+        among = None if candidates is None else BitMap(row for row in candidates if row < len(numbers))
+        assert set(index.search(joined, among)) == due
+        # What was read for one search serves the next.
+        assert set(index.search(joined, among)) == due
+
+
+def test_wide_and_narrow_ranges_of_many_rows() -> None:
+    numbers = np.random.default_rng(1).integers(-(10**6), 10**7, 150_000)
+    index = opened([None if number % 97 == 0 else int(number) for number in numbers])
+    valid = numbers % 97 != 0
+    for low, high in ((-(10**6), 0), (5, 9 * 10**6), (10**6, 10**6 + 50), (-5, 10**8)):
+        due = np.flatnonzero(valid & (numbers >= low) & (numbers <= high))
+        assert index.search(((low, high),), None) == BitMap(due.tolist())
