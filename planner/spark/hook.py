@@ -90,6 +90,7 @@ _SOURCES = (
     "joins/JoinPruning.java",
     "joins/ScalarPruning.java",
     "WantedRows.java",
+    "Subqueries.java",
     "PruneScans.java",
     "aggregates/AnswerAggregates.java",
     "EverySession.java",

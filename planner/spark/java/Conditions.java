@@ -343,11 +343,18 @@ public class Conditions {
       return literalOf(((Literal) expression).value(), expression.dataType());
     }
     String type = nameOf(expression.dataType());
+    boolean isElement = expression.getClass() == GetMapValue.class || expression.getClass() == ElementAt.class;
+    if (type != null && isElement) {
+      return element((Expression) expression.children().apply(0), (Expression) expression.children().apply(1), type);
+    }
+    return column(expression);
+  }
+
+  /** The node of a column or of the leaf of a struct; null for another expression or type. */
+  public Map column(Expression expression) {
+    String type = nameOf(expression.dataType());
     if (type == null) {
       return null;
-    }
-    if (expression.getClass() == GetMapValue.class || expression.getClass() == ElementAt.class) {
-      return element((Expression) expression.children().apply(0), (Expression) expression.children().apply(1), type);
     }
     List path = new ArrayList();
     Types.NestedField field = field(expression, path);

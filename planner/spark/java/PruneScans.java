@@ -19,6 +19,7 @@ import org.apache.iceberg.types.Types;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.AttributeReference;
 import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.ScalarSubquery;
 import org.apache.spark.sql.catalyst.optimizer.PropagateEmptyRelation;
 import org.apache.spark.sql.catalyst.plans.logical.Aggregate;
 import org.apache.spark.sql.catalyst.plans.logical.Filter;
@@ -115,7 +116,8 @@ public class PruneScans extends Rule {
   }
 
   public TreeNode apply(TreeNode plan) {
-    if (hasEnded()) {
+    // Spark optimises a subquery by itself first, and may then merge it with others. The whole query comes last.
+    if (hasEnded() || plan instanceof Subquery) {
       return plan;
     }
     try {
@@ -123,21 +125,21 @@ public class PruneScans extends Rule {
     } catch (RuntimeException e) {
       LOG.warn("job description not restored", e);
     }
-    // Spark optimises scalar subqueries one by one and may merge them later. Two subqueries that differ only in the filters
-    // above their scans, or in what the scans are joined with, then share one scan, so these must not prune it.
-    boolean isWhole = !(plan instanceof Subquery);
-    Pass pass = new Pass(isWhole);
-    if (isWhole) {
-      try {
-        pass.look((LogicalPlan) plan);
-      } catch (Throwable e) {
-        tell("index not used for joins and limits", e);
-      }
+    Pass pass = new Pass((LogicalPlan) plan);
+    pass.run();
+    return changed((LogicalPlan) plan, pass);
+  }
+
+  /** A plan with what a pass has found. Subqueries come first: a runtime filter has the same subquery as its filter. */
+  private LogicalPlan changed(LogicalPlan plan, Pass pass) {
+    LogicalPlan changed = plan;
+    if (!pass.subqueries.whole.isEmpty()) {
+      changed = (LogicalPlan) changed.transformAllExpressions(new ChangeSubqueries(pass));
     }
-    pass.visit((LogicalPlan) plan, null, pass.empty);
-    TreeNode changed = pass.runtimeScans.isEmpty() ? plan : withRuntimeFilters((LogicalPlan) plan, pass.runtimeScans);
-    // Spark rewrites a correlated subquery later and must find its aggregate then: a count of no rows is 0, not NULL.
-    return pass.empty.scans.isEmpty() || !isWhole ? changed : withoutScans((LogicalPlan) changed, pass.empty);
+    if (!pass.runtimeScans.isEmpty()) {
+      changed = withRuntimeFilters(changed, pass.runtimeScans);
+    }
+    return pass.empty.scans.isEmpty() ? changed : withoutScans(changed, pass.empty);
   }
 
   /** The plan with scans that take the keys of joins, and with the filters that hand over these keys. */
@@ -195,13 +197,36 @@ public class PruneScans extends Rule {
     return ScanQuestion.isStrict(ScanQuestion.settings(), strict);
   }
 
-  /** One application of the rule to one plan. */
+  /** Changes the plans of the subqueries that run by themselves. */
+  private class ChangeSubqueries extends AbstractPartialFunction {
+    private final Pass pass;
+
+    ChangeSubqueries(Pass pass) {
+      this.pass = pass;
+    }
+
+    public boolean isDefinedAt(Object node) {
+      return node instanceof ScalarSubquery && pass.subqueries.isWhole(((ScalarSubquery) node).plan());
+    }
+
+    public Object applyOrElse(Object node, Function1 otherwise) {
+      if (!isDefinedAt(node)) {
+        return otherwise.apply(node);
+      }
+      ScalarSubquery subquery = (ScalarSubquery) node;
+      LogicalPlan changed = changed(subquery.plan(), pass);
+      return changed == subquery.plan() ? subquery : subquery.withNewPlan(changed);
+    }
+  }
+
+  /** One application of the rule to one query. */
   private class Pass {
     /** Scans that have no task left. */
     final EmptyScans empty = new EmptyScans();
     /** Scans that take the keys of joins, by the scan that each replaces. */
     final Map runtimeScans = new IdentityHashMap();
-    private final boolean isWhole;
+    final Subqueries subqueries;
+    private final LogicalPlan query;
     /** By scan, the runtime filters that it may have: column, operator, rows of the other side and source, by name. */
     private final Map runtimeFilters = new IdentityHashMap();
     /** By scan, how many rows of the scan the query wants. */
@@ -210,13 +235,32 @@ public class PruneScans extends Rule {
     /** The scans that stand at several places of the plan. */
     private final Map sharedScans = new IdentityHashMap();
 
-    /** @param isWhole whether the plan is a whole query, and no subquery of one */
-    Pass(boolean isWhole) {
-      this.isWhole = isWhole;
+    Pass(LogicalPlan query) {
+      this.query = query;
+      subqueries = new Subqueries(query);
+    }
+
+    /** Ask about the scans of a query and of its subqueries. */
+    void run() {
+      List plans = new ArrayList(subqueries.whole);
+      plans.add(query);
+      try {
+        for (int i = 0; i < plans.size(); i++) {
+          look((LogicalPlan) plans.get(i));
+        }
+      } catch (Throwable e) {
+        tell("index not used for joins and limits", e);
+      }
+      for (int i = 0; i < plans.size(); i++) {
+        visit((LogicalPlan) plans.get(i), null, empty);
+      }
+      for (int i = 0; i < subqueries.others.size(); i++) {
+        visitScans((LogicalPlan) subqueries.others.get(i));
+      }
     }
 
     /** Find the columns whose values a join or a scalar subquery tells once the query runs, and the rows that LIMIT wants. */
-    void look(LogicalPlan plan) {
+    private void look(LogicalPlan plan) {
       lookAtScans(plan);
       List joined = new ArrayList();
       JoinPruning.collect(plan, joined);
@@ -240,7 +284,8 @@ public class PruneScans extends Rule {
       if (plan instanceof DataSourceV2ScanRelation) {
         Object scan = ((DataSourceV2ScanRelation) plan).scan();
         // What one place of the plan says of its rows does not hold for another place that reads the same scan.
-        (scans.containsKey(scan) ? sharedScans : scans).put(scan, scan);
+        boolean isShared = scans.containsKey(scan) || subqueries.shared.contains(scan);
+        (isShared ? sharedScans : scans).put(scan, scan);
       }
       for (scala.collection.Iterator it = plan.children().iterator(); it.hasNext(); ) {
         lookAtScans((LogicalPlan) it.next());
@@ -262,26 +307,41 @@ public class PruneScans extends Rule {
       filters.put(name, new Object[] {column, operator, fewest, isOfBoth ? "join or subquery" : source});
     }
 
-    void visit(LogicalPlan plan, Expression above, EmptyScans empty) {
+    /** Ask about scans for their own filters. */
+    private void visitScans(LogicalPlan plan) {
       if (plan instanceof DataSourceV2ScanRelation) {
-        DataSourceV2ScanRelation relation = (DataSourceV2ScanRelation) plan;
-        Scan scan = relation.scan();
-        if (ScanTasks.isBatchScan(scan)) {
-          try {
-            boolean isShared = sharedScans.containsKey(scan);
-            if (prune(scan, isShared ? null : above, relation.output(), empty == this.empty && !isShared)) {
-              empty.scans.add(scan);
-            }
-          } catch (Throwable e) {
-            tell("index not used, the scan stays as it was: " + scan, e);
+        visitScan((DataSourceV2ScanRelation) plan, null, new EmptyScans(), false);
+      }
+      for (scala.collection.Iterator it = plan.children().iterator(); it.hasNext(); ) {
+        visitScans((LogicalPlan) it.next());
+      }
+    }
+
+    private void visitScan(
+        DataSourceV2ScanRelation relation, Expression above, EmptyScans empty, boolean mayBeReplaced) {
+      Scan scan = relation.scan();
+      if (ScanTasks.isBatchScan(scan)) {
+        try {
+          if (prune(scan, above, relation.output(), mayBeReplaced)) {
+            empty.scans.add(scan);
           }
+        } catch (Throwable e) {
+          tell("index not used, the scan stays as it was: " + scan, e);
         }
+      }
+    }
+
+    private void visit(LogicalPlan plan, Expression above, EmptyScans empty) {
+      if (plan instanceof DataSourceV2ScanRelation) {
+        boolean isShared = sharedScans.containsKey(((DataSourceV2ScanRelation) plan).scan());
+        boolean mayBeReplaced = empty == this.empty && !isShared;
+        visitScan((DataSourceV2ScanRelation) plan, isShared ? null : above, empty, mayBeReplaced);
         return;
       }
-      if (isWhole && plan instanceof Aggregate && answering != null && answering.test(plan)) {
+      if (plan instanceof Aggregate && answering != null && answering.test(plan)) {
         return;
       }
-      Expression condition = isWhole && plan instanceof Filter ? ((Filter) plan).condition() : null;
+      Expression condition = plan instanceof Filter ? ((Filter) plan).condition() : null;
       // MERGE, UPDATE and DELETE keep their scan: Iceberg validates their writes by what the scan has read.
       EmptyScans leftOut = plan instanceof RowLevelWrite ? new EmptyScans() : empty;
       scala.collection.Iterator children = plan.children().iterator();

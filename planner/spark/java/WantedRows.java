@@ -1,13 +1,16 @@
 package io.puffinindex.spark;
 
+import java.util.Collections;
 import java.util.LinkedHashMap;
+import java.util.List;
 import java.util.Map;
 import org.apache.iceberg.Schema;
-import org.apache.iceberg.types.Types;
+import org.apache.spark.api.python.PythonUtils;
 import org.apache.spark.sql.catalyst.expressions.Alias;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.Descending$;
 import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.GetStructField;
 import org.apache.spark.sql.catalyst.expressions.Literal;
 import org.apache.spark.sql.catalyst.expressions.NamedExpression;
 import org.apache.spark.sql.catalyst.expressions.NullsFirst$;
@@ -34,14 +37,14 @@ public class WantedRows {
   public final Object scan;
 
   private final int rows;
-  /** The attribute of the scan that the rows are ordered by first; null if any rows will do. */
-  private final Attribute attribute;
+  /** The column of the scan, or the leaf of a struct, that the rows are ordered by first; null if any rows will do. */
+  private final Expression key;
   private final SortOrder order;
 
-  private WantedRows(Object scan, int rows, Attribute attribute, SortOrder order) {
+  private WantedRows(Object scan, int rows, Expression key, SortOrder order) {
     this.scan = scan;
     this.rows = rows;
-    this.attribute = attribute;
+    this.key = key;
     this.order = order;
   }
 
@@ -76,28 +79,19 @@ public class WantedRows {
   }
 
   private static WantedRows below(LogicalPlan plan, int rows, SortOrder order) {
-    Attribute attribute = null;
-    if (order != null) {
-      if (!(order.child() instanceof Attribute)) {
-        return null;
-      }
-      attribute = (Attribute) order.child();
-    }
+    Expression key = order == null ? null : order.child();
     while (!(plan instanceof DataSourceV2ScanRelation)) {
       if (plan instanceof Project) {
-        if (attribute != null) {
-          attribute = behind(attribute, (Project) plan);
-          if (attribute == null) {
+        if (key != null) {
+          key = behind(key, (Project) plan);
+          if (key == null) {
             return null;
           }
         }
         plan = ((Project) plan).child();
       } else if (plan instanceof Sort && order == null && ((Sort) plan).global()) {
         order = (SortOrder) ((Sort) plan).order().head();
-        if (!(order.child() instanceof Attribute)) {
-          return null;
-        }
-        attribute = (Attribute) order.child();
+        key = order.child();
         plan = ((Sort) plan).child();
       } else if (plan instanceof Filter && ((Filter) plan).child() instanceof DataSourceV2ScanRelation) {
         // The condition says exactly which rows there are, and a condition that is not deterministic says nothing.
@@ -109,16 +103,22 @@ public class WantedRows {
         return null;
       }
     }
-    return new WantedRows(((DataSourceV2ScanRelation) plan).scan(), rows, attribute, order);
+    return new WantedRows(((DataSourceV2ScanRelation) plan).scan(), rows, key, order);
   }
 
-  /** The attribute that a projection passes on or renames; null if the projection computes it. */
-  private static Attribute behind(Attribute attribute, Project project) {
+  /** What a column or the leaf of a struct is below a projection; null if the key or what is below is anything else. */
+  private static Expression behind(Expression key, Project project) {
+    if (key instanceof GetStructField) {
+      Expression struct = behind(((GetStructField) key).child(), project);
+      return struct == null ? null : (Expression) key.withNewChildren(PythonUtils.toSeq(Collections.singletonList(struct)));
+    }
+    if (!(key instanceof Attribute)) {
+      return null;
+    }
     for (scala.collection.Iterator it = project.projectList().iterator(); it.hasNext(); ) {
       NamedExpression named = (NamedExpression) it.next();
-      if (named.exprId().equals(attribute.exprId())) {
-        Expression source = named instanceof Alias ? ((Alias) named).child() : (Expression) named;
-        return source instanceof Attribute ? (Attribute) source : null;
+      if (named.exprId().equals(((Attribute) key).exprId())) {
+        return named instanceof Alias ? ((Alias) named).child() : (Expression) named;
       }
     }
     return null;
@@ -140,20 +140,16 @@ public class WantedRows {
   }
 
   private Map column(scala.collection.Iterable output, Schema schema) {
-    String type = Conditions.nameOf(attribute.dataType());
-    for (scala.collection.Iterator it = output.iterator(); it.hasNext(); ) {
-      Attribute own = (Attribute) it.next();
-      Types.NestedField field = own.exprId().equals(attribute.exprId()) ? schema.asStruct().field(own.name()) : null;
-      if (type != null && field != null) {
-        Map column = new LinkedHashMap();
-        column.put("field", Integer.valueOf(field.fieldId()));
-        column.put("name", own.name());
-        column.put("type", type);
-        column.put("descending", Boolean.valueOf(order.direction() == Descending$.MODULE$));
-        column.put("nulls_first", Boolean.valueOf(order.nullOrdering() == NullsFirst$.MODULE$));
-        return column;
-      }
+    Map found = new Conditions(null, output, schema, false).column(key);
+    if (found == null) {
+      return null;
     }
-    return null;
+    Map column = new LinkedHashMap();
+    column.put("field", found.get("field"));
+    column.put("name", String.join(".", (List) found.get("path")));
+    column.put("type", found.get("type"));
+    column.put("descending", Boolean.valueOf(order.direction() == Descending$.MODULE$));
+    column.put("nulls_first", Boolean.valueOf(order.nullOrdering() == NullsFirst$.MODULE$));
+    return column;
   }
 }

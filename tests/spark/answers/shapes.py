@@ -130,6 +130,7 @@ class RandomQuery:
         self._fact = f"lake.{NAMESPACE}.{random.choice(list(FORMS))}"
         shapes = [self._joined, self._left_joined, self._in, self._exists, self._scalar, self._star, self._self_joined]
         shapes += [self._first, self._first, self._first, self._limited, self._nested, self._ranked]
+        shapes += [self._subqueries, self._subqueries]
         self.sql: str = random.choice(shapes)()
 
     def _dimension(self) -> str:
@@ -181,6 +182,31 @@ class RandomQuery:
             f"f.{column} {operator} {value}" if self._random.random() < 0.7 else f"{value} {operator} f.{column}"
         )
         return self._counted(f"{self._fact} f", f"{comparison} AND {self._where()}")
+
+    def _value(self) -> str:
+        """A scalar subquery over the fact table, of any shape."""
+        few = f"SELECT id FROM {self._fact} f WHERE {self._where()} ORDER BY {self._order()} {self._limit()}"
+        one = f"SELECT id FROM {self._fact} f WHERE {self._where()} ORDER BY {self._order()} LIMIT 1"
+        joined = f"{self._fact} f JOIN {self._dimension()} e ON {self._on('f', 'e')}"
+        return self._random.choice(
+            [
+                f"SELECT MAX(f.id) FROM {self._fact} f WHERE {self._where()}",
+                f"SELECT COUNT(*) FROM {self._fact} f WHERE {self._where()}",
+                f"SELECT SUM(f.id) FROM {joined} WHERE {self._where()}",
+                f"SELECT MIN(f.id) FROM {self._fact} f WHERE f.i = (SELECT MAX(i) FROM {self._dimension()})",
+                f"SELECT SUM(id) FROM ({few})",
+                one,
+            ]
+        )
+
+    def _subqueries(self) -> str:
+        """Scalar subqueries that Spark may merge, beside a query of the same table."""
+        values = ", ".join(f"({self._value()}) AS v{number}" for number in range(self._random.choice([1, 2, 2, 3])))
+        if self._random.random() < 0.5:
+            return f"SELECT {values}"
+        return self._counted(
+            f"{self._fact} f", f"f.id > ({self._value()}) AND f.l < ({self._value()}) AND {self._where()}"
+        )
 
     def _star(self) -> str:
         source = f"{self._fact} f JOIN {self._dimension()} e ON {self._on('f', 'e')}"

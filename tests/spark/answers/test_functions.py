@@ -507,3 +507,37 @@ def test_deletes_and_updates_by_a_function_change_the_right_rows(hooked: SparkSe
         expected = [k for k in range(50) if k % 10 not in (3, 4)] + [k + 1000 for k in range(50) if k % 10 == 4]
         assert rows == expected
         check(hooked, "k % 10 = 4", f"lake.{name}")
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT k FROM {t} ORDER BY inner.leaf DESC, k LIMIT 2",
+        "SELECT * FROM {t} ORDER BY inner.leaf DESC NULLS LAST, k LIMIT 2",
+        "SELECT inner.deep.word AS w, k FROM {t} WHERE inner.leaf > 880 ORDER BY inner.leaf DESC, k LIMIT 1",
+        "SELECT w FROM (SELECT inner.deep AS d, d.word AS w, k FROM {t}) ORDER BY d.word DESC, k LIMIT 1",
+        "SELECT inner.leaf, k FROM {t} WHERE small % 7 = 3 ORDER BY 1 DESC, 2 LIMIT 1 OFFSET 1",
+        "SELECT k FROM (SELECT k, rank() OVER (ORDER BY inner.leaf DESC) AS n FROM {t}) WHERE n <= 2",
+        "SELECT max(k) FROM {t} WHERE k > (SELECT k FROM {t} ORDER BY inner.leaf DESC, k LIMIT 1)",
+    ],
+)
+def test_an_order_by_a_leaf_of_a_struct_reads_few_row_groups(hooked: SparkSession, sql: str) -> None:
+    sql = sql.format(t=TABLE)
+    with settings(hooked, {ENABLED: "false"}):
+        expected = keys(hooked, sql)
+    with planner.spark.hook.callback_of(hooked).recorded(_thread(hooked)) as plans:
+        assert keys(hooked, sql) == expected
+
+    first = [plan for plan in plans if any(implied.source == "top-k" for implied in plan.implied)]
+    assert first, [str(plan.implied) for plan in plans]
+    assert all(plan.kept < plan.row_groups for plan in first)
+
+
+@pytest.mark.parametrize("order", ["inner.leaf", "inner.deep.word DESC", "inner.leaf DESC NULLS FIRST"])
+@pytest.mark.parametrize("where", ["TRUE", "small < 0", "inner.leaf % 7 = 3", "inner IS NULL"])
+def test_leaves_of_missing_structs_are_null_in_an_order(hooked: SparkSession, order: str, where: str) -> None:
+    for limit in (1, 40, 600):
+        sql = f"SELECT k, inner FROM {TABLE} WHERE {where} ORDER BY {order}, k LIMIT {limit}"
+        with settings(hooked, {ENABLED: "false"}):
+            expected = keys(hooked, sql)
+        assert keys(hooked, sql) == expected

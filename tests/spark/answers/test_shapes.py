@@ -181,6 +181,70 @@ def test_explain_runs_no_job(hooked: SparkSession) -> None:
     assert not hooked.sparkContext.statusTracker().getJobIdsForGroup(group)
 
 
+_UPPER = "SELECT MAX(id) FROM {t} WHERE UPPER(s) = '{key}'"
+_LIMIT = "SELECT COUNT(*) FROM (SELECT * FROM {t} WHERE part = {part} LIMIT {rows})"
+_FIRST = "SELECT id FROM {t} WHERE part = {part} ORDER BY t DESC, id LIMIT 1"
+_JOINED = "SELECT SUM(f.id) FROM {t} f JOIN {few} e ON f.i = e.i WHERE e.id = {id}"
+_COMPARED = "SELECT SUM(id) FROM {t} WHERE i = (SELECT MAX(i) FROM {few} WHERE id <> {id})"
+
+
+@pytest.mark.parametrize("conf", [{}, _NOT_ADAPTIVE], ids=["default", "not-adaptive"])
+@pytest.mark.parametrize(
+    ("one", "other", "kept"),
+    [
+        (_UPPER.format(t=_PLAIN, key="K31"), _UPPER.format(t=_PLAIN, key="K34"), [3, 3]),
+        (_UPPER.format(t=_PLAIN, key="K31"), f"SELECT MAX(id) FROM {_PLAIN} WHERE s IS NOT NULL", [3]),
+        (_UPPER.format(t=_PLAIN, key="K31"), _UPPER.format(t=_PLAIN, key="K31").replace("MAX", "MIN"), [3]),
+        (_LIMIT.format(t=_PLAIN, part=1, rows=3), _LIMIT.format(t=_PLAIN, part=1, rows=170), [1, 3]),
+        (_LIMIT.format(t=_PLAIN, part=1, rows=3), _LIMIT.format(t=_PLAIN, part=2, rows=3), [1, 1]),
+        (_FIRST.format(t=_PLAIN, part=1), _FIRST.format(t=_PLAIN, part=2), [1, 1]),
+        (_FIRST.format(t=_PLAIN, part=1), _FIRST.format(t=_PLAIN, part=1).replace("DESC", "ASC"), [1, 1]),
+        (_JOINED.format(t=_PLAIN, few=_FEW, id=1), _JOINED.format(t=_PLAIN, few=_FEW, id=2), [1, 1]),
+        (_COMPARED.format(t=_PLAIN, few=_FEW, id=1), _COMPARED.format(t=_PLAIN, few=_FEW, id=8), [1, 1]),
+    ],
+    ids=["function", "with-and-without", "merged", "limit", "limit-of-others", "first", "last", "join", "nested"],
+)
+def test_subqueries_that_differ_little_keep_their_own_rows(
+    hooked: SparkSession, conf: dict[str, str], one: str, other: str, kept: list[int]
+) -> None:
+    with settings(hooked, conf):
+        both = check(hooked, f"SELECT ({one}), ({other})")
+        compared = check(hooked, f"SELECT COUNT(*), SUM(id) FROM {_PLAIN} WHERE id >= ({one}) OR id = ({other})")
+
+    for reports in (both, compared):
+        narrowed = sorted(report.kept for report in reports if report.kept < report.row_groups)
+        assert narrowed[: len(kept)] == kept, [(report.kept, report.where) for report in reports]
+
+
+def test_a_subquery_that_is_found_empty_keeps_its_value(hooked: SparkSession) -> None:
+    nothing = f"SELECT {{}} FROM {_PLAIN} WHERE i = 2623"
+    (report, *_) = check(
+        hooked, f"SELECT ({nothing.format('COUNT(*)')}), ({nothing.format('MAX(id)')}), ({nothing.format('id')})"
+    )
+
+    assert report.kept == 0
+    check(
+        hooked,
+        f"SELECT COUNT(*) FROM {_PLAIN} f WHERE id = (SELECT COUNT(*) FROM {_FEW} e WHERE e.i = f.i AND e.l = 70001)",
+    )
+
+
+def test_changes_of_rows_may_have_subqueries(hooked: SparkSession) -> None:
+    table = f"lake.{shapes.NAMESPACE}.changed"
+    hooked.sql(f"CREATE TABLE {table} USING iceberg AS SELECT id, i, s FROM {_PLAIN}")
+    first, last = _FIRST.format(t=_PLAIN, part=1), f"SELECT MIN(id) FROM {_PLAIN} WHERE UPPER(s) = 'K31'"
+
+    hooked.sql(f"DELETE FROM {table} WHERE id = ({first}) OR id = ({last})")
+    hooked.sql(f"UPDATE {table} SET s = 'u' WHERE id = ({first}) + 1")
+
+    with settings(hooked, {ENABLED: "false"}):
+        gone = {row[0] for row in hooked.sql(f"({first}) UNION ALL ({last})").collect()}
+        left = {row.id: row.s for row in hooked.sql(f"SELECT * FROM {table}").collect()}
+    assert len(gone) == 2
+    assert set(left) == set(range(shapes.ROWS)) - gone
+    assert [number for number, word in left.items() if word == "u"] == [hooked.sql(first).collect()[0][0] + 1]
+
+
 _WEIGH = {"spark.puffin-index.weigh-implied": "true"}
 
 

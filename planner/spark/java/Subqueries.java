@@ -1,0 +1,113 @@
+package io.puffinindex.spark;
+
+import java.util.ArrayList;
+import java.util.Collections;
+import java.util.HashSet;
+import java.util.IdentityHashMap;
+import java.util.List;
+import java.util.Set;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.ScalarSubquery;
+import org.apache.spark.sql.catalyst.expressions.SubqueryExpression;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.RowLevelWrite;
+import org.apache.spark.sql.execution.datasources.v2.DataSourceV2ScanRelation;
+
+/**
+ * The subqueries in the expressions of a query, those within other subqueries included. Compiled by Janino: no generics, no
+ * lambdas.
+ *
+ * <p>Spark optimises each subquery on its own, and may then merge scalar subqueries into one: two that differ only in what
+ * stands above their scans would share one scan. Later, when the rules of users run on the whole query, nothing is merged
+ * any more, and each scalar subquery is a query of its own.
+ */
+public class Subqueries {
+  /** The plans of scalar subqueries that run by themselves: no scan of theirs stands in the query around them. */
+  public final List whole = new ArrayList();
+  /** The plans of all other subqueries. What stands above their scans may change, so only the scans' own filters count. */
+  public final List others = new ArrayList();
+
+  /** The scans of whole subqueries that stand in others as well, where other rows may be wanted. */
+  public final Set shared = identitySet();
+
+  private final Set known = new HashSet();
+  private final Set outer;
+  private final Set inner = identitySet();
+
+  public Subqueries(LogicalPlan query) {
+    outer = scans(query);
+    collect(query, true);
+  }
+
+  /** Whether the plan of a subquery is one of those that run by themselves. */
+  public boolean isWhole(LogicalPlan plan) {
+    return known.contains(plan);
+  }
+
+  private void collect(LogicalPlan plan, boolean mayBeWhole) {
+    // MERGE, UPDATE and DELETE have their condition twice, and may give its subqueries other plans.
+    boolean isRead = mayBeWhole && !(plan instanceof RowLevelWrite);
+    for (scala.collection.Iterator it = plan.expressions().iterator(); it.hasNext(); ) {
+      collect((Expression) it.next(), isRead);
+    }
+    for (scala.collection.Iterator it = plan.children().iterator(); it.hasNext(); ) {
+      collect((LogicalPlan) it.next(), isRead);
+    }
+  }
+
+  private void collect(Expression expression, boolean mayBeWhole) {
+    if (expression instanceof SubqueryExpression) {
+      LogicalPlan plan = (LogicalPlan) ((SubqueryExpression) expression).plan();
+      boolean isWhole = mayBeWhole && isScalar(expression) && add(plan);
+      if (!isWhole) {
+        others.add(plan);
+      }
+      collect(plan, isWhole);
+    }
+    for (scala.collection.Iterator it = expression.children().iterator(); it.hasNext(); ) {
+      collect((Expression) it.next(), mayBeWhole);
+    }
+  }
+
+  private static boolean isScalar(Expression expression) {
+    return expression instanceof ScalarSubquery && !((ScalarSubquery) expression).isCorrelated();
+  }
+
+  /** Take a plan as whole, unless one of its scans stands elsewhere. A subquery that stands at several places is one. */
+  private boolean add(LogicalPlan plan) {
+    Set own = scans(plan);
+    if (known.contains(plan) && inner.containsAll(own)) {
+      return true;
+    }
+    if (!Collections.disjoint(own, inner)) {
+      shared.addAll(own);
+      return false;
+    }
+    if (!Collections.disjoint(own, outer)) {
+      return false;
+    }
+    inner.addAll(own);
+    known.add(plan);
+    whole.add(plan);
+    return true;
+  }
+
+  private static Set scans(LogicalPlan plan) {
+    Set scans = identitySet();
+    addScans(plan, scans);
+    return scans;
+  }
+
+  private static void addScans(LogicalPlan plan, Set scans) {
+    if (plan instanceof DataSourceV2ScanRelation) {
+      scans.add(((DataSourceV2ScanRelation) plan).scan());
+    }
+    for (scala.collection.Iterator it = plan.children().iterator(); it.hasNext(); ) {
+      addScans((LogicalPlan) it.next(), scans);
+    }
+  }
+
+  private static Set identitySet() {
+    return Collections.newSetFromMap(new IdentityHashMap());
+  }
+}
