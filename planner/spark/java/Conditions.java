@@ -331,8 +331,8 @@ public class Conditions {
     return node;
   }
 
-  /** The node of a column or of the value of a map's key; null for another expression or type. */
-  public Map column(Expression expression) {
+  /** The node of a column, of the leaf of a struct or of the value of a map's key; null for another expression or type. */
+  public Map columnOrKey(Expression expression) {
     Map value = expression.getClass() == Literal.class ? null : value(expression);
     return value == null || !value.get("node").equals("column") ? null : value;
   }

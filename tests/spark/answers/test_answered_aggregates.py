@@ -75,6 +75,9 @@ def plan_of(spark: SparkSession, sql: str) -> str:
         "SELECT part, SUM(DISTINCT d), AVG(l) FROM {t} GROUP BY part",
         "SELECT DISTINCT part FROM {t} WHERE l < 100",
         "SELECT x, COUNT(*) FROM {t} GROUP BY x",
+        "SELECT part, s, COUNT(*), SUM(d), SUM(part), GROUPING(part) FROM {t} GROUP BY CUBE (part, s)",
+        "SELECT YEAR(t), part, MAX(i), GROUPING_ID() FROM {t} GROUP BY GROUPING SETS ((YEAR(t)), (part), ())",
+        "SELECT COUNT(DISTINCT part), COUNT(DISTINCT s) FROM {t}",
         "SELECT COUNT(*) FROM {t} WHERE s LIKE 'k1%' AND YEAR(t) = 2020",
         "SELECT SUM(l) / COUNT(l) + 1 AS a FROM {t} WHERE d > 4 HAVING a > 0",
         "SELECT a.part, n, m FROM (SELECT part, COUNT(*) n FROM {t} WHERE l > 7 GROUP BY part) a "

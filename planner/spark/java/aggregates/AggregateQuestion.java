@@ -54,39 +54,47 @@ public class AggregateQuestion {
   private static final int MORE_DIGITS_OF_SUMS = 10;
 
   private final Conditions conditions;
-  private final Map aliases;
+  /** What each row of the scan becomes: for each row that comes of it, maps of attributes to expressions, in order. */
+  private final List projections;
   /** Nodes of the columns that aggregates are of, with what is wanted of them. */
   private final List columns = new ArrayList();
   /** Nodes of the columns to group by, and their types. */
   private final List groups = new ArrayList();
   private final List groupTypes = new ArrayList();
-  /** The expressions to group by, of a row of these columns. */
+  /** The expressions to group by, of a row of these columns: a list for each row that comes of a row of the scan. */
   private final List keys = new ArrayList();
   private final List buffers = new ArrayList();
   /** The buffers as text. */
   private final List parts = new ArrayList();
   private final List texts = new ArrayList();
 
-  private AggregateQuestion(Conditions conditions, Map aliases) {
+  private AggregateQuestion(Conditions conditions, List projections) {
     this.conditions = conditions;
-    this.aliases = aliases;
+    this.projections = projections;
   }
 
   /**
    * @param partial the first of Spark's aggregates, which reads rows
    * @param conditions the whole filter above the scan; takes the columns that aggregates name
-   * @param aliases what the projections between name, by the ID of the expression
+   * @param projections what each row of the scan becomes: one row mostly, several for ROLLUP and CUBE. For each, a list of maps
+   *     from the IDs of attributes to what they are, from the aggregate to the scan
    * @return null if the index cannot answer
    */
-  public static AggregateQuestion of(BaseAggregateExec partial, Conditions conditions, Map aliases) {
-    AggregateQuestion question = new AggregateQuestion(conditions, aliases);
-    for (scala.collection.Iterator it = partial.groupingExpressions().iterator(); it.hasNext(); ) {
-      if (!question.addGroup((Expression) it.next())) {
-        return null;
+  public static AggregateQuestion of(BaseAggregateExec partial, Conditions conditions, List projections) {
+    AggregateQuestion question = new AggregateQuestion(conditions, projections);
+    for (int i = 0; i < projections.size(); i++) {
+      List keys = new ArrayList();
+      for (scala.collection.Iterator it = partial.groupingExpressions().iterator(); it.hasNext(); ) {
+        Expression key = question.key((Expression) it.next(), (List) projections.get(i));
+        if (key == null) {
+          return null;
+        }
+        keys.add(key);
       }
+      question.keys.add(keys);
     }
     // Without a column, no rows would still be one group.
-    if (question.groups.isEmpty() && !question.keys.isEmpty()) {
+    if (question.groups.isEmpty() && !partial.groupingExpressions().isEmpty()) {
       return null;
     }
     for (scala.collection.Iterator it = partial.aggregateExpressions().iterator(); it.hasNext(); ) {
@@ -126,10 +134,33 @@ public class AggregateQuestion {
     return columns + " " + groups + " " + keys + " " + parts + " " + conditions.nodes;
   }
 
-  private boolean addGroup(Expression grouping) {
+  private Expression key(Expression grouping, List projection) {
     Expression expression = grouping instanceof Alias ? ((Alias) grouping).child() : grouping;
-    Expression key = bound(withoutNormalization((Expression) expression.transform(new Replace(aliases))), true);
-    return key != null && keys.add(key);
+    return bound(withoutNormalization(replaced(expression, projection)), true);
+  }
+
+  /** An expression of the aggregate's input as one of columns of the scan. */
+  private static Expression replaced(Expression expression, List projection) {
+    Expression replaced = expression;
+    for (int i = 0; i < projection.size(); i++) {
+      replaced = (Expression) replaced.transform(new Replace((Map) projection.get(i)));
+    }
+    return replaced;
+  }
+
+  /** The only input of a function, of columns of the scan; null if the rows that come of one row have other inputs. */
+  private Expression input(AggregateFunction function) {
+    if (function.children().size() != 1) {
+      return null;
+    }
+    Expression child = (Expression) function.children().head();
+    Expression input = replaced(child, (List) projections.get(0));
+    for (int i = 1; i < projections.size(); i++) {
+      if (!replaced(child, (List) projections.get(i)).equals(input)) {
+        return null;
+      }
+    }
+    return input;
   }
 
   /** The column that Spark takes as one value for all NaN and both zeros: the index has one key for these. */
@@ -143,7 +174,7 @@ public class AggregateQuestion {
 
   /** An expression of columns as an expression of a row of columns to group by; null if the index cannot give the row. */
   private Expression bound(Expression expression, boolean isWhole) {
-    Map column = conditions.column(expression);
+    Map column = conditions.columnOrKey(expression);
     if (column != null) {
       DataType type = expression.dataType();
       // The two zeros may give different results.
@@ -182,10 +213,10 @@ public class AggregateQuestion {
     for (scala.collection.Iterator it = function.aggBufferAttributes().iterator(); it.hasNext(); ) {
       types.add(((AttributeReference) it.next()).dataType());
     }
-    if (function.children().size() != 1) {
+    Expression child = input(function);
+    if (child == null) {
       return false;
     }
-    Expression child = (Expression) ((Expression) function.children().head()).transform(new Replace(aliases));
     Class type = function.getClass();
     if (type == Count.class && child instanceof Literal) {
       texts.add("count(*)");
@@ -193,7 +224,7 @@ public class AggregateQuestion {
     }
     // Spark adds small decimals up as integers.
     boolean isUnscaled = child instanceof UnscaledValue;
-    Map node = conditions.column(isUnscaled ? ((UnscaledValue) child).child() : child);
+    Map node = conditions.columnOrKey(isUnscaled ? ((UnscaledValue) child).child() : child);
     if (node == null || (isUnscaled && type != Sum.class && type != Average.class)) {
       return false;
     }
@@ -328,14 +359,16 @@ public class AggregateQuestion {
       for (int i = 0; i < groups.size(); i++) {
         values.update(i, answer.key(i, group, (DataType) groupTypes.get(i)));
       }
-      List row = new ArrayList();
-      for (int i = 0; i < keys.size(); i++) {
-        row.add(((Expression) keys.get(i)).eval(values));
+      for (int projection = 0; projection < keys.size(); projection++) {
+        List row = new ArrayList();
+        for (Iterator it = ((List) keys.get(projection)).iterator(); it.hasNext(); ) {
+          row.add(((Expression) it.next()).eval(values));
+        }
+        for (int i = 0; i < buffers.size(); i++) {
+          addBuffer((Object[]) buffers.get(i), answer, group, row);
+        }
+        rows.add(new GenericInternalRow(row.toArray()));
       }
-      for (int i = 0; i < buffers.size(); i++) {
-        addBuffer((Object[]) buffers.get(i), answer, group, row);
-      }
-      rows.add(new GenericInternalRow(row.toArray()));
     }
     return rows;
   }

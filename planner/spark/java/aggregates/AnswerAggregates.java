@@ -21,6 +21,7 @@ import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.NamedExpression;
 import org.apache.spark.sql.catalyst.planning.PhysicalOperation;
 import org.apache.spark.sql.catalyst.plans.logical.Aggregate;
+import org.apache.spark.sql.catalyst.plans.logical.Expand;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.execution.CoalesceExec;
@@ -88,6 +89,16 @@ public class AnswerAggregates extends SparkStrategy implements Predicate {
   /** What the index gives for an aggregate; null if Spark has to read all rows. */
   private Answered answered(Aggregate aggregate) throws Exception {
     Option rows = PhysicalOperation.unapply(aggregate.child());
+    List projections = Collections.singletonList(Collections.EMPTY_LIST);
+    if (!rows.isEmpty() && ((Tuple3) rows.get())._3() instanceof Expand) {
+      // ROLLUP and CUBE make several rows of each. A filter of these is none of the scan.
+      Expand expand = (Expand) ((Tuple3) rows.get())._3();
+      if (!((scala.collection.Seq) ((Tuple3) rows.get())._2()).isEmpty()) {
+        return null;
+      }
+      projections = projections(aliases((scala.collection.Iterable) ((Tuple3) rows.get())._1()), expand);
+      rows = PhysicalOperation.unapply(expand.child());
+    }
     if (rows.isEmpty() || !(((Tuple3) rows.get())._3() instanceof DataSourceV2ScanRelation)) {
       return null;
     }
@@ -104,7 +115,7 @@ public class AnswerAggregates extends SparkStrategy implements Predicate {
       return null;
     }
     Map aliases = aliases((scala.collection.Iterable) ((Tuple3) rows.get())._1());
-    AggregateQuestion wanted = AggregateQuestion.of(found.partial, conditions, aliases);
+    AggregateQuestion wanted = AggregateQuestion.of(found.partial, conditions, followed(projections, aliases));
     List tasks = wanted == null ? Collections.EMPTY_LIST : ScanTasks.of(scan);
     if (tasks.isEmpty() || !(tasks.get(0) instanceof FileScanTask)) {
       return null;
@@ -169,6 +180,31 @@ public class AnswerAggregates extends SparkStrategy implements Predicate {
       filter = filter == null ? next : new And(filter, next);
     }
     return new Conditions(filter, relation.output(), ScanQuestion.schema(relation.scan()), true);
+  }
+
+  /** For each row that comes of one row, what the attributes above are, and then what those of the new row are. */
+  private static List projections(Map above, Expand expand) {
+    List projections = new ArrayList();
+    for (scala.collection.Iterator rows = expand.projections().iterator(); rows.hasNext(); ) {
+      Map row = new HashMap();
+      scala.collection.Iterator values = ((scala.collection.Seq) rows.next()).iterator();
+      for (scala.collection.Iterator it = expand.output().iterator(); it.hasNext(); ) {
+        row.put(((Attribute) it.next()).exprId(), values.next());
+      }
+      projections.add(Arrays.asList(new Object[] {above, row}));
+    }
+    return projections;
+  }
+
+  /** The same projections, followed by one more. */
+  private static List followed(List projections, Map last) {
+    List followed = new ArrayList();
+    for (int i = 0; i < projections.size(); i++) {
+      List maps = new ArrayList((List) projections.get(i));
+      maps.add(last);
+      followed.add(maps);
+    }
+    return followed;
   }
 
   /** What projections compute, by the ID of the expression. */
