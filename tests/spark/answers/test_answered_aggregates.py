@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
 
 import pytest
+from py4j.protocol import Py4JError
 from pyiceberg.catalog.sql import SqlCatalog
-from pyspark.errors import ArithmeticException
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 import planner
 from planner import ScanPlan
+from planner.spark.hook import callback_of
 from puffin_index import IndexDefinition, TableIndex
 from tests.spark.agreement import settings
 from tests.spark.answers import shapes
@@ -185,7 +187,9 @@ def test_sums_that_may_overflow_are_added_up_by_spark(hooked: SparkSession, cata
         for column in "ld":
             sql = f"SELECT SUM({column}) FROM lake.{name} WHERE g = 1"
             if ansi == "true":
-                with pytest.raises(ArithmeticException):
+                with pytest.raises(
+                    (PySparkException, Py4JError), match=r"(?i)overflow|out of range|cannot be represented"
+                ):
                     hooked.sql(sql).collect()
             else:
                 assert not check(hooked, sql)
@@ -278,6 +282,43 @@ def test_threads_ask_at_once(hooked: SparkSession) -> None:
         found = list(pool.map(lambda sql: sorted(map(str, hooked.sql(sql).collect())), queries * 3))
 
     assert found == expected * 3
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda answer: answer[:-1],
+        lambda answer: answer + b"x",
+        lambda answer: answer[:20],
+        lambda answer: answer[:1],
+        lambda answer: answer[:3] + bytes(8) + answer[11:],
+        lambda answer: b"D" + answer[:0] + bytes(4),
+    ],
+    ids=["short", "long", "cut", "empty", "no-length", "other"],
+)
+def test_an_answer_that_cannot_be_read_leaves_the_rows_to_spark(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, spoil: Callable[[bytes], bytes]
+) -> None:
+    sql = f"SELECT part, COUNT(*), SUM(l), MAX(s) FROM {_PLAIN} WHERE i > 100 GROUP BY part"
+    expected = rows_of(spark, sql, enabled=False)
+    planner.enable(spark)
+    try:
+        assert rows_of(spark, sql, enabled=True) == expected
+        hook = type(callback_of(spark))
+        answer, spoiled = hook.apply, []
+
+        def give(self: object, request: str, candidates: bytes) -> bytearray:
+            found = bytes(answer(self, request, candidates))
+            if found[:1] == b"G":
+                spoiled.append(found)
+            return bytearray(spoil(found) if found[:1] == b"G" else found)
+
+        monkeypatch.setattr(hook, "apply", give)
+
+        assert rows_of(spark, sql, enabled=True) == expected
+        assert spoiled
+    finally:
+        planner.disable(spark)
 
 
 @pytest.mark.parametrize("place", [0.1, 0.3, 0.5, 0.7, 0.9])
