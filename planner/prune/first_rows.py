@@ -21,11 +21,13 @@ import pyarrow as pa
 
 from planner.clock import Clock
 from planner.predicate.implied import Cost, Implied
-from planner.predicate.nodes import Everything, Leaf, Predicate, is_exact
+from planner.predicate.nodes import Conjunction, Everything, Leaf, Predicate, is_exact, leaves
 from planner.predicate.simplify import conjunction, disjunction
+from planner.prune.counting import WIDE_SHARE, Counting
 from planner.prune.distributed import Executors
 from planner.prune.gate import Limits
 from planner.prune.pruned import Pruned, Reason
+from planner.prune.pruner import expected_matches
 from planner.prune.row_groups import prune_row_groups
 from planner.view.directories import LAST_STEP, FieldStatistics, IndexReads
 from planner.view.index_view import IndexView
@@ -50,6 +52,11 @@ _MARGIN = 1.05
 
 _GUESS_GROWTH = 4
 """A key that too few rows reach is followed by one that so many times the rows may reach."""
+
+_MISSED_GROWTH = 2
+"""The same if some rows reached the key: counting too many rows takes longer than one more count."""
+
+_LEAST_KEY, _GREATEST_KEY = -(2**63), 2**63 - 1
 
 _FIRST_ROW_GROUPS = 4
 _MOST_SAMPLED_KEYS = 1_000_000
@@ -161,7 +168,7 @@ def prune_first_rows(
     if np.count_nonzero(plain.kept) < 2 or clock.is_over:
         return Enough(plain)
     started = time.perf_counter()
-    counting = _Counting(view, row_groups, is_countable, clock, replace(limits, rows_wanted=True), executors)
+    counting = Counting(view, row_groups, is_countable, clock, replace(limits, rows_wanted=True), executors)
     if wanted.order is None:
         enough = _any_rows(counting, predicate, plain, wanted.count)
     else:
@@ -172,50 +179,27 @@ def prune_first_rows(
     return replace(enough, dropped=plain.kept & ~enough.pruned.kept, cost=cost)
 
 
-def _first_of(counting: _Counting, predicate: Predicate, plain: Pruned, wanted: int, order: Order) -> Enough:
+def _first_of(counting: Counting, predicate: Predicate, plain: Pruned, wanted: int, order: Order) -> Enough:
     """Keep the row groups that have the first rows of an order."""
     statistics = counting.view.statistics(order.nulls(), IndexReads())
     if statistics is None:
         return Enough(plain)
-    guess = _Guess(statistics, counting.row_groups[plain.kept], order)
+    guess = _Guess(statistics, counting.row_groups[plain.kept], order, _tests_of(predicate, order))
     search = _Search(counting, predicate, plain, wanted, order, guess)
     search.run()
     return search.result()
 
 
-@dataclass(slots=True)
-class _Counting:
-    """Counts rows that certainly match, and the index bytes that this takes."""
-
-    view: IndexView
-    row_groups: Ints
-    is_countable: Flags
-    clock: Clock
-    limits: Limits
-    executors: Executors | None
-    bytes_read: int = 0
-
-    def of(self, predicate: Predicate, at: Ints) -> tuple[Ints, Pruned]:
-        """Count in the row groups at some positions.
-
-        Returns:
-            The rows that certainly match in each of them, and the verdict on each.
-        """
-        limits = replace(self.limits, seconds=self.clock.seconds_left)
-        pruned = prune_row_groups(self.view, predicate, self.row_groups[at], limits, self.executors)
-        self.bytes_read += sum(stage.bytes_read for stage in pruned.stages)
-        return np.where(self.is_countable[at], np.maximum(pruned.matches, 0), 0), pruned
-
-
-def _any_rows(counting: _Counting, predicate: Predicate, plain: Pruned, wanted: int) -> Enough:
+def _any_rows(counting: Counting, predicate: Predicate, plain: Pruned, wanted: int) -> Enough:
     """Keep the row groups with the most matches, as many as it takes."""
     counts = np.where(plain.kept & counting.is_countable, np.maximum(plain.matches, 0), 0)
     unknown = np.flatnonzero(plain.kept & counting.is_countable & (plain.matches < 0))
     step = _FIRST_ROW_GROUPS
     while counts.sum() < wanted and len(unknown) and not counting.clock.is_over:
         here, unknown = unknown[:step], unknown[step:]
-        counts[here], pruned = counting.of(predicate, here)
-        if pruned.kept.any() and not counts[here].any():
+        counted = counting.of(predicate, here)
+        counts[here] = counted.counts
+        if counted.pruned.kept.any() and not counts[here].any():
             break
         step *= 4
     if counts.sum() < wanted:
@@ -242,7 +226,7 @@ class _Search:
     """
 
     def __init__(
-        self, counting: _Counting, predicate: Predicate, plain: Pruned, wanted: int, order: Order, guess: _Guess
+        self, counting: Counting, predicate: Predicate, plain: Pruned, wanted: int, order: Order, guess: _Guess
     ) -> None:
         self._counting = counting
         self._predicate = predicate
@@ -252,6 +236,8 @@ class _Search:
         self._guess = guess
         self._reasons, self._matches, self._stages = plain.reasons.copy(), plain.matches.copy(), plain.stages
         # At least the wanted rows reach `sure`, fewer reach `beyond`. The row groups of the former are at `_left`.
+        self._own = _tests_of(predicate, order)
+        self._reach = 0
         self._sure: int | None = None
         self._beyond = guess.first_key + (1 if order.descending else -1)
         self._found, self._fewer, self._implied = 0, 0, ""
@@ -279,7 +265,8 @@ class _Search:
                     key = self._guess.key(rows)
                 if key == self._beyond or not self._count_up_to(key):
                     return
-                rows *= _GUESS_GROWTH
+                growth = _MISSED_GROWTH if self._fewer else _GUESS_GROWTH
+                rows = max(rows, self._guess.reach(key), self._reach) * growth
             else:
                 between = self._between(self._sure)
                 if self._found <= self._wanted * _GOOD_ENOUGH or between is None or len(self._left) == 1:
@@ -290,9 +277,15 @@ class _Search:
         """How many rows there are for each row that satisfies the predicate; None if too few rows do."""
         if isinstance(self._predicate, Everything):
             return 1.0
-        counts, _ = self._counting.of(self._predicate, self._left)
-        matches = int(counts.sum())
-        return None if matches < self._wanted else max(self._guess.row_count / matches, 1.0)
+        view, row_groups = self._counting.view, self._counting.row_groups[self._left]
+        expected = expected_matches(view, self._predicate, row_groups)
+        if expected > WIDE_SHARE * view.row_counts[row_groups].sum():
+            return max(self._guess.row_count / expected, 1.0)
+        counted = self._counting.of(self._predicate, self._left)
+        if counted.total < self._wanted:
+            return None
+        self._counting.narrow(counted)
+        return max(self._guess.row_count / counted.total, 1.0)
 
     def _between(self, sure: int) -> int | None:
         """A key between the one that enough rows reach and the one that too few rows reach; None if there is none."""
@@ -320,13 +313,15 @@ class _Search:
 
     def _count(self, first: Predicate) -> tuple[int, bool]:
         """Count the rows that come first; say whether counting is of use here. Enough rows settle row groups."""
-        counts, pruned = self._counting.of(conjunction([self._predicate, first]), self._left)
-        found = int(counts.sum())
+        counted = self._counting.first(self._predicate, conjunction([self._own, first]), self._left)
+        found, pruned, self._reach = counted.total, counted.pruned, counted.reach
         if found < self._wanted:
             return found, found > 0 or not (pruned.kept & (pruned.matches < 0)).any()
         self._found, self._implied, self._threshold = found, f"{found} rows are NULL", first
         self._reasons[self._left], self._matches[self._left] = pruned.reasons, pruned.matches
         self._left = self._left[pruned.kept]
+        if not isinstance(self._predicate, Everything):
+            self._counting.narrow(counted)
         self._stages = (*self._plain.stages, *pruned.stages)
         return found, True
 
@@ -348,13 +343,14 @@ class _Guess:
         statistics: Of the column.
         row_groups: The row groups of the view that may have a wanted row.
         order: The order.
+        tests: What the predicate says of the column.
     """
 
-    def __init__(self, statistics: FieldStatistics, row_groups: Ints, order: Order) -> None:
+    def __init__(self, statistics: FieldStatistics, row_groups: Ints, order: Order, tests: Predicate) -> None:
+        self._is_descending = order.descending
         here = row_groups[statistics.has_values[row_groups]]
         low, high, self._ends = _as_numbers(statistics, here)
         values = statistics.value_count[here].astype(np.float64)
-        self.row_count = float(values.sum())
         ends = high if order.descending else low
         self.first_key = 0 if not len(here) else int(ends.max() if order.descending else ends.min())
         keys, weights = [ends], [np.ones(len(here))]
@@ -366,6 +362,12 @@ class _Guess:
             keys.append(low if order.descending else high)
             weights.append(values - 1)
         joined, weight = np.concatenate(keys), np.concatenate(weights)
+        if self._ends is None:
+            least, most = _bounds(tests)
+            inside = (least <= joined) & (joined <= most)
+            joined, weight = joined[inside], weight[inside]
+            self.first_key = min(max(self.first_key, least), most)
+        self.row_count = float(weight.sum())
         ordered = np.argsort(joined, kind="stable")
         ordered = ordered[::-1] if order.descending else ordered
         self._keys, self._reach = joined[ordered], np.cumsum(weight[ordered])
@@ -374,12 +376,36 @@ class _Guess:
         """The key that a number on the scale stands for."""
         return number if self._ends is None else self._ends[number].as_py()
 
+    def reach(self, number: int) -> float:
+        """About how many rows reach a key."""
+        ahead = np.count_nonzero(self._keys >= number if self._is_descending else self._keys <= number)
+        return float(self._reach[ahead - 1]) if ahead else 0.0
+
     def key(self, rows: float) -> int:
         """The key that about so many rows reach; the last key if there are not so many rows."""
         if not len(self._keys):
             return self.first_key
         at = int(np.searchsorted(self._reach, rows))
         return int(self._keys[min(at, len(self._keys) - 1)])
+
+
+def _tests_of(predicate: Predicate, order: Order) -> Predicate:
+    """What a predicate says of the column of an order, whatever else it says."""
+    parts = predicate.children if isinstance(predicate, Conjunction) else (predicate,)
+    return conjunction([part for part in parts if isinstance(part, Leaf) and part.field_id == order.field_id])
+
+
+def _bounds(tests: Predicate) -> tuple[int, int]:
+    """The least and the greatest key that tests of a column of integers leave."""
+    least, most = _LEAST_KEY, _GREATEST_KEY
+    for leaf in leaves(tests):
+        match leaf.test:
+            case RangeTest(low, high, low_inclusive, high_inclusive, negated=False):
+                least = max(least, low + (not low_inclusive)) if isinstance(low, int) else least
+                most = min(most, high - (not high_inclusive)) if isinstance(high, int) else most
+            case _:
+                pass
+    return least, max(least, most)
 
 
 def _as_numbers(statistics: FieldStatistics, here: Ints) -> tuple[Ints, Ints, pa.LargeBinaryArray | None]:

@@ -42,6 +42,16 @@ def prune(view: IndexView, predicate: Predicate, row_groups: Ints, limits: Limit
         READ_COUNT.reset(token)
 
 
+def expected_matches(view: IndexView, predicate: Predicate, row_groups: Ints) -> float:
+    """Estimate from directories how many rows of some row groups satisfy a predicate."""
+    limits = Limits(rows_wanted=True)
+    pruning = Pruning(view, PredicateTree(predicate), row_groups, limits, Clock(limits.seconds), IndexReads())
+    for state in pruning.leaves:
+        state.statistics = view.statistics(state.leaf, pruning.reads)
+    _estimate(pruning)
+    return float((pruning.gate.estimates.root.selectivity * view.row_counts[row_groups]).sum())
+
+
 def _prune(pruning: Pruning) -> Pruned:
     funnel = Funnel(pruning.reads, pruning.limits.strict)
     with funnel.stage("zone-map", pruning, Reason.ZONE_MAP):

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
-from planner.predicate.nodes import UNKNOWN, Everything, Leaf, Predicate
+from planner.predicate.nodes import UNKNOWN, Everything, Leaf, Nothing, Predicate
 from planner.predicate.simplify import conjunction
 from planner.prune.first_rows import Enough, FirstRows, Order, prune_first_rows
 from planner.prune.gate import Limits
@@ -152,7 +152,7 @@ def test_the_first_rows_are_in_what_is_kept(local_catalog: SqlCatalog, seed: int
     rows = random.choice([1, 7, 60, 400])
     column = _values(random, column_type, rows)
     values = column.to_pylist()
-    others = [random.choice([None, *range(8)]) for _ in range(rows)]
+    others = [99 if random.random() < 0.03 else random.choice([None, *range(8)]) for _ in range(rows)]
     size = random.choice([1, 3, 20, 64])
     data = pa.table({"f": column, "c": pa.array(others, pa.int64())})
     create_table(local_catalog, "t", data, row_group_rows=size)
@@ -161,14 +161,23 @@ def test_the_first_rows_are_in_what_is_kept(local_catalog: SqlCatalog, seed: int
     index.build(workers=1)
     view = view_of(index.index_table, reading_of(index.data_table))
     type_name = value_type_of(index.data_table.schema().find_type(1)).name
+    keys = [None if value is None else key_of(value, value_type_named(type_name)) for value in values]
     is_countable = np.array([random.random() < 0.8 for _ in range(view.row_group_count)])
     is_alive = [bool(is_countable[row // size]) or random.random() < 0.5 for row in range(rows)]
 
     for _ in range(12):
         low = random.randrange(8)
+        own = next((key for key in random.sample(keys, rows) if key is not None), None)
+        reached = [key is not None and own is not None and key >= own for key in keys]
+        from_own: Predicate = Nothing() if own is None else Leaf(1, RangeTest(own, None), type_name)
+        is_rare = [other == 99 for other in others]
+        rare = Leaf(2, SetTest((99,)), "long")
         predicate, matches = random.choice(
             [
                 (ALL_ROWS, [True] * rows),
+                (rare, is_rare),
+                (from_own, reached),
+                (conjunction([from_own, rare]), [one and other for one, other in zip(is_rare, reached, strict=True)]),
                 (Leaf(2, RangeTest(low, None), "long"), [other is not None and other >= low for other in others]),
                 (Leaf(2, NullTest(is_null=True), "long"), [other is None for other in others]),
             ]

@@ -1,0 +1,150 @@
+"""Counting the rows that certainly satisfy a predicate and come first in an order, for one order bound after another.
+
+A bound that enough rows reach leaves these rows as candidates: the next bound lies before that one, so that only the
+order has to be asked again, and not the whole predicate.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+from pyroaring import BitMap
+
+from planner.clock import Clock
+from planner.predicate.nodes import Predicate
+from planner.predicate.simplify import conjunction
+from planner.prune.distributed import Executors
+from planner.prune.gate import Limits
+from planner.prune.pruned import Pruned, Reason
+from planner.prune.pruner import expected_matches
+from planner.prune.row_groups import prune_row_groups
+from planner.view.index_view import IndexView
+from puffin_index.storage.arrays import Flags, Ints
+
+WIDE_SHARE: Final = 0.05
+"""Finding the rows of a predicate that more rows satisfy takes long, unless other tests leave few candidates."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """What was counted in some row groups.
+
+    Attributes:
+        at: Their positions.
+        counts: The rows that certainly match in each of them; 0 where rows may be deleted.
+        pruned: The verdict on each of them.
+        rows: The matching rows by position, without positions that have none; None if nobody has taken them yet.
+        reach: How many rows come first, whatever else they satisfy; 0 if nobody counted them.
+    """
+
+    at: Ints
+    counts: Ints
+    pruned: Pruned
+    rows: dict[int, BitMap] | None
+    reach: int = 0
+
+    @property
+    def total(self) -> int:
+        """The rows in all of the row groups."""
+        return int(self.counts.sum())
+
+
+@dataclass(slots=True)
+class Counting:
+    """Counts rows that certainly match, and the index bytes that this takes.
+
+    Attributes:
+        view: The index.
+        row_groups: The row groups of the view; positions are places among them.
+        is_countable: For each of them whether no row is deleted.
+        clock: Says how much time is left.
+        limits: Bounds.
+        executors: Where to judge many row groups; None for here.
+        bytes_read: Index bytes that were read.
+        candidates: All rows that may still be counted, by position, see `narrow`; None if only the predicate says which
+            these are.
+    """
+
+    view: IndexView
+    row_groups: Ints
+    is_countable: Flags
+    clock: Clock
+    limits: Limits
+    executors: Executors | None
+    bytes_read: int = 0
+    candidates: dict[int, BitMap] | None = None
+
+    def of(self, predicate: Predicate, at: Ints) -> Counted:
+        """Count the rows that satisfy a predicate, at some positions."""
+        pruned = self._prune(predicate, at)
+        return self._counted(at, pruned)
+
+    def first(self, predicate: Predicate, first: Predicate, at: Ints) -> Counted:
+        """Count the rows that satisfy a predicate and come first.
+
+        Args:
+            predicate: The predicate; the candidates, if there are any, satisfy it.
+            first: Says which rows come first.
+            at: The positions to count at.
+        """
+        if self.candidates is None or self._is_wide(first, at):
+            return self.of(conjunction([predicate, first]), at)
+        pruned = self._prune(first, at)
+        rows = self._rows(at, pruned, self.candidates)
+        if rows is None:
+            return self.of(conjunction([predicate, first]), at)
+        counts = np.array([len(rows.get(position, ())) for position in at.tolist()], np.int64)
+        reasons = np.where(counts > 0, Reason.ROWS_MATCH, Reason.ROWS_EMPTY).astype(np.uint8)
+        # A verdict that needs no index stays.
+        reasons = np.where(pruned.kept, reasons, pruned.reasons)
+        counted = self._counted(at, replace(pruned, reasons=reasons, matches=counts), rows)
+        return replace(counted, reach=int(pruned.matches.sum()))
+
+    def narrow(self, counted: Counted) -> None:
+        """Count only among these rows from now on, if they are all known."""
+        self.candidates = self._rows(counted.at, counted.pruned) if counted.rows is None else counted.rows
+
+    def _is_wide(self, first: Predicate, at: Ints) -> bool:
+        """Whether finding the candidates anew reads less than finding all rows that come first."""
+        assert self.candidates is not None
+        row_groups = self.row_groups[at]
+        expected = expected_matches(self.view, first, row_groups)
+        candidates = sum(map(len, self.candidates.values()))
+        return expected > max(WIDE_SHARE * int(self.view.row_counts[row_groups].sum()), candidates)
+
+    def _prune(self, predicate: Predicate, at: Ints) -> Pruned:
+        limits = replace(self.limits, seconds=self.clock.seconds_left)
+        pruned = prune_row_groups(self.view, predicate, self.row_groups[at], limits, self.executors)
+        self.bytes_read += sum(stage.bytes_read for stage in pruned.stages)
+        return pruned
+
+    def _counted(self, at: Ints, pruned: Pruned, rows: dict[int, BitMap] | None = None) -> Counted:
+        counts = np.where(self.is_countable[at], np.maximum(pruned.matches, 0), 0)
+        return Counted(at, counts, pruned, rows)
+
+    def _rows(self, at: Ints, pruned: Pruned, among: dict[int, BitMap] | None = None) -> dict[int, BitMap] | None:
+        """The rows behind a verdict, by position, among some rows; None if they are not all known."""
+        if (pruned.matches < 0).any():
+            return None
+        found: dict[int, BitMap] = {}
+        there = np.flatnonzero(pruned.matches > 0)
+        numbers, row_counts = self.row_groups[at[there]], self.view.row_counts[self.row_groups[at[there]]]
+        places = zip(
+            at[there].tolist(), numbers.tolist(), pruned.matches[there].tolist(), row_counts.tolist(), strict=True
+        )
+        for position, number, count, row_count in places:
+            candidates = None if among is None else among.get(position)
+            if among is not None and candidates is None:
+                continue
+            if count == row_count:
+                found[position] = BitMap(range(row_count)) if candidates is None else candidates
+                continue
+            known = pruned.row_sets.of(number)
+            if known is None or len(known.rows) != count:
+                return None
+            rows = known.rows if candidates is None else known.rows & candidates
+            if rows:
+                found[position] = rows
+        return found

@@ -1,0 +1,67 @@
+"""The law of counting among candidates: the same counts and verdicts as for the whole predicate."""
+
+from __future__ import annotations
+
+from random import Random
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+
+from planner.clock import Clock
+from planner.predicate.nodes import Leaf, Predicate
+from planner.predicate.simplify import conjunction, disjunction
+from planner.prune.counting import Counting
+from planner.prune.gate import Limits
+from planner.scans.plan import view_of
+from puffin_index import IndexDefinition, TableIndex
+from puffin_index.data.column_source import reading_of
+from puffin_index.keys.leaf import NullTest, RangeTest, SetTest
+from tests.conftest import create_table
+
+ROWS, GROUP_ROWS = 3_000, 50
+KINDS = [
+    IndexDefinition.of(bitmap=["f", "c"]),
+    IndexDefinition.of(bsi=["f", "c"]),
+    IndexDefinition.of(bitmap=["c"], bsi=["f"]),
+    IndexDefinition.of(bitmap=["f", "c"], bsi=["f"], options={"f.layout": "bitmaps"}),
+]
+
+
+@pytest.mark.parametrize("definition", KINDS, ids=["postings", "slices", "both", "bitmaps"])
+@pytest.mark.parametrize("seed", range(4))
+def test_candidates_change_no_count(local_catalog: SqlCatalog, definition: IndexDefinition, seed: int) -> None:
+    random = Random(seed)
+    f = [None if random.random() < 0.05 else random.randrange(2_000) for _ in range(ROWS)]
+    c = [None if random.random() < 0.05 else random.randrange(100) for _ in range(ROWS)]
+    data = pa.table({"f": pa.array(f, pa.int64()), "c": pa.array(c, pa.int64())})
+    create_table(local_catalog, "t", data, row_group_rows=GROUP_ROWS)
+    index = TableIndex.create(local_catalog, "ns.t", definition)
+    index.build(workers=1)
+    view = view_of(index.index_table, reading_of(index.data_table))
+    at = np.arange(view.row_group_count)
+    counting = Counting(view, at, np.ones(len(at), np.bool_), Clock(60), Limits(strict=True, rows_wanted=True), None)
+    low, width = random.randrange(100), random.choice([0, 3, 60])
+    wheres: list[Predicate] = [
+        Leaf(2, SetTest((low,)), "long"),
+        Leaf(2, RangeTest(low, low + width), "long"),
+        disjunction([Leaf(2, NullTest(is_null=True), "long"), Leaf(1, SetTest((low, low + 1)), "long")]),
+    ]
+
+    for where in wheres:
+        counting.candidates = None
+        counting.narrow(counting.of(where, at))
+        assert counting.candidates is not None
+        for least in sorted(random.sample(range(2_000), 6)):
+            first = Leaf(1, RangeTest(least, None), "long")
+            counted = counting.first(where, first, at)
+            plain = counting.of(conjunction([where, first]), at)
+
+            assert counted.counts.tolist() == plain.counts.tolist()
+            assert counted.pruned.kept.tolist() == (plain.counts > 0).tolist()
+            # A greater key is reached by rows that reach this one.
+            counting.narrow(counted)
+            among = counting.candidates
+            counting.narrow(plain)
+            assert counting.candidates == among
