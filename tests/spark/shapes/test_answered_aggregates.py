@@ -19,8 +19,8 @@ from planner import ScanPlan
 from planner.spark.hook import callback_of
 from puffin_index import IndexDefinition, TableIndex
 from tests.spark.agreement import settings
-from tests.spark.answers import shapes
-from tests.spark.answers.aggregate_queries import RandomAggregate
+from tests.spark.shapes import shapes
+from tests.spark.shapes.aggregate_queries import RandomAggregate
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("tables")]
 

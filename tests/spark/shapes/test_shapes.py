@@ -14,7 +14,7 @@ import planner
 from planner import ScanPlan
 from planner.predicate.implied import Implied
 from tests.spark.agreement import settings
-from tests.spark.answers import shapes
+from tests.spark.shapes import shapes
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("tables")]
 
