@@ -101,7 +101,8 @@ def answer_aggregates(
     known = np.where(kept_mask(reasons) & scanned.is_read_whole, -1, after.matches)
     pruned = replace(pruned, reasons=reasons, matches=known, stages=(*pruned.stages, *after.stages))
     rows = KnownRows(scanned, reasons, known, pruned.row_sets, files, io)
-    found = answer(view, rows, question, _data_costs(view, question, scanned))
+    left = replace(limits, seconds=clock.seconds_left)
+    found = answer(view, rows, question, _data_costs(view, question, scanned), left)
     is_anything_known = found.row_groups_settled + found.row_groups_indexed > 0 or not len(found.unread)
     if not is_anything_known or len(found.partial.groups) > MOST_GROUPS:
         return None
