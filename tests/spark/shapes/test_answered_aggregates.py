@@ -33,13 +33,6 @@ _DELETED = f"lake.{shapes.NAMESPACE}.deleted"
 _ALL = "COUNT(*), COUNT(l), SUM(l), AVG(l), MIN(l), MAX(l), SUM(d), AVG(d), MIN(s), MAX(s), MIN(t), MAX(x)"
 
 
-@pytest.fixture(scope="module")
-def tables(spark: SparkSession, catalog: SqlCatalog) -> None:
-    if not spark.catalog.databaseExists(f"lake.{shapes.NAMESPACE}"):
-        shapes.create(spark, catalog)
-    spark.sql(f"CREATE NAMESPACE IF NOT EXISTS lake.{_SPACE}")
-
-
 @pytest.fixture(autouse=True)
 def answering(spark: SparkSession) -> Iterator[None]:
     with settings(spark, {"spark.puffin-index.aggregates": "true"}):
