@@ -44,7 +44,7 @@ nightly: $(STAMP) ## The next 50,000 pairs of a table and a predicate (PAIRS=n),
 	  tests/spark/answers/test_ssb.py tests/spark/hook/test_hook.py
 	@JAVA_HOME="$$(bash scripts/find-java)" PUFFIN_INDEX_STRESS_SECONDS=180 $(BIN)/python -m pytest tests/spark/hook/test_stress.py
 	@JAVA_HOME="$$(bash scripts/find-java)" PUFFIN_INDEX_RANDOM_QUERIES=10000 $(BIN)/python -m pytest --timeout 14400 \
-	  tests/spark/answers/test_shapes.py tests/spark/answers/test_functions.py
+	  tests/spark/shapes/test_shapes.py tests/spark/shapes/test_functions.py tests/spark/shapes/test_answered_aggregates.py
 	@PUFFIN_INDEX_KILL_POINTS=200 $(BIN)/python -m pytest tests/puffin_index/jobs/test_kills.py
 
 matrix: $(STAMP) ## The hook's tests on the other releases of Spark, each in an environment of its own under .matrix

@@ -100,7 +100,13 @@ def _data_costs(planned: PlannedScan, question: Question) -> Floats:
     return costs
 
 
-def answer(view: IndexView, rows: KnownRows, question: Question, data_costs: Floats | None = None) -> Answer:
+def answer(
+    view: IndexView,
+    rows: KnownRows,
+    question: Question,
+    data_costs: Floats | None = None,
+    limits: Limits | None = None,
+) -> Answer:
     """Answer a question from statistics and indexes as far as they are exact.
 
     Args:
@@ -109,17 +115,24 @@ def answer(view: IndexView, rows: KnownRows, question: Question, data_costs: Flo
         question: The question, bound to the schema of the scan.
         data_costs: For each row group of the scan what reading the row group costs, in weighed bytes. Indexes that cost
             more are not read. None reads them anyway: for those who save a job without any data.
+        limits: How many weighed bytes of index may be read, and for how long; None for no such bounds. Row groups
+            beyond these bounds are unread.
     """
     reads = IndexReads()
     token = READ_COUNT.set(reads.count)
     try:
-        return _answer(view, rows, question, data_costs, reads)
+        return _answer(view, rows, question, data_costs, limits, reads)
     finally:
         READ_COUNT.reset(token)
 
 
 def _answer(
-    view: IndexView, rows: KnownRows, question: Question, data_costs: Floats | None, reads: IndexReads
+    view: IndexView,
+    rows: KnownRows,
+    question: Question,
+    data_costs: Floats | None,
+    limits: Limits | None,
+    reads: IndexReads,
 ) -> Answer:
     nothing, kept = Partial.merged(question, []), np.flatnonzero(kept_mask(rows.reasons))
     if question.needs_data:
@@ -132,7 +145,7 @@ def _answer(
     settled, is_settled = settle(view, question, rows.row_groups.numbers[whole], reads)
     others = np.setdiff1d(rows.positions, whole[is_settled])
     costs = None if data_costs is None else data_costs[others]
-    indexed, left = answer_units(view, question, rows, others, reads, costs)
+    indexed, left = answer_units(view, question, rows, others, reads, costs, limits)
     unread = np.union1d(left, np.setdiff1d(kept, rows.positions))
     return Answer(
         nothing if settled is None else settled,

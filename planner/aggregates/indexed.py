@@ -25,6 +25,8 @@ from planner.aggregates.known_rows import KnownRows
 from planner.aggregates.partial import Partial
 from planner.aggregates.question import AskedColumn, Question
 from planner.aggregates.settled import leaf_of
+from planner.clock import Clock
+from planner.prune.gate import Limits
 from planner.view.directories import IndexReads, IndexTrouble, KindDirectory, positions_by_number
 from planner.view.index_view import IndexView
 from puffin_index.errors import CorruptFileError, NotFoundError, UnsupportedError
@@ -78,6 +80,7 @@ def answer_units(
     positions: Ints,
     reads: IndexReads,
     data_costs: Floats | None = None,
+    limits: Limits | None = None,
 ) -> tuple[list[Partial], Ints]:
     """Answer from indexes.
 
@@ -88,6 +91,7 @@ def answer_units(
         positions: Row groups of the plan whose matching rows are known, ascending.
         reads: Takes down troubles.
         data_costs: For each position what reading the row group costs, in weighed bytes; None asks indexes anyway.
+        limits: How many weighed bytes of index may be read, and for how long; None for no such bounds.
 
     Returns:
         What each unit gives, and the positions of the row groups that no index answers.
@@ -101,8 +105,14 @@ def answer_units(
     saved = np.full(len(positions), np.inf) if data_costs is None else data_costs - index_costs
     every_unit = positions_by_number(_unit_numbers([own.numbers[here] for own in payloads]))
     units = [here[own] for _, own in every_unit if saved[here[own]].sum() > 0]
+    if limits is not None:
+        within = np.cumsum([index_costs[unit].sum() for unit in units]) <= limits.byte_budget
+        units = units[: int(within.sum())]
+    clock = Clock(np.inf if limits is None else limits.seconds)
 
     def answer(unit: Ints) -> _Found | IndexTrouble | None:
+        if clock.is_over:
+            return None
         first = payloads[0]
         segment = int(first.directories[first.chosen[unit[0]]].segment[row_groups[unit[0]]])
         try:

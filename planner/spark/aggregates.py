@@ -17,6 +17,7 @@ from planner.aggregates.settled import leaf_of
 from planner.clock import Clock
 from planner.predicate.nodes import Everything, Predicate, is_exact
 from planner.prune.distributed import Executors
+from planner.prune.estimate import most_distinct
 from planner.prune.gate import Limits
 from planner.prune.pruned import Pruned, kept_mask
 from planner.prune.row_groups import prune_row_groups
@@ -34,6 +35,9 @@ from puffin_index.storage.arrays import Flags, Floats, Ints
 
 MOST_GROUPS: Final = 200_000
 """Spark gets the parts of so many groups; with more, rows are read."""
+
+_FEW_GROUPS: Final = 10_000
+"""A column with so many values in a row group is tried, however many it may have in all."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -101,7 +105,8 @@ def answer_aggregates(
     known = np.where(kept_mask(reasons) & scanned.is_read_whole, -1, after.matches)
     pruned = replace(pruned, reasons=reasons, matches=known, stages=(*pruned.stages, *after.stages))
     rows = KnownRows(scanned, reasons, known, pruned.row_sets, files, io)
-    found = answer(view, rows, question, _data_costs(view, question, scanned))
+    left = replace(limits, seconds=clock.seconds_left)
+    found = answer(view, rows, question, _data_costs(view, question, scanned), left)
     is_anything_known = found.row_groups_settled + found.row_groups_indexed > 0 or not len(found.unread)
     if not is_anything_known or len(found.partial.groups) > MOST_GROUPS:
         return None
@@ -111,13 +116,16 @@ def answer_aggregates(
 def _may_answer(view: IndexView, question: Question, row_groups: Ints) -> bool:
     """Whether directories allow an answer: an index of each column, and not too many groups."""
     reads = IndexReads()
+    groups = {group.column for group in question.groups}
     for asked in question.every_column:
         statistics = view.statistics(leaf_of(asked), reads)
         if statistics is None or not statistics.known[row_groups].any():
             return False
-        is_group = asked.column in {group.column for group in question.groups}
-        if is_group and int(statistics.distinct_count[row_groups[statistics.known[row_groups]]].max()) > MOST_GROUPS:
-            return False
+        if asked.column in groups and most_distinct(statistics) > MOST_GROUPS:
+            # Of bytes, the number over all row groups may count a value once for each.
+            known = row_groups[statistics.known[row_groups]]
+            if int(statistics.distinct_count[known].max()) > _FEW_GROUPS:
+                return False
     return True
 
 

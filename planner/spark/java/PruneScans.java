@@ -167,9 +167,11 @@ public class PruneScans extends Rule {
     }
   }
 
-  /** Whether the planner need not be asked about a scan now. */
+  /** Whether the planner need not be asked about the aggregates of a scan now. */
   public boolean isNotToBeAsked(Scan scan) throws Exception {
-    return planner.isNotToBeAsked(ScanQuestion.table(scan), ScanQuestion.settings());
+    Map settings = ScanQuestion.settings();
+    return ScanQuestion.says(settings, "aggregates", "false")
+        || planner.isNotToBeAsked(ScanQuestion.table(scan), settings);
   }
 
   /** What the index gives for the aggregates of a scan; null if all rows have to be read. */

@@ -137,9 +137,9 @@ public class ScanQuestion {
   }
 
   /**
-   * Whether a setting has a value. The planner reads all settings and refuses wrong values. This side looks at two settings
-   * itself: `enabled`, because it must switch off a planner that does not answer, and `strict`, because trouble on this
-   * side must fail the query as well.
+   * Whether a setting has a value. The planner reads all settings and refuses wrong values. This side looks at three settings
+   * itself: `enabled`, because it must switch off a planner that does not answer, `strict`, because trouble on this side must
+   * fail the query as well, and `aggregates`, which saves a question.
    */
   public static boolean says(Map settings, String name, String value) {
     String text = (String) settings.get(SETTINGS + name);

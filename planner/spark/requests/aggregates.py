@@ -12,7 +12,7 @@ An answer `G` goes on with these parts, as `AggregateAnswer.java` reads them. Al
 | for each column that aggregates are of: | |
 | 8 n | the rows that are not NULL (int64) |
 | | if the sum is wanted: 1 byte, then sums as a list of values; decimals unscaled |
-| 8 | if the sum is wanted: the greatest sum of magnitudes of a group (int64), 2^63 - 1 for all that is greater |
+| 8 | if the sum is wanted: the sum of all magnitudes (int64), 2^63 - 1 for all that is greater |
 | | if the least value is wanted: values; the same for the greatest |
 
 Values are n bytes (1 where there is a value, 0 for NULL), then a list of n values (see `wire`), any value for NULL.
@@ -41,6 +41,7 @@ from puffin_index.storage.binary import write_int32_be, write_int64_be, write_ui
 _INT64: Final = pa.decimal256(19, 0)
 _LONGS: Final = (-(2**63), 2**63 - 1)
 EXACT_DOUBLES: Final = 2**53
+_ANY_MAGNITUDE: Final = 10**MAXIMUM_DECIMAL_PRECISION
 _NO_KEY: Final = b"\0" * 16
 
 
@@ -96,7 +97,7 @@ def serialize_answer(wanted: WantedAggregates, partial: Partial, answered: BitMa
     for number, asked in enumerate(question.columns):
         parts.append(_longs(groups[f"values {number}"]))
         if asked.needs_sum:
-            most = EXACT_DOUBLES if wanted.columns[number].double else _LONGS[1]
+            most = EXACT_DOUBLES if wanted.columns[number].double else _ANY_MAGNITUDE
             sums = _sums(groups[f"positive {number}"], groups[f"negative {number}"], asked.value_type, most)
             if sums is None:
                 return None
@@ -134,10 +135,10 @@ def _sums(
         least, most = _LONGS
     if not len(positive):
         return b"N", write_int32_be(0), write_int64_be(0)
-    if pc.max(positive).as_py() > most or pc.min(negative).as_py() < least:
-        return None
-    magnitude = min(int(pc.max(pc.subtract(positive, negative)).as_py()), _LONGS[1])
-    if magnitude > most_magnitude:
+    # Spark may join groups, such as those of a function of the column.
+    gains, losses = int(pc.sum(positive).as_py()), int(pc.sum(negative).as_py())
+    magnitude = gains - losses
+    if gains > most or losses < least or magnitude > most_magnitude:
         return None
     sums = pc.add(positive, negative)
     ends = pc.min_max(sums).as_py()
@@ -151,4 +152,4 @@ def _sums(
         ]
         lengths = np.full(len(wide), 16, ">i4")
         listed = (b"B", write_int32_be(len(wide)), lengths.tobytes(), content.tobytes())
-    return *listed, write_int64_be(magnitude)
+    return *listed, write_int64_be(min(magnitude, _LONGS[1]))

@@ -9,7 +9,11 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
 import planner
-from planner.aggregates.answer import Aggregated, aggregate_with_plan
+from planner.aggregates.answer import Aggregated, aggregate_with_plan, answer
+from planner.aggregates.known_rows import KnownRows
+from planner.aggregates.question import ask
+from planner.prune.gate import Limits
+from planner.scans.plan import plan_scan
 from puffin_index import IndexDefinition, TableIndex
 from tests.conftest import create_table
 from tests.planner.ten_rows import ROWS
@@ -55,6 +59,19 @@ def test_aggregates_by_group(ten_rows: TableIndex) -> None:
     assert found.table.column_names == ["c", "n", "sum(k)", "min(k)", "max(k)"]
     assert rows(found) == [(0, 4, 10, 2, 5), (1, 5, 29, 5, 9)]
     assert found.row_groups_read == 0
+
+
+@pytest.mark.parametrize("limits", [Limits(byte_budget=0), Limits(seconds=0)], ids=["no-bytes", "no-time"])
+def test_row_groups_beyond_the_bounds_are_unread(ten_rows: TableIndex, limits: Limits) -> None:
+    question = ask("sum(k)", "c", ten_rows.data_table.schema())
+    planned = plan_scan(ten_rows, "k > 1", limits=Limits(rows_wanted=True))
+    known = KnownRows.of_scan(planned, ten_rows.data_table.io)
+
+    found = answer(planned.view, known, question, limits=limits)
+
+    assert len(found.unread) == planned.plan.kept - found.row_groups_settled
+    assert found.row_groups_indexed == len(found.indexed.groups) == 0
+    assert not len(answer(planned.view, known, question).unread)
 
 
 def test_null_is_a_group_and_comes_first(ten_rows: TableIndex) -> None:

@@ -89,11 +89,11 @@ def meanwhile(
     """Let something happen once, right before a step of the planner; return where the steps are counted."""
     original, count = getattr(planner.spark.hook, step), [0]
 
-    def wrapped(*args: object) -> object:
+    def wrapped(*args: object, **named: object) -> object:
         count[0] += 1
         if count[0] == before_number:
             happens()
-        return original(*args)
+        return original(*args, **named)
 
     monkeypatch.setattr(planner.spark.hook, step, wrapped)
     return count

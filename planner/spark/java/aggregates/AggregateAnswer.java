@@ -97,7 +97,7 @@ public class AggregateAnswer {
     return sums[column].value(group, type);
   }
 
-  /** The greatest sum of magnitudes that a group has; as great as a long can be for all that is greater. */
+  /** The sum of all magnitudes; as great as a long can be for all that is greater. */
   public long magnitude(int column) {
     return magnitudes[column];
   }

@@ -13,10 +13,12 @@ import org.apache.iceberg.FileScanTask;
 import org.apache.iceberg.types.Conversions;
 import org.apache.iceberg.types.Types;
 import org.apache.spark.sql.catalyst.expressions.Alias;
+import org.apache.spark.sql.catalyst.expressions.And;
 import org.apache.spark.sql.catalyst.expressions.AttributeReference;
 import org.apache.spark.sql.catalyst.expressions.BoundReference;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
+import org.apache.spark.sql.catalyst.expressions.IsNotNull;
 import org.apache.spark.sql.catalyst.expressions.KnownFloatingPointNormalized;
 import org.apache.spark.sql.catalyst.expressions.Literal;
 import org.apache.spark.sql.catalyst.expressions.UnscaledValue;
@@ -32,6 +34,7 @@ import org.apache.spark.sql.catalyst.optimizer.NormalizeNaNAndZero;
 import org.apache.spark.sql.execution.aggregate.BaseAggregateExec;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.Decimal;
 import org.apache.spark.sql.types.DecimalType;
 import org.apache.spark.sql.types.DoubleType;
 import org.apache.spark.sql.types.FloatType;
@@ -148,12 +151,8 @@ public class AggregateQuestion {
     return replaced;
   }
 
-  /** The only input of a function, of columns of the scan; null if the rows that come of one row have other inputs. */
-  private Expression input(AggregateFunction function) {
-    if (function.children().size() != 1) {
-      return null;
-    }
-    Expression child = (Expression) function.children().head();
+  /** An input of a function, of columns of the scan; null if the rows that come of one row have other inputs. */
+  private Expression input(Expression child) {
     Expression input = replaced(child, (List) projections.get(0));
     for (int i = 1; i < projections.size(); i++) {
       if (!replaced(child, (List) projections.get(i)).equals(input)) {
@@ -206,25 +205,41 @@ public class AggregateQuestion {
 
   private boolean addAggregate(AggregateExpression aggregate) {
     AggregateFunction function = aggregate.aggregateFunction();
-    if (aggregate.mode() != Partial$.MODULE$ || aggregate.isDistinct() || aggregate.filter().isDefined()) {
+    if (aggregate.mode() != Partial$.MODULE$ || aggregate.isDistinct()) {
       return false;
+    }
+    // What decides whether a row counts is known of all rows of a group, if its columns are among those to group by.
+    Expression condition = null;
+    if (aggregate.filter().isDefined()) {
+      Expression filter = input((Expression) aggregate.filter().get());
+      condition = filter == null ? null : bound(filter, false);
+      if (condition == null) {
+        return false;
+      }
     }
     List types = new ArrayList();
     for (scala.collection.Iterator it = function.aggBufferAttributes().iterator(); it.hasNext(); ) {
       types.add(((AttributeReference) it.next()).dataType());
     }
-    Expression child = input(function);
+    Expression child = function.children().size() == 1 ? input((Expression) function.children().head()) : null;
     if (child == null) {
       return false;
     }
     Class type = function.getClass();
     if (type == Count.class && child instanceof Literal) {
       texts.add("count(*)");
-      return ((Literal) child).value() != null && isOf(types, new DataType[] {DataTypes.LongType}) && add("rows", -1, types);
+      boolean isKnown = ((Literal) child).value() != null && isOf(types, new DataType[] {DataTypes.LongType});
+      return isKnown && add("rows", -1, types, condition);
     }
     // Spark adds small decimals up as integers.
     boolean isUnscaled = child instanceof UnscaledValue;
     Map node = conditions.columnOrKey(isUnscaled ? ((UnscaledValue) child).child() : child);
+    if (node == null && type == Count.class && isOf(types, new DataType[] {DataTypes.LongType})) {
+      Expression counted = bound(child, false);
+      texts.add("count(" + child.prettyName() + ")");
+      Expression known = counted == null ? null : new IsNotNull(counted);
+      return known != null && add("rows", -1, types, condition == null ? known : new And(condition, known));
+    }
     if (node == null || (isUnscaled && type != Sum.class && type != Average.class)) {
       return false;
     }
@@ -232,12 +247,12 @@ public class AggregateQuestion {
     texts.add(function.prettyName() + "(" + ColumnFunction.name(node) + ")");
     DataType own = child.dataType();
     if (type == Count.class) {
-      return isOf(types, new DataType[] {DataTypes.LongType}) && add("values", column, types);
+      return isOf(types, new DataType[] {DataTypes.LongType}) && add("values", column, types, condition);
     }
     if (type == Min.class || type == Max.class) {
       String end = type == Min.class ? "least" : "greatest";
       want(column, end);
-      return isOf(types, new DataType[] {own}) && add(end, column, types);
+      return isOf(types, new DataType[] {own}) && add(end, column, types, condition);
     }
     boolean isInteger = own instanceof IntegerType || own instanceof LongType;
     DataType sum = own instanceof DecimalType ? sumOf((DecimalType) own) : null;
@@ -245,7 +260,7 @@ public class AggregateQuestion {
       want(column, "sum");
       DataType[] expected =
           isInteger ? new DataType[] {DataTypes.LongType} : new DataType[] {sum, DataTypes.BooleanType};
-      return isOf(types, expected) && add("sum", column, types);
+      return isOf(types, expected) && add("sum", column, types, condition);
     }
     if (type == Average.class && (isInteger || sum != null)) {
       want(column, "sum");
@@ -253,7 +268,7 @@ public class AggregateQuestion {
         want(column, "double");
       }
       DataType[] expected = new DataType[] {isInteger ? DataTypes.DoubleType : sum, DataTypes.LongType};
-      return isOf(types, expected) && add("average", column, types);
+      return isOf(types, expected) && add("average", column, types, condition);
     }
     return false;
   }
@@ -270,9 +285,10 @@ public class AggregateQuestion {
     return same;
   }
 
-  private boolean add(String what, int column, List types) {
-    parts.add(what + " " + column + " " + types);
-    return buffers.add(new Object[] {what, Integer.valueOf(column), types.get(0)});
+  /** @param condition which rows count, of a row of columns to group by; null for all */
+  private boolean add(String what, int column, List types, Expression condition) {
+    parts.add(what + " " + column + " " + types + " " + condition);
+    return buffers.add(new Object[] {what, Integer.valueOf(column), types.get(0), condition});
   }
 
   private int column(Map node) {
@@ -365,7 +381,9 @@ public class AggregateQuestion {
           row.add(((Expression) it.next()).eval(values));
         }
         for (int i = 0; i < buffers.size(); i++) {
-          addBuffer((Object[]) buffers.get(i), answer, group, row);
+          Object[] buffer = (Object[]) buffers.get(i);
+          Expression condition = (Expression) buffer[3];
+          addBuffer(buffer, answer, condition == null || Boolean.TRUE.equals(condition.eval(values)) ? group : -1, row);
         }
         rows.add(new GenericInternalRow(row.toArray()));
       }
@@ -373,32 +391,42 @@ public class AggregateQuestion {
     return rows;
   }
 
+  /** @param group the group; -1 for no rows at all */
   private static void addBuffer(Object[] buffer, AggregateAnswer answer, int group, List row) {
     String what = (String) buffer[0];
     int column = ((Integer) buffer[1]).intValue();
     DataType type = (DataType) buffer[2];
     if (what.equals("rows")) {
-      row.add(Long.valueOf(answer.rows(group)));
+      row.add(Long.valueOf(group < 0 ? 0 : answer.rows(group)));
       return;
     }
-    long count = answer.values(column, group);
+    long count = group < 0 ? 0 : answer.values(column, group);
     if (what.equals("values")) {
       row.add(Long.valueOf(count));
     } else if (what.equals("least")) {
-      row.add(answer.least(column, group, type));
+      row.add(group < 0 ? null : answer.least(column, group, type));
     } else if (what.equals("greatest")) {
-      row.add(answer.greatest(column, group, type));
+      row.add(group < 0 ? null : answer.greatest(column, group, type));
     } else if (what.equals("sum")) {
       boolean isDecimal = type instanceof DecimalType;
-      row.add(count == 0 && !isDecimal ? null : answer.sum(column, group, type));
+      row.add(count == 0 && !isDecimal ? null : sum(answer, column, group, type));
       if (isDecimal) {
         row.add(Boolean.valueOf(count == 0));
       }
     } else {
       boolean isDouble = type instanceof DoubleType;
-      Object sum = answer.sum(column, group, isDouble ? DataTypes.LongType : type);
+      Object sum = sum(answer, column, group, isDouble ? DataTypes.LongType : type);
       row.add(isDouble ? Double.valueOf(((Long) sum).doubleValue()) : sum);
       row.add(Long.valueOf(count));
     }
+  }
+
+  private static Object sum(AggregateAnswer answer, int column, int group, DataType type) {
+    if (group >= 0) {
+      return answer.sum(column, group, type);
+    }
+    return type instanceof DecimalType
+        ? (Object) new Decimal().set(0L, ((DecimalType) type).precision(), ((DecimalType) type).scale())
+        : Long.valueOf(0);
   }
 }

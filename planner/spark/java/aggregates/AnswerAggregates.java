@@ -44,6 +44,7 @@ import scala.Tuple3;
  */
 public class AnswerAggregates extends SparkStrategy implements Predicate {
   private static final int ANSWERS_REMEMBERED = 32;
+  private static final int ROWS_REMEMBERED = 400000;
 
   private final PruneScans rule;
   /** The latest answers, because adaptive execution plans an aggregate again; each with its scan and question. */
@@ -232,13 +233,27 @@ public class AnswerAggregates extends SparkStrategy implements Predicate {
     }
     AggregateAnswer answer = rule.aggregates(question, tasks);
     Object[] found = {answer, answer == null ? null : question.aggregates.rows(answer)};
+    remember(new Object[] {new WeakReference(question.scan), key, found});
+    return found;
+  }
+
+  /** Keep an answer, and of the earlier ones so many as memory has room for. */
+  private void remember(Object[] latest) {
     synchronized (answers) {
-      answers.add(0, new Object[] {new WeakReference(question.scan), key, found});
-      if (answers.size() > ANSWERS_REMEMBERED) {
-        answers.remove(ANSWERS_REMEMBERED);
+      answers.add(0, latest);
+      int count = 0;
+      long rows = 0;
+      for (Iterator it = answers.iterator(); it.hasNext(); ) {
+        Object[] known = (Object[]) it.next();
+        List own = (List) ((Object[]) known[2])[1];
+        count++;
+        rows += own == null ? 0 : own.size();
+        boolean isWanted = known == latest || (count <= ANSWERS_REMEMBERED && rows <= ROWS_REMEMBERED);
+        if (!isWanted || ((WeakReference) known[0]).get() == null) {
+          it.remove();
+        }
       }
     }
-    return found;
   }
 
   /** The plan of buffers: those of the index, and those of the row groups that have to be read. */

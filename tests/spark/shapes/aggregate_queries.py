@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from tests.spark.answers import shapes
+from tests.spark.shapes import shapes
 
 _NUMBERS = ("i", "l", "d", "part", "x", "id")
 _GROUPS = (

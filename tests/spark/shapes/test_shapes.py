@@ -7,14 +7,13 @@ import re
 from random import Random
 
 import pytest
-from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import SparkSession
 
 import planner
 from planner import ScanPlan
 from planner.predicate.implied import Implied
 from tests.spark.agreement import settings
-from tests.spark.answers import shapes
+from tests.spark.shapes import shapes
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("tables")]
 
@@ -24,11 +23,6 @@ _PARTS = 4
 _PLAIN = f"lake.{shapes.NAMESPACE}.plain"
 _FEW = f"lake.{shapes.NAMESPACE}.few"
 _MANY = f"lake.{shapes.NAMESPACE}.many"
-
-
-@pytest.fixture(scope="module")
-def tables(spark: SparkSession, catalog: SqlCatalog) -> None:
-    shapes.create(spark, catalog)
 
 
 def rows_of(spark: SparkSession, sql: str, *, enabled: bool) -> list[str]:

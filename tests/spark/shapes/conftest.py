@@ -1,0 +1,16 @@
+"""The fact tables that tests of whole queries share."""
+
+from __future__ import annotations
+
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from pyspark.sql import SparkSession
+
+from tests.spark.shapes import shapes
+
+
+@pytest.fixture(scope="session")
+def tables(spark: SparkSession, catalog: SqlCatalog) -> None:
+    """All tables of `shapes`, and a namespace for tables of single tests of aggregates."""
+    shapes.create(spark, catalog)
+    spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.answered")
