@@ -127,26 +127,30 @@ public class PruneScans extends Rule {
     }
     Pass pass = new Pass((LogicalPlan) plan);
     pass.run();
-    return changed((LogicalPlan) plan, pass);
+    return changed((LogicalPlan) plan, pass, true);
   }
 
-  /** A plan with what a pass has found. Subqueries come first: a runtime filter has the same subquery as its filter. */
-  private LogicalPlan changed(LogicalPlan plan, Pass pass) {
+  /**
+   * A plan with what a pass has found. Subqueries come first: a runtime filter has the same subquery as its filter.
+   *
+   * @param takesFilters whether scans may wait for keys, as those of the query itself may
+   */
+  private LogicalPlan changed(LogicalPlan plan, Pass pass, boolean takesFilters) {
     LogicalPlan changed = plan;
     if (!pass.subqueries.whole.isEmpty()) {
       changed = (LogicalPlan) changed.transformAllExpressions(new ChangeSubqueries(pass));
     }
     if (!pass.runtimeScans.isEmpty()) {
-      changed = withRuntimeFilters(changed, pass.runtimeScans);
+      changed = withRuntimeScans(changed, pass.runtimeScans, takesFilters);
     }
     return pass.empty.scans.isEmpty() ? changed : withoutScans(changed, pass.empty);
   }
 
   /** The plan with scans that take the keys of joins, and with the filters that hand over these keys. */
-  private LogicalPlan withRuntimeFilters(LogicalPlan plan, Map runtimeScans) {
+  private LogicalPlan withRuntimeScans(LogicalPlan plan, Map runtimeScans, boolean takesFilters) {
     try {
       LogicalPlan replaced = (LogicalPlan) plan.transform(new ReplaceScans(runtimeScans));
-      if (!SQLConf.get().dynamicPartitionPruningEnabled()) {
+      if (!takesFilters || !SQLConf.get().dynamicPartitionPruningEnabled()) {
         return replaced;
       }
       // A filter that does not get as far as its scan would be evaluated row by row.
@@ -216,7 +220,7 @@ public class PruneScans extends Rule {
         return otherwise.apply(node);
       }
       ScalarSubquery subquery = (ScalarSubquery) node;
-      LogicalPlan changed = changed(subquery.plan(), pass);
+      LogicalPlan changed = changed(subquery.plan(), pass, false);
       return changed == subquery.plan() ? subquery : subquery.withNewPlan(changed);
     }
   }
@@ -248,8 +252,11 @@ public class PruneScans extends Rule {
       plans.add(query);
       try {
         for (int i = 0; i < plans.size(); i++) {
-          look((LogicalPlan) plans.get(i));
+          lookAtScans((LogicalPlan) plans.get(i));
         }
+        // A scan of a subquery that waits for one more subquery may wait for ever: Spark 3.5 describes the plans of all
+        // subqueries whenever one of them goes on, and takes locks of nodes that wait.
+        lookAtKeys(query);
       } catch (Throwable e) {
         tell("index not used for joins and limits", e);
       }
@@ -261,9 +268,8 @@ public class PruneScans extends Rule {
       }
     }
 
-    /** Find the columns whose values a join or a scalar subquery tells once the query runs, and the rows that LIMIT wants. */
-    private void look(LogicalPlan plan) {
-      lookAtScans(plan);
+    /** Find the columns whose values a join or a scalar subquery tells once the query runs. */
+    private void lookAtKeys(LogicalPlan plan) {
       List joined = new ArrayList();
       JoinPruning.collect(plan, joined);
       for (Iterator it = joined.iterator(); it.hasNext(); ) {
@@ -278,6 +284,7 @@ public class PruneScans extends Rule {
       }
     }
 
+    /** Find the rows that LIMIT wants. */
     private void lookAtScans(LogicalPlan plan) {
       WantedRows wanted = WantedRows.of(plan);
       if (wanted != null) {

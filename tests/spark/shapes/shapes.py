@@ -193,7 +193,6 @@ class RandomQuery:
                 f"SELECT MAX(f.id) FROM {self._fact} f WHERE {self._where()}",
                 f"SELECT COUNT(*) FROM {self._fact} f WHERE {self._where()}",
                 f"SELECT SUM(f.id) FROM {joined} WHERE {self._where()}",
-                f"SELECT MIN(f.id) FROM {self._fact} f WHERE f.i = (SELECT MAX(i) FROM {self._dimension()})",
                 f"SELECT SUM(id) FROM ({few})",
                 one,
             ]
