@@ -29,9 +29,10 @@ from puffin_index.definition.index_definition import (
     to_json,
 )
 from puffin_index.definition.table_properties import read_properties, unite
+from puffin_index.display import Html, facts, panel, sentences, show_live, table
 from puffin_index.errors import NotFoundError
 from puffin_index.jobs.build_handle import BuildHandle
-from puffin_index.jobs.build_job import BuildReport, ProgressListener, build
+from puffin_index.jobs.build_job import BuildProgress, BuildReport, ProgressListener, build
 from puffin_index.jobs.compact import FEWEST_SMALL, CompactListener, CompactReport, compact, is_due
 from puffin_index.jobs.drop import DropReport, drop_index
 from puffin_index.jobs.engine import Engine, LocalEngine, SparkEngine, background_engine
@@ -128,6 +129,29 @@ class TableIndex:
         data_table = open_table(catalog, TableName.parse(table).identifier)
         return cls(catalog, data_table, follow(catalog, data_table))
 
+    def __repr__(self) -> str:
+        described = "; ".join(f"{column.name}: {', '.join(sorted(column.kinds))}" for column in self.columns)
+        return f"TableIndex({self.name}: {described or 'no columns'})"
+
+    def _repr_html_(self) -> Html:
+        options = [
+            (
+                column.name,
+                str(column.value_type.name),
+                kind,
+                ", ".join(f"{key} = {value}" for key, value in own.items()),
+            )
+            for column in self.columns
+            for kind, own in sorted(column.kinds.items())
+        ]
+        snapshot = self.data_table.current_snapshot()
+        names = {
+            "index table": ".".join(self.index_table.name()),
+            "snapshot": "none, the table is empty" if snapshot is None else str(snapshot.snapshot_id),
+        }
+        columns = table(("column", "type", "kind", "options"), options)
+        return panel(f"index of {self.name}", facts(names), columns, sentences("warning", self.warnings))
+
     @property
     def name(self) -> str:
         """`namespace.table` of the data table."""
@@ -171,7 +195,7 @@ class TableIndex:
 
         Args:
             spark: The session whose executors do the work; None for a pool of local processes.
-            progress: Called after each commit.
+            progress: Called after each commit. Without it, a notebook shows the progress.
             workers: The number of local processes; the number of cores by default.
             scope: The snapshot to index, and the data files of the snapshot.
 
@@ -180,7 +204,8 @@ class TableIndex:
             NotFoundError: If the table lacks the snapshot, branch or tag.
         """
         self.refresh()
-        return self._build(self._engine(spark, workers, in_background=False), progress, scope)
+        listener = progress if progress is not None else show_live(BuildProgress(0, 0, 0, 0))
+        return self._build(self._engine(spark, workers, in_background=False), listener, scope)
 
     def build_async(
         self,

@@ -28,12 +28,12 @@ from puffin_index.commands.main import (
     console,
     error_console,
     escape,
-    format_bytes,
     main,
     parse_properties,
     spark_session,
     table_command,
 )
+from puffin_index.display import format_bytes
 from puffin_index.jobs.build_job import BuildProgress, BuildReport
 from puffin_index.table_index import TableIndex
 from puffin_index.watch import Watch

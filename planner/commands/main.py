@@ -12,9 +12,10 @@ from planner.commands.build import build_command
 from planner.scans.count import count
 from planner.scans.plan import plan
 from planner.scans.scan_plan import ScanPlan
-from puffin_index.commands.main import console, error_console, escape, format_bytes, main, open_index, table_command
+from puffin_index.commands.main import console, error_console, escape, main, open_index, table_command
 from puffin_index.commands.upkeep import UPKEEP_COMMANDS
 from puffin_index.data.data_table import find_snapshot
+from puffin_index.display import format_bytes
 from puffin_index.table_index import TableIndex
 
 _SHOWN_SPLITS = 20

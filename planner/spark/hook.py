@@ -27,7 +27,7 @@ from planner.prune.distributed import Executors
 from planner.prune.first_rows import Enough, FirstRows, prune_first_rows
 from planner.prune.pruned import Pruned, Reason, kept_mask
 from planner.scans.plan import view_of, warnings_of
-from planner.scans.scan_plan import ScanPlan
+from planner.scans.scan_plan import ScanPlan, ScanPlans
 from planner.scans.whole_files import keep_whole_files
 from planner.spark.aggregates import answer_aggregates
 from planner.spark.catalogs import SparkCatalogs
@@ -401,13 +401,13 @@ def disable(spark: SparkSession) -> None:
     set_strategies(spark, [strategy for strategy in strategies_of(spark) if not is_ours(strategy)])
 
 
-def reports(spark: SparkSession) -> list[ScanPlan]:
+def reports(spark: SparkSession) -> ScanPlans:
     """The latest scan plans of a session, oldest first; empty if the session is not enabled.
 
     The scan plans of copies that Spark makes of the session, for streaming queries and for caching, are among them.
     """
     found = _hook_of(spark)
-    return [] if found is None else found[0].reports(found[1])
+    return ScanPlans() if found is None else ScanPlans(found[0].reports(found[1]))
 
 
 def callback_of(spark: SparkSession) -> _PlannerCallback:

@@ -20,6 +20,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from puffin_index.catalogue.open_catalog import QualifiedTable, open_catalog
 from puffin_index.definition.index_definition import IndexDefinition
+from puffin_index.display import format_bytes
 from puffin_index.errors import CatalogError, PuffinIndexError
 from puffin_index.formats.paimon_container import Container, read_container
 from puffin_index.formats.puffin import read_footer
@@ -261,13 +262,3 @@ def _print_puffin(file: str, reader: FileReader, as_json: bool) -> None:
     directories = summarize_directories(reader, puffin)
     if directories:
         console.print(directory_table(directories))
-
-
-def format_bytes(count: int) -> str:
-    """Return a number of bytes for people: 3 significant digits, binary units."""
-    value = float(count)
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if value < 1024:
-            return f"{value:.0f} {unit}" if unit == "B" or value >= 100 else f"{value:.1f} {unit}"
-        value /= 1024
-    return f"{value:.1f} TiB"

@@ -11,7 +11,8 @@ from datetime import timedelta
 import click
 
 from puffin_index.catalogue.open_catalog import QualifiedTable, open_catalog
-from puffin_index.commands.main import console, error_console, format_bytes, open_index, parse_properties, table_command
+from puffin_index.commands.main import console, error_console, open_index, parse_properties, table_command
+from puffin_index.display import format_bytes
 from puffin_index.jobs.compact import CompactProgress
 from puffin_index.jobs.drop import drop_index
 from puffin_index.jobs.verify import DEFAULT_SAMPLE
