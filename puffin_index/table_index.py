@@ -31,16 +31,19 @@ from puffin_index.definition.index_definition import (
 from puffin_index.definition.table_properties import read_properties, unite
 from puffin_index.display import Html, facts, panel, sentences, show_live, table
 from puffin_index.errors import NotFoundError
+from puffin_index.formats.paimon_container import Container
 from puffin_index.jobs.build_handle import BuildHandle
 from puffin_index.jobs.build_job import BuildProgress, BuildReport, ProgressListener, build
 from puffin_index.jobs.compact import FEWEST_SMALL, CompactListener, CompactReport, compact, is_due
 from puffin_index.jobs.drop import DropReport, drop_index
 from puffin_index.jobs.engine import Engine, LocalEngine, SparkEngine, background_engine
+from puffin_index.jobs.exchange import ImportReport, export_indexes, import_indexes
 from puffin_index.jobs.expire import DEFAULT_GRACE, ExpireReport, expire
 from puffin_index.jobs.follow import define_index_table, follow
 from puffin_index.jobs.verify import DEFAULT_SAMPLE, VerifyReport, drop_bad_entries, verify
 from puffin_index.kinds.kind import Options
 from puffin_index.segments.directory import FieldKind
+from puffin_index.segments.exchange import ExportedContainer
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -303,6 +306,26 @@ class TableIndex:
     def drop(self) -> DropReport:
         """Drop the index table and all its segments; the data table stays unchanged."""
         return drop_index(self.catalog, ".".join(self.index_table.name()))
+
+    def export_indexes(self, data_file: str, row_group: int | None = None) -> ExportedContainer:
+        """Put the indexes of a data file into a container of Paimon's (`puffin_index.jobs.exchange`).
+
+        Args:
+            data_file: The location of the data file, or its last parts.
+            row_group: The row group's place in the file, from 0; None for the only one.
+        """
+        self.refresh()
+        return export_indexes(self.data_table, self.index_table, self.columns, data_file, row_group)
+
+    def import_indexes(self, data_file: str, container: Container) -> ImportReport:
+        """Take the indexes in a container of Paimon's over, each compared with the data (`puffin_index.jobs.exchange`).
+
+        Args:
+            data_file: The location of the data file, or its last parts; a file of one row group.
+            container: The container.
+        """
+        self.refresh()
+        return import_indexes(self.data_table, self.index_table, self.columns, data_file, container)
 
     @property
     def _wanted(self) -> dict[FieldKind, Options]:

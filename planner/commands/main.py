@@ -12,6 +12,7 @@ from planner.commands.build import build_command
 from planner.scans.count import count
 from planner.scans.plan import plan
 from planner.scans.scan_plan import ScanPlan
+from puffin_index.commands.exchange import EXCHANGE_COMMANDS
 from puffin_index.commands.main import console, error_console, escape, main, open_index, table_command
 from puffin_index.commands.upkeep import UPKEEP_COMMANDS
 from puffin_index.data.data_table import find_snapshot
@@ -23,7 +24,7 @@ _SHOWN_GROUPS = 100
 
 __all__ = ["build_command", "main"]
 
-for _command in UPKEEP_COMMANDS:
+for _command in (*UPKEEP_COMMANDS, *EXCHANGE_COMMANDS):
     main.add_command(_command)
 
 

@@ -236,12 +236,17 @@ def inspect_command(file: str, as_json: bool) -> None:
 
     FILE is a path or any location that PyIceberg reads.
     """
-    location = Path(file).absolute().as_uri() if "://" not in file else file
-    with FileReader(load_file_io(location=location), location) as reader:
+    with open_file(file) as reader:
         if is_container(reader):
             _print_container(file, read_container(reader), as_json)
         else:
             _print_puffin(file, reader, as_json)
+
+
+def open_file(file: str) -> FileReader:
+    """Open a file named on the command line: a path, or any location that PyIceberg reads."""
+    location = Path(file).absolute().as_uri() if "://" not in file else file
+    return FileReader(load_file_io(location=location), location)
 
 
 def _print_container(file: str, container: Container, as_json: bool) -> None:
