@@ -76,6 +76,3 @@ def import_command(table: str, properties: tuple[str, ...], as_json: bool, data_
     )
     for sentence in report.left_out:
         error_console.print(f"left out: {sentence}", highlight=False, soft_wrap=True, markup=False)
-
-
-EXCHANGE_COMMANDS = (export_command, import_command)

@@ -157,6 +157,3 @@ def follow_command(table: str, properties: tuple[str, ...], as_json: bool) -> No
         click.echo(json.dumps({"table": index.name, "index_table": index_table}))
         return
     console.print(f"the index of {index.name} is {index_table}", highlight=False, soft_wrap=True)
-
-
-UPKEEP_COMMANDS = (verify_command, compact_command, expire_command, drop_command, follow_command)
