@@ -3,6 +3,8 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
+from puffin_index.errors import MissingExtraError
+
 if TYPE_CHECKING:
     from planner.aggregates.answer import aggregate
     from planner.scans.arrow_scan import scan
@@ -49,4 +51,9 @@ _HOMES: Final = {
 def __getattr__(name: str) -> object:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    try:
+        return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in ("pyspark", "py4j"):
+            raise
+        raise MissingExtraError("pyspark", "spark") from error

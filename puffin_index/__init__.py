@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from puffin_index.jobs.build_job import BuildProgress, BuildReport
     from puffin_index.table_index import IndexStatus, TableIndex
 
+    __version__: str
+
 __all__ = [
     "BuildHandle",
     "BuildProgress",
@@ -21,6 +23,7 @@ __all__ = [
     "IndexedColumn",
     "PuffinIndexError",
     "TableIndex",
+    "__version__",
 ]
 
 _HOMES: Final = {
@@ -38,6 +41,10 @@ _HOMES: Final = {
 
 
 def __getattr__(name: str) -> object:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("puffin-index")
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

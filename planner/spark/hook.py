@@ -59,7 +59,7 @@ from planner.spark.settings import Settings, read_settings
 from planner.view.directories import selection_of
 from planner.view.index_view import IndexView
 from puffin_index.data.column_source import Reading, parse_name_mapping
-from puffin_index.errors import PuffinIndexError
+from puffin_index.errors import MissingExtraError, PuffinIndexError
 from puffin_index.roaring.read import row_set_of
 from puffin_index.storage.arrays import Bytes, Flags, Ints
 
@@ -359,9 +359,13 @@ def enable(
     Raises:
         PuffinIndexError: If the rule does not compile in this session, or the session's configuration has an unknown
             setting `spark.puffin-index.*`.
+        MissingExtraError: If PySpark is not installed.
     """
-    from py4j.protocol import Py4JError
-    from pyspark.java_gateway import ensure_callback_server_started
+    try:
+        from py4j.protocol import Py4JError
+        from pyspark.java_gateway import ensure_callback_server_started
+    except ImportError as error:
+        raise MissingExtraError("pyspark", "spark") from error
 
     read_settings(session_conf(spark))
     gateway = spark.sparkContext._gateway

@@ -15,7 +15,7 @@ import click
 from rich.console import Console
 
 from puffin_index.commands.lazy_group import LazyCommand, LazyGroup
-from puffin_index.errors import CatalogError, PuffinIndexError
+from puffin_index.errors import CatalogError, MissingExtraError, PuffinIndexError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -129,9 +129,7 @@ def spark_session(name: str) -> SparkSession:
         from pyspark.errors import PySparkRuntimeError
         from pyspark.sql import SparkSession
     except ImportError as error:
-        raise PuffinIndexError(
-            "pyspark is not installed: use --engine local, or install puffin-index[spark]"
-        ) from error
+        raise PuffinIndexError(f"{MissingExtraError('pyspark', 'spark')}, or use --engine local") from error
     try:
         builder = SparkSession.builder.appName(f"puffin-index {name}")
         for setting, value in settings_of_executors().items():

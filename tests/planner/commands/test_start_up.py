@@ -47,7 +47,8 @@ def test_help_imports_none_of_the_commands(arguments: list[str]) -> None:
 @pytest.mark.parametrize("package", ["planner", "puffin_index"])
 def test_a_package_imports_what_is_asked_for(package: str) -> None:
     found = _imported_by(f"import {package}")
-    assert {name for name in found if name.partition(".")[0] not in sys.stdlib_module_names} == {package}
+    ours = {name for name in found if name.partition(".")[0] not in sys.stdlib_module_names}
+    assert ours == {package} | {"puffin_index", "puffin_index.errors"} if package == "planner" else {package}
     every = _imported_by(f"import {package}\nfor name in {package}.__all__: getattr({package}, name)")
     assert "pyiceberg" in every
 
