@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import uuid
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -12,12 +14,14 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from puffin_index.catalogue import index_table as catalogue
+from puffin_index.catalogue.commit import set_properties
 from puffin_index.catalogue.index_table import TableName
 from puffin_index.catalogue.lookup import find_index_table, following_hint
 from puffin_index.catalogue.missing import TARGET_SEGMENT_BYTES
 from puffin_index.catalogue.scope import WHOLE_TABLE, BuildScope
 from puffin_index.catalogue.status import ColumnStatus, IndexStatus, read_status
-from puffin_index.data.data_table import open_table, refresh_table
+from puffin_index.data.data_table import measure_data_files, open_table, refresh_table
+from puffin_index.definition.change import losses, with_kinds, without_kinds
 from puffin_index.definition.fit import fit_warnings
 from puffin_index.definition.index_definition import (
     IndexDefinition,
@@ -30,7 +34,7 @@ from puffin_index.definition.index_definition import (
 )
 from puffin_index.definition.table_properties import read_properties, unite
 from puffin_index.display import Html, facts, panel, sentences, show_live, table
-from puffin_index.errors import NotFoundError
+from puffin_index.errors import DefinitionError, NotFoundError
 from puffin_index.formats.paimon_container import Container
 from puffin_index.jobs.build_handle import BuildHandle
 from puffin_index.jobs.build_job import BuildProgress, BuildReport, ProgressListener, build
@@ -65,7 +69,7 @@ class TableIndex:
         self.index_table = index_table
 
     @classmethod
-    def create(cls, catalog: Catalog, table: str, definition: IndexDefinition) -> TableIndex:
+    def create(cls, catalog: Catalog, table: str, definition: IndexDefinition, *, replace: bool = True) -> TableIndex:
         """Define the index of a table; the new definition replaces any earlier one.
 
         No index is built yet. Indexes of columns and kinds that the new definition keeps stay in use. Kinds that suit
@@ -75,15 +79,23 @@ class TableIndex:
             catalog: The catalog of the data table.
             table: `namespace.table`.
             definition: The columns, kinds and options.
+            replace: Whether the new definition may take kinds or options away; if not, this is an error. What goes is
+                logged.
 
         Raises:
             NotFoundError: If the table does not exist.
-            DefinitionError: If the definition does not fit the table.
+            DefinitionError: If the definition does not fit the table, or takes something away and must not.
         """
         data_table = open_table(catalog, TableName.parse(table).identifier)
         columns = resolve(definition, data_table.schema())
-        for warning in fit_warnings(columns):
-            _log.warning("%s", warning)
+        _warn_of_misfits(data_table, columns)
+        with suppress(NotFoundError):
+            known = find_index_table(catalog, data_table)
+            lost = "; ".join(losses(known.properties[catalogue.PROPERTY_DEFINITION], columns))
+            if lost and not replace:
+                raise DefinitionError(f"the new definition would take away: {lost}")
+            if lost:
+                _log.warning("the new definition of %s takes away: %s", table, lost)
         index_table = define_index_table(catalog, data_table, to_json(columns))
         return cls(catalog, data_table, index_table)
 
@@ -154,6 +166,29 @@ class TableIndex:
         }
         columns = table(("column", "type", "kind", "options"), options)
         return panel(f"index of {self.name}", facts(names), columns, sentences("warning", self.warnings))
+
+    def add_kinds(self, definition: IndexDefinition) -> None:
+        """Add kinds to the definition; everything else of the definition stays. The next build makes them.
+
+        Raises:
+            DefinitionError: If the kinds do not fit the table.
+        """
+        self.refresh()
+        columns = resolve(definition, self.data_table.schema())
+        _warn_of_misfits(self.data_table, columns)
+        set_properties(self.index_table, {catalogue.PROPERTY_DEFINITION: with_kinds(self._definition, columns)})
+
+    def remove_kinds(self, definition: IndexDefinition) -> None:
+        """Take kinds out of the definition; queries no longer use them, and `expire` deletes their bytes.
+
+        Raises:
+            DefinitionError: If the definition lacks one of the kinds, or nothing would be left.
+        """
+        self.refresh()
+        left = without_kinds(self._definition, resolve(definition, self.data_table.schema()))
+        if not stored_kinds(left):
+            raise DefinitionError("nothing of the definition would be left: `puffin-index drop` drops the index")
+        set_properties(self.index_table, {catalogue.PROPERTY_DEFINITION: left})
 
     @property
     def name(self) -> str:
@@ -341,3 +376,11 @@ class TableIndex:
         """Return the coverage of the current snapshot and the size of the indexes."""
         self.refresh()
         return read_status(self.data_table, self.index_table, self.columns)
+
+
+def _warn_of_misfits(data_table: Table, columns: Sequence[ResolvedColumn]) -> None:
+    measured = measure_data_files(data_table, [column.field_id for column in columns])
+    rows = sum(file.record_count for file in measured.files) or 1
+    sizes = {field_id: size / rows for field_id, size in measured.column_bytes.items()}
+    for warning in fit_warnings(columns, sizes):
+        _log.warning("%s", warning)

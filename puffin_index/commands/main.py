@@ -154,6 +154,16 @@ _PACKAGE = "puffin_index.commands"
 main.add_lazy(
     {
         "create": LazyCommand(f"{_PACKAGE}.define", "create_command", "Define the index of TABLE."),
+        "add": LazyCommand(
+            f"{_PACKAGE}.define",
+            "add_command",
+            "Add kinds to the index definition of TABLE, and keep the rest.",
+        ),
+        "remove": LazyCommand(
+            f"{_PACKAGE}.define",
+            "remove_command",
+            "Take kinds out of the index definition of TABLE, and keep the rest.",
+        ),
         "status": LazyCommand(f"{_PACKAGE}.look", "status_command", "Say how much of TABLE is indexed."),
         "inspect": LazyCommand(
             f"{_PACKAGE}.look",
