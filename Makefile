@@ -54,6 +54,9 @@ services: $(STAMP) ## The tests on a REST catalog (Nessie, fetched into .service
 	@JAVA_HOME="$$(bash scripts/find-java)" bash scripts/make-services $(BIN)
 	@JAVA_HOME="$$(bash scripts/find-java)" $(BIN)/python -m pytest -m services
 
+wheel: $(STAMP) ## Build the wheel into dist/; `pip install dist/*.whl` installs it
+	@$(BIN)/hatchling build --target wheel
+
 lint: $(STAMP) ## Formatting, lint, types and import directions
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
@@ -67,4 +70,4 @@ lock: $(STAMP) ## Renew requirements/dev.txt from pyproject.toml
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --extra dev --generate-hashes --no-header \
 	  --no-emit-index-url --no-emit-find-links --no-annotate --output-file requirements/dev.txt pyproject.toml
 
-.PHONY: help env java demo test quick nightly matrix services lint bench lock
+.PHONY: help env java demo test quick nightly matrix services wheel lint bench lock

@@ -1,16 +1,18 @@
 """The planner: which row groups of an Iceberg table a query has to read; scans and aggregates that read just those."""
 
-from typing import TYPE_CHECKING
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
 
-from planner.aggregates.answer import aggregate
-from planner.scans.arrow_scan import scan
-from planner.scans.count import RowCount, count
-from planner.scans.plan import plan
-from planner.scans.scan_plan import ScanPlan, Split
-from planner.spark.explain import explain
-from planner.spark.hook import disable, enable, reports
+from puffin_index.errors import MissingExtraError
 
 if TYPE_CHECKING:
+    from planner.aggregates.answer import aggregate
+    from planner.scans.arrow_scan import scan
+    from planner.scans.count import RowCount, count
+    from planner.scans.plan import plan
+    from planner.scans.scan_plan import ScanPlan, Split
+    from planner.spark.explain import explain
+    from planner.spark.hook import disable, enable, reports
     from planner.spark.source import PuffinIndexSource
 
 __all__ = [
@@ -28,11 +30,30 @@ __all__ = [
     "scan",
 ]
 
+_HOMES: Final = {
+    # Spark is optional, and before 4.1 its Python data sources take no filters.
+    "PuffinIndexSource": "spark.source",
+    "RowCount": "scans.count",
+    "ScanPlan": "scans.scan_plan",
+    "Split": "scans.scan_plan",
+    "aggregate": "aggregates.answer",
+    "count": "scans.count",
+    "disable": "spark.hook",
+    "enable": "spark.hook",
+    "explain": "spark.explain",
+    "plan": "scans.plan",
+    "reports": "spark.hook",
+    "scan": "scans.arrow_scan",
+}
+"""The module of each name, imported when somebody asks: PyIceberg takes half a second, and `--help` needs none."""
+
 
 def __getattr__(name: str) -> object:
-    # Spark is optional, and before 4.1 its Python data sources take no filters.
-    if name == "PuffinIndexSource":
-        from planner.spark.source import PuffinIndexSource
-
-        return PuffinIndexSource
-    raise AttributeError(f"module 'planner' has no attribute {name!r}")
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in ("pyspark", "py4j"):
+            raise
+        raise MissingExtraError("pyspark", "spark") from error

@@ -1,11 +1,17 @@
 """Split-level indexes for Apache Iceberg tables, kept in Puffin files beside the table."""
 
-from puffin_index.catalogue.scope import BuildScope
-from puffin_index.definition.index_definition import IndexDefinition, IndexedColumn
-from puffin_index.errors import PuffinIndexError
-from puffin_index.jobs.build_handle import BuildHandle
-from puffin_index.jobs.build_job import BuildProgress, BuildReport
-from puffin_index.table_index import IndexStatus, TableIndex
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from puffin_index.catalogue.scope import BuildScope
+    from puffin_index.definition.index_definition import IndexDefinition, IndexedColumn
+    from puffin_index.errors import PuffinIndexError
+    from puffin_index.jobs.build_handle import BuildHandle
+    from puffin_index.jobs.build_job import BuildProgress, BuildReport
+    from puffin_index.table_index import IndexStatus, TableIndex
+
+    __version__: str
 
 __all__ = [
     "BuildHandle",
@@ -17,4 +23,28 @@ __all__ = [
     "IndexedColumn",
     "PuffinIndexError",
     "TableIndex",
+    "__version__",
 ]
+
+_HOMES: Final = {
+    "BuildHandle": "jobs.build_handle",
+    "BuildProgress": "jobs.build_job",
+    "BuildReport": "jobs.build_job",
+    "BuildScope": "catalogue.scope",
+    "IndexDefinition": "definition.index_definition",
+    "IndexStatus": "table_index",
+    "IndexedColumn": "definition.index_definition",
+    "PuffinIndexError": "errors",
+    "TableIndex": "table_index",
+}
+"""The module of each name, imported when somebody asks: PyIceberg takes half a second, and `--help` needs none."""
+
+
+def __getattr__(name: str) -> object:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("puffin-index")
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

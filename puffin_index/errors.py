@@ -7,6 +7,7 @@ PuffinIndexError
 ├── WhereSyntaxError       a WHERE text that does not parse (also a `ValueError`)
 ├── NotFoundError          a table, column, index or file that is not there
 ├── DamagedIndexError      an index table whose own files are missing or broken
+├── MissingExtraError      a package of an extra that is not installed (also an `ImportError`)
 ├── CatalogError           a catalog that cannot be reached or is not configured
 └── BuildError             a build that could not finish
 """
@@ -95,6 +96,20 @@ class DamagedIndexError(PuffinIndexError):
             f"index table {self.index_table} is damaged: {self.reason}; `puffin-index drop` removes what is left, "
             "then `create` and `build` make the index anew"
         )
+
+
+class MissingExtraError(PuffinIndexError, ImportError):
+    """Say which package is not installed, and what to install.
+
+    Attributes:
+        package: The missing package.
+        extra: The extra of puffin-index that brings the package.
+    """
+
+    def __init__(self, package: str, extra: str) -> None:
+        self.package = package
+        self.extra = extra
+        super().__init__(f"{package} is not installed: install puffin-index[{extra}]")
 
 
 class CatalogError(PuffinIndexError):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import uuid
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -12,12 +14,14 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from puffin_index.catalogue import index_table as catalogue
+from puffin_index.catalogue.commit import set_properties
 from puffin_index.catalogue.index_table import TableName
 from puffin_index.catalogue.lookup import find_index_table, following_hint
 from puffin_index.catalogue.missing import TARGET_SEGMENT_BYTES
 from puffin_index.catalogue.scope import WHOLE_TABLE, BuildScope
 from puffin_index.catalogue.status import ColumnStatus, IndexStatus, read_status
-from puffin_index.data.data_table import open_table, refresh_table
+from puffin_index.data.data_table import measure_data_files, open_table, refresh_table
+from puffin_index.definition.change import losses, with_kinds, without_kinds
 from puffin_index.definition.fit import fit_warnings
 from puffin_index.definition.index_definition import (
     IndexDefinition,
@@ -29,17 +33,21 @@ from puffin_index.definition.index_definition import (
     to_json,
 )
 from puffin_index.definition.table_properties import read_properties, unite
-from puffin_index.errors import NotFoundError
+from puffin_index.display import Html, facts, panel, sentences, show_live, table
+from puffin_index.errors import DefinitionError, NotFoundError
+from puffin_index.formats.paimon_container import Container
 from puffin_index.jobs.build_handle import BuildHandle
-from puffin_index.jobs.build_job import BuildReport, ProgressListener, build
+from puffin_index.jobs.build_job import BuildProgress, BuildReport, ProgressListener, build
 from puffin_index.jobs.compact import FEWEST_SMALL, CompactListener, CompactReport, compact, is_due
 from puffin_index.jobs.drop import DropReport, drop_index
 from puffin_index.jobs.engine import Engine, LocalEngine, SparkEngine, background_engine
+from puffin_index.jobs.exchange import ImportReport, export_indexes, import_indexes
 from puffin_index.jobs.expire import DEFAULT_GRACE, ExpireReport, expire
 from puffin_index.jobs.follow import define_index_table, follow
 from puffin_index.jobs.verify import DEFAULT_SAMPLE, VerifyListener, VerifyReport, drop_bad_entries, verify
 from puffin_index.kinds.kind import Options
 from puffin_index.segments.directory import FieldKind
+from puffin_index.segments.exchange import ExportedContainer
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -61,7 +69,7 @@ class TableIndex:
         self.index_table = index_table
 
     @classmethod
-    def create(cls, catalog: Catalog, table: str, definition: IndexDefinition) -> TableIndex:
+    def create(cls, catalog: Catalog, table: str, definition: IndexDefinition, *, replace: bool = True) -> TableIndex:
         """Define the index of a table; the new definition replaces any earlier one.
 
         No index is built yet. Indexes of columns and kinds that the new definition keeps stay in use. Kinds that suit
@@ -71,15 +79,23 @@ class TableIndex:
             catalog: The catalog of the data table.
             table: `namespace.table`.
             definition: The columns, kinds and options.
+            replace: Whether the new definition may take kinds or options away; if not, this is an error. What goes is
+                logged.
 
         Raises:
             NotFoundError: If the table does not exist.
-            DefinitionError: If the definition does not fit the table.
+            DefinitionError: If the definition does not fit the table, or takes something away and must not.
         """
         data_table = open_table(catalog, TableName.parse(table).identifier)
         columns = resolve(definition, data_table.schema())
-        for warning in fit_warnings(columns):
-            _log.warning("%s", warning)
+        _warn_of_misfits(data_table, columns)
+        with suppress(NotFoundError):
+            known = find_index_table(catalog, data_table)
+            lost = "; ".join(losses(known.properties[catalogue.PROPERTY_DEFINITION], columns))
+            if lost and not replace:
+                raise DefinitionError(f"the new definition would take away: {lost}")
+            if lost:
+                _log.warning("the new definition of %s takes away: %s", table, lost)
         index_table = define_index_table(catalog, data_table, to_json(columns))
         return cls(catalog, data_table, index_table)
 
@@ -128,6 +144,52 @@ class TableIndex:
         data_table = open_table(catalog, TableName.parse(table).identifier)
         return cls(catalog, data_table, follow(catalog, data_table))
 
+    def __repr__(self) -> str:
+        described = "; ".join(f"{column.name}: {', '.join(sorted(column.kinds))}" for column in self.columns)
+        return f"TableIndex({self.name}: {described or 'no columns'})"
+
+    def _repr_html_(self) -> Html:
+        options = [
+            (
+                column.name,
+                str(column.value_type.name),
+                kind,
+                ", ".join(f"{key} = {value}" for key, value in own.items()),
+            )
+            for column in self.columns
+            for kind, own in sorted(column.kinds.items())
+        ]
+        snapshot = self.data_table.current_snapshot()
+        names = {
+            "index table": ".".join(self.index_table.name()),
+            "snapshot": "none, the table is empty" if snapshot is None else str(snapshot.snapshot_id),
+        }
+        columns = table(("column", "type", "kind", "options"), options)
+        return panel(f"index of {self.name}", facts(names), columns, sentences("warning", self.warnings))
+
+    def add_kinds(self, definition: IndexDefinition) -> None:
+        """Add kinds to the definition; everything else of the definition stays. The next build makes them.
+
+        Raises:
+            DefinitionError: If the kinds do not fit the table.
+        """
+        self.refresh()
+        columns = resolve(definition, self.data_table.schema())
+        _warn_of_misfits(self.data_table, columns)
+        set_properties(self.index_table, {catalogue.PROPERTY_DEFINITION: with_kinds(self._definition, columns)})
+
+    def remove_kinds(self, definition: IndexDefinition) -> None:
+        """Take kinds out of the definition; queries no longer use them, and `expire` deletes their bytes.
+
+        Raises:
+            DefinitionError: If the definition lacks one of the kinds, or nothing would be left.
+        """
+        self.refresh()
+        left = without_kinds(self._definition, resolve(definition, self.data_table.schema()))
+        if not stored_kinds(left):
+            raise DefinitionError("nothing of the definition would be left: `puffin-index drop` drops the index")
+        set_properties(self.index_table, {catalogue.PROPERTY_DEFINITION: left})
+
     @property
     def name(self) -> str:
         """`namespace.table` of the data table."""
@@ -171,7 +233,7 @@ class TableIndex:
 
         Args:
             spark: The session whose executors do the work; None for a pool of local processes.
-            progress: Called after each commit.
+            progress: Called after each commit. Without it, a notebook shows the progress.
             workers: The number of local processes; the number of cores by default.
             scope: The snapshot to index, and the data files of the snapshot.
 
@@ -180,7 +242,8 @@ class TableIndex:
             NotFoundError: If the table lacks the snapshot, branch or tag.
         """
         self.refresh()
-        return self._build(self._engine(spark, workers, in_background=False), progress, scope)
+        listener = progress if progress is not None else show_live(BuildProgress(0, 0, 0, 0))
+        return self._build(self._engine(spark, workers, in_background=False), listener, scope)
 
     def build_async(
         self,
@@ -286,6 +349,26 @@ class TableIndex:
         """Drop the index table and all its segments; the data table stays unchanged."""
         return drop_index(self.catalog, ".".join(self.index_table.name()))
 
+    def export_indexes(self, data_file: str, row_group: int | None = None) -> ExportedContainer:
+        """Put the indexes of a data file into a container of Paimon's (`puffin_index.jobs.exchange`).
+
+        Args:
+            data_file: The location of the data file, or its last parts.
+            row_group: The row group's place in the file, from 0; None for the only one.
+        """
+        self.refresh()
+        return export_indexes(self.data_table, self.index_table, self.columns, data_file, row_group)
+
+    def import_indexes(self, data_file: str, container: Container) -> ImportReport:
+        """Take the indexes in a container of Paimon's over, each compared with the data (`puffin_index.jobs.exchange`).
+
+        Args:
+            data_file: The location of the data file, or its last parts; a file of one row group.
+            container: The container.
+        """
+        self.refresh()
+        return import_indexes(self.data_table, self.index_table, self.columns, data_file, container)
+
     @property
     def _wanted(self) -> dict[FieldKind, Options]:
         columns = self.columns
@@ -300,3 +383,11 @@ class TableIndex:
         """Return the coverage of the current snapshot and the size of the indexes."""
         self.refresh()
         return read_status(self.data_table, self.index_table, self.columns)
+
+
+def _warn_of_misfits(data_table: Table, columns: Sequence[ResolvedColumn]) -> None:
+    measured = measure_data_files(data_table, [column.field_id for column in columns])
+    rows = sum(file.record_count for file in measured.files) or 1
+    sizes = {field_id: size / rows for field_id, size in measured.column_bytes.items()}
+    for warning in fit_warnings(columns, sizes):
+        _log.warning("%s", warning)

@@ -28,18 +28,17 @@ from puffin_index.commands.main import (
     console,
     error_console,
     escape,
-    format_bytes,
-    main,
     parse_properties,
     spark_session,
     table_command,
 )
+from puffin_index.display import format_bytes
 from puffin_index.jobs.build_job import BuildProgress, BuildReport
 from puffin_index.table_index import TableIndex
 from puffin_index.watch import Watch
 
 
-@main.command("build")
+@click.command("build")
 @table_command
 @click.option("--engine", type=click.Choice(["spark", "local"]), default="spark", show_default=True)
 @click.option("--workers", type=click.IntRange(min=1), help="Processes of the local engine.  [default: cores]")

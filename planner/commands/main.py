@@ -2,158 +2,32 @@
 
 from __future__ import annotations
 
-import json
+from puffin_index.commands.lazy_group import LazyCommand
+from puffin_index.commands.main import main
 
-import click
-from rich.table import Table as RichTable
+__all__ = ["main"]
 
-from planner.aggregates.answer import aggregate_with_plan
-from planner.commands.build import build_command
-from planner.scans.count import count
-from planner.scans.plan import plan
-from planner.scans.scan_plan import ScanPlan
-from puffin_index.commands.main import console, error_console, escape, format_bytes, main, open_index, table_command
-from puffin_index.commands.upkeep import UPKEEP_COMMANDS
-from puffin_index.data.data_table import find_snapshot
-from puffin_index.table_index import TableIndex
+_PACKAGE = "planner.commands"
 
-_SHOWN_SPLITS = 20
-_SHOWN_GROUPS = 100
-
-__all__ = ["build_command", "main"]
-
-for _command in UPKEEP_COMMANDS:
-    main.add_command(_command)
-
-
-@main.command("explain")
-@table_command
-@click.argument("where")
-@click.option("--snapshot-id", type=int, help="Plan a scan of this snapshot.")
-@click.option("--ref", help="Plan a scan of this branch or tag.")
-def explain_command(
-    table: str, properties: tuple[str, ...], as_json: bool, where: str, snapshot_id: int | None, ref: str | None
-) -> None:
-    """Show which row groups of TABLE a query with this WHERE text reads, and why."""
-    index, snapshot_id = _open_at(table, properties, snapshot_id, ref)
-    scan_plan = plan(index, where, snapshot_id)
-    if as_json:
-        click.echo(json.dumps(scan_plan.to_json()))
-    else:
-        print_plan(scan_plan)
-
-
-def _open_at(
-    table: str, properties: tuple[str, ...], snapshot_id: int | None, ref: str | None
-) -> tuple[TableIndex, int | None]:
-    if snapshot_id is not None and ref is not None:
-        raise click.UsageError("give --snapshot-id or --ref, not both")
-    index = open_index(table, properties)
-    if ref is None:
-        return index, snapshot_id
-    snapshot = find_snapshot(index.data_table, ref=ref)
-    return index, snapshot.snapshot_id if snapshot else None
-
-
-@main.command("count")
-@table_command
-@click.argument("where", required=False)
-@click.option("--snapshot-id", type=int, help="Count the rows of this snapshot.")
-@click.option("--ref", help="Count the rows of this branch or tag.")
-def count_command(
-    table: str, properties: tuple[str, ...], as_json: bool, where: str | None, snapshot_id: int | None, ref: str | None
-) -> None:
-    """Count the rows of TABLE that satisfy this WHERE text, from the index as far as it is exact."""
-    index, snapshot_id = _open_at(table, properties, snapshot_id, ref)
-    counted = count(index, where, snapshot_id)
-    if as_json:
-        click.echo(json.dumps(counted.to_json()))
-        return
-    console.print(
-        f"{counted.rows} rows; {counted.row_groups_read} of {counted.row_groups} row groups had to be read, "
-        f"{format_bytes(counted.plan.index_bytes_read)} of index, {counted.seconds * 1000:.0f} ms",
-        highlight=False,
-        soft_wrap=True,
-    )
-    for warning in counted.plan.warnings:
-        error_console.print(f"warning: {warning}", highlight=False, soft_wrap=True)
-
-
-@main.command("aggregate")
-@table_command
-@click.argument("aggregates")
-@click.option("--where", help="Aggregate the rows that satisfy this WHERE text.")
-@click.option("--group-by", default="", metavar="COLUMNS", help="Columns to group by, between commas.")
-@click.option("--snapshot-id", type=int, help="Aggregate the rows of this snapshot.")
-@click.option("--ref", help="Aggregate the rows of this branch or tag.")
-def aggregate_command(
-    table: str,
-    properties: tuple[str, ...],
-    as_json: bool,
-    aggregates: str,
-    where: str | None,
-    group_by: str,
-    snapshot_id: int | None,
-    ref: str | None,
-) -> None:
-    """Print AGGREGATES of TABLE, such as "count(*), sum(c) AS s", from the index as far as it is exact."""
-    index, snapshot_id = _open_at(table, properties, snapshot_id, ref)
-    found = aggregate_with_plan(index, where, aggregates, group_by, snapshot_id)
-    if as_json:
-        click.echo(json.dumps(found.to_json(), default=str))
-        return
-    shown = RichTable(*(escape(name) for name in found.table.column_names))
-    for row in found.table.slice(0, _SHOWN_GROUPS).to_pylist():
-        shown.add_row(*("NULL" if value is None else escape(str(value)) for value in row.values()))
-    console.print(shown)
-    if found.table.num_rows > _SHOWN_GROUPS:
-        console.print(f"and {found.table.num_rows - _SHOWN_GROUPS} more; --json prints all", highlight=False)
-    console.print(
-        f"{found.row_groups_read} of {found.row_groups} row groups had to be read, {found.row_groups_indexed} were "
-        f"answered by indexes and {found.row_groups_settled} by statistics, {format_bytes(found.index_bytes_read)} of "
-        f"index, {found.seconds * 1000:.0f} ms",
-        highlight=False,
-        soft_wrap=True,
-    )
-    for warning in found.warnings:
-        error_console.print(f"warning: {warning}", highlight=False, soft_wrap=True)
-
-
-def print_plan(scan_plan: ScanPlan) -> None:
-    """Print a scan plan for people."""
-    console.print(
-        f"{scan_plan.table}, snapshot {scan_plan.snapshot_id}: {scan_plan.kept} of {scan_plan.row_groups} row groups "
-        f"kept, {scan_plan.dropped} dropped, {scan_plan.unindexed} not indexed; {scan_plan.index_reads} reads and "
-        f"{format_bytes(scan_plan.index_bytes_read)} of index, {scan_plan.planning_seconds * 1000:.0f} ms",
-        highlight=False,
-        soft_wrap=True,
-    )
-    for implied in scan_plan.implied:
-        console.print(f"implied by {implied}", highlight=False, soft_wrap=True, markup=False)
-    funnel = RichTable(title="funnel")
-    for header in ("stage", "entered", "dropped", "reads", "bytes", "ms"):
-        funnel.add_column(header, justify="left" if header == "stage" else "right")
-    for stage in scan_plan.funnel:
-        funnel.add_row(
-            stage.name,
-            str(stage.entered),
-            str(stage.dropped),
-            str(stage.reads),
-            format_bytes(stage.bytes_read),
-            f"{stage.seconds * 1000:.1f}",
-        )
-    console.print(funnel)
-    reasons = RichTable(title="reasons")
-    reasons.add_column("reason")
-    reasons.add_column("row groups", justify="right")
-    for code, row_groups in scan_plan.reason_counts().items():
-        reasons.add_row(code, str(row_groups))
-    console.print(reasons)
-    kept = [split for split in scan_plan.splits if split.verdict == "kept"]
-    for split in kept[:_SHOWN_SPLITS]:
-        rows = f", {split.rows} rows match" if split.rows is not None else ""
-        console.print(f"kept {split.data_file} row group {split.row_group}: {split.reason}{rows}", highlight=False)
-    if len(kept) > _SHOWN_SPLITS:
-        console.print(f"and {len(kept) - _SHOWN_SPLITS} more", highlight=False)
-    for warning in scan_plan.warnings:
-        error_console.print(f"warning: {warning}", highlight=False, soft_wrap=True)
+main.add_lazy(
+    {
+        "build": LazyCommand(
+            f"{_PACKAGE}.build", "build_command", "Index the data files of TABLE that have no index yet."
+        ),
+        "explain": LazyCommand(
+            f"{_PACKAGE}.queries",
+            "explain_command",
+            "Show which row groups of TABLE a query with this WHERE text reads, and why.",
+        ),
+        "count": LazyCommand(
+            f"{_PACKAGE}.queries",
+            "count_command",
+            "Count the rows of TABLE that satisfy this WHERE text, from the index as far as it is exact.",
+        ),
+        "aggregate": LazyCommand(
+            f"{_PACKAGE}.queries",
+            "aggregate_command",
+            'Print AGGREGATES of TABLE, such as "count(*), sum(c) AS s", from the index as far as it is exact.',
+        ),
+    }
+)

@@ -16,6 +16,7 @@ from planner.scans.planned_scan import PlannedScan
 from planner.scans.row_group_reader import RowGroupReader, tasks_of
 from planner.scans.scan_plan import ScanPlan
 from planner.scans.wanted import Keys, Wanted
+from puffin_index.display import Cell, Html, facts, panel, share_of
 from puffin_index.storage.arrays import Ints
 from puffin_index.table_index import TableIndex
 
@@ -37,6 +38,17 @@ class RowCount:
     row_groups_read: int
     seconds: float
     plan: ScanPlan
+
+    def __repr__(self) -> str:
+        read = f"{self.row_groups_read} of {self.row_groups} row groups read"
+        return f"RowCount({self.rows:,} rows, {read}, {self.seconds * 1000:.0f} ms)"
+
+    def _repr_html_(self) -> Html:
+        numbers: dict[str, Cell] = {
+            "row groups read": share_of(self.row_groups_read, self.row_groups),
+            "seconds": f"{self.seconds:.3f}",
+        }
+        return panel(f"{self.rows:,} rows", facts(numbers), self.plan._repr_html_())
 
     def to_json(self) -> dict[str, object]:
         """The count as `puffin-index count --json` prints it."""

@@ -35,6 +35,7 @@ from planner.scans.tried_values import TriedValues
 from planner.scans.wanted import ALL_ROWS, Keys, Wanted, first_rows
 from planner.scans.whole_files import keep_whole_files
 from planner.view.index_view import IndexView
+from planner.where.leaf_text import leaf_text
 from planner.where.parser import parse_where
 from puffin_index.catalogue.index_table import read_entries
 from puffin_index.data.column_source import Reading, reading_of
@@ -235,7 +236,7 @@ def _text_of(where: str | BooleanExpression | None) -> str:
         return where or "true"
     return fold_junctions(
         where,
-        leaf=lambda leaf, negated: str(~leaf if negated else leaf),
+        leaf=lambda leaf, negated: leaf_text(~leaf if negated else leaf),
         join=lambda parts, is_and: f"({(' AND ' if is_and else ' OR ').join(parts)})",
         too_deep="...",
     )

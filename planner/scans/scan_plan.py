@@ -9,7 +9,10 @@ import numpy as np
 
 from planner.predicate.implied import Implied
 from planner.prune.pruned import Reason, Stage, kept_mask
+from puffin_index.display import Bar, Cell, Html, facts, format_bytes, panel, sentences, share_of, table
 from puffin_index.storage.arrays import Bytes, Flags, Ints
+
+_LONGEST_TEXT = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +76,38 @@ class ScanPlan:
     unlisted: int = 0
     answered: str = ""
     implied: tuple[Implied, ...] = ()
+
+    def __repr__(self) -> str:
+        return (
+            f"ScanPlan({self.table} where {_shortened(self.where)}: {self.kept} of {self.row_groups} row groups kept, "
+            f"{self.unindexed} not indexed)"
+        )
+
+    def _repr_html_(self) -> Html:
+        read = f"{format_bytes(self.index_bytes_read)} in {self.index_reads} reads"
+        numbers: dict[str, Cell] = {
+            "where": self.where,
+            "answered": self.answered,
+            "row groups kept": share_of(self.kept, self.row_groups),
+            "not indexed": self.unindexed,
+            "rows kept": self.kept_rows,
+            "index read": read,
+            "planning": f"{self.planning_seconds * 1000:.0f} ms",
+        }
+        implied = sentences("implied by", map(str, self.implied))
+        reasons = table(("reason", "row groups"), self.reason_counts().items())
+        title = f"scan of {self.table}, snapshot {self.snapshot_id}"
+        return panel(title, facts(numbers), self._funnel_table(), reasons, implied, sentences("warning", self.warnings))
+
+    def _funnel_table(self) -> Html:
+        """The row groups that each stage left, as a table with bars."""
+        left = self.row_groups
+        rows: list[tuple[str, Bar, int, str, str]] = []
+        for stage in self.funnel:
+            left -= stage.dropped
+            bytes_read, took = format_bytes(stage.bytes_read), f"{stage.seconds * 1000:.1f}"
+            rows.append((stage.name, share_of(left, self.row_groups, f"{left:,}"), stage.dropped, bytes_read, took))
+        return table(("stage", "row groups left", "dropped", "read", "ms"), rows)
 
     @property
     def row_groups(self) -> int:
@@ -161,3 +196,26 @@ class ScanPlan:
                 for split in self.splits
             ],
         }
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]}..."
+
+
+class ScanPlans(list[ScanPlan]):
+    """Scan plans in the order in which they were made."""
+
+    def _repr_html_(self) -> Html:
+        rows = (
+            (
+                plan.table,
+                _shortened(plan.answered or plan.where),
+                share_of(plan.kept, plan.row_groups),
+                format_bytes(plan.index_bytes_read),
+                f"{plan.planning_seconds * 1000:.0f}",
+                len(plan.warnings),
+            )
+            for plan in self
+        )
+        headers = ("table", "where", "row groups kept", "index read", "ms", "warnings")
+        return panel(f"{len(self)} scans, oldest first", table(headers, rows))

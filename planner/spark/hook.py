@@ -27,7 +27,7 @@ from planner.prune.distributed import Executors
 from planner.prune.first_rows import Enough, FirstRows, prune_first_rows
 from planner.prune.pruned import Pruned, Reason, kept_mask
 from planner.scans.plan import view_of, warnings_of
-from planner.scans.scan_plan import ScanPlan
+from planner.scans.scan_plan import ScanPlan, ScanPlans
 from planner.scans.whole_files import keep_whole_files
 from planner.spark.aggregates import answer_aggregates
 from planner.spark.catalogs import SparkCatalogs
@@ -59,7 +59,7 @@ from planner.spark.settings import Settings, read_settings
 from planner.view.directories import selection_of
 from planner.view.index_view import IndexView
 from puffin_index.data.column_source import Reading, parse_name_mapping
-from puffin_index.errors import PuffinIndexError
+from puffin_index.errors import MissingExtraError, PuffinIndexError
 from puffin_index.roaring.read import row_set_of
 from puffin_index.storage.arrays import Bytes, Flags, Ints
 
@@ -359,9 +359,13 @@ def enable(
     Raises:
         PuffinIndexError: If the rule does not compile in this session, or the session's configuration has an unknown
             setting `spark.puffin-index.*`.
+        MissingExtraError: If PySpark is not installed.
     """
-    from py4j.protocol import Py4JError
-    from pyspark.java_gateway import ensure_callback_server_started
+    try:
+        from py4j.protocol import Py4JError
+        from pyspark.java_gateway import ensure_callback_server_started
+    except ImportError as error:
+        raise MissingExtraError("pyspark", "spark") from error
 
     read_settings(session_conf(spark))
     gateway = spark.sparkContext._gateway
@@ -401,13 +405,13 @@ def disable(spark: SparkSession) -> None:
     set_strategies(spark, [strategy for strategy in strategies_of(spark) if not is_ours(strategy)])
 
 
-def reports(spark: SparkSession) -> list[ScanPlan]:
+def reports(spark: SparkSession) -> ScanPlans:
     """The latest scan plans of a session, oldest first; empty if the session is not enabled.
 
     The scan plans of copies that Spark makes of the session, for streaming queries and for caching, are among them.
     """
     found = _hook_of(spark)
-    return [] if found is None else found[0].reports(found[1])
+    return ScanPlans() if found is None else ScanPlans(found[0].reports(found[1]))
 
 
 def callback_of(spark: SparkSession) -> _PlannerCallback:

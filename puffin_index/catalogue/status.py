@@ -19,6 +19,7 @@ from puffin_index.catalogue.scope import WHOLE_TABLE, BuildScope
 from puffin_index.data.column_source import Reading, reading_of
 from puffin_index.data.data_table import DataFile, count_snapshots_behind, measure_data_files
 from puffin_index.definition.index_definition import ResolvedColumn
+from puffin_index.display import Cell, Html, facts, format_bytes, panel, sentences, share_of, table
 from puffin_index.errors import NotFoundError
 from puffin_index.keys.map_key import plain_kind
 from puffin_index.segments.directory import STATISTICS, Directory, read_directory
@@ -124,6 +125,25 @@ class IndexStatus:
     live_index_bytes: int = 0
     total_index_bytes: int = 0
     index_table: str = ""
+
+    def _repr_html_(self) -> Html:
+        beside = f"{format_bytes(self.live_index_bytes)} beside {format_bytes(self.data_bytes)}"
+        numbers: dict[str, Cell] = {
+            "index table": self.index_table,
+            "data files": share_of(self.indexed_data_files, self.data_files),
+            "row groups": share_of(self.indexed_row_groups, self.row_groups),
+            "segments": self.segments,
+            "size": share_of(self.live_index_bytes, self.data_bytes, beside),
+            "behind": f"{self.snapshots_behind} snapshots, {format_bytes(self.unindexed_bytes)}",
+        }
+        sizes = (
+            (column.name, kind, share_of(size, self.live_index_bytes, format_bytes(size)))
+            for column in self.columns
+            for kind, size in column.live_kinds.items()
+        )
+        columns = table(("column", "kind", "size"), sizes)
+        title = f"index of {self.table}, snapshot {self.snapshot_id}"
+        return panel(title, facts(numbers), columns, sentences("outdated", self.outdated))
 
 
 @dataclass(frozen=True, slots=True)

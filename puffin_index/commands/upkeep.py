@@ -12,7 +12,8 @@ import click
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from puffin_index.catalogue.open_catalog import QualifiedTable, open_catalog
-from puffin_index.commands.main import console, error_console, format_bytes, open_index, parse_properties, table_command
+from puffin_index.commands.main import console, error_console, open_index, parse_properties, table_command
+from puffin_index.display import format_bytes
 from puffin_index.jobs.compact import CompactProgress
 from puffin_index.jobs.drop import drop_index
 from puffin_index.jobs.verify import DEFAULT_SAMPLE, VerifyProgress
@@ -181,6 +182,3 @@ def follow_command(table: str, properties: tuple[str, ...], as_json: bool) -> No
         click.echo(json.dumps({"table": index.name, "index_table": index_table}))
         return
     console.print(f"the index of {index.name} is {index_table}", highlight=False, soft_wrap=True)
-
-
-UPKEEP_COMMANDS = (verify_command, compact_command, expire_command, drop_command, follow_command)

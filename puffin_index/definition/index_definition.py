@@ -57,12 +57,15 @@ class IndexDefinition:
             others: Columns with an index of another kind of the registry, by the name of the kind.
 
         Raises:
-            DefinitionError: If a kind is unknown, or if an option names a column without an index or a key that no kind
-                of the column knows.
+            DefinitionError: If a kind is unknown, if columns are no list, or if an option names a column without an
+                index or a key that no kind of the column knows.
         """
         kinds_of: dict[str, dict[str, dict[str, str]]] = {}
         for kind, names in {"bitmap": bitmap, "bsi": bsi, "bloom": bloom, **others}.items():
             kind_named(kind)
+            if isinstance(names, str):
+                # Python would take each letter for a column.
+                raise DefinitionError(f"{kind}={names!r} is one text: give a list of columns, {kind}=[{names!r}]")
             for name in names:
                 kinds_of.setdefault(name, {})[kind] = {}
         for option, value in (options or {}).items():

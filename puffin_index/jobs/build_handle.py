@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 from typing import Literal
 
+from puffin_index.display import Cell, Html, facts, format_bytes, panel, share_of, show_live
 from puffin_index.errors import BuildError
 from puffin_index.jobs.build_job import BuildProgress, BuildReport, ProgressListener
 
@@ -29,6 +30,7 @@ class BuildHandle:
         self._progress = BuildProgress(0, 0, 0, 0)
         self._report: BuildReport | None = None
         self._error: BaseException | None = None
+        self._show: Callable[[object], None] = lambda _: None
         self._thread = threading.Thread(target=self._main, args=(run,), name="puffin-index-build", daemon=True)
         self._thread.start()
 
@@ -42,6 +44,20 @@ class BuildHandle:
 
     def _listen(self, progress: BuildProgress) -> None:
         self._progress = progress
+        self._show(progress)
+
+    def __repr__(self) -> str:
+        return f"BuildHandle({self.status()}, {self._progress})"
+
+    def _repr_html_(self) -> Html:
+        now = self._progress
+        numbers: dict[str, Cell] = {
+            "files": share_of(now.files_done, now.files_total),
+            "rows": share_of(now.rows_done, now.rows_total),
+            "index": format_bytes(now.index_bytes),
+            "error": "" if self._error is None else str(self._error),
+        }
+        return panel(f"build: {self.status()}", facts(numbers))
 
     def status(self) -> BuildState:
         """Return the state of the build."""
@@ -56,12 +72,14 @@ class BuildHandle:
         return self._progress
 
     def wait(self, timeout_seconds: float | None = None) -> BuildReport:
-        """Wait for the end of the build.
+        """Wait for the end of the build; a notebook shows the progress meanwhile.
 
         Raises:
             TimeoutError: If the build is still running after that time.
             BuildError: If the build failed or was cancelled; the cause is attached.
         """
+        if self._thread.is_alive():
+            self._show = show_live(self._progress)
         self._thread.join(timeout_seconds)
         if self._thread.is_alive():
             raise TimeoutError(f"the build is still running after {timeout_seconds} s")

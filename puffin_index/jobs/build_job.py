@@ -20,6 +20,7 @@ from puffin_index.catalogue.scope import WHOLE_TABLE, BuildScope
 from puffin_index.data.column_source import reading_of
 from puffin_index.data.data_table import DataFile, refresh_table
 from puffin_index.definition.index_definition import ResolvedColumn
+from puffin_index.display import Cell, Html, facts, format_bytes, panel, sentences, share_of
 from puffin_index.errors import BuildError, NotFoundError
 from puffin_index.jobs.engine import Engine
 from puffin_index.jobs.job_segments import JobSegments
@@ -56,6 +57,17 @@ class BuildProgress:
     bytes_done: int = 0
     bytes_total: int = 0
 
+    def __str__(self) -> str:
+        files, rows = (
+            f"{self.files_done} of {self.files_total} files",
+            f"{self.rows_done:,} of {self.rows_total:,} rows",
+        )
+        return f"{files}, {rows}, {format_bytes(self.index_bytes)} of index"
+
+    def _repr_html_(self) -> Html:
+        read = f"{format_bytes(self.bytes_done)} of {format_bytes(self.bytes_total)}, {self}"
+        return panel("indexing", facts({"done": share_of(self.bytes_done, self.bytes_total, read)}))
+
 
 @dataclass(frozen=True, slots=True)
 class BuildReport:
@@ -84,6 +96,21 @@ class BuildReport:
     seconds: float
     files_left: int = 0
     warnings: tuple[str, ...] = ()
+
+    def _repr_html_(self) -> Html:
+        numbers: dict[str, Cell] = {
+            "data files": self.files,
+            "row groups": self.row_groups,
+            "rows": self.rows,
+            "segments": self.segments,
+            "index": format_bytes(self.index_bytes),
+            "seconds": f"{self.seconds:.1f}",
+            "data files left": self.files_left or "",
+        }
+        skipped = sentences("not indexed", (file.reason for file in self.skipped))
+        return panel(
+            f"index of snapshot {self.snapshot_id}", facts(numbers), skipped, sentences("warning", self.warnings)
+        )
 
 
 ProgressListener = Callable[[BuildProgress], None]

@@ -87,9 +87,15 @@ class IndexKind(ABC):
             if option not in self.option_names:
                 raise DefinitionError(f"kind {self.name} of a {value_type.name} column has no option {option!r}")
 
-    def misfits(self, value_type: ValueType, options: Options) -> Iterator[str]:
-        """Yield reasons, one sentence each, why the kind suits an indexable column badly."""
-        del value_type, options
+    def misfits(self, value_type: ValueType, options: Options, bytes_per_row: float | None = None) -> Iterator[str]:
+        """Yield reasons, one sentence each, why the kind suits an indexable column badly.
+
+        Args:
+            value_type: The type of the column.
+            options: The options of the index.
+            bytes_per_row: The size of the column in the data files, in bytes a row; None if that is unknown.
+        """
+        del value_type, options, bytes_per_row
         return iter(())
 
     @abstractmethod

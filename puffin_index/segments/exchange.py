@@ -11,7 +11,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -64,6 +64,28 @@ def export_container(
         CorruptFileError: If a directory or a payload is damaged.
         ValueError: If two columns have one name.
     """
+    return write_exported([take_payloads(segment, footer, row_group, names)])
+
+
+@dataclass(frozen=True, slots=True)
+class TakenPayloads:
+    """Payloads of one row group from one segment.
+
+    Attributes:
+        location: The location of the segment.
+        indexes: Column name -> Paimon's index name -> the bytes.
+        left_out: The payloads that Paimon cannot read.
+    """
+
+    location: str
+    indexes: Mapping[str, Mapping[str, bytes | None]]
+    left_out: tuple[PayloadPlace, ...]
+
+
+def take_payloads(
+    segment: RangedReader, footer: PuffinFile, row_group: int, names: Mapping[ColumnId, str]
+) -> TakenPayloads:
+    """Read those payloads of one row group that Paimon can read; see `export_container`."""
     if len(set(names.values())) < len(names):
         raise ValueError("two columns of one name cannot be told apart in a container")
     places = [
@@ -84,12 +106,25 @@ def export_container(
             left_out.append(place)
         else:
             indexes.setdefault(names[place.column], {})[name] = _read_payload(segment, footer, place)
+    return TakenPayloads(segment.location, indexes, tuple(left_out))
+
+
+def write_exported(taken: Sequence[TakenPayloads]) -> ExportedContainer:
+    """Write one container of the payloads that segments have of the same row group.
+
+    Raises:
+        UnsupportedError: If Paimon has a format for none of the payloads, or the container would be too large.
+    """
+    indexes: dict[str, dict[str, bytes | None]] = {}
+    for one in taken:
+        for name, bodies in one.indexes.items():
+            indexes.setdefault(name, {}).update(bodies)
+    left_out = tuple(place for one in taken for place in one.left_out)
     if not indexes:
         types = ", ".join(sorted({place.blob_type for place in left_out}))
-        raise UnsupportedError(
-            f"{segment.location}: Paimon knows none of the blob types of row group {row_group}: {types}"
-        )
-    return ExportedContainer(write_container(indexes), tuple(left_out))
+        where = ", ".join(one.location for one in taken)
+        raise UnsupportedError(f"{where}: Paimon knows none of the blob types of the row group: {types}")
+    return ExportedContainer(write_container(indexes), left_out)
 
 
 def _paimon_name(place: PayloadPlace) -> str | None:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from pyiceberg.io import FileIO
 
@@ -135,6 +135,11 @@ class SegmentTask:
     job_id: str = ""
 
 
+BuildColumn: TypeAlias = Callable[
+    [ResolvedColumn, Sequence[OpenDataFile]], tuple[list[ColumnStatistics], dict[str, list[MergedPayload]]]
+]
+"""Gives the statistics of a column, and the payloads of each kind, for all row groups of some data files."""
+
 _Rows = TypeVar("_Rows", int, Ints)
 
 
@@ -176,7 +181,7 @@ def write_segment(task: SegmentTask) -> Segment:
         while opened:
             location = new_segment_location(task.folder, task.job_id)
             try:
-                return _write_files(task, location, opened, skipped)
+                return write_files(task, location, opened, skipped)
             except _UnreadableFileError as error:
                 # One bad data file must not prevent indexes of the others: the segment is rewritten without the file.
                 _log.warning("not indexed: %s", error)
@@ -206,13 +211,27 @@ def _open_files(task: SegmentTask, stack: ExitStack, skipped: list[SkippedFile])
     return opened
 
 
-def _write_files(
-    task: SegmentTask, location: str, opened: Sequence[OpenDataFile], skipped: Sequence[SkippedFile]
+def write_files(
+    task: SegmentTask,
+    location: str,
+    opened: Sequence[OpenDataFile],
+    skipped: Sequence[SkippedFile] = (),
+    build: BuildColumn | None = None,
 ) -> Segment:
+    """Write one segment of open data files.
+
+    Args:
+        task: The columns, and where to write.
+        location: The location of the new segment.
+        opened: The data files.
+        skipped: Data files that the segment's report names as left out.
+        build: Gives the payloads; by default they are built from the data.
+    """
     covered = place_files(opened, [_sources(one, task.columns) for one in opened])
     with NewFile(task.index_io, location) as stream:
         writer = PuffinWriter(stream, created_by="puffin-index")
-        directories = [directory for column in task.columns for directory in _write_column(writer, column, opened)]
+        columns = (_write_column(writer, column, opened, build or _build_column) for column in task.columns)
+        directories = [directory for column in columns for directory in column]
         locations = write_directories(writer, directories)
         writer.add(ROW_GROUPS_BLOB, serialize_row_groups(row_group_entries(covered)))
         summary = writer.finish()
@@ -239,10 +258,10 @@ class WrittenDirectory:
 
 
 def _write_column(
-    writer: PuffinWriter, column: ResolvedColumn, files: Sequence[OpenDataFile]
+    writer: PuffinWriter, column: ResolvedColumn, files: Sequence[OpenDataFile], build: BuildColumn
 ) -> list[WrittenDirectory]:
     """Write the payloads of one column; return the directories, to be written at the end."""
-    statistics, payloads = _build_column(column, files)
+    statistics, payloads = build(column, files)
     directories = [
         WrittenDirectory(
             column.field_id,

@@ -8,6 +8,12 @@ from typing import Annotated, Literal, TypeAlias
 import numpy as np
 from pydantic import Base64Bytes, BaseModel, ConfigDict, Field
 
+from planner.spark.requests.filter_text import quoted
+
+
+def _written(micros: int) -> str:
+    return str(np.datetime64(micros, "us")).replace("T", " ").removesuffix(".000000")
+
 
 class Node(BaseModel):
     """A node; `str` of it is for people only."""
@@ -49,7 +55,15 @@ class Integer(LiteralNode):
     content: int
 
     def __str__(self) -> str:
-        return str(self.content) if self.type in ("int", "long") else f"{self.type}({self.content})"
+        match self.type:
+            case "date":
+                return f"DATE '{np.datetime64(self.content, 'D')}'"
+            case "timestamp":
+                return f"TIMESTAMP_NTZ '{_written(self.content)}'"
+            case "timestamptz":
+                return f"TIMESTAMP '{_written(self.content)}Z'"
+            case _:
+                return str(self.content)
 
 
 class Floating(LiteralNode):
@@ -87,7 +101,7 @@ class Bytes(LiteralNode):
     content: Base64Bytes
 
     def __str__(self) -> str:
-        return repr(self.content.decode(errors="replace")) if self.type == "string" else f"X'{self.content.hex()}'"
+        return quoted(self.content.decode(errors="replace")) if self.type == "string" else f"X'{self.content.hex()}'"
 
 
 _Literal: TypeAlias = Null | Boolean | Integer | Floating | DecimalNumber | Bytes

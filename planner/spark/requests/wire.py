@@ -66,6 +66,7 @@ from pydantic import Base64Bytes, BaseModel, ConfigDict, ValidationError, Valida
 from pyroaring import BitMap
 
 from planner.spark.requests.condition_nodes import Column, ConditionNode, Function, Junction, Negation, Unknown
+from planner.spark.requests.filter_text import quoted, sql_of_filter
 from planner.view.column_values import ColumnValues, KeyBounds, KeyRange
 from planner.view.index_view import IndexView
 from puffin_index.keys.columns import KeyArray
@@ -123,7 +124,7 @@ class RuntimeKeys(BaseModel):
         if self.type in ("float", "double"):
             return str(float(np.int64(key).view(np.float64)))
         if self.type in ("string", "binary"):
-            return repr(b64decode(str(key)).decode(errors="replace"))
+            return quoted(b64decode(str(key)).decode(errors="replace"))
         return str(key)
 
 
@@ -294,8 +295,10 @@ class Request(BaseModel):
 
     @property
     def where(self) -> str:
-        """Filters and conditions as text, for people only."""
-        return " AND ".join([*self.filters, *map(str, self.conditions), *map(str, self.runtime_keys)])
+        """Filters and conditions as SQL text, for people only."""
+        return " AND ".join(
+            [*map(sql_of_filter, self.filters), *map(str, self.conditions), *map(str, self.runtime_keys)]
+        )
 
 
 def serialize_absence(seconds: float) -> bytes:

@@ -36,6 +36,9 @@ _PAIMON_TYPES = {VERSION_1: PAIMON_BITMAP_V1, VERSION_2: PAIMON_BITMAP_V2}
 _LOOKUP_BYTES = 48 * 1024
 """The approximate bytes of one look-up in a bitmap index: header, one block and one bitmap."""
 
+_MANY_TEXTS_BYTES = 6.0
+"""Data files store few distinct texts by dictionaries, in a byte or two a row."""
+
 _WIDE_TYPES = frozenset(
     {"float", "double", "timestamp", "timestamptz", "timestamp_ns", "timestamptz_ns", "time", "uuid"}
 )
@@ -60,7 +63,7 @@ class BitmapKind(IndexKind):
         super().check(value_type, options)
         check_options(value_type, options)
 
-    def misfits(self, value_type: ValueType, options: Options) -> Iterator[str]:
+    def misfits(self, value_type: ValueType, options: Options, bytes_per_row: float | None = None) -> Iterator[str]:
         """Name the cases in which the layout of the options is a bad choice."""
         layout = layout_of(options)
         is_wide = value_type.name in _WIDE_TYPES or (value_type.is_decimal and value_type.domain == "bytes")
@@ -68,6 +71,12 @@ class BitmapKind(IndexKind):
             yield (
                 f"a {value_type.name} column mostly has many distinct values, for which one bitmap a value takes 7 to "
                 "16 bytes a row; leave out layout=bitmaps and version, or use bsi"
+            )
+        if layout == "bitmaps" and value_type.name == "string" and (bytes_per_row or 0) >= _MANY_TEXTS_BYTES:
+            yield (
+                f"texts of {bytes_per_row:.1f} bytes a row in the data files mostly have many distinct values, for "
+                "which one bitmap a value takes 9 to 70 bytes a row, and sorted postings 3 to 6; leave out "
+                "layout=bitmaps and version"
             )
         if layout == "postings" and value_type.name == "boolean":
             yield "two values need no sorted postings; leave out layout=postings"

@@ -53,8 +53,9 @@ class BloomKind(IndexKind):
         _fpp(options, value_type)
         _items(options, value_type)
 
-    def misfits(self, value_type: ValueType, options: Options) -> Iterator[str]:
+    def misfits(self, value_type: ValueType, options: Options, bytes_per_row: float | None = None) -> Iterator[str]:
         """Name types that do not suit filters, and options that let too many keys pass."""
+        del bytes_per_row
         if value_type.name == "boolean":
             yield "a bloom filter of two values says no more than minimum and maximum; use bitmap"
         elif value_type.is_floating:

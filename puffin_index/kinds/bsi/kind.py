@@ -54,9 +54,9 @@ class BitSlicedKind(IndexKind):
                 f"bsi option compression={asked} of a {value_type.name} column is not one of {', '.join(_COMPRESSIONS)}"
             )
 
-    def misfits(self, value_type: ValueType, options: Options) -> Iterator[str]:
+    def misfits(self, value_type: ValueType, options: Options, bytes_per_row: float | None = None) -> Iterator[str]:
         """Name the types that queries hardly ever compare."""
-        del options
+        del options, bytes_per_row
         if value_type.name == "boolean":
             yield "bsi is for comparisons, and a boolean has only two values; use bitmap"
         if value_type.name.startswith(("uuid", "binary", "fixed")):

@@ -12,6 +12,8 @@ from click.testing import CliRunner, Result
 from pyiceberg.catalog.sql import SqlCatalog
 
 from planner.commands.main import main
+from puffin_index import IndexDefinition
+from puffin_index.errors import DefinitionError
 from tests.conftest import create_table
 
 ROWS = 4_000
@@ -145,6 +147,35 @@ def test_bad_input_is_one_clear_sentence(run: Runner, table: str, arguments: tup
     assert result.exit_code == 1
     assert sentence in result.stderr.replace("\n", " ")
     assert "Traceback" not in result.output
+
+
+def test_repeated_options_unite_and_nothing_is_lost_silently(run: Runner, table: str) -> None:
+    run.json("create", table, "--bitmap", "name", "--bitmap", "k,name", "--bloom", "name", "--option", "name.fpp=0.02")
+
+    again = run("create", table, "--bitmap", "name", "--bloom", "name")
+    assert again.exit_code == 1
+    said = again.stderr.replace("\n", " ")
+    assert "would take away: bitmap of k; the options of bloom of name (fpp=0.02; now none). --replace does it" in said
+    assert _kinds(run.json("add", table, "--bsi", "k")) == {"k": ["bitmap", "bsi"], "name": ["bitmap", "bloom"]}
+    assert _kinds(run.json("remove", table, "--bitmap", "k,name")) == {"k": ["bsi"], "name": ["bloom"]}
+
+    missing = run("remove", table, "--bitmap", "k")
+    assert "column 'k' has no bitmap to remove; the definition has k: bsi; name: bloom" in missing.stderr
+    everything = run("remove", table, "--bsi", "k", "--bloom", "name")
+    assert "nothing of the definition would be left: `puffin-index drop`" in everything.stderr
+
+    assert _kinds(run.json("create", table, "--bsi", "k", "--replace")) == {"k": ["bsi"]}
+    assert run("create", table, "--bsi", "k", "--bloom", "k").exit_code == 0
+
+
+def _kinds(document: dict[str, object]) -> dict[str, list[str]]:
+    columns = cast(list[dict[str, object]], document["columns"])
+    return {str(column["name"]): cast(list[str], column["kinds"]) for column in columns}
+
+
+def test_one_text_is_no_list_of_columns() -> None:
+    with pytest.raises(DefinitionError, match=r"bitmap='name' is one text: give a list of columns, bitmap=\['name'\]"):
+        IndexDefinition.of(bitmap="name")
 
 
 def test_a_where_that_does_not_parse_shows_a_caret(run: Runner, table: str) -> None:

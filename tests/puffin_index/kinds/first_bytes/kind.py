@@ -105,7 +105,7 @@ class FirstBytesKind(IndexKind):
         if value_type.name != "string":
             raise DefinitionError(f"kind first-bytes has no {value_type.name} columns")
 
-    def misfits(self, value_type: ValueType, options: Options) -> Iterator[str]:
+    def misfits(self, value_type: ValueType, options: Options, bytes_per_row: float | None = None) -> Iterator[str]:
         if options.get("colour") == "grey":
             yield "first-bytes in grey hardly shows"
 

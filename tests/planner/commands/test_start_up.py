@@ -1,0 +1,78 @@
+"""What a command imports before it begins; numbers of modules stand for time, which a busy machine would falsify."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import click
+import pytest
+
+from planner.commands.main import main
+
+HELP_MAY_IMPORT = {"click", "rich", "puffin_index", "planner"}
+"""The packages that `--help` may import, besides Python's own and what these import themselves."""
+_NEEDED_BY_THESE = {"markdown_it", "mdurl", "pygments", "colorama", "typing_extensions"}
+_OURS = {
+    "planner",
+    "planner.commands",
+    "planner.commands.main",
+    "puffin_index",
+    "puffin_index.commands",
+    "puffin_index.commands.lazy_group",
+    "puffin_index.commands.main",
+    "puffin_index.errors",
+}
+
+
+def _imported_by(code: str) -> set[str]:
+    """The modules that code imports in a Python of its own, beyond what Python itself starts with."""
+    program = (
+        f"import sys, json; before = set(sys.modules)\n{code}\nprint(json.dumps(sorted(set(sys.modules) - before)))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    names: list[str] = json.loads(done.stdout.splitlines()[-1])
+    return set(names)
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], []])
+def test_help_imports_none_of_the_commands(arguments: list[str]) -> None:
+    found = _imported_by(f"from planner.commands.main import main\ntry: main({arguments!r})\nexcept SystemExit: pass")
+    packages = {name.partition(".")[0] for name in found} - sys.stdlib_module_names
+    assert packages <= HELP_MAY_IMPORT | _NEEDED_BY_THESE
+    assert {name for name in found if name.partition(".")[0] in ("puffin_index", "planner")} == _OURS
+
+
+@pytest.mark.parametrize("package", ["planner", "puffin_index"])
+def test_a_package_imports_what_is_asked_for(package: str) -> None:
+    found = _imported_by(f"import {package}")
+    ours = {name for name in found if name.partition(".")[0] not in sys.stdlib_module_names}
+    assert ours == {package} | {"puffin_index", "puffin_index.errors"} if package == "planner" else {package}
+    every = _imported_by(f"import {package}\nfor name in {package}.__all__: getattr({package}, name)")
+    assert "pyiceberg" in every
+
+
+def test_a_plan_needs_no_spark() -> None:
+    found = {name.partition(".")[0] for name in _imported_by("from planner import plan, count, scan, aggregate")}
+    assert not found & {"pyspark", "py4j"}
+
+
+def test_names_that_are_not_there_are_errors() -> None:
+    import planner
+    import puffin_index
+
+    for module in (planner, puffin_index):
+        with pytest.raises(AttributeError, match=f"module '{module.__name__}' has no attribute 'nothing'"):
+            _ = module.nothing
+
+
+def test_the_help_says_what_the_commands_say() -> None:
+    context = click.Context(main)
+    shown = main.get_help(context)
+    for name in main.list_commands(context):
+        command = main.get_command(context, name)
+        assert command is not None
+        assert command.name == name
+        summary = command.get_short_help_str(limit=1_000).removesuffix(".")
+        assert summary in " ".join(shown.split()), name

@@ -1,0 +1,71 @@
+"""HTML for notebooks is well-formed, needs nothing from elsewhere, and shows all text as text."""
+
+from __future__ import annotations
+
+import sys
+from html.parser import HTMLParser
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from puffin_index.display import Bar, Cell, facts, format_bytes, panel, sentences, share_of, show_live, table
+
+
+class _Page(HTMLParser):
+    """The text of a page, and its tags; fails if a tag is not closed."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.open_tags: list[str] = []
+        self.tags: set[str] = set()
+        self.attributes: set[str] = set()
+        self.texts: list[str] = []
+        self.feed(html)
+        self.close()
+        assert self.open_tags == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.open_tags.append(tag)
+        self.tags.add(tag)
+        self.attributes |= {name for name, _ in attrs}
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open_tags.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+
+
+_CELLS = st.one_of(
+    st.text(max_size=30), st.integers(), st.builds(Bar, st.text(max_size=10), st.floats(allow_nan=False))
+)
+
+
+@given(st.text(max_size=50), st.dictionaries(st.text(max_size=10), _CELLS), st.lists(st.tuples(_CELLS, _CELLS)))
+def test_all_text_is_shown_as_text(title: str, pairs: dict[str, Cell], rows: list[tuple[Cell, Cell]]) -> None:
+    page = _Page(panel(title, facts(pairs), table(("<b>", "&amp;"), rows), sentences("warning", [title])))
+    assert page.tags <= {"div", "table", "tr", "td", "th", "span"}
+    assert page.attributes == {"style"}
+
+
+def test_tables_and_bars() -> None:
+    page = _Page(table(("<b>", "part"), [("<script>", share_of(1, 4)), ("x" * 5_000, 1_234)]))
+    assert page.texts[:5] == ["<b>", "part", "<script>", "1 of 4", "x" * 2_000 + "…"]
+    assert page.texts[5] == "1,234"
+    assert "width:40px" in table(("part",), [(share_of(1, 4),)])
+    assert "width:0px" in table(("part",), [(share_of(0, 0),)])
+    assert table(("part",), []) == sentences("warning", []) == ""
+
+
+@pytest.mark.parametrize(
+    ("count", "text"), [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (300 << 20, "300 MiB"), (3 << 40, "3.0 TiB")]
+)
+def test_bytes_for_people(count: int, text: str) -> None:
+    assert format_bytes(count) == text
+
+
+def test_outside_of_notebooks_nothing_is_shown(capfd: pytest.CaptureFixture[str]) -> None:
+    assert "IPython" not in sys.modules
+    show_live("a")("b")
+    assert capfd.readouterr() == ("", "")
