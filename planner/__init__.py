@@ -7,6 +7,7 @@ from planner.scans.arrow_scan import scan
 from planner.scans.count import RowCount, count
 from planner.scans.plan import plan
 from planner.scans.scan_plan import ScanPlan, Split
+from planner.spark.call import call
 from planner.spark.explain import explain
 from planner.spark.hook import disable, enable, reports
 
@@ -19,6 +20,7 @@ __all__ = [
     "ScanPlan",
     "Split",
     "aggregate",
+    "call",
     "count",
     "disable",
     "enable",
