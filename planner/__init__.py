@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from planner.scans.count import RowCount, count
     from planner.scans.plan import plan
     from planner.scans.scan_plan import ScanPlan, Split
+    from planner.spark.call import call
     from planner.spark.explain import explain
     from planner.spark.hook import disable, enable, reports
     from planner.spark.source import PuffinIndexSource
@@ -21,6 +22,7 @@ __all__ = [
     "ScanPlan",
     "Split",
     "aggregate",
+    "call",
     "count",
     "disable",
     "enable",
@@ -37,6 +39,7 @@ _HOMES: Final = {
     "ScanPlan": "scans.scan_plan",
     "Split": "scans.scan_plan",
     "aggregate": "aggregates.answer",
+    "call": "spark.call",
     "count": "scans.count",
     "disable": "spark.hook",
     "enable": "spark.hook",

@@ -4,6 +4,7 @@ PuffinIndexError
 ├── CorruptFileError       bytes that break their format (also a `ValueError`)
 ├── UnsupportedError       a version, flag, type or feature that this release does not know
 ├── DefinitionError        an index definition that does not fit the table
+│   └── IndexExistsError   a name that another index has
 ├── WhereSyntaxError       a WHERE text that does not parse (also a `ValueError`)
 ├── NotFoundError          a table, column, index or file that is not there
 ├── DamagedIndexError      an index table whose own files are missing or broken
@@ -44,6 +45,10 @@ class UnsupportedError(PuffinIndexError):
 
 class DefinitionError(PuffinIndexError):
     """Say that an index definition does not fit the table."""
+
+
+class IndexExistsError(DefinitionError):
+    """Say that another index has the name of a new one."""
 
 
 class WhereSyntaxError(PuffinIndexError, ValueError):

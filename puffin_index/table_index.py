@@ -32,6 +32,7 @@ from puffin_index.definition.index_definition import (
     stored_kinds,
     to_json,
 )
+from puffin_index.definition.names import Index, NamedIndex
 from puffin_index.definition.table_properties import read_properties, unite
 from puffin_index.display import Html, facts, panel, sentences, show_live, table
 from puffin_index.errors import DefinitionError, NotFoundError
@@ -39,11 +40,12 @@ from puffin_index.formats.paimon_container import Container
 from puffin_index.jobs.build_handle import BuildHandle
 from puffin_index.jobs.build_job import BuildProgress, BuildReport, ProgressListener, build
 from puffin_index.jobs.compact import FEWEST_SMALL, CompactListener, CompactReport, compact, is_due
+from puffin_index.jobs.define import change_definition, drop_named_index, stored_definition
 from puffin_index.jobs.drop import DropReport, drop_index
 from puffin_index.jobs.engine import Engine, LocalEngine, SparkEngine, background_engine
 from puffin_index.jobs.exchange import ImportReport, export_indexes, import_indexes
 from puffin_index.jobs.expire import DEFAULT_GRACE, ExpireReport, expire
-from puffin_index.jobs.follow import define_index_table, follow
+from puffin_index.jobs.follow import define_index_table, ensure_index_table, follow
 from puffin_index.jobs.verify import DEFAULT_SAMPLE, VerifyListener, VerifyReport, drop_bad_entries, verify
 from puffin_index.kinds.kind import Options
 from puffin_index.segments.directory import FieldKind
@@ -116,6 +118,29 @@ class TableIndex:
             if not found.columns:
                 raise
         return cls(catalog, data_table, define_index_table(catalog, data_table, to_json(())))
+
+    @classmethod
+    def add(cls, catalog: Catalog, table: str, name: str, definition: IndexDefinition) -> TableIndex:
+        """Add a named index to the definition of a table; create the index table if there is none.
+
+        Args:
+            catalog: The catalog of the data table.
+            table: `namespace.table`.
+            name: The name, which must be free.
+            definition: The columns, kinds and options. Indexes that exist keep their options if none are given.
+
+        Raises:
+            NotFoundError: If the table does not exist.
+            IndexExistsError: If another index has the name.
+            DefinitionError: If the definition does not fit the table, or an index exists with other options.
+        """
+        data_table = open_table(catalog, TableName.parse(table).identifier)
+        columns = resolve(definition, data_table.schema())
+        for warning in fit_warnings(columns):
+            _log.warning("%s", warning)
+        index_table = ensure_index_table(catalog, data_table, to_json(()))
+        change_definition(data_table, index_table, lambda stored: stored.with_index(name, columns))
+        return cls(catalog, data_table, index_table)
 
     @classmethod
     def open(cls, catalog: Catalog, table: str) -> TableIndex:
@@ -202,6 +227,24 @@ class TableIndex:
         return unite(created, read_properties(self.data_table.properties, self.data_table.schema()).columns)
 
     @property
+    def names(self) -> tuple[NamedIndex, ...]:
+        """The names of the indexes: those that statements gave, then `<column>_<kind>` for each index without one."""
+        return stored_definition(self.data_table, self.index_table).all_names
+
+    def remove(self, name: str) -> frozenset[Index]:
+        """Take a named index out of the definition, as far as no other name stands for it. No query uses it any more.
+
+        Returns:
+            The (field id, stored kind) pairs that the index no longer has; `expire` deletes their bytes.
+
+        Raises:
+            NotFoundError: If no index has the name.
+            DefinitionError: If properties of the data table define the index.
+        """
+        self.refresh()
+        return drop_named_index(self.data_table, self.index_table, name)
+
+    @property
     def warnings(self) -> tuple[str, ...]:
         """The unusable parts of the definition and of the table properties, with the reasons."""
         schema = self.data_table.schema()
@@ -252,6 +295,7 @@ class TableIndex:
         workers: int | None = None,
         scope: BuildScope = WHOLE_TABLE,
         beside_queries: bool = True,
+        after: BuildHandle | None = None,
     ) -> BuildHandle:
         """Start `build` in the background: of a live Spark application, or in local processes.
 
@@ -261,11 +305,19 @@ class TableIndex:
             scope: The snapshot to index, and the data files of the snapshot.
             beside_queries: Whether to favour the application's queries: the build leaves them half of the task slots
                 (all slots on a local master) and runs at low priority.
+            after: A build to wait for first; both would index the same data files otherwise.
         """
         engine = self._engine(spark, workers, in_background=beside_queries)
         # The handle's thread gets tables of its own, so that refreshing the tables here does not disturb the thread.
         other = TableIndex.open(self.catalog, ".".join(self.data_table.name()))
-        return BuildHandle(lambda listener: other._build(engine, listener, scope), engine.cancel)
+
+        def run(listener: ProgressListener) -> BuildReport:
+            if after is not None:
+                after.join()
+                other.refresh()
+            return other._build(engine, listener, scope)
+
+        return BuildHandle(run, engine.cancel)
 
     def _build(self, engine: Engine, listener: ProgressListener | None, scope: BuildScope) -> BuildReport:
         warnings = self.warnings

@@ -33,6 +33,10 @@ class SparkCatalogs:
         self._opened: dict[tuple[str, frozenset[tuple[str, str]]], Catalog | None] = {}
         self._lock = threading.Lock()
 
+    def is_given(self, name: str) -> bool:
+        """Whether the catalog was given open."""
+        return name in self._given
+
     def find(self, name: str, conf: Mapping[str, str]) -> Catalog | None:
         """Find a catalog; None if Spark has no such catalog, or (with a warning, once) if PyIceberg cannot open it.
 

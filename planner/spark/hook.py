@@ -42,6 +42,7 @@ from planner.spark.requests.wire import KEEP_ALL, Request, serialize_absence, se
 from planner.spark.rules import (
     EVERY_SESSION,
     RULE,
+    STATEMENTS,
     STRATEGY,
     call_ours,
     compile_java,
@@ -56,6 +57,8 @@ from planner.spark.rules import (
     strategies_of,
 )
 from planner.spark.settings import Settings, read_settings
+from planner.spark.statements.callback import Statements
+from planner.spark.statements.install import make_procedures, make_statements, put_procedures, remove_procedures
 from planner.view.directories import selection_of
 from planner.view.index_view import IndexView
 from puffin_index.data.column_source import Reading, parse_name_mapping
@@ -70,6 +73,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _SOURCES = (
+    "commands/SessionCatalogs.java",
     "JobNotes.java",
     "PartitionConstants.java",
     "SessionSettings.java",
@@ -93,6 +97,8 @@ _SOURCES = (
     "Subqueries.java",
     "PruneScans.java",
     "aggregates/AnswerAggregates.java",
+    "commands/PythonStatements.java",
+    "commands/IndexStatements.java",
     "EverySession.java",
 )
 """Each file uses the files before it."""
@@ -109,6 +115,7 @@ class _PlannerCallback:
         self.session = session
         self._context = context
         self._catalogs = SparkCatalogs(catalogs)
+        self.statements = Statements(self._catalogs, context)
         self._index_tables = KnownIndexTables()
         self._strict = strict
         self._recordings: dict[int, list[ScanPlan]] = {}
@@ -376,7 +383,12 @@ def enable(
         loader = compile_java(spark, map(hook_source, _SOURCES))
         rule = make(spark, loader, RULE, callback.name, callback.session, callback, strict)
         strategy = make(spark, loader, STRATEGY, rule)
-        everywhere = make(spark, loader, EVERY_SESSION, rule, strategy) if all_sessions else None
+        java_statements = make_statements(spark, loader, callback.statements)
+        statements = make(spark, loader, STATEMENTS, rule, java_statements)
+        procedures = make_procedures(spark, loader, rule, java_statements)
+        everywhere = (
+            make(spark, loader, EVERY_SESSION, rule, strategy, statements, procedures) if all_sessions else None
+        )
     except Py4JError as error:
         raise PuffinIndexError(f"the optimizer rule cannot be installed in this Spark session: {error}") from error
     before = rules_of(spark)
@@ -386,9 +398,13 @@ def enable(
         if replaced is not None and replaced.session == callback.session:
             call_ours(spark, ours, "end")
     set_rules(spark, [*(other for other in before if not is_ours(other)), rule])
-    set_strategies(spark, [*(other for other in strategies_of(spark) if not is_ours(other)), strategy])
+    set_strategies(spark, [*(other for other in strategies_of(spark) if not is_ours(other)), strategy, statements])
+    if procedures is not None:
+        put_procedures(spark, loader, procedures)
     if everywhere is not None:
         spark._jsparkSession.extensions().injectOptimizerRule(everywhere)
+        # A session's first statement may be CALL, which Spark executes before it asks for optimizer rules.
+        spark._jsparkSession.extensions().injectResolutionRule(everywhere)
     _hooks[callback.name] = callback
 
 
@@ -401,6 +417,7 @@ def disable(spark: SparkSession) -> None:
     for ours in filter(is_ours, before):
         _hooks.pop(call_ours(spark, ours, "hook"), None)
         call_ours(spark, ours, "end")
+        remove_procedures(spark, ours)
     set_rules(spark, [rule for rule in before if not is_ours(rule)])
     set_strategies(spark, [strategy for strategy in strategies_of(spark) if not is_ours(strategy)])
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 RULE = "io.puffinindex.spark.PruneScans"
 STRATEGY = "io.puffinindex.spark.AnswerAggregates"
+STATEMENTS = "io.puffinindex.spark.IndexStatements"
 EVERY_SESSION = "io.puffinindex.spark.EverySession"
 
 
@@ -52,7 +53,7 @@ def strategies_of(spark: SparkSession) -> list[JavaObject]:
 
 def is_ours(rule: JavaObject) -> bool:
     """Whether a rule or a strategy is the hook's."""
-    return rule.getClass().getName() in (RULE, STRATEGY)
+    return rule.getClass().getName() in (RULE, STRATEGY, STATEMENTS)
 
 
 def call_ours(spark: SparkSession, rule: JavaObject, method: str) -> Any:
@@ -76,7 +77,7 @@ def set_strategies(spark: SparkSession, strategies: Iterable[JavaObject]) -> Non
 
 def _sequence(spark: SparkSession, items: Iterable[JavaObject]) -> JavaObject:
     # Both Scala 2.12 and 2.13 have this method.
-    return jvm_of(spark).org.apache.spark.api.python.PythonUtils.toSeq(_java_list(spark, items))
+    return jvm_of(spark).org.apache.spark.api.python.PythonUtils.toSeq(java_list(spark, items))
 
 
 def hook_source(name: str) -> str:
@@ -84,18 +85,24 @@ def hook_source(name: str) -> str:
     return files("planner.spark").joinpath("java", name).read_text(encoding="utf-8")
 
 
-def compile_java(spark: SparkSession, sources: Iterable[str]) -> JavaObject:
+def compile_java(
+    spark: SparkSession, sources: Iterable[str], parent: JavaObject | None = None, target: int | None = None
+) -> JavaObject:
     """Compile Java files with Janino, which Spark ships; return the class loader that has the classes.
 
     Args:
         spark: The session.
         sources: The texts of the files. Each file sees the files before it.
+        parent: The loader of classes that the files see; by default that of the thread.
+        target: The version of Java to compile for; 8 if the files call static methods of interfaces.
     """
     jvm = jvm_of(spark)
-    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    loader = parent or jvm.java.lang.Thread.currentThread().getContextClassLoader()
     for source in sources:
         compiler = jvm.org.codehaus.janino.SimpleCompiler()
         compiler.setParentClassLoader(loader)
+        if target is not None:
+            compiler.setTargetVersion(target)
         compiler.cook(source)
         loader = compiler.getClassLoader()
     return loader
@@ -103,10 +110,10 @@ def compile_java(spark: SparkSession, sources: Iterable[str]) -> JavaObject:
 
 def make(spark: SparkSession, loader: JavaObject, name: str, *arguments: object) -> JavaObject:
     """Make an object of a compiled class with one public constructor."""
-    return loader.loadClass(name).getConstructors()[0].newInstance(_java_list(spark, arguments).toArray())
+    return loader.loadClass(name).getConstructors()[0].newInstance(java_list(spark, arguments).toArray())
 
 
-def _java_list(spark: SparkSession, items: Iterable[object]) -> JavaObject:
+def java_list(spark: SparkSession, items: Iterable[object]) -> JavaObject:
     """A Java list; py4j can add a Python object to a list, but cannot put one into an array."""
     as_list = jvm_of(spark).java.util.ArrayList()
     for item in items:

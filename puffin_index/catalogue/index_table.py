@@ -30,6 +30,8 @@ _EARLIER_VERSION = "1"
 _commits: Counter[str] = Counter()
 PROPERTY_VERSION = "puffin-index.version"
 PROPERTY_DEFINITION = "puffin-index.definition"
+PROPERTY_NAMES = "puffin-index.names"
+"""The names that statements gave to indexes (`puffin_index.definition.names`)."""
 PROPERTY_DATA_TABLE = "puffin-index.data-table"
 PROPERTY_DATA_TABLE_UUID = "puffin-index.data-table-uuid"
 PROPERTY_LOCATION = "puffin-index.location"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 from dataclasses import asdict
 from datetime import timedelta
@@ -14,28 +13,26 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from puffin_index.catalogue.open_catalog import QualifiedTable, open_catalog
 from puffin_index.commands.main import console, error_console, open_index, parse_properties, table_command
 from puffin_index.display import format_bytes
+from puffin_index.errors import UnsupportedError
 from puffin_index.jobs.compact import CompactProgress
 from puffin_index.jobs.drop import drop_index
+from puffin_index.jobs.units import parse_duration, parse_size
 from puffin_index.jobs.verify import DEFAULT_SAMPLE, VerifyProgress
 from puffin_index.table_index import TableIndex
 
-_DURATION = re.compile(r"(\d+)\s*([smhd])")
-_SIZE = re.compile(r"(\d+)\s*([kmg]?)(?:i?b)?")
-_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
-
 
 def _duration(text: str) -> timedelta:
-    parts = _DURATION.fullmatch(text.strip().lower())
-    if parts is None:
-        raise click.BadParameter(f"{text!r} is not a duration such as 3d, 12h, 30m or 0s")
-    return timedelta(**{_UNITS[parts[2]]: int(parts[1])})
+    try:
+        return parse_duration(text)
+    except UnsupportedError as error:
+        raise click.BadParameter(str(error)) from error
 
 
 def _size(text: str) -> int:
-    parts = _SIZE.fullmatch(text.strip().lower())
-    if parts is None or int(parts[1]) == 0:
-        raise click.BadParameter(f"{text!r} is not a size such as 256MiB")
-    return int(parts[1]) << {"": 0, "k": 10, "m": 20, "g": 30}[parts[2]]
+    try:
+        return parse_size(text)
+    except UnsupportedError as error:
+        raise click.BadParameter(str(error)) from error
 
 
 class _VerifyBars(Progress):

@@ -67,6 +67,11 @@ class BuildHandle:
             return "cancelled"
         return "failed" if self._error is not None else "done"
 
+    @property
+    def error(self) -> BaseException | None:
+        """The error that ended the build; None while the build runs and after a success."""
+        return self._error
+
     def progress(self) -> BuildProgress:
         """Return the progress of the build."""
         return self._progress

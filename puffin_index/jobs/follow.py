@@ -37,13 +37,22 @@ def define_index_table(catalog: Catalog, data_table: Table, definition: str) -> 
     Raises:
         PuffinIndexError: If this is impossible.
     """
-    try:
-        index_table = follow(catalog, data_table)
-    except NotFoundError:
-        _make_room(catalog, data_table)
-        index_table = create_index_table(catalog, index_table_name(TableName.of(data_table)), data_table, definition)
+    index_table = ensure_index_table(catalog, data_table, definition)
     set_properties(index_table, {PROPERTY_DEFINITION: definition})
     return index_table
+
+
+def ensure_index_table(catalog: Catalog, data_table: Table, definition: str) -> Table:
+    """Load the index table of a data table; create one with this definition only if there is none.
+
+    Raises:
+        PuffinIndexError: If this is impossible.
+    """
+    try:
+        return follow(catalog, data_table)
+    except NotFoundError:
+        _make_room(catalog, data_table)
+        return create_index_table(catalog, index_table_name(TableName.of(data_table)), data_table, definition)
 
 
 def follow(catalog: Catalog, data_table: Table) -> Table:

@@ -22,10 +22,15 @@ public class EverySession extends AbstractFunction1 {
 
   private final PruneScans rule;
   private final AnswerAggregates strategy;
+  private final IndexStatements statements;
+  private final Object procedures;
 
-  public EverySession(PruneScans rule, AnswerAggregates strategy) {
+  /** @param procedures the catalog of the procedures; null where Spark has none */
+  public EverySession(PruneScans rule, AnswerAggregates strategy, IndexStatements statements, Object procedures) {
     this.rule = rule;
     this.strategy = strategy;
+    this.statements = statements;
+    this.procedures = procedures;
   }
 
   public Object apply(Object session) {
@@ -59,7 +64,15 @@ public class EverySession extends AbstractFunction1 {
         strategies.add(it.next());
       }
       strategies.add(strategy.of(own));
+      strategies.add(statements);
       set(methods, "extraStrategies_$eq", strategies);
+    }
+    try {
+      if (procedures != null && !SessionCatalogs.put(session, "puffin", procedures)) {
+        LOG.warn("the session has a catalog puffin of its own: CALL does not find the procedures");
+      }
+    } catch (ReflectiveOperationException e) {
+      LOG.warn("CALL puffin.system is not there in this session", e);
     }
   }
 

@@ -1,0 +1,37 @@
+package io.puffinindex.spark;
+
+import com.fasterxml.jackson.databind.ObjectMapper;
+import java.util.List;
+import java.util.Map;
+import java.util.function.BiFunction;
+import org.apache.spark.sql.SparkSession;
+
+/** Has statements executed by Python's side. Compiled by Janino: no generics, no lambdas. */
+public class PythonStatements {
+  private static final ObjectMapper JSON = new ObjectMapper();
+
+  private final BiFunction python;
+
+  /** @param python executes a statement: (JSON, session) to JSON */
+  public PythonStatements(BiFunction python) {
+    this.python = python;
+  }
+
+  /**
+   * The rows of a statement's result, each a list.
+   *
+   * @throws IllegalArgumentException if the statement asks for what there is not, or fails; Python shows its message as it is
+   */
+  public List execute(Map statement) {
+    try {
+      String answer = (String) python.apply(JSON.writeValueAsString(statement), SparkSession.active());
+      Map answered = (Map) JSON.readValue(answer, Map.class);
+      if (answered.get("error") != null) {
+        throw new IllegalArgumentException((String) answered.get("error"));
+      }
+      return (List) answered.get("rows");
+    } catch (java.io.IOException e) {
+      throw new IllegalStateException(e);
+    }
+  }
+}

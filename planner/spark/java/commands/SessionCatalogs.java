@@ -1,0 +1,66 @@
+package io.puffinindex.spark;
+
+import java.lang.reflect.Field;
+import org.apache.spark.sql.connector.catalog.CatalogManager;
+import org.apache.spark.sql.internal.SQLConf;
+import scala.collection.mutable.HashMap;
+
+/**
+ * Gives a catalog to a session that loads its other catalogs by configuration. Compiled by Janino: no generics, no lambdas.
+ *
+ * <p>Spark has no method for that: it makes catalogs of classes, which it looks for where the driver's own classes are.
+ */
+public class SessionCatalogs {
+  private SessionCatalogs() {}
+
+  /** Put a catalog into a session; false if the session has another one of the name, which stays. */
+  public static boolean put(Object session, String name, Object catalog) throws Exception {
+    CatalogManager manager = manager(session);
+    synchronized (manager) {
+      HashMap catalogs = catalogs(manager);
+      boolean isFree =
+          catalogs.contains(name)
+              ? isOurs(catalogs, name, catalog.getClass().getName())
+              : !isConfigured(session, name);
+      if (isFree) {
+        catalogs.put(name, catalog);
+      }
+      return isFree;
+    }
+  }
+
+  /** Take the catalog away, unless the session has another one of the name. */
+  public static void remove(Object session, String name, String className) throws Exception {
+    CatalogManager manager = manager(session);
+    synchronized (manager) {
+      HashMap catalogs = catalogs(manager);
+      if (isOurs(catalogs, name, className)) {
+        catalogs.remove(name);
+      }
+    }
+  }
+
+  private static boolean isOurs(HashMap catalogs, String name, String className) {
+    // Each compilation makes another class of the same name.
+    return catalogs.contains(name) && catalogs.apply(name).getClass().getName().equals(className);
+  }
+
+  private static boolean isConfigured(Object session, String name) throws Exception {
+    return ((SQLConf) call(call(session, "sessionState"), "conf")).contains("spark.sql.catalog." + name);
+  }
+
+  private static CatalogManager manager(Object session) throws Exception {
+    return (CatalogManager) call(call(session, "sessionState"), "catalogManager");
+  }
+
+  private static HashMap catalogs(CatalogManager manager) throws Exception {
+    Field field = CatalogManager.class.getDeclaredField("catalogs");
+    field.setAccessible(true);
+    return (HashMap) field.get(manager);
+  }
+
+  /** The session's class is another one in Spark 3.5 than in Spark 4. */
+  private static Object call(Object object, String method) throws Exception {
+    return object.getClass().getMethod(method, new Class[0]).invoke(object, new Object[0]);
+  }
+}

@@ -1,0 +1,170 @@
+"""`CREATE INDEX` and `DROP INDEX` on Iceberg tables, as Spark has parsed and resolved them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from planner.spark.statements.session import StatementSession, StatementTable
+from puffin_index.definition.index_definition import IndexDefinition, IndexedColumn
+from puffin_index.errors import BuildError, DefinitionError, IndexExistsError, NotFoundError, UnsupportedError
+from puffin_index.keys.map_key import SEPARATOR
+from puffin_index.kinds.kind import IndexKind
+from puffin_index.kinds.registry import KINDS, kind_named
+from puffin_index.table_index import TableIndex
+
+_log = logging.getLogger(__name__)
+
+_BUILD = "build"
+_WHERE = "where"
+_KEY = "key"
+_BUILDS = ("async", "sync", "none")
+
+
+class StatementColumn(BaseModel):
+    """A column of `CREATE INDEX`.
+
+    Attributes:
+        path: The names of structs and leaf.
+        options: The column's options.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    path: list[str]
+    options: dict[str, str] = {}
+
+
+class CreateIndex(BaseModel):
+    """`CREATE INDEX name ON table USING kind (columns) OPTIONS (options)`.
+
+    Attributes:
+        catalog: The table's catalog in Spark.
+        table: The parts of the table's name in the catalog.
+        name: The name of the index.
+        kind: The kind of the index; empty without USING.
+        if_not_exists: Whether an index of the name makes the statement do nothing.
+        columns: The columns.
+        options: The options of the statement: how to build, and those that hold for all columns.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    statement: Literal["create"]
+    catalog: str
+    table: list[str]
+    name: str
+    kind: str
+    if_not_exists: bool
+    columns: list[StatementColumn]
+    options: dict[str, str]
+
+
+class DropIndex(BaseModel):
+    """`DROP INDEX name ON table`.
+
+    Attributes:
+        catalog: The table's catalog in Spark.
+        table: The parts of the table's name in the catalog.
+        name: The name of the index.
+        if_exists: Whether the statement does nothing if there is no such index.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    statement: Literal["drop"]
+    catalog: str
+    table: list[str]
+    name: str
+    if_exists: bool
+
+
+def create_index(request: CreateIndex, session: StatementSession) -> None:
+    """Execute `CREATE INDEX`.
+
+    Raises:
+        DefinitionError: If kind, columns or options do not fit the table, or another index has the name.
+        UnsupportedError: If the statement asks for a partial index.
+        NotFoundError: If PyIceberg does not find the table.
+        BuildError: If the statement waits for the build, and the build fails; the index stays defined.
+    """
+    kind = _kind(request.kind)
+    options = _lower(request.options, "the statement")
+    if _WHERE in options:
+        raise UnsupportedError(
+            "there are no partial indexes: an index covers every row of a data file, so leave out option 'where'; "
+            "CALL puffin.system.build(table => ..., where => ...) chooses data files to index"
+        )
+    build = options.pop(_BUILD, "async").lower()
+    if build not in _BUILDS:
+        raise DefinitionError(f"option build cannot be {build!r}; there are: {', '.join(_BUILDS)}")
+    definition = IndexDefinition(tuple(_column(kind, column, options) for column in request.columns))
+    table = session.table_of(request.catalog, request.table)
+    try:
+        index = TableIndex.add(table.catalog, table.name, request.name, definition)
+    except IndexExistsError:
+        if not request.if_not_exists:
+            raise
+        _log.info("index %s of %s exists already: nothing is done", request.name, table)
+        return
+    _build(request.name, build, table, index, session)
+
+
+def _build(name: str, build: str, table: StatementTable, index: TableIndex, session: StatementSession) -> None:
+    match build:
+        case "async":
+            session.builds.start(table, index, session.spark)
+        case "sync":
+            try:
+                session.builds.run(table, index, session.spark)
+            except BuildError as error:
+                raise BuildError(f"index {name!r} is defined, but was not built: {error}") from error
+
+
+def drop_index(request: DropIndex, session: StatementSession) -> None:
+    """Execute `DROP INDEX`.
+
+    Raises:
+        NotFoundError: If there is no such index.
+        DefinitionError: If properties of the table define the index.
+    """
+    table = session.table_of(request.catalog, request.table)
+    try:
+        table.index().remove(request.name)
+    except NotFoundError:
+        if not request.if_exists:
+            raise
+
+
+def _kind(name: str) -> IndexKind:
+    if not name:
+        raise DefinitionError(f"the statement names no kind of index: add USING and one of {', '.join(KINDS)}")
+    return kind_named(name.lower())
+
+
+def _column(kind: IndexKind, column: StatementColumn, of_statement: Mapping[str, str]) -> IndexedColumn:
+    name = ".".join(column.path)
+    own = _lower(column.options, f"column {name!r}")
+    key = own.pop(_KEY, None)
+    known = {option.lower(): option for option in kind.option_names}
+    options: dict[str, str] = {}
+    for option, value in (dict(of_statement) | own).items():
+        if option not in known:
+            raise DefinitionError(
+                f"column {name!r}: there is no option {option!r}; a {kind.name} index has "
+                f"{', '.join(sorted(known)) or 'none'}; the column of a map has {_KEY}; the statement has {_BUILD}"
+            )
+        options[known[option]] = value
+    return IndexedColumn(name if key is None else f"{name}{SEPARATOR}{key}", {kind.name: options})
+
+
+def _lower(options: Mapping[str, str], place: str) -> dict[str, str]:
+    """Return options with their names in small letters."""
+    found: dict[str, str] = {}
+    for option, value in options.items():
+        if found.setdefault(option.lower(), value) != value:
+            raise DefinitionError(f"{place} has option {option.lower()!r} twice")
+    return found

@@ -1,0 +1,214 @@
+"""Names of indexes. A name stands for some indexes, each a (field id, stored kind) of the definition.
+
+Statements such as `CREATE INDEX` give names. An index without a given name has a derived one, `<column>_<kind>`. Names
+lie in an index-table property of their own, so that releases without names read the definition as before.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+from puffin_index.definition.index_definition import ResolvedColumn, stored_kinds
+from puffin_index.errors import DefinitionError, IndexExistsError, NotFoundError
+from puffin_index.keys.map_key import SEPARATOR, column_and_key, split_kind, stored_kind
+
+Index: TypeAlias = tuple[int, str]
+"""The field id and the stored kind of an index."""
+
+_NO_IDENTIFIER = re.compile(r"\W+")
+
+
+@dataclass(frozen=True, slots=True)
+class NamedIndex:
+    """A name and the indexes that the name stands for.
+
+    Attributes:
+        name: The name.
+        indexes: The (field id, stored kind) pairs.
+        is_given: Whether a statement gave the name; otherwise the name is derived from column and kind.
+    """
+
+    name: str
+    indexes: frozenset[Index]
+    is_given: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class StoredDefinition:
+    """A definition as the index table's properties have it.
+
+    Attributes:
+        definition: The definition as JSON, see `puffin_index.definition.index_definition.to_json`.
+        names: The given names as JSON; None if no statement gave any.
+        from_properties: The columns that properties of the data table define.
+    """
+
+    definition: str
+    names: str | None = None
+    from_properties: tuple[ResolvedColumn, ...] = ()
+
+    @property
+    def all_names(self) -> tuple[NamedIndex, ...]:
+        """The given names in the order of their creation, then the derived ones in the order of field ids."""
+        columns = self._columns()
+        given = self._given
+        taken = {one.name.casefold() for one in given}
+        derived: list[NamedIndex] = []
+        for index in sorted(columns.keys() - {index for one in given for index in one.indexes}):
+            name = _free_name(derived_name(columns[index], split_kind(*index)[1]), taken)
+            taken.add(name.casefold())
+            derived.append(NamedIndex(name, frozenset([index]), is_given=False))
+        return (*given, *derived)
+
+    def describe(self, named: NamedIndex) -> str:
+        """Return a name with its kinds and columns, for people."""
+        columns = self._columns()
+        indexes = (f"{split_kind(*index)[1]} of {columns[index]}" for index in sorted(named.indexes))
+        return f"{named.name} ({', '.join(indexes)})"
+
+    def find(self, name: str) -> NamedIndex:
+        """Find an index by its name, in capitals or not.
+
+        Raises:
+            NotFoundError: If no index has the name.
+        """
+        for one in self.all_names:
+            if one.name.casefold() == name.casefold():
+                return one
+        raise NotFoundError(f"there is no index {name!r}; there are: {self._describe_all()}")
+
+    def with_index(self, name: str, columns: Sequence[ResolvedColumn]) -> StoredDefinition:
+        """Add an index to the definition.
+
+        Args:
+            name: The name, which must be free.
+            columns: The columns, kinds and options. An index that the definition has already keeps its options if none
+                are given.
+
+        Raises:
+            IndexExistsError: If another index has the name.
+            DefinitionError: If an index exists with other options.
+        """
+        taken = next((one for one in self.all_names if one.name.casefold() == name.casefold()), None)
+        if taken is not None:
+            raise IndexExistsError(f"there is an index {name!r} already; there are: {self._describe_all()}")
+        items = {_place(item): item for item in json.loads(self.definition)}
+        for column in columns:
+            place = column.field_id, column.map_key or ""
+            new: dict[str, Any] = {"field-id": column.field_id, "kinds": {}}
+            new |= {} if column.map_key is None else {"map-key": column.map_key}
+            item = items.setdefault(place, new)
+            item["name"] = column.name
+            for kind, options in column.kinds.items():
+                found = item["kinds"].setdefault(kind, dict(options))
+                if options and found != options:
+                    raise DefinitionError(
+                        f"column {column.name!r} has a {kind} index with {_options_text(found)} already "
+                        f"({self._holders((column.field_id, column.stored_kind(kind)))}): drop it first"
+                    )
+        indexes = frozenset((column.field_id, column.stored_kind(kind)) for column in columns for kind in column.kinds)
+        given = (*self._given, NamedIndex(name, indexes))
+        definition = json.dumps([items[place] for place in sorted(items)], sort_keys=True)
+        return replace(self, definition=definition, names=_to_json(given))
+
+    def without_index(self, name: str) -> tuple[StoredDefinition, frozenset[Index]]:
+        """Take an index out of the definition, as far as no other given name stands for it.
+
+        Returns:
+            The new definition, and the indexes that the definition no longer has.
+
+        Raises:
+            NotFoundError: If no index has the name.
+            DefinitionError: If properties of the data table define the index.
+        """
+        named = self.find(name)
+        others = tuple(one for one in self._given if one != named)
+        gone = named.indexes - {index for one in others for index in one.indexes}
+        fixed = sorted(gone & _indexes_of(self.from_properties).keys())
+        if fixed:
+            column, kind = self._columns()[fixed[0]], split_kind(*fixed[0])[1]
+            raise DefinitionError(
+                f"properties of the table (`file-index.*.columns`) define the {kind} index of column {column!r}: "
+                "take the column out of these properties first"
+            )
+        items = json.loads(self.definition)
+        for item in items:
+            key = item.get("map-key")
+            item["kinds"] = {
+                kind: options
+                for kind, options in item["kinds"].items()
+                if (item["field-id"], stored_kind(kind, key)) not in gone
+            }
+        definition = json.dumps([item for item in items if item["kinds"]], sort_keys=True)
+        return replace(self, definition=definition, names=_to_json(others)), gone
+
+    @property
+    def _given(self) -> tuple[NamedIndex, ...]:
+        """Return the given names of indexes that exist; another `create` may have replaced the definition."""
+        existing = self._columns()
+        given: list[NamedIndex] = []
+        for item in json.loads(self.names or "[]"):
+            indexes = (
+                (index["field-id"], stored_kind(index["kind"], index.get("map-key"))) for index in item["indexes"]
+            )
+            found = frozenset(index for index in indexes if index in existing)
+            if found:
+                given.append(NamedIndex(item["name"], found))
+        return tuple(given)
+
+    def _columns(self) -> dict[Index, str]:
+        """Return all indexes with the names of their columns, as far as known the current ones."""
+        names = {_place(item): item["name"] for item in json.loads(self.definition)}
+        found: dict[Index, str] = {}
+        for index in stored_kinds(self.definition):
+            field_id, key = column_and_key(split_kind(*index)[0])
+            found[index] = names[field_id, key or ""]
+        return found | _indexes_of(self.from_properties)
+
+    def _holders(self, index: Index) -> str:
+        return ", ".join(one.name for one in self.all_names if index in one.indexes)
+
+    def _describe_all(self) -> str:
+        return "; ".join(self.describe(one) for one in self.all_names) or "none"
+
+
+def derived_name(column: str, kind: str) -> str:
+    """Return the name of an index that no statement named: column and kind, in letters that SQL takes unquoted."""
+    return f"{_NO_IDENTIFIER.sub('_', column.replace(SEPARATOR, '_'))}_{kind}"
+
+
+def _free_name(name: str, taken: set[str]) -> str:
+    number = 1
+    free = name
+    while free.casefold() in taken:
+        number += 1
+        free = f"{name}_{number}"
+    return free
+
+
+def _place(item: Mapping[str, Any]) -> tuple[int, str]:
+    return item["field-id"], item.get("map-key") or ""
+
+
+def _indexes_of(columns: Sequence[ResolvedColumn]) -> dict[Index, str]:
+    return {(column.field_id, column.stored_kind(kind)): column.name for column in columns for kind in column.kinds}
+
+
+def _options_text(options: Mapping[str, str]) -> str:
+    return ", ".join(f"{key} = {value}" for key, value in sorted(options.items())) or "no options"
+
+
+def _to_json(names: Sequence[NamedIndex]) -> str:
+    return json.dumps(
+        [{"name": one.name, "indexes": [_index_item(index) for index in sorted(one.indexes)]} for one in names]
+    )
+
+
+def _index_item(index: Index) -> dict[str, object]:
+    column, kind = split_kind(*index)
+    field_id, key = column_and_key(column)
+    return {"field-id": field_id, "kind": kind} | ({} if key is None else {"map-key": key})

@@ -1,0 +1,36 @@
+"""Durations and sizes as users write them."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+
+from puffin_index.errors import UnsupportedError
+
+_DURATION = re.compile(r"(\d+)\s*([smhd])")
+_SIZE = re.compile(r"(\d+)\s*([kmg]?)(?:i?b)?")
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+
+
+def parse_duration(text: str) -> timedelta:
+    """Read a duration such as `3d`, `12h`, `30m` or `0s`.
+
+    Raises:
+        UnsupportedError: If the text is no duration.
+    """
+    parts = _DURATION.fullmatch(text.strip().lower())
+    if parts is None:
+        raise UnsupportedError(f"{text!r} is not a duration such as 3d, 12h, 30m or 0s")
+    return timedelta(**{_UNITS[parts[2]]: int(parts[1])})
+
+
+def parse_size(text: str) -> int:
+    """Read a size of at least 1 byte, such as `256MiB`; units are binary.
+
+    Raises:
+        UnsupportedError: If the text is no size.
+    """
+    parts = _SIZE.fullmatch(text.strip().lower())
+    if parts is None or int(parts[1]) == 0:
+        raise UnsupportedError(f"{text!r} is not a size such as 256MiB")
+    return int(parts[1]) << {"": 0, "k": 10, "m": 20, "g": 30}[parts[2]]
