@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from planner.aggregates.answer import aggregate
+from planner.query_log.benefits import Benefits, benefits
 from planner.scans.arrow_scan import scan
 from planner.scans.count import RowCount, count
 from planner.scans.plan import plan
@@ -14,11 +15,13 @@ if TYPE_CHECKING:
     from planner.spark.source import PuffinIndexSource
 
 __all__ = [
+    "Benefits",
     "PuffinIndexSource",
     "RowCount",
     "ScanPlan",
     "Split",
     "aggregate",
+    "benefits",
     "count",
     "disable",
     "enable",

@@ -8,6 +8,7 @@ import click
 from rich.table import Table as RichTable
 
 from planner.aggregates.answer import aggregate_with_plan
+from planner.commands.benefits import benefits_command
 from planner.commands.build import build_command
 from planner.scans.count import count
 from planner.scans.plan import plan
@@ -24,6 +25,7 @@ __all__ = ["build_command", "main"]
 
 for _command in UPKEEP_COMMANDS:
     main.add_command(_command)
+main.add_command(benefits_command)
 
 
 @main.command("explain")

@@ -235,6 +235,7 @@ class _Search:
         self._order = order
         self._guess = guess
         self._reasons, self._matches, self._stages = plain.reasons.copy(), plain.matches.copy(), plain.stages
+        self._used = plain.used
         # At least the wanted rows reach `sure`, fewer reach `beyond`. The row groups of the former are at `_left`.
         self._own = _tests_of(predicate, order)
         self._reach = 0
@@ -323,13 +324,16 @@ class _Search:
         if not isinstance(self._predicate, Everything):
             self._counting.narrow(counted)
         self._stages = (*self._plain.stages, *pruned.stages)
+        self._used |= pruned.used
         return found, True
 
     def result(self) -> Enough:
         """The row groups that have the rows found; those of the predicate if too few rows were found."""
         if not self._implied:
             return Enough(self._plain)
-        pruned = replace(self._plain, reasons=self._reasons, matches=self._matches, stages=self._stages)
+        pruned = replace(
+            self._plain, reasons=self._reasons, matches=self._matches, stages=self._stages, used=self._used
+        )
         return Enough(pruned, self._implied, self._threshold)
 
 
