@@ -79,12 +79,13 @@ class BackgroundQueue(Generic[Item]):
         self._is_running = False
         self._has_warned = False
         self._hurry = threading.Event()
+        self._ends = False
         _queues.add(self)
 
     @property
     def is_ending(self) -> bool:
-        """Whether somebody waits for the queue, or the process ends: `handle` should then return soon."""
-        return self._hurry.is_set()
+        """Whether the process ends: `handle` should then return soon."""
+        return self._ends
 
     def put(self, item: Item) -> bool:
         """Have an item handled; False if too many are waiting."""
@@ -99,16 +100,20 @@ class BackgroundQueue(Generic[Item]):
         return True
 
     def wait(self, seconds: float) -> bool:
-        """Wait until all items are handled; False if that takes longer."""
+        """Have all items handled without delay, and wait for that; False if it takes longer."""
+        self._hurry.set()
         with self._changed:
-            return self._changed.wait_for(lambda: not self._is_running, seconds)
+            is_done = self._changed.wait_for(lambda: not self._is_running, seconds)
+        if not self._ends:
+            self._hurry.clear()
+        return is_done
 
     def end(self, seconds: float) -> None:
         """Handle what waits without delay, or forget it, and wait for that."""
         with self._changed:
             if not self._is_finished_at_exit:
                 self._items.clear()
-        self._hurry.set()
+        self._ends = True
         self.wait(seconds)
 
     def _run(self) -> None:

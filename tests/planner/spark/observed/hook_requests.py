@@ -1,4 +1,4 @@
-"""Ask the planner's side of the hook as the JVM does, without a JVM: whole requests about tables that PyIceberg made."""
+"""Ask the planner's side of the hook as the JVM does, without a JVM: requests about tables that PyIceberg made."""
 
 from __future__ import annotations
 
