@@ -201,10 +201,8 @@ class _PlannerCallback:
         read = partial(_kept, view, numbers, judge) if is_explained or settings.weigh_implied else None
         plan = replace(plan, implied=weigh(pieces, plan.kept_mask, read, wanted))
         self._report(plan, request)
-        used = pruned.used
-        self.observers.planned(
-            PlannedQuery(now(), request, settings, table, reading, view, numbers, predicate, plan, used, enough, wanted)
-        )
+        known = (now(), request, settings, table, reading, view, numbers, predicate, plan)
+        self._observe(PlannedQuery(*known, pruned.used, enough, wanted, functions=functions))
         note = f"puffin-index: {plan.kept} of {plan.row_groups} row groups of {plan.table}"
         dropped = row_set_of(numbers[~plan.kept_mask], view.row_group_count)
         return serialize_dropped(dropped, note if settings.job_description else "", runtime_fields)
@@ -266,12 +264,8 @@ class _PlannerCallback:
             warnings=tuple(dict.fromkeys((*plan.warnings, *answered.warnings))),
         )
         self._report(plan, request)
-        used = answered.pruned.used
-        self.observers.planned(
-            PlannedQuery(
-                now(), request, settings, table, reading, view, numbers, predicate, plan, used, answered=answered
-            )
-        )
+        known = (now(), request, settings, table, reading, view, numbers, predicate, plan)
+        self._observe(PlannedQuery(*known, answered.pruned.used, answered=answered, functions=functions))
         return serialized
 
     def _without_index(
@@ -291,7 +285,7 @@ class _PlannerCallback:
         if request.aggregates is None:
             plan = untrusted_plan(view, numbers, request, objection)
             self._report(plan, request)
-            self.observers.planned(PlannedQuery(now(), request, settings, table, reading, view, numbers, UNKNOWN, plan))
+            self._observe(PlannedQuery(now(), request, settings, table, reading, view, numbers, UNKNOWN, plan))
         return KEEP_ALL
 
     def _data_table(self, request: Request) -> DataTable | None:
@@ -312,6 +306,11 @@ class _PlannerCallback:
         """The latest scan plans of a session, by its UUID, and of copies that Spark made of it, oldest first."""
         with self._lock:
             return list(self._reports.get(session, ()))
+
+    def _observe(self, query: PlannedQuery) -> None:
+        # What is only explained reads nothing.
+        if query.request.thread not in self._recordings:
+            self.observers.planned(query)
 
     def _report(self, plan: ScanPlan, request: Request) -> None:
         with self._lock:

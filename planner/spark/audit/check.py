@@ -131,6 +131,8 @@ class Check:
         claimed = residual_of(conjunction([query.predicate, self._threshold]))
         keys = [bind_runtime_keys(one, schema) for one in request.runtime_keys]
         others = residual_of(conjunction([*keys, self._threshold]))
+        functions = query.functions
+        listed = residual_of(Everything(exact=True) if functions is None else functions.listed)
         direct = DirectTest(request.filters, request.conditions, schema)
 
         def judge(at: int, rows: LiveRows) -> None:
@@ -138,7 +140,9 @@ class Check:
             certain = direct.certain(rows.read_column, rows.row_count)
             if certain.any():
                 certain = certain & others.matching(rows.read_column, rows.row_count)
-            missed = rows.live & (found | certain)
+            # Spark has evaluated functions for the values that the index lists: there must be no others.
+            unlisted = ~listed.matching(rows.read_column, rows.row_count)
+            missed = rows.live & (found | certain | unlisted)
             if missed.any():
                 self._miss_rows(at, missed)
 

@@ -14,6 +14,7 @@ from planner.prune.pruned import Used
 from planner.scans.scan_plan import ScanPlan
 from planner.spark.aggregates import AnsweredScan
 from planner.spark.left_behind import DataTable
+from planner.spark.requests.functions import ColumnFunctions
 from planner.spark.requests.wire import Request
 from planner.spark.settings import Settings
 from planner.view.index_view import IndexView
@@ -44,6 +45,7 @@ class PlannedQuery:
         enough: What was found for a query that wants only some rows.
         wanted: The rows that such a query wants.
         answered: What was answered from the index, for a query of aggregates.
+        functions: The functions of the request.
     """
 
     time: datetime
@@ -59,6 +61,7 @@ class PlannedQuery:
     enough: Enough | None = None
     wanted: FirstRows | None = None
     answered: AnsweredScan | None = None
+    functions: ColumnFunctions | None = None
 
     @property
     def io(self) -> FileIO:

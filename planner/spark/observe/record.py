@@ -14,6 +14,7 @@ from planner.spark.observe.planned_query import PlannedQuery
 from planner.spark.observe.where_text import where_of
 from planner.spark.requests.aggregates import question_of
 from planner.spark.requests.hook_filters import bind_filters
+from planner.spark.requests.wire import Request
 from planner.view.directories import IndexReads
 from planner.view.index_view import IndexView
 from puffin_index.keys.map_key import SEPARATOR, ColumnId, column_and_key
@@ -46,9 +47,14 @@ def record_of(query: PlannedQuery) -> QueryRecord:
         sources=_sources(query, answered),
         columns=tuple(sorted((column_text(column, schema), kind) for column, kind in deciding(query))),
         answered=answered,
-        continues=bool(query.request.runtime_keys),
+        continues=bool(query.request.runtime_keys) and _is_planned_without_keys(query.request),
         not_trusted=is_not_trusted,
     )
+
+
+def _is_planned_without_keys(request: Request) -> bool:
+    """Whether the scan of a request was planned before, when its keys were not known."""
+    return request.model_copy(update={"runtime_keys": ()}).asks_for_rows
 
 
 def column_text(column: ColumnId, schema: Schema) -> str:
