@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import json
 import logging
+from base64 import b64encode
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from pyroaring import BitMap
 
 from planner.prune.pruned import Reason
 from planner.query_log.benefits import sum_up
 from planner.query_log.records import read_log
+from planner.spark.requests.condition_nodes import Column
+from planner.spark.requests.conditions import found_column
 from planner.spark.requests.wire import KEEP_ALL
+from planner.view.column_values import ColumnValues, values_to_try
 from puffin_index import IndexDefinition
 from puffin_index.data.data_table import list_data_files
 from puffin_index.errors import PuffinIndexError
@@ -123,6 +129,26 @@ def test_too_few_rows_for_a_limit_are_found(plant: Plant, caplog: pytest.LogCapt
         hook.wait()
 
     assert "at least 1 rows" in caplog.text
+
+
+def test_a_value_for_which_no_function_was_evaluated_is_found(plant: Plant, caplog: pytest.LogCaptureFixture) -> None:
+    hook = _hook(plant, _KINDS["bitmap"])
+    node = column_node("k", hook.schema)
+    found = found_column(Column.model_validate(node), hook.schema)
+    assert found is not None
+    values = values_to_try(hook.view, found, np.arange(8), 1 << 20)
+    assert isinstance(values, ColumnValues)
+    first = b64encode(BitMap([0]).serialize()).decode()
+    matches = {"positions": first, "between": None, "null": False, "exact": True, "microseconds": 1}
+    function = {"node": "function", "number": 0, "name": "(k % 1000 = 0)", "column": node, "matches": matches}
+
+    asked = hook.ask([function | {"values": values.fingerprint}])
+    assert asked.plan is not None
+    assert asked.plan.kept == 1
+    with caplog.at_level(logging.ERROR):
+        hook.wait()
+
+    assert "row group 2" in caplog.text
 
 
 def test_a_row_that_was_deleted_is_no_miss(plant: Plant, caplog: pytest.LogCaptureFixture) -> None:
