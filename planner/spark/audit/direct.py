@@ -288,7 +288,7 @@ class _Values:
         if self.null.all():
             return np.zeros(len(self.null), np.bool_)
         if pa.types.is_floating(self.array.type):
-            return self._compared_doubles(operator, float(literal))  # type: ignore[arg-type] # no bytes come here
+            return self._compared_doubles(operator, float(literal))
         scalar = self._scalar(literal)
         if operator == "starts with":
             if not pa.types.is_large_binary(self.array.type) or not isinstance(literal, bytes):

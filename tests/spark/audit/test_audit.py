@@ -118,7 +118,7 @@ def test_no_query_of_a_right_index_is_called_wrong(
     log = _log(catalog, tmp_path, "audited")
     assert [audit.unchecked for audit in log.audits if audit.unchecked] == []
     assert sum(audit.row_groups for audit in log.audits) > 50
-    assert len(log.audits) >= len(QUERIES) - 4
+    assert len(log.audits) >= 10
     sources = {source for record in log.queries for source in record.sources}
     assert sources >= {"predicate", "function", "join", "subquery", "top-k", "limit", "aggregates"}
     found = benefits(TableIndex.open(catalog, "ns.audited"), (tmp_path / "log").as_uri())

@@ -94,3 +94,17 @@ def test_lines_that_are_no_records_are_left_out(plant: Plant, tmp_path: Path) ->
     assert len(read_log(hook.index.data_table.io, str(folder)).queries) == 1
     assert read_log(hook.index.data_table.io, str(folder), "ns.another").queries == ()
     assert read_log(hook.index.data_table.io, str(tmp_path / "none")).queries == ()
+
+
+def test_a_store_that_cannot_add_to_files_gets_a_new_one_each_time(plant: Plant, tmp_path: Path) -> None:
+    folder = tmp_path / "log"
+    hook = AskedHook(plant(IndexDefinition.of(bitmap=["k"])), {"query-log": folder.as_uri()})
+    writer = hook.callback.observers._logs.of(folder.as_uri())
+    # As for any URL of another scheme.
+    writer._path = None
+    for key in range(2):
+        hook.ask([condition_node(Compare("k", "=", key), hook.schema)])
+        hook.wait()
+
+    assert len(list(folder.glob("*.jsonl"))) == 2
+    assert len(read_log(hook.index.data_table.io, str(folder)).queries) == 2
