@@ -432,4 +432,6 @@ def _sample(
     # Where keys are far apart this is a guess; where they are near it is a key.
     keys = low + np.minimum(steps * np.maximum(width / LAST_STEP, np.minimum(width, 1)), width)
     weights = np.broadcast_to(values / (len(steps) + 1), steps.shape)
-    return np.clip(keys, low, high).astype(np.int64).ravel(), weights.ravel()
+    # The greatest keys of all are no doubles: the next double is too great for an integer.
+    numbers = np.clip(keys, _LEAST_KEY, np.nextafter(float(_GREATEST_KEY), 0)).astype(np.int64)
+    return np.clip(numbers, low, high).ravel(), weights.ravel()

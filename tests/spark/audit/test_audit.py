@@ -33,9 +33,11 @@ QUERIES = (
     "SELECT id FROM {t} WHERE price + 1 = 104730",
     "SELECT id FROM {t} WHERE extra = 17",
     "SELECT id FROM {t} WHERE extra IS NULL AND k = 44",
+    "SELECT * FROM {t} VERSION AS OF {clean} WHERE k < 100 LIMIT 3",
+    "SELECT id, price FROM {t} VERSION AS OF {clean} ORDER BY price DESC LIMIT 5",
+    "SELECT id, price FROM {t} VERSION AS OF {clean} WHERE city = 'city-7' ORDER BY k LIMIT 5",
     "SELECT * FROM {t} WHERE k < 100 LIMIT 3",
     "SELECT id, price FROM {t} ORDER BY price DESC LIMIT 5",
-    "SELECT id, price FROM {t} WHERE city = 'city-7' ORDER BY k LIMIT 5",
     "SELECT count(*), sum(price), min(k), max(k) FROM {t} WHERE k BETWEEN 100 AND 300",
     "SELECT city, count(*), sum(k) FROM {t} WHERE k < 1000 GROUP BY city",
     "SELECT t.id FROM {t} t JOIN {w} w ON t.k = w.k",
@@ -65,10 +67,12 @@ def _create(spark: SparkSession, catalog: SqlCatalog) -> dict[str, str]:
     spark.sql(added.format(t=name))
     definition = IndexDefinition.of(bitmap=["city", "k"], bsi=["k", "price", "ratio", "extra"], bloom=["price"])
     TableIndex.create(catalog, "ns.audited", definition).build(spark)
+    clean = catalog.load_table("ns.audited").current_snapshot()
+    assert clean is not None
     spark.sql(f"DELETE FROM {name} WHERE id % 13 = 5")
     spark.sql("CREATE TABLE lake.ns.watched (k INT) USING iceberg")
     spark.sql("INSERT INTO lake.ns.watched VALUES (3), (1711)")
-    return {"t": name, "w": "lake.ns.watched", "old": str(old[0])}
+    return {"t": name, "w": "lake.ns.watched", "old": str(old[0]), "clean": str(clean.snapshot_id)}
 
 
 def _split(columns: str) -> list[str]:

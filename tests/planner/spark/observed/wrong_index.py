@@ -10,7 +10,7 @@ from puffin_index import IndexDefinition, TableIndex
 
 ROWS = 400
 ROW_GROUP_ROWS = 50
-OLD, NEW = 0x1122334455667700, 0x1122334455667711
+OLD, NEW = 0x1122334455667711, 0x1122334455667700
 """One row of the third row group had the old value when the index was built, and has the new one now."""
 
 Plant = Callable[[IndexDefinition], TableIndex]
