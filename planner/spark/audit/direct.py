@@ -273,11 +273,11 @@ class _Values:
 
     @property
     def nan(self) -> _Truth:
-        """Which values are NaN; Spark says of NULL that it is none."""
-        if not pa.types.is_floating(self.array.type):
+        """Which values are NaN; NULL is none."""
+        if not pa.types.is_floating(self.array.type) and not self.null.all():
             raise _NotUnderstoodError
-        is_nan = np.isnan(self._doubles()) & ~self.null
-        return _Truth(is_nan, ~is_nan & ~self.null)
+        is_nan = np.zeros(len(self.null), np.bool_) if self.null.all() else np.isnan(self._doubles()) & ~self.null
+        return _Truth(is_nan, ~is_nan)
 
     def test(self, operator: str, literal: Scalar) -> _Truth:
         """Compare the values with a literal."""
