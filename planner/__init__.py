@@ -7,6 +7,7 @@ from puffin_index.errors import MissingExtraError
 
 if TYPE_CHECKING:
     from planner.aggregates.answer import aggregate
+    from planner.query_log.benefits import Benefits, benefits
     from planner.scans.arrow_scan import scan
     from planner.scans.count import RowCount, count
     from planner.scans.plan import plan
@@ -17,11 +18,13 @@ if TYPE_CHECKING:
     from planner.spark.source import PuffinIndexSource
 
 __all__ = [
+    "Benefits",
     "PuffinIndexSource",
     "RowCount",
     "ScanPlan",
     "Split",
     "aggregate",
+    "benefits",
     "call",
     "count",
     "disable",
@@ -39,6 +42,8 @@ _HOMES: Final = {
     "ScanPlan": "scans.scan_plan",
     "Split": "scans.scan_plan",
     "aggregate": "aggregates.answer",
+    "Benefits": "query_log.benefits",
+    "benefits": "query_log.benefits",
     "call": "spark.call",
     "count": "scans.count",
     "disable": "spark.hook",

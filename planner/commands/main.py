@@ -14,6 +14,11 @@ main.add_lazy(
         "build": LazyCommand(
             f"{_PACKAGE}.build", "build_command", "Index the data files of TABLE that have no index yet."
         ),
+        "benefits": LazyCommand(
+            f"{_PACKAGE}.benefits",
+            "benefits_command",
+            "Show what the indexes of TABLE have saved its queries in Spark, and which ones no query used.",
+        ),
         "explain": LazyCommand(
             f"{_PACKAGE}.queries",
             "explain_command",

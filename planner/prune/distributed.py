@@ -116,7 +116,8 @@ def prune_on_executors(
         reasons[place], matches[place] = result.reasons, result.matches
     troubles = tuple(trouble for result in results for trouble in result.troubles)
     _raise_if_strict(troubles, limits)
-    return Pruned(reasons, matches, _stages([result.stages for result in results]), troubles)
+    used = frozenset(one for result in results for one in result.used)
+    return Pruned(reasons, matches, _stages([result.stages for result in results]), troubles, used=used)
 
 
 def _raise_if_strict(troubles: Sequence[IndexTrouble], limits: Limits) -> None:

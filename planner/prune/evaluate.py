@@ -9,6 +9,7 @@ import numpy as np
 from pyroaring import BitMap
 
 from planner.predicate.nodes import Everything, Leaf, Nothing
+from planner.prune.pruned import Used
 from planner.prune.pruning import LeafState, Pruning
 from planner.view.directories import IndexReads, IndexTrouble, KindDirectory
 from planner.view.index_view import IndexView
@@ -28,11 +29,13 @@ class RowEvaluator:
         pruning: The predicate, and what earlier stages know of its leaves.
         troubled: Positions where some index could not be used.
         late: Positions where some index was not read for want of time.
+        used: For each position what had a part in its rows.
     """
 
     pruning: Pruning
     troubled: set[int] = field(default_factory=set)
     late: set[int] = field(default_factory=set)
+    used: dict[int, list[Used]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Bring estimates up to date before several threads read them."""
@@ -98,6 +101,7 @@ class RowEvaluator:
         row_group = int(self.pruning.row_groups[position])
         found = state.found.of(row_group) if state.found is not None else None
         if found is not None:
+            self._note(position, (state.leaf.field_id, state.kind))
             return RowSet(found if candidates is None else found & candidates, exact=True)
         return self._read_leaf(state.leaf, position, candidates)
 
@@ -111,12 +115,18 @@ class RowEvaluator:
                 self.late.add(position)
                 break
             try:
-                return view.open_alone(leaf.field_id, directory, row_group).evaluate(leaf.test, candidates)
+                rows = view.open_alone(leaf.field_id, directory, row_group).evaluate(leaf.test, candidates)
             except (CorruptFileError, UnsupportedError, NotFoundError, OSError) as error:
                 self.troubled.add(position)
                 location = view.segments[int(directory.segment[row_group])][0]
                 reads.troubles.append(IndexTrouble(location, str(error)))
+            else:
+                self._note(position, (leaf.field_id, directory.kind))
+                return rows
         return RowSet(self._all(position, candidates), exact=False)
+
+    def _note(self, position: int, used: Used) -> None:
+        self.used.setdefault(position, []).append(used)
 
 
 def exact_directories(view: IndexView, leaf: Leaf, reads: IndexReads) -> list[KindDirectory]:

@@ -238,6 +238,7 @@ class _Search:
         self._order = order
         self._guess = guess
         self._reasons, self._matches, self._stages = plain.reasons.copy(), plain.matches.copy(), plain.stages
+        self._used = plain.used
         # At least the wanted rows reach `sure`, fewer reach `beyond`. The row groups of the former are at `_left`.
         self._own = _tests_of(predicate, order)
         self._reach = 0
@@ -327,13 +328,16 @@ class _Search:
         if not isinstance(self._predicate, Everything):
             self._counting.narrow(counted)
         self._stages = (*self._plain.stages, *pruned.stages)
+        self._used |= pruned.used
         return found, True
 
     def result(self) -> Enough:
         """The row groups that have the rows found; those of the predicate if too few rows were found."""
         if not self._implied:
             return Enough(self._plain)
-        pruned = replace(self._plain, reasons=self._reasons, matches=self._matches, stages=self._stages)
+        pruned = replace(
+            self._plain, reasons=self._reasons, matches=self._matches, stages=self._stages, used=self._used
+        )
         return Enough(pruned, self._implied, self._threshold)
 
 
@@ -435,7 +439,7 @@ def _sample(
     # Where keys are far apart this is a guess; where they are near it is a key.
     keys = low + np.minimum(steps * np.maximum(width / LAST_STEP, np.minimum(width, 1)), width)
     weights = np.broadcast_to(values / (len(steps) + 1), steps.shape).copy()
-    return np.clip(keys, low, high).astype(np.int64), weights
+    return np.clip(_integers(keys), low, high), weights
 
 
 def _tail(ends: Ints, sampled: Ints, weights: Floats) -> tuple[Ints, Floats]:
@@ -451,5 +455,10 @@ def _tail(ends: Ints, sampled: Ints, weights: Floats) -> tuple[Ints, Floats]:
     """
     shares = 0.5 ** np.arange(1, _TAIL_KEYS + 1)[:, np.newaxis]
     width = sampled.astype(np.float64) - ends
-    keys = np.clip(ends + shares * width, np.minimum(ends, sampled), np.maximum(ends, sampled))
-    return keys.astype(np.int64), shares / 2 * weights
+    keys = np.clip(_integers(ends + shares * width), np.minimum(ends, sampled), np.maximum(ends, sampled))
+    return keys, shares / 2 * weights
+
+
+def _integers(keys: Floats) -> Ints:
+    # The greatest keys of all are no doubles: the next double is too great for an integer.
+    return np.clip(keys, _LEAST_KEY, np.nextafter(float(_GREATEST_KEY), 0)).astype(np.int64)

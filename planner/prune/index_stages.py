@@ -116,7 +116,9 @@ class IndexStages:
         counts = np.full(len(pruning.row_groups), -1, np.int64)
         counts[pruning.selection(undecided)] = found_counts
         asked = counts >= 0
-        state.found, state.answered = found, asked
+        state.found, state.answered, state.kind = found, asked, look_up.directory.kind
+        if (found_counts == 0).any():
+            pruning.used.add((state.leaf.field_id, state.kind))
         if state.number in self._conjuncts and len(self._narrowing) < _MOST_CANDIDATES:
             self._narrowing.append(state)
         verdicts, estimate = state.verdicts, state.estimate
@@ -158,6 +160,7 @@ class IndexStages:
             return
         possible = state.verdicts.possible.copy()
         possible[undecided] = answers
+        pruning.used.add((leaf.field_id, kind))
         state.verdicts = Verdicts(possible, state.verdicts.certain)
         pruning.settle(Reason.BLOOM)
 
@@ -191,6 +194,7 @@ class IndexStages:
             self._row_sets.keep(int(pruning.row_groups[at]), result)
             if not result.rows:
                 pruning.reasons[at], pruning.matches[at] = Reason.ROWS_EMPTY, 0
+                pruning.used.update(evaluator.used.get(at, ()))
             elif result.exact:
                 pruning.reasons[at], pruning.matches[at] = Reason.ROWS_MATCH, len(result.rows)
             elif at in evaluator.troubled:
@@ -212,6 +216,8 @@ class IndexStages:
         matches = counts[counts >= 0]
         pruning.matches[settled] = matches
         pruning.reasons[settled] = np.where(matches > 0, Reason.ROWS_MATCH, Reason.ROWS_EMPTY)
+        if (matches == 0).any():
+            pruning.used.update((state.leaf.field_id, state.kind) for state in pruning.leaves if state.kind)
         pruning.alive = pruning.alive[counts < 0]
 
     def _worth_reading(self) -> Ints:

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import IntEnum
+from typing import Final, TypeAlias
 
 import numpy as np
 
 from planner.prune.found_rows import RowSets
 from planner.view.directories import IndexTrouble
+from puffin_index.keys.map_key import ColumnId
 from puffin_index.storage.arrays import Bytes, Flags, Ints
+
+Used: TypeAlias = tuple[ColumnId, str]
+"""A column, and the kind of its index that decided something; `ZONE_MAPS` for statistics alone."""
+
+ZONE_MAPS: Final = "zone-map"
 
 
 class Reason(IntEnum):
@@ -31,6 +38,7 @@ class Reason(IntEnum):
     READ_WHOLE = 13
     ENOUGH_ROWS = 14
     ANSWERED = 15
+    NOT_TRUSTED = 16
 
     @property
     def code(self) -> str:
@@ -91,6 +99,7 @@ class Pruned:
         stages: The funnel.
         troubles: Parts of the index that could not be read, and why.
         row_sets: The rows behind the verdicts, where an index gave them.
+        used: What dropped row groups, or had a part in that.
     """
 
     reasons: Bytes
@@ -98,6 +107,7 @@ class Pruned:
     stages: tuple[Stage, ...]
     troubles: tuple[IndexTrouble, ...]
     row_sets: RowSets = field(default_factory=RowSets)
+    used: frozenset[Used] = frozenset()
 
     @property
     def kept(self) -> Flags:

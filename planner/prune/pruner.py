@@ -13,7 +13,7 @@ from planner.prune.estimate import estimate_leaf
 from planner.prune.funnel import Funnel
 from planner.prune.gate import DEFAULT_LIMITS, Limits
 from planner.prune.index_stages import IndexStages
-from planner.prune.pruned import Pruned, Reason
+from planner.prune.pruned import ZONE_MAPS, Pruned, Reason
 from planner.prune.pruning import Pruning
 from planner.prune.zone_map import judge_by_zone_map
 from planner.view.directories import IndexReads
@@ -60,7 +60,14 @@ def _prune(pruning: Pruning) -> Pruned:
         _estimate(rest)
     row_sets = IndexStages(rest).run(funnel)
     pruning.take(rest)
-    return Pruned(pruning.reasons, pruning.matches, tuple(funnel.stages), tuple(pruning.reads.troubles), row_sets)
+    return Pruned(
+        pruning.reasons,
+        pruning.matches,
+        tuple(funnel.stages),
+        tuple(pruning.reads.troubles),
+        row_sets,
+        frozenset(pruning.used),
+    )
 
 
 def _judge_by_zone_maps(pruning: Pruning) -> None:
@@ -72,6 +79,10 @@ def _judge_by_zone_maps(pruning: Pruning) -> None:
         if state.statistics is not None:
             state.verdicts = judge_by_zone_map(state.leaf.test, state.statistics, pruning.row_groups)
     pruning.settle(Reason.ZONE_MAP)
+    if not pruning.verdicts.root.possible.all():
+        pruning.used.update(
+            (state.leaf.field_id, ZONE_MAPS) for state in pruning.leaves if not state.verdicts.possible.all()
+        )
 
 
 def _estimate(pruning: Pruning) -> None:

@@ -12,7 +12,7 @@ from planner.predicate.tree import PredicateTree
 from planner.prune.estimate import Estimate
 from planner.prune.found_rows import FoundRows
 from planner.prune.gate import CostGate, Limits
-from planner.prune.pruned import Reason
+from planner.prune.pruned import Reason, Used
 from planner.prune.zone_map import JoinedVerdicts, Verdicts
 from planner.view.directories import FieldStatistics, IndexReads, selection_among
 from planner.view.index_view import IndexView
@@ -30,6 +30,7 @@ class LeafState:
         found: The rows that match; None as long as no merged payload was asked.
         answered: For each position whether a merged payload was asked; None as long as `found` is. Look-ups leave out
             what verdicts have settled.
+        kind: The kind that was asked; empty as long as `found` is None.
     """
 
     leaf: Leaf
@@ -39,6 +40,7 @@ class LeafState:
     statistics: FieldStatistics | None = None
     found: FoundRows | None = None
     answered: Flags | None = None
+    kind: str = ""
 
     @property
     def verdicts(self) -> Verdicts:
@@ -76,6 +78,7 @@ class Pruning:
         reasons: A `Reason` for each position (uint8).
         matches: Matching rows where they are known exactly, else -1.
         alive: The positions that are still to be judged, ascending.
+        used: What has dropped row groups so far, or had a part in that.
     """
 
     view: IndexView
@@ -90,6 +93,7 @@ class Pruning:
     reasons: Bytes = field(init=False)
     matches: Ints = field(init=False)
     alive: Ints = field(init=False)
+    used: set[Used] = field(init=False, default_factory=set)
 
     def __post_init__(self) -> None:
         """Know nothing: all row groups are to be judged."""
@@ -136,6 +140,7 @@ class Pruning:
         """Return the row groups that are alive as a pruning of their own, so that all further arrays are short."""
         here = self.selection(self.alive)
         rest = Pruning(self.view, self.tree, self.row_groups[here], self.limits, self.clock, self.reads)
+        rest.used = self.used
         for state, own in zip(self.leaves, rest.leaves, strict=True):
             own.statistics, own.verdicts = state.statistics, state.verdicts.at(here)
         return rest

@@ -1,14 +1,23 @@
-"""Questions to a catalog that no query waits for: the next query finds the answer."""
+"""Work that no query waits for: questions to a catalog, whose answer the next query finds; logs and audits."""
 
 from __future__ import annotations
 
+import atexit
 import logging
 import threading
+import time
+from collections import deque
 from collections.abc import Callable, Hashable
+from typing import Any, Generic, TypeVar
+from weakref import WeakSet
 
 _log = logging.getLogger(__name__)
 
+Item = TypeVar("Item")
+
 _DELAY_SECONDS = 0.05
+_EXIT_SECONDS = 2.0
+"""How long the end of the process waits for what is being done, in all."""
 
 
 class Background:
@@ -37,3 +46,99 @@ class Background:
         timer = threading.Timer(_DELAY_SECONDS, run)
         timer.daemon = True
         timer.start()
+
+
+class BackgroundQueue(Generic[Item]):
+    """Handles items in their order, in one thread that lives as long as there are items.
+
+    Args:
+        handle: Handles the items that have come since the last call. An exception costs these items, and is logged
+            once.
+        what: Says what `handle` does, for warnings.
+        most: How many items may wait; any more are refused.
+        delay_seconds: How long the first of some items waits for others.
+        is_finished_at_exit: Whether the end of the process waits a little for what is still to be handled.
+    """
+
+    def __init__(
+        self,
+        handle: Callable[[list[Item]], object],
+        what: str,
+        most: int,
+        *,
+        delay_seconds: float = _DELAY_SECONDS,
+        is_finished_at_exit: bool = True,
+    ) -> None:
+        self._handle = handle
+        self._what = what
+        self._most = most
+        self._delay_seconds = delay_seconds
+        self._is_finished_at_exit = is_finished_at_exit
+        self._changed = threading.Condition()
+        self._items: deque[Item] = deque()
+        self._is_running = False
+        self._has_warned = False
+        self._hurry = threading.Event()
+        self._ends = False
+        _queues.add(self)
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether the process ends: `handle` should then return soon."""
+        return self._ends
+
+    def put(self, item: Item) -> bool:
+        """Have an item handled; False if too many are waiting."""
+        with self._changed:
+            if len(self._items) >= self._most:
+                return False
+            self._items.append(item)
+            if self._is_running:
+                return True
+            self._is_running = True
+        threading.Thread(target=self._run, name=f"puffin-index: {self._what}", daemon=True).start()
+        return True
+
+    def wait(self, seconds: float) -> bool:
+        """Have all items handled without delay, and wait for that; False if it takes longer."""
+        self._hurry.set()
+        with self._changed:
+            is_done = self._changed.wait_for(lambda: not self._is_running, seconds)
+        if not self._ends:
+            self._hurry.clear()
+        return is_done
+
+    def end(self, seconds: float) -> None:
+        """Handle what waits without delay, or forget it, and wait for that."""
+        with self._changed:
+            if not self._is_finished_at_exit:
+                self._items.clear()
+        self._ends = True
+        self.wait(seconds)
+
+    def _run(self) -> None:
+        while True:
+            self._hurry.wait(self._delay_seconds)
+            with self._changed:
+                items = list(self._items)
+                self._items.clear()
+                if not items:
+                    self._is_running = False
+                    self._changed.notify_all()
+                    return
+            try:
+                self._handle(items)
+            except Exception as error:  # noqa: BLE001 - nobody waits for it, and no query depends on it
+                if not self._has_warned:
+                    _log.warning("%s failed, which is said once: %s", self._what, error, exc_info=error)
+                self._has_warned = True
+
+
+_queues: WeakSet[BackgroundQueue[Any]] = WeakSet()
+
+
+@atexit.register
+def _end_queues() -> None:
+    end = time.monotonic() + _EXIT_SECONDS
+    for queue in list(_queues):
+        queue.end(max(0.0, end - time.monotonic()))

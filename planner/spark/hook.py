@@ -22,7 +22,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyroaring import BitMap
 
-from planner.predicate.nodes import Predicate
+from planner.predicate.nodes import UNKNOWN, Predicate
 from planner.prune.distributed import Executors
 from planner.prune.first_rows import Enough, FirstRows, prune_first_rows
 from planner.prune.pruned import Pruned, Reason, kept_mask
@@ -33,6 +33,8 @@ from planner.spark.aggregates import answer_aggregates
 from planner.spark.catalogs import SparkCatalogs
 from planner.spark.known_index_tables import KnownIndexTables
 from planner.spark.left_behind import DataTable
+from planner.spark.observe.planned_query import PlannedQuery, now
+from planner.spark.observers import Observers, untrusted_plan
 from planner.spark.requests.aggregates import serialize_answer
 from planner.spark.requests.functions import ColumnFunctions
 from planner.spark.requests.hook_filters import bind_filters, first_rows, schema_of, without_deletes
@@ -118,6 +120,7 @@ class _PlannerCallback:
         self.statements = Statements(self._catalogs, context)
         self._index_tables = KnownIndexTables()
         self._strict = strict
+        self.observers = Observers()
         self._recordings: dict[int, list[ScanPlan]] = {}
         self._reports: LRUCache[str, deque[ScanPlan]] = LRUCache(_KEPT_SESSIONS)
         self._lock = threading.Lock()
@@ -167,6 +170,9 @@ class _PlannerCallback:
         if not candidates or not view.row_group_count:
             return KEEP_ALL
         numbers = np.frombuffer(candidates.to_array(), np.uint32).astype(np.int64)
+        objection = self.observers.objection(request, table)
+        if objection is not None:
+            return self._without_index(table, reading, view, numbers, request, settings, objection)
         # Not strict yet: what an older version of the index lacks, a newer one may have.
         schema, limits = reading.schema, settings.limits(strict=False)
         functions = ColumnFunctions(request.functions if settings.functions else (), schema, view, numbers, limits)
@@ -179,7 +185,7 @@ class _PlannerCallback:
         if request.aggregates is not None:
             io = index_table.io
             return self._aggregates(
-                view, predicate, numbers, schema, io, request, settings, executors, functions, started
+                view, predicate, numbers, schema, io, request, settings, executors, functions, started, table, reading
             )
         is_explained = request.thread in self._recordings
         if not request.asks_for_rows and not (runtime_fields and is_explained):
@@ -202,6 +208,8 @@ class _PlannerCallback:
         read = partial(_kept, view, numbers, judge) if is_explained or settings.weigh_implied else None
         plan = replace(plan, implied=weigh(pieces, plan.kept_mask, read, wanted))
         self._report(plan, request)
+        known = (now(), request, settings, table, reading, view, numbers, predicate, plan)
+        self._observe(PlannedQuery(*known, pruned.used, enough, wanted, functions=functions))
         note = f"puffin-index: {plan.kept} of {plan.row_groups} row groups of {plan.table}"
         dropped = row_set_of(numbers[~plan.kept_mask], view.row_group_count)
         return serialize_dropped(dropped, note if settings.job_description else "", runtime_fields)
@@ -228,6 +236,8 @@ class _PlannerCallback:
         executors: Executors,
         functions: ColumnFunctions,
         started: float,
+        table: DataTable,
+        reading: Reading,
     ) -> bytes:
         assert request.aggregates is not None
         if not settings.aggregates:
@@ -261,7 +271,29 @@ class _PlannerCallback:
             warnings=tuple(dict.fromkeys((*plan.warnings, *answered.warnings))),
         )
         self._report(plan, request)
+        known = (now(), request, settings, table, reading, view, numbers, predicate, plan)
+        self._observe(PlannedQuery(*known, answered.pruned.used, answered=answered, functions=functions))
         return serialized
+
+    def _without_index(
+        self,
+        table: DataTable,
+        reading: Reading,
+        view: IndexView,
+        numbers: Ints,
+        request: Request,
+        settings: Settings,
+        objection: str,
+    ) -> bytes:
+        """Read everything, because an audit found the index wrong, and say so."""
+        if settings.strict:
+            raise PuffinIndexError(objection)
+        # What asked for aggregates in vain asks for rows next.
+        if request.aggregates is None:
+            plan = untrusted_plan(view, numbers, request, objection)
+            self._report(plan, request)
+            self._observe(PlannedQuery(now(), request, settings, table, reading, view, numbers, UNKNOWN, plan))
+        return KEEP_ALL
 
     def _data_table(self, request: Request) -> DataTable | None:
         """The table of a request; None if Spark has no such catalog, as for a table that was loaded by its location."""
@@ -281,6 +313,11 @@ class _PlannerCallback:
         """The latest scan plans of a session, by its UUID, and of copies that Spark made of it, oldest first."""
         with self._lock:
             return list(self._reports.get(session, ()))
+
+    def _observe(self, query: PlannedQuery) -> None:
+        # What is only explained reads nothing.
+        if query.request.thread not in self._recordings:
+            self.observers.planned(query)
 
     def _report(self, plan: ScanPlan, request: Request) -> None:
         with self._lock:

@@ -73,6 +73,11 @@ class Settings(PlanningBounds):
         refresh_seconds: How old a version of the index may be for a query to use it without asking the catalog; 0: each
             query asks the catalog and waits.
         absence_seconds: For how long the hook remembers that a table has no index.
+        query_log: The folder that gets a line for each scan; empty for none.
+        query_log_literals: Whether these lines have the literals of the WHERE text, too.
+        audit: The share of queries whose dropped row groups are checked after the query was planned.
+        audit_row_groups: How many row groups the check of a scan may read.
+        audit_bytes: How many bytes of data files these row groups may have together; one of any size is read.
     """
 
     enabled: Flag = True
@@ -87,6 +92,11 @@ class Settings(PlanningBounds):
     planning_mode: PlanningMode = "auto"
     refresh_seconds: float = Field(default=1.0, ge=0, allow_inf_nan=False)
     absence_seconds: float = Field(default=10.0, ge=0, allow_inf_nan=False)
+    query_log: str = ""
+    query_log_literals: Flag = False
+    audit: float = Field(default=0.0, ge=0, le=1, allow_inf_nan=False)
+    audit_row_groups: int = Field(default=8, ge=1)
+    audit_bytes: int = Field(default=256 * 1024 * 1024, ge=0)
 
 
 def read_settings(conf: Mapping[str, str], *, strict: bool = False) -> Settings:

@@ -11,17 +11,17 @@ from pyroaring import BitMap
 
 from planner.predicate.found_column import FoundColumn
 from planner.predicate.implied import Cost, Implied, costs
-from planner.predicate.key_lists import chosen
+from planner.predicate.key_lists import MOST_KEYS, chosen
 from planner.predicate.nodes import UNKNOWN, Leaf, Nothing, Predicate
 from planner.predicate.simplify import conjunction, disjunction
 from planner.prune.gate import Limits
 from planner.spark.requests.condition_nodes import Column, Function, Matches
 from planner.spark.requests.conditions import found_column
 from planner.spark.requests.wire import serialize_values
-from planner.view.column_values import ColumnValues, KeyBounds, values_to_try
+from planner.view.column_values import ColumnValues, KeyBounds, KeyRange, values_to_try
 from planner.view.index_view import IndexView
 from planner.where.unknown import Unknown, UnknownFunction
-from puffin_index.keys.leaf import NullTest, RangeTest
+from puffin_index.keys.leaf import NullTest, RangeTest, SetTest
 from puffin_index.keys.value_types import ValueType
 from puffin_index.keys.values import value_of
 from puffin_index.storage.arrays import Ints
@@ -114,6 +114,16 @@ class ColumnFunctions:
             self.found[function.number] = predicate, implied
         return self.found[function.number][0]
 
+    @property
+    def listed(self) -> Predicate:
+        """What every row satisfies if the index knows all values of the columns that functions were evaluated for."""
+        known: list[Predicate] = []
+        for found, values in self._values.values():
+            if isinstance(values, str) or found.value_type is None:
+                continue
+            known.append(_has_listed_value(found, values, found.value_type))
+        return conjunction(known)
+
     def _matching(
         self,
         function: Function,
@@ -138,6 +148,17 @@ class ColumnFunctions:
             is_null = Leaf(found.column, NullTest(is_null=True), value_type.name)
             predicate = disjunction([predicate, is_null])
         return predicate if matches.exact else conjunction([predicate, UNKNOWN]), text
+
+
+def _has_listed_value(found: FoundColumn, values: ColumnValues | KeyBounds, value_type: ValueType) -> Predicate:
+    is_null = Leaf(found.column, NullTest(is_null=True), value_type.name)
+    listed = values.listed if isinstance(values, ColumnValues) else values
+    if isinstance(listed, KeyRange | KeyBounds):
+        return disjunction([is_null, Leaf(found.column, RangeTest(listed.low, listed.high), value_type.name)])
+    if not 0 < len(listed) <= MOST_KEYS:
+        return UNKNOWN
+    keys = listed.tolist() if isinstance(listed, np.ndarray) else listed.to_pylist()
+    return disjunction([is_null, Leaf(found.column, SetTest(tuple(keys)), value_type.name)])
 
 
 def _interval(ends: list[str]) -> str:

@@ -1,0 +1,169 @@
+"""What the indexes of a table were good for, summed up from the query log: by day, and by column and kind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from datetime import date
+from typing import Final
+
+from pyiceberg.io import load_file_io
+
+from planner.query_log.records import AuditRecord, QueryLog, QueryRecord, read_log
+from puffin_index.table_index import TableIndex
+
+DEFAULT_BYTES_PER_SECOND: Final = 100_000_000
+"""So many bytes of data files a query is taken to read in a second, all of its tasks together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """Sums over some scans. A scan that keys of a join narrow once more counts once.
+
+    Attributes:
+        scans: How many scans there were.
+        row_groups: Their row groups, after Iceberg's own pruning of partitions and files.
+        dropped_by_default: Row groups that statistics of row groups drop without any index.
+        dropped_by_index: Row groups that were dropped in addition.
+        answered: Row groups among these that were answered from the index.
+        bytes_without_index: What would have been read without an index, all columns of the row groups.
+        bytes_saved: How much less was read, likewise.
+        index_bytes: What was read of the index.
+        planning_seconds: How long planning took.
+        seconds_saved: About how much shorter the queries were: the bytes at an assumed speed, less the planning.
+    """
+
+    scans: int
+    row_groups: int
+    dropped_by_default: int
+    dropped_by_index: int
+    answered: int
+    bytes_without_index: int
+    bytes_saved: int
+    index_bytes: int
+    planning_seconds: float
+    seconds_saved: float
+
+
+@dataclass(frozen=True, slots=True)
+class Benefits:
+    """What the log says of the indexes of a table.
+
+    Attributes:
+        table: The table.
+        total: The sums of all scans.
+        by_day: The sums of each day, in UTC.
+        by_index: The sums of the scans in which a column's index of a kind decided something. A scan counts for each of
+            them, so these sums overlap.
+        unused: Columns and kinds of the table's index that no scan of the log used.
+        audits: How many scans were audited.
+        audited_row_groups: How many row groups the audits read and checked.
+        misses: What the audits found wrong, as text.
+        scans_not_trusted: How many scans read everything because of that.
+        bytes_per_second: The assumption behind `seconds_saved`.
+    """
+
+    table: str
+    total: Sums
+    by_day: Mapping[date, Sums]
+    by_index: Mapping[tuple[str, str], Sums]
+    unused: tuple[tuple[str, str], ...]
+    audits: int
+    audited_row_groups: int
+    misses: tuple[str, ...]
+    scans_not_trusted: int
+    bytes_per_second: int
+
+    @property
+    def assumption(self) -> str:
+        """What the seconds rest on, as a sentence."""
+        return (
+            f"seconds: {self.bytes_per_second / 1e6:g} MB of row groups a second, all columns, less the time of "
+            "planning; row groups of data files without an index have no size here"
+        )
+
+    def to_json(self) -> dict[str, object]:
+        """The fields, as `puffin-index benefits --json` prints them."""
+        return {
+            "table": self.table,
+            "total": asdict(self.total),
+            "by_day": [{"day": day.isoformat(), **asdict(sums)} for day, sums in self.by_day.items()],
+            "by_index": [
+                {"column": column, "kind": kind, **asdict(sums)} for (column, kind), sums in self.by_index.items()
+            ],
+            "unused": [{"column": column, "kind": kind} for column, kind in self.unused],
+            "audits": self.audits,
+            "audited_row_groups": self.audited_row_groups,
+            "misses": list(self.misses),
+            "scans_not_trusted": self.scans_not_trusted,
+            "bytes_per_second": self.bytes_per_second,
+            "assumption": self.assumption,
+        }
+
+
+def benefits(index: TableIndex, query_log: str, *, bytes_per_second: int = DEFAULT_BYTES_PER_SECOND) -> Benefits:
+    """Sum up what the log has of a table.
+
+    Args:
+        index: The table's index.
+        query_log: The folder of the log.
+        bytes_per_second: How many bytes of row groups a query is taken to read in a second.
+    """
+    log = read_log(load_file_io(dict(index.catalog.properties), query_log), query_log, index.name)
+    own = [(column.name, kind) for column in index.columns for kind in column.kinds]
+    return sum_up(log, index.name, own, bytes_per_second)
+
+
+def sum_up(
+    log: QueryLog, table: str, indexes: Iterable[tuple[str, str]], bytes_per_second: int = DEFAULT_BYTES_PER_SECOND
+) -> Benefits:
+    """Sum up a log of one table.
+
+    Args:
+        log: The records.
+        table: The table's name.
+        indexes: The columns and kinds of its index.
+        bytes_per_second: How many bytes of row groups a query is taken to read in a second.
+    """
+    by_day: dict[date, list[QueryRecord]] = {}
+    by_index: dict[tuple[str, str], list[QueryRecord]] = {}
+    for record in log.queries:
+        by_day.setdefault(record.day, []).append(record)
+        for used in record.columns:
+            by_index.setdefault(used, []).append(record)
+    return Benefits(
+        table=table,
+        total=_sums(log.queries, bytes_per_second),
+        by_day={day: _sums(records, bytes_per_second) for day, records in sorted(by_day.items())},
+        by_index={used: _sums(records, bytes_per_second) for used, records in sorted(by_index.items())},
+        unused=tuple(sorted(set(indexes) - set(by_index))),
+        audits=len(log.audits),
+        audited_row_groups=sum(audit.row_groups for audit in log.audits),
+        misses=_misses(log.audits),
+        scans_not_trusted=sum(record.not_trusted for record in log.queries),
+        bytes_per_second=bytes_per_second,
+    )
+
+
+def _misses(audits: Iterable[AuditRecord]) -> tuple[str, ...]:
+    return tuple(f"{audit.time:%Y-%m-%d %H:%M:%S}: {miss}" for audit in audits for miss in audit.misses)
+
+
+def _sums(records: Iterable[QueryRecord], bytes_per_second: int) -> Sums:
+    every = list(records)
+    # What a scan would have read without an index counts once, however often its keys narrow it.
+    scans = [one for one in every if not one.continues]
+    saved = sum(one.bytes_without_index - one.bytes_read for one in every)
+    planning = sum(one.planning_seconds for one in every)
+    return Sums(
+        scans=len(scans),
+        row_groups=sum(one.row_groups for one in scans),
+        dropped_by_default=sum(one.row_groups - one.kept_without_index for one in scans),
+        dropped_by_index=sum(one.kept_without_index - one.kept for one in every),
+        answered=sum(one.answered for one in every),
+        bytes_without_index=sum(one.bytes_without_index for one in scans),
+        bytes_saved=saved,
+        index_bytes=sum(one.index_bytes for one in every),
+        planning_seconds=round(planning, 3),
+        seconds_saved=round(saved / bytes_per_second - planning, 3),
+    )

@@ -1,0 +1,101 @@
+"""Check aggregates that the index answered: the same is computed from the data of some of the row groups."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from pyiceberg.table import Table
+
+from planner.aggregates.partial import Partial, group_name
+from planner.aggregates.question import Question
+from planner.scans.residual import Residual, values_of
+from planner.spark.aggregates import answer_aggregates
+from planner.spark.audit.live_rows import LiveRows, Snapshot
+from planner.spark.audit.residuals import residual_of
+from planner.spark.observe.planned_query import PlannedQuery
+from planner.spark.requests.aggregates import question_of
+from puffin_index.errors import PuffinIndexError
+from puffin_index.keys.arrow_keys import column_of
+from puffin_index.storage.arrays import Ints
+
+_SHOWN = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """An answer of the index beside that of the data.
+
+    Attributes:
+        numbers: The row groups of the view that were read; none if the two could not be compared.
+        difference: What the index said and what the data say, as text; empty if both say the same.
+    """
+
+    numbers: list[int]
+    difference: tuple[str, str] | tuple[()] = ()
+
+
+def compare_answers(
+    query: PlannedQuery, table: Table, snapshot: Snapshot, numbers: Ints, field_ids: list[int], *, is_whole: bool
+) -> Compared:
+    """Compute the aggregates of a query from data.
+
+    Args:
+        query: The query, which the index has answered in part or wholly.
+        table: The data table.
+        snapshot: Its snapshot.
+        numbers: Row groups of the view, ascending, which the index has answered.
+        field_ids: The columns of the query.
+        is_whole: Whether these are all row groups that the index has answered. Otherwise the index answers again.
+    """
+    request, schema, answered = query.request, query.reading.schema, query.answered
+    question = None if request.aggregates is None else question_of(request.aggregates, schema)
+    if question is None or answered is None or request.aggregates is None:
+        return Compared([])
+    if not is_whole:
+        limits = query.settings.limits(strict=False)
+        answered = answer_aggregates(
+            query.view, query.predicate, numbers, request.aggregates, schema, table.io, limits, None
+        )
+        if answered is None:
+            return Compared([])
+        numbers = np.setdiff1d(numbers, answered.unread)
+    residual = residual_of(query.predicate)
+    parts: list[Partial] = []
+    try:
+        for number in numbers.tolist():
+            with snapshot.rows(query.view, number, field_ids) as rows:
+                parts.append(_partial(question, residual, rows))
+    except (PuffinIndexError, OSError, pa.ArrowException):
+        return Compared([])
+    said, data = _groups(answered.answer.partial), _groups(Partial.merged(question, parts))
+    return Compared(numbers.tolist(), _difference(said, data, request.aggregates.text))
+
+
+def _partial(question: Question, residual: Residual, rows: LiveRows) -> Partial:
+    matching = np.flatnonzero(rows.live & residual.matching(rows.read_column, rows.row_count))
+    columns = {}
+    for asked in question.every_column:
+        column = column_of(values_of(asked.column, rows.read_column), asked.value_type)
+        # A file that lacks the column has one value for all rows.
+        at = matching if column.row_count == rows.row_count else np.zeros(len(matching), np.int64)
+        columns[asked.column] = column.take(at)
+    return Partial.of_rows(question, columns, len(matching))
+
+
+def _groups(partial: Partial) -> dict[tuple[object, ...], dict[str, object]]:
+    keys = [group_name(number) for number in range(len(partial.question.groups))]
+    rows = (row for row in partial.groups.to_pylist() if row["rows"] or not keys)
+    return {tuple(row.pop(key) for key in keys): row for row in rows}
+
+
+def _difference(
+    said: dict[tuple[object, ...], dict[str, object]], data: dict[tuple[object, ...], dict[str, object]], text: str
+) -> tuple[str, str] | tuple[()]:
+    differing = [key for key in said.keys() | data.keys() if said.get(key) != data.get(key)]
+    if not differing:
+        return ()
+    shown = differing[:_SHOWN]
+    claim, found = ({key: one.get(key, "no row") for key in shown} for one in (said, data))
+    return f"{text} by groups of keys, {len(differing)} differ: {claim}", str(found)

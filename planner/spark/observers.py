@@ -1,0 +1,69 @@
+"""What happens to a scan after it was planned: it is logged and audited, as its settings say. No query waits."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+
+from planner.prune.pruned import Reason
+from planner.query_log.records import AuditRecord
+from planner.scans.scan_plan import ScanPlan
+from planner.spark.audit.auditor import Auditor
+from planner.spark.left_behind import DataTable
+from planner.spark.observe.log_writer import LogWriters
+from planner.spark.observe.planned_query import PlannedQuery
+from planner.spark.requests.wire import Request
+from planner.view.index_view import IndexView
+from puffin_index.storage.arrays import Ints
+
+
+class Observers:
+    """The log and the audits of one hook."""
+
+    def __init__(self) -> None:
+        self._logs = LogWriters()
+        self._auditor = Auditor(self._audited)
+
+    def planned(self, query: PlannedQuery) -> None:
+        """Log a scan, and audit it."""
+        self._log(query, query)
+        self._auditor.put(query)
+
+    def objection(self, request: Request, table: DataTable) -> str | None:
+        """Why a request must not use the index of its table; None if it may."""
+        return self._auditor.objection(request.session, table.uuid)
+
+    def wait(self, seconds: float) -> bool:
+        """Wait until all audits and all lines of the log are done; False if that takes longer."""
+        end = time.monotonic() + seconds
+        return self._auditor.wait(seconds) and self._logs.flush(max(0.0, end - time.monotonic()))
+
+    def _audited(self, query: PlannedQuery, record: AuditRecord) -> None:
+        self._log(query, record)
+
+    def _log(self, query: PlannedQuery, content: PlannedQuery | AuditRecord) -> None:
+        if query.settings.query_log:
+            properties = query.table.catalog.properties
+            self._logs.of(query.settings.query_log).put(content, query.request.session, properties)
+
+
+def untrusted_plan(view: IndexView, numbers: Ints, request: Request, objection: str) -> ScanPlan:
+    """The plan of a scan that reads everything because an audit found the index wrong."""
+    return ScanPlan(
+        table=request.table,
+        snapshot_id=request.snapshot,
+        where=request.where,
+        data_files=view.paths,
+        file_of=view.file_of[numbers],
+        ordinals=view.ordinals_in_file[numbers],
+        row_counts=view.row_counts[numbers],
+        reasons=np.full(len(numbers), Reason.NOT_TRUSTED, np.uint8),
+        matches=np.full(len(numbers), -1, np.int64),
+        funnel=(),
+        index_reads=0,
+        index_bytes_read=0,
+        planning_seconds=0.0,
+        warnings=(objection,),
+        unlisted=request.unindexed,
+    )

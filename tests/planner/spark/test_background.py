@@ -1,0 +1,54 @@
+"""Queues of work that nobody waits for: in order, bounded, and quiet about trouble that comes again."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from planner.spark.background import BackgroundQueue
+
+
+def test_items_are_handled_in_their_order() -> None:
+    handled: list[int] = []
+    queue: BackgroundQueue[int] = BackgroundQueue(handled.extend, "counting", 1_000)
+    assert all(queue.put(number) for number in range(500))
+    assert queue.wait(10)
+    assert handled == list(range(500))
+
+
+def test_a_full_queue_refuses() -> None:
+    go = threading.Event()
+    queue: BackgroundQueue[int] = BackgroundQueue(lambda _: go.wait(10), "waiting", 2, delay_seconds=0)
+    queue.put(0)
+    accepted = [queue.put(number) for number in range(10)]
+    assert accepted.count(False) >= 7
+    assert not queue.wait(0.01)
+    go.set()
+    assert queue.wait(10)
+
+
+def test_trouble_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    def fail(_: list[int]) -> None:
+        raise OSError("no space left")
+
+    queue: BackgroundQueue[int] = BackgroundQueue(fail, "writing", 10)
+    for number in range(3):
+        queue.put(number)
+        assert queue.wait(10)
+    warned = [record for record in caplog.records if record.levelno == logging.WARNING]
+    assert len(warned) == 1
+    assert "writing failed" in warned[0].message
+
+
+@pytest.mark.parametrize(("handle", "expected"), [("print('done')", "done"), ("time.sleep(60)", "")])
+def test_the_end_of_the_process_waits_a_little(handle: str, expected: str) -> None:
+    program = (
+        "import time\nfrom planner.spark.background import BackgroundQueue\n"
+        f"queue = BackgroundQueue(lambda items: {handle}, 'x', 10, delay_seconds=30)\nqueue.put(1)\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=True)
+    assert expected in ended.stdout

@@ -1,0 +1,162 @@
+"""Logs and audits in a real session: right indexes pass, whatever queries ask, and a wrong index is found."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from pyspark.sql import SparkSession
+
+import planner
+from planner.query_log.benefits import benefits
+from planner.query_log.records import QueryLog, read_log
+from planner.spark.hook import callback_of
+from puffin_index import IndexDefinition, TableIndex
+from puffin_index.data.data_table import list_data_files
+from tests.planner.spark.observed.wrong_index import NEW, OLD, overwrite
+
+pytestmark = pytest.mark.spark
+
+_SETTINGS = {"audit": "1", "audit-row-groups": "100", "aggregates": "true", "strict": "true"}
+
+QUERIES = (
+    "SELECT * FROM {t} WHERE k = 711",
+    "SELECT * FROM {t} WHERE k IN (3, 5, 7) AND price > 100",
+    "SELECT id FROM {t} WHERE price IS NULL AND city = 'city-4'",
+    "SELECT id FROM {t} WHERE NOT (city = 'city-4' OR k > 40)",
+    "SELECT id FROM {t} WHERE ratio > 0.99D OR isnan(ratio)",
+    "SELECT id FROM {t} WHERE upper(city) LIKE '%Y-9' AND k < 500",
+    "SELECT id FROM {t} WHERE price + 1 = 104730",
+    "SELECT id FROM {t} WHERE extra = 17",
+    "SELECT id FROM {t} WHERE extra IS NULL AND k = 44",
+    "SELECT * FROM {t} VERSION AS OF {clean} WHERE k < 100 LIMIT 3",
+    "SELECT id, price FROM {t} VERSION AS OF {clean} ORDER BY price DESC LIMIT 5",
+    "SELECT id, price FROM {t} VERSION AS OF {clean} WHERE city = 'city-7' ORDER BY k LIMIT 5",
+    "SELECT * FROM {t} WHERE k < 100 LIMIT 3",
+    "SELECT id, price FROM {t} ORDER BY price DESC LIMIT 5",
+    "SELECT count(*), sum(price), min(k), max(k) FROM {t} WHERE k BETWEEN 100 AND 300",
+    "SELECT city, count(*), sum(k) FROM {t} WHERE k < 1000 GROUP BY city",
+    "SELECT t.id FROM {t} t JOIN {w} w ON t.k = w.k",
+    "SELECT id FROM {t} WHERE k = (SELECT max(k) FROM {w})",
+    "SELECT id FROM {t} VERSION AS OF {old} WHERE k = 1711",
+)
+
+
+def _create(spark: SparkSession, catalog: SqlCatalog) -> dict[str, str]:
+    name = "lake.ns.audited"
+    spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.ns")
+    spark.sql(
+        f"CREATE TABLE {name} (id BIGINT, k INT, price BIGINT, city STRING, ratio DOUBLE) USING iceberg TBLPROPERTIES ("
+        "'write.parquet.row-group-size-bytes'='1', 'write.parquet.row-group-check-min-record-count'='200', "
+        "'write.parquet.row-group-check-max-record-count'='200', 'write.distribution-mode'='none', "
+        "'write.delete.mode'='merge-on-read')"
+    )
+    rows = (
+        "id, CAST((id * 7919) % 2000 AS INT) AS k, IF(id % 11 = 0, NULL, (id * 104729) % 1000003) AS price, "
+        "CONCAT('city-', CAST(id % 97 AS STRING)) AS city, IF(id % 501 = 0, DOUBLE('NaN'), id / 2000D) AS ratio"
+    )
+    spark.range(0, 2000, 1, 2).selectExpr(*_split(rows)).writeTo(name).append()
+    old = spark.sql(f"SELECT snapshot_id FROM {name}.snapshots").first()
+    assert old is not None
+    spark.sql(f"ALTER TABLE {name} ADD COLUMN extra INT")
+    added = "INSERT INTO {t} SELECT id + 5000, k, price, city, ratio, CAST(id % 40 AS INT) FROM {t} WHERE id < 600"
+    spark.sql(added.format(t=name))
+    definition = IndexDefinition.of(bitmap=["city", "k"], bsi=["k", "price", "ratio", "extra"], bloom=["price"])
+    TableIndex.create(catalog, "ns.audited", definition).build(spark)
+    clean = catalog.load_table("ns.audited").current_snapshot()
+    assert clean is not None
+    spark.sql(f"DELETE FROM {name} WHERE id % 13 = 5")
+    spark.sql("CREATE TABLE lake.ns.watched (k INT) USING iceberg")
+    spark.sql("INSERT INTO lake.ns.watched VALUES (3), (1711)")
+    return {"t": name, "w": "lake.ns.watched", "old": str(old[0]), "clean": str(clean.snapshot_id)}
+
+
+def _split(columns: str) -> list[str]:
+    """Columns of a SELECT, which stand between commas outside of parentheses."""
+    parts, depth, start = [], 0, 0
+    for at, character in enumerate(columns):
+        depth += {"(": 1, ")": -1}.get(character, 0)
+        if character == "," and not depth:
+            parts.append(columns[start:at])
+            start = at + 1
+    return [*parts, columns[start:]]
+
+
+@pytest.fixture(scope="module")
+def names(spark: SparkSession, catalog: SqlCatalog) -> dict[str, str]:
+    return _create(spark, catalog)
+
+
+@pytest.fixture
+def audited(spark: SparkSession, tmp_path: Path) -> Iterator[SparkSession]:
+    """The session with a hook that audits and logs every query."""
+    before = spark.conf.get("spark.puffin-index.aggregates")
+    for key, value in {**_SETTINGS, "query-log": (tmp_path / "log").as_uri()}.items():
+        spark.conf.set(f"spark.puffin-index.{key}", value)
+    planner.enable(spark)
+    yield spark
+    planner.disable(spark)
+    for key in (*_SETTINGS, "query-log"):
+        spark.conf.unset(f"spark.puffin-index.{key}")
+    assert before is not None
+    spark.conf.set("spark.puffin-index.aggregates", before)
+
+
+def _log(catalog: SqlCatalog, folder: Path, table: str) -> QueryLog:
+    return read_log(catalog.load_table(f"ns.{table}").io, (folder / "log").as_uri(), f"ns.{table}")
+
+
+def test_no_query_of_a_right_index_is_called_wrong(
+    audited: SparkSession, catalog: SqlCatalog, names: dict[str, str], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.ERROR, "planner"):
+        for sql in QUERIES:
+            audited.sql(sql.format(**names)).collect()
+            assert callback_of(audited).observers.wait(60)
+
+    assert [record.message for record in caplog.records if "audit" in record.message] == []
+    log = _log(catalog, tmp_path, "audited")
+    assert [audit.unchecked for audit in log.audits if audit.unchecked] == []
+    assert sum(audit.row_groups for audit in log.audits) > 50
+    assert len(log.audits) >= 10
+    sources = {source for record in log.queries for source in record.sources}
+    assert sources >= {"predicate", "function", "join", "subquery", "top-k", "limit", "aggregates"}
+    found = benefits(TableIndex.open(catalog, "ns.audited"), (tmp_path / "log").as_uri())
+    assert found.total.dropped_by_index > 0
+    assert found.total.bytes_saved > 0
+    assert found.misses == ()
+    assert ("k", "bitmap") in found.by_index
+
+
+def test_a_wrong_index_is_found_and_used_no_more(
+    audited: SparkSession, catalog: SqlCatalog, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    schema = pa.schema([("k", pa.int64()), ("v", pa.int64())])
+    properties = {"write.parquet.row-group-limit": "50", "write.parquet.compression-codec": "uncompressed"}
+    audited.sql("CREATE NAMESPACE IF NOT EXISTS lake.ns")
+    table = catalog.create_table("ns.wrong", schema, properties=properties)
+    keys = [OLD if row == 120 else row << 40 | row * 7919 % 400 for row in range(400)]
+    table.append(pa.table({"k": keys, "v": list(range(400))}, schema=schema))
+    TableIndex.create(catalog, "ns.wrong", IndexDefinition.of(bitmap=["k"])).build(workers=1)
+    (file,) = list_data_files(table)
+    overwrite(file.path, OLD, NEW)
+    audited.conf.set("spark.puffin-index.strict", "false")
+    sql = f"SELECT v FROM lake.ns.wrong WHERE k = {NEW}"
+
+    with caplog.at_level(logging.ERROR, "planner"):
+        missing = audited.sql(sql).collect()
+        assert callback_of(audited).observers.wait(60)
+        found = audited.sql(sql).collect()
+        explained = planner.explain(audited.sql(sql))
+
+    assert (len(missing), len(found)) == (0, 1)
+    assert "row group 2" in caplog.text
+    assert "not-trusted: 8" in explained
+    assert callback_of(audited).observers.wait(60)
+    summed = benefits(TableIndex.open(catalog, "ns.wrong"), (tmp_path / "log").as_uri())
+    assert len(summed.misses) == 1
+    assert summed.scans_not_trusted >= 1
