@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING
 
+from planner.advice.what_if import what_if
+from planner.advice.what_if_answer import WhatIf
 from planner.aggregates.answer import aggregate
 from planner.scans.arrow_scan import scan
 from planner.scans.count import RowCount, count
@@ -18,6 +20,7 @@ __all__ = [
     "RowCount",
     "ScanPlan",
     "Split",
+    "WhatIf",
     "aggregate",
     "count",
     "disable",
@@ -26,6 +29,7 @@ __all__ = [
     "plan",
     "reports",
     "scan",
+    "what_if",
 ]
 
 
