@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING
 
+from planner.advice.advice_answer import Advice
+from planner.advice.advise import advise
 from planner.advice.what_if import what_if
 from planner.advice.what_if_answer import WhatIf
 from planner.aggregates.answer import aggregate
@@ -16,11 +18,13 @@ if TYPE_CHECKING:
     from planner.spark.source import PuffinIndexSource
 
 __all__ = [
+    "Advice",
     "PuffinIndexSource",
     "RowCount",
     "ScanPlan",
     "Split",
     "WhatIf",
+    "advise",
     "aggregate",
     "count",
     "disable",

@@ -60,6 +60,5 @@ def _bytes_of_row_groups(file: DataFile, count: int) -> Floats:
 def _share_of_columns(scanned: ScanFile, field_ids: Collection[int]) -> float:
     sizes = scanned.entry.column_sizes or {}
     total = sum(sizes.values())
-    if not total or not set(field_ids) <= sizes.keys():
-        return 1.0
-    return sum(sizes[field_id] for field_id in set(field_ids)) / total
+    known = sizes.keys() & set(field_ids)
+    return sum(sizes[field_id] for field_id in known) / total if known else 1.0

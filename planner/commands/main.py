@@ -8,6 +8,7 @@ import click
 from rich.table import Table as RichTable
 
 from planner.aggregates.answer import aggregate_with_plan
+from planner.commands.advise import advise_command
 from planner.commands.build import build_command
 from planner.commands.what_if import what_if_command
 from planner.scans.count import count
@@ -21,7 +22,7 @@ from puffin_index.table_index import TableIndex
 _SHOWN_SPLITS = 20
 _SHOWN_GROUPS = 100
 
-__all__ = ["build_command", "main", "what_if_command"]
+__all__ = ["advise_command", "build_command", "main", "what_if_command"]
 
 for _command in UPKEEP_COMMANDS:
     main.add_command(_command)
