@@ -20,12 +20,13 @@ from planner.advice.gains import Gains
 from planner.advice.queries.event_log import read_event_log
 from planner.advice.queries.query_log import read_query_log
 from planner.advice.queries.sql_statements import read_statements
-from planner.advice.queries.workload import Workload
+from planner.advice.queries.workload import Workload, condensed
 from planner.advice.sample import IndexSample, built_sample
 from planner.advice.sample import choose as choose_row_groups
 from puffin_index.definition.index_definition import IndexDefinition, IndexedColumn, ResolvedColumn
 from puffin_index.definition.table_properties import unite
 from puffin_index.errors import DefinitionError
+from puffin_index.keys.map_key import split_kind
 from puffin_index.segments.directory import FieldKind
 from puffin_index.storage.arrays import Flags, Ints
 from puffin_index.table_index import TableIndex
@@ -92,6 +93,7 @@ def advise_on(advised: AdvisedTable, workload: Workload, max_share: float, sampl
         max_share: The bytes of all indexes together, as a share of the data's bytes.
         sample: The most row groups to measure; None for all.
     """
+    workload = condensed(workload)
     candidates = find_candidates(workload.queries, advised.schema)
     everything = advised.scanned(AlwaysTrue())
     warnings = [*workload.skipped, *candidates.skipped, *_remarks(workload)]
@@ -221,6 +223,8 @@ class _Choice:
         saved, alone = self.gains.total(chosen) - self.gains.total(others), self.gains.total(frozenset({key}))
         partners = self._partners(key, chosen)
         note = f"helps only together with {', '.join(partners)}" if partners and alone < saved / 2 else ""
+        if saved <= _LEAST_SHARE * self.gains.total_read and key in self.advised.defined:
+            note = "once the proposals are built, they do its work, and it can be dropped"
         count = len(keys_of(self.columns))
         return Proposal(
             column=column,
@@ -254,6 +258,18 @@ class _Choice:
         best = sorted((one for one in found if one.bytes_saved > 0), key=lambda one: -one.bytes_saved)
         return tuple(best[:_EVIDENCE])
 
+    @staticmethod
+    def _has_part(key: FieldKind, chosen: frozenset[FieldKind]) -> bool:
+        """Return whether another index of the same column was chosen."""
+        return any(split_kind(*other)[0] == split_kind(*key)[0] for other in chosen)
+
+    def _without_effect(self, key: FieldKind, least: float) -> str:
+        asked = frozenset().union(*(one.candidates for one in self.gains.queries))
+        elsewhere = frozenset(other for other in asked if not self._has_part(key, frozenset({other})))
+        if self.gains.total(asked) - self.gains.total(elsewhere) < least:
+            return "it saves next to nothing"
+        return "it helps only together with others, for which the budget has no room"
+
     def _rejected(
         self, key: FieldKind, chosen: frozenset[FieldKind], sizes: Mapping[FieldKind, int], budget_left: float
     ) -> Rejected:
@@ -261,8 +277,8 @@ class _Choice:
         alone = self.gains.total(frozenset({key}))
         more = self.gains.total(chosen | {key}) - self.gains.total(chosen)
         least = _LEAST_SHARE * self.gains.total_read
-        if alone < least and more < least:
-            reason = "it saves next to nothing"
+        if max(alone, more) < least and not self._has_part(key, chosen):
+            reason = self._without_effect(key, least)
         elif more < least:
             reason = "the other indexes do its work"
         elif sizes[key] > budget_left:

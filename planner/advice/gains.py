@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import combinations, product
 
 import numpy as np
@@ -16,6 +16,9 @@ from planner.advice.scanned import Scanned
 from puffin_index.keys.map_key import ColumnId, split_kind
 from puffin_index.segments.directory import FieldKind
 from puffin_index.storage.arrays import Flags
+
+_SAME_SHARE = 0.002
+"""Shares of bytes that differ less count as equal."""
 
 _MOST_TOGETHER = 3
 """Indexes of so many columns at most are tried as a group."""
@@ -41,7 +44,7 @@ class Gains:
         left = [advised.scanned(one.expression) for one in queries]
         self._open: list[Flags] = [np.isin(paths, [file.path for file in own.data_files]) for own in left]
         self.bytes_read = [_bytes_read(one, own, advised.schema) for one, own in zip(queries, left, strict=True)]
-        self._shares: dict[tuple[int, frozenset[FieldKind]], float] = {}
+        self._shares: list[dict[frozenset[FieldKind], float]] = [{} for _ in queries]
         self._totals: dict[frozenset[FieldKind], float] = {}
 
     @property
@@ -60,20 +63,29 @@ class Gains:
         own = self.queries[number].candidates & frozenset(chosen)
         if not own:
             return 0.0
-        key = number, own
-        if key not in self._shares:
-            self._shares[key] = self._share_saved(number, own)
-        return self._shares[key] * self.bytes_read[number] * self.queries[number].query.times
+        return self._share_saved(number, own) * self.bytes_read[number] * self.queries[number].query.times
 
     def _share_saved(self, number: int, chosen: frozenset[FieldKind]) -> float:
+        """Return the share of its bytes that a query saves. Plans that others have decided are not made."""
+        known = self._shares[number]
+        whole = self.queries[number].candidates
+        if whole not in known:
+            known[whole] = self._measured(number, whole)
+        if chosen not in known:
+            # More indexes never save less, but for the cost gate's estimates.
+            least = max((share for some, share in known.items() if some < chosen), default=0.0)
+            most = min(share for some, share in known.items() if some > chosen)
+            is_open = most - least > _SAME_SHARE
+            known[chosen] = max(least, min(most, self._measured(number, chosen))) if is_open else least
+        return known[chosen]
+
+    def _measured(self, number: int, chosen: frozenset[FieldKind]) -> float:
         is_open = self._open[number]
         read = float(self._sizes[is_open].sum())
         if not read:
             return 0.0
-        # More indexes never make a plan read more row groups than fewer did, but for the cost gate's estimates.
-        fewer = [self._shares[number, some] for some in _one_less(chosen) if (number, some) in self._shares]
         kept = self._sample.verdicts(self.queries[number].expression, chosen).kept & is_open
-        return max(1 - float(self._sizes[kept].sum()) / read, *fewer, 0.0)
+        return 1 - float(self._sizes[kept].sum()) / read
 
     def groups(self) -> Iterator[frozenset[FieldKind]]:
         """Yield indexes of several columns that one query could use together."""
@@ -86,10 +98,6 @@ class Gains:
                 for columns in combinations(by_column.values(), count):
                     found.update(frozenset(group) for group in product(*columns))
         yield from sorted(found, key=lambda group: (len(group), sorted(group)))
-
-
-def _one_less(chosen: frozenset[FieldKind]) -> Iterable[frozenset[FieldKind]]:
-    return (chosen - {key} for key in chosen)
 
 
 def _bytes_read(one: ReadQuery, scanned: Scanned, schema: Schema) -> float:

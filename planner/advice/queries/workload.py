@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+
+_NUMBER_OR_TEXT = re.compile(r"'(?:[^'\\]|\\.|'')*'|\b\d[\w.+-]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,3 +71,29 @@ def is_named(parts: Sequence[str], table: Sequence[str]) -> bool:
     """
     asked, own = [part.casefold() for part in parts], [part.casefold() for part in table]
     return asked[-len(own) :] == own[-len(asked) :]
+
+
+def condensed(workload: Workload, most_alike: int = 4, most: int = 100) -> Workload:
+    """Let some queries stand for others that differ from them in their literals only.
+
+    Args:
+        workload: The scans.
+        most_alike: The queries that stand for all that are alike.
+        most: The most queries in all; those that are asked least often are left out.
+    """
+    alike: dict[str, list[Query]] = {}
+    for query in workload.queries:
+        shape = "" if query.where is None else _NUMBER_OR_TEXT.sub("?", query.where)
+        alike.setdefault(shape, []).append(query)
+    chosen: list[Query] = []
+    for group in alike.values():
+        kept = group if len(group) <= most_alike else [group[len(group) * i // most_alike] for i in range(most_alike)]
+        rest = sum(query.times for query in group) - sum(query.times for query in kept)
+        # Those that are left out are shared out among those that stand for them.
+        chosen += [replace(one, times=one.times + (rest + i) // len(kept)) for i, one in enumerate(kept)]
+    chosen.sort(key=lambda query: -query.times)
+    left_out = sum(query.times for query in chosen[most:])
+    remarks = [f"{left_out:,} scans of rare shapes were left out"] if left_out else []
+    if len(chosen) < len(workload.queries):
+        remarks.append(f"{min(len(chosen), most)} queries stand for {len(workload.queries):,} that are like them")
+    return Workload(tuple(chosen[:most]), (*workload.skipped, *remarks), workload.of_other_tables)
