@@ -6,6 +6,10 @@ from typing import TYPE_CHECKING, Final
 from puffin_index.errors import MissingExtraError
 
 if TYPE_CHECKING:
+    from planner.advice.advice_answer import Advice
+    from planner.advice.advise import advise
+    from planner.advice.what_if import what_if
+    from planner.advice.what_if_answer import WhatIf
     from planner.aggregates.answer import aggregate
     from planner.query_log.benefits import Benefits, benefits
     from planner.scans.arrow_scan import scan
@@ -18,11 +22,14 @@ if TYPE_CHECKING:
     from planner.spark.source import PuffinIndexSource
 
 __all__ = [
+    "Advice",
     "Benefits",
     "PuffinIndexSource",
     "RowCount",
     "ScanPlan",
     "Split",
+    "WhatIf",
+    "advise",
     "aggregate",
     "benefits",
     "call",
@@ -33,16 +40,20 @@ __all__ = [
     "plan",
     "reports",
     "scan",
+    "what_if",
 ]
 
 _HOMES: Final = {
+    "Advice": "advice.advice_answer",
+    "Benefits": "query_log.benefits",
     # Spark is optional, and before 4.1 its Python data sources take no filters.
     "PuffinIndexSource": "spark.source",
     "RowCount": "scans.count",
     "ScanPlan": "scans.scan_plan",
     "Split": "scans.scan_plan",
+    "WhatIf": "advice.what_if_answer",
+    "advise": "advice.advise",
     "aggregate": "aggregates.answer",
-    "Benefits": "query_log.benefits",
     "benefits": "query_log.benefits",
     "call": "spark.call",
     "count": "scans.count",
@@ -52,6 +63,7 @@ _HOMES: Final = {
     "plan": "scans.plan",
     "reports": "spark.hook",
     "scan": "scans.arrow_scan",
+    "what_if": "advice.what_if",
 }
 """The module of each name, imported when somebody asks: PyIceberg takes half a second, and `--help` needs none."""
 

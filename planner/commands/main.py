@@ -19,6 +19,16 @@ main.add_lazy(
             "benefits_command",
             "Show what the indexes of TABLE have saved its queries in Spark, and which ones no query used.",
         ),
+        "what-if": LazyCommand(
+            f"{_PACKAGE}.what_if",
+            "what_if_command",
+            "Measure what a query with this WHERE text would read of TABLE if it had other indexes.",
+        ),
+        "advise": LazyCommand(
+            f"{_PACKAGE}.advise",
+            "advise_command",
+            "Propose indexes of TABLE for the queries that were asked, and name the ones that nobody needs.",
+        ),
         "explain": LazyCommand(
             f"{_PACKAGE}.queries",
             "explain_command",

@@ -6,9 +6,10 @@ Directories are read on first use, per column and kind, and kept: segments are i
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from typing import TypeAlias, TypeVar
 
 import numpy as np
@@ -33,13 +34,13 @@ from planner.view.directories import (
 )
 from planner.view.parallel import in_parallel
 from planner.view.segment_files import SegmentFiles, SegmentReader
-from puffin_index.catalogue.entries import without_sources
+from puffin_index.catalogue.entries import field_kinds, with_kinds, without_sources
 from puffin_index.data.column_source import FieldSource
 from puffin_index.errors import CorruptFileError, UnsupportedError
 from puffin_index.keys.columns import KeyArray
 from puffin_index.keys.map_key import ColumnId
 from puffin_index.kinds.base import MergedFilter, MergedIndex, RowGroupIndex
-from puffin_index.segments.directory import STATISTICS, Directory, read_directory, read_statistics
+from puffin_index.segments.directory import STATISTICS, Directory, FieldKind, read_directory, read_statistics
 from puffin_index.segments.segment import align
 from puffin_index.storage.arrays import Flags, Ints
 from puffin_index.storage.caches import cleared_by
@@ -133,6 +134,16 @@ class IndexView(CoveredRowGroups):
     def without_sources(self, rejected: frozenset[FieldSource]) -> IndexView:
         """The same view, numbered alike, without the indexes of columns that a scan finds somewhere else."""
         return IndexView(self.version, self._entries, self.io, self._cache, rejected)
+
+    def only(self, chosen: Collection[FieldKind]) -> IndexView:
+        """The view as if only some indexes had been built; row groups without any have no number."""
+        kept = [kinds & set(chosen) for kinds in field_kinds(self._entries)]
+        return IndexView(self.version, with_kinds(self._entries, kept), self.io, self._cache, self.rejected)
+
+    @cached_property
+    def built(self) -> frozenset[FieldKind]:
+        """The indexes that at least one data file has."""
+        return frozenset(chain.from_iterable(field_kinds(self._entries)))
 
     def each(self, read: Callable[[Item], Part], items: Sequence[Item]) -> list[Part]:
         """Return the results of reading something for each of some items, in their order.

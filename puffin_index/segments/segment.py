@@ -10,13 +10,14 @@ import logging
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias, TypeVar
 
 from pyiceberg.io import FileIO
 
+from puffin_index.data.chosen_row_groups import ChosenRowGroups
 from puffin_index.data.column_source import Reading
-from puffin_index.data.data_table import DataFile
+from puffin_index.data.data_table import DataFile, FileIdentity
 from puffin_index.data.row_groups import OpenDataFile, RowGroups, open_data_file, read_keys
 from puffin_index.definition.index_definition import ResolvedColumn
 from puffin_index.errors import BuildError, UnsupportedError
@@ -124,6 +125,7 @@ class SegmentTask:
             executors and runs slow tasks twice, and the file of another run may still exist.
         reading: The rules by which scans of the table find columns in data files.
         job_id: The first digits of the file name (`new_segment_location`).
+        row_groups: The ordinals of the row groups to cover in some of the files, by identity; of other files, all.
     """
 
     files: tuple[DataFile, ...]
@@ -133,6 +135,7 @@ class SegmentTask:
     folder: str
     reading: Reading
     job_id: str = ""
+    row_groups: Mapping[FileIdentity, tuple[int, ...]] = field(default_factory=dict)
 
 
 BuildColumn: TypeAlias = Callable[
@@ -203,6 +206,8 @@ def _open_files(task: SegmentTask, stack: ExitStack, skipped: list[SkippedFile])
     for file in task.files:
         try:
             candidate = stack.enter_context(open_data_file(task.io, file, task.reading))
+            if file.identity in task.row_groups:
+                candidate = ChosenRowGroups.of(candidate, task.row_groups[file.identity])
             _check_columns(candidate, task.columns)
             opened.append(candidate)
         except (BuildError, UnsupportedError) as error:

@@ -1,0 +1,1 @@
+"""What an index would change before it is built, and which indexes a workload is worth."""

@@ -1,0 +1,225 @@
+"""`Advice`: which indexes a workload is worth, which existing ones it does not use, and the statements to run."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+from planner.advice.ddl import Names
+from planner.advice.what_if_answer import readable_bytes
+
+_SHOWN = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """A query that an index helps.
+
+    Attributes:
+        where: Its WHERE.
+        times: How often it was asked.
+        bytes_saved: The bytes that it would read more without the index, in all times together.
+    """
+
+    where: str
+    times: int
+    bytes_saved: int
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """An index to create or to keep.
+
+    Attributes:
+        column: The column; `map#k#key` for a key of a map.
+        kind: The kind.
+        action: `create` or `keep`.
+        index_bytes: Its bytes; estimated where it does not exist yet.
+        build_seconds: About the seconds that one core takes to build it; 0 for an existing one.
+        bytes_saved: The bytes that the workload would read more without it, beside the other proposals.
+        share_saved: The same as a share of what the workload reads without any index.
+        alone_bytes_saved: The bytes that it saves without the other proposals.
+        evidence: The queries that it helps most.
+        note: What else to know, as a sentence; empty mostly.
+    """
+
+    column: str
+    kind: str
+    action: str
+    index_bytes: int
+    build_seconds: float
+    bytes_saved: int
+    share_saved: float
+    alone_bytes_saved: int
+    evidence: tuple[Evidence, ...]
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """An index that is not proposed, or an existing one that the workload does not need.
+
+    Attributes:
+        column: The column; `map#k#key` for a key of a map.
+        kind: The kind.
+        index_bytes: Its bytes; None where they were not measured.
+        alone_bytes_saved: The bytes that it would save without the proposals.
+        reason: Why, as a sentence without a full stop.
+    """
+
+    column: str
+    kind: str
+    index_bytes: int | None
+    alone_bytes_saved: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """What a workload is worth in indexes. Nothing was created unless `created` says so.
+
+    Attributes:
+        table: `catalog.namespace.table`.
+        snapshot_id: The snapshot; None for an empty table.
+        scans: The scans of the table that were looked at.
+        queries: The distinct ones among them that an index could help.
+        bytes_read: The bytes that these read without any index, in all.
+        bytes_saved: The bytes that the proposals save of them.
+        data_bytes: The bytes of the table's data files.
+        budget_bytes: The most that indexes may take.
+        index_bytes: The bytes of the proposals, those to keep included.
+        proposals: The indexes to create or to keep; those that save most come first.
+        unused: Existing indexes that the workload does not need.
+        rejected: Candidates that are not proposed.
+        sampled: The row groups that were measured.
+        row_groups: The row groups of the table.
+        created: Whether the definition of the table now has the proposals.
+        warnings: What could not be read, and what else to know, as sentences.
+    """
+
+    table: str
+    snapshot_id: int | None
+    scans: int
+    queries: int
+    bytes_read: int
+    bytes_saved: int
+    data_bytes: int
+    budget_bytes: int
+    index_bytes: int
+    proposals: tuple[Proposal, ...]
+    unused: tuple[Rejected, ...]
+    rejected: tuple[Rejected, ...]
+    sampled: int
+    row_groups: int
+    created: bool = False
+    warnings: tuple[str, ...] = ()
+    _kept: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def share_saved(self) -> float:
+        """The share of the bytes that the proposals save."""
+        return self.bytes_saved / self.bytes_read if self.bytes_read else 0.0
+
+    @property
+    def source(self) -> str:
+        """Where the numbers come from: `measured on n of N row groups`."""
+        return f"measured on {self.sampled:,} of {self.row_groups:,} row groups"
+
+    @property
+    def statements(self) -> tuple[str, ...]:
+        """The SQL statements that create the proposals."""
+        names = Names(self.table)
+        return tuple(names.create_index(own.column, own.kind) for own in self.proposals if own.action == "create")
+
+    @property
+    def command(self) -> str:
+        """The command that defines existing indexes and proposals, as a line for a shell; empty without new ones."""
+        new = [(own.column, own.kind) for own in self.proposals if own.action == "create"]
+        return Names(self.table).create_command([*self._kept, *new]) if new else ""
+
+    def rows(self) -> list[dict[str, object]]:
+        """The advice as rows of a table: proposals, then unused indexes, then rejected candidates."""
+        names = Names(self.table)
+        proposals: list[dict[str, object]] = [
+            {
+                "action": own.action,
+                "column": own.column,
+                "kind": own.kind,
+                "index_bytes": own.index_bytes,
+                "bytes_saved": own.bytes_saved,
+                "share_saved": own.share_saved,
+                "reason": own.note or "; ".join(f"{one.times} x {one.where}" for one in own.evidence),
+                "statement": names.create_index(own.column, own.kind) if own.action == "create" else None,
+            }
+            for own in self.proposals
+        ]
+        others: list[dict[str, object]] = [
+            {
+                "action": action,
+                "column": own.column,
+                "kind": own.kind,
+                "index_bytes": own.index_bytes,
+                "bytes_saved": own.alone_bytes_saved,
+                "share_saved": own.alone_bytes_saved / self.bytes_read if self.bytes_read else 0.0,
+                "reason": own.reason,
+                "statement": None,
+            }
+            for action, group in (("unused", self.unused), ("do not build", self.rejected))
+            for own in group
+        ]
+        return [*proposals, *others]
+
+    def to_json(self) -> dict[str, object]:
+        """The advice as `puffin-index advise --json` prints it."""
+        document = {name: value for name, value in asdict(self).items() if not name.startswith("_")}
+        own = {"share_saved": self.share_saved, "source": self.source}
+        return {**document, **own, "statements": list(self.statements), "command": self.command}
+
+    def __str__(self) -> str:
+        lines = [
+            f"{self.table}, snapshot {self.snapshot_id}: {self.scans:,} scans, of which {self.queries:,} distinct ones "
+            f"could use an index and read {readable_bytes(self.bytes_read)} in all",
+            self._summary(),
+            *(f"  {line}" for own in self.proposals for line in _proposal_lines(own)),
+            *(f"  unused  {_rejected_line(own)}" for own in self.unused),
+            *(f"  not     {_rejected_line(own)}" for own in self.rejected[:_SHOWN]),
+        ]
+        if len(self.rejected) > _SHOWN:
+            lines.append(f"  and {len(self.rejected) - _SHOWN} more that are not worth while")
+        lines.append(f"  source  {self.source}")
+        lines += [f"  note    {warning}" for warning in self.warnings[:_SHOWN]]
+        if len(self.warnings) > _SHOWN:
+            lines.append(f"  note    and {len(self.warnings) - _SHOWN} more, in the JSON")
+        if self.statements and not self.created:
+            lines += ["", *(f"{statement};" for statement in self.statements), "", self.command]
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+    def _summary(self) -> str:
+        budget = f"{readable_bytes(self.budget_bytes)} ({self._share(self.budget_bytes)} of the data)"
+        if not self.proposals:
+            return f"create nothing: no index within {budget} saves anything to speak of"
+        verb = "created" if self.created else "proposed"
+        return (
+            f"{verb}: {len(self.proposals)} indexes of {readable_bytes(self.index_bytes)} "
+            f"({self._share(self.index_bytes)} of the data) within {budget} save {readable_bytes(self.bytes_saved)} "
+            f"({self.share_saved:.0%})"
+        )
+
+    def _share(self, size: int) -> str:
+        return f"{size / self.data_bytes:.1%}" if self.data_bytes else "0%"
+
+
+def _proposal_lines(own: Proposal) -> list[str]:
+    build = f", some {own.build_seconds:.1f} s of one core to build" if own.action == "create" else ""
+    return [
+        f"{own.action:7} {own.column}.{own.kind}: saves {readable_bytes(own.bytes_saved)} ({own.share_saved:.0%}) for "
+        f"{readable_bytes(own.index_bytes)}{build}",
+        *(f"        {one.times} x WHERE {one.where}" for one in own.evidence),
+        *([f"        {own.note}"] if own.note else []),
+    ]
+
+
+def _rejected_line(own: Rejected) -> str:
+    size = "" if own.index_bytes is None else f" ({readable_bytes(own.index_bytes)})"
+    return f"{own.column}.{own.kind}{size}: {own.reason}"

@@ -1,0 +1,303 @@
+"""The advisor: which indexes a workload is worth under a budget of bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.table import Table
+
+from planner.advice.advice_answer import Advice, Evidence, Proposal, Rejected
+from planner.advice.advised_table import AdvisedTable
+from planner.advice.asked import keys_of, names_of
+from planner.advice.candidates import Candidates, find_candidates
+from planner.advice.choice import choose, without_idle
+from planner.advice.gains import Gains
+from planner.advice.queries.event_log import read_event_log
+from planner.advice.queries.query_log import read_query_log
+from planner.advice.queries.sql_statements import read_statements
+from planner.advice.queries.workload import Workload, condensed
+from planner.advice.sample import IndexSample, built_sample
+from planner.advice.sample import choose as choose_row_groups
+from puffin_index.definition.index_definition import IndexDefinition, IndexedColumn, ResolvedColumn
+from puffin_index.definition.table_properties import unite
+from puffin_index.errors import DefinitionError
+from puffin_index.keys.map_key import split_kind
+from puffin_index.segments.directory import FieldKind
+from puffin_index.storage.arrays import Flags, Ints
+from puffin_index.table_index import TableIndex
+
+DEFAULT_MAX_SHARE: Final = 0.3
+"""All indexes together may take this share of the data's bytes."""
+
+DEFAULT_ADVICE_SAMPLE: Final = 32
+"""Row groups. Every candidate is built over all of them, so they are fewer than for one question."""
+
+_LEAST_SHARE = 0.01
+"""A choice that saves less of what the workload reads is not proposed."""
+_EVIDENCE = 3
+
+
+def advise(
+    index_or_table: TableIndex | Table,
+    queries: str | Sequence[str] | None = None,
+    *,
+    event_log: str | Path | None = None,
+    query_log: str | Path | None = None,
+    max_share: float = DEFAULT_MAX_SHARE,
+    sample: int | None = DEFAULT_ADVICE_SAMPLE,
+    create: bool = False,
+) -> Advice:
+    """Say which indexes a workload is worth. Candidates are measured on a sample of row groups, not guessed.
+
+    Args:
+        index_or_table: The table, whether it has an index or not.
+        queries: SQL statements, in one text between semicolons or one by one; `WHERE …` alone is one, too.
+        event_log: A log of Spark's events, or a folder of logs.
+        query_log: The hook's own log of queries, a JSON object a line.
+        max_share: The bytes of all indexes together, as a share of the data's bytes.
+        sample: The most row groups to measure; None for all.
+        create: Whether to add the proposals to the definition of the table's index. Nothing is built or dropped.
+
+    Raises:
+        PuffinIndexError: If not just one source of queries is given, or if it holds no queries at all.
+        OSError: If a file cannot be read.
+    """
+    if sum(source is not None for source in (queries, event_log, query_log)) != 1:
+        raise DefinitionError("name one source of queries: SQL statements, an event log or a query log")
+    if not max_share > 0:
+        raise DefinitionError(f"a budget of {max_share:g} of the data leaves room for no index")
+    advised = AdvisedTable.of(index_or_table)
+    name = advised.table.name()
+    if queries is not None:
+        text = queries if isinstance(queries, str) else ";\n".join(queries)
+        workload = read_statements(text, name, [field.name for field in advised.schema.fields])
+    elif event_log is not None:
+        workload = read_event_log(Path(event_log), name, advised.schema)
+    else:
+        workload = read_query_log(Path(query_log or ""), name)
+    advice = advise_on(advised, workload, max_share, sample)
+    return _created(advised, advice) if create else advice
+
+
+def advise_on(advised: AdvisedTable, workload: Workload, max_share: float, sample: int | None) -> Advice:
+    """Say which indexes a workload is worth.
+
+    Args:
+        advised: The table.
+        workload: The scans of the table.
+        max_share: The bytes of all indexes together, as a share of the data's bytes.
+        sample: The most row groups to measure; None for all.
+    """
+    workload = condensed(workload)
+    candidates = find_candidates(workload.queries, advised.schema)
+    everything = advised.scanned(AlwaysTrue())
+    warnings = [*workload.skipped, *candidates.skipped, *_remarks(workload)]
+    positions = _positions(advised, candidates, sample)
+    existing = {own.column_id: own for own in advised.columns}
+    wanted = [column for column in candidates.columns if column.column_id in existing]
+    # Existing indexes keep their options.
+    columns = unite([existing[column.column_id] for column in wanted], candidates.columns)
+    base = Advice(
+        table=f"{advised.table.catalog.name}.{advised.name}",
+        snapshot_id=advised.snapshot.snapshot_id if advised.snapshot else None,
+        scans=workload.scans,
+        queries=len(candidates.queries),
+        bytes_read=0,
+        bytes_saved=0,
+        data_bytes=advised.data_bytes,
+        budget_bytes=round(advised.data_bytes * max_share),
+        index_bytes=0,
+        proposals=(),
+        unused=(),
+        rejected=(),
+        sampled=len(positions),
+        row_groups=len(everything),
+        warnings=tuple(warnings),
+        _kept=tuple((column.name, kind) for column in advised.columns for kind in column.kinds),
+    )
+    if not len(positions) or not columns:
+        return replace(base, unused=_never_asked(advised, keys_of(columns)))
+    with built_sample(advised, everything, positions, columns) as built:
+        gains = Gains(advised, built, everything, candidates.queries)
+        return _Choice(advised, columns, built, gains, base).advice()
+
+
+def _remarks(workload: Workload) -> list[str]:
+    remarks = []
+    whole = sum(query.times for query in workload.queries if query.where is None)
+    if whole:
+        remarks.append(f"{whole:,} scans have no condition on the table that an index could use")
+    if workload.of_other_tables:
+        remarks.append(f"{workload.of_other_tables:,} statements or scans do not concern the table")
+    return remarks
+
+
+def _positions(advised: AdvisedTable, candidates: Candidates, sample: int | None) -> Ints:
+    """Choose row groups among those that Iceberg's own pruning leaves to one of the queries at least."""
+    everything = advised.scanned(AlwaysTrue())
+    left = {file.path for one in candidates.queries for file in advised.scanned(one.expression).data_files}
+    is_left: Flags = np.array([file.path in left for file in everything.data_files], np.bool_)
+    asked = np.flatnonzero(is_left[everything.file_of]) if len(everything) else np.zeros(0, np.int64)
+    return np.asarray(asked[choose_row_groups(len(asked), sample or len(asked))], np.int64)
+
+
+def _never_asked(advised: AdvisedTable, asked: Iterable[FieldKind]) -> tuple[Rejected, ...]:
+    sizes = _existing_bytes(advised)
+    names = names_of(advised.columns)
+    split = {key: name.rpartition(".") for key, name in names.items()}
+    return tuple(
+        Rejected(split[key][0], split[key][2], sizes.get(key), 0, "no query has a condition that it could answer")
+        for key in sorted(advised.defined - set(asked))
+    )
+
+
+def _existing_bytes(advised: AdvisedTable) -> dict[FieldKind, int]:
+    if advised.index is None:
+        return {}
+    status = advised.index.status()
+    return {
+        (column.field_id, column.stored_kind(kind)): own.live_kinds[kind]
+        for own, column in zip(status.columns, advised.columns, strict=True)
+        for kind in column.kinds
+    }
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """A choice among measured candidates.
+
+    Attributes:
+        advised: The table.
+        columns: The candidates, existing ones among them.
+        built: The sample.
+        gains: What sets of them save.
+        base: The advice without proposals.
+    """
+
+    advised: AdvisedTable
+    columns: tuple[ResolvedColumn, ...]
+    built: IndexSample
+    gains: Gains
+    base: Advice
+
+    def advice(self) -> Advice:
+        """Choose, and say why."""
+        existing = _existing_bytes(self.advised)
+        sizes = {key: existing.get(key) or self.built.table_bytes([key]) for key in keys_of(self.columns)}
+        asked = frozenset().union(*(one.candidates for one in self.gains.queries))
+        in_use = without_idle(self.advised.defined & asked, sizes, self.gains.total)
+        left = self.base.budget_bytes - sum(sizes[key] for key in in_use)
+        open_sizes = {key: size for key, size in sizes.items() if key in asked - self.advised.defined}
+        new = choose(open_sizes, left, lambda some: self.gains.total(some | in_use), self.gains.groups())
+        total = self.gains.total_read
+        if self.gains.total(new | in_use) - self.gains.total(in_use) < _LEAST_SHARE * total:
+            new = frozenset()
+        chosen = new | in_use
+        proposals = sorted((self._proposal(key, chosen, sizes) for key in chosen), key=lambda own: -own.bytes_saved)
+        rest = asked - chosen
+        idle = tuple(self._rejected(key, chosen, sizes, left) for key in sorted(rest & self.advised.defined))
+        rejected = (self._rejected(key, chosen, sizes, left) for key in rest - self.advised.defined)
+        return replace(
+            self.base,
+            bytes_read=round(total),
+            bytes_saved=round(self.gains.total(chosen)),
+            index_bytes=sum(sizes[key] for key in chosen),
+            proposals=tuple(proposals),
+            unused=(*_never_asked(self.advised, asked), *idle),
+            rejected=tuple(sorted(rejected, key=lambda own: -own.alone_bytes_saved)),
+            warnings=(*self.base.warnings, *(f"not indexed: {one.reason}" for one in self.built.skipped)),
+        )
+
+    def _name(self, key: FieldKind) -> tuple[str, str]:
+        column, _, kind = names_of(self.columns)[key].rpartition(".")
+        return column, kind
+
+    def _proposal(self, key: FieldKind, chosen: frozenset[FieldKind], sizes: Mapping[FieldKind, int]) -> Proposal:
+        column, kind = self._name(key)
+        others = chosen - {key}
+        saved, alone = self.gains.total(chosen) - self.gains.total(others), self.gains.total(frozenset({key}))
+        partners = self._partners(key, chosen)
+        note = f"helps only together with {', '.join(partners)}" if partners and alone < saved / 2 else ""
+        if saved <= _LEAST_SHARE * self.gains.total_read and key in self.advised.defined:
+            note = "once the proposals are built, they do its work, and it can be dropped"
+        count = len(keys_of(self.columns))
+        return Proposal(
+            column=column,
+            kind=kind,
+            action="keep" if key in self.advised.defined else "create",
+            index_bytes=sizes[key],
+            build_seconds=0.0 if key in self.advised.defined else self.built.seconds * self.built.growth / count,
+            bytes_saved=round(saved),
+            share_saved=saved / self.gains.total_read if self.gains.total_read else 0.0,
+            alone_bytes_saved=round(alone),
+            evidence=self._evidence(key, chosen),
+            note=note,
+        )
+
+    def _partners(self, key: FieldKind, chosen: frozenset[FieldKind]) -> list[str]:
+        """Return the other proposals that queries with this one could use."""
+        near = frozenset().union(*(one.candidates for one in self.gains.queries if key in one.candidates))
+        names = names_of(self.columns)
+        return sorted(names[other] for other in (near & chosen) - {key})
+
+    def _evidence(self, key: FieldKind, chosen: frozenset[FieldKind]) -> tuple[Evidence, ...]:
+        found = [
+            Evidence(
+                one.query.where or "",
+                one.query.times,
+                round(self.gains.of_query(number, chosen) - self.gains.of_query(number, chosen - {key})),
+            )
+            for number, one in enumerate(self.gains.queries)
+            if key in one.candidates
+        ]
+        best = sorted((one for one in found if one.bytes_saved > 0), key=lambda one: -one.bytes_saved)
+        return tuple(best[:_EVIDENCE])
+
+    @staticmethod
+    def _has_part(key: FieldKind, chosen: frozenset[FieldKind]) -> bool:
+        """Return whether another index of the same column was chosen."""
+        return any(split_kind(*other)[0] == split_kind(*key)[0] for other in chosen)
+
+    def _without_effect(self, key: FieldKind, least: float) -> str:
+        asked = frozenset().union(*(one.candidates for one in self.gains.queries))
+        elsewhere = frozenset(other for other in asked if not self._has_part(key, frozenset({other})))
+        if self.gains.total(asked) - self.gains.total(elsewhere) < least:
+            return "it saves next to nothing"
+        return "it helps only together with others, for which the budget has no room"
+
+    def _rejected(
+        self, key: FieldKind, chosen: frozenset[FieldKind], sizes: Mapping[FieldKind, int], budget_left: float
+    ) -> Rejected:
+        column, kind = self._name(key)
+        alone = self.gains.total(frozenset({key}))
+        more = self.gains.total(chosen | {key}) - self.gains.total(chosen)
+        least = _LEAST_SHARE * self.gains.total_read
+        if max(alone, more) < least and not self._has_part(key, chosen):
+            reason = self._without_effect(key, least)
+        elif more < least:
+            reason = "the other indexes do its work"
+        elif sizes[key] > budget_left:
+            reason = f"it would save {more / self.gains.total_read:.0%} more, but is larger than the budget"
+        else:
+            reason = f"it would save {more / self.gains.total_read:.0%} more, but others use the budget better"
+        return Rejected(column, kind, sizes[key], round(alone), reason)
+
+
+def _created(advised: AdvisedTable, advice: Advice) -> Advice:
+    """Add the proposals to the definition of the table's index."""
+    new = [own for own in advice.proposals if own.action == "create"]
+    if not new:
+        return advice
+    kinds: dict[str, dict[str, dict[str, str]]] = {
+        column.name: {kind: dict(options) for kind, options in column.kinds.items()} for column in advised.columns
+    }
+    for own in new:
+        kinds.setdefault(own.column, {})[own.kind] = {}
+    definition = IndexDefinition(tuple(IndexedColumn(name, own) for name, own in kinds.items()))
+    TableIndex.create(advised.table.catalog, advised.name, definition)
+    return replace(advice, created=True)

@@ -1,0 +1,143 @@
+"""The table that a question is about: its files, the index it has today, and what a WHERE reads under some index."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+from pyiceberg.expressions import AlwaysTrue, BooleanExpression
+from pyiceberg.io import FileIO
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Snapshot
+
+from planner.advice.scanned import Scanned
+from planner.clock import Clock
+from planner.predicate.bind import bind
+from planner.prune.gate import Limits
+from planner.scans.file_filter import file_filter
+from planner.scans.plan import plan_files, snapshot_of, view_of
+from planner.scans.scan_plan import ScanPlan
+from planner.scans.scan_row_groups import ScanRowGroups
+from planner.scans.snapshot_files import ScanFile, list_scan_files
+from planner.scans.tried_values import TriedValues
+from planner.view.index_view import IndexView
+from puffin_index.catalogue.index_table import entries_of
+from puffin_index.data.column_source import reading_of
+from puffin_index.data.data_table import DataFile
+from puffin_index.definition.index_definition import ResolvedColumn
+from puffin_index.errors import NotFoundError
+from puffin_index.segments.directory import FieldKind
+from puffin_index.storage.arrays import Ints
+from puffin_index.table_index import TableIndex
+
+LIMITS: Final = Limits(seconds=60.0)
+"""Nobody waits for a query here, so planning may take longer than a query's planning may."""
+
+
+@dataclass(frozen=True)
+class AdvisedTable:
+    """One snapshot of a table, with the index that the table has today.
+
+    Attributes:
+        table: The data table.
+        index: The index of the table; None if it has none.
+        snapshot: The snapshot; None for an empty table.
+        schema: The schema of the snapshot.
+        view: What is built of the index.
+    """
+
+    table: Table
+    index: TableIndex | None
+    snapshot: Snapshot | None
+    schema: Schema
+    view: IndexView
+
+    @classmethod
+    def of(cls, index_or_table: TableIndex | Table, snapshot_id: int | None = None) -> AdvisedTable:
+        """Look up the newest state of a table and its index.
+
+        Raises:
+            NotFoundError: If there is no such snapshot.
+        """
+        index = index_or_table if isinstance(index_or_table, TableIndex) else _index_of(index_or_table)
+        table = index_or_table if isinstance(index_or_table, Table) else index_or_table.data_table
+        if index is not None:
+            index.refresh()
+            table = index.data_table
+        snapshot, schema = snapshot_of(table, snapshot_id)
+        view = empty_view(table.io) if index is None else view_of(index.index_table, reading_of(table, schema))
+        return cls(table, index, snapshot, schema, view)
+
+    @property
+    def name(self) -> str:
+        """`namespace.table`."""
+        return ".".join(self.table.name())
+
+    @property
+    def columns(self) -> tuple[ResolvedColumn, ...]:
+        """The definition of today's index."""
+        return () if self.index is None else self.index.columns
+
+    @cached_property
+    def defined(self) -> frozenset[FieldKind]:
+        """The indexes of the definition."""
+        return frozenset(
+            (column.field_id, column.stored_kind(kind)) for column in self.columns for kind in column.kinds
+        )
+
+    @cached_property
+    def files(self) -> tuple[ScanFile, ...]:
+        """All data files of the snapshot."""
+        return self._files(None)
+
+    @property
+    def data_bytes(self) -> int:
+        """The bytes of all data files."""
+        return sum(scanned.file.file_size for scanned in self.files)
+
+    @property
+    def record_count(self) -> int:
+        """The rows of all data files, deleted ones included."""
+        return sum(scanned.file.record_count for scanned in self.files)
+
+    def scanned(self, expression: BooleanExpression) -> Scanned:
+        """Find the row groups that Iceberg's own pruning leaves."""
+        files = self._files(expression)
+        row_groups = ScanRowGroups.of(self.view, [scanned.file for scanned in files])
+        return Scanned(files, row_groups.file_of, row_groups.ordinals)
+
+    def _files(self, expression: BooleanExpression | None) -> tuple[ScanFile, ...]:
+        if self.snapshot is None:
+            return ()
+        row_filter = file_filter(expression, self.schema) if expression is not None else AlwaysTrue()
+        return list_scan_files(self.table, self.snapshot, self.schema, row_filter, Clock(LIMITS.seconds))
+
+    def plan(self, view: IndexView, expression: BooleanExpression, files: tuple[DataFile, ...]) -> ScanPlan:
+        """Plan a scan of some data files by an index; deletes are not looked at.
+
+        Raises:
+            NotFoundError: If the expression names a column that the table lacks.
+        """
+        numbers = _numbers(view, files)
+        tried = TriedValues(self.schema, view, numbers, LIMITS.byte_budget, Clock(LIMITS.seconds))
+        return plan_files(view, bind(expression, self.schema, evaluate=tried.predicate), files, LIMITS)
+
+
+def empty_view(io: FileIO) -> IndexView:
+    """Return the view of an index without anything."""
+    return IndexView("empty", entries_of(()), io)
+
+
+def _numbers(view: IndexView, files: tuple[DataFile, ...]) -> Ints:
+    numbers = ScanRowGroups.of(view, files).numbers
+    return np.asarray(numbers[numbers >= 0], np.int64)
+
+
+def _index_of(table: Table) -> TableIndex | None:
+    try:
+        return TableIndex.open(table.catalog, ".".join(table.name()))
+    except NotFoundError:
+        return None

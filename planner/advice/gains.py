@@ -1,0 +1,126 @@
+"""Gains: the bytes that a workload no longer reads with some indexes, measured on a sample."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from itertools import combinations, product
+
+import numpy as np
+from pyiceberg.schema import Schema
+from pyiceberg.types import NestedField
+
+from planner.advice.advised_table import AdvisedTable
+from planner.advice.candidates import ReadQuery
+from planner.advice.sample import IndexSample
+from planner.advice.scanned import Scanned
+from puffin_index.keys.map_key import ColumnId, split_kind
+from puffin_index.segments.directory import FieldKind
+from puffin_index.storage.arrays import Flags
+
+_SAME_SHARE = 0.002
+"""Shares of bytes that differ less count as equal."""
+
+_MOST_TOGETHER = 3
+"""Indexes of so many columns at most are tried as a group."""
+
+
+class Gains:
+    """Bytes that queries save, for any set of candidates. Each plan is made once.
+
+    Args:
+        advised: The table.
+        sample: The candidates, built over some row groups of `everything`.
+        everything: All row groups of the table.
+        queries: The queries.
+    """
+
+    def __init__(
+        self, advised: AdvisedTable, sample: IndexSample, everything: Scanned, queries: Sequence[ReadQuery]
+    ) -> None:
+        self.queries = queries
+        self._sample = sample
+        self._sizes = everything.row_group_bytes[sample.positions]
+        paths = np.array([file.path for file in everything.data_files], object)[everything.file_of[sample.positions]]
+        left = [advised.scanned(one.expression) for one in queries]
+        self._open: list[Flags] = [np.isin(paths, [file.path for file in own.data_files]) for own in left]
+        self.bytes_read = [_bytes_read(one, own, advised.schema) for one, own in zip(queries, left, strict=True)]
+        self._shares: list[dict[frozenset[FieldKind], float]] = [{} for _ in queries]
+        self._totals: dict[frozenset[FieldKind], float] = {}
+
+    @property
+    def total_read(self) -> float:
+        """The bytes that the queries read without any index."""
+        return sum(size * one.query.times for size, one in zip(self.bytes_read, self.queries, strict=True))
+
+    def total(self, chosen: frozenset[FieldKind]) -> float:
+        """Return the bytes that all queries save with some indexes."""
+        if chosen not in self._totals:
+            self._totals[chosen] = sum(self.of_query(number, chosen) for number in range(len(self.queries)))
+        return self._totals[chosen]
+
+    def of_query(self, number: int, chosen: Collection[FieldKind]) -> float:
+        """Return the bytes that a query saves with some indexes, as often as it is asked."""
+        own = self.queries[number].candidates & frozenset(chosen)
+        if not own:
+            return 0.0
+        return self._share_saved(number, own) * self.bytes_read[number] * self.queries[number].query.times
+
+    def _share_saved(self, number: int, chosen: frozenset[FieldKind]) -> float:
+        """Return the share of its bytes that a query saves. Plans that others have decided are not made."""
+        known = self._shares[number]
+        whole = self.queries[number].candidates
+        if whole not in known:
+            known[whole] = self._measured(number, whole)
+        if chosen not in known:
+            # More indexes never save less, but for the cost gate's estimates.
+            least = max((share for some, share in known.items() if some < chosen), default=0.0)
+            most = min(share for some, share in known.items() if some > chosen)
+            is_open = most - least > _SAME_SHARE
+            known[chosen] = max(least, min(most, self._measured(number, chosen))) if is_open else least
+        return known[chosen]
+
+    def _measured(self, number: int, chosen: frozenset[FieldKind]) -> float:
+        is_open = self._open[number]
+        read = float(self._sizes[is_open].sum())
+        if not read:
+            return 0.0
+        kept = self._sample.verdicts(self.queries[number].expression, chosen).kept & is_open
+        return 1 - float(self._sizes[kept].sum()) / read
+
+    def groups(self) -> Iterator[frozenset[FieldKind]]:
+        """Yield indexes of several columns that one query could use together."""
+        found: set[frozenset[FieldKind]] = set()
+        for one in self.queries:
+            by_column: dict[ColumnId, list[FieldKind]] = {}
+            for key in sorted(one.candidates):
+                by_column.setdefault(split_kind(*key)[0], []).append(key)
+            for count in range(2, min(_MOST_TOGETHER, len(by_column)) + 1):
+                for columns in combinations(by_column.values(), count):
+                    found.update(frozenset(group) for group in product(*columns))
+        yield from sorted(found, key=lambda group: (len(group), sorted(group)))
+
+
+def _bytes_read(one: ReadQuery, scanned: Scanned, schema: Schema) -> float:
+    if one.query.bytes_read is not None:
+        return float(one.query.bytes_read)
+    return float(scanned.column_bytes(_leaf_ids(one.query.columns, schema)).sum())
+
+
+def _leaf_ids(names: Collection[str] | None, schema: Schema) -> frozenset[int] | None:
+    """Return the field ids of columns and of what is nested in them; None for unknown columns."""
+    if not names:
+        return None
+    ids: set[int] = set()
+    for name in names:
+        try:
+            ids |= _nested(schema.find_field(name, case_sensitive=False))
+        except ValueError:
+            # Metadata columns such as `_file` have no bytes.
+            continue
+    return frozenset(ids)
+
+
+def _nested(field: NestedField) -> set[int]:
+    if field.field_type.is_primitive:
+        return {field.field_id}
+    return set(Schema(field).field_ids) - {field.field_id}

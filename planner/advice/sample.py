@@ -1,0 +1,226 @@
+"""Indexes of a sample of row groups, built by the ordinary build in a temporary folder. No catalog learns of them."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from pyiceberg.expressions import BooleanExpression
+from pyiceberg.io import FileIO, load_file_io
+
+from planner.advice.advised_table import AdvisedTable
+from planner.advice.scanned import Scanned
+from planner.prune.pruned import Reason, kept_mask
+from planner.view.index_view import IndexView
+from puffin_index.catalogue.index_table import entries_of
+from puffin_index.catalogue.missing import TARGET_SEGMENT_BYTES, find_missing
+from puffin_index.data.column_source import reading_of
+from puffin_index.data.data_table import DataFile, FileIdentity
+from puffin_index.definition.index_definition import ResolvedColumn
+from puffin_index.segments.directory import FieldKind, is_statistics, read_directory, statistics_key
+from puffin_index.segments.segment import Segment, SegmentTask, SkippedFile, write_segment
+from puffin_index.storage.arrays import Bytes, Flags, Ints
+from puffin_index.storage.files import FileReader
+
+DEFAULT_SAMPLE: Final = 64
+"""Row groups: with so many, a share of a tenth is known to lie between 4 and 20 %."""
+
+_SEED = 7
+"""The same question gets the same sample."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdicts:
+    """What a scan by an index does with the sampled row groups.
+
+    Attributes:
+        kept: Whether each row group is read.
+        reasons: A `Reason` for each.
+    """
+
+    kept: Flags
+    reasons: Bytes
+
+
+@dataclass(frozen=True)
+class IndexSample:
+    """Indexes of some row groups.
+
+    Attributes:
+        advised: The table.
+        positions: The sampled row groups, as places among those that were sampled from.
+        view: The indexes.
+        rows: The rows that the indexes cover.
+        own_bytes: The bytes of each index with its directory, and of the statistics of each column.
+        seconds: The time that the build took, on one core.
+        skipped: Data files that cannot be indexed, with the reasons.
+    """
+
+    advised: AdvisedTable
+    positions: Ints
+    view: IndexView
+    rows: int
+    own_bytes: Mapping[FieldKind, int]
+    seconds: float
+    skipped: tuple[SkippedFile, ...]
+    _parts: tuple[DataFile, ...]
+    _part_of: Ints
+    _place_in_part: Ints
+    _is_whole_file: Flags
+
+    @property
+    def growth(self) -> float:
+        """How many times the rows of the sample the table has."""
+        return self.advised.record_count / self.rows if self.rows else 0.0
+
+    def table_bytes(self, indexes: Iterable[FieldKind]) -> int:
+        """Estimate the bytes that some indexes of the whole table take, with the statistics of their columns."""
+        counted = set(indexes)
+        counted |= {statistics_key(key) for key in counted}
+        return round(sum(self.own_bytes.get(key, 0) for key in counted) * self.growth)
+
+    def verdicts(self, expression: BooleanExpression, chosen: Collection[FieldKind] | None = None) -> Verdicts:
+        """Plan a scan of the sampled row groups.
+
+        Args:
+            expression: The WHERE.
+            chosen: The indexes to use; None for all that were built.
+        """
+        view = self.view if chosen is None else self.view.only(chosen)
+        if not view.row_group_count:
+            return Verdicts(
+                np.ones(len(self.positions), np.bool_), np.full(len(self.positions), Reason.UNINDEXED, np.uint8)
+            )
+        plan = self.advised.plan(view, expression, self._parts)
+        reasons = np.full(len(self.positions), Reason.UNINDEXED, np.uint8)
+        starts = np.searchsorted(plan.file_of, np.arange(len(self._parts)))
+        ends = np.searchsorted(plan.file_of, np.arange(len(self._parts)), side="right")
+        kept_before = np.concatenate(([0], np.cumsum(kept_mask(plan.reasons))))
+        known = self._part_of >= 0
+        part = self._part_of[known]
+        # A file that counts as one row group is read if any of its row groups is.
+        first = np.where(self._is_whole_file[known], starts[part], starts[part] + self._place_in_part[known])
+        last = np.where(self._is_whole_file[known], ends[part], np.minimum(first + 1, ends[part]))
+        kept = np.ones(len(self.positions), np.bool_)
+        kept[known] = kept_before[last] > kept_before[first]
+        reasons[known] = plan.reasons[first]
+        return Verdicts(kept, reasons)
+
+
+def choose(total: int, most: int) -> Ints:
+    """Choose row groups at random, without replacement; all of them if they are few."""
+    if total <= most:
+        return np.arange(total)
+    return np.sort(np.random.default_rng(_SEED).choice(total, most, replace=False))
+
+
+@contextmanager
+def built_sample(
+    advised: AdvisedTable, scanned: Scanned, positions: Ints, columns: tuple[ResolvedColumn, ...]
+) -> Iterator[IndexSample]:
+    """Build indexes of some row groups; they are gone when the block ends.
+
+    Args:
+        advised: The table.
+        scanned: The row groups that were sampled from.
+        positions: The sampled row groups among them, ascending.
+        columns: The columns and kinds to build.
+    """
+    with tempfile.TemporaryDirectory(prefix="puffin-index-sample-") as folder:
+        location = Path(folder).as_uri()
+        io = load_file_io(location=location)
+        chosen, whole = _chosen_row_groups(scanned, positions)
+        files = [scanned.files[number].file for number in np.unique(scanned.file_of[positions]).tolist()]
+        started = time.perf_counter()
+        segments, skipped = _write(advised, files, columns, chosen, io, location)
+        seconds = time.perf_counter() - started
+        # Statistics of an index belong to the files that are covered, not to the whole files.
+        parts = tuple(replace(covered.file, split_offsets=()) for segment in segments for covered in segment.covered)
+        number_of = {(part.path, part.constants_text): number for number, part in enumerate(parts)}
+        own = [scanned.files[number].file for number in scanned.file_of[positions].tolist()]
+        part_of = np.array([number_of.get((file.path, file.constants_text), -1) for file in own], np.int64)
+        view = IndexView("sample", entries_of(segments), io)
+        yield IndexSample(
+            advised=advised,
+            positions=positions,
+            view=view,
+            rows=sum(part.record_count for part in parts),
+            own_bytes=_own_bytes(segments, io),
+            seconds=seconds,
+            skipped=tuple(skipped),
+            _parts=parts,
+            _part_of=part_of,
+            _place_in_part=_places(scanned.file_of[positions]),
+            _is_whole_file=np.array([file.identity in whole for file in own], np.bool_),
+        )
+
+
+def _chosen_row_groups(
+    scanned: Scanned, positions: Ints
+) -> tuple[dict[FileIdentity, tuple[int, ...]], set[FileIdentity]]:
+    """Return the ordinals to index in each file, and the files that count as one row group."""
+    chosen: dict[FileIdentity, tuple[int, ...]] = {}
+    whole: set[FileIdentity] = set()
+    counts = np.bincount(scanned.file_of, minlength=len(scanned.files))
+    for number in np.unique(scanned.file_of[positions]).tolist():
+        file = scanned.files[number].file
+        if counts[number] == 1 and not file.split_offsets:
+            whole.add(file.identity)
+        else:
+            ordinals = scanned.ordinals[positions[scanned.file_of[positions] == number]]
+            chosen[file.identity] = tuple(ordinals.tolist())
+    return chosen, whole
+
+
+def _places(file_of: Ints) -> Ints:
+    """Return the place of each row group among those of its file; row groups of a file stand side by side."""
+    _, first, counts = np.unique(file_of, return_index=True, return_counts=True)
+    return np.asarray(np.arange(len(file_of)) - np.repeat(first, counts), np.int64)
+
+
+def _write(
+    advised: AdvisedTable,
+    files: Sequence[DataFile],
+    columns: tuple[ResolvedColumn, ...],
+    chosen: Mapping[FileIdentity, tuple[int, ...]],
+    io: FileIO,
+    folder: str,
+) -> tuple[list[Segment], list[SkippedFile]]:
+    """Write segments of about as many rows as those of a build of the whole table."""
+    missing = find_missing(files, columns, entries_of(()), parallelism=1, target_bytes=TARGET_SEGMENT_BYTES)
+    skipped = [SkippedFile(file.path, f"{file.format} files have no row groups") for file in missing.unsupported]
+    segments: list[Segment] = []
+    for batch in missing.batches:
+        task = SegmentTask(
+            files=batch.files,
+            columns=batch.columns,
+            io=advised.table.io,
+            index_io=io,
+            folder=folder,
+            reading=reading_of(advised.table, advised.schema),
+            row_groups=chosen,
+        )
+        segment = write_segment(task)
+        skipped += segment.skipped
+        segments += [segment] if segment.covered else []
+    return segments, skipped
+
+
+def _own_bytes(segments: Sequence[Segment], io: FileIO) -> dict[FieldKind, int]:
+    sizes: dict[FieldKind, int] = {}
+    for segment in segments:
+        with FileReader(io, segment.location, segment.size) as reader:
+            for one in segment.directories:
+                size = one.length
+                if not is_statistics(one.kind):
+                    directory = read_directory(reader, one.offset, one.length, one.checksum)
+                    size += int(directory.numbers("length").sum())
+                key = one.field_id, one.kind
+                sizes[key] = sizes.get(key, 0) + size
+    return sizes

@@ -1,0 +1,84 @@
+"""Verdicts: whether an index is worth building or keeping for a WHERE, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import numpy as np
+
+from planner.advice.interval import Range
+from planner.prune.pruned import Reason
+from puffin_index.storage.arrays import Bytes
+
+WORTH_WHILE = 0.05
+"""An index that saves less than this share of the row groups is not worth its upkeep."""
+
+_WHY_KEPT = {
+    Reason.NOT_WORTH_READING: "by their value counts nearly every row group has a match, so the index is not even read",
+    Reason.ROWS_MATCH: "the row groups that are left do have matching rows",
+    Reason.ALL_ROWS_MATCH: "all rows of the row groups that are left match",
+    Reason.MAY_MATCH: "the indexes cannot answer what the WHERE asks",
+    Reason.UNINDEXED: "the data files cannot be indexed",
+    Reason.OVER_BUDGET: "an answer would take more index bytes than a query may read",
+    Reason.TIME_BUDGET: "an answer takes longer than planning may",
+    Reason.NO_PREDICATE: "the WHERE leaves nothing to test",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A verdict on some indexes.
+
+    Attributes:
+        text: `build`, `do not build` or `uncertain`; of existing indexes `keep` or `can be dropped`.
+        reason: Why, as a sentence without a full stop.
+    """
+
+    text: str
+    reason: str
+
+
+def verdict_on_new(before: int, saved: Range, reasons_kept: Bytes, tested: bool, untested: Collection[str]) -> Verdict:
+    """Judge indexes that do not exist yet.
+
+    Args:
+        before: The row groups that a query reads today.
+        saved: How many of them it would no longer read.
+        reasons_kept: The `Reason` of each sampled row group that it would still read.
+        tested: Whether the WHERE tests any of the columns to index.
+        untested: The columns to index that the WHERE does not test.
+    """
+    note = f"the WHERE does not test {', '.join(sorted(untested))}" if untested else ""
+    if not before:
+        return Verdict("do not build", "today's query reads no row group")
+    if not tested:
+        return Verdict("do not build", note)
+    if not saved.estimate:
+        return Verdict("do not build", f"no row group would be saved: {_why(reasons_kept)}")
+    gain = f"it would save {saved} of {before:,} row groups"
+    least = before * WORTH_WHILE
+    if saved.high < least or (saved.is_exact and saved.estimate < least):
+        return Verdict("do not build", f"{gain} only: {_why(reasons_kept)}")
+    if saved.estimate < least:
+        return Verdict("uncertain", f"{gain}: a larger sample would tell")
+    return Verdict("build", f"{gain}{'; ' if note else ''}{note}")
+
+
+def verdict_on_hidden(before: int, more: Range) -> Verdict:
+    """Judge indexes that exist.
+
+    Args:
+        before: The row groups that a query reads today.
+        more: How many more it would read without the indexes.
+    """
+    if more.high <= before * WORTH_WHILE:
+        return Verdict("can be dropped", f"this WHERE would read {more} row groups more than the {before:,} of today")
+    return Verdict("keep", f"without it, this WHERE would read {more} row groups more than the {before:,} of today")
+
+
+def _why(reasons_kept: Bytes) -> str:
+    if not len(reasons_kept):
+        return "minima and maxima do as well"
+    values, counts = np.unique(reasons_kept, return_counts=True)
+    return _WHY_KEPT.get(Reason(int(values[counts.argmax()])), "the row groups that are left may match")

@@ -1,0 +1,158 @@
+"""`WhatIf`: what a question about an index is answered with."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+from planner.advice.interval import CONFIDENCE, Range
+from planner.advice.verdict import Verdict
+
+DEFAULT_BYTES_PER_SECOND = 100 * 1024 * 1024
+"""About what one core of Spark reads, decompresses and filters; an assumption that every answer states."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reads:
+    """What a query reads in one of the states that are compared.
+
+    Attributes:
+        state: `without index`, `today` or `what if`.
+        row_groups: The row groups.
+        bytes: About the bytes of these row groups.
+        seconds: About the seconds that one core takes to read them.
+    """
+
+    state: str
+    row_groups: Range
+    bytes: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class WhatIf:
+    """What a WHERE would read if indexes were added or left out. Nothing was changed.
+
+    Attributes:
+        table: `namespace.table`.
+        snapshot_id: The snapshot; None for an empty table.
+        where: The WHERE.
+        added: The indexes to add, as `column.kind`.
+        left_out: The existing indexes that were hidden, as `column.kind`.
+        row_groups: The row groups of the snapshot.
+        without_index: What the query reads by Iceberg's own pruning alone.
+        today: What it reads with today's index.
+        what_if: What it would read.
+        sampled: The row groups that were measured.
+        index_bytes: About the bytes of the indexes to add, for the whole table; less the bytes of those left out.
+        data_bytes: The bytes of the table's data files.
+        build_seconds: About the seconds that one core takes to build the indexes to add for the whole table.
+        verdict: Whether to build (or keep) the indexes.
+        bytes_per_second: The reading speed that `seconds` assume.
+        warnings: What else to know, as sentences.
+    """
+
+    table: str
+    snapshot_id: int | None
+    where: str
+    added: tuple[str, ...]
+    left_out: tuple[str, ...]
+    row_groups: int
+    without_index: Reads
+    today: Reads
+    what_if: Reads
+    sampled: int
+    index_bytes: int
+    data_bytes: int
+    build_seconds: float
+    verdict: Verdict
+    bytes_per_second: float = DEFAULT_BYTES_PER_SECOND
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def source(self) -> str:
+        """Where the numbers come from: `measured on n of N row groups`."""
+        total = self.without_index.row_groups.estimate
+        certainty = "" if self.sampled >= total else f"; ranges hold with {CONFIDENCE:.0%} confidence"
+        return f"measured on {self.sampled:,} of {total:,} row groups{certainty}"
+
+    @property
+    def assumption(self) -> str:
+        """What the seconds assume."""
+        speed = self.bytes_per_second / 1024 / 1024
+        return f"seconds are those of one core that reads {speed:.0f} MiB/s of row groups with all their columns"
+
+    @property
+    def bytes_saved(self) -> int:
+        """About the bytes that a query would no longer read; negative if it would read more."""
+        return self.today.bytes - self.what_if.bytes
+
+    @property
+    def seconds_saved(self) -> float:
+        """About the seconds of one core that a query would save; negative if it would take longer."""
+        return self.today.seconds - self.what_if.seconds
+
+    @property
+    def index_share(self) -> float:
+        """The bytes of the indexes as a share of the data's."""
+        return self.index_bytes / self.data_bytes if self.data_bytes else 0.0
+
+    def rows(self) -> list[dict[str, object]]:
+        """The answer as rows of a table: one for each state, in the order in which they are read."""
+        return [
+            {
+                "state": reads.state,
+                "row_groups": reads.row_groups.estimate,
+                "row_groups_low": reads.row_groups.low,
+                "row_groups_high": reads.row_groups.high,
+                "bytes": reads.bytes,
+                "seconds": reads.seconds,
+                "index_bytes": self.index_bytes if reads is self.what_if else None,
+                "build_seconds": self.build_seconds if reads is self.what_if else None,
+                "verdict": self.verdict.text if reads is self.what_if else None,
+                "reason": self.verdict.reason if reads is self.what_if else None,
+                "source": self.source if reads is self.what_if else "counted",
+            }
+            for reads in (self.without_index, self.today, self.what_if)
+        ]
+
+    def to_json(self) -> dict[str, object]:
+        """The answer as `puffin-index what-if --json` prints it."""
+        return {
+            **asdict(self),
+            "source": self.source,
+            "assumption": self.assumption,
+            "bytes_saved": self.bytes_saved,
+            "seconds_saved": self.seconds_saved,
+            "index_share": self.index_share,
+        }
+
+    def __str__(self) -> str:
+        changes = [*(f"+{name}" for name in self.added), *(f"-{name}" for name in self.left_out)]
+        width = max(len(str(reads.row_groups)) for reads in (self.without_index, self.today, self.what_if))
+        lines = [
+            f"{self.table}, snapshot {self.snapshot_id}, WHERE {self.where}",
+            f"what if {' '.join(changes)}: {self.verdict.text}, because {self.verdict.reason}",
+            *(
+                f"  {reads.state:13} {reads.row_groups!s:>{width}} of {self.row_groups:,} row groups, "
+                f"{readable_bytes(reads.bytes)}, {reads.seconds:.2f} s"
+                for reads in (self.without_index, self.today, self.what_if)
+            ),
+            f"  index size    {readable_bytes(self.index_bytes)}, {self.index_share:.1%} of the data"
+            + (f"; some {self.build_seconds:.1f} s of one core to build" if self.added else ""),
+            f"  source        {self.source}; {self.assumption}",
+            *(f"  note          {warning}" for warning in self.warnings),
+        ]
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+
+def readable_bytes(count: int) -> str:
+    """Return a number of bytes, perhaps negative, for people."""
+    value, unit = float(abs(count)), "B"
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if value < 1024 or unit == "TiB":
+            break
+        value /= 1024
+    shown = f"{value:.0f}" if unit == "B" or value >= 100 else f"{value:.1f}"
+    return f"{'-' if count < 0 else ''}{shown} {unit}"

@@ -1,0 +1,41 @@
+"""SSB's lineorder as an Iceberg table of many small row groups, without an index."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.table import Table
+
+from ssb_bench.data.dataset import generate, open_duckdb
+from ssb_bench.data.layout import Layout
+
+FILES = 4
+ROW_GROUP_ROWS = 5_000
+
+
+@pytest.fixture(scope="session")
+def lineorder_rows(tmp_path_factory: pytest.TempPathFactory) -> pa.Table:
+    """300,000 rows."""
+    layout = Layout.of(tmp_path_factory.mktemp("ssb"), 0.05)
+    generate(layout)
+    with open_duckdb(layout) as connection:
+        return connection.sql("SELECT * FROM lineorder").to_arrow_table()
+
+
+@pytest.fixture
+def lineorder(tmp_path: Path, lineorder_rows: pa.Table) -> Iterator[Table]:
+    """`ns.lineorder`: some 60 row groups in 4 files."""
+    catalog = SqlCatalog("local", uri=f"sqlite:///{tmp_path / 'catalog.db'}", warehouse=tmp_path.as_uri())
+    catalog.create_namespace("ns")
+    table = catalog.create_table(
+        "ns.lineorder", lineorder_rows.schema, properties={"write.parquet.row-group-limit": str(ROW_GROUP_ROWS)}
+    )
+    rows = -(-lineorder_rows.num_rows // FILES)
+    for number in range(FILES):
+        table.append(lineorder_rows.slice(number * rows, rows))
+    yield table
+    catalog.close()

@@ -1,0 +1,47 @@
+"""Choosing under a budget: near the best of all sets, also where indexes help only together or do each other's work."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from planner.advice.choice import Gain, choose
+
+ITEMS = st.integers(0, 8)
+# A query saves its bytes if it has an index of each of these groups, as a conjunction of columns has several kinds.
+QUERY = st.tuples(st.integers(1, 1000), st.lists(st.frozensets(ITEMS, min_size=1, max_size=3), min_size=1, max_size=3))
+
+
+def gain_of(queries: list[tuple[int, list[frozenset[int]]]]) -> Gain[int]:
+    return lambda chosen: float(sum(size for size, groups in queries if all(group & chosen for group in groups)))
+
+
+@given(
+    st.lists(QUERY, min_size=1, max_size=6), st.lists(st.integers(1, 100), min_size=9, max_size=9), st.integers(1, 500)
+)
+def test_within_a_tenth_of_the_best(
+    queries: list[tuple[int, list[frozenset[int]]]], weights: list[int], budget: int
+) -> None:
+    sizes = dict(enumerate(weights))
+    gain = gain_of(queries)
+    every = (frozenset(some) for count in range(10) for some in combinations(sizes, count))
+    best = max(gain(some) for some in every if sum(sizes[item] for item in some) <= budget)
+    groups = [
+        frozenset(some)
+        for _, wanted in queries
+        for count in (2, 3)
+        for some in combinations(sorted(frozenset().union(*wanted)), count)
+    ]
+    for most_tried in (12, 0):
+        chosen = choose(sizes, budget, gain, groups, most_tried=most_tried)
+        assert sum(sizes[item] for item in chosen) <= budget
+        assert gain(chosen) >= 0.9 * best
+
+
+def test_what_adds_nothing_is_left_out() -> None:
+    assert choose({0: 5, 1: 1}, 10, gain_of([(100, [frozenset({0, 1})])])) == {1}
+    assert choose({0: 5}, 10, lambda _: 0.0) == frozenset()
+    assert choose({}, 10, lambda _: 0.0) == frozenset()
+    assert choose({0: 11}, 10, gain_of([(100, [frozenset({0})])])) == frozenset()

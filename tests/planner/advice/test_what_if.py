@@ -1,0 +1,190 @@
+"""What-if against the real build: row groups within the range, size within a quarter; and what cannot be asked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.table import Table
+
+import planner
+from planner.advice.asked import find_named
+from puffin_index import IndexDefinition, TableIndex
+from puffin_index.errors import DefinitionError, NotFoundError, WhereSyntaxError
+from tests.conftest import amount, create_table
+from tests.planner.laws.random_tables import INDEXED_NAMES, RandomTable, random_predicate
+from tests.planner.where.where_text import Writer
+
+QUESTIONS = [
+    ("bitmap", "lo_custkey", "lo_custkey = 77"),
+    ("bsi", "lo_custkey", "lo_custkey BETWEEN 77 AND 80"),
+    ("bloom", "lo_custkey", "lo_custkey IN (77, 78)"),
+    ("bitmap", "lo_suppkey", "lo_suppkey = 12"),
+    ("bitmap", "lo_orderkey", "lo_orderkey = 4711"),
+    ("bsi", "lo_revenue", "lo_revenue > 9990000"),
+    ("bsi", "lo_ordtotalprice", "lo_ordtotalprice = 1234567"),
+    ("bitmap", "lo_shipmode", "lo_shipmode = 'AIR'"),
+    ("bloom", "lo_partkey", "lo_partkey = 4000"),
+    ("bitmap", "lo_partkey", "lo_partkey = 4000"),
+    ("bsi", "lo_orderdate", "lo_orderdate = 19940107"),
+    ("bitmap", "lo_quantity", "lo_quantity < 2"),
+]
+
+
+@pytest.mark.parametrize(("kind", "column", "where"), QUESTIONS)
+def test_the_real_build_keeps_what_was_said(lineorder: Table, kind: str, column: str, where: str) -> None:
+    sampled = planner.what_if(lineorder, where, {kind: [column]}, sample=20)
+    whole = planner.what_if(lineorder, where, {kind: [column]}, sample=None)
+
+    index = TableIndex.create(lineorder.catalog, "ns.lineorder", IndexDefinition.of(options=None, **{kind: [column]}))
+    built = index.build(workers=1)
+    kept = planner.plan(index, where).kept
+
+    assert whole.what_if.row_groups.is_exact
+    assert whole.what_if.row_groups.estimate == kept
+    assert sampled.what_if.row_groups.low <= kept <= sampled.what_if.row_groups.high
+    for answer in (sampled, whole):
+        assert answer.index_bytes == pytest.approx(built.index_bytes, rel=0.25)
+        assert answer.today.row_groups == answer.without_index.row_groups
+        assert answer.added == (f"{column}.{kind}",)
+
+
+def test_random_tables(tmp_path: Path) -> None:
+    for seed in range(amount(12, 200)):
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        table = RandomTable.make(seed, folder)
+        random = Random(seed)
+        table.index.drop()
+        data_table, catalog = table.index.data_table, table.index.catalog
+        definition = IndexDefinition.of(
+            bitmap=random.sample(list(INDEXED_NAMES.values()), 4), bsi=["i", "d"], bloom=["s", "j"]
+        )
+        questions = [Writer(random.choice).predicate(random_predicate(random, table)) for _ in range(5)]
+        answers = [planner.what_if(data_table, where, definition, sample=None) for where in questions]
+        few = [planner.what_if(data_table, where, definition, sample=3) for where in questions]
+        index = TableIndex.create(catalog, "ns.t", definition)
+        index.build(workers=1)
+        for where, answer, sampled in zip(questions, answers, few, strict=True):
+            plan = planner.plan(index, where)
+            # What is deleted is no matter of the index.
+            kept = plan.kept + plan.reason_counts().get("all-deleted", 0)
+            assert answer.what_if.row_groups.estimate == kept, where
+            assert sampled.what_if.row_groups.low <= sampled.what_if.row_groups.estimate
+            assert sampled.what_if.row_groups.high <= sampled.without_index.row_groups.estimate
+        table.close()
+
+
+@pytest.fixture
+def table(local_catalog: SqlCatalog) -> Table:
+    """`ns.t`: 8 row groups; `k` is scattered, `id` sorted, `c` has few values."""
+    rows = 4_000
+    data = pa.table(
+        {
+            "id": pa.array(range(rows), pa.int64()),
+            "k": pa.array([(i * 7919) % rows for i in range(rows)], pa.int32()),
+            "c": pa.array([i % 3 for i in range(rows)], pa.int32()),
+            "tags": pa.array([[i] for i in range(rows)], pa.list_(pa.int64())),
+        }
+    )
+    return create_table(local_catalog, "t", data, 500)
+
+
+def test_verdicts(table: Table) -> None:
+    build = planner.what_if(table, "k = 5", {"bitmap": ["k"]})
+    assert (build.verdict.text, build.what_if.row_groups.estimate, build.today.row_groups.estimate) == ("build", 1, 8)
+    assert build.source == "measured on 8 of 8 row groups"
+    assert build.bytes_saved > 0
+    assert build.seconds_saved > 0
+
+    untested = planner.what_if(table, "k = 5", {"bitmap": ["c"]})
+    assert untested.verdict.text == "do not build"
+    assert "does not test c" in untested.verdict.reason
+
+    everywhere = planner.what_if(table, "c = 1", {"bitmap": ["c"]})
+    assert everywhere.verdict.text == "do not build"
+    assert "no row group would be saved" in everywhere.verdict.reason
+
+    nowhere = planner.what_if(table, "id = -1", {"bitmap": ["id"]})
+    assert nowhere.verdict.text == "do not build"
+    assert "Iceberg's own pruning" in nowhere.verdict.reason
+
+
+def test_an_existing_index_is_hidden(table: Table) -> None:
+    index = TableIndex.create(table.catalog, "ns.t", IndexDefinition.of(bitmap=["k", "c"], bloom=["k"]))
+    index.build(workers=1)
+    for answer in (planner.what_if(index, "k = 5", without=["k.bitmap", "K.BLOOM"]),):
+        assert (answer.today.row_groups.estimate, answer.what_if.row_groups.estimate) == (1, 8)
+        assert answer.verdict.text == "keep"
+        assert answer.index_bytes < 0
+    assert planner.what_if(index, "k = 5", without=["k.bloom"]).verdict.text == "can be dropped"
+    assert planner.what_if(index, "k = 5", without=["c.bitmap"]).what_if.row_groups.estimate == 1
+    assert planner.what_if(table, "k = 5", without=["k.bloom", "k.bitmap"]).what_if.row_groups.estimate == 8
+    # An index that is there already is not built again.
+    again = planner.what_if(index, "k = 5", {"bitmap": ["k"]})
+    assert again.verdict.text == "do not build"
+    assert "has it already: k.bitmap" in again.verdict.reason
+    swapped = planner.what_if(index, "k = 5", {"bsi": ["k"]}, without=["k.bloom", "k.bitmap"])
+    assert swapped.what_if.row_groups.estimate == 1
+
+
+def test_an_index_helps_together_with_one_that_is_there(local_catalog: SqlCatalog) -> None:
+    rows = 4_000
+    columns = {"a": [i % 40 for i in range(rows)], "b": [(i * i) // 7 % 40 for i in range(rows)]}
+    table = create_table(local_catalog, "t", pa.table(columns), 100)
+    where = "a = 3 AND b = 11"
+    alone = planner.what_if(table, where, {"bitmap": ["a"]})
+    index = TableIndex.create(local_catalog, "ns.t", IndexDefinition.of(bitmap=["b"]))
+    index.build(workers=1)
+    beside = planner.what_if(index, where, {"bitmap": ["a"]})
+    assert beside.what_if.row_groups.estimate < beside.today.row_groups.estimate
+    assert beside.what_if.row_groups.estimate < alone.what_if.row_groups.estimate
+    assert beside.added == ("a.bitmap",)
+
+
+def test_nothing_is_changed(table: Table, tmp_path: Path) -> None:
+    before = {file: file.stat().st_size for file in tmp_path.rglob("*") if file.is_file() and file.name != "catalog.db"}
+    planner.what_if(table, "k = 5", {"bitmap": ["k"]})
+    after = {file: file.stat().st_size for file in tmp_path.rglob("*") if file.is_file() and file.name != "catalog.db"}
+    assert before == after
+    assert table.catalog.list_tables("ns") == [("ns", "t")]
+
+
+def test_an_empty_table(local_catalog: SqlCatalog) -> None:
+    table = local_catalog.create_table("ns.empty", pa.schema([("k", pa.int32())]))
+    answer = planner.what_if(table, "k = 5", {"bitmap": ["k"]})
+    assert (answer.row_groups, answer.verdict.text) == (0, "do not build")
+    assert "snapshot None" in str(answer)
+
+
+def test_what_cannot_be_asked(table: Table) -> None:
+    with pytest.raises(NotFoundError, match="no column 'nope'"):
+        planner.what_if(table, "nope = 5", {"bitmap": ["k"]})
+    with pytest.raises(DefinitionError, match="no column 'nope'"):
+        planner.what_if(table, "k = 5", {"bitmap": ["nope"]})
+    with pytest.raises(DefinitionError, match="tags"):
+        planner.what_if(table, "k = 5", {"bitmap": ["tags"]})
+    with pytest.raises(DefinitionError, match="unknown index kind 'btree'"):
+        planner.what_if(table, "k = 5", {"btree": ["k"]})
+    with pytest.raises(DefinitionError, match=r"'k.bitmap' is no index of the table"):
+        planner.what_if(table, "k = 5", without=["k.bitmap"])
+    with pytest.raises(DefinitionError, match="name the indexes"):
+        planner.what_if(table, "k = 5")
+    with pytest.raises(WhereSyntaxError):
+        planner.what_if(table, "k =", {"bitmap": ["k"]})
+    with pytest.raises(NotFoundError, match="no snapshot 1"):
+        planner.what_if(table, "k = 5", {"bitmap": ["k"]}, snapshot_id=1)
+    assert find_named([], ()) == frozenset()
+
+
+def test_text_and_rows(table: Table) -> None:
+    answer = planner.what_if(table, "k = 5", {"bitmap": ["k"]}, sample=4)
+    assert "what if +k.bitmap: build, because" in str(answer)
+    assert "measured on 4 of 8 row groups; ranges hold with 95% confidence" in str(answer)
+    assert [row["state"] for row in answer.rows()] == ["without index", "today", "what if"]
+    assert answer.rows()[2]["verdict"] == "build"
+    document = answer.to_json()
+    assert document["verdict"] == {"text": "build", "reason": answer.verdict.reason}
