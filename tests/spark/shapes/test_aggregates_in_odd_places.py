@@ -108,7 +108,7 @@ def test_strings_of_other_collations_are_left_to_spark(hooked: SparkSession) -> 
     "make",
     [
         lambda frame: frame.agg({"*": "count", "l": "sum", "i": "max"}),
-        lambda frame: frame.select("i", "l", "d", "s").describe(),
+        lambda frame: frame.select("i", "l", "d", "s").describe().where("summary <> 'stddev'"),
         lambda frame: frame.select("i", "part").summary("count", "min", "max", "mean"),
         lambda frame: frame.where("i < 900").crosstab("part", "t"),
         lambda frame: frame.groupBy("part").agg(f.approx_count_distinct("s"), f.sum_distinct("d"), f.count("*")),

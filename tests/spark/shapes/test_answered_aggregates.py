@@ -82,7 +82,7 @@ def plan_of(spark: SparkSession, sql: str) -> str:
         "SELECT part, SUM(d * 2), AVG(d + 1), MAX(UPPER(s)), SUM(1), MIN('a') FROM {t} WHERE l < 3000 GROUP BY part",
         "SELECT SUM(d / 7), AVG(x), COUNT(1 + x) FROM {t} WHERE x < 5",
         "SELECT SUM(CAST(d AS DOUBLE)), AVG(i / 4), SUM(CAST(d AS DECIMAL(30, 5)) * 3), AVG(d * d) FROM {t}",
-        "SELECT SUM(l + 1), MAX(i), COUNT(*) FROM {t} WHERE i % 100 = 7 AND l % 100 = 8 AND s = 'k77'",
+        "SELECT SUM(l + 1), MAX(i), COUNT(*) FROM {t} WHERE i > 5 AND d = 100.5",
         "SELECT SUM(x), AVG(x), SUM(x + 1), MAX(ABS(x)), COUNT(*) FILTER (WHERE x > 1) FROM {t} WHERE x < 2000",
         "SELECT part, SUM(x) FILTER (WHERE part < 2), SUM(l - 5) FILTER (WHERE l > 5) FROM {t} WHERE x < 9 "
         "GROUP BY part",
