@@ -47,8 +47,14 @@ from puffin_index.storage.arrays import Flags, Floats, Ints
 _INDEX_WEIGHT = 0.5
 """An index byte is cheaper than a data byte, which is decompressed and decoded."""
 
-_BY_ROW_WEIGHT = 4.0
+_BY_ROW_WEIGHT = 16.0
 """A payload that is ordered by key is decoded as a whole to find the keys of rows."""
+
+_FEW_ROWS_WEIGHT = 3.0
+"""Sorted postings of many row groups, of whose rows only a few are asked for."""
+
+_FEW_ROWS = 64
+"""Of fewer rows than one in so many, the others are not told apart."""
 
 _ROWS_AT_ONCE = 1 << 20
 """The keys of about so many rows are grouped at once."""
@@ -98,7 +104,8 @@ def answer_units(
     """
     row_groups = rows.row_groups.numbers[positions]
     payloads = [
-        _payloads(view, question, one, row_groups, rows.is_whole[positions], reads) for one in question.every_column
+        _payloads(view, question, one, row_groups, rows.is_whole[positions], rows.matches[positions], reads)
+        for one in question.every_column
     ]
     here = np.flatnonzero(np.logical_and.reduce([own.numbers >= 0 for own in payloads]))
     index_costs = np.sum([own.costs for own in payloads], axis=0)
@@ -133,7 +140,13 @@ def answer_units(
 
 
 def _payloads(
-    view: IndexView, question: Question, asked: AskedColumn, row_groups: Ints, is_whole: Flags, reads: IndexReads
+    view: IndexView,
+    question: Question,
+    asked: AskedColumn,
+    row_groups: Ints,
+    is_whole: Flags,
+    matches: Ints,
+    reads: IndexReads,
 ) -> _Payloads:
     """Choose the payload of each row group: of the kind that costs least, where there is one."""
     # Of all rows of a payload that is ordered by key, the rows of each key are counted without decoding them.
@@ -147,7 +160,10 @@ def _payloads(
             continue
         blobs = directory.blob[row_groups]
         _, owners, counts = np.unique(blobs, return_inverse=True, return_counts=True)
-        weight = np.where(kind.is_found_by_key & ~has_sets, _BY_ROW_WEIGHT, _INDEX_WEIGHT)
+        row_counts = np.bincount(owners, view.row_counts[row_groups])[owners]
+        are_few = directory.merged[row_groups] & (_FEW_ROWS * np.bincount(owners, matches)[owners] < row_counts)
+        by_row = np.where(are_few, _FEW_ROWS_WEIGHT, _BY_ROW_WEIGHT)
+        weight = np.where(kind.is_found_by_key & ~has_sets, by_row, _INDEX_WEIGHT)
         if kind.is_found_by_key and can_count:
             every, covered = np.unique(directory.blob, return_counts=True)
             whole = np.bincount(owners, is_whole)[owners]

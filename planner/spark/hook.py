@@ -88,6 +88,7 @@ _SOURCES = (
     "Lists.java",
     "aggregates/Replace.java",
     "aggregates/AggregateAnswer.java",
+    "aggregates/ComputedValues.java",
     "aggregates/AggregateQuestion.java",
     "ScanQuestion.java",
     "IndexPlanner.java",
@@ -240,6 +241,9 @@ class _PlannerCallback:
         reading: Reading,
     ) -> bytes:
         assert request.aggregates is not None
+        if request.aggregates.declined:
+            self._withdraw(request.aggregates.text, request)
+            return KEEP_ALL
         if not settings.aggregates:
             return KEEP_ALL
         limits = settings.limits(strict=settings.strict)
@@ -333,6 +337,15 @@ class _PlannerCallback:
             plan.index_bytes_read,
             plan.planning_seconds * 1000,
         )
+
+    def _withdraw(self, answered: str, request: Request) -> None:
+        """Take back the latest report of an answer."""
+        with self._lock:
+            for plans in (self._reports.get(request.session, deque()), self._recordings.get(request.thread, [])):
+                for place in reversed(range(len(plans))):
+                    if plans[place].table == request.table and plans[place].answered.startswith(f"{answered}: "):
+                        del plans[place]
+                        break
 
     def toString(self) -> str:  # noqa: N802 - Java's name
         """Java's `toString`."""

@@ -213,16 +213,20 @@ class WantedAggregates(BaseModel):
     Attributes:
         columns: The columns that aggregates are of.
         groups: The columns to group by.
+        added_doubles: The places of columns to group by whose values are added up as doubles.
         deletes: The delete files of the scan, by data file.
         text: The aggregates and groups, for people only.
+        declined: Whether the answer that was given is of no use, so that Spark reads all rows.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     columns: tuple[AggregatedColumn, ...]
     groups: tuple[Column, ...]
+    added_doubles: tuple[int, ...]
     deletes: tuple[FileDeletes, ...]
     text: str
+    declined: bool
 
 
 class Request(BaseModel):

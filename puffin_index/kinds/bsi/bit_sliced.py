@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from pyroaring import BitMap
@@ -31,6 +31,9 @@ CODES = ValueType("long")
 
 _DENSE = 16
 """From one row in so many on, the numbers of all rows are made, which takes less time a row."""
+
+_SPARSE = 512
+"""Of fewer rows than one in so many, bits are looked up in row sets, which are not made flat."""
 
 
 class BitSlicedIndex(HoldsKeys):
@@ -124,15 +127,27 @@ class BitSlicedIndex(HoldsKeys):
             return numbers[rows], None if valid is None or valid[rows].all() else valid[rows]
         count = self._row_count if rows is None else len(rows)
         numbers, valid = np.zeros(count, np.int64), np.zeros(count, np.bool_)
-        for sign, half, flat in self._flat_halves():
-            known, offsets = flat.of_rows(rows)
-            known, offsets = known[:count], offsets[:count]
+        for sign, half, known, offsets in self._offsets(rows, count):
             # Beyond 63 bits, an offset is negative.
             if int(offsets.view(np.uint64).max(initial=0)) > half.span:
                 raise self._other_numbers()
             numbers += np.where(known, sign * (offsets + half.minimum), 0)
             valid |= known
         return numbers, None if valid.all() else valid
+
+    def _offsets(self, rows: Rows | None, count: int) -> Iterator[tuple[int, Half, Flags, Ints]]:
+        """Yield sign and places of each half, which of some rows have a number there, and magnitude - minimum."""
+        if rows is not None and _SPARSE * len(rows) < self._row_count:
+            some = BitMap(rows)
+            for (sign, half_sets), half in zip(self._half_sets(), self._halves(), strict=True):
+                yield sign, half, *half_sets.of_rows(some)
+            return
+        for sign, half, flat in self._flat_halves():
+            known, offsets = flat.of_rows(rows)
+            yield sign, half, known[:count], offsets[:count]
+
+    def _halves(self) -> list[Half]:
+        return [half.half for half in (self._positive, self._negative) if half is not None]
 
     def _flat_halves(self) -> list[tuple[int, Half, FlatHalf]]:
         """Return sign, places and numbers of each half."""
@@ -154,8 +169,7 @@ class BitSlicedIndex(HoldsKeys):
 
     def sets_of(self) -> KeySets | None:
         """Return the rows of each number, split by slice after slice; None if there may be many numbers."""
-        halves = [half.half for half in (self._positive, self._negative) if half is not None]
-        if not are_few_keys(sum(min(half.span + 1, half.row_count) for half in halves), self._row_count):
+        if not are_few_keys(sum(min(half.span + 1, half.row_count) for half in self._halves()), self._row_count):
             return None
         found: dict[int, BitMap] = {}
         for sign, half in self._half_sets():

@@ -5,9 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 from pyroaring import BitMap
 
 from puffin_index.kinds.held_keys import Want
+from puffin_index.storage.arrays import Flags, Ints, Rows
+
+
+def _places(numbers: Rows, some: BitMap) -> Ints:
+    """Return the places of some rows among ascending rows."""
+    return np.searchsorted(numbers, np.frombuffer(some.to_array(), np.uint32))
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +81,15 @@ class HalfSets:
             elif with_bit:
                 offset |= 1 << bit
         return self.minimum + offset
+
+    def of_rows(self, rows: BitMap) -> tuple[Flags, Ints]:
+        """Return which of some rows have a number here, and magnitude - minimum of each (else 0)."""
+        numbers = np.frombuffer(rows.to_array(), np.uint32)
+        known, offsets = np.zeros(len(numbers), np.bool_), np.zeros(len(numbers), np.int64)
+        known[_places(numbers, self.existence & rows)] = True
+        for bit, ones in enumerate(self.slices):
+            offsets[_places(numbers, ones & rows)] |= np.int64(1 << bit)
+        return known, offsets
 
     def split(self) -> dict[int, BitMap]:
         """Return the rows of each magnitude, ascending by magnitude."""

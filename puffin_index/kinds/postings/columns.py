@@ -14,7 +14,7 @@ from puffin_index.keys.value_types import ValueType
 from puffin_index.kinds.postings.keys import keys_of_blocks
 from puffin_index.kinds.postings.numbers import RowNumbers
 from puffin_index.kinds.postings.parse import LENGTHS, ParsedBlocks
-from puffin_index.kinds.postings.rows import decode_runs
+from puffin_index.kinds.postings.rows import Near, decode_runs
 from puffin_index.storage.arrays import Flags, Ints
 from puffin_index.storage.many_ranges import ramps
 from puffin_index.storage.parts import corrupt
@@ -54,6 +54,61 @@ def key_rows(blocks: ParsedBlocks, first_keys: Ints, is_bytes: bool) -> KeyRows:
     if lengths is None:
         return KeyRows(keys, run_codes, starts)
     return KeyRows(keys, np.repeat(run_codes, lengths), ramps(starts, lengths))
+
+
+def key_rows_near(blocks: ParsedBlocks, first_keys: Ints, is_bytes: bool, near: Near, limit: int) -> KeyRows:
+    """Decode the rows of whole blocks that lie near some rows, with all rows of the runs that have them.
+
+    Args:
+        blocks: The blocks.
+        first_keys: The first key of each block; used only in the int64 domain.
+        is_bytes: Whether the keys are of the bytes domain.
+        near: The rows of interest.
+        limit: A number greater than the number of every row.
+
+    Raises:
+        CorruptFileError: If keys or rows are damaged.
+    """
+    sections = np.arange(len(blocks.sections.runs))
+    starts, lengths = decode_runs(blocks, sections)
+    if int((starts if lengths is None else starts + lengths - 1).max(initial=0)) >= limit:
+        raise corrupt(blocks.raw.blob, "rows that no row group has", int(blocks.raw.offsets[0]))
+    places = np.flatnonzero(near.chosen(starts, lengths))
+    groups = np.searchsorted(np.cumsum(blocks.group_counts(sections)), places, "right")
+    keys, codes = np.unique(_group_codes(blocks)[groups], return_inverse=True)
+    every = keys_of_blocks(blocks.raw, first_keys, is_bytes)
+    own = every[keys] if isinstance(every, np.ndarray) else every.take(pa.array(keys))
+    if lengths is None:
+        return KeyRows(own, codes, starts[places])
+    return KeyRows(own, np.repeat(codes, lengths[places]), ramps(starts[places], lengths[places]))
+
+
+def column_of_numbers(
+    blob: Blob, parts: Sequence[KeyRows], numbers: Ints, null_count: int, value_type: ValueType
+) -> Column:
+    """Return the column of the rows of some numbers.
+
+    Args:
+        blob: The blob, for error messages.
+        parts: Keys and rows; among them all rows of these numbers that are not NULL.
+        numbers: The numbers, ascending.
+        null_count: How many of the rows are NULL.
+        value_type: The type of the keys.
+
+    Raises:
+        CorruptFileError: If a row has two keys, or another number of rows has none.
+    """
+    codes = np.full(len(numbers), -1, np.int32)
+    found, first = 0, 0
+    for part in parts:
+        places = np.searchsorted(numbers, part.numbers)
+        here = np.flatnonzero(numbers[np.minimum(places, len(numbers) - 1)] == part.numbers)
+        codes[places[here]] = part.codes[here] + first
+        found, first = found + len(here), first + len(part.keys)
+    if found != np.count_nonzero(codes >= 0) or found != len(numbers) - null_count:
+        raise corrupt(blob, "rows with two keys or without any")
+    keys = join_keys([part.keys for part in parts], value_type)
+    return CodedNumbers(value_type, keys, codes).every()
 
 
 def key_counts(blocks: ParsedBlocks, first_keys: Ints, is_bytes: bool) -> tuple[KeyArray, Ints]:

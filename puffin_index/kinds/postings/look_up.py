@@ -38,7 +38,15 @@ from puffin_index.keys.value_types import ValueType
 from puffin_index.kinds.base import MergedIndex
 from puffin_index.kinds.held_keys import DistinctKeys, HoldsKeys, KeyCounts
 from puffin_index.kinds.postings.asked import AskedBlocks, rows_of_asked
-from puffin_index.kinds.postings.columns import CodedNumbers, code_numbers, join_keys, key_counts, key_rows
+from puffin_index.kinds.postings.columns import (
+    CodedNumbers,
+    code_numbers,
+    column_of_numbers,
+    join_keys,
+    key_counts,
+    key_rows,
+    key_rows_near,
+)
 from puffin_index.kinds.postings.demand import BLOCKS_AT_ONCE, Cuts, bounds_of, cost_of_blocks, cost_of_pages, cuts_of
 from puffin_index.kinds.postings.directory import PostingsDirectory
 from puffin_index.kinds.postings.keys import keys_of_blocks
@@ -168,7 +176,13 @@ class Postings(MergedIndex, HoldsKeys):
         numbers = self._numbers
         if rows is None or len(rows) == numbers.row_count:
             return self._coded().of(ramps(numbers.firsts, numbers.row_counts))
-        return self._coded().of(numbers.to_numbers(np.frombuffer(rows.to_array(), np.uint32)))
+        near, wanted = self._near(rows), numbers.to_numbers(np.frombuffer(rows.to_array(), np.uint32))
+        if near is None or not len(wanted):
+            return self._coded().of(wanted)
+        is_bytes, limit = self._form == BYTES_KEYS, numbers.limit
+        parts = [key_rows_near(parsed, firsts, is_bytes, near, limit) for parsed, firsts in self._scan_all()]
+        null_count = rows.intersection_cardinality(self._null_rows())
+        return column_of_numbers(self._blob, parts, wanted, null_count, self._value_type)
 
     def counts_of(self, rows: BitMap | None) -> KeyCounts:
         """Return the distinct keys of some rows; of all rows without decoding any."""

@@ -122,16 +122,17 @@ def decode_runs(blocks: ParsedBlocks, sections: Ints) -> tuple[Ints, Ints | None
         return firsts, lengths
     counts = blocks.group_counts(sections)
     group_runs = np.cumsum(counts) - counts
-    steps = np.ones(int(runs.sum()), np.int64)
-    if lengths is not None:
-        steps[1:] = lengths[:-1]
-    is_first = np.zeros(len(steps), np.bool_)
-    is_first[group_runs] = True
-    steps[~is_first] += parsed.stream(GAPS, sections)
-    steps[is_first] = 0
-    # One sum over all groups replaces one per group: subtracting the sum at the group's first run restarts the group.
+    steps = np.empty(int(runs.sum()), np.int64)
+    is_later = np.ones(len(steps), np.bool_)
+    is_later[group_runs] = False
+    gaps = parsed.stream(GAPS, sections)
+    gaps += 1 if lengths is None else lengths[:-1][is_later[1:]]
+    steps[is_later] = gaps
+    # One sum over all groups replaces one per group: the step to a group's first run leads back from the run before.
+    steps[group_runs] = firsts
+    spans = np.add.reduceat(steps, group_runs)
+    steps[group_runs[1:]] -= spans[:-1]
     np.cumsum(steps, out=steps)
-    steps += np.repeat(firsts - steps[group_runs], counts)
     return steps, lengths
 
 

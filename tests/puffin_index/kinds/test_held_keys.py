@@ -130,7 +130,12 @@ def test_keys_counts_and_totals_are_those_of_the_rows(
         }
         chosen = sorted(data.draw(st.sets(st.sampled_from(sorted(keys)), max_size=20)))
         all_but = sorted(keys.keys() - set(chosen))
-        with patch("puffin_index.kinds.held_keys._FEW_KEYS", data.draw(st.sampled_from([0, 8, 100]))):
+        with (
+            patch("puffin_index.kinds.held_keys._FEW_KEYS", data.draw(st.sampled_from([0, 8, 100]))),
+            # Both ways to the keys of a few rows.
+            patch("puffin_index.kinds.postings.look_up._SPARSE", data.draw(st.sampled_from([0, 64]))),
+            patch("puffin_index.kinds.bsi.bit_sliced._SPARSE", data.draw(st.sampled_from([0, 512]))),
+        ):
             check(piece, None, list(keys.values()))
             check(piece, BitMap(chosen), [keys[row] for row in chosen])
             check(piece, BitMap(all_but), [keys[row] for row in all_but])
@@ -146,13 +151,20 @@ def test_damage_is_an_error_or_changes_nothing(
     pieces = segment(kind, options, placed([sample_of([*values, None, None], type_name)]))
     (piece,) = merged([pieces]) if is_merged else pieces
     keys = keys_in(holder(piece).keys_of(None))
+    places = [first_row(piece, piece.groups[0]) + place for place in range(0, 42, 5)]
     for damaged in flips(bytes(piece.payload.data)):
         try:
             found = keys_in(holder(piece, damaged).keys_of(None))
             totals = holder(piece, damaged).totals_of(None)
+            with (
+                patch("puffin_index.kinds.postings.look_up._SPARSE", 0),
+                patch("puffin_index.kinds.bsi.bit_sliced._SPARSE", 0),
+            ):
+                few = keys_in(holder(piece, damaged).keys_of(BitMap(places)))
         except (CorruptFileError, UnsupportedError):
             continue
         assert found == keys
+        assert few == [keys[place] for place in range(0, 42, 5)]
         assert totals == holder(piece).totals_of(None)
 
 

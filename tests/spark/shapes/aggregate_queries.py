@@ -12,6 +12,11 @@ _GROUPS = (
     *("YEAR(t)", "i % 10", "part + 1", "CONCAT(s, '!')", "CASE WHEN l > 2000 THEN 'high' END", "COALESCE(part, 9)"),
     *("DATE_TRUNC('MONTH', t)", "i % 3 + part", "x > 0"),
 )
+_EXPRESSIONS = (
+    *("i + 1", "l * 2", "-part", "LENGTH(s)", "YEAR(t)", "CAST(d AS DOUBLE)", "d * 3", "IF(l > 900, l, NULL)"),
+    *("i % 10 + part", "CAST(part AS DECIMAL(38, 2))", "ABS(l - 2000)", "x + 1", "COALESCE(i, part)"),
+)
+"""Numbers that doubles add up exactly."""
 
 
 class RandomAggregate:
@@ -49,6 +54,12 @@ class RandomAggregate:
                 f"COUNT(*) FILTER (WHERE {shapes.random_where(self._random, 'f')})",
                 f"COUNT(IF(l > {self._random.randrange(5000)}, 1, NULL))",
                 f"SUM({self._random.choice(['i', 'l'])}) + COUNT(*)",
+                f"SUM({self._random.choice(_EXPRESSIONS)})",
+                f"AVG({self._random.choice(_EXPRESSIONS)}) FILTER (WHERE part < 2)",
+                f"MAX({self._random.choice(_EXPRESSIONS)})",
+                f"MIN({self._random.choice(['UPPER(s)', 'YEAR(t)', 'i % 7', 'CAST(d AS DOUBLE)'])})",
+                f"COUNT(DISTINCT {self._random.choice(['part', 'd', 't'])}) FILTER (WHERE part = 1)",
+                f"SUM(x) FILTER (WHERE {shapes.random_where(self._random, 'f')})",
             ]
         )
 

@@ -78,6 +78,18 @@ def plan_of(spark: SparkSession, sql: str) -> str:
         "SELECT part, COUNT(IF(i > 50, 1, NULL)), COUNT_IF(s LIKE 'k1%'), MIN(l) FILTER (WHERE part = 2) FROM {t} "
         "WHERE i < 2000 GROUP BY ROLLUP (part)",
         "SELECT YEAR(t), AVG(l), AVG(d) FROM {t} GROUP BY YEAR(t)",
+        "SELECT SUM(l + 1), AVG(i * 2), MIN(l % 7 - 3), COUNT(l + i), MAX(YEAR(t)) FROM {t} WHERE i < 300",
+        "SELECT part, SUM(d * 2), AVG(d + 1), MAX(UPPER(s)), SUM(1), MIN('a') FROM {t} WHERE l < 3000 GROUP BY part",
+        "SELECT SUM(d / 7), AVG(x), COUNT(1 + x) FROM {t} WHERE x < 5",
+        "SELECT SUM(CAST(d AS DOUBLE)), AVG(i / 4), SUM(CAST(d AS DECIMAL(30, 5)) * 3), AVG(d * d) FROM {t}",
+        "SELECT SUM(l + 1), MAX(i), COUNT(*) FROM {t} WHERE i > 5 AND d = 100.5",
+        "SELECT SUM(x), AVG(x), SUM(x + 1), MAX(ABS(x)), COUNT(*) FILTER (WHERE x > 1) FROM {t} WHERE x < 2000",
+        "SELECT part, SUM(x) FILTER (WHERE part < 2), SUM(l - 5) FILTER (WHERE l > 5) FROM {t} WHERE x < 9 "
+        "GROUP BY part",
+        "SELECT COUNT(DISTINCT s) FILTER (WHERE part = 1), SUM(DISTINCT d) FILTER (WHERE part > 0), COUNT(*) FROM {t}",
+        "SELECT part, COUNT(DISTINCT d) FILTER (WHERE part <> 1), AVG(l) FROM {t} GROUP BY part",
+        "SELECT part, SUM(part * 2), MAX(part - 1) FROM {t} GROUP BY CUBE (part)",
+        "SELECT 1 / x, COUNT(*) FROM {t} WHERE part = 1 AND x <> 0 GROUP BY 1 / x",
         "SELECT COUNT(*) FROM {t} WHERE s LIKE 'k1%' AND YEAR(t) = 2020",
         "SELECT SUM(l) / COUNT(l) + 1 AS a FROM {t} WHERE d > 4 HAVING a > 0",
         "SELECT a.part, n, m FROM (SELECT part, COUNT(*) n FROM {t} WHERE l > 7 GROUP BY part) a "
@@ -118,9 +130,12 @@ def test_only_rows_without_an_index_are_read(hooked: SparkSession, form: str, sq
         "SELECT COUNT(*) FROM (SELECT * FROM {t} WHERE i > 4 LIMIT 50)",
         "SELECT COUNT(*) FROM {t} TABLESAMPLE (100 ROWS) WHERE i > 4",
         "SELECT part, COUNT(*) FROM {t} f JOIN (VALUES (1)) v (k) ON f.part = v.k GROUP BY part",
-        "SELECT COUNT(*) FILTER (WHERE x > 1) FROM {t} WHERE i > 4",
+        "SELECT SUM(x) FROM {t} WHERE x < 5 OR x > 900",
+        "SELECT SUM(x / 7), AVG(x) FROM {t} WHERE x < 5",
+        "SELECT MIN(x * -1) FROM {t} WHERE x BETWEEN -1 AND 0",
+        "SELECT COUNT(*) FILTER (WHERE CAST(x AS STRING) = '0.0') FROM {t} WHERE i > 4",
         "SELECT COLLECT_SET(part) FROM {t} WHERE i > 4",
-        "SELECT 1 / x, COUNT(*) FROM {t} WHERE part = 1 AND x <> 0 GROUP BY 1 / x",
+        "SELECT CAST(x AS STRING), COUNT(*) FROM {t} WHERE part = 1 AND x < 99 GROUP BY CAST(x AS STRING)",
     ],
 )
 def test_what_no_index_gives_is_read(hooked: SparkSession, sql: str) -> None:
@@ -244,6 +259,12 @@ def test_the_setting_switches_answers_off(hooked: SparkSession) -> None:
         assert not check(hooked, sql)
 
 
+def test_answers_of_no_use_are_not_reported(hooked: SparkSession) -> None:
+    frame = hooked.sql(f"SELECT SUM(x) FROM {_PLAIN} WHERE i > 100")
+
+    assert "answered" not in planner.explain(frame)
+
+
 def test_explain_says_what_is_answered(hooked: SparkSession) -> None:
     frame = hooked.sql(f"SELECT s, COUNT(*), SUM(l) FROM {_DELETED} WHERE i > 100 GROUP BY s")
 
@@ -251,6 +272,15 @@ def test_explain_says_what_is_answered(hooked: SparkSession) -> None:
 
     assert "answered: count(*), sum(l) by s: 0 row groups from statistics, 30 from indexes, 1 to be read" in text
     assert "BatchScan" in text
+
+
+@pytest.mark.parametrize("note", ["true", "false"])
+def test_plans_name_what_is_answered(hooked: SparkSession, note: str) -> None:
+    with settings(hooked, {"spark.puffin-index.job-description": note}):
+        text = plan_of(hooked, f"SELECT s, COUNT(*), SUM(l) FROM {_DELETED} WHERE i > 100 GROUP BY s")
+
+    numbers = ": 0 row groups from statistics, 30 from indexes, 1 to be read" if note == "true" else ""
+    assert f"Scan PuffinIndexAnswer (count(*), sum(l) by s{numbers} of {_DELETED})" in text
 
 
 def test_jobs_say_what_is_answered(hooked: SparkSession) -> None:

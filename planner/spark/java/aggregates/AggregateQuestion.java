@@ -3,11 +3,14 @@ package io.puffinindex.spark;
 import java.io.DataInputStream;
 import java.nio.ByteBuffer;
 import java.util.ArrayList;
+import java.util.Collections;
 import java.util.HashMap;
 import java.util.Iterator;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
+import java.util.TreeSet;
 import org.apache.iceberg.DataFile;
 import org.apache.iceberg.FileScanTask;
 import org.apache.iceberg.types.Conversions;
@@ -32,6 +35,7 @@ import org.apache.spark.sql.catalyst.expressions.aggregate.Partial$;
 import org.apache.spark.sql.catalyst.expressions.aggregate.Sum;
 import org.apache.spark.sql.catalyst.optimizer.NormalizeNaNAndZero;
 import org.apache.spark.sql.execution.aggregate.BaseAggregateExec;
+import org.apache.spark.sql.types.AtomicType;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.Decimal;
@@ -40,6 +44,8 @@ import org.apache.spark.sql.types.DoubleType;
 import org.apache.spark.sql.types.FloatType;
 import org.apache.spark.sql.types.IntegerType;
 import org.apache.spark.sql.types.LongType;
+import org.apache.spark.sql.types.NumericType;
+import org.apache.spark.sql.types.StringType;
 import org.roaringbitmap.RoaringBitmap;
 
 /**
@@ -55,6 +61,7 @@ public class AggregateQuestion {
 
   private static final int MOST_DIGITS = 38;
   private static final int MORE_DIGITS_OF_SUMS = 10;
+  private static final int MOST_TEXT = 200;
 
   private final Conditions conditions;
   /** What each row of the scan becomes: for each row that comes of it, maps of attributes to expressions, in order. */
@@ -64,12 +71,18 @@ public class AggregateQuestion {
   /** Nodes of the columns to group by, and their types. */
   private final List groups = new ArrayList();
   private final List groupTypes = new ArrayList();
+  /** The places of columns to group by whose two zeros may give different results: the index has one key for both. */
+  private final Set signed = new TreeSet();
+  /** The places of columns to group by whose values are added up as doubles. */
+  private final Set addedDoubles = new TreeSet();
   /** The expressions to group by, of a row of these columns: a list for each row that comes of a row of the scan. */
   private final List keys = new ArrayList();
   private final List buffers = new ArrayList();
   /** The buffers as text. */
   private final List parts = new ArrayList();
   private final List texts = new ArrayList();
+
+  private boolean isDeclined;
 
   private AggregateQuestion(Conditions conditions, List projections) {
     this.conditions = conditions;
@@ -108,6 +121,11 @@ public class AggregateQuestion {
     return question;
   }
 
+  /** Say that the answer is of no use. */
+  public void decline() {
+    isDeclined = true;
+  }
+
   /** Read what the index gives, of row groups that it was asked for. */
   public AggregateAnswer read(View view, RoaringBitmap asked, DataInputStream in) throws Exception {
     return new AggregateAnswer(view, asked, groups.size(), columns, in);
@@ -118,8 +136,10 @@ public class AggregateQuestion {
     Map node = new LinkedHashMap();
     node.put("columns", columns);
     node.put("groups", groups);
+    node.put("added_doubles", new ArrayList(addedDoubles));
     node.put("deletes", deletes);
     node.put("text", toString());
+    node.put("declined", Boolean.valueOf(isDeclined));
     return node;
   }
 
@@ -139,6 +159,10 @@ public class AggregateQuestion {
 
   private Expression key(Expression grouping, List projection) {
     Expression expression = grouping instanceof Alias ? ((Alias) grouping).child() : grouping;
+    // Which of several strings that a collation takes as equal stands for the group depends on the order of rows.
+    if (expression.dataType().sql().contains("COLLATE")) {
+      return null;
+    }
     return bound(withoutNormalization(replaced(expression, projection)), true);
   }
 
@@ -151,15 +175,26 @@ public class AggregateQuestion {
     return replaced;
   }
 
-  /** An input of a function, of columns of the scan; null if the rows that come of one row have other inputs. */
-  private Expression input(Expression child) {
-    Expression input = replaced(child, (List) projections.get(0));
-    for (int i = 1; i < projections.size(); i++) {
-      if (!replaced(child, (List) projections.get(i)).equals(input)) {
+  /** An expression of the aggregate's input, of columns of the scan: one for each row that comes of a row of the scan. */
+  private List inputs(Expression expression) {
+    List inputs = new ArrayList();
+    for (int i = 0; i < projections.size(); i++) {
+      inputs.add(replaced(expression, (List) projections.get(i)));
+    }
+    return inputs;
+  }
+
+  /** Expressions of columns as expressions of a row of columns to group by; null if the index cannot give such a row. */
+  private List bound(List expressions, boolean isWhole) {
+    List bound = new ArrayList();
+    for (int i = 0; i < expressions.size(); i++) {
+      Expression one = bound((Expression) expressions.get(i), isWhole);
+      if (one == null) {
         return null;
       }
+      bound.add(one);
     }
-    return input;
+    return bound;
   }
 
   /** The column that Spark takes as one value for all NaN and both zeros: the index has one key for these. */
@@ -176,16 +211,14 @@ public class AggregateQuestion {
     Map column = conditions.columnOrKey(expression);
     if (column != null) {
       DataType type = expression.dataType();
-      // The two zeros may give different results.
-      boolean isFloating = type instanceof DoubleType || type instanceof FloatType;
-      if (isFloating && !isWhole) {
-        return null;
-      }
       int place = groups.indexOf(column);
       if (place < 0) {
         place = groups.size();
         groups.add(column);
         groupTypes.add(type);
+      }
+      if (!isWhole && isFloating(type)) {
+        signed.add(Integer.valueOf(place));
       }
       return new BoundReference(place, type, true);
     }
@@ -209,11 +242,10 @@ public class AggregateQuestion {
       return false;
     }
     // What decides whether a row counts is known of all rows of a group, if its columns are among those to group by.
-    Expression condition = null;
+    List conditions = null;
     if (aggregate.filter().isDefined()) {
-      Expression filter = input((Expression) aggregate.filter().get());
-      condition = filter == null ? null : bound(filter, false);
-      if (condition == null) {
+      conditions = bound(inputs((Expression) aggregate.filter().get()), false);
+      if (conditions == null) {
         return false;
       }
     }
@@ -221,38 +253,35 @@ public class AggregateQuestion {
     for (scala.collection.Iterator it = function.aggBufferAttributes().iterator(); it.hasNext(); ) {
       types.add(((AttributeReference) it.next()).dataType());
     }
-    Expression child = function.children().size() == 1 ? input((Expression) function.children().head()) : null;
-    if (child == null) {
+    if (function.children().size() != 1) {
       return false;
     }
+    List inputs = inputs((Expression) function.children().head());
+    Expression child = (Expression) inputs.get(0);
+    boolean isSame = Collections.frequency(inputs, child) == inputs.size();
     Class type = function.getClass();
-    if (type == Count.class && child instanceof Literal) {
+    if (type == Count.class && child instanceof Literal && isSame) {
       texts.add("count(*)");
       boolean isKnown = ((Literal) child).value() != null && isOf(types, new DataType[] {DataTypes.LongType});
-      return isKnown && add("rows", -1, types, condition);
+      return isKnown && add("rows", -1, types, conditions, null);
     }
     // Spark adds small decimals up as integers.
     boolean isUnscaled = child instanceof UnscaledValue;
-    Map node = conditions.columnOrKey(isUnscaled ? ((UnscaledValue) child).child() : child);
-    if (node == null && type == Count.class && isOf(types, new DataType[] {DataTypes.LongType})) {
-      Expression counted = bound(child, false);
-      texts.add("count(" + child.prettyName() + ")");
-      Expression known = counted == null ? null : new IsNotNull(counted);
-      return known != null && add("rows", -1, types, condition == null ? known : new And(condition, known));
-    }
-    if (node == null || (isUnscaled && type != Sum.class && type != Average.class)) {
-      return false;
+    Map node = isSame ? this.conditions.columnOrKey(isUnscaled ? ((UnscaledValue) child).child() : child) : null;
+    boolean isAddedUp = type == Sum.class || type == Average.class;
+    if (node == null || (isAddedUp && isFloating(child.dataType())) || (isUnscaled && !isAddedUp)) {
+      return addComputed(function, inputs, types, conditions);
     }
     int column = column(node);
     texts.add(function.prettyName() + "(" + ColumnFunction.name(node) + ")");
     DataType own = child.dataType();
     if (type == Count.class) {
-      return isOf(types, new DataType[] {DataTypes.LongType}) && add("values", column, types, condition);
+      return isOf(types, new DataType[] {DataTypes.LongType}) && add("values", column, types, conditions, null);
     }
     if (type == Min.class || type == Max.class) {
       String end = type == Min.class ? "least" : "greatest";
       want(column, end);
-      return isOf(types, new DataType[] {own}) && add(end, column, types, condition);
+      return isOf(types, new DataType[] {own}) && add(end, column, types, conditions, null);
     }
     boolean isInteger = own instanceof IntegerType || own instanceof LongType;
     DataType sum = own instanceof DecimalType ? sumOf((DecimalType) own) : null;
@@ -260,7 +289,7 @@ public class AggregateQuestion {
       want(column, "sum");
       DataType[] expected =
           isInteger ? new DataType[] {DataTypes.LongType} : new DataType[] {sum, DataTypes.BooleanType};
-      return isOf(types, expected) && add("sum", column, types, condition);
+      return isOf(types, expected) && add("sum", column, types, conditions, null);
     }
     if (type == Average.class && (isInteger || sum != null)) {
       want(column, "sum");
@@ -268,9 +297,61 @@ public class AggregateQuestion {
         want(column, "double");
       }
       DataType[] expected = new DataType[] {isInteger ? DataTypes.DoubleType : sum, DataTypes.LongType};
-      return isOf(types, expected) && add("average", column, types, condition);
+      return isOf(types, expected) && add("average", column, types, conditions, null);
     }
     return false;
+  }
+
+  /** Add an aggregate of an expression: the index tells how many rows have each value of its columns. */
+  private boolean addComputed(AggregateFunction function, List inputs, List types, List conditions) {
+    Class type = function.getClass();
+    boolean isAddedUp = type == Sum.class || type == Average.class;
+    // A sum is the same for both zeros.
+    List values = bound(inputs, isAddedUp);
+    if (values == null) {
+      return false;
+    }
+    String text = inputs.get(0).toString().replaceAll("#\\d+L?", "");
+    texts.add(function.prettyName() + "(" + (text.length() > MOST_TEXT ? text.substring(0, MOST_TEXT) : text) + ")");
+    DataType own = ((Expression) values.get(0)).dataType();
+    if (type == Count.class) {
+      List known = new ArrayList();
+      for (int i = 0; i < values.size(); i++) {
+        Expression isKnown = new IsNotNull((Expression) values.get(i));
+        known.add(conditions == null ? isKnown : new And((Expression) conditions.get(i), isKnown));
+      }
+      return isOf(types, new DataType[] {DataTypes.LongType}) && add("rows", -1, types, known, null);
+    }
+    if (type == Min.class || type == Max.class) {
+      // Strings of other collations are equal without being the same.
+      boolean isOneOfEquals =
+          own instanceof StringType ? own.equals(DataTypes.StringType) : own instanceof AtomicType;
+      return isOneOfEquals && isOf(types, new DataType[] {own}) && addComputed("end", values, types, conditions);
+    }
+    boolean isDecimal = own instanceof DecimalType;
+    if (!isAddedUp || !(own instanceof NumericType)) {
+      return false;
+    }
+    for (int i = 0; isFloating(own) && i < values.size(); i++) {
+      if (values.get(i) instanceof BoundReference) {
+        addedDoubles.add(Integer.valueOf(((BoundReference) values.get(i)).ordinal()));
+      }
+    }
+    if (type == Sum.class) {
+      DataType[] one = {isFloating(own) ? DataTypes.DoubleType : DataTypes.LongType};
+      DataType[] expected = isDecimal ? new DataType[] {sumOf((DecimalType) own), DataTypes.BooleanType} : one;
+      return isOf(types, expected) && addComputed("sum", values, types, conditions);
+    }
+    DataType sum = isDecimal ? sumOf((DecimalType) own) : DataTypes.DoubleType;
+    return isOf(types, new DataType[] {sum, DataTypes.LongType}) && addComputed("average", values, types, conditions);
+  }
+
+  private boolean addComputed(String what, List values, List types, List conditions) {
+    return add("computed", -1, types, conditions, new ComputedValues(what, (DataType) types.get(0), values));
+  }
+
+  private static boolean isFloating(DataType type) {
+    return type instanceof DoubleType || type instanceof FloatType;
   }
 
   private static DataType sumOf(DecimalType type) {
@@ -285,10 +366,14 @@ public class AggregateQuestion {
     return same;
   }
 
-  /** @param condition which rows count, of a row of columns to group by; null for all */
-  private boolean add(String what, int column, List types, Expression condition) {
-    parts.add(what + " " + column + " " + types + " " + condition);
-    return buffers.add(new Object[] {what, Integer.valueOf(column), types.get(0), condition});
+  /**
+   * @param conditions which rows count, of a row of columns to group by: one for each row that comes of a row of the scan;
+   *     null for all
+   * @param computed the values that are computed of such a row, or null
+   */
+  private boolean add(String what, int column, List types, List conditions, ComputedValues computed) {
+    parts.add(what + " " + column + " " + types + " " + conditions + " " + computed);
+    return buffers.add(new Object[] {what, Integer.valueOf(column), types.get(0), conditions, computed});
   }
 
   private int column(Map node) {
@@ -312,9 +397,13 @@ public class AggregateQuestion {
   }
 
   /** Whether doubles add up averages of integers exactly, whatever the rows that are still to be read have. */
-  public boolean isExact(AggregateAnswer answer, List unread) throws Exception {
+  private boolean isExact(AggregateAnswer answer, List unread) throws Exception {
     for (int i = 0; i < buffers.size(); i++) {
       Object[] buffer = (Object[]) buffers.get(i);
+      ComputedValues computed = (ComputedValues) buffer[4];
+      if (computed != null && computed.needsEveryRow() && !unread.isEmpty()) {
+        return false;
+      }
       if (buffer[0].equals("average") && buffer[2] instanceof DoubleType) {
         int column = ((Integer) buffer[1]).intValue();
         Map node = (Map) ((Map) columns.get(column)).get("column");
@@ -359,10 +448,15 @@ public class AggregateQuestion {
     return ((Number) number).doubleValue();
   }
 
-  /** Rows of the keys of each group and the buffers of all aggregates; null if a key fails, so that the query has to. */
-  public List rows(AggregateAnswer answer) {
+  /**
+   * Rows of the keys of each group and the buffers of all aggregates.
+   *
+   * @param unread the tasks of the rows that are still to be read
+   * @return null if Spark has to read all rows: an expression fails for a value, or a sum might not be exact
+   */
+  public List rows(AggregateAnswer answer, List unread) throws Exception {
     try {
-      return everyRow(answer);
+      return isExact(answer, unread) ? everyRow(answer) : null;
     } catch (RuntimeException e) {
       return null;
     }
@@ -370,25 +464,74 @@ public class AggregateQuestion {
 
   private List everyRow(AggregateAnswer answer) {
     List rows = new ArrayList(answer.size);
+    for (int i = 0; i < buffers.size(); i++) {
+      ComputedValues computed = (ComputedValues) ((Object[]) buffers.get(i))[4];
+      if (computed != null) {
+        computed.begin();
+      }
+    }
     GenericInternalRow values = new GenericInternalRow(groups.size());
     for (int group = 0; group < answer.size; group++) {
       for (int i = 0; i < groups.size(); i++) {
         values.update(i, answer.key(i, group, (DataType) groupTypes.get(i)));
       }
-      for (int projection = 0; projection < keys.size(); projection++) {
-        List row = new ArrayList();
-        for (Iterator it = ((List) keys.get(projection)).iterator(); it.hasNext(); ) {
-          row.add(((Expression) it.next()).eval(values));
-        }
-        for (int i = 0; i < buffers.size(); i++) {
-          Object[] buffer = (Object[]) buffers.get(i);
-          Expression condition = (Expression) buffer[3];
-          addBuffer(buffer, answer, condition == null || Boolean.TRUE.equals(condition.eval(values)) ? group : -1, row);
-        }
-        rows.add(new GenericInternalRow(row.toArray()));
+      List own = rowsOf(answer, group, values);
+      for (Iterator it = own.iterator(); it.hasNext(); ) {
+        rows.add(new GenericInternalRow(((List) it.next()).toArray()));
+      }
+      checkZeros(answer, group, values, own, signed.toArray(), 0);
+    }
+    for (int i = 0; i < buffers.size(); i++) {
+      ComputedValues computed = (ComputedValues) ((Object[]) buffers.get(i))[4];
+      if (computed != null) {
+        computed.end();
       }
     }
     return rows;
+  }
+
+  /** The rows of a group, each a list: one for each row that comes of a row of the scan. */
+  private List rowsOf(AggregateAnswer answer, int group, GenericInternalRow values) {
+    List rows = new ArrayList();
+    for (int projection = 0; projection < keys.size(); projection++) {
+      List row = new ArrayList();
+      for (Iterator it = ((List) keys.get(projection)).iterator(); it.hasNext(); ) {
+        row.add(((Expression) it.next()).eval(values));
+      }
+      for (int i = 0; i < buffers.size(); i++) {
+        Object[] buffer = (Object[]) buffers.get(i);
+        Expression condition = buffer[3] == null ? null : (Expression) ((List) buffer[3]).get(projection);
+        boolean counts = condition == null || Boolean.TRUE.equals(condition.eval(values));
+        ComputedValues computed = (ComputedValues) buffer[4];
+        if (computed == null) {
+          addBuffer(buffer, answer, counts ? group : -1, row);
+        } else {
+          computed.add(counts ? answer.rows(group) : 0, projection, values, row);
+        }
+      }
+      rows.add(row);
+    }
+    return rows;
+  }
+
+  /** Check that a group has the same rows, whatever the signs of zeros. */
+  private void checkZeros(
+      AggregateAnswer answer, int group, GenericInternalRow values, List expected, Object[] places, int next) {
+    if (next == places.length) {
+      return;
+    }
+    checkZeros(answer, group, values, expected, places, next + 1);
+    int place = ((Integer) places[next]).intValue();
+    Object value = values.genericGet(place);
+    Object opposite = ColumnFunction.opposite(value);
+    if (opposite != null) {
+      values.update(place, opposite);
+      if (!rowsOf(answer, group, values).equals(expected)) {
+        throw new ArithmeticException("a result that depends on the sign of a zero");
+      }
+      checkZeros(answer, group, values, expected, places, next + 1);
+      values.update(place, value);
+    }
   }
 
   /** @param group the group; -1 for no rows at all */

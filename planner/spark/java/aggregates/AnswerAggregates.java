@@ -23,10 +23,12 @@ import org.apache.spark.sql.catalyst.planning.PhysicalOperation;
 import org.apache.spark.sql.catalyst.plans.logical.Aggregate;
 import org.apache.spark.sql.catalyst.plans.logical.Expand;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.physical.UnknownPartitioning;
 import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.execution.CoalesceExec;
 import org.apache.spark.sql.execution.LocalTableScanExec;
 import org.apache.spark.sql.execution.PlanLater;
+import org.apache.spark.sql.execution.RDDScanExec;
 import org.apache.spark.sql.execution.SparkPlan;
 import org.apache.spark.sql.execution.SparkStrategy;
 import org.apache.spark.sql.execution.UnionExec;
@@ -130,7 +132,7 @@ public class AnswerAggregates extends SparkStrategy implements Predicate {
       return null;
     }
     found.unread = found.answer.view.without(tasks, found.answer.answered);
-    return wanted.isExact(found.answer, found.unread) ? found : null;
+    return found;
   }
 
   /** An aggregate, and what the index gives for its rows. */
@@ -146,6 +148,12 @@ public class AnswerAggregates extends SparkStrategy implements Predicate {
     List rows;
     /** The tasks that are still to be read. */
     List unread;
+
+    /** What the text of the plan says of the rows. */
+    String name() {
+      String note = answer.note.isEmpty() ? question.aggregates + " of " + question.table.name() : answer.note;
+      return "PuffinIndexAnswer (" + note.replaceFirst("^puffin-index: ", "") + ") ";
+    }
   }
 
   /** Spark's own plan of an aggregate. */
@@ -232,7 +240,12 @@ public class AnswerAggregates extends SparkStrategy implements Predicate {
       }
     }
     AggregateAnswer answer = rule.aggregates(question, tasks);
-    Object[] found = {answer, answer == null ? null : question.aggregates.rows(answer)};
+    List rows = answer == null ? null : question.aggregates.rows(answer, answer.view.without(tasks, answer.answered));
+    if (answer != null && rows == null) {
+      question.aggregates.decline();
+      rule.aggregates(question, tasks);
+    }
+    Object[] found = {answer, rows};
     remember(new Object[] {new WeakReference(question.scan), key, found});
     return found;
   }
@@ -265,7 +278,7 @@ public class AnswerAggregates extends SparkStrategy implements Predicate {
       Attribute attribute = (Attribute) it.next();
       attributes.add(unread.isEmpty() ? attribute : attribute.newInstance());
     }
-    SparkPlan known = local(attributes, answered.rows);
+    SparkPlan known = named(local(attributes, answered.rows), answered.name());
     if (unread.isEmpty()) {
       // One partition needs no shuffle.
       return new CoalesceExec(1, known);
@@ -277,13 +290,24 @@ public class AnswerAggregates extends SparkStrategy implements Predicate {
     return new UnionExec(Lists.of(Arrays.asList(new Object[] {read, known})));
   }
 
-  /** A scan of rows that the driver has. The constructor takes a stream, too, since Spark 4.1. */
+  /** A scan of rows that the driver has. */
   private static SparkPlan local(List attributes, List rows) throws Exception {
-    Constructor constructor = LocalTableScanExec.class.getConstructors()[0];
+    return made(LocalTableScanExec.class, new Object[] {Lists.of(attributes), Lists.of(rows)});
+  }
+
+  /** The same scan with a name of its own in the text of plans. */
+  private static SparkPlan named(SparkPlan local, String name) throws Exception {
+    Object partitioning = new UnknownPartitioning(0);
+    return made(
+        RDDScanExec.class, new Object[] {local.output(), local.execute(), name, partitioning, Lists.of(new ArrayList())});
+  }
+
+  /** A leaf of a plan. The constructors take a stream, too, since Spark 4.1. */
+  private static SparkPlan made(Class type, Object[] first) throws Exception {
+    Constructor constructor = type.getConstructors()[0];
     Object[] arguments = new Object[constructor.getParameterTypes().length];
     Arrays.fill(arguments, Option.empty());
-    arguments[0] = Lists.of(attributes);
-    arguments[1] = Lists.of(rows);
+    System.arraycopy(first, 0, arguments, 0, first.length);
     return (SparkPlan) constructor.newInstance(arguments);
   }
 

@@ -198,7 +198,7 @@ public class ColumnFunction {
   }
 
   /** The zero of the other sign; null for all other values. */
-  private static Object opposite(Object value) {
+  public static Object opposite(Object value) {
     if (value instanceof Double && ((Double) value).doubleValue() == 0) {
       return Double.valueOf(-((Double) value).doubleValue());
     }
