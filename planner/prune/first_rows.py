@@ -453,7 +453,7 @@ def _tail(ends: Ints, sampled: Ints, weights: Floats) -> tuple[Ints, Floats]:
         sampled: The sampled key next to it.
         weights: The rows between both.
     """
-    shares = 0.5 ** np.arange(1, _TAIL_KEYS + 1)[:, np.newaxis]
+    shares = 0.5 ** np.arange(1, _TAIL_KEYS + 1, dtype=np.float64)[:, np.newaxis]
     width = sampled.astype(np.float64) - ends
     keys = np.clip(_integers(ends + shares * width), np.minimum(ends, sampled), np.maximum(ends, sampled))
     return keys, shares / 2 * weights
