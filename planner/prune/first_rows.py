@@ -437,7 +437,7 @@ def _sample(
     steps = quantiles[1:-1:every][:, here].astype(np.float64)
     width = high.astype(np.float64) - low
     # Where keys are far apart this is a guess; where they are near it is a key.
-    keys = low + np.minimum(steps * np.maximum(width / LAST_STEP, np.minimum(width, 1)), width)
+    keys = low.astype(np.float64) + np.minimum(steps * np.maximum(width / LAST_STEP, np.minimum(width, 1)), width)
     weights = np.broadcast_to(values / (len(steps) + 1), steps.shape).copy()
     return np.clip(_integers(keys), low, high), weights
 
