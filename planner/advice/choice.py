@@ -66,7 +66,9 @@ def _size(items: Iterable[Item], sizes: Mapping[Item, int]) -> int:
 
 def _best_of_all(items: Sequence[Item], sizes: Mapping[Item, int], budget: float, gain: Gain[Item]) -> frozenset[Item]:
     every = (frozenset(some) for count in range(len(items) + 1) for some in combinations(items, count))
-    return max((some for some in every if _size(some, sizes) <= budget), key=lambda some: (gain(some), -_size(some, sizes)))
+    return max(
+        (some for some in every if _size(some, sizes) <= budget), key=lambda some: (gain(some), -_size(some, sizes))
+    )
 
 
 def _moves(items: Sequence[Item], groups: Iterable[Collection[Item]]) -> list[frozenset[Item]]:
