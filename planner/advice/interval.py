@@ -10,7 +10,7 @@ import numpy as np
 
 from puffin_index.storage.arrays import Floats
 
-CONFIDENCE = 0.95
+CONFIDENCE = 0.99
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
-from pyiceberg.expressions import BooleanExpression
+from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 
 from planner.advice.advised_table import AdvisedTable
 from planner.advice.asked import columns_of, find_named, keys_of, names_of, remaining
@@ -105,12 +105,20 @@ def measure(
     hidden_bytes = _bytes_of(advised, question.hidden)
     if not question.added:
         return _measure_hidden(advised, question, scanned, kept_today, hidden_bytes)
-    total = len(scanned)
-    if not total:
-        verdict = Verdict("do not build", "Iceberg's own pruning leaves no row group to read")
-        nothing = Range.exactly(0)
-        return Measured(nothing, 0.0, 0, -hidden_bytes, 0.0, verdict, ("the size of the index was not measured",))
-    return _measure_added(advised, question, scanned, kept_today, choose(total, sample or total), hidden_bytes)
+    if len(scanned):
+        positions = choose(len(scanned), sample or len(scanned))
+        return _measure_added(advised, question, scanned, kept_today, positions, hidden_bytes)
+    return _measure_size(advised, question, sample, hidden_bytes)
+
+
+def _measure_size(advised: AdvisedTable, question: Question, sample: int | None, hidden_bytes: int) -> Measured:
+    """Measure on other row groups what indexes take that have nothing left to do."""
+    everything = advised.scanned(AlwaysTrue())
+    positions = choose(len(everything), sample or len(everything))
+    verdict = Verdict("do not build", "Iceberg's own pruning leaves no row group to read")
+    with built_sample(advised, everything, positions, question.added) as built:
+        size, seconds = built.table_bytes(keys_of(question.added)), built.seconds * built.growth
+    return Measured(Range.exactly(0), 0.0, 0, size - hidden_bytes, seconds, verdict)
 
 
 def _measure_hidden(

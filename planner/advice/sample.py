@@ -29,7 +29,7 @@ from puffin_index.storage.arrays import Bytes, Flags, Ints
 from puffin_index.storage.files import FileReader
 
 DEFAULT_SAMPLE: Final = 64
-"""Row groups: with so many, a share of a tenth is known to lie between 4 and 20 %."""
+"""Row groups: with so many, a share of a tenth is known to lie between 3 and 23 %."""
 
 _SEED = 7
 """The same question gets the same sample."""

@@ -17,7 +17,7 @@ def test_the_range_holds_with_its_confidence(total: int, sampled: int) -> None:
     for number in range(total + 1):
         ways = (comb(number, found) * comb(total - number, sampled - found) for found in range(sampled + 1))
         held = sum(way for way, own in zip(ways, ranges, strict=True) if own.low <= number <= own.high)
-        assert held / comb(total, sampled) >= 0.95 - 1e-9
+        assert held / comb(total, sampled) >= 0.99 - 1e-9
 
 
 @given(st.integers(1, 100_000), st.data())

@@ -183,7 +183,7 @@ def test_what_cannot_be_asked(table: Table) -> None:
 def test_text_and_rows(table: Table) -> None:
     answer = planner.what_if(table, "k = 5", {"bitmap": ["k"]}, sample=4)
     assert "what if +k.bitmap: build, because" in str(answer)
-    assert "measured on 4 of 8 row groups; ranges hold with 95% confidence" in str(answer)
+    assert "measured on 4 of 8 row groups; ranges hold with 99% confidence" in str(answer)
     assert [row["state"] for row in answer.rows()] == ["without index", "today", "what if"]
     assert answer.rows()[2]["verdict"] == "build"
     document = answer.to_json()
