@@ -42,9 +42,6 @@ _FEW_GROUPS: Final = 10_000
 """A column with so many values in a row group is tried, however many values and matching rows there may be."""
 
 
-_DATA_WEIGHT: Final = 4.0
-"""Spark takes so many times as long for data as the planner's own reader, by which costs are weighed."""
-
 _BITS_OF_DOUBLES: Final = 53
 
 
@@ -206,4 +203,4 @@ def _data_costs(view: IndexView, question: Question, scanned: ScanRowGroups) -> 
     numbers = view.file_of[scanned.numbers]
     sizes = view.file_sizes[numbers] * scanned.row_counts / np.maximum(view.record_counts[numbers], 1)
     costs: Floats = sizes * COLUMN_SHARE * len(question.every_column) + ROW_GROUP_OVERHEAD_BYTES
-    return costs * _DATA_WEIGHT
+    return costs
