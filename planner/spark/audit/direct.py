@@ -135,7 +135,7 @@ class _Rows:
         """A condition of Spark's."""
         try:
             return self._node(node)
-        except (_NotUnderstoodError, ValueError, TypeError, pa.ArrowException):
+        except (_NotUnderstoodError, ValueError, TypeError, ArithmeticError, pa.ArrowException):
             return self._nothing()
 
     def _nothing(self) -> _Truth:
@@ -165,7 +165,7 @@ class _Rows:
             bound = leaf.bind(self.schema, case_sensitive=True)
             # PyIceberg knows a constant where a literal is out of range, by other rules for NaN than Spark's.
             return self._leaf(bound) if isinstance(bound, BoundPredicate) else self._nothing()
-        except (_NotUnderstoodError, ValueError, TypeError, pa.ArrowException):
+        except (_NotUnderstoodError, ValueError, TypeError, ArithmeticError, pa.ArrowException):
             return self._nothing()
 
     def _leaf(self, bound: BoundPredicate) -> _Truth:
