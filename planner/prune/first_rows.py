@@ -459,6 +459,6 @@ def _tail(ends: Ints, sampled: Ints, weights: Floats) -> tuple[Ints, Floats]:
     return keys, shares / 2 * weights
 
 
-def _integers(keys: Floats) -> Ints:
+def _integers(keys: Ints | Floats) -> Ints:
     # The greatest keys of all are no doubles: the next double is too great for an integer.
     return np.clip(keys, _LEAST_KEY, np.nextafter(float(_GREATEST_KEY), 0)).astype(np.int64)

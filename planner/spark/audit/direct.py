@@ -10,7 +10,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import TypeAlias
-from uuid import UUID
 
 import numpy as np
 import numpy.typing as npt
@@ -42,7 +41,7 @@ from pyiceberg.expressions import (
     UnboundPredicate,
 )
 from pyiceberg.schema import Schema
-from pyiceberg.types import DoubleType, FloatType, IcebergType, UUIDType
+from pyiceberg.types import BinaryType, DoubleType, FixedType, FloatType, IcebergType, UUIDType
 
 from planner.scans.residual import ReadColumn, values_of
 from planner.spark.requests import condition_nodes as nodes
@@ -52,7 +51,7 @@ from puffin_index.keys.map_key import ColumnId
 from puffin_index.storage.arrays import Flags
 
 Scalar: TypeAlias = bool | int | float | Decimal | bytes
-"""A literal, as values of its column are compared: days and microseconds as integers, text and UUIDs as bytes."""
+"""A literal, as values of its column are compared: days and microseconds as integers, text as bytes."""
 
 _OPERATORS = {
     BoundEqualTo: "=",
@@ -129,14 +128,14 @@ class _Rows:
         """A filter of Iceberg's."""
         try:
             return self._expression(read_filter(text))
-        except (_NotUnderstoodError, RecursionError, ValueError, TypeError, pa.ArrowException):
+        except (RecursionError, ValueError):
             return self._nothing()
 
     def of_node(self, node: nodes.Node) -> _Truth:
         """A condition of Spark's."""
         try:
             return self._node(node)
-        except (_NotUnderstoodError, ValueError, TypeError, pa.ArrowException):
+        except (_NotUnderstoodError, ValueError, TypeError, ArithmeticError, pa.ArrowException):
             return self._nothing()
 
     def _nothing(self) -> _Truth:
@@ -157,13 +156,23 @@ class _Rows:
             case AlwaysTrue() | AlwaysFalse():
                 return self._constant(isinstance(node, AlwaysTrue))
             case UnboundPredicate():
-                bound = node.bind(self.schema, case_sensitive=True)
-                return self._leaf(bound) if isinstance(bound, BoundPredicate) else self._expression(bound)
+                return self._unbound_leaf(node)
             case _:
                 return self._nothing()
 
+    def _unbound_leaf(self, leaf: UnboundPredicate) -> _Truth:
+        try:
+            bound = leaf.bind(self.schema, case_sensitive=True)
+            # PyIceberg knows a constant where a literal is out of range, by other rules for NaN than Spark's.
+            return self._leaf(bound) if isinstance(bound, BoundPredicate) else self._nothing()
+        except (_NotUnderstoodError, ValueError, TypeError, ArithmeticError, pa.ArrowException):
+            return self._nothing()
+
     def _leaf(self, bound: BoundPredicate) -> _Truth:
         field = bound.term.ref().field
+        if isinstance(field.field_type, BinaryType | FixedType | UUIDType):
+            # Iceberg's JSON has bytes as text, which PyIceberg takes for the bytes; Spark compares UUIDs as text.
+            return self._nothing()
         values = self._values(field.field_id, field.field_type)
         match bound:
             case BoundIsNull() | BoundNotNull():
@@ -377,8 +386,6 @@ def _scalar(value: object, column_type: IcebergType) -> Scalar:
             return float(value)
         case str():
             return value.encode()
-        case UUID():
-            return value.bytes
         case bool() | int() | float() | Decimal() | bytes():
             return value
         case _:

@@ -39,7 +39,7 @@ from pyiceberg.expressions import (
     UnboundPredicate,
 )
 from pyiceberg.schema import Schema
-from pyiceberg.types import IcebergType
+from pyiceberg.types import BinaryType, FixedType, IcebergType
 
 from planner.spark.requests import condition_nodes as nodes
 from planner.spark.requests.hook_filters import read_filter, schema_of
@@ -232,6 +232,9 @@ class _Text:
         return _quoted(f"{escaped}%")
 
     def _literal(self, value: _Value, column_type: IcebergType) -> str:
+        if isinstance(value, bytes) and isinstance(column_type, BinaryType | FixedType):
+            # Iceberg's JSON has bytes as hexadecimal digits, which PyIceberg takes for the bytes.
+            value = bytes.fromhex(value.decode())
         return _plain(value, str(column_type)) if self._literals else _HIDDEN
 
 

