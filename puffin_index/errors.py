@@ -15,6 +15,9 @@ PuffinIndexError
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from difflib import get_close_matches
+
 
 class PuffinIndexError(Exception):
     """Base of every error that this project raises on purpose."""
@@ -123,3 +126,10 @@ class CatalogError(PuffinIndexError):
 
 class BuildError(PuffinIndexError):
     """Say that an index build could not finish."""
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return the end of a sentence that asks for the nearest of known names; empty if none is near."""
+    by_lower = {one.lower(): one for one in known}
+    near = get_close_matches(name.lower(), by_lower, 1)
+    return f"; did you mean {by_lower[near[0]]!r}?" if near else ""

@@ -69,6 +69,7 @@ def count_command(
         highlight=False,
         soft_wrap=True,
     )
+    _print_unused(counted.plan)
     for warning in counted.plan.warnings:
         error_console.print(f"warning: {warning}", highlight=False, soft_wrap=True)
 
@@ -124,6 +125,7 @@ def print_plan(scan_plan: ScanPlan) -> None:
     )
     for implied in scan_plan.implied:
         console.print(f"implied by {implied}", highlight=False, soft_wrap=True, markup=False)
+    _print_unused(scan_plan)
     funnel = RichTable(title="funnel")
     for header in ("stage", "entered", "dropped", "reads", "bytes", "ms"):
         funnel.add_column(header, justify="left" if header == "stage" else "right")
@@ -151,3 +153,8 @@ def print_plan(scan_plan: ScanPlan) -> None:
         console.print(f"and {len(kept) - _SHOWN_SPLITS} more", highlight=False)
     for warning in scan_plan.warnings:
         error_console.print(f"warning: {warning}", highlight=False, soft_wrap=True)
+
+
+def _print_unused(scan_plan: ScanPlan) -> None:
+    for unused in scan_plan.unused:
+        console.print(f"not used: {unused}", highlight=False, soft_wrap=True, markup=False)

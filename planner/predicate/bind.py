@@ -125,6 +125,7 @@ def bind(
     schema: Schema,
     dialect: Dialect = "sql",
     evaluate: Callable[[Unknown], Predicate] = lambda _: UNKNOWN,
+    unused: Callable[[BooleanExpression], None] = lambda _: None,
 ) -> Predicate:
     """Bind an expression to a schema.
 
@@ -133,6 +134,7 @@ def bind(
         schema: The schema of the snapshot that is scanned.
         dialect: Where the expression comes from, see the module.
         evaluate: Gives the predicate of a leaf that PyIceberg's expressions cannot say.
+        unused: Told each leaf of PyIceberg's expressions that is unknown.
 
     Raises:
         NotFoundError: If the expression names a column that the schema lacks.
@@ -144,7 +146,10 @@ def bind(
             case AlwaysTrue() | AlwaysFalse():
                 return Everything(exact=True) if isinstance(node, AlwaysTrue) is not negated else Nothing()
             case UnboundPredicate():
-                return _bind_leaf(~node if negated else node, schema, dialect)
+                bound = _bind_leaf(~node if negated else node, schema, dialect)
+                if bound is UNKNOWN:
+                    unused(~node if negated else node)
+                return bound
             case Unknown():
                 return evaluate(~node if negated else node)
             case _:

@@ -24,7 +24,7 @@ from pyiceberg.types import (
 
 from planner.where.sql_literals import Utf8Literal
 from planner.where.terms import FieldTerm, MapElement
-from puffin_index.errors import DefinitionError, NotFoundError, UnsupportedError
+from puffin_index.errors import DefinitionError, NotFoundError, UnsupportedError, did_you_mean
 from puffin_index.keys.map_key import ColumnId, MapKey, key_text
 from puffin_index.keys.value_types import ValueType, value_type_of
 
@@ -59,17 +59,18 @@ def find_column(schema: Schema, term: Reference | MapElement | FieldTerm) -> Fou
     name, key = term.name, term.key if isinstance(term, MapElement) else None
     parts = name.split(".")
     for depth in range(1, len(parts)):
-        parent = _find_field(schema, ".".join(parts[:depth]))
+        parent = find_in(schema, ".".join(parts[:depth]))
         if parent is None or not isinstance(parent.field_type, ListType | MapType):
             continue
         is_other_column = any(field.name.lower() == name.lower() for field in schema.fields)
         if isinstance(parent.field_type, ListType) or key is not None or depth < len(parts) - 1 or is_other_column:
             return None
         return _find_key(parent, StringLiteral(parts[depth]))
-    field = _find_field(schema, name)
+    field = find_in(schema, name)
     if field is None:
         columns = ", ".join(f.name for f in schema.fields)
-        raise NotFoundError(f"there is no column {name!r}; the table has: {columns}")
+        near = did_you_mean(name, schema.column_names)
+        raise NotFoundError(f"there is no column {name!r}; the table has: {columns}{near}")
     return _found(field, key)
 
 
@@ -79,7 +80,8 @@ def _found(field: NestedField, key: LiteralValue | None) -> FoundColumn | None:
     return FoundColumn(field.field_id, field.field_type, _value_type(field.field_type))
 
 
-def _find_field(schema: Schema, name: str) -> NestedField | None:
+def find_in(schema: Schema, name: str) -> NestedField | None:
+    """Find a column by its dotted name as Spark does; None if there is none."""
     for case_sensitive in (True, False):
         with suppress(ValueError):
             return schema.find_field(name, case_sensitive)

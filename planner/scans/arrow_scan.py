@@ -21,7 +21,7 @@ from planner.scans.planned_scan import PlannedScan
 from planner.scans.residual import Residual, compile_residual
 from planner.scans.row_group_reader import RowGroupReader, RowGroupTask, tasks_of
 from planner.scans.wanted import Keys, Wanted, first_of
-from puffin_index.errors import NotFoundError, UnsupportedError
+from puffin_index.errors import NotFoundError, UnsupportedError, did_you_mean
 from puffin_index.keys.map_key import ColumnId
 from puffin_index.table_index import TableIndex
 
@@ -142,7 +142,8 @@ def project(schema: Schema, columns: Sequence[str] | None) -> Schema:
             schema.find_field(name, case_sensitive=False)
         except ValueError as error:
             known = ", ".join(field.name for field in schema.fields)
-            raise NotFoundError(f"there is no column {name!r}; the table has: {known}") from error
+            near = did_you_mean(name, schema.column_names)
+            raise NotFoundError(f"there is no column {name!r}; the table has: {known}{near}") from error
     selected = schema.select(*columns, case_sensitive=False)
     tops = [schema.find_column_name(_top_level(schema, name)) for name in columns]
     by_name = {field.name: field for field in selected.fields}

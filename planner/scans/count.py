@@ -62,6 +62,7 @@ class RowCount:
             "index_bytes_read": self.plan.index_bytes_read,
             "index_reads": self.plan.index_reads,
             "seconds": self.seconds,
+            "unused": [unused.to_json() for unused in self.plan.unused],
             "warnings": list(self.plan.warnings),
         }
 

@@ -21,6 +21,7 @@ from planner.predicate.bind import bind
 from planner.predicate.implied import Implied
 from planner.predicate.junctions import fold_junctions
 from planner.predicate.nodes import Predicate
+from planner.predicate.unused import quoted_names, unused_leaf
 from planner.prune.distributed import Executors, PlanningMode
 from planner.prune.first_rows import Enough, FirstRows, prune_first_rows
 from planner.prune.gate import DEFAULT_BYTE_BUDGET, DEFAULT_LIMITS, Limits
@@ -196,7 +197,7 @@ def plan_scan(
     data_files = [file.file for file in files]
     row_groups = ScanRowGroups.of(view, data_files)
     tried = TriedValues(schema, view, row_groups.numbers[row_groups.numbers >= 0], limits.byte_budget, clock)
-    predicate = bind(expression, schema, evaluate=tried.predicate)
+    predicate = bind(expression, schema, evaluate=tried.predicate, unused=tried.unused.append)
     executors = Executors(spark.sparkContext, index.index_table, planning_mode) if spark is not None else None
     left = replace(limits, seconds=clock.seconds_left)
     enough = _prune_scan(view, predicate, data_files, row_groups, left, executors, first)
@@ -215,6 +216,8 @@ def plan_scan(
         reasons = keep_whole_files(after.reasons, row_groups.file_of, row_groups.is_read_whole)
         after = replace(after, reasons=reasons)
     snapshot_id = snapshot.snapshot_id if snapshot else None
+    unused = dict.fromkeys(unused_leaf(leaf, schema) for leaf in tried.unused)
+    unused |= dict.fromkeys(quoted_names(where, schema) if isinstance(where, str) else ())
     plan = _scan_plan(
         index.name,
         snapshot_id,
@@ -227,6 +230,7 @@ def plan_scan(
         warnings_of(view, pruned),
         started,
     )
+    plan = replace(plan, unused=tuple(unused))
     return PlannedScan(plan, schema, expression, files, row_groups, view, pruned.row_sets, first)
 
 

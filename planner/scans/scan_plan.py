@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from planner.predicate.implied import Implied
+from planner.predicate.unused import Unused
 from planner.prune.pruned import Reason, Stage, kept_mask
 from puffin_index.display import Bar, Cell, Html, facts, format_bytes, panel, sentences, share_of, table
 from puffin_index.storage.arrays import Bytes, Flags, Ints
@@ -55,6 +56,7 @@ class ScanPlan:
         warnings: Index troubles, as sentences.
         implied: What the rest of the query says about the rows, besides the predicate: keys of joins, first rows of an
             order; and in how many values of a column a function satisfies its condition.
+        unused: Parts of the predicate that nothing was dropped by, with the reasons; only of a text.
         answered: What the index answers of the query's aggregates, for people; empty if the query wants rows.
         unlisted: How many row groups without an index the arrays leave out: Spark's hook only counts these.
     """
@@ -76,6 +78,7 @@ class ScanPlan:
     unlisted: int = 0
     answered: str = ""
     implied: tuple[Implied, ...] = ()
+    unused: tuple[Unused, ...] = ()
 
     def __repr__(self) -> str:
         return (
@@ -95,9 +98,12 @@ class ScanPlan:
             "planning": f"{self.planning_seconds * 1000:.0f} ms",
         }
         implied = sentences("implied by", map(str, self.implied))
+        unused = sentences("not used", map(str, self.unused))
         reasons = table(("reason", "row groups"), self.reason_counts().items())
         title = f"scan of {self.table}, snapshot {self.snapshot_id}"
-        return panel(title, facts(numbers), self._funnel_table(), reasons, implied, sentences("warning", self.warnings))
+        return panel(
+            title, facts(numbers), self._funnel_table(), reasons, implied, unused, sentences("warning", self.warnings)
+        )
 
     def _funnel_table(self) -> Html:
         """The row groups that each stage left, as a table with bars."""
@@ -165,6 +171,7 @@ class ScanPlan:
             "where": self.where,
             "answered": self.answered,
             "implied": [implied.to_json() for implied in self.implied],
+            "unused": [unused.to_json() for unused in self.unused],
             "row_groups": self.row_groups,
             "kept": self.kept,
             "dropped": self.dropped,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
+from pyiceberg.expressions import BooleanExpression
 from pyiceberg.schema import Schema
 
 from planner.clock import Clock
@@ -35,6 +36,7 @@ class TriedValues:
         byte_budget: How many bytes of payloads may be read for the values of a column.
         clock: The time that planning may take.
         implied: What is known of columns by tests; complete once all tests are bound.
+        unused: Leaves that nothing is known of; complete likewise.
     """
 
     schema: Schema
@@ -43,6 +45,7 @@ class TriedValues:
     byte_budget: int
     clock: Clock
     implied: tuple[Implied, ...] = ()
+    unused: list[BooleanExpression] = field(init=False, default_factory=list)
     _values: dict[ColumnId, ColumnValues | KeyBounds | str] = field(init=False, default_factory=dict)
 
     def predicate(self, leaf: Unknown) -> Predicate:
@@ -53,6 +56,7 @@ class TriedValues:
         """
         found = column_of_test(leaf, self.schema) if isinstance(leaf, ValueTest) else None
         if not isinstance(leaf, ValueTest) or found is None or found.value_type is None:
+            self.unused.append(leaf)
             return UNKNOWN
         if leaf.operator == "IS NULL":
             return Leaf(found.column, NullTest(is_null=not leaf.negated), found.value_type.name)

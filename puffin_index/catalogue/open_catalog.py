@@ -18,7 +18,7 @@ from pyiceberg.utils.config import Config
 from requests.exceptions import RequestException
 from sqlalchemy.exc import SQLAlchemyError
 
-from puffin_index.errors import CatalogError, NotFoundError, PuffinIndexError
+from puffin_index.errors import CatalogError, NotFoundError, PuffinIndexError, did_you_mean
 
 PASSING_ERRORS = (
     PuffinIndexError,
@@ -71,6 +71,7 @@ def open_catalog(name: str, overrides: Mapping[str, str]) -> Catalog:
         raise CatalogError(
             f"catalog {name!r} is not configured: add it to .pyiceberg.yaml, set "
             f"PYICEBERG_CATALOG__{name.upper()}__URI, or pass --catalog-property uri=..."
+            f"{did_you_mean(name, map(str, Config().config.get('catalog') or ()))}"
         )
     uri = str(properties.get("uri", ""))
     # SQLAlchemy would quietly create an empty database at a mistyped path.

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
+from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError, RESTError
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 from pyiceberg.manifest import DataFile as IcebergDataFile
 from pyiceberg.manifest import ManifestContent, ManifestEntryStatus
@@ -15,7 +16,7 @@ from pyiceberg.table import FileScanTask, Table
 from pyiceberg.table.snapshots import Snapshot, ancestors_of
 
 from puffin_index.data.constants import constants_text, parse_constants
-from puffin_index.errors import NotFoundError
+from puffin_index.errors import NotFoundError, did_you_mean
 
 FileIdentity: TypeAlias = tuple[str, int, int, str]
 """Location, size, record count and partition constants, which together identify a data file."""
@@ -63,7 +64,19 @@ def open_table(catalog: Catalog, identifier: tuple[str, ...]) -> Table:
     try:
         return catalog.load_table(identifier)
     except (NoSuchTableError, NoSuchNamespaceError) as error:
-        raise NotFoundError(f"there is no table {'.'.join(identifier)} in catalog {catalog.name!r}") from error
+        name = ".".join(identifier)
+        near = did_you_mean(name, _known_tables(catalog, identifier))
+        raise NotFoundError(f"there is no table {name} in catalog {catalog.name!r}{near}") from error
+
+
+def _known_tables(catalog: Catalog, identifier: tuple[str, ...]) -> list[str]:
+    """List the tables that somebody may have meant, without index tables; empty if the catalog does not say."""
+    with suppress(NoSuchNamespaceError, NotImplementedError, RESTError):
+        names = [".".join(name) for name in catalog.list_tables(identifier[:-1])]
+        return [name for name in names if not name.endswith("__puffin_index")]
+    with suppress(NoSuchNamespaceError, NotImplementedError, RESTError):
+        return [".".join((*namespace, identifier[-1])) for namespace in catalog.list_namespaces()]
+    return []
 
 
 def refresh_table(table: Table) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 from pyiceberg.schema import Schema, _index_parents
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, PrimitiveType
 
-from puffin_index.errors import DefinitionError, UnsupportedError
+from puffin_index.errors import DefinitionError, UnsupportedError, did_you_mean
 from puffin_index.keys.map_key import SEPARATOR, ColumnId, MapKey, key_text, split_name, stored_kind
 from puffin_index.keys.value_types import ValueType, value_type_of
 from puffin_index.kinds.kind import Options
@@ -71,12 +71,15 @@ class IndexDefinition:
         for option, value in (options or {}).items():
             name, _, key = option.rpartition(".")
             if name not in kinds_of:
-                raise DefinitionError(f"option {option!r} is not `column.key` of an indexed column")
+                raise DefinitionError(
+                    f"option {option!r} is not `column.key` of an indexed column{did_you_mean(name, kinds_of)}"
+                )
             takers = [kind for kind in kinds_of[name] if key in KINDS[kind].option_names]
             if not takers:
                 known = sorted({key for kind in kinds_of[name] for key in KINDS[kind].option_names})
                 raise DefinitionError(
                     f"option {option!r}: no index of column {name!r} knows {key!r}; known: {', '.join(known) or 'none'}"
+                    f"{did_you_mean(key, known)}"
                 )
             for kind in takers:
                 kinds_of[name][kind][key] = str(value)
@@ -189,7 +192,8 @@ def find_field(schema: Schema, name: str) -> NestedField:
         found = schema.find_field(name, case_sensitive=False)
     except ValueError as error:
         columns = ", ".join(f.name for f in schema.fields)
-        raise DefinitionError(f"there is no column {name!r}; the table has: {columns}") from error
+        near = did_you_mean(name, schema.column_names)
+        raise DefinitionError(f"there is no column {name!r}; the table has: {columns}{near}") from error
     parents = _index_parents(schema)
     above = parents.get(found.field_id)
     while above is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from puffin_index.errors import DefinitionError
+from puffin_index.errors import DefinitionError, did_you_mean
 from puffin_index.keys.leaf import LeafTest
 from puffin_index.kinds.bitmap.kind import BitmapKind
 from puffin_index.kinds.bloom.kind import BloomKind
@@ -29,7 +29,7 @@ def kind_named(name: str) -> IndexKind:
         DefinitionError: If no kind has the name.
     """
     if name not in KINDS:
-        raise DefinitionError(f"unknown index kind {name!r}; known: {', '.join(KINDS)}")
+        raise DefinitionError(f"unknown index kind {name!r}; known: {', '.join(KINDS)}{did_you_mean(name, KINDS)}")
     return KINDS[name]
 
 

@@ -213,6 +213,76 @@ def test_a_column_that_is_not_there_is_named(run: Runner, table: str) -> None:
     assert "there is no column 'kk'" in result.stderr
 
 
+@pytest.mark.parametrize(
+    ("where", "text", "reason"),
+    [
+        ("k = 3 AND reverse(name) = 'x'", "reverse(name) = 'x'", "the planner does not evaluate reverse(...) here"),
+        ("k + 1 = 5", "k + 1 = 5", "the planner does not evaluate arithmetic, casts, CASE and the clock"),
+        ("k = id OR k < 0", "k = id", "a column is compared with a column, and an index knows one column"),
+        (
+            "k = '5'",
+            "k = '5'",
+            "the literal is of another kind than the column, a int: Spark converts one of them first",
+        ),
+        ("length(k) = 2", "length(k) = 2", "Spark would convert k first, or takes the pattern otherwise"),
+        ("tags IS NULL", "tags IS NULL", "no index can be of a list<long>"),
+        ("\"name\" = 'name-1'", '"name"', "double quotes make a text, as in Spark; the column is name or `name`"),
+    ],
+)
+def test_what_cannot_be_used_is_named_with_the_reason(
+    run: Runner, table: str, where: str, text: str, reason: str
+) -> None:
+    run("create", table, "--bsi", "k")
+
+    assert run.json("explain", table, where)["unused"] == [{"text": text, "reason": reason}]
+    assert f"not used: {text}: {reason}" in run("explain", table, where).stdout
+
+
+def test_what_is_used_is_not_named(run: Runner, table: str) -> None:
+    run("create", table, "--bsi", "k", "--bitmap", "name")
+    run("build", table, "--engine", "local", "--workers", "1")
+
+    for where in ("k = 3 AND name LIKE '%1'", "k BETWEEN 1 AND 5 OR name IS NULL", "upper(name) = 'A'", 'name = "x"'):
+        assert run.json("explain", table, where)["unused"] == [], where
+        assert run.json("count", table, where)["unused"] == []
+
+
+@pytest.mark.parametrize(
+    ("command", "sentence"),
+    [
+        (
+            ("explain", "local.ns.t", "nam = 'x'"),
+            "no column 'nam'; the table has: id, k, name, tags; did you mean 'name'?",
+        ),
+        (
+            ("count", "local.ns.t", "name = AA"),
+            "no column 'AA'; the table has: id, k, name, tags; did you mean the text 'AA'?",
+        ),
+        (("explain", "local.ns.t", "AA = 5"), "no column 'AA'; the table has: id, k, name, tags"),
+        (("status", "local.ns.tt"), "no table ns.tt in catalog 'local'; did you mean 'ns.t'?"),
+        (("status", "local.nss.t"), "no table nss.t in catalog 'local'; did you mean 'ns.t'?"),
+        (("create", "local.ns.t", "--bsi", "tag"), "did you mean 'tags'?"),
+        (("create", "local.ns.t", "--bloom", "k", "--option", "k.item=3"), "did you mean 'items'?"),
+        (("creat", "local.ns.t"), "Did you mean 'create'?"),
+        (("create", "local.ns.t", "--bitmpa", "k"), "Did you mean one of: '--bitmap'"),
+    ],
+)
+def test_a_name_that_is_nowhere_asks_for_the_nearest(
+    run: Runner, table: str, command: tuple[str, ...], sentence: str
+) -> None:
+    run("create", table, "--bsi", "k")
+
+    result = run(*command)
+
+    assert result.exit_code in (1, 2)
+    assert sentence in " ".join(result.stderr.split())
+
+
+def test_an_unknown_kind_asks_for_the_nearest() -> None:
+    with pytest.raises(DefinitionError, match=r"unknown index kind 'bitmaps'; known: .*; did you mean 'bitmap'\?"):
+        IndexDefinition.of(bitmaps=["k"])
+
+
 def test_a_catalog_that_is_not_there_is_an_error_and_is_not_made(tmp_path: Path) -> None:
     missing = tmp_path / "missing.db"
 
