@@ -9,6 +9,7 @@ from typing import Final
 
 import numpy as np
 from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.io import load_file_io
 from pyiceberg.table import Table
 
 from planner.advice.advice_answer import Advice, Evidence, Proposal, Rejected
@@ -47,7 +48,7 @@ def advise(
     queries: str | Sequence[str] | None = None,
     *,
     event_log: str | Path | None = None,
-    query_log: str | Path | None = None,
+    query_log: str | None = None,
     max_share: float = DEFAULT_MAX_SHARE,
     sample: int | None = DEFAULT_ADVICE_SAMPLE,
     create: bool = False,
@@ -58,7 +59,7 @@ def advise(
         index_or_table: The table, whether it has an index or not.
         queries: SQL statements, in one text between semicolons or one by one; `WHERE …` alone is one, too.
         event_log: A log of Spark's events, or a folder of logs.
-        query_log: The hook's own log of queries, a JSON object a line.
+        query_log: The folder of the hook's own log of queries, with literals.
         max_share: The bytes of all indexes together, as a share of the data's bytes.
         sample: The most row groups to measure; None for all.
         create: Whether to add the proposals to the definition of the table's index. Nothing is built or dropped.
@@ -79,7 +80,8 @@ def advise(
     elif event_log is not None:
         workload = read_event_log(Path(event_log), name, advised.schema)
     else:
-        workload = read_query_log(Path(query_log or ""), name)
+        folder = query_log or ""
+        workload = read_query_log(load_file_io(dict(advised.table.catalog.properties), folder), folder, name)
     advice = advise_on(advised, workload, max_share, sample)
     return _created(advised, advice) if create else advice
 

@@ -32,7 +32,7 @@ def _share(_: click.Context, __: click.Parameter, value: str) -> float:
 @table_command
 @click.option("--queries", type=_FILE, metavar="FILE", help="SQL statements, between semicolons.")
 @click.option("--event-log", type=_PATH, metavar="PATH", help="An event log of Spark, or a folder of them.")
-@click.option("--query-log", type=_FILE, metavar="FILE", help="The hook's own log of queries.")
+@click.option("--query-log", metavar="FOLDER", help="The hook's own log of queries, with literals.")
 @click.option(
     "--max-share",
     callback=_share,
@@ -55,7 +55,7 @@ def advise_command(
     as_json: bool,
     queries: Path | None,
     event_log: Path | None,
-    query_log: Path | None,
+    query_log: str | None,
     max_share: float,
     sample: int,
     create: bool,

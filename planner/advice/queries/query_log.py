@@ -1,61 +1,46 @@
-"""Scans of one table in the hook's own query log: one JSON object a line."""
+"""Scans of one table in the hook's own query log."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+import re
+from collections.abc import Sequence
+
+from pyiceberg.io import FileIO
 
 from planner.advice.queries.workload import Query, Workload, is_named
+from planner.query_log.records import read_log
 from puffin_index.errors import PuffinIndexError
 
-_MOST_BAD_LINES = 5
+_TEXT_OR_PLACEHOLDER = re.compile(r"'(?:[^'\\]|\\.|'')*'|(\?)")
 
 
-def read_query_log(path: Path, table: Sequence[str]) -> Workload:
-    """Read a query log.
+def read_query_log(io: FileIO, folder: str, table: Sequence[str]) -> Workload:
+    """Read a query log. A scan that keys of a join narrowed once more counts once.
 
     Args:
-        path: The file. A line has at least `table` and `where` (NULL where literals are left out of the log), and may
-            have `bytes_without_index`.
+        io: The FileIO of the folder.
+        folder: The folder of the log.
         table: Namespace and name of the table.
 
     Raises:
-        PuffinIndexError: If the file has no line of a query log.
-        OSError: If the file cannot be read.
+        PuffinIndexError: If the folder has no query.
     """
+    records = read_log(io, folder).queries
+    if not records:
+        raise PuffinIndexError(f"{folder} has no query log, or an empty one: there is no query to learn from")
     queries: list[Query] = []
-    bad: list[str] = []
     others = hidden = 0
-    for number, entry in _entries(path):
-        match entry:
-            case {"table": str(name), "where": str() | None as where, **more}:
-                if not is_named(name.split("."), table):
-                    others += 1
-                elif where is None:
-                    hidden += 1
-                else:
-                    bytes_read = more.get("bytes_without_index")
-                    queries.append(Query(where, bytes_read=bytes_read if isinstance(bytes_read, int) else None))
-            case _:
-                bad.append(f"{path}, line {number}: no JSON object with the texts `table` and `where`")
-    if not queries and not others and not hidden:
-        raise PuffinIndexError(bad[0] if bad else f"{path} is empty: there is no query to learn from")
-    skipped = bad[:_MOST_BAD_LINES]
-    if len(bad) > _MOST_BAD_LINES:
-        skipped.append(f"{path}: {len(bad) - _MOST_BAD_LINES} more lines that are no queries")
+    for record in records:
+        if not is_named(record.table.split("."), table):
+            others += 1
+        elif record.continues:
+            continue
+        elif any(_TEXT_OR_PLACEHOLDER.findall(record.where)):
+            hidden += 1
+        else:
+            queries.append(Query(record.where or None, bytes_read=record.bytes_without_index))
+    skipped = []
     if hidden:
-        skipped.append(f"{path}: {hidden} queries without the text of their WHERE")
+        setting = "spark.puffin-index.query-log-literals"
+        skipped.append(f"{folder}: {hidden} queries without their literals (`{setting}` = true logs these)")
     return Workload.of(queries, skipped, others)
-
-
-def _entries(path: Path) -> Iterator[tuple[int, dict[str, object] | None]]:
-    with path.open(encoding="utf-8", errors="replace") as lines:
-        for number, line in enumerate(lines, 1):
-            if not line.strip():
-                continue
-            try:
-                entry = json.loads(line)
-            except ValueError:
-                entry = None
-            yield number, entry if isinstance(entry, dict) else None

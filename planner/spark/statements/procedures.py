@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from planner.predicate.bind import bind
 from planner.scans.plan import plan
+from planner.spark.statements.advice_procedures import ADVICE_PROCEDURES
 from planner.spark.statements.procedure import Parameter, Procedure, ResultColumn, Row
 from planner.spark.statements.session import StatementSession
 from planner.where.parser import parse_where
@@ -271,6 +272,7 @@ PROCEDURES: dict[str, Procedure] = {
             (ResultColumn("stage"), *_counts("row_groups", "dropped", "reads", "bytes"), _SECONDS),
             _explain,
         ),
+        *ADVICE_PROCEDURES,
         Procedure(
             "compact",
             "Merge small segments into large ones.",

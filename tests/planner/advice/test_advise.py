@@ -179,7 +179,7 @@ def test_what_cannot_be_advised(table: Table, tmp_path: Path) -> None:
     with pytest.raises(DefinitionError, match="one source"):
         planner.advise(table)
     with pytest.raises(DefinitionError, match="one source"):
-        planner.advise(table, "WHERE k = 5", query_log=tmp_path)
+        planner.advise(table, "WHERE k = 5", query_log=tmp_path.as_uri())
     with pytest.raises(DefinitionError, match="budget"):
         planner.advise(table, "WHERE k = 5", max_share=0)
     with pytest.raises(PuffinIndexError, match="no SQL statement"):

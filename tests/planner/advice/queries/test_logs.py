@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import gzip
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 import zstandard
+from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
     BinaryType,
@@ -23,6 +25,7 @@ from pyiceberg.types import (
 from planner.advice.queries.event_log import read_event_log
 from planner.advice.queries.pushed_filters import where_of
 from planner.advice.queries.query_log import read_query_log
+from planner.query_log.records import QueryRecord
 from puffin_index.errors import PuffinIndexError, UnsupportedError
 
 SCHEMA = Schema(
@@ -137,27 +140,51 @@ def test_event_logs_that_cannot_be_read(tmp_path: Path) -> None:
         read_event_log(tmp_path / "app.zstd", TABLE, SCHEMA)
 
 
+def _scan(table: str, where: str, size: int, *, continues: bool = False) -> str:
+    record = QueryRecord(
+        time=datetime(2026, 1, 1, tzinfo=UTC),
+        table=table,
+        where=where,
+        row_groups=9,
+        kept_without_index=9,
+        kept=1,
+        bytes_without_index=size,
+        bytes_read=1,
+        index_bytes=1,
+        planning_seconds=0.1,
+        sources=(),
+        columns=(),
+        answered=0,
+        continues=continues,
+    )
+    return record.model_dump_json()
+
+
 def test_the_query_log(tmp_path: Path) -> None:
-    log = tmp_path / "log.jsonl"
     lines = [
-        {"table": "lake.ns.t", "where": "i = 5", "time": "2026-01-01T00:00:00Z", "bytes_without_index": 100},
-        {"table": "ns.t", "where": "i = 5", "time": "2026-01-01T00:00:00Z", "bytes_without_index": 300},
-        {"table": "ns.t", "where": None, "time": "2026-01-01T00:00:00Z"},
-        {"table": "ns.u", "where": "i = 5", "time": "2026-01-01T00:00:00Z"},
+        _scan("lake.ns.t", "i = 5", 100),
+        _scan("ns.t", "i = 5", 300),
+        _scan("ns.t", "i = 5 AND i IN (?)", 300, continues=True),
+        _scan("ns.t", "i = ?", 300),
+        _scan("ns.t", "s = 'why?'", 30),
+        _scan("ns.u", "i = 5", 10),
     ]
-    log.write_text("\n".join([*map(json.dumps, lines), "", "{broken", '{"table": 5}']))
-    workload = read_query_log(log, TABLE)
-    assert [(query.where, query.times, query.bytes_read) for query in workload.queries] == [("i = 5", 2, 200)]
+    (tmp_path / "2026-01-01-x.jsonl").write_text("\n".join([*lines, "", "{broken", '{"table": 5}']))
+    (tmp_path / "notes.txt").write_text("no log")
+
+    workload = read_query_log(PyArrowFileIO(), tmp_path.as_uri(), TABLE)
+
+    assert [(query.where, query.times, query.bytes_read) for query in workload.queries] == [
+        ("i = 5", 2, 200),
+        ("s = 'why?'", 1, 30),
+    ]
     assert workload.of_other_tables == 1
-    assert len(workload.skipped) == 3
-    assert "line 6" in workload.skipped[0]
+    (skipped,) = workload.skipped
+    assert "1 queries without their literals" in skipped
 
 
-@pytest.mark.parametrize(
-    ("content", "message"), [("", "is empty"), ("\n\n", "is empty"), ("[]", "line 1"), ("x", "line 1")]
-)
-def test_query_logs_that_cannot_be_read(tmp_path: Path, content: str, message: str) -> None:
-    log = tmp_path / "log.jsonl"
-    log.write_text(content)
-    with pytest.raises(PuffinIndexError, match=message):
-        read_query_log(log, TABLE)
+@pytest.mark.parametrize("content", ["", "\n\n", "[]", "x"])
+def test_query_logs_without_queries(tmp_path: Path, content: str) -> None:
+    (tmp_path / "log.jsonl").write_text(content)
+    with pytest.raises(PuffinIndexError, match="no query log"):
+        read_query_log(PyArrowFileIO(), tmp_path.as_uri(), TABLE)
