@@ -20,7 +20,6 @@ from planner.advice.choice import choose, without_idle
 from planner.advice.gains import Gains
 from planner.advice.queries.event_log import read_event_log
 from planner.advice.queries.query_log import read_query_log
-from planner.advice.queries.sql_statements import read_statements
 from planner.advice.queries.workload import Workload, condensed
 from planner.advice.sample import IndexSample, built_sample
 from planner.advice.sample import choose as choose_row_groups
@@ -75,6 +74,9 @@ def advise(
     advised = AdvisedTable.of(index_or_table)
     name = advised.table.name()
     if queries is not None:
+        # Whoever only runs queries need not wait for a parser of SQL.
+        from planner.advice.queries.sql_statements import read_statements
+
         text = queries if isinstance(queries, str) else ";\n".join(queries)
         workload = read_statements(text, name, [field.name for field in advised.schema.fields])
     elif event_log is not None:

@@ -1,0 +1,89 @@
+"""`what-if` and `advise` as a user runs them, on tables with and without an index."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+
+from tests.planner.commands.test_main import Runner, run, table
+
+__all__ = ["run", "table"]
+
+
+def test_what_if(run: Runner, table: str) -> None:
+    document = run.json("what-if", table, "k = 5", "--bitmap", "k,name", "--bloom", "k", "--sample", "0")
+    assert document["added"] == ["k.bitmap", "k.bloom", "name.bitmap"]
+    assert document["verdict"] == {
+        "text": "build",
+        "reason": "it would save 6 of 8 row groups; the WHERE does not test name",
+    }
+    shown = run("what-if", table, "k = 5", "--bsi", "k", "--sample", "4")
+    assert shown.exit_code == 0
+    assert "what if +k.bsi: build, because" in shown.output
+    assert "measured on 4 of 8 row groups" in shown.output
+
+    run.json("create", table, "--bitmap", "k")
+    run.json("build", table, "--engine", "local", "--workers", "1")
+    hidden = run.json("what-if", table, "k = 5", "--without", "k.bitmap")
+    assert hidden["left_out"] == ["k.bitmap"]
+    assert hidden["verdict"] == {
+        "text": "keep",
+        "reason": "without it, this WHERE would read 6 row groups more than the 2 of today",
+    }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nope = 5", "--bitmap", "k"], "there is no column 'nope'"),
+        (["k = 5", "--bitmap", "nope"], "there is no column 'nope'"),
+        (["k = 5", "--bitmap", "tags"], "only leaves can be indexed"),
+        (["k = 5", "--bsi", "k", "--option", "k.fpp=1"], "knows 'fpp'"),
+        (["k = 5", "--without", "k.bitmap"], "is no index of the table"),
+        (["k = 5"], "name the indexes to add"),
+        (["k =", "--bitmap", "k"], "expected"),
+    ],
+)
+def test_what_if_says_what_is_wrong(run: Runner, table: str, arguments: list[str], message: str) -> None:
+    result = run("what-if", table, *arguments)
+    assert result.exit_code == 1
+    assert message in result.output.replace("\n", " ")
+
+
+def test_advise(run: Runner, table: str, tmp_path: Path, local_catalog: SqlCatalog) -> None:
+    queries = tmp_path / "queries.sql"
+    queries.write_text("SELECT * FROM ns.t WHERE k = 5;\nSELECT id FROM ns.t WHERE k = 77;\n")
+    document = run.json("advise", table, "--queries", str(queries), "--max-share", "300%")
+    (proposal,) = document["proposals"]  # type: ignore[misc,attr-defined]
+    assert (proposal["column"], proposal["action"]) == ("k", "create")
+    assert document["statements"] == [f"CREATE INDEX k_{proposal['kind']} ON local.ns.t USING {proposal['kind']} (k)"]
+    assert local_catalog.list_tables("ns") == [("ns", "t")]
+
+    log = tmp_path / "log.jsonl"
+    log.write_text(json.dumps({"table": "ns.t", "where": "k = 5", "bytes_without_index": 1000}))
+    shown = run("advise", table, "--query-log", str(log), "--max-share", "3", "--create")
+    assert shown.exit_code == 0, shown.output
+    assert "build it with: puffin-index build local.ns.t" in shown.output
+    assert ("ns", "t__puffin_index") in local_catalog.list_tables("ns")
+
+
+def test_advise_says_what_is_wrong(run: Runner, table: str, tmp_path: Path) -> None:
+    empty, binary = tmp_path / "empty.sql", tmp_path / "binary"
+    empty.touch()
+    binary.write_bytes(b"\xff\xfe\x00")
+    for arguments, message, code in (
+        ([], "give one of --queries, --event-log and --query-log", 2),
+        (["--queries", str(empty), "--query-log", str(empty)], "give one of", 2),
+        (["--queries", str(empty), "--max-share", "lots"], "is no share", 2),
+        (["--queries", str(tmp_path / "nowhere")], "does not exist", 2),
+        (["--queries", str(empty)], "no SQL statement", 1),
+        (["--queries", str(binary)], "no text in UTF-8", 1),
+        (["--query-log", str(binary)], "line 1", 1),
+        (["--event-log", str(binary)], "is no event log of Spark", 1),
+        (["--query-log", str(empty)], "is empty", 1),
+    ):
+        result = run("advise", table, *arguments)
+        assert (result.exit_code, message in " ".join(result.output.split())) == (code, True), result.output
