@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
 from tests.planner.commands.test_main import Runner, run, table
+from tests.planner.query_log_sample import logged_scan
 
 __all__ = ["run", "table"]
 
@@ -62,9 +62,10 @@ def test_advise(run: Runner, table: str, tmp_path: Path, local_catalog: SqlCatal
     assert document["statements"] == [f"CREATE INDEX k_{proposal['kind']} ON local.ns.t USING {proposal['kind']} (k)"]
     assert local_catalog.list_tables("ns") == [("ns", "t")]
 
-    log = tmp_path / "log.jsonl"
-    log.write_text(json.dumps({"table": "ns.t", "where": "k = 5", "bytes_without_index": 1000}))
-    shown = run("advise", table, "--query-log", str(log), "--max-share", "3", "--create")
+    log = tmp_path / "log"
+    log.mkdir()
+    (log / "2026-01-01-x.jsonl").write_text(logged_scan("local.ns.t", "k = 5", 1000))
+    shown = run("advise", table, "--query-log", log.as_uri(), "--max-share", "3", "--create")
     assert shown.exit_code == 0, shown.output
     assert "build it with: puffin-index build local.ns.t" in shown.output
     assert ("ns", "t__puffin_index") in local_catalog.list_tables("ns")
@@ -81,9 +82,8 @@ def test_advise_says_what_is_wrong(run: Runner, table: str, tmp_path: Path) -> N
         (["--queries", str(tmp_path / "nowhere")], "does not exist", 2),
         (["--queries", str(empty)], "no SQL statement", 1),
         (["--queries", str(binary)], "no text in UTF-8", 1),
-        (["--query-log", str(binary)], "line 1", 1),
         (["--event-log", str(binary)], "is no event log of Spark", 1),
-        (["--query-log", str(empty)], "is empty", 1),
+        (["--query-log", (tmp_path / "nowhere").as_uri()], "has no query log", 1),
     ):
         result = run("advise", table, *arguments)
         assert (result.exit_code, message in " ".join(result.output.split())) == (code, True), result.output

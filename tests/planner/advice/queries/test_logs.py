@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -25,8 +24,8 @@ from pyiceberg.types import (
 from planner.advice.queries.event_log import read_event_log
 from planner.advice.queries.pushed_filters import where_of
 from planner.advice.queries.query_log import read_query_log
-from planner.query_log.records import QueryRecord
 from puffin_index.errors import PuffinIndexError, UnsupportedError
+from tests.planner.query_log_sample import logged_scan
 
 SCHEMA = Schema(
     NestedField(1, "i", IntegerType()),
@@ -140,34 +139,14 @@ def test_event_logs_that_cannot_be_read(tmp_path: Path) -> None:
         read_event_log(tmp_path / "app.zstd", TABLE, SCHEMA)
 
 
-def _scan(table: str, where: str, size: int, *, continues: bool = False) -> str:
-    record = QueryRecord(
-        time=datetime(2026, 1, 1, tzinfo=UTC),
-        table=table,
-        where=where,
-        row_groups=9,
-        kept_without_index=9,
-        kept=1,
-        bytes_without_index=size,
-        bytes_read=1,
-        index_bytes=1,
-        planning_seconds=0.1,
-        sources=(),
-        columns=(),
-        answered=0,
-        continues=continues,
-    )
-    return record.model_dump_json()
-
-
 def test_the_query_log(tmp_path: Path) -> None:
     lines = [
-        _scan("lake.ns.t", "i = 5", 100),
-        _scan("ns.t", "i = 5", 300),
-        _scan("ns.t", "i = 5 AND i IN (?)", 300, continues=True),
-        _scan("ns.t", "i = ?", 300),
-        _scan("ns.t", "s = 'why?'", 30),
-        _scan("ns.u", "i = 5", 10),
+        logged_scan("lake.ns.t", "i = 5", 100),
+        logged_scan("ns.t", "i = 5", 300),
+        logged_scan("ns.t", "i = 5 AND i IN (?)", 300, continues=True),
+        logged_scan("ns.t", "i = ?", 300),
+        logged_scan("ns.t", "s = 'why?'", 30),
+        logged_scan("ns.u", "i = 5", 10),
     ]
     (tmp_path / "2026-01-01-x.jsonl").write_text("\n".join([*lines, "", "{broken", '{"table": 5}']))
     (tmp_path / "notes.txt").write_text("no log")
