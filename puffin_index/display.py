@@ -36,13 +36,13 @@ Cell: TypeAlias = str | int | Bar
 
 
 def format_bytes(count: int) -> str:
-    """Return a number of bytes for people: 3 significant digits, binary units."""
-    value = float(count)
+    """Return a number of bytes for people: 3 significant digits, binary units. Differences may be negative."""
+    sign, value = "-" if count < 0 else "", float(abs(count))
     for unit in ("B", "KiB", "MiB", "GiB"):
         if value < 1024:
-            return f"{value:.0f} {unit}" if unit == "B" or value >= 100 else f"{value:.1f} {unit}"
+            return f"{sign}{value:.0f} {unit}" if unit == "B" or value >= 100 else f"{sign}{value:.1f} {unit}"
         value /= 1024
-    return f"{value:.1f} TiB"
+    return f"{sign}{value:.1f} TiB"
 
 
 def share_of(part: int, whole: int, text: str = "") -> Bar:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 
 from planner.advice.ddl import Names
-from planner.advice.what_if_answer import readable_bytes
+from puffin_index.display import Bar, Html, format_bytes, panel, sentences, table
 
 _SHOWN = 10
 
@@ -177,7 +177,7 @@ class Advice:
     def __str__(self) -> str:
         lines = [
             f"{self.table}, snapshot {self.snapshot_id}: {self.scans:,} scans, of which {self.queries:,} distinct ones "
-            f"could use an index and read {readable_bytes(self.bytes_read)} in all",
+            f"could use an index and read {format_bytes(self.bytes_read)} in all",
             self._summary(),
             *(f"  {line}" for own in self.proposals for line in _proposal_lines(own)),
             *(f"  unused  {_rejected_line(own)}" for own in self.unused),
@@ -195,14 +195,44 @@ class Advice:
 
     __repr__ = __str__
 
+    def _repr_html_(self) -> Html:
+        proposals = (
+            (
+                own.action,
+                f"{own.column}.{own.kind}",
+                Bar(f"{format_bytes(own.bytes_saved)} ({own.share_saved:.0%})", own.share_saved),
+                format_bytes(own.index_bytes),
+                own.note or "; ".join(f"{one.times} x {one.where}" for one in own.evidence),
+            )
+            for own in self.proposals
+        )
+        others = (
+            (
+                action,
+                f"{own.column}.{own.kind}",
+                "" if own.index_bytes is None else format_bytes(own.index_bytes),
+                own.reason,
+            )
+            for action, group in (("unused", self.unused), ("do not build", self.rejected[:_SHOWN]))
+            for own in group
+        )
+        return panel(
+            f"advice for {self.table}: {self._summary()}",
+            table(("", "index", "saves", "size", "evidence"), proposals),
+            table(("", "index", "size", "reason"), others),
+            sentences("run", () if self.created else self.statements),
+            sentences("source", (self.source,)),
+            sentences("note", self.warnings[:_SHOWN]),
+        )
+
     def _summary(self) -> str:
-        budget = f"{readable_bytes(self.budget_bytes)} ({self._share(self.budget_bytes)} of the data)"
+        budget = f"{format_bytes(self.budget_bytes)} ({self._share(self.budget_bytes)} of the data)"
         if not self.proposals:
             return f"create nothing: no index within {budget} saves anything to speak of"
         verb = "created" if self.created else "proposed"
         return (
-            f"{verb}: {len(self.proposals)} indexes of {readable_bytes(self.index_bytes)} "
-            f"({self._share(self.index_bytes)} of the data) within {budget} save {readable_bytes(self.bytes_saved)} "
+            f"{verb}: {len(self.proposals)} indexes of {format_bytes(self.index_bytes)} "
+            f"({self._share(self.index_bytes)} of the data) within {budget} save {format_bytes(self.bytes_saved)} "
             f"({self.share_saved:.0%})"
         )
 
@@ -213,13 +243,13 @@ class Advice:
 def _proposal_lines(own: Proposal) -> list[str]:
     build = f", some {own.build_seconds:.1f} s of one core to build" if own.action == "create" else ""
     return [
-        f"{own.action:7} {own.column}.{own.kind}: saves {readable_bytes(own.bytes_saved)} ({own.share_saved:.0%}) for "
-        f"{readable_bytes(own.index_bytes)}{build}",
+        f"{own.action:7} {own.column}.{own.kind}: saves {format_bytes(own.bytes_saved)} ({own.share_saved:.0%}) for "
+        f"{format_bytes(own.index_bytes)}{build}",
         *(f"        {one.times} x WHERE {one.where}" for one in own.evidence),
         *([f"        {own.note}"] if own.note else []),
     ]
 
 
 def _rejected_line(own: Rejected) -> str:
-    size = "" if own.index_bytes is None else f" ({readable_bytes(own.index_bytes)})"
+    size = "" if own.index_bytes is None else f" ({format_bytes(own.index_bytes)})"
     return f"{own.column}.{own.kind}{size}: {own.reason}"

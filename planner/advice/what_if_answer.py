@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 
 from planner.advice.interval import CONFIDENCE, Range
 from planner.advice.verdict import Verdict
+from puffin_index.display import Cell, Html, facts, format_bytes, panel, sentences, share_of, table
 
 DEFAULT_BYTES_PER_SECOND = 100 * 1024 * 1024
 """About what one core of Spark reads, decompresses and filters; an assumption that every answer states."""
@@ -134,10 +135,10 @@ class WhatIf:
             f"what if {' '.join(changes)}: {self.verdict.text}, because {self.verdict.reason}",
             *(
                 f"  {reads.state:13} {reads.row_groups!s:>{width}} of {self.row_groups:,} row groups, "
-                f"{readable_bytes(reads.bytes)}, {reads.seconds:.2f} s"
+                f"{format_bytes(reads.bytes)}, {reads.seconds:.2f} s"
                 for reads in (self.without_index, self.today, self.what_if)
             ),
-            f"  index size    {readable_bytes(self.index_bytes)}, {self.index_share:.1%} of the data"
+            f"  index size    {format_bytes(self.index_bytes)}, {self.index_share:.1%} of the data"
             + (f"; some {self.build_seconds:.1f} s of one core to build" if self.added else ""),
             f"  source        {self.source}; {self.assumption}",
             *(f"  note          {warning}" for warning in self.warnings),
@@ -146,13 +147,26 @@ class WhatIf:
 
     __repr__ = __str__
 
-
-def readable_bytes(count: int) -> str:
-    """Return a number of bytes, perhaps negative, for people."""
-    value, unit = float(abs(count)), "B"
-    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
-        if value < 1024 or unit == "TiB":
-            break
-        value /= 1024
-    shown = f"{value:.0f}" if unit == "B" or value >= 100 else f"{value:.1f}"
-    return f"{'-' if count < 0 else ''}{shown} {unit}"
+    def _repr_html_(self) -> Html:
+        compared = (self.without_index, self.today, self.what_if)
+        rows = (
+            (
+                reads.state,
+                share_of(reads.row_groups.estimate, self.row_groups, f"{reads.row_groups} of {self.row_groups:,}"),
+                format_bytes(reads.bytes),
+                f"{reads.seconds:.2f} s",
+            )
+            for reads in compared
+        )
+        changes = [*(f"+{name}" for name in self.added), *(f"-{name}" for name in self.left_out)]
+        numbers: dict[str, Cell] = {
+            "where": self.where,
+            "verdict": f"{self.verdict.text}, because {self.verdict.reason}",
+            "index size": f"{format_bytes(self.index_bytes)}, {self.index_share:.1%} of the data",
+            "build": f"some {self.build_seconds:.1f} s of one core" if self.added else "",
+            "source": f"{self.source}; {self.assumption}",
+        }
+        read = table(("", "row groups read", "bytes", "time"), rows)
+        return panel(
+            f"what if {' '.join(changes)}, {self.table}", facts(numbers), read, sentences("note", self.warnings)
+        )

@@ -10,6 +10,7 @@ from typing import Final
 from pyiceberg.io import load_file_io
 
 from planner.query_log.records import AuditRecord, QueryLog, QueryRecord, read_log
+from puffin_index.display import Cell, Html, format_bytes, panel, sentences, share_of, table
 from puffin_index.table_index import TableIndex
 
 DEFAULT_BYTES_PER_SECOND: Final = 100_000_000
@@ -82,6 +83,19 @@ class Benefits:
             "planning; row groups of data files without an index have no size here"
         )
 
+    def _repr_html_(self) -> Html:
+        headers = ("scans", "row groups", "dropped by default", "by index", "bytes saved", "seconds saved")
+        days = [("all", self.total), *((day.isoformat(), sums) for day, sums in self.by_day.items())]
+        indexes = ((f"{column}.{kind}", sums) for (column, kind), sums in self.by_index.items())
+        return panel(
+            f"what the indexes of {self.table} have saved",
+            table(("day", *headers), ((name, *_cells(sums)) for name, sums in days)),
+            table(("index", *headers), ((name, *_cells(sums)) for name, sums in indexes)),
+            sentences("no query used", (f"{column}.{kind}" for column, kind in self.unused)),
+            sentences("miss", self.misses),
+            sentences("assumed", (self.assumption,)),
+        )
+
     def to_json(self) -> dict[str, object]:
         """The fields, as `puffin-index benefits --json` prints them."""
         return {
@@ -142,6 +156,17 @@ def sum_up(
         misses=_misses(log.audits),
         scans_not_trusted=sum(record.not_trusted for record in log.queries),
         bytes_per_second=bytes_per_second,
+    )
+
+
+def _cells(sums: Sums) -> tuple[Cell, ...]:
+    return (
+        sums.scans,
+        sums.row_groups,
+        share_of(sums.dropped_by_default, sums.row_groups, f"{sums.dropped_by_default:,}"),
+        share_of(sums.dropped_by_index, sums.row_groups, f"{sums.dropped_by_index:,}"),
+        share_of(sums.bytes_saved, sums.bytes_without_index, format_bytes(sums.bytes_saved)),
+        f"{sums.seconds_saved:,.1f}",
     )
 
 

@@ -59,7 +59,15 @@ def test_tables_and_bars() -> None:
 
 
 @pytest.mark.parametrize(
-    ("count", "text"), [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (300 << 20, "300 MiB"), (3 << 40, "3.0 TiB")]
+    ("count", "text"),
+    [
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (1536, "1.5 KiB"),
+        (300 << 20, "300 MiB"),
+        (3 << 40, "3.0 TiB"),
+        (-1536, "-1.5 KiB"),
+    ],
 )
 def test_bytes_for_people(count: int, text: str) -> None:
     assert format_bytes(count) == text

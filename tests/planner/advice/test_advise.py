@@ -196,3 +196,4 @@ def test_an_empty_table(local_catalog: SqlCatalog) -> None:
     advice = planner.advise(table, "SELECT * FROM ns.empty WHERE k = 5")
     assert (advice.proposals, advice.row_groups) == ((), 0)
     assert "create nothing" in str(advice)
+    assert "create nothing" in advice._repr_html_()

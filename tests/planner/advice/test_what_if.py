@@ -158,6 +158,7 @@ def test_an_empty_table(local_catalog: SqlCatalog) -> None:
     answer = planner.what_if(table, "k = 5", {"bitmap": ["k"]})
     assert (answer.row_groups, answer.verdict.text) == (0, "do not build")
     assert "snapshot None" in str(answer)
+    assert "0 of 0" in answer._repr_html_()
 
 
 def test_what_cannot_be_asked(table: Table) -> None:
@@ -184,6 +185,7 @@ def test_text_and_rows(table: Table) -> None:
     answer = planner.what_if(table, "k = 5", {"bitmap": ["k"]}, sample=4)
     assert "what if +k.bitmap: build, because" in str(answer)
     assert "measured on 4 of 8 row groups; ranges hold with 99% confidence" in str(answer)
+    assert "measured on 4 of 8 row groups" in answer._repr_html_()
     assert [row["state"] for row in answer.rows()] == ["without index", "today", "what if"]
     assert answer.rows()[2]["verdict"] == "build"
     document = answer.to_json()
