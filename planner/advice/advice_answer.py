@@ -8,6 +8,7 @@ from planner.advice.ddl import Names
 from puffin_index.display import Bar, Html, format_bytes, panel, sentences, table
 
 _SHOWN = 10
+_SHOWN_CHARACTERS = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +187,7 @@ class Advice:
         if len(self.rejected) > _SHOWN:
             lines.append(f"  and {len(self.rejected) - _SHOWN} more that are not worth while")
         lines.append(f"  source  {self.source}")
-        lines += [f"  note    {warning}" for warning in self.warnings[:_SHOWN]]
+        lines += [f"  note    {_shortened(warning)}" for warning in self.warnings[:_SHOWN]]
         if len(self.warnings) > _SHOWN:
             lines.append(f"  note    and {len(self.warnings) - _SHOWN} more, in the JSON")
         if self.statements and not self.created:
@@ -245,9 +246,13 @@ def _proposal_lines(own: Proposal) -> list[str]:
     return [
         f"{own.action:7} {own.column}.{own.kind}: saves {format_bytes(own.bytes_saved)} ({own.share_saved:.0%}) for "
         f"{format_bytes(own.index_bytes)}{build}",
-        *(f"        {one.times} x WHERE {one.where}" for one in own.evidence),
+        *(f"        {one.times} x WHERE {_shortened(one.where)}" for one in own.evidence),
         *([f"        {own.note}"] if own.note else []),
     ]
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
 
 
 def _rejected_line(own: Rejected) -> str:

@@ -15,7 +15,7 @@ from pyiceberg.table import Table
 from planner.advice.advice_answer import Advice, Evidence, Proposal, Rejected
 from planner.advice.advised_table import AdvisedTable
 from planner.advice.asked import keys_of, names_of
-from planner.advice.candidates import Candidates, find_candidates
+from planner.advice.candidates import find_candidates
 from planner.advice.choice import choose, without_idle
 from planner.advice.gains import Gains
 from planner.advice.queries.event_log import read_event_log
@@ -23,6 +23,7 @@ from planner.advice.queries.query_log import read_query_log
 from planner.advice.queries.workload import Workload, condensed
 from planner.advice.sample import IndexSample, built_sample
 from planner.advice.sample import choose as choose_row_groups
+from planner.advice.scanned import Scanned
 from puffin_index.definition.index_definition import IndexDefinition, IndexedColumn, ResolvedColumn
 from puffin_index.definition.table_properties import unite
 from puffin_index.errors import DefinitionError
@@ -101,7 +102,8 @@ def advise_on(advised: AdvisedTable, workload: Workload, max_share: float, sampl
     candidates = find_candidates(workload.queries, advised.schema)
     everything = advised.scanned(AlwaysTrue())
     warnings = [*workload.skipped, *candidates.skipped, *_remarks(workload)]
-    positions = _positions(advised, candidates, sample)
+    left = [advised.scanned(one.expression) for one in candidates.queries]
+    positions = _positions(everything, left, sample)
     existing = {own.column_id: own for own in advised.columns}
     wanted = [column for column in candidates.columns if column.column_id in existing]
     # Existing indexes keep their options.
@@ -127,7 +129,7 @@ def advise_on(advised: AdvisedTable, workload: Workload, max_share: float, sampl
     if not len(positions) or not columns:
         return replace(base, unused=_never_asked(advised, keys_of(columns)))
     with built_sample(advised, everything, positions, columns) as built:
-        gains = Gains(advised, built, everything, candidates.queries)
+        gains = Gains(advised, built, everything, candidates.queries, left)
         return _Choice(advised, columns, built, gains, base).advice()
 
 
@@ -141,11 +143,10 @@ def _remarks(workload: Workload) -> list[str]:
     return remarks
 
 
-def _positions(advised: AdvisedTable, candidates: Candidates, sample: int | None) -> Ints:
+def _positions(everything: Scanned, left: Sequence[Scanned], sample: int | None) -> Ints:
     """Choose row groups among those that Iceberg's own pruning leaves to one of the queries at least."""
-    everything = advised.scanned(AlwaysTrue())
-    left = {file.path for one in candidates.queries for file in advised.scanned(one.expression).data_files}
-    is_left: Flags = np.array([file.path in left for file in everything.data_files], np.bool_)
+    paths = {file.path for own in left for file in own.data_files}
+    is_left: Flags = np.array([file.path in paths for file in everything.data_files], np.bool_)
     asked = np.flatnonzero(is_left[everything.file_of]) if len(everything) else np.zeros(0, np.int64)
     return np.asarray(asked[choose_row_groups(len(asked), sample or len(asked))], np.int64)
 

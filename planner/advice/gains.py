@@ -32,16 +32,21 @@ class Gains:
         sample: The candidates, built over some row groups of `everything`.
         everything: All row groups of the table.
         queries: The queries.
+        left: What Iceberg's own pruning leaves of the table to each of them.
     """
 
     def __init__(
-        self, advised: AdvisedTable, sample: IndexSample, everything: Scanned, queries: Sequence[ReadQuery]
+        self,
+        advised: AdvisedTable,
+        sample: IndexSample,
+        everything: Scanned,
+        queries: Sequence[ReadQuery],
+        left: Sequence[Scanned],
     ) -> None:
         self.queries = queries
         self._sample = sample
         self._sizes = everything.row_group_bytes[sample.positions]
         paths = np.array([file.path for file in everything.data_files], object)[everything.file_of[sample.positions]]
-        left = [advised.scanned(one.expression) for one in queries]
         self._open: list[Flags] = [np.isin(paths, [file.path for file in own.data_files]) for own in left]
         self.bytes_read = [_bytes_read(one, own, advised.schema) for one, own in zip(queries, left, strict=True)]
         self._shares: list[dict[frozenset[FieldKind], float]] = [{} for _ in queries]
