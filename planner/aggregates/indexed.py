@@ -47,7 +47,7 @@ from puffin_index.storage.arrays import Flags, Floats, Ints
 _INDEX_WEIGHT = 0.5
 """An index byte is cheaper than a data byte, which is decompressed and decoded."""
 
-_BY_ROW_WEIGHT = 16.0
+_BY_ROW_WEIGHT = 4.0
 """A payload that is ordered by key is decoded as a whole to find the keys of rows."""
 
 _FEW_ROWS_WEIGHT = 3.0
