@@ -6,6 +6,8 @@ import logging
 import threading
 from collections.abc import Callable, Hashable
 
+from puffin_index.jobs.log_lines import reason_of
+
 _log = logging.getLogger(__name__)
 
 _DELAY_SECONDS = 0.05
@@ -29,7 +31,7 @@ class Background:
             try:
                 action()
             except Exception as error:  # noqa: BLE001 - nobody waits for the action, and a later query tries again
-                _log.warning("index tables were not looked up anew: %s", error)
+                _log.warning("index tables were not looked up anew: %s", reason_of(error))
             finally:
                 with self._lock:
                     self._waiting.discard(key)
