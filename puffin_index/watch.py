@@ -17,7 +17,7 @@ from puffin_index.catalogue.status import read_lag
 from puffin_index.errors import BuildError
 from puffin_index.jobs.build_handle import BuildHandle
 from puffin_index.jobs.build_job import BuildReport
-from puffin_index.jobs.log_lines import log_line
+from puffin_index.jobs.log_lines import log_line, reason_of
 from puffin_index.table_index import TableIndex
 
 LONGEST_REST_INTERVALS = 8
@@ -160,12 +160,13 @@ def _compact_if_due(index: TableIndex) -> None:
 
 def _log_retry(state: RetryCallState) -> None:
     error = state.outcome.exception() if state.outcome else None
+    reason = "" if error is None else reason_of(error)
     delay = state.next_action.sleep if state.next_action else 0.0
-    _log.warning("%s", log_line("pass failed", attempt=state.attempt_number, retry_in_seconds=delay, error=str(error)))
+    _log.warning("%s", log_line("pass failed", attempt=state.attempt_number, retry_in_seconds=delay, error=reason))
 
 
 def _give_up(state: RetryCallState) -> bool:
     """Return False, like a pass with nothing to do: the loop was stopped while passes failed."""
-    assert state.outcome is not None
-    _log.info("%s", log_line("stopped after an error", error=str(state.outcome.exception())))
+    error = state.outcome.exception() if state.outcome else None
+    _log.info("%s", log_line("stopped after an error", error=None if error is None else reason_of(error)))
     return False

@@ -6,7 +6,6 @@ It stands beside the queries' commands because `--where` is read by the planner'
 from __future__ import annotations
 
 import json
-import logging
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,9 +20,11 @@ from pyiceberg.expressions import BooleanExpression
 from rich.progress import BarColumn, DownloadColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 
 from planner.predicate.bind import bind
+from planner.predicate.session_time import DEFAULT_ZONE, in_session, zone_named
 from planner.where.parser import parse_where
 from puffin_index.catalogue.open_catalog import QualifiedTable, open_catalog
 from puffin_index.catalogue.scope import BuildScope
+from puffin_index.commands.logs import log_as_a_service
 from puffin_index.commands.main import (
     console,
     error_console,
@@ -99,7 +100,7 @@ def build_command(
 def _row_filter(where: str | None, index: TableIndex) -> BooleanExpression | None:
     if where is None:
         return None
-    expression = parse_where(where)
+    expression = in_session(parse_where(where), index.data_table.schema(), zone_named(DEFAULT_ZONE))
     # Names a column that is not there before anything starts.
     bind(expression, index.data_table.schema())
     return expression
@@ -118,8 +119,7 @@ def _follow(follower: Watch) -> None:
         signals.get()
         follower.stop()
 
-    # What a service does is told line by line, also without --verbose.
-    logging.getLogger("puffin_index").setLevel(logging.INFO)
+    log_as_a_service()
     Thread(target=stop_when_told, name="puffin-index-stop", daemon=True).start()
     previous = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
     try:

@@ -8,6 +8,7 @@ import click
 from rich.table import Table as RichTable
 
 from planner.aggregates.answer import aggregate_with_plan
+from planner.predicate.session_time import DEFAULT_ZONE
 from planner.scans.count import count
 from planner.scans.plan import plan
 from planner.scans.scan_plan import ScanPlan
@@ -16,6 +17,13 @@ from puffin_index.data.data_table import find_snapshot
 from puffin_index.display import format_bytes
 from puffin_index.table_index import TableIndex
 
+_zone_option = click.option(
+    "--session-zone",
+    default=DEFAULT_ZONE,
+    show_default=True,
+    metavar="ZONE",
+    help="The time zone of timestamps that name none, as in Spark's session.",
+)
 _SHOWN_SPLITS = 20
 _SHOWN_GROUPS = 100
 
@@ -25,12 +33,19 @@ _SHOWN_GROUPS = 100
 @click.argument("where")
 @click.option("--snapshot-id", type=int, help="Plan a scan of this snapshot.")
 @click.option("--ref", help="Plan a scan of this branch or tag.")
+@_zone_option
 def explain_command(
-    table: str, properties: tuple[str, ...], as_json: bool, where: str, snapshot_id: int | None, ref: str | None
+    table: str,
+    properties: tuple[str, ...],
+    as_json: bool,
+    where: str,
+    snapshot_id: int | None,
+    ref: str | None,
+    session_zone: str,
 ) -> None:
     """Show which row groups of TABLE a query with this WHERE text reads, and why."""
     index, snapshot_id = _open_at(table, properties, snapshot_id, ref)
-    scan_plan = plan(index, where, snapshot_id)
+    scan_plan = plan(index, where, snapshot_id, session_zone=session_zone)
     if as_json:
         click.echo(json.dumps(scan_plan.to_json()))
     else:
@@ -54,12 +69,19 @@ def _open_at(
 @click.argument("where", required=False)
 @click.option("--snapshot-id", type=int, help="Count the rows of this snapshot.")
 @click.option("--ref", help="Count the rows of this branch or tag.")
+@_zone_option
 def count_command(
-    table: str, properties: tuple[str, ...], as_json: bool, where: str | None, snapshot_id: int | None, ref: str | None
+    table: str,
+    properties: tuple[str, ...],
+    as_json: bool,
+    where: str | None,
+    snapshot_id: int | None,
+    ref: str | None,
+    session_zone: str,
 ) -> None:
     """Count the rows of TABLE that satisfy this WHERE text, from the index as far as it is exact."""
     index, snapshot_id = _open_at(table, properties, snapshot_id, ref)
-    counted = count(index, where, snapshot_id)
+    counted = count(index, where, snapshot_id, session_zone=session_zone)
     if as_json:
         click.echo(json.dumps(counted.to_json()))
         return

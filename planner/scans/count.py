@@ -9,6 +9,7 @@ import numpy as np
 from pyiceberg.expressions import AlwaysTrue
 
 from planner.clock import DEFAULT_MILLISECONDS
+from planner.predicate.session_time import DEFAULT_ZONE
 from planner.prune.gate import ROWS_BYTE_BUDGET, Limits
 from planner.scans.arrow_scan import in_order, residual_of
 from planner.scans.plan import plan_scan
@@ -75,6 +76,7 @@ def count(
     planning_milliseconds: float = DEFAULT_MILLISECONDS,
     refresh: bool = True,
     keys: Keys | None = None,
+    session_zone: str = DEFAULT_ZONE,
 ) -> RowCount:
     """Count the rows of a table that satisfy a predicate.
 
@@ -86,6 +88,7 @@ def count(
         refresh: Ask the catalog for the newest versions of table and index first. Otherwise the count uses the versions
             that `index` knows.
         keys: Values by column name, such as the keys of a join: only rows that have one of them are counted.
+        session_zone: The time zone of timestamps that name none.
 
     Raises:
         WhereSyntaxError: If the text does not parse.
@@ -95,7 +98,9 @@ def count(
     """
     started = time.perf_counter()
     limits = Limits(byte_budget=ROWS_BYTE_BUDGET, rows_wanted=True, seconds=planning_milliseconds / 1000)
-    planned = plan_scan(index, where, snapshot_id, limits, refresh=refresh, wanted=Wanted(keys or {}))
+    planned = plan_scan(
+        index, where, snapshot_id, limits, refresh=refresh, wanted=Wanted(keys or {}), session_zone=session_zone
+    )
     known, unknown = count_known(planned)
     read = 0
     if len(unknown):

@@ -21,6 +21,7 @@ from planner.predicate.bind import bind
 from planner.predicate.implied import Implied
 from planner.predicate.junctions import fold_junctions
 from planner.predicate.nodes import Predicate
+from planner.predicate.session_time import DEFAULT_ZONE, in_session, zone_named
 from planner.predicate.unused import quoted_names, unused_leaf
 from planner.prune.distributed import Executors, PlanningMode
 from planner.prune.first_rows import Enough, FirstRows, prune_first_rows
@@ -85,7 +86,14 @@ def warnings_of(view: IndexView, pruned: Pruned) -> tuple[str, ...]:
         "`puffin-index build` makes them anew"
         for field_id in sorted({field_id for field_id, _ in view.rejected})
     )
-    return (*outdated, *(f"{trouble.segment}: {trouble.reason}" for trouble in pruned.troubles))
+    of_segment: dict[str, list[str]] = {}
+    for trouble in pruned.troubles:
+        of_segment.setdefault(trouble.segment, []).append(trouble.reason)
+    damaged = (
+        f"{segment}: {reasons[0]}" + (f"; {len(reasons) - 1} more of this segment" if len(reasons) > 1 else "")
+        for segment, reasons in of_segment.items()
+    )
+    return (*outdated, *damaged)
 
 
 def plan(
@@ -102,6 +110,7 @@ def plan(
     keys: Keys | None = None,
     order_by: str | None = None,
     limit: int | None = None,
+    session_zone: str = DEFAULT_ZONE,
 ) -> ScanPlan:
     """Plan a scan of a table by an engine that reads ranges of bytes, as Spark does.
 
@@ -119,6 +128,7 @@ def plan(
         keys: Values by column name, such as the keys of a join: only rows that have one of them are wanted.
         order_by: The column whose first rows are wanted, as SQL's ORDER BY has it; needs a limit.
         limit: How many rows are wanted; None for all.
+        session_zone: The time zone of timestamps that name none, such as `TIMESTAMP '2020-01-01 01:00:00'`.
 
     Raises:
         WhereSyntaxError: If the text does not parse.
@@ -136,6 +146,7 @@ def plan(
         refresh=refresh,
         by_byte_ranges=True,
         wanted=Wanted(keys or {}, order_by, limit),
+        session_zone=session_zone,
     )
     return planned.plan
 
@@ -165,6 +176,7 @@ def plan_scan(
     refresh: bool = True,
     by_byte_ranges: bool = False,
     wanted: Wanted = ALL_ROWS,
+    session_zone: str = DEFAULT_ZONE,
 ) -> PlannedScan:
     """Plan a scan of a table, for somebody who reads or counts the rows.
 
@@ -178,6 +190,7 @@ def plan_scan(
         refresh: Ask the catalog for the newest versions of table and index first.
         by_byte_ranges: The reader reads ranges of bytes, so that some data files are read whole or not at all.
         wanted: What the rest of the query says.
+        session_zone: The time zone of timestamps that name none.
 
     Raises:
         WhereSyntaxError: If the text does not parse.
@@ -187,8 +200,9 @@ def plan_scan(
     if refresh:
         index.refresh()
     table = index.data_table
-    expression = parse_where(where) if isinstance(where, str) else where or AlwaysTrue()
+    parsed = parse_where(where) if isinstance(where, str) else where or AlwaysTrue()
     snapshot, schema = snapshot_of(table, snapshot_id)
+    expression = in_session(parsed, schema, zone_named(session_zone)) if isinstance(where, str) else parsed
     expression = wanted.restricted(expression, schema)
     first = first_rows(wanted.order_by, wanted.limit, schema)
     clock = Clock(limits.seconds)

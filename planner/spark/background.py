@@ -11,6 +11,8 @@ from collections.abc import Callable, Hashable
 from typing import Any, Generic, TypeVar
 from weakref import WeakSet
 
+from puffin_index.jobs.log_lines import reason_of
+
 _log = logging.getLogger(__name__)
 
 Item = TypeVar("Item")
@@ -38,7 +40,7 @@ class Background:
             try:
                 action()
             except Exception as error:  # noqa: BLE001 - nobody waits for the action, and a later query tries again
-                _log.warning("index tables were not looked up anew: %s", error)
+                _log.warning("index tables were not looked up anew: %s", reason_of(error))
             finally:
                 with self._lock:
                     self._waiting.discard(key)

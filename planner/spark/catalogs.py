@@ -10,6 +10,7 @@ from pyiceberg.catalog import Catalog, load_catalog
 from sqlalchemy.engine import URL, make_url
 
 from puffin_index.errors import CatalogError
+from puffin_index.jobs.log_lines import reason_of
 
 _log = logging.getLogger(__name__)
 
@@ -60,7 +61,7 @@ def _open_or_warn(conf: Mapping[str, str], name: str) -> Catalog | None:
     try:
         return open_spark_catalog(conf, name)
     except CatalogError as error:
-        _log.warning("no index is used for tables of this catalog: %s", error)
+        _log.warning("no index is used for tables of this catalog: %s", reason_of(error))
         return None
 
 

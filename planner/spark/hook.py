@@ -65,6 +65,7 @@ from planner.view.directories import selection_of
 from planner.view.index_view import IndexView
 from puffin_index.data.column_source import Reading, parse_name_mapping
 from puffin_index.errors import MissingExtraError, PuffinIndexError
+from puffin_index.jobs.log_lines import reason_of
 from puffin_index.roaring.read import row_set_of
 from puffin_index.storage.arrays import Bytes, Flags, Ints
 
@@ -144,7 +145,7 @@ class _PlannerCallback:
             if strict:
                 raise
             is_known = isinstance(error, PuffinIndexError)
-            _log.warning("index not used, the scan stays as it was: %s", error, exc_info=not is_known)
+            _log.warning("index not used, the scan stays as it was: %s", reason_of(error), exc_info=not is_known)
             return bytearray(KEEP_ALL)
 
     @contextmanager

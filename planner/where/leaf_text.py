@@ -34,6 +34,7 @@ from pyiceberg.expressions.literals import (
     DateLiteral,
     FloatLiteral,
     StringLiteral,
+    TimeLiteral,
 )
 from pyiceberg.typedef import LiteralValue
 
@@ -112,6 +113,8 @@ def literal_text(literal: LiteralValue) -> str:
             return f"DATE '{np.datetime64(value, 'D')}'"
         case FloatLiteral():
             return f"{value}F"
+        case TimeLiteral():
+            return f"TIME '{str(np.datetime64(value, 'us')).partition('T')[2]}'"
         case LocalTimestampLiteral() | InstantLiteral() | SessionTimestampLiteral():
             written = str(np.datetime64(value, "us")).replace("T", " ").removesuffix(".000000")
             return _TIMESTAMPS[type(literal)].format(written)

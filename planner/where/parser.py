@@ -33,7 +33,14 @@ from pyparsing import (
 
 from planner.where.conditions import Applied, Column, Computed, Constant, Value, nan_test, null_test, prefix_test
 from planner.where.precedence import read_condition
-from planner.where.sql_literals import binary_literal, date_literal, number_literal, string_value, timestamp_literal
+from planner.where.sql_literals import (
+    binary_literal,
+    date_literal,
+    number_literal,
+    string_value,
+    time_literal,
+    timestamp_literal,
+)
 from planner.where.terms import MapElement
 from planner.where.tokens import Kind, Token
 from planner.where.truth import matching_rows, negate
@@ -346,6 +353,8 @@ def _typed_constant(type_name: str, text: str) -> Value:
     literal: LiteralValue | None = None
     if type_name == "DATE":
         literal = date_literal(text)
+    elif type_name == "TIME":
+        literal = time_literal(text)
     elif type_name.startswith("TIMESTAMP"):
         literal = timestamp_literal(type_name, text)
     return Computed() if literal is None else Constant(literal)

@@ -12,6 +12,7 @@ r"""Literals of Spark SQL: their text becomes PyIceberg literals that a binder c
 | `DATE '...'` | `DateLiteral` | days since 1970-01-01 |
 | `TIMESTAMP_NTZ '...'` | `LocalTimestampLiteral` | microseconds on the wall clock |
 | `TIMESTAMP '... +01:00'` | `InstantLiteral` | microseconds UTC |
+| `TIME '...'` | `TimeLiteral` | microseconds since midnight |
 | `TIMESTAMP '...'` | `SessionTimestampLiteral` | wall clock in the session's time zone, which the text does not hold |
 
 A text that depends on the clock or on a time zone database (`DATE 'today'`, `TIMESTAMP '12:00:00'`, `... Europe/Paris`)
@@ -35,6 +36,7 @@ from pyiceberg.expressions.literals import (
     Literal,
     LongLiteral,
     StringLiteral,
+    TimeLiteral,
     TimestampLiteral,
 )
 from pyiceberg.typedef import LiteralValue
@@ -257,6 +259,9 @@ _DAY = r"\+?([0-9]{4})(?:-([0-9]{1,2})(?:-([0-9]{1,2})"
 _DATE = re.compile(_DAY + r"(?:[ T].*)?)?)?", re.DOTALL)
 _TIME = r"(?:[ T]([0-9]{1,2})(?::([0-9]{1,2})(?::([0-9]{1,2})(?:\.([0-9]*))?"
 _TIMESTAMP = re.compile(_DAY + _TIME + r"\s*(?P<zone>[^0-9\s.:].*)?)?)?)?)?)?", re.DOTALL)
+_TIME_OF_DAY = re.compile(
+    r"(?P<hour>[0-9]{1,2}):(?P<minute>[0-9]{1,2})(?::(?P<second>[0-9]{1,2})(?:\.(?P<fraction>[0-9]{1,6}))?)?"
+)
 _OFFSET = re.compile(
     r"Z|(?:UTC|GMT|UT)?(?:(?P<sign>[+-])(?:(?P<h>[0-9]{1,2})(?::(?P<m>[0-9]{1,2})(?::(?P<s>[0-9]{2}))?)?|(?P<hhmm>[0-9]{4})))?"
 )
@@ -308,6 +313,22 @@ def timestamp_literal(type_name: str, text: str) -> Literal[int] | None:
         return SessionTimestampLiteral(micros)
     offset = _offset_micros(match["zone"])
     return None if offset is None else InstantLiteral(micros - offset)
+
+
+def time_literal(text: str) -> TimeLiteral | None:
+    """Make the literal of `TIME 'text'`: hours, minutes, and seconds if any; None for other forms.
+
+    Raises:
+        ValueError: If the text has that form and is no time of a day; the message says what was expected.
+    """
+    match = _TIME_OF_DAY.fullmatch(text.strip(_BLANKS))
+    if match is None:
+        return None
+    hour, minute, second = (int(match[part] or 0) for part in ("hour", "minute", "second"))
+    if hour > 23 or minute > 59 or second > 59:
+        raise ValueError("a time such as '23:59:59.999999'")
+    micros = int(((match["fraction"] or "") + "000000")[:6])
+    return TimeLiteral(((hour * 60 + minute) * 60 + second) * 1_000_000 + micros)
 
 
 def _wall_clock(match: re.Match[str]) -> datetime | None:

@@ -5,7 +5,6 @@ Functions import what takes long, so that `--help` and tab completion need not w
 
 from __future__ import annotations
 
-import logging
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -15,6 +14,7 @@ import click
 from rich.console import Console
 
 from puffin_index.commands.lazy_group import LazyCommand, LazyGroup
+from puffin_index.commands.logs import LogFormat, configure_logs
 from puffin_index.errors import CatalogError, MissingExtraError, PuffinIndexError
 
 if TYPE_CHECKING:
@@ -76,16 +76,13 @@ def escape(text: str) -> str:
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(package_name="puffin-index")
 @click.option("-v", "--verbose", is_flag=True, help="Show what is done, a log line each.")
-def main(verbose: bool) -> None:
+@click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Log lines.")
+def main(verbose: bool, log_format: LogFormat) -> None:
     """Split-level indexes for Apache Iceberg tables.
 
     TABLE is catalog.namespace.table; the catalog comes from PyIceberg's configuration.
     """
-    logging.basicConfig(
-        level=logging.INFO if verbose else logging.WARNING,
-        format="%(levelname)s %(name)s: %(message)s",
-        stream=sys.stderr,
-    )
+    configure_logs(log_format, verbose=verbose)
 
 
 def table_command(command: _Command) -> _Command:

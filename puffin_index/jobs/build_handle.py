@@ -10,6 +10,7 @@ from typing import Literal
 from puffin_index.display import Cell, Html, facts, format_bytes, panel, share_of, show_live
 from puffin_index.errors import BuildError
 from puffin_index.jobs.build_job import BuildProgress, BuildReport, ProgressListener
+from puffin_index.jobs.log_lines import reason_of
 
 _log = logging.getLogger(__name__)
 
@@ -40,7 +41,7 @@ class BuildHandle:
         except BaseException as error:  # noqa: BLE001 - kept for the caller of `wait`
             self._error = error
             if not self._cancelled:
-                _log.warning("the background build failed: %s", error)
+                _log.warning("the background build failed: %s", reason_of(error))
 
     def _listen(self, progress: BuildProgress) -> None:
         self._progress = progress
@@ -55,7 +56,7 @@ class BuildHandle:
             "files": share_of(now.files_done, now.files_total),
             "rows": share_of(now.rows_done, now.rows_total),
             "index": format_bytes(now.index_bytes),
-            "error": "" if self._error is None else str(self._error),
+            "error": "" if self._error is None else reason_of(self._error),
         }
         return panel(f"build: {self.status()}", facts(numbers))
 
@@ -89,7 +90,8 @@ class BuildHandle:
         if self._thread.is_alive():
             raise TimeoutError(f"the build is still running after {timeout_seconds} s")
         if self._report is None:
-            reason = "was cancelled" if self._cancelled else f"failed: {self._error}"
+            said = "" if self._error is None else reason_of(self._error)
+            reason = "was cancelled" if self._cancelled else f"failed: {said}"
             raise BuildError(f"the background build {reason}") from self._error
         return self._report
 

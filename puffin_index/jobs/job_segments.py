@@ -17,6 +17,7 @@ from puffin_index.catalogue.index_table import read_entries, refresh_index_table
 from puffin_index.catalogue.open_catalog import PASSING_ERRORS
 from puffin_index.catalogue.stored_files import delete_files, list_stored_files
 from puffin_index.errors import NotFoundError, PuffinIndexError
+from puffin_index.jobs.log_lines import reason_of
 from puffin_index.segments.segment import new_segment_location
 
 _ID_DIGITS = 16
@@ -65,7 +66,7 @@ class JobSegments(AbstractContextManager["JobSegments"]):
         try:
             self._delete_uncommitted()
         except PASSING_ERRORS as error:
-            _log.warning("segments of a failed job are left to `expire`: %s", error)
+            _log.warning("segments of a failed job are left to `expire`: %s", reason_of(error))
 
     def _delete_uncommitted(self) -> None:
         kept = self._in_doubt | self._committed()

@@ -14,6 +14,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from planner.commands.main import main
 from puffin_index import IndexDefinition
 from puffin_index.errors import DefinitionError
+from puffin_index.storage.caches import clear_caches
 from tests.conftest import create_table
 
 ROWS = 4_000
@@ -403,3 +404,17 @@ def test_aggregate_prints_a_table_and_says_what_was_read(run: Runner, table: str
     assert "0 of 8 row groups had to be read" in shown.output
     assert refused.exit_code == 1
     assert "there is no aggregate 'median' here" in refused.stderr
+
+
+def test_a_damaged_segment_is_one_line(run: Runner, table: str, tmp_path: Path) -> None:
+    run("create", table, "--bsi", "k,id", "--bitmap", "k,name", "--bloom", "name,id")
+    run("build", table, "--engine", "local", "--workers", "1")
+    (segment,) = tmp_path.rglob("_segments/*.puffin")
+    segment.write_bytes(b"\0" * segment.stat().st_size)
+    clear_caches()
+
+    result = run("explain", table, "k = 3 AND name = 'name-1' AND id < 5")
+
+    assert result.exit_code == 0
+    assert len(result.stderr.splitlines()) == 1, result.stderr
+    assert segment.name in result.stderr

@@ -21,6 +21,7 @@ _OURS = {
     "puffin_index",
     "puffin_index.commands",
     "puffin_index.commands.lazy_group",
+    "puffin_index.commands.logs",
     "puffin_index.commands.main",
     "puffin_index.errors",
 }

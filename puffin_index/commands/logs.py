@@ -1,0 +1,65 @@
+"""Log lines on the standard error: text for people, or a JSON object a line for collectors."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from datetime import UTC, datetime
+from typing import Final, Literal, TypeAlias
+
+LogFormat: TypeAlias = Literal["text", "json"]
+
+_TEXT: Final = "%(levelname)s %(name)s: %(message)s"
+_TIMED: Final = f"%(asctime)s {_TEXT}"
+_QUIET: Final = ("planner.prune.funnel", "planner.view.column_values")
+"""Commands print what these loggers say as warnings of a plan."""
+
+
+class _Timed(logging.Formatter):
+    """Text behind the time in UTC."""
+
+    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: N802 # logging's name
+        """Return the time, to the millisecond."""
+        del datefmt
+        return _time_of(record)
+
+
+class _Json(logging.Formatter):
+    """One JSON object a line; the pairs of a structured line (`puffin_index.jobs.log_lines`) are its members."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line."""
+        members: dict[str, object] = {
+            "time": _time_of(record),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        for argument in record.args if isinstance(record.args, tuple) else ():
+            members |= getattr(argument, "members", {})
+        if record.exc_info:
+            members["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(members, default=str, ensure_ascii=False)
+
+
+def _time_of(record: logging.LogRecord) -> str:
+    return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def configure_logs(log_format: LogFormat, *, verbose: bool) -> None:
+    """Write log lines to the standard error: warnings, and what is done if that is wanted."""
+    handler = logging.StreamHandler(sys.stderr)
+    # What is done has times, a warning of a single command needs none.
+    handler.setFormatter(_Json() if log_format == "json" else _Timed(_TIMED) if verbose else logging.Formatter(_TEXT))
+    logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, handlers=[handler])
+    for name in _QUIET:
+        logging.getLogger(name).setLevel(logging.INFO if verbose else logging.ERROR)
+
+
+def log_as_a_service() -> None:
+    """Write what is done, with times, also without --verbose."""
+    logging.getLogger("puffin_index").setLevel(logging.INFO)
+    for handler in logging.getLogger().handlers:
+        if not isinstance(handler.formatter, _Json):
+            handler.setFormatter(_Timed(_TIMED))

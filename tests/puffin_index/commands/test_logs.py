@@ -1,0 +1,53 @@
+"""Log lines of the command line: JSON objects and times where a service or a collector reads them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+_PROGRAM = """
+import logging
+from puffin_index.commands.logs import configure_logs, log_as_a_service
+from puffin_index.jobs.log_lines import log_line
+configure_logs({format!r}, verbose={verbose})
+if {service}:
+    log_as_a_service()
+log = logging.getLogger("puffin_index.watch")
+log.info("%s", log_line("lag", table="ns.t", files=2))
+log.warning("not indexed: %s", "x")
+logging.getLogger("planner.prune.funnel").warning("index not used")
+"""
+
+
+def _lines(log_format: str, *, verbose: bool = False, service: bool = False) -> list[str]:
+    program = _PROGRAM.format(format=log_format, verbose=verbose, service=service)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == ""
+    return done.stderr.splitlines()
+
+
+def test_a_command_warns_without_times_and_leaves_warnings_of_plans_to_the_plan() -> None:
+    assert _lines("text") == ["WARNING puffin_index.watch: not indexed: x"]
+
+
+def test_a_service_has_times_on_all_lines() -> None:
+    first, second = _lines("text", service=True)
+    assert first[10] == "T"
+    assert first[23:] == "Z INFO puffin_index.watch: lag table=ns.t files=2"
+    assert second[23:] == "Z WARNING puffin_index.watch: not indexed: x"
+    assert len(_lines("text", verbose=True)) == 3
+
+
+def test_json_lines_have_the_pairs_as_members() -> None:
+    first, second = map(json.loads, _lines("json", service=True))
+    assert first.pop("time").endswith("Z")
+    assert first == {
+        "level": "info",
+        "logger": "puffin_index.watch",
+        "message": "lag table=ns.t files=2",
+        "event": "lag",
+        "table": "ns.t",
+        "files": 2,
+    }
+    assert (second["level"], second["message"]) == ("warning", "not indexed: x")
