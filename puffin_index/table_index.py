@@ -44,7 +44,7 @@ from puffin_index.jobs.engine import Engine, LocalEngine, SparkEngine, backgroun
 from puffin_index.jobs.exchange import ImportReport, export_indexes, import_indexes
 from puffin_index.jobs.expire import DEFAULT_GRACE, ExpireReport, expire
 from puffin_index.jobs.follow import define_index_table, follow
-from puffin_index.jobs.verify import DEFAULT_SAMPLE, VerifyReport, drop_bad_entries, verify
+from puffin_index.jobs.verify import DEFAULT_SAMPLE, VerifyListener, VerifyReport, drop_bad_entries, verify
 from puffin_index.kinds.kind import Options
 from puffin_index.segments.directory import FieldKind
 from puffin_index.segments.exchange import ExportedContainer
@@ -282,15 +282,22 @@ class TableIndex:
         tag = f"puffin-index-{uuid.uuid4().hex}"
         return background_engine(spark, tag, workers) if in_background else SparkEngine(spark, tag)
 
-    def verify(self, sample: int | None = DEFAULT_SAMPLE, *, repair: bool = False) -> VerifyReport:
+    def verify(
+        self,
+        sample: int | None = DEFAULT_SAMPLE,
+        *,
+        repair: bool = False,
+        progress: VerifyListener | None = None,
+    ) -> VerifyReport:
         """Check the index: coverage, checksums, directories, and a sample of row groups against the data.
 
         Args:
             sample: The number of row groups to compare with the data; None for all.
             repair: Whether to drop bad entries and index their data files anew at once, with local processes.
+            progress: Called after each segment, and after the row groups of each data file.
         """
         self.refresh()
-        report = verify(self.data_table, self.index_table, self._wanted, sample)
+        report = verify(self.data_table, self.index_table, self._wanted, sample, progress)
         if not repair or not report.findings:
             return report
         repaired = drop_bad_entries(self.index_table, report.findings)

@@ -15,7 +15,6 @@ from pyroaring import BitMap
 from planner.aggregates.key_groups import (
     GroupTotals,
     KeyGroups,
-    OpenedKeys,
     has_key_groups,
     totals_of_groups,
     wanted_of,
@@ -29,6 +28,7 @@ from planner.clock import Clock
 from planner.prune.gate import Limits
 from planner.view.directories import IndexReads, IndexTrouble, KindDirectory, positions_by_number
 from planner.view.index_view import IndexView
+from planner.view.keys_of_rows import OpenedKeys, open_keys, weigh_keys
 from puffin_index.errors import CorruptFileError, NotFoundError, UnsupportedError
 from puffin_index.keys.columns import Column, KeyArray, join_columns
 from puffin_index.keys.map_key import ColumnId
@@ -272,17 +272,8 @@ class _Unit:
         """Yield each payload of a column."""
         for _, unordered in positions_by_number(own.numbers[self.places]):
             directory = own.directories[own.chosen[self.places[unordered[0]]]]
-            here = unordered[np.argsort(directory.base[self.row_groups[unordered]], kind="stable")]
-            first = int(self.row_groups[here[0]])
-            is_merged = bool(directory.merged[first])
-            open_payload = self.view.open_index if is_merged else self.view.open_alone
-            opened: object = open_payload(own.column.column, directory, first)
-            if not isinstance(opened, HoldsKeys):
-                raise UnsupportedError(f"a payload of kind {directory.kind} that holds no keys")
-            bases = directory.base[self.row_groups[here]] if is_merged else np.zeros(1, np.int64)
-            yield OpenedKeys(opened, here.tolist(), bases.tolist())
-            if is_merged:
-                self.view.weigh(own.column.column, directory, first)
+            yield open_keys(self.view, own.column.column, directory, self.row_groups, unordered)
+            weigh_keys(self.view, own.column.column, directory, int(self.row_groups[unordered[0]]))
 
     def _asked(self, own: _Payloads) -> Iterator[tuple[HoldsKeys, Sequence[int], BitMap]]:
         """Yield each payload of a column, the places of its row groups in the unit, and the matching rows."""

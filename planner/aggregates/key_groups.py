@@ -13,35 +13,12 @@ import pyarrow as pa
 from pyroaring import BitMap
 
 from planner.aggregates.question import AskedColumn, Question
+from planner.view.keys_of_rows import OpenedKeys
 from puffin_index.keys.columns import Column, KeyArray
 from puffin_index.keys.map_key import ColumnId
 from puffin_index.keys.value_types import ValueType
-from puffin_index.kinds.held_keys import HoldsKeys, Totals, Want, join_totals
+from puffin_index.kinds.held_keys import Totals, Want, join_totals
 from puffin_index.storage.arrays import Flags, Ints
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class OpenedKeys:
-    """An opened payload of a column, and the row groups of a unit that it covers.
-
-    Attributes:
-        index: The payload.
-        places: The places of the row groups in the unit, in the order of their rows.
-        bases: The number of each row group's first row in the answers of the payload.
-    """
-
-    index: HoldsKeys
-    places: Sequence[int]
-    bases: Sequence[int]
-
-    def moved(self, rows_at: Callable[[int], BitMap | None]) -> BitMap:
-        """Number rows as the payload does; `rows_at` returns the rows of the row group at a place, numbered from 0."""
-        if len(self.places) == 1 and not self.bases[0]:
-            return rows_at(self.places[0]) or BitMap()
-        moved = [
-            rows.shift(base) for place, base in zip(self.places, self.bases, strict=True) if (rows := rows_at(place))
-        ]
-        return BitMap.union(BitMap(), *moved)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -13,15 +13,21 @@ import numpy as np
 from pyroaring import BitMap
 
 from planner.clock import Clock
-from planner.predicate.nodes import Predicate
+from planner.predicate.nodes import Conjunction, Disjunction, Everything, Leaf, Predicate
 from planner.predicate.simplify import conjunction
 from planner.prune.distributed import Executors
 from planner.prune.gate import Limits
 from planner.prune.pruned import Pruned, Reason
 from planner.prune.pruner import expected_matches
 from planner.prune.row_groups import prune_row_groups
+from planner.view.directories import IndexReads
 from planner.view.index_view import IndexView
+from planner.view.keys_of_rows import keys_of_rows
+from puffin_index.keys.columns import Column
+from puffin_index.keys.intervals import intervals_of
+from puffin_index.keys.leaf import NullTest, RangeTest, SetTest
 from puffin_index.storage.arrays import Flags, Ints
+from puffin_index.storage.files import READ_COUNT
 
 WIDE_SHARE: Final = 0.05
 """Finding the rows of a predicate that more rows satisfy takes long, unless other tests leave few candidates."""
@@ -65,6 +71,8 @@ class Counting:
         bytes_read: Index bytes that were read.
         candidates: All rows that may still be counted, by position, see `narrow`; None if only the predicate says which
             these are.
+        keys: For the column of an order, the rows whose keys are known, and their keys, by position; candidates are
+            among them.
     """
 
     view: IndexView
@@ -75,32 +83,45 @@ class Counting:
     executors: Executors | None
     bytes_read: int = 0
     candidates: dict[int, BitMap] | None = None
+    keys: dict[int, tuple[BitMap, Column]] | None = None
 
     def of(self, predicate: Predicate, at: Ints) -> Counted:
         """Count the rows that satisfy a predicate, at some positions."""
         pruned = self._prune(predicate, at)
         return self._counted(at, pruned)
 
-    def first(self, predicate: Predicate, first: Predicate, at: Ints) -> Counted:
+    def first(self, predicate: Predicate, first: Predicate, at: Ints, column: Leaf) -> Counted:
         """Count the rows that satisfy a predicate and come first.
 
         Args:
             predicate: The predicate; the candidates, if there are any, satisfy it.
-            first: Says which rows come first.
+            first: Says which rows come first, by tests of one column.
             at: The positions to count at.
+            column: Names the column.
         """
-        if self.candidates is None or self._is_wide(first, at):
+        if self.candidates is None:
             return self.of(conjunction([predicate, first]), at)
+        if self.keys is None and self._is_wide(first, at):
+            self._read_keys(column)
+            if self.keys is None:
+                return self.of(conjunction([predicate, first]), at)
+        if self.keys is not None:
+            rows: dict[int, BitMap] = {}
+            for position in set(at.tolist()) & self.candidates.keys():
+                known, keys = self.keys[position]
+                numbers = np.frombuffer(known.to_array(), np.uint32)[_satisfying(first, keys)]
+                if found := BitMap(numbers) & self.candidates[position]:
+                    rows[position] = found
+            return self._of_rows(at, rows)
         pruned = self._prune(first, at)
-        rows = self._rows(at, pruned, self.candidates)
-        if rows is None:
+        among = self._rows(at, pruned, self.candidates)
+        if among is None:
             return self.of(conjunction([predicate, first]), at)
-        counts = np.array([len(rows.get(position, ())) for position in at.tolist()], np.int64)
-        reasons = np.where(counts > 0, Reason.ROWS_MATCH, Reason.ROWS_EMPTY).astype(np.uint8)
+        counted = self._of_rows(at, among)
         # A verdict that needs no index stays.
-        reasons = np.where(pruned.kept, reasons, pruned.reasons)
-        counted = self._counted(at, replace(pruned, reasons=reasons, matches=counts), rows)
-        return replace(counted, reach=int(pruned.matches.sum()))
+        reasons = np.where(pruned.kept, counted.pruned.reasons, pruned.reasons)
+        verdict = replace(pruned, reasons=reasons, matches=counted.pruned.matches)
+        return replace(counted, pruned=verdict, reach=int(pruned.matches.sum()))
 
     def narrow(self, counted: Counted) -> None:
         """Count only among these rows from now on, if they are all known."""
@@ -119,6 +140,28 @@ class Counting:
         pruned = prune_row_groups(self.view, predicate, self.row_groups[at], limits, self.executors)
         self.bytes_read += sum(stage.bytes_read for stage in pruned.stages)
         return pruned
+
+    def _read_keys(self, column: Leaf) -> None:
+        """Read the keys of all candidates at once, if some index has the keys of rows."""
+        assert self.candidates is not None
+        positions = {int(self.row_groups[position]): position for position in self.candidates}
+        rows = {row_group: self.candidates[position] for row_group, position in positions.items()}
+        reads = IndexReads()
+        token = READ_COUNT.set(reads.count)
+        try:
+            # Trouble is left to those who judge by the predicate: these tell of it.
+            found = keys_of_rows(self.view, column, rows, self.limits.byte_budget, reads)
+        finally:
+            READ_COUNT.reset(token)
+        self.bytes_read += reads.count.bytes
+        if found is not None and all(isinstance(keys.keys, np.ndarray) for keys in found.values()):
+            self.keys = {positions[row_group]: (rows[row_group], keys) for row_group, keys in found.items()}
+
+    def _of_rows(self, at: Ints, rows: dict[int, BitMap]) -> Counted:
+        """What is counted where the rows are all known, by position."""
+        counts = np.array([len(rows.get(position, ())) for position in at.tolist()], np.int64)
+        reasons = np.where(counts > 0, Reason.ROWS_MATCH, Reason.ROWS_EMPTY).astype(np.uint8)
+        return self._counted(at, Pruned(reasons, counts, (), ()), rows)
 
     def _counted(self, at: Ints, pruned: Pruned, rows: dict[int, BitMap] | None = None) -> Counted:
         counts = np.where(self.is_countable[at], np.maximum(pruned.matches, 0), 0)
@@ -148,3 +191,28 @@ class Counting:
             if rows:
                 found[position] = rows
         return found
+
+
+def _satisfying(predicate: Predicate, keys: Column) -> Flags:
+    """Which rows satisfy tests of one column of integers, by their keys."""
+    found: Flags
+    match predicate:
+        case Leaf(test=NullTest(is_null=is_null)):
+            found = _valid(keys) != is_null
+        case Leaf(test=SetTest() | RangeTest() as test):
+            numbers = keys.int_keys.astype(np.int64, copy=False)
+            found = np.zeros(keys.row_count, np.bool_)
+            for low, high in intervals_of(test):
+                found |= (numbers >= low) & (numbers <= high)
+            found &= _valid(keys)
+        case Conjunction(parts):
+            found = np.logical_and.reduce([_satisfying(part, keys) for part in parts])
+        case Disjunction(parts):
+            found = np.logical_or.reduce([_satisfying(part, keys) for part in parts])
+        case _:
+            found = np.full(keys.row_count, isinstance(predicate, Everything))
+    return found
+
+
+def _valid(keys: Column) -> Flags:
+    return np.ones(keys.row_count, np.bool_) if keys.valid is None else keys.valid

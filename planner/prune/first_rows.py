@@ -58,6 +58,9 @@ _MISSED_GROWTH = 2
 
 _LEAST_KEY, _GREATEST_KEY = -(2**63), 2**63 - 1
 
+_TAIL_KEYS = 12
+"""So many keys of each row group are guessed between its first key and the next sampled key."""
+
 _FIRST_ROW_GROUPS = 4
 _MOST_SAMPLED_KEYS = 1_000_000
 
@@ -313,7 +316,8 @@ class _Search:
 
     def _count(self, first: Predicate) -> tuple[int, bool]:
         """Count the rows that come first; say whether counting is of use here. Enough rows settle row groups."""
-        counted = self._counting.first(self._predicate, conjunction([self._own, first]), self._left)
+        tests = conjunction([self._own, first])
+        counted = self._counting.first(self._predicate, tests, self._left, self._order.nulls())
         found, pruned, self._reach = counted.total, counted.pruned, counted.reach
         if found < self._wanted:
             return found, found > 0 or not (pruned.kept & (pruned.matches < 0)).any()
@@ -356,8 +360,11 @@ class _Guess:
         keys, weights = [ends], [np.ones(len(here))]
         if statistics.quantiles is not None and len(statistics.quantiles) and len(here):
             sampled, weight = _sample(statistics.quantiles, low, high, values, here)
-            keys.append(sampled)
-            weights.append(weight)
+            outermost = -1 if order.descending else 0
+            tail, tail_weight = _tail(ends, sampled[outermost], weight[outermost])
+            weight[outermost] /= 2
+            keys += [sampled.ravel(), tail.ravel()]
+            weights += [weight.ravel(), tail_weight.ravel()]
         elif self._ends is not None:
             keys.append(low if order.descending else high)
             weights.append(values - 1)
@@ -421,11 +428,28 @@ def _as_numbers(statistics: FieldStatistics, here: Ints) -> tuple[Ints, Ints, pa
 def _sample(
     quantiles: npt.NDArray[np.uint16], low: Ints, high: Ints, values: Floats, here: Ints
 ) -> tuple[Ints, Floats]:
-    """Some keys of each row group but the outermost, and how many rows each stands for."""
+    """Some keys of each row group but the outermost, and how many rows each stands for: shape (keys, row groups)."""
     every = max(1, quantiles.shape[0] * len(here) // _MOST_SAMPLED_KEYS)
     steps = quantiles[1:-1:every][:, here].astype(np.float64)
     width = high.astype(np.float64) - low
     # Where keys are far apart this is a guess; where they are near it is a key.
     keys = low + np.minimum(steps * np.maximum(width / LAST_STEP, np.minimum(width, 1)), width)
-    weights = np.broadcast_to(values / (len(steps) + 1), steps.shape)
-    return np.clip(keys, low, high).astype(np.int64).ravel(), weights.ravel()
+    weights = np.broadcast_to(values / (len(steps) + 1), steps.shape).copy()
+    return np.clip(keys, low, high).astype(np.int64), weights
+
+
+def _tail(ends: Ints, sampled: Ints, weights: Floats) -> tuple[Ints, Floats]:
+    """Keys between the ends of row groups and the sampled keys next to them, as if keys were spread evenly.
+
+    Each stands for half of the rows between the end and the key before it. So few rows are wanted as a rule that all of
+    them lie here.
+
+    Args:
+        ends: The first key of each row group.
+        sampled: The sampled key next to it.
+        weights: The rows between both.
+    """
+    shares = 0.5 ** np.arange(1, _TAIL_KEYS + 1)[:, np.newaxis]
+    width = sampled.astype(np.float64) - ends
+    keys = np.clip(ends + shares * width, np.minimum(ends, sampled), np.maximum(ends, sampled))
+    return keys.astype(np.int64), shares / 2 * weights

@@ -9,13 +9,14 @@ from dataclasses import asdict
 from datetime import timedelta
 
 import click
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from puffin_index.catalogue.open_catalog import QualifiedTable, open_catalog
 from puffin_index.commands.main import console, error_console, open_index, parse_properties, table_command
 from puffin_index.display import format_bytes
 from puffin_index.jobs.compact import CompactProgress
 from puffin_index.jobs.drop import drop_index
-from puffin_index.jobs.verify import DEFAULT_SAMPLE
+from puffin_index.jobs.verify import DEFAULT_SAMPLE, VerifyProgress
 from puffin_index.table_index import TableIndex
 
 _DURATION = re.compile(r"(\d+)\s*([smhd])")
@@ -37,6 +38,28 @@ def _size(text: str) -> int:
     return int(parts[1]) << {"": 0, "k": 10, "m": 20, "g": 30}[parts[2]]
 
 
+class _VerifyBars(Progress):
+    """Shows the progress of a verification in a terminal, and nothing elsewhere."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+            console=error_console,
+            transient=True,
+            disable=not error_console.is_terminal,
+        )
+        self._segments = self.add_task("segments", total=None)
+        self._row_groups = self.add_task("row groups", total=None)
+
+    def show(self, now: VerifyProgress) -> None:
+        """Show how far the verification is."""
+        self.update(self._segments, completed=now.segments_done, total=now.segments_total)
+        self.update(self._row_groups, completed=now.row_groups_done, total=now.row_groups_total or None)
+
+
 @click.command("verify")
 @table_command
 @click.option(
@@ -51,7 +74,9 @@ def verify_command(
 
     Exits with 1 if something is wrong and was not repaired.
     """
-    report = open_index(table, properties).verify(None if everything else sample, repair=repair)
+    index, row_groups = open_index(table, properties), None if everything else sample
+    with _VerifyBars() as bars:
+        report = index.verify(row_groups, repair=repair, progress=bars.show)
     if as_json:
         click.echo(json.dumps(asdict(report)))
     else:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 from pyiceberg.table import Table
@@ -59,8 +59,34 @@ class VerifyReport:
     seconds: float
 
 
+@dataclass(frozen=True, slots=True)
+class VerifyProgress:
+    """The progress of a verification: segments are read first, then row groups are compared.
+
+    Attributes:
+        segments_done: Segments that were read.
+        segments_total: All segments of the index.
+        row_groups_done: Row groups that were compared with the data.
+        row_groups_total: Row groups to compare; 0 until all segments are read.
+        findings: The errors found so far.
+    """
+
+    segments_done: int
+    segments_total: int
+    row_groups_done: int = 0
+    row_groups_total: int = 0
+    findings: int = 0
+
+
+VerifyListener = Callable[[VerifyProgress], None]
+
+
 def verify(
-    data_table: Table, index_table: Table, wanted: Collection[FieldKind], sample: int | None = DEFAULT_SAMPLE
+    data_table: Table,
+    index_table: Table,
+    wanted: Collection[FieldKind],
+    sample: int | None = DEFAULT_SAMPLE,
+    listener: VerifyListener | None = None,
 ) -> VerifyReport:
     """Check an index.
 
@@ -69,6 +95,7 @@ def verify(
         index_table: The index table.
         wanted: The (field, kind) pairs of the definition.
         sample: The number of row groups to compare with the data, chosen at random; None for all.
+        listener: Called after each segment, and after each data file's row groups.
     """
     started = time.monotonic()
     entries = read_entries(index_table)
@@ -82,15 +109,26 @@ def verify(
         by_segment.setdefault(row["segment"], []).append(row)
     sources: dict[str, SourceSegment] = {}
     blobs = 0
+    progress = VerifyProgress(0, len(by_segment), findings=len(findings))
+    _tell(listener, progress)
     for location, rows in by_segment.items():
         found, source, count = check_segment(index_table.io, location, rows)
         findings += found
         blobs += count
         if source is not None and not found:
             sources[location] = source
+        progress = replace(progress, segments_done=progress.segments_done + 1, findings=len(findings))
+        _tell(listener, progress)
     files = indexed_files(live_entries(readable, retained, wanted))
     row_groups = _chosen([file for file in files if file.origins <= sources.keys()], sample)
-    findings += _check_data(data_table, index_table, row_groups, sources, retained, reading)
+    progress = replace(progress, row_groups_total=len(row_groups))
+    _tell(listener, progress)
+    for compared, wrong in _check_data(data_table, index_table, row_groups, sources, retained, reading):
+        findings += wrong
+        progress = replace(
+            progress, row_groups_done=progress.row_groups_done + compared, findings=progress.findings + len(wrong)
+        )
+        _tell(listener, progress)
     indexed = indexed_kinds(readable, live)
     return VerifyReport(
         table=".".join(data_table.name()),
@@ -103,6 +141,11 @@ def verify(
         repaired=0,
         seconds=time.monotonic() - started,
     )
+
+
+def _tell(listener: VerifyListener | None, progress: VerifyProgress) -> None:
+    if listener is not None:
+        listener(progress)
 
 
 def drop_bad_entries(index_table: Table, findings: Sequence[Finding]) -> int:
@@ -154,21 +197,35 @@ def _check_data(
     sources: Mapping[str, SourceSegment],
     retained: Mapping[FileIdentity, DataFile],
     reading: Reading,
-) -> Iterator[Finding]:
+) -> Iterator[tuple[int, list[Finding]]]:
+    """Compare row groups with the data; yield the number of those of each data file, and what is wrong there."""
     by_file: dict[FileIdentity, tuple[IndexedFile, list[int]]] = {}
     for file, ordinal in row_groups:
         by_file.setdefault(file.file.identity, (file, []))[1].append(ordinal)
     with Proofs(index_table.io) as proofs:
         for identity, (file, ordinals) in by_file.items():
-            path = file.file.path
-            try:
-                with open_data_file(data_table.io, retained[identity], reading) as opened:
-                    if opened.row_counts != file.row_counts:
-                        reason = f"row groups of {opened.row_counts} rows, indexed as {file.row_counts}"
-                        yield Finding(path, "", 0, reason)
-                        continue
-                    for key, part in file.parts.items():
-                        for ordinal in ordinals:
-                            yield from check_row_group(opened, file, ordinal, key, sources[part.segment], proofs)
-            except (PuffinIndexError, OSError) as error:
-                yield Finding(path, "", 0, f"cannot be compared with its index: {error}")
+            wrong = list(_check_file(data_table, file, ordinals, sources, proofs, retained[identity], reading))
+            yield len(ordinals), wrong
+
+
+def _check_file(
+    data_table: Table,
+    file: IndexedFile,
+    ordinals: Sequence[int],
+    sources: Mapping[str, SourceSegment],
+    proofs: Proofs,
+    data_file: DataFile,
+    reading: Reading,
+) -> Iterator[Finding]:
+    path = file.file.path
+    try:
+        with open_data_file(data_table.io, data_file, reading) as opened:
+            if opened.row_counts != file.row_counts:
+                reason = f"row groups of {opened.row_counts} rows, indexed as {file.row_counts}"
+                yield Finding(path, "", 0, reason)
+                return
+            for key, part in file.parts.items():
+                for ordinal in ordinals:
+                    yield from check_row_group(opened, file, ordinal, key, sources[part.segment], proofs)
+    except (PuffinIndexError, OSError) as error:
+        yield Finding(path, "", 0, f"cannot be compared with its index: {error}")

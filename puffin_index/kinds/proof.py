@@ -1,8 +1,9 @@
 """Proofs: check an opened payload against the data, row group by row group, so that no wrong value stays unnoticed.
 
-A payload that can be decoded is compared key by key. Any other payload is tested with sets of keys: keys are ranked
-from 1, and for each bit one test asks for the keys whose ranks have the bit. If all answers are right, each row has the
-right key. With more than `PROVEN_KEYS` distinct keys, these tests cover that many keys, and ranges cover all others.
+A payload that can be decoded is compared key by key; what its own search reads besides is proven by ranges and by a set
+of keys. Any other payload is tested with sets of keys: keys are ranked from 1, and for each bit one test asks for the
+keys whose ranks have the bit. If all answers are right, each row has the right key. With more than `PROVEN_KEYS`
+distinct keys, these tests cover that many keys, and ranges cover all others.
 """
 
 from __future__ import annotations
@@ -21,9 +22,12 @@ from puffin_index.roaring.read import row_set_of_ascending
 from puffin_index.storage.arrays import Flags, Ints
 
 PROVEN_KEYS = 4096
+_FEW_KEYS = 64
 _RANGES = 16
 
 _Ask: TypeAlias = Callable[[LeafTest], RowSet]
+_Test: TypeAlias = tuple[LeafTest, Flags]
+"""A test, and which distinct keys of a column satisfy it."""
 
 
 class Proof(Protocol):
@@ -75,6 +79,17 @@ def proof_by_columns(decode: Callable[[], Sequence[Column]]) -> Proof:
     return prove
 
 
+def proof_by_keys(index: RowGroupIndex, keys_of: Callable[[], Column]) -> Proof:
+    """Return a proof that compares the keys of all rows of a payload of one row group, and tries its search."""
+
+    def prove(place: int, span: tuple[int, int], column: SortedColumn) -> Iterator[str]:
+        del place, span
+        yield from _compare_columns(keys_of(), column.column)
+        yield from _check(column, index.evaluate, [*_ranges(column), *_one_set(column)])
+
+    return prove
+
+
 def _part_of(rows: BitMap, base: int, row_count: int) -> RowSet:
     """Return the rows of one row group, numbered from 0."""
     inside = rows & BitMap(range(base, base + row_count))
@@ -102,25 +117,47 @@ def _of_rows(column: Column, valid: Flags) -> pa.Array:
 
 def check_tests(ordered: SortedColumn, ask: _Ask) -> Iterator[str]:
     """Ask an index for sets and ranges of keys; yield a sentence for each answer that differs from the column."""
+    yield from _check(ordered, ask, [*_sets(ordered), *_ranges(ordered)])
+
+
+def _check(ordered: SortedColumn, ask: _Ask, tests: Sequence[_Test]) -> Iterator[str]:
+    """Ask an index; yield a sentence for each answer that differs from the column."""
     column = ordered.column
     rows = ordered.rows  # asked first: this sorts rows and keys together
     codes = ordered.codes
     valid = _valid(column)
     assert len(rows) == column.valid_count
-    for test, is_asked in _tests(ordered):
+    for test, is_asked in tests:
         truth = _row_set(valid & is_asked[codes] if ordered.distinct_count else np.zeros(column.row_count, np.bool_))
         yield from _compare(test, ask(test), truth)
     yield from _compare(NullTest(True), ask(NullTest(True)), _row_set(~valid))
 
 
-def _tests(ordered: SortedColumn) -> Iterator[tuple[LeafTest, Flags]]:
-    """Yield tests, each with flags of the distinct keys that satisfy the test."""
-    count = ordered.distinct_count
-    chosen = np.unique(np.linspace(0, count - 1, min(count, PROVEN_KEYS)).astype(np.int64))
+def _sets(ordered: SortedColumn) -> Iterator[_Test]:
+    """Yield a set of keys for each bit of the ranks of chosen keys."""
+    chosen = _chosen(ordered, PROVEN_KEYS)
     for bit in range(len(chosen).bit_length()):
         places = chosen[(np.arange(1, len(chosen) + 1) >> bit) & 1 == 1]
         if len(places):
-            yield SetTest(_keys(ordered.keys, places)), _flags(count, places)
+            yield SetTest(_keys(ordered.keys, places)), _flags(ordered.distinct_count, places)
+
+
+def _one_set(ordered: SortedColumn) -> Iterator[_Test]:
+    """Yield a set of few keys, spread over all."""
+    places = _chosen(ordered, _FEW_KEYS)
+    if len(places):
+        yield SetTest(_keys(ordered.keys, places)), _flags(ordered.distinct_count, places)
+
+
+def _chosen(ordered: SortedColumn, most: int) -> Ints:
+    """The places of some distinct keys, of all if there are few."""
+    count = ordered.distinct_count
+    return np.unique(np.linspace(0, count - 1, min(count, most)).astype(np.int64))
+
+
+def _ranges(ordered: SortedColumn) -> Iterator[_Test]:
+    """Yield ranges of keys that cover all."""
+    count = ordered.distinct_count
     cuts = np.unique(np.linspace(0, count, _RANGES + 1).astype(np.int64)) if count else np.zeros(0, np.int64)
     for low, high in zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True):
         ends = _keys(ordered.keys, np.array([low, high - 1]))

@@ -9,6 +9,7 @@ pays; `none` leaves the slices of each row group plain, slices of numbers in Pai
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -17,16 +18,16 @@ from puffin_index.keys.columns import SortedColumn
 from puffin_index.keys.leaf import LeafTest
 from puffin_index.keys.value_types import ValueType
 from puffin_index.kinds.base import MergedPayload, OpenIndex, Payload, StoredPayload
-from puffin_index.kinds.bsi.bit_sliced import PAIMON_BSI, fits_slices, open_slices
+from puffin_index.kinds.bsi.bit_sliced import PAIMON_BSI, BitSlicedIndex, fits_slices, open_slices
 from puffin_index.kinds.bsi.builder import SlicesBuilder
 from puffin_index.kinds.bsi.compressed_slices import COMPRESSED_BSI, compress_slices
-from puffin_index.kinds.bsi.dictionary_coded import DICTIONARY_BSI, build_dictionary_coded
+from puffin_index.kinds.bsi.dictionary_coded import DICTIONARY_BSI, DictionaryCodedIndex, build_dictionary_coded
 from puffin_index.kinds.bsi.merged_slices import MergedSlices
 from puffin_index.kinds.bsi.merged_slices_build import MERGED_BSI, MERGED_DICTIONARY_BSI, SmallRowGroups, is_small
 from puffin_index.kinds.bsi.slices import serialize_numbers
 from puffin_index.kinds.kind import Answer, IndexKind, KindBuilder, OneByOne, Options, row_count_after_version
 from puffin_index.kinds.merging import DEFAULT_LIMITS, MergeLimits, MergePart, as_it_was
-from puffin_index.kinds.proof import Proof, proof_by_columns
+from puffin_index.kinds.proof import Proof, proof_by_columns, proof_by_keys
 from puffin_index.storage.ranged import Blob
 
 _COMPRESSIONS = ("auto", "none")
@@ -121,8 +122,14 @@ class BitSlicedKind(IndexKind):
         yield from small.flush()
 
     def proof(self, opened: OpenIndex) -> Proof:
-        """Prove merged bit slices by decoding them, and bit slices of one row group by tests."""
-        return proof_by_columns(opened.columns) if isinstance(opened, MergedSlices) else super().proof(opened)
+        """Prove bit slices by decoding them."""
+        match opened:
+            case MergedSlices():
+                return proof_by_columns(opened.columns)
+            case BitSlicedIndex() | DictionaryCodedIndex():
+                return proof_by_keys(opened, partial(opened.keys_of, None))
+            case _:
+                return super().proof(opened)
 
     def paimon_row_count(self, blob: Blob) -> int:
         """Return the number of rows, which follows the version."""

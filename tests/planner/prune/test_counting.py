@@ -49,13 +49,16 @@ def test_candidates_change_no_count(local_catalog: SqlCatalog, definition: Index
         disjunction([Leaf(2, NullTest(is_null=True), "long"), Leaf(1, SetTest((low, low + 1)), "long")]),
     ]
 
+    nulls = Leaf(1, NullTest(is_null=True), "long")
     for where in wheres:
-        counting.candidates = None
+        counting.candidates, counting.keys = None, None
         counting.narrow(counting.of(where, at))
         assert counting.candidates is not None
+        nulls_first = random.random() < 0.5
         for least in sorted(random.sample(range(2_000), 6)):
-            first = Leaf(1, RangeTest(least, None), "long")
-            counted = counting.first(where, first, at)
+            keys = Leaf(1, RangeTest(least, None), "long")
+            first = disjunction([nulls, keys]) if nulls_first else keys
+            counted = counting.first(where, first, at, nulls)
             plain = counting.of(conjunction([where, first]), at)
 
             assert counted.counts.tolist() == plain.counts.tolist()

@@ -14,13 +14,13 @@ from pyiceberg.types import LongType
 
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.catalogue.entries import replace_entries
+from puffin_index.jobs.verify import VerifyProgress
 from puffin_index.keys import arrow_keys
 from puffin_index.keys.arrow_keys import column_of
 from puffin_index.keys.columns import SortedColumn
 from puffin_index.keys.value_types import value_type_named
 from puffin_index.kinds.base import Payload, StoredPayload
 from puffin_index.kinds.bloom.filter import BloomIndex
-from puffin_index.kinds.proof import check_tests
 from puffin_index.kinds.registry import KINDS
 from puffin_index.storage.ranged import Blob, BytesReader
 from tests.puffin_index.indexed_table import check_entries, check_queries, indexed, named_segments, rows
@@ -38,9 +38,13 @@ def test_a_good_index_has_no_findings_and_a_file_without_index_is_none(local_cat
     index = indexed(local_catalog, 3)
     index.data_table.append(rows(9))
 
-    report = index.verify(None)
+    told: list[VerifyProgress] = []
+    report = index.verify(None, progress=told.append)
 
     assert report.findings == ()
+    assert [one.segments_done for one in told] == [0, 1, 2, 3, *[3] * 4]
+    assert [one.row_groups_done for one in told[-4:]] == [0, 3, 6, 9]
+    assert told[-1] == VerifyProgress(3, 3, 9, 9)
     assert (report.data_files, report.indexed_data_files, report.segments, report.row_groups) == (4, 3, 3, 9)
     assert index.verify(2).row_groups == 2
 
@@ -196,11 +200,13 @@ def test_a_row_under_another_key_is_found_whichever_it_is(kind: str) -> None:
     index = KINDS[kind].open(
         StoredPayload.of_row_group(_blob(payload), payload.blob_type, payload.layout, long, len(values))
     )
-    assert [*check_tests(SortedColumn(column_of(pa.array(values, pa.int64()), long)), index.evaluate)] == []
+    prove = KINDS[kind].proof(index)
+    span = (0, len(values))
+    assert [*prove(0, span, SortedColumn(column_of(pa.array(values, pa.int64()), long)))] == []
     for place in range(len(values)):
         for other in {3, 4, 9, 12, 13, None} - {values[place]}:
             changed = [*values[:place], other, *values[place + 1 :]]
-            assert [*check_tests(SortedColumn(column_of(pa.array(changed, pa.int64()), long)), index.evaluate)] != []
+            assert [*prove(0, span, SortedColumn(column_of(pa.array(changed, pa.int64()), long)))] != []
 
 
 def test_a_bloom_filter_that_misses_a_value_is_found() -> None:
