@@ -15,6 +15,7 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
 
 from planner.clock import DEFAULT_MILLISECONDS
+from planner.predicate.session_time import DEFAULT_ZONE
 from planner.prune.gate import Limits
 from planner.scans.plan import plan_scan
 from planner.scans.planned_scan import PlannedScan
@@ -44,6 +45,7 @@ def scan(
     keys: Keys | None = None,
     order_by: str | None = None,
     limit: int | None = None,
+    session_zone: str = DEFAULT_ZONE,
 ) -> pa.RecordBatchReader:
     """Read the rows of a table that satisfy a predicate, from the row groups that the planner keeps.
 
@@ -62,6 +64,7 @@ def scan(
         order_by: The column whose first rows are wanted, as SQL's ORDER BY has it; needs a limit. The rows come in this
             order, and are all read before the first of them comes.
         limit: How many rows are wanted; None for all.
+        session_zone: The time zone of timestamps that name none.
 
     Returns:
         A reader whose schema is the table's Arrow schema of these columns, in their order.
@@ -76,7 +79,7 @@ def scan(
     """
     limits = Limits(seconds=planning_milliseconds / 1000)
     wanted = Wanted(keys or {}, order_by, limit)
-    planned = plan_scan(index, where, snapshot_id, limits, refresh=refresh, wanted=wanted)
+    planned = plan_scan(index, where, snapshot_id, limits, refresh=refresh, wanted=wanted, session_zone=session_zone)
     projection = project(planned.schema, columns)
     first = planned.first_rows
     if first is None or first.order is None:
