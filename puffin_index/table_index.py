@@ -14,7 +14,6 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from puffin_index.catalogue import index_table as catalogue
-from puffin_index.catalogue.commit import set_properties
 from puffin_index.catalogue.index_table import TableName
 from puffin_index.catalogue.lookup import find_index_table, following_hint
 from puffin_index.catalogue.missing import TARGET_SEGMENT_BYTES
@@ -32,7 +31,7 @@ from puffin_index.definition.index_definition import (
     stored_kinds,
     to_json,
 )
-from puffin_index.definition.names import Index, NamedIndex
+from puffin_index.definition.names import Index, NamedIndex, StoredDefinition
 from puffin_index.definition.table_properties import read_properties, unite
 from puffin_index.display import Html, facts, panel, sentences, show_live, table
 from puffin_index.errors import DefinitionError, NotFoundError
@@ -40,7 +39,7 @@ from puffin_index.formats.paimon_container import Container
 from puffin_index.jobs.build_handle import BuildHandle
 from puffin_index.jobs.build_job import BuildProgress, BuildReport, ProgressListener, build
 from puffin_index.jobs.compact import FEWEST_SMALL, CompactListener, CompactReport, compact, is_due
-from puffin_index.jobs.define import change_definition, drop_named_index, stored_definition
+from puffin_index.jobs.define import change_definition, stored_definition, take_out
 from puffin_index.jobs.drop import DropReport, drop_index
 from puffin_index.jobs.engine import Engine, LocalEngine, SparkEngine, background_engine
 from puffin_index.jobs.exchange import ImportReport, export_indexes, import_indexes
@@ -201,7 +200,11 @@ class TableIndex:
         self.refresh()
         columns = resolve(definition, self.data_table.schema())
         _warn_of_misfits(self.data_table, columns)
-        set_properties(self.index_table, {catalogue.PROPERTY_DEFINITION: with_kinds(self._definition, columns)})
+        change_definition(
+            self.data_table,
+            self.index_table,
+            lambda stored: replace(stored, definition=with_kinds(stored.definition, columns)),
+        )
 
     def remove_kinds(self, definition: IndexDefinition) -> None:
         """Take kinds out of the definition; queries no longer use them, and `expire` deletes their bytes.
@@ -210,10 +213,16 @@ class TableIndex:
             DefinitionError: If the definition lacks one of the kinds, or nothing would be left.
         """
         self.refresh()
-        left = without_kinds(self._definition, resolve(definition, self.data_table.schema()))
-        if not stored_kinds(left):
-            raise DefinitionError("nothing of the definition would be left: `puffin-index drop` drops the index")
-        set_properties(self.index_table, {catalogue.PROPERTY_DEFINITION: left})
+        columns = resolve(definition, self.data_table.schema())
+
+        def change(stored: StoredDefinition) -> tuple[StoredDefinition, frozenset[Index]]:
+            left = without_kinds(stored.definition, columns)
+            if not stored_kinds(left):
+                raise DefinitionError("nothing of the definition would be left: `puffin-index drop` drops the index")
+            gone = frozenset((one.field_id, one.stored_kind(kind)) for one in columns for kind in one.kinds)
+            return replace(stored, definition=left), gone
+
+        take_out(self.data_table, self.index_table, change)
 
     @property
     def name(self) -> str:
@@ -242,7 +251,7 @@ class TableIndex:
             DefinitionError: If properties of the data table define the index.
         """
         self.refresh()
-        return drop_named_index(self.data_table, self.index_table, name)
+        return take_out(self.data_table, self.index_table, lambda stored: stored.without_index(name))
 
     @property
     def warnings(self) -> tuple[str, ...]:

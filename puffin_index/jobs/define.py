@@ -11,7 +11,7 @@ from pyiceberg.table import Table
 from puffin_index.catalogue.commit import commit
 from puffin_index.catalogue.entries import field_kinds, with_kinds
 from puffin_index.catalogue.index_table import PROPERTY_DEFINITION, PROPERTY_NAMES, read_entries
-from puffin_index.definition.names import StoredDefinition
+from puffin_index.definition.names import Index, StoredDefinition
 from puffin_index.definition.table_properties import read_properties
 
 
@@ -42,19 +42,25 @@ def change_definition(
     commit(index_table, attempt)
 
 
-def drop_named_index(data_table: Table, index_table: Table, name: str) -> frozenset[tuple[int, str]]:
-    """Take a named index out of the definition and of all entries, so that no query uses it from now on.
+def take_out(
+    data_table: Table,
+    index_table: Table,
+    change: Callable[[StoredDefinition], tuple[StoredDefinition, frozenset[Index]]],
+) -> frozenset[Index]:
+    """Take indexes out of the definition and of all entries, so that no query uses them from now on.
+
+    Args:
+        data_table: The data table.
+        index_table: The index table, which is loaded anew.
+        change: Returns the new definition, and the (field id, stored kind) pairs that it no longer has. Called again if
+            another commit comes in between.
 
     Returns:
-        The (field id, stored kind) pairs that the index no longer has. `expire` deletes their bytes.
-
-    Raises:
-        NotFoundError: If no index has the name.
-        DefinitionError: If properties of the data table define the index.
+        What `change` took out. `expire` deletes the bytes.
     """
 
-    def attempt() -> frozenset[tuple[int, str]]:
-        changed, gone = stored_definition(data_table, index_table).without_index(name)
+    def attempt() -> frozenset[Index]:
+        changed, gone = change(stored_definition(data_table, index_table))
         entries = read_entries(index_table)
         kinds = field_kinds(entries)
         holds = any(own & gone for own in kinds)
