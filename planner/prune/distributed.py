@@ -1,15 +1,15 @@
 """Planning on Spark's executors: each task judges the row groups of a run of data files; the driver joins the verdicts.
 
 Worth it for scans of very many row groups, like Iceberg's own distributed planning. Executors read the index table and
-its directories themselves and keep them. Only row group numbers and verdicts cross the network.
+its directories themselves and keep them. Only row group numbers and what tasks find cross the network.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -42,6 +42,13 @@ LOCAL_ROW_GROUPS: Final = 200_000
 _TASKS_A_CORE = 2
 
 
+Found = TypeVar("Found")
+
+Work: TypeAlias = Callable[[IndexView, int, Ints, Limits], Found]
+"""What a task does with the view of its data files, the number of their first row group in the driver's view, row
+groups of the task's view, and its share of the limits. The work has to be picklable, and so has what it finds."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Part:
     """The work of one task.
@@ -53,7 +60,8 @@ class _Part:
         rejected: The sources of columns that the view leaves out.
         first_file, end_file: The data files of the task, by number in the view.
         row_groups: Row groups of these files, counted from the first one of the first file.
-        predicate: What to look for.
+        first_row_group: The number of this row group in the driver's view.
+        work: What to do.
         limits: The task's share of the limits.
     """
 
@@ -64,7 +72,8 @@ class _Part:
     first_file: int
     end_file: int
     row_groups: Ints
-    predicate: Predicate
+    first_row_group: int
+    work: Work[Any]
     limits: Limits
 
 
@@ -102,22 +111,52 @@ def prune_on_executors(
     Raises:
         PuffinIndexError: On index trouble in strict mode.
     """
+    work: Work[Pruned] = partial(_prune, predicate)
+    found = run_on_executors(executors, view, row_groups, limits, work)
+    return join_pruned([(place, pruned) for place, pruned in found], len(row_groups), limits)
+
+
+def run_on_executors(
+    executors: Executors, view: IndexView, row_groups: Ints, limits: Limits, work: Work[Found]
+) -> list[tuple[Ints, Found | Pruned]]:
+    """Let the executors of a Spark application do something with row groups.
+
+    Args:
+        executors: The executors.
+        view: The index.
+        row_groups: Row groups of the view (int64), in any order.
+        limits: Bounds. Tasks share the byte budget evenly; the tasks of a core share the time.
+        work: What to do.
+
+    Returns:
+        For each task, the places of its row groups in `row_groups`, and what the task has found; the verdict
+        `INDEX_UNREADABLE` where a task cannot read the index table.
+    """
     context = executors.context
     count = context.defaultParallelism * _TASKS_A_CORE
-    places, parts = _parts(count, executors.index_table, view, predicate, row_groups, limits)
+    places, parts = _parts(count, executors.index_table, view, work, row_groups, limits)
     described = context.getLocalProperty("spark.job.description")
     context.setJobDescription(f"puffin-index: plan {len(row_groups)} row groups")
     try:
-        results = context.parallelize(parts, len(parts)).map(_prune_part).collect()
+        results = context.parallelize(parts, len(parts)).map(_run_part).collect()
     finally:
         context.setJobDescription(described)  # type: ignore[arg-type] # None takes it away
-    reasons, matches = np.zeros(len(row_groups), np.uint8), np.zeros(len(row_groups), np.int64)
-    for place, result in zip(places, results, strict=True):
+    return list(zip(places, results, strict=True))
+
+
+def join_pruned(parts: Sequence[tuple[Ints, Pruned]], row_groups: int, limits: Limits) -> Pruned:
+    """Join the verdicts of tasks, given their places among so many row groups.
+
+    Raises:
+        PuffinIndexError: On index trouble in strict mode.
+    """
+    reasons, matches = np.zeros(row_groups, np.uint8), np.zeros(row_groups, np.int64)
+    for place, result in parts:
         reasons[place], matches[place] = result.reasons, result.matches
-    troubles = tuple(trouble for result in results for trouble in result.troubles)
+    troubles = tuple(trouble for _, result in parts for trouble in result.troubles)
     _raise_if_strict(troubles, limits)
-    used = frozenset(one for result in results for one in result.used)
-    return Pruned(reasons, matches, _stages([result.stages for result in results]), troubles, used=used)
+    used = frozenset(one for _, result in parts for one in result.used)
+    return Pruned(reasons, matches, _stages([result.stages for _, result in parts]), troubles, used=used)
 
 
 def _raise_if_strict(troubles: Sequence[IndexTrouble], limits: Limits) -> None:
@@ -127,7 +166,7 @@ def _raise_if_strict(troubles: Sequence[IndexTrouble], limits: Limits) -> None:
 
 
 def _parts(
-    count: int, index_table: Table, view: IndexView, predicate: Predicate, row_groups: Ints, limits: Limits
+    count: int, index_table: Table, view: IndexView, work: Work[Any], row_groups: Ints, limits: Limits
 ) -> tuple[list[Ints], list[_Part]]:
     """Cut the data files into runs of about as many row groups; say where each run's stand in `row_groups`."""
     bounds = np.linspace(0, view.row_group_count, count + 1)
@@ -148,15 +187,16 @@ def _parts(
     for part, (first, end) in enumerate(zip(first_files.tolist(), end_files.tolist(), strict=True)):
         place = np.flatnonzero(part_of == part)
         if len(place):
-            numbers = row_groups[place] - view.first_row_groups[first]
+            first_row_group = int(view.first_row_groups[first])
+            numbers = row_groups[place] - first_row_group
             location = index_table.metadata_location
             named = (location, properties, view.version, view.rejected)
-            parts.append(_Part(*named, first, end, numbers, predicate, own))
+            parts.append(_Part(*named, first, end, numbers, first_row_group, work, own))
             places.append(place)
     return places, parts
 
 
-def _prune_part(part: _Part) -> Pruned:
+def _run_part(part: _Part) -> Any:
     named = (part.metadata, part.io_properties, part.version, part.rejected)
     try:
         view = _view_of_part(*named, part.first_file, part.end_file)
@@ -165,9 +205,13 @@ def _prune_part(part: _Part) -> Pruned:
         count = len(part.row_groups)
         trouble = IndexTrouble(part.metadata, str(error))
         return Pruned(np.full(count, Reason.INDEX_UNREADABLE, np.uint8), np.full(count, -1, np.int64), (), (trouble,))
-    pruned = prune(view, part.predicate, part.row_groups, part.limits)
+    return part.work(view, part.first_row_group, part.row_groups, part.limits)
+
+
+def _prune(predicate: Predicate, view: IndexView, first: int, row_groups: Ints, limits: Limits) -> Pruned:
+    del first
     # Verdicts travel, row sets do not: their keys are numbers in the part, and row sets may be large.
-    return replace(pruned, row_sets=RowSets())
+    return replace(prune(view, predicate, row_groups, limits), row_sets=RowSets())
 
 
 @lru_cache(maxsize=2)
@@ -198,14 +242,17 @@ cleared_by(_view_of_part.cache_clear)
 
 def _stages(of_parts: Iterable[Sequence[Stage]]) -> tuple[Stage, ...]:
     """The sum of the parts' funnels. Parts run side by side, so the slowest part says the time."""
+    by_name: dict[str, list[Stage]] = {}
+    for stage in (stage for stages in of_parts for stage in stages):
+        by_name.setdefault(stage.name, []).append(stage)
     return tuple(
         Stage(
-            same[0].name,
+            name,
             sum(stage.entered for stage in same),
             sum(stage.dropped for stage in same),
             sum(stage.reads for stage in same),
             sum(stage.bytes_read for stage in same),
             max(stage.seconds for stage in same),
         )
-        for same in zip(*filter(None, of_parts), strict=True)
+        for name, same in by_name.items()
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -12,12 +13,14 @@ from pyiceberg.schema import Schema
 
 from planner.aggregates.answer import COLUMN_SHARE, ROW_GROUP_OVERHEAD_BYTES, Answer, answer
 from planner.aggregates.known_rows import KnownRows
+from planner.aggregates.partial import Partial
 from planner.aggregates.question import Question
 from planner.aggregates.settled import leaf_of
 from planner.clock import Clock
 from planner.predicate.nodes import Everything, Predicate, is_exact
-from planner.prune.distributed import Executors
+from planner.prune.distributed import Executors, join_pruned, run_on_executors
 from planner.prune.estimate import most_distinct
+from planner.prune.found_rows import RowSets
 from planner.prune.gate import Limits
 from planner.prune.pruned import Pruned, kept_mask
 from planner.prune.pruner import expected_matches
@@ -34,6 +37,7 @@ from puffin_index.data.data_table import DataFile
 from puffin_index.data.deletes import DeleteFile
 from puffin_index.keys.forms import floats_of_keys
 from puffin_index.storage.arrays import Flags, Floats, Ints
+from puffin_index.storage.files import ReadCount
 
 MOST_GROUPS: Final = 200_000
 """Spark gets the parts of so many groups; with more, rows are read."""
@@ -82,7 +86,7 @@ def answer_aggregates(
         schema: The schema that has their columns.
         io: The FileIO of the delete files.
         limits: Bounds.
-        executors: Where to judge many row groups; None for here.
+        executors: Where to answer for many row groups; None for here.
 
     Returns:
         None if the index cannot answer, or is not worth asking.
@@ -94,18 +98,52 @@ def answer_aggregates(
     # So many rows at most make so many groups at most.
     if has_many_groups and expected_matches(view, predicate, row_groups) > MOST_GROUPS:
         return None
+    most_rows = MOST_GROUPS if has_many_groups else None
+    asked = _Asked(predicate, question, wanted.deletes, io, most_rows)
+    if executors is not None and executors.are_worth_it(len(row_groups)):
+        found = _answer_on_executors(executors, view, row_groups, asked, limits)
+    else:
+        found = _answer_part(asked, view, 0, row_groups, limits)
+    if found is None:
+        return None
+    answered = found.answer
+    is_anything_known = answered.row_groups_settled + answered.row_groups_indexed > 0 or not len(found.unread)
+    return found if is_anything_known and len(answered.partial.groups) <= MOST_GROUPS else None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Asked:
+    """What is asked of row groups, here or on an executor.
+
+    Attributes:
+        predicate: What rows satisfy.
+        question: The question.
+        deletes: The delete files of the scan.
+        io: The FileIO of the delete files.
+        most_rows: With more matching rows there may be too many groups; None if there are not many groups in any case.
+    """
+
+    predicate: Predicate
+    question: Question
+    deletes: tuple[FileDeletes, ...]
+    io: FileIO
+    most_rows: int | None
+
+
+def _answer_part(asked: _Asked, view: IndexView, first: int, row_groups: Ints, limits: Limits) -> AnsweredScan | None:
+    """Answer for row groups of a view, whose first row group has another number in the request."""
     clock = Clock(limits.seconds)
-    pruned = prune_row_groups(view, predicate, row_groups, replace(limits, rows_wanted=True), executors)
+    pruned = prune_row_groups(view, asked.predicate, row_groups, replace(limits, rows_wanted=True))
     scanned = _row_groups(view, row_groups)
-    files, has_deletes = _files(view, scanned, wanted.deletes)
+    files, has_deletes = _files(view, scanned, first, asked.deletes)
     matches = np.where(has_deletes & (pruned.matches > 0), -1, pruned.matches)
     after = subtract_deletes(
         files,
         scanned,
         replace(pruned, matches=matches),
-        io,
+        asked.io,
         clock,
-        all_rows=isinstance(predicate, Everything),
+        all_rows=isinstance(asked.predicate, Everything),
         strict=limits.strict,
         always=True,
     )
@@ -113,15 +151,76 @@ def answer_aggregates(
     # A reader of byte ranges reads all of such a file, so that none of its rows may be counted here.
     known = np.where(kept_mask(reasons) & scanned.is_read_whole, -1, after.matches)
     pruned = replace(pruned, reasons=reasons, matches=known, stages=(*pruned.stages, *after.stages))
-    if has_many_groups and int(known[known > 0].sum()) > MOST_GROUPS:
+    if asked.most_rows is not None and int(known[known > 0].sum()) > asked.most_rows:
         return None
-    rows = KnownRows(scanned, reasons, known, pruned.row_sets, files, io)
+    rows = KnownRows(scanned, reasons, known, pruned.row_sets, files, asked.io)
     left = replace(limits, seconds=clock.seconds_left)
-    found = answer(view, rows, question, _data_costs(view, question, scanned), left)
-    is_anything_known = found.row_groups_settled + found.row_groups_indexed > 0 or not len(found.unread)
-    if not is_anything_known or len(found.partial.groups) > MOST_GROUPS:
-        return None
+    found = answer(view, rows, asked.question, _data_costs(view, asked.question, scanned), left)
     return AnsweredScan(pruned, found, row_groups[found.unread], (*after.warnings, *found.warnings))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Sent:
+    """What an executor sends back: an answer without locks and row sets.
+
+    Attributes:
+        pruned: The verdict on each row group of the task.
+        settled: What statistics give.
+        indexed: What indexes give.
+        unread: The places of the row groups of the task that have to be read.
+        row_groups: How many row groups statistics answer, and how many indexes.
+        read: Requests and bytes of index that were read besides the plan.
+        warnings: Troubles, as sentences.
+    """
+
+    pruned: Pruned
+    settled: Partial
+    indexed: Partial
+    unread: Ints
+    row_groups: tuple[int, int]
+    read: tuple[int, int]
+    warnings: tuple[str, ...]
+
+
+def _send(asked: _Asked, view: IndexView, first: int, row_groups: Ints, limits: Limits) -> _Sent | None:
+    found = _answer_part(asked, view, first, row_groups, limits)
+    if found is None:
+        return None
+    own, pruned = found.answer, replace(found.pruned, row_sets=RowSets())
+    counts = (own.row_groups_settled, own.row_groups_indexed)
+    read = (own.reads.count.requests, own.reads.count.bytes)
+    return _Sent(pruned, own.settled, own.indexed, own.unread, counts, read, found.warnings)
+
+
+def _answer_on_executors(
+    executors: Executors, view: IndexView, row_groups: Ints, asked: _Asked, limits: Limits
+) -> AnsweredScan | None:
+    """Answer on executors, each task for its row groups; None if there are too many groups."""
+    verdicts: list[tuple[Ints, Pruned]] = []
+    parts: list[_Sent] = []
+    unread = [np.zeros(0, np.int64)]
+    for place, sent in run_on_executors(executors, view, row_groups, limits, partial(_send, asked)):
+        if sent is None:
+            return None
+        if isinstance(sent, Pruned):
+            # The task cannot read the index table.
+            verdicts.append((place, sent))
+            unread.append(place)
+        else:
+            verdicts.append((place, sent.pruned))
+            unread.append(place[sent.unread])
+            parts.append(sent)
+    positions = np.sort(np.concatenate(unread))
+    joined = Answer(
+        Partial.merged(asked.question, [one.settled for one in parts]),
+        Partial.merged(asked.question, [one.indexed for one in parts]),
+        positions,
+        sum(one.row_groups[0] for one in parts),
+        sum(one.row_groups[1] for one in parts),
+        IndexReads(ReadCount(sum(one.read[0] for one in parts), sum(one.read[1] for one in parts))),
+    )
+    warnings = tuple(dict.fromkeys(text for one in parts for text in one.warnings))
+    return AnsweredScan(join_pruned(verdicts, len(row_groups), limits), joined, row_groups[positions], warnings)
 
 
 def _may_answer(view: IndexView, question: Question, wanted: WantedAggregates, row_groups: Ints) -> bool:
@@ -180,10 +279,11 @@ def _row_groups(view: IndexView, numbers: Ints) -> ScanRowGroups:
 
 
 def _files(
-    view: IndexView, scanned: ScanRowGroups, deletes: Sequence[FileDeletes]
+    view: IndexView, scanned: ScanRowGroups, first: int, deletes: Sequence[FileDeletes]
 ) -> tuple[Sequence[FileWithDeletes], Flags]:
     """The data files of a scan, and for each row group whether its data file has deletes."""
-    of_file = {int(view.file_of[own.first]): own for own in deletes}
+    here = [own for own in deletes if first <= own.first < first + view.row_group_count]
+    of_file = {int(view.file_of[own.first - first]): own for own in here}
     numbers = np.unique(view.file_of[scanned.numbers])
     has_deletes = np.isin(numbers, list(of_file))[scanned.file_of]
     if not deletes:

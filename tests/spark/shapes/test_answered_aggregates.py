@@ -30,7 +30,7 @@ _PARTS = 4
 _SPACE = "answered"
 _PLAIN = f"lake.{shapes.NAMESPACE}.plain"
 _DELETED = f"lake.{shapes.NAMESPACE}.deleted"
-_ALL = "COUNT(*), COUNT(l), SUM(l), AVG(l), MIN(l), MAX(l), SUM(d), AVG(d), MIN(s), MAX(s), MIN(t), MAX(x)"
+_ALL = "COUNT(*), COUNT(l), SUM(l), AVG(i), MIN(l), MAX(l), SUM(d), AVG(d), MIN(s), MAX(s), MIN(t), MAX(x)"
 
 
 @pytest.fixture(autouse=True)
@@ -250,6 +250,20 @@ def test_changed_columns(hooked: SparkSession, catalog: SqlCatalog) -> None:
         check(hooked, f"SELECT c, COUNT(*) FROM lake.{name} WHERE a IS NULL GROUP BY c")
         index.build()
     assert check(hooked, f"SELECT SUM(e), MIN(s.v) FROM lake.{name} WHERE b < 99")
+
+
+@pytest.mark.parametrize("form", ["plain", "deleted", "vectors"])
+def test_executors_answer_for_their_row_groups(hooked: SparkSession, form: str) -> None:
+    table = f"lake.{shapes.NAMESPACE}.{form}"
+    with settings(hooked, {"spark.puffin-index.planning-mode": "distributed"}):
+        for sql in (
+            f"SELECT {_ALL} FROM {table} WHERE i > 9",
+            f"SELECT part, COUNT(DISTINCT s), SUM(l + 1), MAX(YEAR(t)) FROM {table} WHERE i < 3000 GROUP BY part",
+            f"SELECT s, COUNT(*), AVG(d) FROM {table} GROUP BY s",
+        ):
+            (report,) = check(hooked, sql)
+            assert report.kept == report.unindexed == (form != "plain")
+            assert report.reason_counts()["answered"] > 20
 
 
 def test_the_setting_switches_answers_off(hooked: SparkSession) -> None:
