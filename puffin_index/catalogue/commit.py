@@ -2,23 +2,39 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from pyiceberg.exceptions import CommitFailedException, ValidationException
 from pyiceberg.table import Table
-from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
+from sqlalchemy.exc import DBAPIError
+from tenacity import (
+    Retrying,
+    retry_if_exception,
+    retry_if_exception_type,
+    stop_after_attempt,
+    stop_after_delay,
+    wait_random_exponential,
+)
 
 from puffin_index.catalogue.index_table import note_commit, refresh_index_table
 
 _MOST_ATTEMPTS = 50
 _LONGEST_WAIT_SECONDS = 5.0
 
+LOCK_SECONDS: Final = 60.0
+"""How long a commit waits for a catalog that another process has locked."""
+
+_BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
+_RETRIED_STATES = {"40001", "40P01", "55P03"}
+"""PostgreSQL: serialization failure, deadlock, lock not available."""
+
 _Outcome = TypeVar("_Outcome")
 
 
 def commit(index_table: Table, attempt: Callable[[], _Outcome]) -> _Outcome:
-    """Commit to an index table, again and again if another commit comes in between.
+    """Commit to an index table, again and again if another commit comes in between or the catalog is locked.
 
     Args:
         index_table: The index table, which is loaded anew before each attempt.
@@ -29,7 +45,40 @@ def commit(index_table: Table, attempt: Callable[[], _Outcome]) -> _Outcome:
 
     Raises:
         CommitFailedException: If all attempts fail.
+        DBAPIError: If the catalog is locked for longer than `LOCK_SECONDS`.
     """
+    return while_locked(lambda: _commit(index_table, attempt))
+
+
+def while_locked(action: Callable[[], _Outcome], seconds: float = LOCK_SECONDS) -> _Outcome:
+    """Do something with a catalog, again and again while the catalog's database is locked.
+
+    Args:
+        action: What to do; it has done nothing if it raises because of a lock.
+        seconds: How long to go on.
+
+    Raises:
+        DBAPIError: If the database is still locked by then.
+    """
+    retrying = Retrying(
+        retry=retry_if_exception(_is_locked),
+        stop=stop_after_delay(seconds),
+        wait=wait_random_exponential(multiplier=0.05, max=_LONGEST_WAIT_SECONDS),
+        reraise=True,
+    )
+    return retrying(action)
+
+
+def _is_locked(error: BaseException) -> bool:
+    """Whether a database says that others hold what it needs, so that nothing was done."""
+    if not isinstance(error, DBAPIError):
+        return False
+    code = getattr(error.orig, "sqlite_errorcode", None)
+    # The low byte is the plain code of an extended one.
+    return getattr(error.orig, "sqlstate", None) in _RETRIED_STATES or (code is not None and code & 0xFF in _BUSY)
+
+
+def _commit(index_table: Table, attempt: Callable[[], _Outcome]) -> _Outcome:
     for one in Retrying(
         retry=retry_if_exception_type((CommitFailedException, ValidationException)),
         stop=stop_after_attempt(_MOST_ATTEMPTS),

@@ -1,4 +1,4 @@
-"""Deleted rows of data files: positional delete files (Parquet) and deletion vectors (Puffin) as positions.
+"""Deleted rows of data files: positional delete files (Parquet, ORC) and deletion vectors (Puffin) as positions.
 
 A deletion vector is a blob `deletion-vector-v1` whose property `referenced-data-file` names its data file:
 
@@ -27,6 +27,7 @@ from cachetools import LRUCache
 from pyiceberg.io import FileIO
 from pyroaring import BitMap
 
+from puffin_index.data.orc import open_orc
 from puffin_index.data.parquet import open_parquet
 from puffin_index.errors import CorruptFileError, UnsupportedError
 from puffin_index.formats.puffin import read_blob, read_footer
@@ -56,7 +57,7 @@ class DeleteFile:
         path: The location.
         file_size: The size in bytes.
         record_count: The number of listed rows.
-        format: `PARQUET` or `PUFFIN`; other formats cannot be read.
+        format: `PARQUET`, `ORC` or `PUFFIN`; other formats cannot be read.
     """
 
     path: str
@@ -108,29 +109,38 @@ def _positions(io: FileIO, delete_file: DeleteFile) -> Positions:
     if positions is not None:
         return positions
     match delete_file.format:
-        case "PARQUET":
-            positions = read_positional_deletes(io, delete_file.path)
+        case "PARQUET" | "ORC":
+            positions = read_positional_deletes(io, delete_file.path, delete_file.format)
         case "PUFFIN":
             with FileReader(io, delete_file.path, delete_file.file_size) as reader:
                 positions = read_deletion_vectors(reader)
         case _:
-            raise UnsupportedError(f"delete file {delete_file.path} is {delete_file.format}; known: Parquet, Puffin")
+            raise UnsupportedError(
+                f"delete file {delete_file.path} is {delete_file.format}; known: Parquet, ORC, Puffin"
+            )
     with _read_lock:
         if _read.getsizeof(positions) <= _CACHE_BYTES:
             _read[delete_file.path] = positions
     return positions
 
 
-def read_positional_deletes(io: FileIO, location: str) -> Positions:
+def read_positional_deletes(io: FileIO, location: str, file_format: str = "PARQUET") -> Positions:
     """Read a positional delete file.
 
+    Args:
+        io: The FileIO of the file.
+        location: The location of the file.
+        file_format: `PARQUET` or `ORC`.
+
     Raises:
-        CorruptFileError: If the file is not Parquet with the columns `file_path` and `pos`, or a position is negative.
+        CorruptFileError: If the file is none of its format with the columns `file_path` and `pos`, or a position is
+            negative.
         UnsupportedError: If a position is 2^32 or more.
+        NotFoundError: If the file does not exist.
     """
-    with open_parquet(io, location) as parquet:
+    with open_orc(io, location) if file_format == "ORC" else open_parquet(io, location) as file:
         try:
-            table = parquet.read(columns=["file_path", "pos"]).combine_chunks()
+            table = file.read(columns=["file_path", "pos"]).combine_chunks()
             paths = table.column("file_path").cast(pa.large_string()).combine_chunks().dictionary_encode()
             column = table.column("pos").cast(pa.int64())
         except (pa.ArrowInvalid, KeyError) as error:

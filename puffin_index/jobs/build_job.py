@@ -7,10 +7,12 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
+from puffin_index.catalogue.commit import while_locked
 from puffin_index.catalogue.entries import append_entries, readable_entries
 from puffin_index.catalogue.index_table import entries_of, is_bound_to, read_entries, segments_folder
 from puffin_index.catalogue.missing import FileBatch, Missing, find_missing
@@ -252,7 +254,7 @@ class _Committer:
         """Leave out files that left the table while they were indexed; delete segments left empty."""
         before = self._scope.find_snapshot(self._data_table)
         try:
-            refresh_table(self._data_table)
+            while_locked(partial(refresh_table, self._data_table))
         except NotFoundError as error:
             raise BuildError(f"while it was indexed, {error}") from error
         if not is_bound_to(self._index_table, str(self._data_table.metadata.table_uuid)):

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyarrow import orc
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyroaring import BitMap
 
@@ -96,6 +97,22 @@ def test_positional_deletes_of_several_files_in_any_order(tmp_path: Path) -> Non
     assert deleted_positions(PyArrowFileIO(), "a", files) == BitMap([3, 9])
 
 
+def test_positional_deletes_in_orc(tmp_path: Path) -> None:
+    location = (tmp_path / "d.orc").as_uri()
+    listed = {"file_path": pa.array(["b", "a", "b"], pa.string()), "pos": pa.array([5, 9, 1], pa.int64())}
+    orc.write_table(pa.table(listed), tmp_path / "d.orc")
+    orc.write_table(pa.table({"other": [1]}), tmp_path / "y.orc")
+    (tmp_path / "x.orc").write_bytes(b"no orc at all")
+
+    assert read_positional_deletes(PyArrowFileIO(), location, "ORC") == {"b": BitMap([1, 5]), "a": BitMap([9])}
+    assert deleted_positions(PyArrowFileIO(), "b", [DeleteFile(location, 1, 3, "ORC")]) == BitMap([1, 5])
+    for name in ("x", "y"):
+        with pytest.raises(CorruptFileError):
+            read_positional_deletes(PyArrowFileIO(), (tmp_path / f"{name}.orc").as_uri(), "ORC")
+    with pytest.raises(NotFoundError):
+        read_positional_deletes(PyArrowFileIO(), (tmp_path / "z.orc").as_uri(), "ORC")
+
+
 @pytest.mark.parametrize(
     ("paths", "rows", "error"),
     [
@@ -121,5 +138,5 @@ def test_files_that_are_none_or_missing_or_of_another_format_are_refused(tmp_pat
             read_positional_deletes(PyArrowFileIO(), (tmp_path / f"{name}.parquet").as_uri())
     with pytest.raises(NotFoundError):
         read_positional_deletes(PyArrowFileIO(), (tmp_path / "z.parquet").as_uri())
-    with pytest.raises(UnsupportedError, match="ORC"):
-        deleted_positions(PyArrowFileIO(), "a", [DeleteFile("x.orc", 1, 1, "ORC")])
+    with pytest.raises(UnsupportedError, match="AVRO"):
+        deleted_positions(PyArrowFileIO(), "a", [DeleteFile("x.avro", 1, 1, "AVRO")])
