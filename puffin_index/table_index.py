@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import uuid
 from collections.abc import Sequence
 from contextlib import suppress
@@ -447,8 +448,12 @@ class TableIndex:
 
 
 def _warn_of_misfits(data_table: Table, columns: Sequence[ResolvedColumn]) -> None:
-    measured = measure_data_files(data_table, [column.field_id for column in columns])
-    rows = sum(file.record_count for file in measured.files) or 1
-    sizes = {field_id: size / rows for field_id, size in measured.column_bytes.items()}
-    for warning in fit_warnings(columns, sizes):
+    warnings = fit_warnings(columns)
+    fields = [column.field_id for column in columns]
+    # Sizes are in the manifests of all data files, which are read only where a size could change what is said.
+    if fit_warnings(columns, dict.fromkeys(fields, math.inf)) != warnings:
+        measured = measure_data_files(data_table, fields)
+        rows = sum(file.record_count for file in measured.files) or 1
+        warnings = fit_warnings(columns, {field_id: size / rows for field_id, size in measured.column_bytes.items()})
+    for warning in warnings:
         _log.warning("%s", warning)

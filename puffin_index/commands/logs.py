@@ -52,9 +52,9 @@ def configure_logs(log_format: LogFormat, *, verbose: bool) -> None:
     handler = logging.StreamHandler(sys.stderr)
     # What is done has times, a warning of a single command needs none.
     handler.setFormatter(_Json() if log_format == "json" else _Timed(_TIMED) if verbose else logging.Formatter(_TEXT))
+    if not verbose:
+        handler.addFilter(lambda record: record.name not in _QUIET)
     logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, handlers=[handler])
-    for name in _QUIET:
-        logging.getLogger(name).setLevel(logging.INFO if verbose else logging.ERROR)
 
 
 def log_as_a_service() -> None:
