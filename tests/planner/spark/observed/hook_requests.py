@@ -30,6 +30,9 @@ SESSION = "session"
 _EPOCH = datetime(1970, 1, 1)
 _UNKNOWN = {"node": "unknown", "name": "Anything"}
 
+_OFTEN = {"added_doubles": [], "declined": False}
+"""What a question of aggregates says mostly."""
+
 
 @dataclass
 class Asked:
@@ -110,7 +113,7 @@ class AskedHook:
             "runtime_fields": {},
             "runtime_keys": list(keys),
             "wanted": None if wanted is None else wanted | {"deleted": b64encode(deleted.serialize()).decode()},
-            "aggregates": None if aggregates is None else aggregates | {"deletes": deletes},
+            "aggregates": None if aggregates is None else aggregates | {"deletes": deletes, **_OFTEN},
             "columns": self.schema.model_dump_json(),
             "name_mapping": None,
             "catalog": {},
