@@ -18,7 +18,6 @@ import numpy as np
 from cachetools import LRUCache
 from pyiceberg.catalog import Catalog
 from pyiceberg.io import FileIO
-from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyroaring import BitMap
 
@@ -33,14 +32,21 @@ from planner.spark.aggregates import answer_aggregates
 from planner.spark.catalogs import SparkCatalogs
 from planner.spark.known_index_tables import KnownIndexTables
 from planner.spark.left_behind import DataTable
-from planner.spark.observe.planned_query import PlannedQuery, now
+from planner.spark.observe.planned_query import AskedScan, PlannedQuery
 from planner.spark.observers import Observers, untrusted_plan
 from planner.spark.requests.aggregates import serialize_answer
 from planner.spark.requests.functions import ColumnFunctions
 from planner.spark.requests.hook_filters import bind_filters, first_rows, schema_of, without_deletes
 from planner.spark.requests.implied import pieces_of, weigh
 from planner.spark.requests.runtime_keys import wanted_runtime_fields
-from planner.spark.requests.wire import KEEP_ALL, Request, serialize_absence, serialize_dropped, serialize_view
+from planner.spark.requests.wire import (
+    KEEP_ALL,
+    Request,
+    WantedAggregates,
+    serialize_absence,
+    serialize_dropped,
+    serialize_view,
+)
 from planner.spark.rules import (
     EVERY_SESSION,
     RULE,
@@ -174,7 +180,8 @@ class _PlannerCallback:
         numbers = np.frombuffer(candidates.to_array(), np.uint32).astype(np.int64)
         objection = self.observers.objection(request, table)
         if objection is not None:
-            return self._without_index(table, reading, view, numbers, request, settings, objection)
+            unasked = AskedScan(request, settings, table, reading, view, numbers, UNKNOWN, None)
+            return self._without_index(unasked, objection)
         # Not strict yet: what an older version of the index lacks, a newer one may have.
         schema, limits = reading.schema, settings.limits(strict=False)
         functions = ColumnFunctions(request.functions if settings.functions else (), schema, view, numbers, limits)
@@ -184,11 +191,9 @@ class _PlannerCallback:
         waits = settings.join_pruning and bool(request.runtime_fields)
         runtime_fields = wanted_runtime_fields(request.runtime_fields, predicate, schema, view) if waits else []
         executors = Executors(self._context, index_table, settings.planning_mode)
+        asked = AskedScan(request, settings, table, reading, view, numbers, predicate, functions)
         if request.aggregates is not None:
-            io = index_table.io
-            return self._aggregates(
-                view, predicate, numbers, schema, io, request, settings, executors, functions, started, table, reading
-            )
+            return self._aggregates(asked, request.aggregates, functions, index_table.io, executors, started)
         is_explained = request.thread in self._recordings
         if not request.asks_for_rows and not (runtime_fields and is_explained):
             return serialize_dropped(BitMap(), "", runtime_fields) if runtime_fields else KEEP_ALL
@@ -210,8 +215,7 @@ class _PlannerCallback:
         read = partial(_kept, view, numbers, judge) if is_explained or settings.weigh_implied else None
         plan = replace(plan, implied=weigh(pieces, plan.kept_mask, read, wanted))
         self._report(plan, request)
-        known = (now(), request, settings, table, reading, view, numbers, predicate, plan)
-        self._observe(PlannedQuery(*known, pruned.used, enough, wanted, functions=functions))
+        self._observe(PlannedQuery.of(asked, plan, pruned.used, enough=enough, wanted=wanted))
         note = f"puffin-index: {plan.kept} of {plan.row_groups} row groups of {plan.table}"
         dropped = row_set_of(numbers[~plan.kept_mask], view.row_group_count)
         return serialize_dropped(dropped, note if settings.job_description else "", runtime_fields)
@@ -228,39 +232,33 @@ class _PlannerCallback:
 
     def _aggregates(
         self,
-        view: IndexView,
-        predicate: Predicate,
-        numbers: Ints,
-        schema: Schema,
-        io: FileIO,
-        request: Request,
-        settings: Settings,
-        executors: Executors,
+        asked: AskedScan,
+        wanted: WantedAggregates,
         functions: ColumnFunctions,
+        io: FileIO,
+        executors: Executors,
         started: float,
-        table: DataTable,
-        reading: Reading,
     ) -> bytes:
-        assert request.aggregates is not None
-        if request.aggregates.declined:
-            self._withdraw(request.aggregates.text, request)
+        request, settings, view, numbers = asked.request, asked.settings, asked.view, asked.numbers
+        if wanted.declined:
+            self._withdraw(wanted.text, request)
             return KEEP_ALL
         if not settings.aggregates:
             return KEEP_ALL
-        limits = settings.limits(strict=settings.strict)
-        answered = answer_aggregates(view, predicate, numbers, request.aggregates, schema, io, limits, executors)
+        limits, schema = settings.limits(strict=settings.strict), asked.reading.schema
+        answered = answer_aggregates(view, asked.predicate, numbers, wanted, schema, io, limits, executors)
         if answered is None:
             return KEEP_ALL
         if answered.warnings and settings.strict:
             raise PuffinIndexError(answered.warnings[0])
         found = answered.answer
         text = (
-            f"{request.aggregates.text}: {found.row_groups_settled} row groups from statistics, "
+            f"{wanted.text}: {found.row_groups_settled} row groups from statistics, "
             f"{found.row_groups_indexed} from indexes, {len(found.unread) + request.unindexed} to be read"
         )
         row_groups = row_set_of(np.setdiff1d(numbers, answered.unread), view.row_group_count)
         note = f"puffin-index: {text} of {request.table}" if settings.job_description else ""
-        serialized = serialize_answer(request.aggregates, found.partial, row_groups, note)
+        serialized = serialize_answer(wanted, found.partial, row_groups, note)
         if serialized is None:
             return KEEP_ALL
         is_answered = answered.pruned.kept & ~np.isin(numbers, answered.unread)
@@ -276,28 +274,18 @@ class _PlannerCallback:
             warnings=tuple(dict.fromkeys((*plan.warnings, *answered.warnings))),
         )
         self._report(plan, request)
-        known = (now(), request, settings, table, reading, view, numbers, predicate, plan)
-        self._observe(PlannedQuery(*known, answered.pruned.used, answered=answered, functions=functions))
+        self._observe(PlannedQuery.of(asked, plan, answered.pruned.used, answered=answered))
         return serialized
 
-    def _without_index(
-        self,
-        table: DataTable,
-        reading: Reading,
-        view: IndexView,
-        numbers: Ints,
-        request: Request,
-        settings: Settings,
-        objection: str,
-    ) -> bytes:
+    def _without_index(self, asked: AskedScan, objection: str) -> bytes:
         """Read everything, because an audit found the index wrong, and say so."""
-        if settings.strict:
+        if asked.settings.strict:
             raise PuffinIndexError(objection)
         # What asked for aggregates in vain asks for rows next.
-        if request.aggregates is None:
-            plan = untrusted_plan(view, numbers, request, objection)
-            self._report(plan, request)
-            self._observe(PlannedQuery(now(), request, settings, table, reading, view, numbers, UNKNOWN, plan))
+        if asked.request.aggregates is None:
+            plan = untrusted_plan(asked.view, asked.numbers, asked.request, objection)
+            self._report(plan, asked.request)
+            self._observe(PlannedQuery.of(asked, plan))
         return KEEP_ALL
 
     def _data_table(self, request: Request) -> DataTable | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +24,7 @@ from planner.spark.audit.answers import compare_answers
 from planner.spark.audit.direct import DirectTest
 from planner.spark.audit.live_rows import LiveRows, Snapshot
 from planner.spark.audit.residuals import residual_of
-from planner.spark.observe.planned_query import PlannedQuery, now
+from planner.spark.observe.planned_query import PlannedQuery
 from planner.spark.observe.record import column_text, deciding
 from planner.spark.observe.where_text import where_of
 from planner.spark.requests.runtime_keys import bind_runtime_keys
@@ -76,7 +77,7 @@ class Check:
             # Whatever is gone by now says nothing about the index.
             self.unchecked += 1
         return AuditRecord(
-            time=now(),
+            time=datetime.now(UTC),
             table=query.plan.table,
             row_groups=self.checked,
             unchecked=self.unchecked,

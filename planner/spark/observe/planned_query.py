@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 
 import numpy as np
@@ -22,17 +22,11 @@ from puffin_index.data.column_source import Reading
 from puffin_index.storage.arrays import Ints
 
 
-def now() -> datetime:
-    """The time, in UTC."""
-    return datetime.now(UTC)
-
-
 @dataclass(frozen=True, slots=True, eq=False)
-class PlannedQuery:
-    """One scan, planned.
+class AskedScan:
+    """One scan that the hook asks about.
 
     Attributes:
-        time: When it was planned.
         request: The request.
         settings: The settings of its session.
         table: The data table.
@@ -40,15 +34,9 @@ class PlannedQuery:
         view: The index.
         numbers: The row groups of the view that the scan has.
         predicate: What rows satisfy.
-        plan: What was planned for them, in the order of `numbers`.
-        used: The columns and kinds of index that decided something.
-        enough: What was found for a query that wants only some rows.
-        wanted: The rows that such a query wants.
-        answered: What was answered from the index, for a query of aggregates.
         functions: The functions of the request.
     """
 
-    time: datetime
     request: Request
     settings: Settings
     table: DataTable
@@ -56,12 +44,44 @@ class PlannedQuery:
     view: IndexView
     numbers: Ints
     predicate: Predicate
+    functions: ColumnFunctions | None
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class PlannedQuery(AskedScan):
+    """One scan, planned.
+
+    Attributes:
+        time: When it was planned, in UTC.
+        plan: What was planned for the row groups, in the order of `numbers`.
+        used: The columns and kinds of index that decided something.
+        enough: What was found for a query that wants only some rows.
+        wanted: The rows that such a query wants.
+        answered: What was answered from the index, for a query of aggregates.
+    """
+
+    time: datetime
     plan: ScanPlan
     used: frozenset[Used] = frozenset()
     enough: Enough | None = None
     wanted: FirstRows | None = None
     answered: AnsweredScan | None = None
-    functions: ColumnFunctions | None = None
+
+    @classmethod
+    def of(
+        cls,
+        asked: AskedScan,
+        plan: ScanPlan,
+        used: frozenset[Used] = frozenset(),
+        *,
+        enough: Enough | None = None,
+        wanted: FirstRows | None = None,
+        answered: AnsweredScan | None = None,
+    ) -> PlannedQuery:
+        """A scan that was planned just now."""
+        known = {field.name: getattr(asked, field.name) for field in fields(AskedScan)}
+        time = datetime.now(UTC)
+        return cls(**known, time=time, plan=plan, used=used, enough=enough, wanted=wanted, answered=answered)
 
     @property
     def io(self) -> FileIO:
