@@ -217,10 +217,10 @@ def test_options_of_an_index_that_exists_are_not_changed(sql: SparkSession, cata
 def test_other_tables_are_sparks_own(sql: SparkSession) -> None:
     with pytest.raises(AnalysisException):
         sql.sql(f"CREATE INDEX i ON {TABLE} USING bitmap (nothing)")
-    sql.sql("CREATE TABLE default.plain (id BIGINT) USING parquet")
+    sql.sql("CREATE TABLE spark_catalog.default.plain (id BIGINT) USING parquet")
     try:
-        for name in ("default.plain", f"{TABLE}.files"):
-            column = "id" if name == "default.plain" else "file_path"
+        for name in ("spark_catalog.default.plain", f"{TABLE}.files"):
+            column = "id" if name == "spark_catalog.default.plain" else "file_path"
             messages = []
             for _ in range(2):
                 with pytest.raises(AnalysisException) as raised:
@@ -230,7 +230,7 @@ def test_other_tables_are_sparks_own(sql: SparkSession) -> None:
             planner.enable(sql, strict=True)
             assert messages[0] == messages[1]
     finally:
-        sql.sql("DROP TABLE default.plain")
+        sql.sql("DROP TABLE spark_catalog.default.plain")
 
 
 def test_a_disabled_session_has_no_statements(sql: SparkSession) -> None:
