@@ -193,7 +193,7 @@ class _Choice:
     def advice(self) -> Advice:
         """Choose, and say why."""
         existing = _existing_bytes(self.advised)
-        sizes = {key: existing.get(key) or self.built.table_bytes([key]) for key in keys_of(self.columns)}
+        sizes = {key: existing.get(key) or self.built.table_bytes([key]) for key in sorted(keys_of(self.columns))}
         asked = frozenset().union(*(one.candidates for one in self.gains.queries))
         in_use = without_idle(self.advised.defined & asked, sizes, self.gains.total)
         left = self.base.budget_bytes - sum(sizes[key] for key in in_use)
@@ -203,10 +203,12 @@ class _Choice:
         if self.gains.total(new | in_use) - self.gains.total(in_use) < _LEAST_SHARE * total:
             new = frozenset()
         chosen = new | in_use
-        proposals = sorted((self._proposal(key, chosen, sizes) for key in chosen), key=lambda own: -own.bytes_saved)
+        proposals = sorted(
+            (self._proposal(key, chosen, sizes) for key in sorted(chosen)), key=lambda own: -own.bytes_saved
+        )
         rest = asked - chosen
         idle = tuple(self._rejected(key, chosen, sizes, left) for key in sorted(rest & self.advised.defined))
-        rejected = (self._rejected(key, chosen, sizes, left) for key in rest - self.advised.defined)
+        rejected = (self._rejected(key, chosen, sizes, left) for key in sorted(rest - self.advised.defined))
         return replace(
             self.base,
             bytes_read=round(total),

@@ -53,7 +53,7 @@ def choose(
 def without_idle(chosen: frozenset[Item], sizes: Mapping[Item, int], gain: Gain[Item]) -> frozenset[Item]:
     """Leave out items without which next to nothing is lost, the largest first."""
     whole = gain(chosen)
-    for item in sorted(chosen, key=lambda item: -sizes[item]):
+    for item in sorted((item for item in sizes if item in chosen), key=lambda item: -sizes[item]):
         left = gain(chosen - {item})
         if left >= gain(chosen) - _LEAST_GAIN * whole and left >= whole * (1 - _MOST_LOST):
             chosen -= {item}
@@ -104,7 +104,7 @@ def _improved(
     for _ in range(_ROUNDS):
         others = [item for item in items if item not in chosen]
         additions = [frozenset(some) for count in (1, 2) for some in combinations(others, count)]
-        removals = [frozenset[Item](), *(frozenset({item}) for item in chosen)]
+        removals = [frozenset[Item](), *(frozenset({item}) for item in items if item in chosen)]
         candidates = [(chosen - removed) | added for removed in removals for added in additions]
         fitting = [some for some in candidates if _size(some, sizes) <= budget]
         best = max(fitting, key=gain, default=chosen)

@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from puffin_index import IndexDefinition, TableIndex
+from ssb_bench.spark_runs.session import SPARK_RELEASE
 from tests.spark.agreement import settings
 from tests.spark.shapes import shapes
 from tests.spark.shapes.test_answered_aggregates import ENABLED, check, rows_of
@@ -62,7 +63,7 @@ def indexed(catalog: SqlCatalog, name: str, **columns: list[str]) -> TableIndex:
         "SELECT COUNT(NULL), COUNT('x'), SUM(NULL), MAX(NULL), COUNT(DISTINCT 1), COUNT(*) FILTER (WHERE FALSE) "
         "FROM {t}",
         "SELECT BOOL_AND(i > 5), EVERY(l > 0), SOME(part = 2), COUNT_IF(d > 4), TRY_SUM(l), TRY_AVG(i) FROM {t}",
-        "SELECT MAX_BY(l, i), STDDEV(l), MEDIAN(l), BIT_AND(part), APPROX_COUNT_DISTINCT(s) FROM {t} WHERE i > 4",
+        "SELECT MAX_BY(l, i), ROUND(STDDEV(l), 6), MEDIAN(l), BIT_AND(part), APPROX_COUNT_DISTINCT(s) FROM {t}",
         "SELECT COUNT(*) FILTER (WHERE i > (SELECT AVG(i) FROM {t})), SUM(l + (SELECT 1)) FROM {t} WHERE l > 4",
         "SELECT COUNT(_file), MIN(_pos), COUNT(*) FILTER (WHERE _spec_id = 0) FROM {t} WHERE i > 4",
         "SELECT _file, COUNT(*) FROM {t} WHERE i > 4 GROUP BY _file",
@@ -192,6 +193,7 @@ def test_values_of_expressions_follow_the_session(hooked: SparkSession, catalog:
             assert check(hooked, "SELECT MAX(ts), DATE(MIN(ts)) FROM lake.answered.moments WHERE HOUR(ts) > 3")
 
 
+@pytest.mark.skipif(SPARK_RELEASE == "4.0", reason="Iceberg 1.10 gives up where PyIceberg writes the same SQLite file")
 def test_tables_of_one_name_in_two_catalogs(hooked: SparkSession, catalog: SqlCatalog, tmp_path: Path) -> None:
     other = SqlCatalog("other", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=tmp_path.as_uri())
     other.create_namespace("answered")
