@@ -12,7 +12,7 @@ from pyiceberg.catalog import Catalog
 from planner.spark.catalogs import SparkCatalogs, open_spark_catalog
 from planner.spark.rules import session_conf
 from puffin_index.catalogue.scope import WHOLE_TABLE, BuildScope
-from puffin_index.errors import CatalogError, NotFoundError
+from puffin_index.errors import CatalogError, NotFoundError, UnsupportedError
 from puffin_index.jobs.build_handle import BuildHandle
 from puffin_index.jobs.build_job import BuildReport
 from puffin_index.table_index import TableIndex
@@ -100,22 +100,30 @@ class StatementSession:
 
         Raises:
             NotFoundError: If the text is no name.
+            UnsupportedError: If a part of the name has a dot.
             CatalogError: If PyIceberg cannot open the catalog.
         """
-        parts = [_unquoted(part) for part in _NAME.findall(text)]
-        if not parts or ".".join(_NAME.findall(text)) != text:
+        parts = _parts(text)
+        if not parts:
             raise NotFoundError(f"{text!r} is not a table name: it should read catalog.namespace.table")
         if len(parts) > 1 and self._has_catalog(parts[0]):
             return self.table_of(parts[0], parts[1:])
-        namespace = self.spark.catalog.currentDatabase().split(".") if len(parts) == 1 else []
+        namespace = _parts(self.spark.catalog.currentDatabase()) if len(parts) == 1 else []
         return self.table_of(self.spark.catalog.currentCatalog(), [*namespace, *parts])
 
     def table_of(self, catalog_name: str, name: list[str]) -> StatementTable:
         """Find a table by its catalog in Spark, and the parts of its name there.
 
         Raises:
+            UnsupportedError: If a part of the name has a dot.
             CatalogError: If PyIceberg cannot open the catalog.
         """
+        for part in name:
+            # Names are joined with dots from here on, where ("a", "b.c") would be the table of ("a", "b", "c").
+            if "." in part:
+                raise UnsupportedError(
+                    f"{part!r} of table {'.'.join(name)} has a dot: such tables cannot be indexed, so rename it"
+                )
         catalog = self._catalogs.find(catalog_name, self._conf)
         if catalog is None:
             if not self._has_catalog(catalog_name):
@@ -126,6 +134,12 @@ class StatementSession:
 
     def _has_catalog(self, name: str) -> bool:
         return self._catalogs.is_given(name) or f"spark.sql.catalog.{name}" in self._conf
+
+
+def _parts(text: str) -> list[str]:
+    """Split a name as in SQL; empty if the text is no name."""
+    parts = _NAME.findall(text)
+    return [_unquoted(part) for part in parts] if ".".join(parts) == text else []
 
 
 def _unquoted(part: str) -> str:

@@ -206,6 +206,21 @@ def test_errors_name_what_there_is(sql: SparkSession, catalog: SqlCatalog, state
         TableIndex.open(catalog, "ddl.t")
 
 
+def test_a_dot_in_a_name_leads_to_no_other_table(sql: SparkSession, catalog: SqlCatalog) -> None:
+    sql.sql("CREATE NAMESPACE IF NOT EXISTS lake.ddl.deep")
+    sql.sql("CREATE TABLE lake.ddl.deep.t (id BIGINT) USING iceberg")
+    sql.sql("CREATE TABLE lake.ddl.`deep.t` (id BIGINT) USING iceberg")
+    try:
+        with pytest.raises(IllegalArgumentException, match=r"'deep\.t' of table .* has a dot"):
+            sql.sql("CREATE INDEX i ON lake.ddl.`deep.t` USING bitmap (id)").collect()
+        with pytest.raises(NotFoundError):
+            TableIndex.open(catalog, "ddl.deep.t")
+    finally:
+        sql.sql("DROP TABLE lake.ddl.`deep.t`")
+        sql.sql("DROP TABLE lake.ddl.deep.t")
+        sql.sql("DROP NAMESPACE lake.ddl.deep")
+
+
 def test_options_of_an_index_that_exists_are_not_changed(sql: SparkSession, catalog: SqlCatalog) -> None:
     sql.sql(f"CREATE INDEX i ON {TABLE} USING bloom (city) OPTIONS (fpp = '0.05', build = 'none')")
     with pytest.raises(IllegalArgumentException, match=r"a bloom index with fpp = 0\.05 already"):

@@ -133,12 +133,24 @@ def test_names_are_those_of_the_session(sql: SparkSession, way: str) -> None:
         sql.sql("USE spark_catalog.default")
 
 
+def test_a_current_namespace_with_an_odd_name(sql: SparkSession, way: str) -> None:
+    sql.sql("CREATE NAMESPACE IF NOT EXISTS lake.`odd-calls`")
+    sql.sql("USE lake.`odd-calls`")
+    try:
+        with pytest.raises(Exception, match=r"there is no table odd-calls\.nothing"):
+            call(sql, way, "status", table="nothing").collect()
+    finally:
+        sql.sql("USE spark_catalog.default")
+        sql.sql("DROP NAMESPACE lake.`odd-calls`")
+
+
 @pytest.mark.parametrize(
     ("procedure", "arguments", "message"),
     [
         ("status", {"table": "lake.calls.nothing"}, "calls.nothing"),
         ("status", {"table": "lake..t"}, "is not a table name"),
         ("status", {"table": "no_catalog.calls.t"}, "spark_catalog"),
+        ("status", {"table": "lake.`calls.t`"}, r"'calls\.t' .* has a dot"),
         ("build", {"table": TABLE, "mode": "soon"}, "there are: sync, async"),
         ("build", {"table": TABLE, "where": "nothing = 3"}, "nothing"),
         ("expire", {"table": TABLE, "older_than": "long"}, "is not a duration such as 3d"),
