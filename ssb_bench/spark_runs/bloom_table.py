@@ -9,7 +9,8 @@ from pyspark.sql import SparkSession
 
 from ssb_bench.data.layout import NAMESPACE, Layout
 from ssb_bench.data.records import read_if_there, write_record
-from ssb_bench.spark_runs.load import lineorder_properties, require_load, write_table
+from ssb_bench.spark_runs.load import require_load, table_rows, write_table
+from ssb_bench.spark_runs.row_groups import row_group_properties
 from ssb_bench.spark_runs.session import CATALOG
 
 BLOOM_TABLE: Final = f"{CATALOG}.{NAMESPACE}.lineorder_bloom"
@@ -43,13 +44,14 @@ def make_bloom_table(spark: SparkSession, layout: Layout) -> BloomTable:
     if made is not None and made.source_snapshot_id == loaded.snapshot_id:
         return made
     record.unlink(missing_ok=True)
-    properties = lineorder_properties(loaded.row_group_rows)
+    rows = table_rows(spark, layout, "lineorder")
+    properties = row_group_properties(rows, loaded.row_group_rows)
     properties["write.parquet.bloom-filter-max-bytes"] = str(_MOST_BYTES)
     for column in BLOOM_COLUMNS:
         properties[f"write.parquet.bloom-filter-enabled.column.{column}"] = "true"
         properties[f"write.parquet.bloom-filter-fpp.column.{column}"] = str(FALSE_POSITIVES)
         properties[f"write.parquet.bloom-filter-ndv.column.{column}"] = str(loaded.row_group_rows)
-    seconds = write_table(spark, layout, "lineorder", BLOOM_TABLE, properties)
+    seconds = write_table(rows, BLOOM_TABLE, properties)
     size = spark.sql(f"SELECT sum(file_size_in_bytes) FROM {BLOOM_TABLE}.files").collect()[0][0]
     made = BloomTable(loaded.snapshot_id, seconds, int(size))
     write_record(record, made)

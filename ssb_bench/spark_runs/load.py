@@ -9,13 +9,14 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 import pyarrow.parquet as pq
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from ssb_bench.data.dataset import Step, open_duckdb, require_dataset
 from ssb_bench.data.layout import NAMESPACE, SSB_TABLES, Layout, local_path
 from ssb_bench.data.records import read_if_there, write_record
 from ssb_bench.errors import BenchError
 from ssb_bench.results.run import TableFacts
+from ssb_bench.spark_runs.row_groups import row_group_properties
 from ssb_bench.spark_runs.session import CATALOG
 
 LINEORDER: Final = f"{CATALOG}.{NAMESPACE}.lineorder"
@@ -116,9 +117,9 @@ def _load(
     for number, table in enumerate(reversed(SSB_TABLES)):
         on_step(Step(number, len(SSB_TABLES) + 1, f"writing {table} into Iceberg"))
         is_fact = table == "lineorder"
-        properties = lineorder_properties(row_group_rows) if is_fact else {}
-        name = f"{CATALOG}.{NAMESPACE}.{table}"
-        seconds = write_table(spark, layout, table, name, properties, order_by if is_fact else "")
+        rows = table_rows(spark, layout, table, order_by if is_fact else "")
+        properties = row_group_properties(rows, row_group_rows) if is_fact else {}
+        seconds = write_table(rows, f"{CATALOG}.{NAMESPACE}.{table}", properties)
     on_step(Step(len(SSB_TABLES), len(SSB_TABLES) + 1, "checking that all rows arrived"))
     for table in SSB_TABLES:
         prove_arrival(spark, layout, table)
@@ -127,46 +128,37 @@ def _load(
     return loaded
 
 
-def lineorder_properties(row_group_rows: int) -> dict[str, str]:
-    """Give the table properties that make Iceberg's Parquet writer cut row groups by rows.
-
-    The writer looks at the size of a row group only after so many records as `check-min` … `check-max` allow, and
-    cuts when the size is over the target. With both at the wanted rows and a target of one byte, every look is a cut.
-    """
-    return {
-        "write.format.default": "parquet",
-        "write.parquet.row-group-size-bytes": "1",
-        "write.parquet.row-group-size-track-uncompressed": "false",
-        "write.parquet.row-group-check-min-record-count": str(row_group_rows),
-        "write.parquet.row-group-check-max-record-count": str(row_group_rows),
-        "write.distribution-mode": "none",
-    }
-
-
-def write_table(
-    spark: SparkSession, layout: Layout, table: str, name: str, properties: Mapping[str, str], order_by: str = ""
-) -> float:
-    """Write the rows of an SSB table into an Iceberg table anew; give the seconds that it took.
+def table_rows(spark: SparkSession, layout: Layout, table: str, order_by: str = "") -> DataFrame:
+    """Give the rows of an SSB table as they are to be written: a source file is a task and gives one data file.
 
     Args:
-        spark: The session; a source file is a task of it and gives one data file with even row groups.
+        spark: The session.
         layout: Where the SSB files are.
         table: The SSB table.
-        name: The Iceberg table, with its catalog.
-        properties: Its table properties.
         order_by: The column to order the rows by; empty for the order of the SSB files.
 
     Raises:
         BenchError: If there is no such column.
     """
     files = [file.as_uri() for file in layout.files(table)]
-    spark.sql(f"DROP TABLE IF EXISTS {name} PURGE")
-    started = time.perf_counter()
     rows = spark.read.parquet(*files)
-    if order_by:
-        if order_by not in rows.columns:
-            raise BenchError(f"{table} has no column {order_by!r} to be ordered by; it has {', '.join(rows.columns)}")
-        rows = rows.repartitionByRange(len(files), order_by).sortWithinPartitions(order_by)
+    if not order_by:
+        return rows
+    if order_by not in rows.columns:
+        raise BenchError(f"{table} has no column {order_by!r} to be ordered by; it has {', '.join(rows.columns)}")
+    return rows.repartitionByRange(len(files), order_by).sortWithinPartitions(order_by)
+
+
+def write_table(rows: DataFrame, name: str, properties: Mapping[str, str]) -> float:
+    """Write rows into an Iceberg table anew; give the seconds that it took.
+
+    Args:
+        rows: The rows.
+        name: The Iceberg table, with its catalog.
+        properties: Its table properties.
+    """
+    rows.sparkSession.sql(f"DROP TABLE IF EXISTS {name} PURGE")
+    started = time.perf_counter()
     writer = rows.writeTo(name).using("iceberg")
     for key, value in properties.items():
         writer = writer.tableProperty(key, value)

@@ -36,8 +36,9 @@ from ssb_bench.errors import BenchError
 from ssb_bench.results.appends import Appended, AppendRun, Execution
 from ssb_bench.spark_runs.arms import hooked, with_report
 from ssb_bench.spark_runs.indexing import IndexColumns
-from ssb_bench.spark_runs.load import DEFAULT_ROW_GROUP_ROWS, lineorder_properties
+from ssb_bench.spark_runs.load import DEFAULT_ROW_GROUP_ROWS
 from ssb_bench.spark_runs.machine import describe_machine
+from ssb_bench.spark_runs.row_groups import row_group_properties
 from ssb_bench.spark_runs.session import CATALOG, open_catalog
 from ssb_bench.spark_runs.turns import time_in_turns
 
@@ -163,8 +164,9 @@ def _make_table(spark: SparkSession, layout: Layout, example: Path, row_group_ro
         with_index = TableIndex.open_or_define(catalog, _TABLE)
         with_index.drop()
     spark.sql(f"DROP TABLE IF EXISTS {_SPARK_TABLE} PURGE")
-    writer = spark.read.parquet(example.as_uri()).limit(0).writeTo(_SPARK_TABLE).using("iceberg")
-    for key, value in lineorder_properties(row_group_rows).items():
+    rows = spark.read.parquet(example.as_uri())
+    writer = rows.limit(0).writeTo(_SPARK_TABLE).using("iceberg")
+    for key, value in row_group_properties(rows, row_group_rows).items():
         writer = writer.tableProperty(key, value)
     writer.create()
     return TableIndex.create(catalog, _TABLE, IndexColumns().definition())

@@ -16,7 +16,7 @@ from rich.console import Console
 from puffin_index import BuildProgress
 from ssb_bench.commands.demo import show
 from ssb_bench.data.dataset import Step, generate, open_duckdb
-from ssb_bench.data.layout import Layout
+from ssb_bench.data.layout import NAMESPACE, Layout
 from ssb_bench.data.records import read_record, write_record
 from ssb_bench.errors import BenchError
 from ssb_bench.results.appends import AppendRun
@@ -24,9 +24,11 @@ from ssb_bench.results.run import Run
 from ssb_bench.spark_runs.answers import answer_due
 from ssb_bench.spark_runs.bloom_table import make_bloom_table
 from ssb_bench.spark_runs.indexing import IndexColumns, build_index, define_index, describe_index, open_index
-from ssb_bench.spark_runs.load import LINEORDER, Load, load, prove_arrival
+from ssb_bench.spark_runs.load import LINEORDER, Load, load, prove_arrival, table_rows, write_table
 from ssb_bench.spark_runs.measure import answer_of, measure, read_task_input
+from ssb_bench.spark_runs.row_groups import row_group_properties
 from ssb_bench.spark_runs.run import fit_queries, run_queries
+from ssb_bench.spark_runs.session import CATALOG
 from ssb_bench.studies.append import measure_appends
 from ssb_bench.systems.peers import SYSTEMS
 from ssb_bench.systems.run import run_systems
@@ -72,6 +74,34 @@ def test_row_groups_have_the_rows_that_were_asked_for(loaded: Load) -> None:
     assert loaded.median_row_group_rows == loaded.largest_row_group_rows == ROW_GROUP_ROWS
     assert loaded.data_files == 8
     assert ROWS / ROW_GROUP_ROWS <= loaded.row_groups <= ROWS / ROW_GROUP_ROWS + loaded.data_files
+
+
+@pytest.mark.parametrize("order_by", ["", "lo_orderdate"])
+def test_row_groups_of_several_pages_have_even_rows_and_even_pages(
+    spark: SparkSession, layout: Layout, order_by: str
+) -> None:
+    """Only the last row group of each file, and its last page, is smaller."""
+    name = f"{CATALOG}.{NAMESPACE}.paged"
+    rows = table_rows(spark, layout, "lineorder", order_by)
+    write_table(rows, name, row_group_properties(rows, 2_000, most_page_rows=600))
+    open_file = spark._jvm.org.apache.parquet.hadoop.ParquetFileReader.open
+    input_of = spark._jvm.org.apache.parquet.hadoop.util.HadoopInputFile.fromPath
+    path_of = spark._jvm.org.apache.hadoop.fs.Path
+
+    files = spark.sql(f"SELECT file_path FROM {name}.files").collect()
+    assert len(files) == 8
+    for file in files:
+        reader = open_file(input_of(path_of(file.file_path), spark._jsc.hadoopConfiguration()))
+        blocks = list(reader.getFooter().getBlocks())
+        assert {block.getRowCount() for block in blocks[:-1]} == {2_000}
+        for block in blocks:
+            pages = [reader.readOffsetIndex(column) for column in block.getColumns()]
+            assert {page.getPageCount() for page in pages} == {-(-block.getRowCount() // 500)}
+            assert {page.getFirstRowIndex(number) % 500 for page in pages for number in range(page.getPageCount())} == {
+                0
+            }
+        reader.close()
+    spark.sql(f"DROP TABLE {name} PURGE")
 
 
 def test_a_finished_load_is_left_alone(spark: SparkSession, layout: Layout, loaded: Load) -> None:
