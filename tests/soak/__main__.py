@@ -58,8 +58,11 @@ def store(folder: Path, stack: ExitStack) -> tuple[World, FaultyProxy]:
 @click.option("--seed", type=int, help="What happens when; by default, the number of the part.")
 @click.option("--disk/--no-disk", "with_disk", default=True, show_default=True, help="A table on the disk.")
 @click.option("--store/--no-store", "with_store", default=True, show_default=True, help="A table in an S3 store.")
+@click.option("--spark/--no-spark", "with_spark", help="A Spark application as well, on the table on the disk.")
 @click.option("--fresh", is_flag=True, help="Forget the earlier parts.")
-def main(seconds: float, folder: Path, seed: int | None, with_disk: bool, with_store: bool, fresh: bool) -> None:
+def main(
+    seconds: float, folder: Path, seed: int | None, with_disk: bool, with_store: bool, with_spark: bool, fresh: bool
+) -> None:
     """Put an index under load and into trouble."""
     if fresh:
         shutil.rmtree(folder, ignore_errors=True)
@@ -80,8 +83,10 @@ def main(seconds: float, folder: Path, seed: int | None, with_disk: bool, with_s
             world.make_table()
         troubles: list[Trouble] = []
         for world, proxy in worlds:
-            troubles.append(Trouble(world, state, Random(random.random()), proxy))
-            stack.callback(troubles[-1].kill)
+            on_disk = proxy is None
+            trouble = Trouble(world, state, Random(random.random()), proxy, with_spark=with_spark and on_disk)
+            troubles.append(trouble)
+            stack.callback(trouble.kill)
         started = time.monotonic()
         try:
             while (passed := time.monotonic() - started) < seconds:

@@ -77,7 +77,8 @@ def main() -> None:
             reader.once()
         except AssertionError as error:
             tell("wrong", what=str(error))
-            (Path(world.folder) / "wrong.txt").open("a", encoding="utf-8").write(f"{error}\n")
+            with (Path(world.folder) / "wrong.txt").open("a", encoding="utf-8") as file:
+                file.write(f"{error}\n")
         except TROUBLE as error:
             tell("reader-trouble", error=type(error).__name__, said=str(error).splitlines()[0][:200])
             time.sleep(0.5)

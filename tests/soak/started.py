@@ -30,6 +30,8 @@ class Started:
     def __init__(self, arguments: Sequence[str], log: Path, on_event: Callable[[Event], None]) -> None:
         self.mark = uuid.uuid4().hex
         self._on_event = on_event
+        self._log = log
+        self._log_from = log.stat().st_size if log.exists() else 0
         environment = {**os.environ, _MARK: self.mark, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "ignore"}
         with log.open("ab") as stderr:
             self.process = subprocess.Popen(
@@ -47,6 +49,13 @@ class Started:
                 continue  # a killed process may leave half a line
             if isinstance(event, dict):
                 self._on_event(event)
+
+    @property
+    def said(self) -> str:
+        """What the process has written to its log; no other process may write to the log meanwhile."""
+        with self._log.open("rb") as file:
+            file.seek(self._log_from)
+            return file.read().decode(errors="replace")
 
     @property
     def is_running(self) -> bool:

@@ -33,9 +33,12 @@ class Trouble:
         state: Takes down what happens.
         random: Chooses.
         proxy: The proxy before the world's store, if it has one.
+        with_spark: Whether a Spark application asks and writes as well.
     """
 
-    def __init__(self, world: World, state: State, random: Random, proxy: FaultyProxy | None) -> None:
+    def __init__(
+        self, world: World, state: State, random: Random, proxy: FaultyProxy | None, *, with_spark: bool = False
+    ) -> None:
         self.world = world
         self._state = state
         self._random = random
@@ -45,9 +48,9 @@ class Trouble:
         self._file = Path(world.folder) / f"{world.name}.json"
         world.write(self._file)
         self._stop = threading.Event()
-        self._long_lived = {name: self._start(name) for name in ("steady watch", "watch", "writer", "reader")}
-        self.samples: dict[str, list[tuple[float, int]]] = {"steady watch": [], "reader": []}
-        self._ended: list[Started] = []
+        self._steady = ("steady watch", "reader", *(("spark reader",) if with_spark else ()))
+        self._long_lived = {name: self._start(name) for name in (*self._steady, "watch", "writer")}
+        self.samples: dict[str, list[tuple[float, int]]] = {name: [] for name in self._steady}
         self._threads = [
             threading.Thread(target=self._repeat, args=(act, seconds), daemon=True)
             for act, seconds in (
@@ -76,6 +79,7 @@ class Trouble:
         arguments = {
             "writer": ["-m", "tests.soak.writer", str(self._file), seed],
             "reader": ["-m", "tests.soak.reader", str(self._file), seed],
+            "spark reader": ["-m", "tests.soak.spark_reader", str(self._file), seed],
         }.get(name)
         watch = ("build", "--engine", "local", "--workers", "1", "--watch", "--interval", "1", "--json")
         return Started(arguments or self._command(*watch, *self._timeout), log, self._note)
@@ -105,29 +109,33 @@ class Trouble:
 
     def _look(self) -> None:
         """Start again what has ended by itself, which it must not."""
-        for name in ("steady watch", "reader"):
+        for name in self._steady:
             ended = self._long_lived[name]
             if not ended.is_running:
-                code = ended.process.poll()
-                if code == 1 and name == "steady watch" and not self.samples[name]:
-                    # A catalog or store that does not answer at the start ends the service, as documented.
-                    self._state.count(self.world.name, "watch refused at its start")
-                else:
-                    self._state.fail(f"{self.world.name}: {name} ended with {code}")
+                self._check_end_of(name, ended, ended.wait(1))
                 self._long_lived[name] = self._start(name)
 
     def _kill_watch(self) -> None:
         watch = self._long_lived["watch"]
         if self._random.random() < 0.2:
-            code = watch.end(signal.SIGTERM)
+            self._check_end_of("watch", watch, watch.end(signal.SIGTERM), told=True)
             self._state.count(self.world.name, "watch stopped")
-            if code not in (0, -signal.SIGTERM):  # the handler is not there while Python starts
-                self._state.fail(f"{self.world.name}: SIGTERM ended the watch with {code}")
         else:
             watch.end(signal.SIGKILL)
             self._state.count(self.world.name, "watch killed")
         self._long_lived["watch"] = self._start("watch")
         self._check_survivors(watch)
+
+    def _check_end_of(self, name: str, ended: Started, code: int, *, told: bool = False) -> None:
+        """Note the end of a long-lived process as a failure, unless it was told to end and did so rightly.
+
+        A catalog or store that does not answer at the start ends the service with 1, as documented; and while Python
+        starts, nobody takes signals.
+        """
+        if name.endswith("watch") and code in (1, -signal.SIGTERM) and "watch started" not in ended.said:
+            self._state.count(self.world.name, f"{name} ended at its start")
+        elif not told or code != 0:
+            self._state.fail(f"{self.world.name}: {name} ended with {code}: {ended.said[-300:]}")
 
     def _kill_writer(self) -> None:
         self._long_lived["writer"].end(signal.SIGKILL)
@@ -237,10 +245,10 @@ class Trouble:
         if self._proxy is not None:
             self._proxy.set_mode("pass")
         for name, started in self._long_lived.items():
-            watches = name.endswith("watch")
-            code = started.end(signal.SIGTERM if watches else signal.SIGKILL)
-            if watches and code != 0 and not (name == "watch" and code == -signal.SIGTERM):
-                self._state.fail(f"{self.world.name}: SIGTERM ended {name} with {code}")
+            if name.endswith("watch"):
+                self._check_end_of(name, started, started.end(signal.SIGTERM), told=True)
+            else:
+                started.end(signal.SIGKILL)
             self._check_survivors(started)
         for name, samples in self.samples.items():
             if samples:
