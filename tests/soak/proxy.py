@@ -54,6 +54,16 @@ class FaultyProxy:
         self.port = server.sockets[0].getsockname()[1]
         self._ready.set()
         self._loop.run_forever()
+        server.close()
+        tasks = asyncio.all_tasks(self._loop)
+        for task in tasks:
+            task.cancel()
+        for writer in list(self._writers):
+            writer.transport.abort()
+        self._loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+        # Transports close themselves one turn of the loop later.
+        self._loop.run_until_complete(asyncio.sleep(0.05))
+        self._loop.close()
 
     def _cut_all(self) -> None:
         for writer in list(self._writers):

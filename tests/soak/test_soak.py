@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -69,8 +70,8 @@ def test_the_proxy_passes_stalls_answers_503_and_cuts(echo: int) -> None:
             proxy.set_mode("pass")
             assert connection.recv(100) == b"two"
             proxy.set_mode("cut")
-            with pytest.raises(ConnectionResetError):
-                connection.recv(100)
+            with suppress(ConnectionResetError):
+                assert connection.recv(100) == b""
         proxy.set_mode("busy")
         with socket.create_connection(("127.0.0.1", proxy.port), timeout=5) as connection:
             connection.sendall(b"GET / HTTP/1.1\r\n\r\n")

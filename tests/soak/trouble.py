@@ -58,7 +58,7 @@ class Trouble:
                 (self._kill_writer, 90.0),
                 (self._upkeep, 6.0),
                 (self._lock, 15.0),
-                (self._spoil_store, 10.0),
+                (self._spoil_store, 25.0),
                 (self._damage, 60.0),
                 (self._look, 1.0),
             )
