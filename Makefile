@@ -11,6 +11,7 @@ SIDE_BY_SIDE := -n 2 --dist loadgroup
 BRIEF_JVM := JAVA_TOOL_OPTIONS="-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m"
 RELEASES ?= 4.0 3.5
 PAIRS ?= 50000
+SECONDS ?= 3600
 
 help: ## Show what there is to make
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -47,6 +48,9 @@ nightly: $(STAMP) ## The next 50,000 pairs of a table and a predicate (PAIRS=n),
 	  tests/spark/shapes/test_shapes.py tests/spark/shapes/test_functions.py tests/spark/shapes/test_answered_aggregates.py
 	@PUFFIN_INDEX_KILL_POINTS=200 $(BIN)/python -m pytest tests/puffin_index/jobs/test_kills.py
 
+soak: $(STAMP) ## An index under load with kills, locks, damage and a failing store, for an hour (SECONDS=n) more; SOAK=--spark adds Spark
+	@JAVA_HOME="$$(bash scripts/find-java 2> /dev/null)" $(BIN)/python -m tests.soak --seconds $(SECONDS) --state $(DATA)/soak $(SOAK)
+
 matrix: $(STAMP) ## The hook's tests on the other releases of Spark, each in an environment of its own under .matrix
 	@JAVA_HOME="$$(bash scripts/find-java)" bash scripts/spark-matrix $(BIN)/uv $(RELEASES)
 
@@ -70,4 +74,4 @@ lock: $(STAMP) ## Renew requirements/dev.txt from pyproject.toml
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --extra dev --generate-hashes --no-header \
 	  --no-emit-index-url --no-emit-find-links --no-annotate --output-file requirements/dev.txt pyproject.toml
 
-.PHONY: help env java demo test quick nightly matrix services wheel lint bench lock
+.PHONY: help env java demo test quick nightly soak matrix services wheel lint bench lock

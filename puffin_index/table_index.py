@@ -15,6 +15,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from puffin_index.catalogue import index_table as catalogue
+from puffin_index.catalogue.commit import LOCK_SECONDS, while_locked
 from puffin_index.catalogue.index_table import TableName
 from puffin_index.catalogue.lookup import find_index_table, following_hint
 from puffin_index.catalogue.missing import TARGET_SEGMENT_BYTES
@@ -281,6 +282,7 @@ class TableIndex:
         *,
         workers: int | None = None,
         scope: BuildScope = WHOLE_TABLE,
+        commit_timeout_seconds: float = LOCK_SECONDS,
     ) -> BuildReport:
         """Index the data files that have no index yet; by default those of the current snapshot.
 
@@ -289,14 +291,18 @@ class TableIndex:
             progress: Called after each commit. Without it, a notebook shows the progress.
             workers: The number of local processes; the number of cores by default.
             scope: The snapshot to index, and the data files of the snapshot.
+            commit_timeout_seconds: How long the build waits for a catalog that another process has locked. After that,
+                finished segments are kept for the next build.
 
         Raises:
             BuildError: If the build cannot finish; committed segments stay.
+            DBAPIError: If the catalog stays locked.
             NotFoundError: If the table lacks the snapshot, branch or tag.
         """
-        self.refresh()
+        while_locked(self.refresh, commit_timeout_seconds)
         listener = progress if progress is not None else show_live(BuildProgress(0, 0, 0, 0))
-        return self._build(self._engine(spark, workers, in_background=False), listener, scope)
+        engine = self._engine(spark, workers, in_background=False)
+        return self._build(engine, listener, scope, commit_timeout_seconds)
 
     def build_async(
         self,
@@ -306,6 +312,7 @@ class TableIndex:
         scope: BuildScope = WHOLE_TABLE,
         beside_queries: bool = True,
         after: BuildHandle | None = None,
+        commit_timeout_seconds: float = LOCK_SECONDS,
     ) -> BuildHandle:
         """Start `build` in the background: of a live Spark application, or in local processes.
 
@@ -316,6 +323,7 @@ class TableIndex:
             beside_queries: Whether to favour the application's queries: the build leaves them half of the task slots
                 (all slots on a local master) and runs at low priority.
             after: A build to wait for first; both would index the same data files otherwise.
+            commit_timeout_seconds: How long the build waits for a catalog that another process has locked.
         """
         engine = self._engine(spark, workers, in_background=beside_queries)
         # The handle's thread gets tables of its own, so that refreshing the tables here does not disturb the thread.
@@ -325,16 +333,18 @@ class TableIndex:
             if after is not None:
                 after.join()
                 other.refresh()
-            return other._build(engine, listener, scope)
+            return other._build(engine, listener, scope, commit_timeout_seconds)
 
         return BuildHandle(run, engine.cancel)
 
-    def _build(self, engine: Engine, listener: ProgressListener | None, scope: BuildScope) -> BuildReport:
+    def _build(
+        self, engine: Engine, listener: ProgressListener | None, scope: BuildScope, commit_timeout_seconds: float
+    ) -> BuildReport:
         warnings = self.warnings
         for warning in warnings:
             _log.warning("%s", warning)
         catalogue.upgrade_index_table(self.index_table)
-        report = build(self.data_table, self.index_table, self.columns, engine, listener, scope)
+        report = build(self.data_table, self.index_table, self.columns, engine, listener, scope, commit_timeout_seconds)
         return replace(report, warnings=warnings)
 
     @staticmethod

@@ -23,6 +23,9 @@ from puffin_index.table_index import TableIndex
 LONGEST_REST_INTERVALS = 8
 """While the table does not change, rests double up to this many intervals."""
 
+MOST_TRIES = 4
+"""A data file that could not be read is tried so often: a store may have been in trouble for a while."""
+
 EXPIRE_EVERY_SECONDS = 3600.0
 """The least time between two searches for unneeded files, each of which lists the index's directory."""
 
@@ -71,6 +74,8 @@ class Watch:
         self._upkeep = upkeep
         self._stopped = threading.Event()
         self._done: _State | None = None
+        self._tried: _State | None = None
+        self._tries = 0
         self._expired_at = time.monotonic()
 
     def stop(self) -> None:
@@ -119,9 +124,19 @@ class Watch:
             self._on_report(report)
         if self._upkeep and not self._stopped.is_set():
             _compact_if_due(index)
-        if report is None or not report.files_left:
+        is_tried = self._is_tried(state, report)
+        if is_tried and (report is None or not report.files_left):
             self._done = state
-        return True
+        # Rests grow while nothing but the same unreadable files is left.
+        return is_tried or report is None or report.files > 0
+
+    def _is_tried(self, state: _State, report: BuildReport | None) -> bool:
+        """Return whether another pass over a state would skip the same data files again, as far as one can know."""
+        if report is None or not report.skipped:
+            return True
+        self._tries = self._tries + 1 if state == self._tried else 1
+        self._tried = state
+        return self._tries >= MOST_TRIES
 
     def _expire_if_due(self, index: TableIndex) -> None:
         if time.monotonic() - self._expired_at < EXPIRE_EVERY_SECONDS:

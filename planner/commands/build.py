@@ -22,6 +22,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, SpinnerColumn, Te
 from planner.predicate.bind import bind
 from planner.predicate.session_time import DEFAULT_ZONE, in_session, zone_named
 from planner.where.parser import parse_where
+from puffin_index.catalogue.commit import LOCK_SECONDS, while_locked
 from puffin_index.catalogue.open_catalog import QualifiedTable, open_catalog
 from puffin_index.catalogue.scope import BuildScope
 from puffin_index.commands.logs import log_as_a_service
@@ -56,6 +57,13 @@ from puffin_index.watch import Watch
 @click.option("--max-files", type=click.IntRange(min=1), help="Index so many data files at most.")
 @click.option("--ref", help="Index this branch or tag.")
 @click.option("--snapshot-id", type=int, help="Index this snapshot.")
+@click.option(
+    "--commit-timeout",
+    type=click.FloatRange(min=0),
+    default=LOCK_SECONDS,
+    show_default=True,
+    help="Seconds to wait for a catalog that others have locked; then finished segments are kept for the next build.",
+)
 def build_command(
     table: str,
     properties: tuple[str, ...],
@@ -69,6 +77,7 @@ def build_command(
     max_files: int | None,
     ref: str | None,
     snapshot_id: int | None,
+    commit_timeout: float,
 ) -> None:
     """Index the data files of TABLE that have no index yet.
 
@@ -77,18 +86,20 @@ def build_command(
     if snapshot_id is not None and (ref is not None or watch):
         raise click.UsageError("--snapshot-id goes with neither --ref nor --watch")
     name = QualifiedTable.parse(table)
-    catalog = open_catalog(name.catalog, parse_properties(properties))
-    index = TableIndex.open_or_define(catalog, name.name)
+    catalog = while_locked(lambda: open_catalog(name.catalog, parse_properties(properties)), commit_timeout)
+    index = while_locked(lambda: TableIndex.open_or_define(catalog, name.name), commit_timeout)
     scope = BuildScope(snapshot_id, ref, _row_filter(where, index), max_files)
     spark = spark_session("build") if engine == "spark" else None
     if not watch:
         with _progress_bar(as_json) as listen:
-            report = index.build(spark, listen, workers=workers, scope=scope)
+            report = index.build(spark, listen, workers=workers, scope=scope, commit_timeout_seconds=commit_timeout)
         _print_report(report, as_json)
         return
     follower = Watch(
         lambda: TableIndex.open_or_define(catalog, name.name),
-        lambda opened: opened.build_async(spark, workers=workers, scope=scope, beside_queries=False),
+        lambda opened: opened.build_async(
+            spark, workers=workers, scope=scope, beside_queries=False, commit_timeout_seconds=commit_timeout
+        ),
         interval,
         scope=scope,
         on_report=lambda report: _print_report(report, as_json),
@@ -154,9 +165,10 @@ def _print_report(report: BuildReport, as_json: bool) -> None:
         click.echo(json.dumps(asdict(report)))
         return
     left = f"; {report.files_left} data files are left" if report.files_left else ""
+    kept = f"; {report.taken_over} segments of an earlier build were taken over" if report.taken_over else ""
     console.print(
         f"indexed {report.files} data files, {report.row_groups} row groups, {report.rows:,} rows in "
-        f"{report.seconds:.1f} s: {report.segments} segments, {format_bytes(report.index_bytes)}{left}",
+        f"{report.seconds:.1f} s: {report.segments} segments, {format_bytes(report.index_bytes)}{left}{kept}",
         highlight=False,
     )
     for skipped in report.skipped:

@@ -24,7 +24,7 @@ _MOST_ATTEMPTS = 50
 _LONGEST_WAIT_SECONDS = 5.0
 
 LOCK_SECONDS: Final = 60.0
-"""How long a commit waits for a catalog that another process has locked."""
+"""How long a commit waits for a catalog that another process has locked, unless told otherwise."""
 
 _BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 _RETRIED_STATES = {"40001", "40P01", "55P03"}
@@ -33,21 +33,22 @@ _RETRIED_STATES = {"40001", "40P01", "55P03"}
 _Outcome = TypeVar("_Outcome")
 
 
-def commit(index_table: Table, attempt: Callable[[], _Outcome]) -> _Outcome:
+def commit(index_table: Table, attempt: Callable[[], _Outcome], lock_seconds: float = LOCK_SECONDS) -> _Outcome:
     """Commit to an index table, again and again if another commit comes in between or the catalog is locked.
 
     Args:
         index_table: The index table, which is loaded anew before each attempt.
         attempt: Commits; called again after another commit.
+        lock_seconds: How long to wait while the catalog is locked.
 
     Returns:
         What the attempt that succeeded returned.
 
     Raises:
         CommitFailedException: If all attempts fail.
-        DBAPIError: If the catalog is locked for longer than `LOCK_SECONDS`.
+        DBAPIError: If the catalog is locked for longer than `lock_seconds`.
     """
-    return while_locked(lambda: _commit(index_table, attempt))
+    return while_locked(lambda: _commit(index_table, attempt), lock_seconds)
 
 
 def while_locked(action: Callable[[], _Outcome], seconds: float = LOCK_SECONDS) -> _Outcome:
@@ -55,13 +56,13 @@ def while_locked(action: Callable[[], _Outcome], seconds: float = LOCK_SECONDS) 
 
     Args:
         action: What to do; it has done nothing if it raises because of a lock.
-        seconds: How long to go on.
+        seconds: How long to go on. The last attempt takes as long as the database's driver waits (SQLite's: 5 seconds).
 
     Raises:
         DBAPIError: If the database is still locked by then.
     """
     retrying = Retrying(
-        retry=retry_if_exception(_is_locked),
+        retry=retry_if_exception(is_locked),
         stop=stop_after_delay(seconds),
         wait=wait_random_exponential(multiplier=0.05, max=_LONGEST_WAIT_SECONDS),
         reraise=True,
@@ -69,8 +70,8 @@ def while_locked(action: Callable[[], _Outcome], seconds: float = LOCK_SECONDS) 
     return retrying(action)
 
 
-def _is_locked(error: BaseException) -> bool:
-    """Whether a database says that others hold what it needs, so that nothing was done."""
+def is_locked(error: BaseException) -> bool:
+    """Return whether a database says that others hold what it needs, so that nothing was done."""
     if not isinstance(error, DBAPIError):
         return False
     code = getattr(error.orig, "sqlite_errorcode", None)

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.table import Table
 
-from puffin_index.catalogue.commit import commit
+from puffin_index.catalogue.commit import LOCK_SECONDS, commit
 from puffin_index.catalogue.index_table import is_bound_to, read_entries
 from puffin_index.data.column_source import FieldSource, Reading, reading_of
 from puffin_index.data.data_table import DataFile, FileIdentity, refresh_table, retained_files
@@ -154,7 +154,7 @@ def with_kinds(entries: pa.Table, kept: list[set[FieldKind]]) -> pa.Table:
     return changed.filter(pa.array([bool(kinds) for kinds in kept], pa.bool_()))
 
 
-def append_entries(index_table: Table, new: pa.Table, reading: Reading) -> pa.Table:
+def append_entries(index_table: Table, new: pa.Table, reading: Reading, lock_seconds: float = LOCK_SECONDS) -> pa.Table:
     """Add entries, except indexes that another builder has added meanwhile.
 
     The same commit drops entries that scans of the data table can no longer use.
@@ -163,6 +163,7 @@ def append_entries(index_table: Table, new: pa.Table, reading: Reading) -> pa.Ta
         index_table: The index table, which is loaded anew.
         reading: The rules by which scans of the data table find columns.
         new: Entries from `puffin_index.catalogue.index_table.entries_of`.
+        lock_seconds: How long to wait while the catalog is locked.
 
     Returns:
         The entries that were added.
@@ -183,7 +184,7 @@ def append_entries(index_table: Table, new: pa.Table, reading: Reading) -> pa.Ta
             index_table.append(added)
         return added
 
-    return commit(index_table, attempt)
+    return commit(index_table, attempt, lock_seconds)
 
 
 def replace_entries(index_table: Table, change: Callable[[pa.Table], pa.Table]) -> pa.Table:

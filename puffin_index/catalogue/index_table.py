@@ -211,8 +211,18 @@ def read_entries(index_table: Table) -> pa.Table:
         return _ARROW_SCHEMA.empty_table()
     with index_table_read(".".join(index_table.name())):
         entries = index_table.scan(row_filter=NotNull(term=Reference("partition_constants"))).to_arrow()
-    entries = entries.select(_ARROW_SCHEMA.names).cast(_ARROW_SCHEMA)
+    entries = as_entries(entries)
     return entries.sort_by([("added_at", "ascending"), ("data_file", "ascending")])
+
+
+def as_entries(rows: pa.Table) -> pa.Table:
+    """Give rows the columns and types of the index table's rows.
+
+    Raises:
+        KeyError: If a column is missing.
+        pa.ArrowException: If a value has another type.
+    """
+    return rows.select(_ARROW_SCHEMA.names).cast(_ARROW_SCHEMA)
 
 
 def entries_of(segments: Sequence[Segment]) -> pa.Table:

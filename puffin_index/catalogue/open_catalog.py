@@ -20,17 +20,16 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from puffin_index.errors import CatalogError, NotFoundError, PuffinIndexError, did_you_mean
 
-PASSING_ERRORS = (
-    PuffinIndexError,
+CATALOG_ERRORS = (
     CommitFailedException,
     CommitStateUnknownException,
-    NoSuchTableError,
-    NoSuchNamespaceError,
-    OSError,
     RESTError,
     RequestException,
     SQLAlchemyError,
 )
+"""The errors of a catalog that does not answer or does not take a commit."""
+
+PASSING_ERRORS = (*CATALOG_ERRORS, PuffinIndexError, NoSuchTableError, NoSuchNamespaceError, OSError)
 """The errors that stores, catalogs and changing tables may raise; any other error is a mistake of ours."""
 
 _SQLITE = "sqlite:///"
@@ -75,8 +74,9 @@ def open_catalog(name: str, overrides: Mapping[str, str]) -> Catalog:
         )
     uri = str(properties.get("uri", ""))
     # SQLAlchemy would quietly create an empty database at a mistyped path.
-    if uri.startswith(_SQLITE) and not Path(uri.removeprefix(_SQLITE)).exists():
-        raise CatalogError(f"catalog {name!r} is not there: no file {uri.removeprefix(_SQLITE)}")
+    path = uri.removeprefix(_SQLITE).partition("?")[0]
+    if uri.startswith(_SQLITE) and not path.startswith("file:") and not Path(path).exists():
+        raise CatalogError(f"catalog {name!r} is not there: no file {path}")
     try:
         return load_catalog(name, **{key: str(value) for key, value in overrides.items()})
     except (ValueError, ImportError, OSError) as error:

@@ -11,11 +11,13 @@ from functools import partial
 
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
+from sqlalchemy.exc import DBAPIError
 
-from puffin_index.catalogue.commit import while_locked
+from puffin_index.catalogue.commit import LOCK_SECONDS, is_locked, while_locked
 from puffin_index.catalogue.entries import append_entries, readable_entries
 from puffin_index.catalogue.index_table import entries_of, is_bound_to, read_entries, segments_folder
 from puffin_index.catalogue.missing import FileBatch, Missing, find_missing
+from puffin_index.catalogue.open_catalog import CATALOG_ERRORS
 from puffin_index.catalogue.scope import WHOLE_TABLE, BuildScope
 from puffin_index.data.column_source import reading_of
 from puffin_index.data.data_table import DataFile, refresh_table
@@ -23,8 +25,8 @@ from puffin_index.definition.index_definition import ResolvedColumn
 from puffin_index.display import Cell, Html, facts, format_bytes, panel, sentences, share_of
 from puffin_index.errors import BuildError, NotFoundError
 from puffin_index.jobs.engine import Engine
-from puffin_index.jobs.job_segments import JobSegments
-from puffin_index.jobs.log_lines import log_line
+from puffin_index.jobs.job_segments import JobSegments, take_over_kept
+from puffin_index.jobs.log_lines import log_line, reason_of
 from puffin_index.segments.segment import Segment, SegmentTask, SkippedFile
 
 COMMIT_INTERVAL_SECONDS = 5.0
@@ -84,6 +86,7 @@ class BuildReport:
         seconds: Wall time.
         files_left: Data files that still lack an index because the build had a limit.
         warnings: Parts of the definition that could not be used, with the reasons.
+        taken_over: Segments that an earlier build had finished but could not commit; not among `segments`.
     """
 
     snapshot_id: int | None
@@ -96,6 +99,7 @@ class BuildReport:
     seconds: float
     files_left: int = 0
     warnings: tuple[str, ...] = ()
+    taken_over: int = 0
 
     def _repr_html_(self) -> Html:
         numbers: dict[str, Cell] = {
@@ -106,6 +110,7 @@ class BuildReport:
             "index": format_bytes(self.index_bytes),
             "seconds": f"{self.seconds:.1f}",
             "data files left": self.files_left or "",
+            "segments taken over": self.taken_over or "",
         }
         skipped = sentences("not indexed", (file.reason for file in self.skipped))
         return panel(
@@ -123,30 +128,40 @@ def build(
     engine: Engine,
     listener: ProgressListener | None = None,
     scope: BuildScope = WHOLE_TABLE,
+    commit_timeout_seconds: float = LOCK_SECONDS,
 ) -> BuildReport:
     """Index the data files of a snapshot that the index table lacks.
 
-    Every commit counts: the next build continues a build that stopped half-way.
+    Every commit counts: the next build continues a build that stopped half-way. Finished segments that the catalog does
+    not take are kept for the next build.
+
+    Args:
+        data_table: The data table.
+        index_table: The index table.
+        columns: The definition.
+        engine: Runs the tasks.
+        listener: Called after each commit.
+        scope: The snapshot to index, and the data files of the snapshot.
+        commit_timeout_seconds: How long a commit waits for a catalog that another process has locked.
 
     Raises:
         BuildError: If a segment cannot be written or the data table was replaced meanwhile.
         NotFoundError: If the table lacks the snapshot, branch or tag.
     """
     started = time.monotonic()
+    missing = _find_missing(data_table, index_table, columns, engine, scope)
+    taken_over: set[str] = set()
+    if missing.batches:
+        taken_over = take_over_kept(data_table, index_table, columns, commit_timeout_seconds)
+    if taken_over:
+        missing = _find_missing(data_table, index_table, columns, engine, scope)
     snapshot = scope.find_snapshot(data_table)
-    missing = find_missing(
-        scope.list_data_files(data_table),
-        columns,
-        readable_entries(read_entries(index_table), reading_of(data_table)),
-        engine.parallelism,
-        max_files=scope.max_files,
-    )
     segments = JobSegments(index_table)
-    committer = _Committer(data_table, index_table, missing, listener, scope, segments)
+    committer = _Committer(data_table, index_table, columns, missing, listener, scope, segments, commit_timeout_seconds)
     tasks = [_segment_task(batch, data_table, index_table, segments.job_id) for batch in missing.batches]
     _log_start(data_table, snapshot, committer.progress, len(tasks))
     if tasks:
-        with segments, _flushed(committer), closing(engine.run(tasks)) as finished:
+        with segments, _finished(committer), closing(engine.run(tasks)) as finished:
             for segment in finished:
                 committer.add(segment)
     report = BuildReport(
@@ -159,9 +174,22 @@ def build(
         skipped=tuple(committer.skipped),
         seconds=time.monotonic() - started,
         files_left=missing.left,
+        taken_over=len(taken_over),
     )
     _log_end(data_table, report)
     return report
+
+
+def _find_missing(
+    data_table: Table, index_table: Table, columns: tuple[ResolvedColumn, ...], engine: Engine, scope: BuildScope
+) -> Missing:
+    return find_missing(
+        scope.list_data_files(data_table),
+        columns,
+        readable_entries(read_entries(index_table), reading_of(data_table)),
+        engine.parallelism,
+        max_files=scope.max_files,
+    )
 
 
 def _log_start(data_table: Table, snapshot: Snapshot | None, progress: BuildProgress, tasks: int) -> None:
@@ -173,7 +201,7 @@ def _log_start(data_table: Table, snapshot: Snapshot | None, progress: BuildProg
 def _log_end(data_table: Table, report: BuildReport) -> None:
     table, done = ".".join(data_table.name()), {"files": report.files, "rows": report.rows}
     made = {"segments": report.segments, "index_bytes": report.index_bytes}
-    open_ends = {"skipped": len(report.skipped), "files_left": report.files_left}
+    open_ends = {"skipped": len(report.skipped), "files_left": report.files_left, "taken_over": report.taken_over}
     _log.info("%s", log_line("build finished", table=table, **done, **made, **open_ends, seconds=report.seconds))
 
 
@@ -190,12 +218,12 @@ def _segment_task(batch: FileBatch, data_table: Table, index_table: Table, job_i
 
 
 @contextmanager
-def _flushed(committer: _Committer) -> Iterator[None]:
+def _finished(committer: _Committer) -> Iterator[None]:
     """Commit the finished segments, however the block ends."""
     try:
         yield
     finally:
-        committer.flush()
+        committer.finish()
 
 
 class _Committer:
@@ -205,17 +233,23 @@ class _Committer:
         self,
         data_table: Table,
         index_table: Table,
+        columns: tuple[ResolvedColumn, ...],
         missing: Missing,
         listener: ProgressListener | None,
         scope: BuildScope,
         segments: JobSegments,
+        lock_seconds: float,
     ) -> None:
         self._data_table = data_table
         self._index_table = index_table
+        self._columns = columns
         self._listener = listener
         self._scope = scope
         self._segments = segments
+        self._lock_seconds = lock_seconds
         self._waiting: list[Segment] = []
+        self._seen = scope.find_snapshot(data_table)
+        self._live: set[str] | None = None
         self._last_commit = time.monotonic()
         self.skipped = [SkippedFile(file.path, _no_row_groups(file)) for file in missing.unsupported]
         self.row_groups = 0
@@ -230,20 +264,44 @@ class _Committer:
         self._tell()
 
     def add(self, segment: Segment) -> None:
-        """Take a finished segment; commit if the last commit is `COMMIT_INTERVAL_SECONDS` ago."""
+        """Take a finished segment; commit if the last commit is `COMMIT_INTERVAL_SECONDS` ago.
+
+        If the catalog stays locked, the segment waits for the next commit.
+        """
         self.skipped.extend(segment.skipped)
         if segment.covered:
             self._waiting.append(segment)
         if time.monotonic() - self._last_commit >= COMMIT_INTERVAL_SECONDS:
-            self.flush()
+            try:
+                self._flush()
+            except DBAPIError as error:
+                if not is_locked(error):
+                    raise
+                self._last_commit = time.monotonic()
+                waiting, reason = len(self._waiting), reason_of(error)
+                _log.warning("%s", log_line("finished segments wait for the catalog", segments=waiting, error=reason))
 
-    def flush(self) -> None:
-        """Commit the waiting segments."""
-        segments, self._waiting = self._waiting, []
+    def finish(self) -> None:
+        """Commit the waiting segments; what the catalog does not take is kept for the next build."""
+        try:
+            self._flush()
+        except CATALOG_ERRORS:
+            if self._waiting:
+                self._segments.keep(self._waiting, self._columns)
+            raise
+
+    def _flush(self) -> None:
+        """Commit the waiting segments, which go on waiting after an error of the catalog only."""
         started = time.monotonic()
-        if segments:
-            segments = self._still_live(segments)
-            segments = self._append(segments)
+        try:
+            self._waiting = self._still_live(self._waiting) if self._waiting else []
+            segments = self._append(self._waiting)
+        except CATALOG_ERRORS:
+            raise
+        except BaseException:
+            self._waiting = []
+            raise
+        self._waiting = []
         self._last_commit = time.monotonic()
         self._count(segments)
         if segments:
@@ -269,7 +327,9 @@ class _Committer:
         if not segments:
             return []
         with self._segments.committing(segment.location for segment in segments):
-            added = append_entries(self._index_table, entries_of(segments), reading_of(self._data_table))
+            added = append_entries(
+                self._index_table, entries_of(segments), reading_of(self._data_table), self._lock_seconds
+            )
         pairs = set(zip(added["segment"].to_pylist(), added["data_file"].to_pylist(), strict=True))
         return self._with_files(
             segments,
@@ -279,14 +339,13 @@ class _Committer:
 
     def _still_live(self, segments: list[Segment]) -> list[Segment]:
         """Leave out files that left the table while they were indexed; delete segments left empty."""
-        before = self._scope.find_snapshot(self._data_table)
         try:
-            while_locked(partial(refresh_table, self._data_table))
+            while_locked(partial(refresh_table, self._data_table), self._lock_seconds)
         except NotFoundError as error:
             raise BuildError(f"while it was indexed, {error}") from error
         if not is_bound_to(self._index_table, str(self._data_table.metadata.table_uuid)):
             raise BuildError("the data table was dropped and created anew while it was indexed")
-        live = self._live_paths(before)
+        live = self._live_paths()
         if live is None:
             return segments
         return self._with_files(segments, lambda _, path: path in live, "segment given up, its data files are gone")
@@ -305,15 +364,17 @@ class _Committer:
                 self._index_table.io.delete(segment.location)
         return kept
 
-    def _live_paths(self, before: Snapshot | None) -> set[str] | None:
-        """Return the paths of data files that the table still has; None if the table has not changed."""
+    def _live_paths(self) -> set[str] | None:
+        """Return the paths of data files that the table still has; None if nothing has changed since the start."""
         try:
-            if self._scope.find_snapshot(self._data_table) == before:
-                return None
-            return {file.path for file in self._scope.list_data_files(self._data_table)}
+            now = self._scope.find_snapshot(self._data_table)
+            if now != self._seen:
+                self._live = {file.path for file in self._scope.list_data_files(self._data_table)}
+                self._seen = now
         except NotFoundError:
             # The snapshot has expired or the branch was dropped, and so were the files that only it had.
             return set()
+        return self._live
 
     def _tell(self) -> None:
         if self._listener is not None:

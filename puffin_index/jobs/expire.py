@@ -16,6 +16,7 @@ from pyiceberg.table import Table
 
 from puffin_index.catalogue.entries import needed_entries, replace_entries
 from puffin_index.catalogue.index_table import read_entries, refresh_index_table
+from puffin_index.catalogue.kept_segments import named_by_records
 from puffin_index.catalogue.stored_files import (
     StoredFile,
     committed_segments,
@@ -102,7 +103,8 @@ def expire(
     if not dry_run:
         refresh_index_table(index_table)
         after = read_entries(index_table)
-    used = set(after["segment"].to_pylist())
+    # A segment goes after its record: until then, a build may be taking the segment over.
+    used = set(after["segment"].to_pylist()) | named_by_records(index_table.io, listed)
     garbage = _garbage_segments(listed, used, committed, now - older_than)
     table_files = _garbage_table_files(listed, index_table, now - older_than)
     if not dry_run:

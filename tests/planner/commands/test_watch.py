@@ -196,6 +196,28 @@ def test_a_stop_in_the_middle_of_a_build_leaves_only_whole_segments(local_catalo
     assert index.status().indexed_data_files == 6
 
 
+def test_a_data_file_that_cannot_be_read_for_a_while_is_tried_again(
+    local_catalog: SqlCatalog, table: Table, tmp_path: Path
+) -> None:
+    TableIndex.create(local_catalog, "ns.t", IndexDefinition.of(bsi=["k"]))
+    table.append(rows(300))
+    path = Path(table.inspect.files()["file_path"][0].as_py().removeprefix("file://"))
+    away = path.rename(path.with_suffix(".away"))
+    running = Service(local_catalog, tmp_path)
+    try:
+        first, second = running.reports(2)
+        assert [len(one["skipped"]) for one in (first, second)] == [1, 1]  # type: ignore[arg-type]
+        assert (first["files"], second["files"]) == (1, 0)
+        away.rename(path)
+        running.wait_for_log("files=0 rows=0 segments=0")
+        assert any(report["files"] == 1 for report in running.reports(3)[2:])
+        assert running.stop(signal.SIGTERM) == 0
+    finally:
+        running.close()
+    status = TableIndex.open(local_catalog, "ns.t").status()
+    assert status.indexed_data_files == status.data_files == 2
+
+
 def test_many_small_segments_are_compacted_on_the_side(local_catalog: SqlCatalog, table: Table, tmp_path: Path) -> None:
     index = TableIndex.create(local_catalog, "ns.t", IndexDefinition.of(bsi=["k"], bitmap=["name"]))
     for count in range(FEWEST_SMALL - 1):

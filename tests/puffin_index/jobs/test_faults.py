@@ -12,6 +12,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from sqlalchemy.exc import OperationalError
 
 from puffin_index import TableIndex
+from puffin_index.catalogue.kept_segments import list_records, read_record
 from puffin_index.catalogue.stored_files import committed_segments
 from tests.puffin_index import faulty_io
 from tests.puffin_index.indexed_table import (
@@ -25,7 +26,7 @@ from tests.puffin_index.indexed_table import (
 from tests.puffin_index.jobs.upkeep_child import Child
 
 ACTIONS: dict[str, Callable[[TableIndex], object]] = {
-    "build": lambda index: index.build(workers=1),
+    "build": lambda index: index.build(workers=1, commit_timeout_seconds=1.0),
     "compact": lambda index: index.compact(),
     "expire": lambda index: index.expire(timedelta(0)),
 }
@@ -149,7 +150,10 @@ def test_a_catalog_that_refuses_the_commit_loses_nothing(
 
     with pytest.raises(OperationalError, match=r"locked|readonly"):
         ACTIONS[action](TableIndex.open(refusing, "ns.t"))
-    assert segment_files(index) <= committed_segments(index.index_table)
+    records = set(list_records(index.index_table))
+    assert len(records) == (action == "build")
+    kept = {one for record in records for one in read_record(index.index_table.io, record).segments}
+    assert segment_files(index) <= committed_segments(index.index_table) | kept | records
 
     other.close()
     refusing.close()

@@ -1,0 +1,119 @@
+"""A soak: an index under load and in trouble for as long as you like, in parts that add up.
+
+    python -m tests.soak --seconds 3600 --state data/soak
+
+Each part ends with `verify --all` and a search for what was left behind. Exits with 1 if anything failed.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from random import Random
+
+import click
+
+from tests.soak.proxy import FaultyProxy
+from tests.soak.report import State
+from tests.soak.trouble import Trouble
+from tests.soak.world import World
+from tests.spark.services import make_bucket, s3_server
+
+_LOOK_SECONDS = 5.0
+_KEY, _SECRET = "AKIASOAK", "soak"
+
+
+def disk(folder: Path) -> World:
+    """A table in the folder, which later parts go on with."""
+    lake = folder / "disk"
+    lake.mkdir(exist_ok=True)
+    return World("disk", str(folder), f"sqlite:///{lake / 'catalog.db'}", lake.as_uri(), {})
+
+
+def store(folder: Path, stack: ExitStack) -> tuple[World, FaultyProxy]:
+    """A table behind a server of the S3 protocol, which forgets everything at the end, and a proxy before it."""
+    endpoint = stack.enter_context(s3_server())
+    make_bucket(endpoint, "soak", _KEY, _SECRET)
+    proxy = FaultyProxy(int(endpoint.rpartition(":")[2]))
+    stack.callback(proxy.close)
+    lake = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="soak-", ignore_cleanup_errors=True)))
+    properties = {
+        "s3.endpoint": f"http://127.0.0.1:{proxy.port}",
+        "s3.access-key-id": _KEY,
+        "s3.secret-access-key": _SECRET,
+        "s3.region": "us-east-1",
+        "s3.connect-timeout": "3",
+        "s3.request-timeout": "5",
+    }
+    return World("store", str(folder), f"sqlite:///{lake / 'catalog.db'}", "s3://soak/lake", properties), proxy
+
+
+@click.command()
+@click.option("--seconds", type=float, default=3600.0, show_default=True, help="Time under load, of this part.")
+@click.option("--state", "folder", type=click.Path(path_type=Path), default=Path("data/soak"), show_default=True)
+@click.option("--seed", type=int, help="What happens when; by default, the number of the part.")
+@click.option("--disk/--no-disk", "with_disk", default=True, show_default=True, help="A table on the disk.")
+@click.option("--store/--no-store", "with_store", default=True, show_default=True, help="A table in an S3 store.")
+@click.option("--spark/--no-spark", "with_spark", help="A Spark application as well, on the table on the disk.")
+@click.option("--fresh", is_flag=True, help="Forget the earlier parts.")
+def main(
+    seconds: float, folder: Path, seed: int | None, with_disk: bool, with_store: bool, with_spark: bool, fresh: bool
+) -> None:
+    """Put an index under load and into trouble."""
+    if fresh:
+        shutil.rmtree(folder, ignore_errors=True)
+    folder = folder.absolute()
+    folder.mkdir(parents=True, exist_ok=True)
+    for log in (folder / "logs").glob("*.log"):
+        log.unlink()
+    path = folder / "state.json"
+    state = State.read(path)
+    state.parts += 1
+    failures, before = len(state.failures), state.seconds
+    random = Random(seed if seed is not None else state.parts)
+    with ExitStack() as stack:
+        worlds: list[tuple[World, FaultyProxy | None]] = [(disk(folder), None)] if with_disk else []
+        if with_store:
+            worlds.append(store(folder, stack))
+        for world, _ in worlds:
+            world.make_table()
+        troubles: list[Trouble] = []
+        for world, proxy in worlds:
+            on_disk = proxy is None
+            trouble = Trouble(world, state, Random(random.random()), proxy, with_spark=with_spark and on_disk)
+            troubles.append(trouble)
+            stack.callback(trouble.kill)
+        started = time.monotonic()
+        try:
+            while (passed := time.monotonic() - started) < seconds:
+                time.sleep(min(_LOOK_SECONDS, seconds - passed))
+                for trouble in troubles:
+                    trouble.sample(time.monotonic() - started)
+                state.seconds = before + time.monotonic() - started
+                state.write(path)
+                _say(state, seconds - passed)
+        except KeyboardInterrupt:
+            click.echo("stopping", err=True)
+        click.echo("the load is over; looking for what is left behind", err=True)
+        for trouble in troubles:
+            trouble.stop()
+        for trouble in troubles:
+            trouble.finish()
+    state.write(path)
+    (folder / "report.txt").write_text(state.text() + "\n", encoding="utf-8")
+    click.echo(state.text())
+    sys.exit(1 if len(state.failures) > failures else 0)
+
+
+def _say(state: State, left: float) -> None:
+    counts = {name: state.total(name) for name in ("append", "build", "query", "watch killed", "catalog locked")}
+    said = ", ".join(f"{number} {name}" for name, number in counts.items())
+    click.echo(f"{left:5.0f} s left: {said}, {len(state.failures)} failures", err=True)
+
+
+if __name__ == "__main__":
+    main()

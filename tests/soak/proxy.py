@@ -1,0 +1,105 @@
+"""A TCP proxy before a store: lets connections through, cuts them, answers 503, or holds bytes back."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import Counter
+from contextlib import suppress
+from typing import Literal
+
+Mode = Literal["pass", "cut", "busy", "stall"]
+_CHUNK_BYTES = 1 << 16
+_BUSY = b"HTTP/1.1 503 Slow Down\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+
+
+class FaultyProxy:
+    """Listens on a free port of this machine, in a thread of its own.
+
+    Args:
+        target: The port that it stands before.
+
+    Attributes:
+        port: Its own port.
+        mode: What it does with connections and bytes from now on.
+        spoilt: How many connections each mode has met.
+    """
+
+    def __init__(self, target: int) -> None:
+        self.mode: Mode = "pass"
+        self.spoilt: Counter[str] = Counter()
+        self.port = 0
+        self._target = target
+        self._loop = asyncio.new_event_loop()
+        self._writers: set[asyncio.StreamWriter] = set()
+        self._ready = threading.Event()
+        self._thread = threading.Thread(target=self._main, name="faulty-proxy", daemon=True)
+        self._thread.start()
+        self._ready.wait()
+
+    def set_mode(self, mode: Mode) -> None:
+        """Change the mode; open connections are cut at once where that is the mode."""
+        self.mode = mode
+        if mode == "cut":
+            self._loop.call_soon_threadsafe(self._cut_all)
+
+    def close(self) -> None:
+        """Stop."""
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+
+    def _main(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        server = self._loop.run_until_complete(asyncio.start_server(self._serve, "127.0.0.1", 0))
+        self.port = server.sockets[0].getsockname()[1]
+        self._ready.set()
+        self._loop.run_forever()
+        server.close()
+        tasks = asyncio.all_tasks(self._loop)
+        for task in tasks:
+            task.cancel()
+        for writer in list(self._writers):
+            writer.transport.abort()
+        self._loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+        # Transports close themselves one turn of the loop later.
+        self._loop.run_until_complete(asyncio.sleep(0.05))
+        self._loop.close()
+
+    def _cut_all(self) -> None:
+        for writer in list(self._writers):
+            self.spoilt["cut"] += 1
+            writer.transport.abort()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self.mode == "cut":
+            self.spoilt["cut"] += 1
+            writer.transport.abort()
+            return
+        if self.mode == "busy":
+            self.spoilt["busy"] += 1
+            with suppress(OSError):
+                await reader.read(_CHUNK_BYTES)
+                writer.write(_BUSY)
+                await writer.drain()
+            writer.close()
+            return
+        self._writers.add(writer)
+        try:
+            with suppress(OSError):
+                up_reader, up_writer = await asyncio.open_connection("127.0.0.1", self._target)
+                await asyncio.gather(self._pump(reader, up_writer), self._pump(up_reader, writer))
+        finally:
+            self._writers.discard(writer)
+            writer.close()
+
+    async def _pump(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+        with suppress(OSError):
+            while data := await source.read(_CHUNK_BYTES):
+                if self.mode == "stall":
+                    self.spoilt["stall"] += 1
+                while self.mode == "stall":
+                    await asyncio.sleep(0.1)
+                sink.write(data)
+                await sink.drain()
+        with suppress(OSError, RuntimeError):
+            sink.close()

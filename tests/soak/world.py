@@ -1,0 +1,179 @@
+"""A table under soak: its catalog, how it is made, and questions whose answers PyArrow knows as well."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.exceptions import ValidationException
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+
+from puffin_index import IndexDefinition, TableIndex
+from puffin_index.catalogue.open_catalog import PASSING_ERRORS
+
+TABLE = "soak.t"
+CATALOG = "lake"
+TROUBLE = (*PASSING_ERRORS, ValidationException, pa.ArrowException)
+"""What a store, a catalog or another writer may do to whoever works on a table."""
+
+DEFINITION = IndexDefinition.of(
+    bitmap=["k", "word"], bsi=["k", "id"], bloom=["word"], options={"word.layout": "bitmaps"}
+)
+COLUMNS = ("id", "k", "n", "word")
+"""The columns of the beginning; their field ids are 1 to 4, whatever they are called by now."""
+
+_VALUES = 4_000
+_WORDS = 150
+Mask = Callable[[pa.Table], pa.ChunkedArray]
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """Where a table lies.
+
+    Attributes:
+        name: Its name in reports.
+        folder: The folder of what processes write down.
+        uri: The URI of the SQLite catalog.
+        warehouse: The location of the tables.
+        store: Properties of the store.
+    """
+
+    name: str
+    folder: str
+    uri: str
+    warehouse: str
+    store: Mapping[str, str]
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """The properties of the catalog."""
+        return {"uri": self.uri, "warehouse": self.warehouse, **self.store}
+
+    @property
+    def database(self) -> Path:
+        """The catalog's file."""
+        return Path(self.uri.removeprefix("sqlite:///"))
+
+    def open(self) -> SqlCatalog:
+        """Open the catalog."""
+        return SqlCatalog(CATALOG, **self.properties)
+
+    def write(self, path: Path) -> None:
+        """Write the world down for processes."""
+        path.write_text(json.dumps(asdict(self)), encoding="utf-8")
+
+    @classmethod
+    def read(cls, path: str) -> World:
+        """Read what `write` wrote."""
+        return cls(**json.loads(Path(path).read_text(encoding="utf-8")))
+
+    def make_table(self) -> None:
+        """Make the table and define its index, unless they are there."""
+        with_catalog = self.open()
+        with_catalog.create_namespace_if_not_exists("soak")
+        if not with_catalog.table_exists(TABLE):
+            properties = {
+                "write.parquet.row-group-limit": "200",
+                "write.metadata.delete-after-commit.enabled": "true",
+                "write.metadata.previous-versions-max": "10",
+            }
+            table = with_catalog.create_table(TABLE, rows(0, 0, 500).schema, properties=properties)
+            table.append(rows(0, 0, 500))
+        TableIndex.create(with_catalog, TABLE, DEFINITION)
+        with_catalog.close()
+
+
+def rows(seed: int, first_id: int, count: int) -> pa.Table:
+    """Make rows; `n` is an int that becomes a long one day."""
+    chooser = np.random.default_rng(seed)
+    return pa.table(
+        {
+            "id": pa.array(range(first_id, first_id + count), pa.int64()),
+            "k": pa.array(chooser.integers(0, _VALUES, count), pa.int64(), mask=chooser.random(count) < 0.1),
+            "n": pa.array(chooser.integers(-50, 50, count), pa.int32()),
+            "word": pa.array([f"w{n}" for n in chooser.integers(0, _WORDS, count)], pa.string()),
+        }
+    )
+
+
+def names_now(schema: Schema) -> dict[str, str]:
+    """Return what the columns of the beginning are called in a schema."""
+    return {name: schema.find_column_name(field_id) or "" for field_id, name in enumerate(COLUMNS, 1)}
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A WHERE text, and PyArrow's own opinion about each row."""
+
+    where: str
+    mask: Mask
+
+
+def ask(random: Random, names: Mapping[str, str], most_id: int) -> Question:
+    """Make up a question: one to three tests under AND, OR and NOT."""
+    parts = [_test(random, names, most_id) for _ in range(random.choice((1, 1, 2, 3)))]
+    question = parts[0]
+    for part in parts[1:]:
+        question = _joined(random.choice(("AND", "OR")), question, part)
+    return _negated(question) if random.random() < 0.2 else question
+
+
+def _test(random: Random, names: Mapping[str, str], most_id: int) -> Question:
+    word, k, n, key = names["word"], names["k"], names["n"], names["id"]
+    low = random.randrange(_VALUES)
+    high = low + random.choice((0, 3, 40, 900))
+    text, number, start = f"w{random.randrange(_WORDS + 5)}", random.randrange(-52, 52), random.randrange(most_id + 1)
+    texts = [f"w{random.randrange(_WORDS)}" for _ in range(3)]
+    return random.choice(
+        (
+            Question(f"{k} = {low}", lambda t: pc.equal(t[k], low)),
+            Question(
+                f"{k} BETWEEN {low} AND {high}",
+                lambda t: pc.and_kleene(pc.greater_equal(t[k], low), pc.less_equal(t[k], high)),
+            ),
+            Question(f"{k} IS NULL", lambda t: pc.is_null(t[k])),
+            Question(f"{word} = '{text}'", lambda t: pc.equal(t[word], text)),
+            Question(
+                f"{word} IN ({', '.join(map(repr, texts))})", lambda t: pc.is_in(t[word], pa.array(texts, pa.string()))
+            ),
+            Question(f"{word} LIKE '{text}%'", lambda t: pc.starts_with(t[word], text)),
+            Question(f"{n} < {number}", lambda t: pc.less(t[n], number)),
+            Question(
+                f"{key} >= {start} AND {key} < {start + 300}",
+                lambda t: pc.and_kleene(pc.greater_equal(t[key], start), pc.less(t[key], start + 300)),
+            ),
+        )
+    )
+
+
+def _joined(word: str, left: Question, right: Question) -> Question:
+    join = pc.and_kleene if word == "AND" else pc.or_kleene
+    return Question(f"({left.where}) {word} ({right.where})", lambda t: join(left.mask(t), right.mask(t)))
+
+
+def _negated(question: Question) -> Question:
+    return Question(f"NOT ({question.where})", lambda t: pc.invert(question.mask(t)))
+
+
+def matching(question: Question, data: pa.Table) -> pa.Table:
+    """Return the rows that satisfy a question; NULL is not satisfied."""
+    return data.filter(pc.fill_null(question.mask(data), False))
+
+
+def read_plainly(table: Table, snapshot_id: int | None) -> pa.Table:
+    """Read a snapshot (None: the present state and schema) by PyIceberg's own scan, which knows no index."""
+    return table.scan(snapshot_id=snapshot_id).to_arrow()
+
+
+def tell(event: str, **fields: object) -> None:
+    """Tell the program what has happened: a JSON object a line."""
+    print(json.dumps({"event": event, **fields}), flush=True)  # noqa: T201
