@@ -6,7 +6,7 @@ Row groups that share payloads are answered together, as one unit: all of it, or
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow.compute as pc
@@ -28,6 +28,7 @@ from planner.clock import Clock
 from planner.prune.gate import Limits
 from planner.view.directories import IndexReads, IndexTrouble, KindDirectory, positions_by_number
 from planner.view.index_view import IndexView
+from planner.view.keys_in_memory import PayloadKeys, are_in_memory, may_be_kept
 from planner.view.keys_of_rows import OpenedKeys, open_keys, weigh_keys
 from puffin_index.errors import CorruptFileError, NotFoundError, UnsupportedError
 from puffin_index.keys.columns import Column, KeyArray, join_columns
@@ -50,11 +51,8 @@ _INDEX_WEIGHT = 0.5
 _BY_ROW_WEIGHT = 4.0
 """A payload that is ordered by key is decoded as a whole to find the keys of rows."""
 
-_FEW_ROWS_WEIGHT = 3.0
-"""Sorted postings of many row groups, of whose rows only a few are asked for."""
-
-_FEW_ROWS = 64
-"""Of fewer rows than one in so many, the others are not told apart."""
+_MERGED_BY_ROW_WEIGHT = 2.0
+"""The same of one payload of many row groups, which is decoded in large pieces."""
 
 _ROWS_AT_ONCE = 1 << 20
 """The keys of about so many rows are grouped at once."""
@@ -70,6 +68,10 @@ class _Payloads:
         chosen: For each position the directory that tells of its payload, as a place in `directories`; -1 if none does.
         numbers: For each position a number of its payload; -1 if there is none.
         costs: For each position its share of the cost of its payload.
+        lengths: For each position its share of the bytes that are read of its payload.
+        are_decoded: For each position whether all keys of its payload have to be decoded.
+        are_in_memory: For each position whether the decoded keys of its payload are in memory.
+        may_be_kept: Whether there is room for decoded keys.
     """
 
     column: AskedColumn
@@ -77,6 +79,14 @@ class _Payloads:
     chosen: Ints
     numbers: Ints
     costs: Floats
+    lengths: Floats
+    are_decoded: Flags
+    are_in_memory: Flags
+    may_be_kept: bool
+
+    def directory_of(self, place: int) -> KindDirectory:
+        """The directory that tells of the payload of a position."""
+        return self.directories[self.chosen[place]]
 
 
 def answer_units(
@@ -97,23 +107,27 @@ def answer_units(
         positions: Row groups of the plan whose matching rows are known, ascending.
         reads: Takes down troubles.
         data_costs: For each position what reading the row group costs, in weighed bytes; None asks indexes anyway.
-        limits: How many weighed bytes of index may be read, and for how long; None for no such bounds.
+        limits: How many bytes of index may be read, and for how long; None for no such bounds.
 
     Returns:
         What each unit gives, and the positions of the row groups that no index answers.
     """
     row_groups = rows.row_groups.numbers[positions]
     payloads = [
-        _payloads(view, question, one, row_groups, rows.is_whole[positions], rows.matches[positions], reads)
-        for one in question.every_column
+        _payloads(view, question, one, row_groups, rows.is_whole[positions], reads) for one in question.every_column
     ]
     here = np.flatnonzero(np.logical_and.reduce([own.numbers >= 0 for own in payloads]))
     index_costs = np.sum([own.costs for own in payloads], axis=0)
     saved = np.full(len(positions), np.inf) if data_costs is None else data_costs - index_costs
     every_unit = positions_by_number(_unit_numbers([own.numbers[here] for own in payloads]))
-    units = [here[own] for _, own in every_unit if saved[here[own]].sum() > 0]
+    units = [
+        here[own]
+        for _, own in every_unit
+        if saved[here[own]].sum() > 0 or _is_due(view, payloads, here[own], row_groups, saved)
+    ]
     if limits is not None:
-        within = np.cumsum([index_costs[unit].sum() for unit in units]) <= limits.byte_budget
+        lengths = np.sum([own.lengths for own in payloads], axis=0)
+        within = np.cumsum([lengths[unit].sum() for unit in units]) <= limits.byte_budget
         units = units[: int(within.sum())]
     clock = Clock(np.inf if limits is None else limits.seconds)
 
@@ -121,7 +135,7 @@ def answer_units(
         if clock.is_over:
             return None
         first = payloads[0]
-        segment = int(first.directories[first.chosen[unit[0]]].segment[row_groups[unit[0]]])
+        segment = int(first.directory_of(unit[0]).segment[row_groups[unit[0]]])
         try:
             found = _Unit(view, question, rows, positions[unit], row_groups[unit], payloads, unit).answer()
         except (CorruptFileError, UnsupportedError, NotFoundError, OSError) as error:
@@ -139,48 +153,79 @@ def answer_units(
     return list(_partials(question, found)), positions[~is_answered]
 
 
+def _is_due(view: IndexView, payloads: Sequence[_Payloads], unit: Ints, row_groups: Ints, saved: Floats) -> bool:
+    """Whether it is time to decode keys that later questions find in memory; see `planner.view.keys_in_memory`."""
+    decoded = [own for own in payloads if (own.are_decoded & ~own.are_in_memory)[unit].any()]
+    price = sum(float(own.costs[unit].sum()) for own in decoded)
+    spent = price + float(saved[unit].sum())
+    if not decoded or spent <= 0 or not all(own.may_be_kept for own in decoded):
+        return False
+    totals = [
+        PayloadKeys(view, own.column.column, own.directory_of(here[0]), int(row_groups[here[0]])).add_cost(spent)
+        for own in decoded
+        for _, places in positions_by_number(own.numbers[unit])
+        if own.are_decoded[(here := unit[places])[0]]
+    ]
+    return min(totals) >= price
+
+
 def _payloads(
-    view: IndexView,
-    question: Question,
-    asked: AskedColumn,
-    row_groups: Ints,
-    is_whole: Flags,
-    matches: Ints,
-    reads: IndexReads,
+    view: IndexView, question: Question, asked: AskedColumn, row_groups: Ints, is_whole: Flags, reads: IndexReads
 ) -> _Payloads:
     """Choose the payload of each row group: of the kind that costs least, where there is one."""
     # Of all rows of a payload that is ordered by key, the rows of each key are counted without decoding them.
     is_counted = asked.needs_distinct or bool(question.groups)
     can_count = is_counted and (not question.groups or len(question.every_column) == 1)
     has_sets = _has_few_keys(view, question, asked, row_groups, reads)
-    known: list[tuple[float, KindDirectory, Floats]] = []
+    statistics = view.statistics(leaf_of(asked), reads)
+    known: list[_OfKind] = []
+    may_keep = True
     for kind in kinds_holding_keys():
         directory = view.directory(leaf_of(asked), kind.name, reads)
         if directory is None or not directory.known[row_groups].any():
             continue
         blobs = directory.blob[row_groups]
         _, owners, counts = np.unique(blobs, return_inverse=True, return_counts=True)
-        row_counts = np.bincount(owners, view.row_counts[row_groups])[owners]
-        are_few = directory.merged[row_groups] & (_FEW_ROWS * np.bincount(owners, matches)[owners] < row_counts)
-        by_row = np.where(are_few, _FEW_ROWS_WEIGHT, _BY_ROW_WEIGHT)
-        weight = np.where(kind.is_found_by_key & ~has_sets, by_row, _INDEX_WEIGHT)
+        are_decoded = ~has_sets if kind.is_found_by_key else np.zeros(len(row_groups), np.bool_)
         if kind.is_found_by_key and can_count:
             every, covered = np.unique(directory.blob, return_counts=True)
             whole = np.bincount(owners, is_whole)[owners]
-            weight[whole == covered[np.searchsorted(every, blobs)]] = _INDEX_WEIGHT
-        share = weight * directory.length[row_groups] / counts[owners]
-        costs = np.where(directory.known[row_groups], share, np.inf)
-        known.append((float(costs[np.isfinite(costs)].mean()), directory, costs))
-    known.sort(key=lambda one: one[0])
+            are_decoded &= whole != covered[np.searchsorted(every, blobs)]
+        by_row = np.where(directory.merged[row_groups], _MERGED_BY_ROW_WEIGHT, _BY_ROW_WEIGHT)
+        weight = np.where(are_decoded, by_row, _INDEX_WEIGHT)
+        lengths = directory.length[row_groups] / counts[owners]
+        in_memory = np.zeros(len(row_groups), np.bool_)
+        if are_decoded.any():
+            in_memory = are_decoded & are_in_memory(view, asked.column, directory, row_groups)
+            lengths[in_memory] = 0.0
+            may_keep &= statistics is not None and may_be_kept(view, statistics, directory, row_groups[are_decoded])
+        costs = np.where(directory.known[row_groups], weight * lengths, np.inf)
+        known.append(_OfKind(directory, costs, lengths, are_decoded, in_memory))
+    known.sort(key=lambda one: float(one.costs[np.isfinite(one.costs)].mean()))
     chosen = np.full(len(row_groups), -1, np.int64)
     numbers = np.full(len(row_groups), -1, np.int64)
     costs = np.full(len(row_groups), np.inf)
-    for place, (_, directory, own) in enumerate(known):
-        here = np.flatnonzero((chosen < 0) & np.isfinite(own))
-        costs[here], chosen[here] = own[here], place
+    lengths = np.zeros(len(row_groups))
+    are_decoded, in_memory = np.zeros(len(row_groups), np.bool_), np.zeros(len(row_groups), np.bool_)
+    for place, own in enumerate(known):
+        here = np.flatnonzero((chosen < 0) & np.isfinite(own.costs))
+        costs[here], lengths[here], chosen[here] = own.costs[here], own.lengths[here], place
+        are_decoded[here], in_memory[here] = own.are_decoded[here], own.are_in_memory[here]
         # The places of segments take 31 bits and those of entries 32; there are few kinds.
-        numbers[here] = directory.blob[row_groups[here]] * len(known) + place
-    return _Payloads(asked, tuple(directory for _, directory, _ in known), chosen, numbers, costs)
+        numbers[here] = own.directory.blob[row_groups[here]] * len(known) + place
+    directories = tuple(own.directory for own in known)
+    return _Payloads(asked, directories, chosen, numbers, costs, lengths, are_decoded, in_memory, may_keep)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _OfKind:
+    """The payloads of one kind, position by position; attributes as in `_Payloads`."""
+
+    directory: KindDirectory
+    costs: Floats
+    lengths: Floats
+    are_decoded: Flags
+    are_in_memory: Flags
 
 
 def _has_few_keys(
@@ -287,9 +332,14 @@ class _Unit:
     def _opened(self, own: _Payloads) -> Iterator[OpenedKeys]:
         """Yield each payload of a column."""
         for _, unordered in positions_by_number(own.numbers[self.places]):
-            directory = own.directories[own.chosen[self.places[unordered[0]]]]
-            yield open_keys(self.view, own.column.column, directory, self.row_groups, unordered)
-            weigh_keys(self.view, own.column.column, directory, int(self.row_groups[unordered[0]]))
+            place, row_group = self.places[unordered[0]], int(self.row_groups[unordered[0]])
+            directory, column = own.directory_of(place), own.column.column
+            opened = open_keys(self.view, column, directory, self.row_groups, unordered)
+            if own.are_decoded[place] and own.may_be_kept and directory.merged[row_group]:
+                keys = PayloadKeys(self.view, column, directory, row_group)
+                opened = replace(opened, index=keys.kept or keys.decoded(opened.index))
+            yield opened
+            weigh_keys(self.view, column, directory, row_group)
 
     def _asked(self, own: _Payloads) -> Iterator[tuple[HoldsKeys, Sequence[int], BitMap]]:
         """Yield each payload of a column, the places of its row groups in the unit, and the matching rows."""

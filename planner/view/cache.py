@@ -30,6 +30,11 @@ class BoundedCache(Generic[Key, Value]):
         self._leaving: deque[Key] = deque()
 
     @property
+    def limit(self) -> int:
+        """How many bytes the values may have in all."""
+        return int(self._values.maxsize)
+
+    @property
     def used_bytes(self) -> int:
         """The bytes of what is kept."""
         with self._lock:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
-from typing import TypeAlias, TypeVar
+from typing import Protocol, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -86,7 +86,16 @@ class KeyList:
         return int(self.keys.nbytes)
 
 
-Cached: TypeAlias = FieldStatistics | KindDirectory | Directory | OpenPayload | KeyList
+class Kept(Protocol):
+    """What somebody keeps of a payload."""
+
+    @property
+    def nbytes(self) -> int:
+        """The memory that it takes."""
+
+
+KeptForm = TypeVar("KeptForm", bound=Kept)
+Cached: TypeAlias = FieldStatistics | KindDirectory | Directory | OpenPayload | KeyList | Kept
 IndexCache: TypeAlias = BoundedCache[object, Cached]
 
 
@@ -233,17 +242,34 @@ class IndexView(CoveredRowGroups):
             CorruptFileError: If the directory or the payload is not what was written.
             UnsupportedError: If this release does not read such a payload.
         """
-        key = (*self._payload_key(field_id, directory, row_group), KeyList)
-        kept = self._cache.get(key)
-        if isinstance(kept, KeyList):
+        kept = self.kept(field_id, directory, row_group, KeyList)
+        if kept is not None:
             return kept if len(kept.keys) <= most else None
         is_merged = bool(directory.merged[row_group])
         opened = (self.open_index if is_merged else self.open_alone)(field_id, directory, row_group)
         keys = opened.keys(most)
         if keys is None:
             return None
-        self._cache.put(key, KeyList(keys))
+        self.keep(field_id, directory, row_group, KeyList(keys), KeyList)
         return KeyList(keys)
+
+    @property
+    def cache_bytes(self) -> int:
+        """How many bytes may be kept for this view and others."""
+        return self._cache.limit
+
+    def kept(
+        self, field_id: ColumnId, directory: KindDirectory, row_group: int, form: type[KeptForm]
+    ) -> KeptForm | None:
+        """What somebody keeps of the payload of a row group in some form; None if nobody does."""
+        found = self._cache.get((*self._payload_key(field_id, directory, row_group), form))
+        return found if isinstance(found, form) else None
+
+    def keep(
+        self, field_id: ColumnId, directory: KindDirectory, row_group: int, value: KeptForm, form: type[KeptForm]
+    ) -> None:
+        """Keep something of the payload of a row group, for all views, as long as the cache has room."""
+        self._cache.put((*self._payload_key(field_id, directory, row_group), form), value)
 
     def open_filter(self, field_id: ColumnId, directory: KindDirectory, row_group: int) -> tuple[MergedFilter, int]:
         """Open what covers a row group and others and tells which have no match; what is read of its directory is kept.

@@ -136,6 +136,10 @@ class HoldsKeys(ABC):
         """Return the rows of each key; None if there are so many keys that decoding the rows takes less time."""
         return None
 
+    def in_memory(self) -> KeysInMemory | None:
+        """Decode the key of each row; None if the payload gives the keys of some rows without decoding the others."""
+        return None
+
     def totals_of(self, rows: BitMap | None, want: Want = Want.ALL) -> Totals:
         """Return the totals of some rows; None for all rows of the payload."""
         del want
@@ -157,6 +161,15 @@ class HoldsKeys(ABC):
         column, numbers = self.keys_of(every), np.frombuffer(every.to_array(), np.uint32)
         places = [np.searchsorted(numbers, np.frombuffer(rows.to_array(), np.uint32)) for rows in groups]
         return [totals_of_counts(_counts_of_column(column.take(own))) for own in places]
+
+
+class KeysInMemory(HoldsKeys):
+    """The key of each row of a payload, decoded."""
+
+    @property
+    @abstractmethod
+    def nbytes(self) -> int:
+        """The approximate memory in bytes."""
 
 
 def most_key_sets(row_counts: Ints) -> Ints:

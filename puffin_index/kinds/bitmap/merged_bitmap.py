@@ -124,7 +124,7 @@ class MergedBitmap(Postings):
         if len(rows) != self._counts[0] or not row_set_of(rows, self._numbers.row_limit) <= self._every_row():
             raise corrupt(self._blob, "row sets of other rows")
         found = KeyRows(keys, sets, self._numbers.to_numbers(rows.astype(np.uint32)))
-        return code_numbers(self._blob, [found], self._numbers, self._value_type)
+        return code_numbers(self._blob, [found], len(keys), self._numbers, self._value_type)
 
     def _read(self, parts: list[Part], row_counts: Ints) -> BitMap:
         views = read_parts(self._blob, parts)

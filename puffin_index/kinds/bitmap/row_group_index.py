@@ -13,7 +13,7 @@ from puffin_index.kinds.base import RowSet
 from puffin_index.kinds.bitmap.lookup import Entries
 from puffin_index.kinds.bitmap.rows import BitmapBody, RowSetPlaces
 from puffin_index.kinds.held_keys import DistinctKeys, HoldsKeys, KeySets, are_few_keys
-from puffin_index.kinds.postings.columns import CodedNumbers
+from puffin_index.kinds.postings.columns import CodedNumbers, no_codes
 from puffin_index.storage.parts import corrupt
 
 
@@ -47,9 +47,9 @@ class BitmapIndex(HoldsKeys):
         """Return the keys of some rows, decoded from the row sets of all values."""
         table = self._entries.every()
         found, entries = self._body.rows_by_entry(RowSetPlaces(table.offsets, table.lengths))
-        codes = np.full(self._row_count, -1, np.int32)
-        codes[found] = entries
-        is_null = codes < 0
+        codes = no_codes(self._row_count, len(table.offsets))
+        codes[found] = entries + 1
+        is_null = codes == 0
         nulls = self._body.null_rows()
         is_whole = len(found) + len(nulls) == self._row_count and np.count_nonzero(is_null) == len(nulls)
         if not is_whole or not is_null[np.frombuffer(nulls.to_array(), np.uint32)].all():

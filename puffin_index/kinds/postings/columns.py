@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -11,14 +12,21 @@ import pyarrow as pa
 
 from puffin_index.keys.columns import Column, KeyArray
 from puffin_index.keys.value_types import ValueType
+from puffin_index.kinds.held_keys import KeyCounts
 from puffin_index.kinds.postings.keys import keys_of_blocks
 from puffin_index.kinds.postings.numbers import RowNumbers
 from puffin_index.kinds.postings.parse import LENGTHS, ParsedBlocks
-from puffin_index.kinds.postings.rows import Near, decode_runs
+from puffin_index.kinds.postings.rows import decode_runs
 from puffin_index.storage.arrays import Flags, Ints
 from puffin_index.storage.many_ranges import ramps
 from puffin_index.storage.parts import corrupt
 from puffin_index.storage.ranged import Blob
+
+Codes: TypeAlias = npt.NDArray[np.unsignedinteger]
+"""One more than the place of each row's key; 0 for NULL. Of the smallest type that has them."""
+
+_FEW_LONG_RUNS = 8
+"""Of fewer runs than one in so many that have several rows, the rows after the first are listed apart."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -27,12 +35,12 @@ class KeyRows:
 
     Attributes:
         keys: Distinct keys, ascending.
-        codes: The place of each row's key in `keys`.
-        numbers: The number of each row (`puffin_index.kinds.postings.numbers`).
+        codes: The place of each row's key in `keys`: integers of any type.
+        numbers: The number of each row (`puffin_index.kinds.postings.numbers`), in any order.
     """
 
     keys: KeyArray
-    codes: Ints
+    codes: npt.NDArray[np.integer]
     numbers: Ints
 
 
@@ -50,65 +58,17 @@ def key_rows(blocks: ParsedBlocks, first_keys: Ints, is_bytes: bool) -> KeyRows:
     keys = keys_of_blocks(blocks.raw, first_keys, is_bytes)
     sections = np.arange(len(blocks.sections.runs))
     starts, lengths = decode_runs(blocks, sections)
-    run_codes = np.repeat(_group_codes(blocks), blocks.group_counts(sections))
+    # Few bytes a code: arrays of runs are what decoding takes the time for.
+    group_codes = _group_codes(blocks).astype(np.min_scalar_type(len(keys)))
+    run_codes = np.repeat(group_codes, blocks.group_counts(sections))
     if lengths is None:
         return KeyRows(keys, run_codes, starts)
-    return KeyRows(keys, np.repeat(run_codes, lengths), ramps(starts, lengths))
-
-
-def key_rows_near(blocks: ParsedBlocks, first_keys: Ints, is_bytes: bool, near: Near, limit: int) -> KeyRows:
-    """Decode the rows of whole blocks that lie near some rows, with all rows of the runs that have them.
-
-    Args:
-        blocks: The blocks.
-        first_keys: The first key of each block; used only in the int64 domain.
-        is_bytes: Whether the keys are of the bytes domain.
-        near: The rows of interest.
-        limit: A number greater than the number of every row.
-
-    Raises:
-        CorruptFileError: If keys or rows are damaged.
-    """
-    sections = np.arange(len(blocks.sections.runs))
-    starts, lengths = decode_runs(blocks, sections)
-    if int((starts if lengths is None else starts + lengths - 1).max(initial=0)) >= limit:
-        raise corrupt(blocks.raw.blob, "rows that no row group has", int(blocks.raw.offsets[0]))
-    places = np.flatnonzero(near.chosen(starts, lengths))
-    groups = np.searchsorted(np.cumsum(blocks.group_counts(sections)), places, "right")
-    keys, codes = np.unique(_group_codes(blocks)[groups], return_inverse=True)
-    every = keys_of_blocks(blocks.raw, first_keys, is_bytes)
-    own = every[keys] if isinstance(every, np.ndarray) else every.take(pa.array(keys))
-    if lengths is None:
-        return KeyRows(own, codes, starts[places])
-    return KeyRows(own, np.repeat(codes, lengths[places]), ramps(starts[places], lengths[places]))
-
-
-def column_of_numbers(
-    blob: Blob, parts: Sequence[KeyRows], numbers: Ints, null_count: int, value_type: ValueType
-) -> Column:
-    """Return the column of the rows of some numbers.
-
-    Args:
-        blob: The blob, for error messages.
-        parts: Keys and rows; among them all rows of these numbers that are not NULL.
-        numbers: The numbers, ascending.
-        null_count: How many of the rows are NULL.
-        value_type: The type of the keys.
-
-    Raises:
-        CorruptFileError: If a row has two keys, or another number of rows has none.
-    """
-    codes = np.full(len(numbers), -1, np.int32)
-    found, first = 0, 0
-    for part in parts:
-        places = np.searchsorted(numbers, part.numbers)
-        here = np.flatnonzero(numbers[np.minimum(places, len(numbers) - 1)] == part.numbers)
-        codes[places[here]] = part.codes[here] + first
-        found, first = found + len(here), first + len(part.keys)
-    if found != np.count_nonzero(codes >= 0) or found != len(numbers) - null_count:
-        raise corrupt(blob, "rows with two keys or without any")
-    keys = join_keys([part.keys for part in parts], value_type)
-    return CodedNumbers(value_type, keys, codes).every()
+    places = np.flatnonzero(lengths > 1)
+    if len(places) * _FEW_LONG_RUNS > len(lengths):
+        return KeyRows(keys, np.repeat(run_codes, lengths), ramps(starts, lengths))
+    later = lengths[places] - 1
+    codes = np.concatenate((run_codes, np.repeat(run_codes[places], later)))
+    return KeyRows(keys, codes, np.concatenate((starts, ramps(starts[places] + 1, later))))
 
 
 def key_counts(blocks: ParsedBlocks, first_keys: Ints, is_bytes: bool) -> tuple[KeyArray, Ints]:
@@ -163,16 +123,29 @@ class CodedNumbers:
     Attributes:
         value_type: The type of the keys.
         keys: Distinct keys, ascending.
-        codes: For each number (`puffin_index.kinds.postings.numbers`) the place of its key in `keys`; -1 for NULL.
+        codes: For each number (`puffin_index.kinds.postings.numbers`) one more than the place of its key in `keys`; 0
+            for NULL.
     """
 
     value_type: ValueType
     keys: KeyArray
-    codes: npt.NDArray[np.int32]
+    codes: Codes
+
+    @property
+    def nbytes(self) -> int:
+        """The memory of the arrays, in bytes."""
+        return int(self.keys.nbytes) + self.codes.nbytes
 
     def of(self, numbers: Ints) -> Column:
         """Return the column of the rows of some numbers."""
         return self._column(self.codes[numbers])
+
+    def counts_of(self, numbers: Ints) -> KeyCounts:
+        """Return the distinct keys of the rows of some numbers."""
+        counts = np.bincount(self.codes[numbers], minlength=1).astype(np.int64, copy=False)
+        places = np.flatnonzero(counts[1:])
+        keys = self.keys[places] if isinstance(self.keys, np.ndarray) else self.keys.take(pa.array(places))
+        return KeyCounts(self.value_type, keys, counts[1:][places], int(counts[0]))
 
     def every(self) -> Column:
         """Return the column of all numbers."""
@@ -183,43 +156,53 @@ class CodedNumbers:
         spans = zip(numbers.firsts.tolist(), numbers.row_counts.tolist(), strict=True)
         return [self._column(self.codes[first : first + count]) for first, count in spans]
 
-    def _column(self, codes: npt.NDArray[np.int32]) -> Column:
-        known: Flags = codes >= 0
+    def _column(self, codes: Codes) -> Column:
+        known: Flags = codes > 0
         valid = None if known.all() else known
         if not isinstance(self.keys, np.ndarray):
             nulls = None if valid is None else ~valid
-            return Column(self.value_type, len(codes), self.keys.take(pa.array(codes, mask=nulls)), valid)
-        if valid is None:
-            return Column(self.value_type, len(codes), self.keys[codes], None)
-        own = np.zeros(len(codes), np.int64)
-        own[known] = self.keys[codes[known]]
-        return Column(self.value_type, len(codes), own, valid)
+            places = pa.array(codes.astype(np.int64) - 1, mask=nulls)
+            return Column(self.value_type, len(codes), self.keys.take(places), valid)
+        return Column(self.value_type, len(codes), np.concatenate(([0], self.keys))[codes], valid)
 
 
-def code_numbers(blob: Blob, parts: Sequence[KeyRows], numbers: RowNumbers, value_type: ValueType) -> CodedNumbers:
+def no_codes(count: int, key_count: int) -> Codes:
+    """Return the codes of NULL rows, of a type that has codes of so many keys."""
+    return np.zeros(count, np.min_scalar_type(key_count))
+
+
+def code_numbers(
+    blob: Blob, parts: Iterable[KeyRows], key_count: int, numbers: RowNumbers, value_type: ValueType
+) -> CodedNumbers:
     """Return the key of each row.
 
     Args:
         blob: The blob, for error messages.
-        parts: All keys, ascending, and their rows.
+        parts: All keys, ascending, and their rows; only one part is in memory at a time.
+        key_count: The number of all keys.
         numbers: The row groups.
         value_type: The type of the keys.
 
     Raises:
-        CorruptFileError: If a row has two keys or belongs to no row group.
+        CorruptFileError: If a row has two keys or belongs to no row group, or if there are more keys.
     """
-    first_codes = np.cumsum([0, *(len(part.keys) for part in parts)])
-    codes = np.full(numbers.limit, -1, np.int32)
-    for part, first in zip(parts, first_codes.tolist(), strict=False):
+    codes = no_codes(numbers.limit, key_count)
+    keys: list[KeyArray] = []
+    first, row_count = 1, 0
+    for part in parts:
         if int(part.numbers.max(initial=0)) >= numbers.limit:
             raise corrupt(blob, "rows that no row group has")
-        codes[part.numbers] = part.codes + first
+        if first + len(part.keys) - 1 > key_count:
+            raise corrupt(blob, f"more than {key_count} keys")
+        own = part.codes.astype(codes.dtype, copy=False)
+        codes[part.numbers] = own + codes.dtype.type(first)
+        keys.append(part.keys)
+        first, row_count = first + len(part.keys), row_count + len(part.numbers)
     # A row with two keys, or outside every row group, lowers the count of owned rows below that of all rows.
-    owned = np.zeros(numbers.limit, np.bool_)
-    owned[ramps(numbers.firsts, numbers.row_counts)] = True
-    if np.count_nonzero((codes >= 0) & owned) != sum(len(part.numbers) for part in parts):
+    outside = np.count_nonzero(codes[numbers.firsts + numbers.row_counts])
+    if np.count_nonzero(codes) - outside != row_count:
         raise corrupt(blob, "rows that no row group has, or twice")
-    return CodedNumbers(value_type, join_keys([part.keys for part in parts], value_type), codes)
+    return CodedNumbers(value_type, join_keys(keys, value_type), codes)
 
 
 def join_keys(keys: Sequence[KeyArray], value_type: ValueType) -> KeyArray:

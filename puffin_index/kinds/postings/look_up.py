@@ -38,14 +38,13 @@ from puffin_index.keys.value_types import ValueType
 from puffin_index.kinds.base import MergedIndex
 from puffin_index.kinds.held_keys import DistinctKeys, HoldsKeys, KeyCounts
 from puffin_index.kinds.postings.asked import AskedBlocks, rows_of_asked
+from puffin_index.kinds.postings.coded import CodedRows
 from puffin_index.kinds.postings.columns import (
     CodedNumbers,
     code_numbers,
-    column_of_numbers,
     join_keys,
     key_counts,
     key_rows,
-    key_rows_near,
 )
 from puffin_index.kinds.postings.demand import BLOCKS_AT_ONCE, Cuts, bounds_of, cost_of_blocks, cost_of_pages, cuts_of
 from puffin_index.kinds.postings.directory import PostingsDirectory
@@ -56,7 +55,6 @@ from puffin_index.kinds.postings.parse import ParsedBlocks, parse_blocks, read_b
 from puffin_index.kinds.postings.rows import Near
 from puffin_index.roaring.read import deserialize
 from puffin_index.storage.arrays import Ints
-from puffin_index.storage.many_ranges import ramps
 from puffin_index.storage.parts import Part, check_layout, corrupt, read_parts
 from puffin_index.storage.ranged import Blob
 
@@ -173,21 +171,21 @@ class Postings(MergedIndex, HoldsKeys):
 
     def keys_of(self, rows: BitMap | None) -> Column:
         """Return the keys of some rows."""
-        numbers = self._numbers
-        if rows is None or len(rows) == numbers.row_count:
-            return self._coded().of(ramps(numbers.firsts, numbers.row_counts))
-        near, wanted = self._near(rows), numbers.to_numbers(np.frombuffer(rows.to_array(), np.uint32))
-        if near is None or not len(wanted):
-            return self._coded().of(wanted)
-        is_bytes, limit = self._form == BYTES_KEYS, numbers.limit
-        parts = [key_rows_near(parsed, firsts, is_bytes, near, limit) for parsed, firsts in self._scan_all()]
-        null_count = rows.intersection_cardinality(self._null_rows())
-        return column_of_numbers(self._blob, parts, wanted, null_count, self._value_type)
+        return self.in_memory().keys_of(rows)
+
+    def in_memory(self) -> CodedRows:
+        """Decode the key of each row.
+
+        Raises:
+            CorruptFileError: If the blob is damaged.
+        """
+        return CodedRows(self._coded(), self._numbers)
 
     def counts_of(self, rows: BitMap | None) -> KeyCounts:
         """Return the distinct keys of some rows; of all rows without decoding any."""
         if rows is not None and len(rows) < self._numbers.row_count:
-            return super().counts_of(rows)
+            sets = self.sets_of()
+            return self.in_memory().counts_of(rows) if sets is None else sets.among(rows)
         keys, counts = self._every_key()
         if int(counts.sum()) != self._counts[0]:
             raise corrupt(self._blob, "postings of another number of rows")
@@ -224,8 +222,10 @@ class Postings(MergedIndex, HoldsKeys):
     def _coded(self) -> CodedNumbers:
         """Return the key of each row, decoded from all blocks."""
         is_bytes = self._form == BYTES_KEYS
-        parts = [key_rows(parsed, first_keys, is_bytes) for parsed, first_keys in self._scan_all()]
-        return code_numbers(self._blob, parts, self._numbers, self._value_type)
+        self._directory.load(np.arange(self._directory.block_count))
+        key_count = int(self._directory.table.keys[:-1].sum())
+        parts = (key_rows(parsed, first_keys, is_bytes) for parsed, first_keys in self._scan_all())
+        return code_numbers(self._blob, parts, key_count, self._numbers, self._value_type)
 
     def keys(self, most: int) -> KeyArray | None:
         """Return the distinct keys, ascending; None if there are more than `most`.
