@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
+from cachetools import TTLCache
 
 from planner.scans.reading.data_read import DataRead
 from planner.scans.reading.page_choice import can_gain, chosen_pages, promising
@@ -17,10 +19,16 @@ from puffin_index.data.pages.page_reader import PageReader
 from puffin_index.data.parquet import OpenParquet
 from puffin_index.errors import CorruptFileError
 from puffin_index.storage.arrays import Ints
+from puffin_index.storage.caches import cleared_by
 
 _log = logging.getLogger(__name__)
 
 _LOCAL = ("file:", "/")
+
+_SILENT_SECONDS = 3600.0
+_told: TTLCache[str, bool] = TTLCache(10_000, _SILENT_SECONDS)
+_told_lock = threading.Lock()
+cleared_by(_told.clear, _told_lock)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +101,8 @@ class RowGroupColumns:
         try:
             return self._pages(paged, rows)
         except CorruptFileError as damage:
-            _log.warning("row group %d is read whole, as its pages cannot be read alone: %s", self.ordinal, damage)
+            level = logging.DEBUG if _was_told(self.opened.file.location) else logging.WARNING
+            _log.log(level, "row group %d is read whole, as its pages cannot be read alone: %s", self.ordinal, damage)
             return None
 
     def _pages(self, fields: Sequence[FileField], rows: Ints) -> pa.Table | None:
@@ -115,3 +124,11 @@ def joined(table: pa.Table, other: pa.Table) -> pa.Table:
     for name in other.column_names:
         table = table.append_column(other.schema.field(name), other.column(name))
     return table
+
+
+def _was_told(location: str) -> bool:
+    """Return whether a line of the last hour was about a file: each of its row groups may be damaged."""
+    with _told_lock:
+        was_told = location in _told
+        _told.setdefault(location, True)
+    return was_told
