@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -19,12 +20,15 @@ from planner.predicate.session_time import DEFAULT_ZONE
 from planner.prune.gate import Limits
 from planner.scans.plan import plan_scan
 from planner.scans.planned_scan import PlannedScan
+from planner.scans.reading.data_read import DataRead
 from planner.scans.residual import Residual, compile_residual
 from planner.scans.row_group_reader import RowGroupReader, RowGroupTask, tasks_of
 from planner.scans.wanted import Keys, Wanted, first_of
 from puffin_index.errors import NotFoundError, UnsupportedError, did_you_mean
 from puffin_index.keys.map_key import ColumnId
 from puffin_index.table_index import TableIndex
+
+_log = logging.getLogger(__name__)
 
 _AHEAD_BYTES = 256 << 20
 """Memory for row groups that are read ahead. A single row group is read whatever its size."""
@@ -46,6 +50,7 @@ def scan(
     order_by: str | None = None,
     limit: int | None = None,
     session_zone: str = DEFAULT_ZONE,
+    data_read: DataRead | None = None,
 ) -> pa.RecordBatchReader:
     """Read the rows of a table that satisfy a predicate, from the row groups that the planner keeps.
 
@@ -65,6 +70,7 @@ def scan(
             order, and are all read before the first of them comes.
         limit: How many rows are wanted; None for all.
         session_zone: The time zone of timestamps that name none.
+        data_read: Counts the pages, column chunks and bytes that are read, while batches are asked for.
 
     Returns:
         A reader whose schema is the table's Arrow schema of these columns, in their order.
@@ -81,12 +87,12 @@ def scan(
     wanted = Wanted(keys or {}, order_by, limit)
     planned = plan_scan(index, where, snapshot_id, limits, refresh=refresh, wanted=wanted, session_zone=session_zone)
     projection = project(planned.schema, columns)
-    first = planned.first_rows
+    first, counted = planned.first_rows, data_read or DataRead()
     if first is None or first.order is None:
-        batches = _batches(index, planned, projection)
+        batches = _batches(index, planned, projection, counted)
         return _reader(projection, batches if first is None else _any(batches, first.count))
     with_order = _with_field(projection, planned.schema, first.order.field_id)
-    rows = _reader(with_order, _batches(index, planned, with_order)).read_all()
+    rows = _reader(with_order, _batches(index, planned, with_order, counted)).read_all()
     ordered = first_of(rows, first.order, planned.schema, first.count).select(
         [field.name for field in projection.fields]
     )
@@ -112,14 +118,23 @@ def _with_field(projection: Schema, schema: Schema, field_id: ColumnId) -> Schem
     return Schema(*others, *(field for field in schema.fields if field.field_id == field_id))
 
 
-def _batches(index: TableIndex, planned: PlannedScan, projection: Schema) -> Iterator[pa.RecordBatch]:
+def _batches(
+    index: TableIndex, planned: PlannedScan, projection: Schema, data_read: DataRead
+) -> Iterator[pa.RecordBatch]:
     """The rows of the row groups that a plan keeps."""
     table = index.data_table
     kept = np.flatnonzero(planned.plan.kept_mask)
-    reader = RowGroupReader(table, planned.schema, residual_of(planned), side_by_side=len(kept) < _THREADS)
+    residual = residual_of(planned)
+    reader = RowGroupReader(table, planned.schema, residual, side_by_side=len(kept) < _THREADS, data_read=data_read)
     tasks = tasks_of(planned, table, kept)
     read = in_order(lambda task: reader.read(task, projection), tasks)
-    return (batch for batches in read for batch in batches)
+    return _logged((batch for batches in read for batch in batches), planned.plan.table, data_read)
+
+
+def _logged(batches: Iterator[pa.RecordBatch], table: str, data_read: DataRead) -> Iterator[pa.RecordBatch]:
+    """Batches, and what was read in the log after the last of them."""
+    yield from batches
+    _log.info("scan of %s: %s", table, data_read)
 
 
 def residual_of(planned: PlannedScan) -> Residual | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from pyiceberg.expressions import AlwaysTrue
@@ -14,6 +14,7 @@ from planner.prune.gate import ROWS_BYTE_BUDGET, Limits
 from planner.scans.arrow_scan import in_order, residual_of
 from planner.scans.plan import plan_scan
 from planner.scans.planned_scan import PlannedScan
+from planner.scans.reading.data_read import DataRead
 from planner.scans.row_group_reader import RowGroupReader, tasks_of
 from planner.scans.scan_plan import ScanPlan
 from planner.scans.wanted import Keys, Wanted
@@ -30,6 +31,7 @@ class RowCount:
         rows: Matching rows.
         row_groups: Row groups of the scan.
         row_groups_read: Row groups whose data had to be read.
+        data_read: Pages, column chunks and bytes that were read of them.
         seconds: Time spent.
         plan: The scan plan behind the count.
     """
@@ -39,6 +41,7 @@ class RowCount:
     row_groups_read: int
     seconds: float
     plan: ScanPlan
+    data_read: DataRead = field(default_factory=DataRead)
 
     def __repr__(self) -> str:
         read = f"{self.row_groups_read} of {self.row_groups} row groups read"
@@ -47,6 +50,7 @@ class RowCount:
     def _repr_html_(self) -> Html:
         numbers: dict[str, Cell] = {
             "row groups read": share_of(self.row_groups_read, self.row_groups),
+            "data read": str(self.data_read),
             "seconds": f"{self.seconds:.3f}",
         }
         return panel(f"{self.rows:,} rows", facts(numbers), self.plan._repr_html_())
@@ -60,6 +64,7 @@ class RowCount:
             "rows": self.rows,
             "row_groups": self.row_groups,
             "row_groups_read": self.row_groups_read,
+            "data_read": self.data_read.to_json(),
             "index_bytes_read": self.plan.index_bytes_read,
             "index_reads": self.plan.index_reads,
             "seconds": self.seconds,
@@ -102,14 +107,14 @@ def count(
         index, where, snapshot_id, limits, refresh=refresh, wanted=Wanted(keys or {}), session_zone=session_zone
     )
     known, unknown = count_known(planned)
-    read = 0
+    read, data_read = 0, DataRead()
     if len(unknown):
         table = index.data_table
-        reader = RowGroupReader(table, planned.schema, residual_of(planned))
+        reader = RowGroupReader(table, planned.schema, residual_of(planned), data_read=data_read)
         for rows in in_order(reader.count, tasks_of(planned, table, unknown)):
             known, read = known + rows, read + 1
     plan = planned.plan
-    return RowCount(known, plan.row_groups, read, time.perf_counter() - started, plan)
+    return RowCount(known, plan.row_groups, read, time.perf_counter() - started, plan, data_read)
 
 
 def count_known(planned: PlannedScan) -> tuple[int, Ints]:

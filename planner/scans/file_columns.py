@@ -13,7 +13,7 @@ from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema, visit_with_partner
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import Record
-from pyiceberg.types import MapType
+from pyiceberg.types import ListType, MapType
 
 from puffin_index.data.column_source import Reading
 from puffin_index.data.file_fields import PARQUET_FIELD_ID, FileField, FileFields, identify_fields
@@ -103,7 +103,7 @@ class FileColumns:
         wanted = {field.field_id for field in projection.fields} - self.constants.keys()
         try:
             file_schema = identified_schema(self.fields.fields, wanted)
-            visitor = ArrowProjectionVisitor(
+            visitor = _Projection(
                 file_schema,
                 downcast_ns_timestamp_to_us=True,
                 projected_missing_fields=dict(self.constants),
@@ -127,6 +127,26 @@ class FileColumns:
             for field in projection.fields
         )
         return Schema(*fields)
+
+
+class _Projection(ArrowProjectionVisitor):
+    """PyIceberg's projection, which makes empty lists and maps of NULL ones that hold structs."""
+
+    def list(self, list_type: ListType, list_array: pa.Array | None, value_array: pa.Array | None) -> pa.Array | None:
+        found = super().list(list_type, list_array, value_array)
+        if found is None or list_array is None or found.null_count == list_array.null_count:
+            return found
+        offsets = pa.array(found.offsets.to_numpy())
+        return type(found).from_arrays(offsets, found.values, type=found.type, mask=list_array.is_null())
+
+    def map(
+        self, map_type: MapType, map_array: pa.Array | None, key_result: pa.Array | None, value_result: pa.Array | None
+    ) -> pa.Array | None:
+        found = super().map(map_type, map_array, key_result, value_result)
+        if found is None or map_array is None or found.null_count == map_array.null_count:
+            return found
+        offsets = pa.array(found.offsets.to_numpy())
+        return pa.MapArray.from_arrays(offsets, found.keys, found.items, type=found.type, mask=map_array.is_null())
 
 
 def identified_schema(fields: Iterable[FileField], wanted: Collection[int]) -> Schema:

@@ -75,13 +75,12 @@ class Residual:
         tested = [step.field_id for step in self.steps if isinstance(step, Leaf | ColumnTest)]
         return frozenset(column.field_id if isinstance(column, MapKey) else column for column in tested)
 
-    def matching(self, read_column: ReadColumn, row_count: int, among: Flags | None = None) -> Flags:
+    def matching(self, read_column: ReadColumn, row_count: int) -> Flags:
         """Say which rows satisfy the predicate.
 
         Args:
             read_column: Gives the columns.
             row_count: The number of rows.
-            among: The rows that are asked about; None for all. Of other rows the answer may be wrong.
 
         Raises:
             UnsupportedError: If only Spark knows for certain whether one of the rows satisfies the predicate.
@@ -111,13 +110,11 @@ class Residual:
                 case _:
                     assert_never(step)
         may, does = masks.pop()
-        if uncertain:
-            open_rows = may & ~does
-            if (open_rows if among is None else open_rows & among).any():
-                raise UnsupportedError(
-                    f"cannot be evaluated without Spark: {'; '.join(uncertain)}; "
-                    "a row has text that is not ASCII, has line breaks or is not UTF-8"
-                )
+        if uncertain and (may & ~does).any():
+            raise UnsupportedError(
+                f"cannot be evaluated without Spark: {'; '.join(uncertain)}; "
+                "a row has text that is not ASCII, has line breaks or is not UTF-8"
+            )
         return np.broadcast_to(may, row_count)
 
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
@@ -16,12 +15,14 @@ from pyroaring import BitMap
 from planner.prune.pruned import Reason
 from planner.scans.file_columns import FileColumns, constants_of
 from planner.scans.planned_scan import PlannedScan
+from planner.scans.reading.data_read import DataRead
+from planner.scans.reading.rows_of_columns import RowGroupColumns, joined
 from planner.scans.residual import Residual, values_of
 from planner.scans.snapshot_files import ScanFile
 from puffin_index.data.column_source import reading_of
 from puffin_index.data.deletes import deleted_positions
 from puffin_index.data.file_fields import FileField
-from puffin_index.data.parquet import open_parquet
+from puffin_index.data.parquet import OpenParquet, open_parquet, open_parquet_file
 from puffin_index.errors import CorruptFileError, UnsupportedError
 from puffin_index.keys.map_key import ColumnId, column_and_key
 from puffin_index.kinds.base import RowSet
@@ -106,28 +107,25 @@ class RowGroupReader:
         residual: The predicate, None for all rows.
         side_by_side: Whether the columns of a row group are decoded side by side. Many row groups keep all cores busy
             without that.
+        data_read: Counts what is read.
     """
 
     table: Table
     schema: Schema
     residual: Residual | None
     side_by_side: bool = False
+    data_read: DataRead = field(default_factory=DataRead)
 
     def read(self, task: RowGroupTask, projection: Schema) -> list[pa.RecordBatch]:
         """Read the matching rows of a row group in the shape of a projection of the schema."""
         target = schema_to_pyarrow(projection, include_field_ids=False)
-        with open_parquet(self.table.io, task.file.file.path) as parquet:
-            columns = self._columns(parquet, task)
-            rows, tested = self._matching_rows(parquet, columns, task)
+        with open_parquet_file(self.table.io, task.file.file.path) as opened:
+            columns, group = self._columns(opened, task), self._row_group(opened, task)
+            rows, tested = self._matching_rows(group, columns, task)
             if rows is not None and not len(rows):
                 return []
             wanted = columns.fields_of(field.field_id for field in projection.fields)
-            missing = [field for field in wanted if field.field.name not in tested.column_names]
-            table = self._read(parquet, task, missing) if missing else tested
-            for name in (field.field.name for field in wanted if field not in missing):
-                table = table if table is tested else table.append_column(name, tested.column(name))
-            if rows is not None:
-                table = table.take(pa.array(rows))
+            table = _with_columns(tested, group, wanted, rows)
         batches: list[pa.RecordBatch] = columns.project(table, projection, target).to_batches()
         return batches
 
@@ -139,55 +137,73 @@ class RowGroupReader:
         Returns:
             The values of each column (one for all rows where the file lacks the column), and the number of rows.
         """
-        with open_parquet(self.table.io, task.file.file.path) as parquet:
-            columns = self._columns(parquet, task)
-            rows, tested = self._matching_rows(parquet, columns, task)
-            row_count = parquet.metadata.row_group(task.ordinal).num_rows if rows is None else len(rows)
+        with open_parquet_file(self.table.io, task.file.file.path) as opened:
+            columns, group = self._columns(opened, task), self._row_group(opened, task)
+            rows, tested = self._matching_rows(group, columns, task)
             fields = columns.fields_of(column_and_key(column)[0] for column in column_ids)
-            table = self._read(parquet, task, fields) if fields else tested
-            table = table if rows is None else table.take(pa.array(rows))
+            table = _with_columns(tested, group, fields, rows)
             values = {
                 column: values_of(column, lambda field_id: columns.values(table, field_id)) for column in column_ids
             }
-        return values, row_count
+        return values, table.num_rows
 
     def count(self, task: RowGroupTask) -> int:
         """Count the matching rows of a row group."""
-        with open_parquet(self.table.io, task.file.file.path) as parquet:
-            rows, _ = self._matching_rows(parquet, self._columns(parquet, task), task)
-            return parquet.metadata.row_group(task.ordinal).num_rows if rows is None else len(rows)
+        with open_parquet_file(self.table.io, task.file.file.path) as opened:
+            _, tested = self._matching_rows(self._row_group(opened, task), self._columns(opened, task), task)
+            return int(tested.num_rows)
 
-    def _columns(self, parquet: pq.ParquetFile, task: RowGroupTask) -> FileColumns:
+    def _row_group(self, opened: OpenParquet, task: RowGroupTask) -> RowGroupColumns:
+        return RowGroupColumns(opened, task.ordinal, self.data_read, self.side_by_side)
+
+    def _columns(self, opened: OpenParquet, task: RowGroupTask) -> FileColumns:
         entry = task.file.entry
         constants = constants_of(entry.partition, self.table.specs()[entry.spec_id])
         reading = reading_of(self.table, self.schema)
-        return FileColumns.of(reading, parquet.schema_arrow, constants, task.file.file.path)
+        return FileColumns.of(reading, opened.parquet.schema_arrow, constants, task.file.file.path)
 
     def _matching_rows(
-        self, parquet: pq.ParquetFile, columns: FileColumns, task: RowGroupTask
+        self, group: RowGroupColumns, columns: FileColumns, task: RowGroupTask
     ) -> tuple[Ints | None, pa.Table]:
-        """The rows that match and are not deleted (None for all), and the columns that were read to test them."""
-        row_count = parquet.metadata.row_group(task.ordinal).num_rows
+        """The rows that match and are not deleted (None for all), and the columns that were tested, in these rows."""
+        rows = self._candidates(group, task)
+        row_count = group.row_count if rows is None else len(rows)
         # A table without columns has no length; a column of NULLs gives one.
         tested = pa.table({"": pa.nulls(row_count)})
-        flags: Flags | None = None
-        if task.rows is not None:
-            flags = np.zeros(row_count, np.bool_)
-            flags[np.frombuffer(task.rows.rows.to_array(), np.uint32)] = True
-        deleted = self._deleted(parquet, task, row_count)
-        if deleted is not None:
-            flags = ~deleted if flags is None else flags & ~deleted
-        if self.residual is not None and (task.rows is None or not task.rows.exact):
-            fields = columns.fields_of(self.residual.field_ids)
-            tested = self._read(parquet, task, fields) if fields else tested
-            matching = self.residual.matching(lambda field_id: columns.values(tested, field_id), row_count, flags)
-            flags = matching if flags is None else flags & matching
-        return None if flags is None else np.flatnonzero(flags), tested
+        if self.residual is None or not row_count or (task.rows is not None and task.rows.exact):
+            return rows, tested
+        fields = columns.fields_of(self.residual.field_ids)
+        if fields:
+            tested = group.read(fields, rows)
+        matching = self.residual.matching(lambda field_id: columns.values(tested, field_id), row_count)
+        # One value stands for all rows where the file has none of the columns.
+        matching = np.broadcast_to(matching, row_count)
+        if matching.all():
+            return rows, tested
+        rows = np.flatnonzero(matching) if rows is None else rows[matching]
+        return rows, tested.filter(pa.array(matching))
 
-    def _deleted(self, parquet: pq.ParquetFile, task: RowGroupTask, row_count: int) -> Flags | None:
+    def _candidates(self, group: RowGroupColumns, task: RowGroupTask) -> Ints | None:
+        """The rows of a row group that can match and are not deleted, ascending; None for all.
+
+        Raises:
+            CorruptFileError: If the index knows rows that the row group does not have.
+        """
+        rows = None if task.rows is None else np.frombuffer(task.rows.rows.to_array(), np.uint32).astype(np.int64)
+        if rows is not None and len(rows) and rows[-1] >= group.row_count:
+            raise CorruptFileError(
+                f"row group {task.ordinal} has {group.row_count} rows, and the index knows row {rows[-1]}",
+                location=task.file.file.path,
+            )
+        deleted = self._deleted(group, task)
+        if deleted is None:
+            return rows
+        return np.flatnonzero(~deleted) if rows is None else rows[~deleted[rows]]
+
+    def _deleted(self, group: RowGroupColumns, task: RowGroupTask) -> Flags | None:
         if not task.file.deletes:
             return None
-        first = sum(parquet.metadata.row_group(i).num_rows for i in range(task.ordinal))
+        first, row_count = group.first_row, group.row_count
         positions = deleted_positions(self.table.io, task.file.file.path, task.file.deletes)
         here = positions & BitMap(range(first, first + row_count))
         if not here:
@@ -196,10 +212,11 @@ class RowGroupReader:
         flags[np.frombuffer(here.to_array(), np.uint32) - np.uint32(first)] = True
         return flags
 
-    def _read(self, parquet: pq.ParquetFile, task: RowGroupTask, fields: list[FileField]) -> pa.Table:
-        # By ordinals of leaves: names may have dots in them.
-        leaves = [leaf for field in fields for leaf in field.leaves]
-        try:
-            return parquet.reader.read_row_group(task.ordinal, column_indices=leaves, use_threads=self.side_by_side)
-        except pa.ArrowInvalid as error:
-            raise CorruptFileError(f"row group {task.ordinal}: {error}", location=task.file.file.path) from error
+
+def _with_columns(tested: pa.Table, group: RowGroupColumns, fields: Sequence[FileField], rows: Ints | None) -> pa.Table:
+    """Some columns in the matching rows: those that were tested are not read again."""
+    missing = [one for one in fields if one.field.name not in tested.column_names]
+    if not missing:
+        return tested
+    read_before = [one.field.name for one in fields if one not in missing]
+    return joined(group.read(missing, rows), tested.select(read_before))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
@@ -11,7 +12,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Protocol, cast
 
-from pyiceberg.io import FileIO
+from pyiceberg.io import FileIO, InputStream
 
 from puffin_index.errors import CorruptFileError, NotFoundError
 from puffin_index.storage.ranged import RangedReader, check_range
@@ -23,25 +24,20 @@ class _PositionalStream(Protocol):
     def read_at(self, nbytes: int, offset: int) -> bytes: ...
 
 
-class FileReader(AbstractContextManager["FileReader"]):
-    """A `RangedReader` over a file of a FileIO. Safe to share between threads.
+class StreamReader:
+    """A `RangedReader` over an open stream. Safe to share between threads, if nobody else reads from the stream.
 
     Args:
-        io: The FileIO.
+        stream: The stream, which the caller closes.
         location: The file.
-        size: The size in bytes, if known, which saves a request to the store.
+        size: The size in bytes, if known; otherwise the stream is asked.
     """
 
-    def __init__(self, io: FileIO, location: str, size: int | None = None) -> None:
-        self._input = io.new_input(location)
+    def __init__(self, stream: InputStream, location: str, size: int | None = None) -> None:
         self._location = location
         self._lock = threading.Lock()
-        try:
-            # PyArrow streams read at a position without moving a cursor, so threads need no lock.
-            self._stream = self._input.open(seekable=True)
-            self._size = len(self._input) if size is None else size
-        except FileNotFoundError as error:
-            raise NotFoundError(f"file not found: {location}") from error
+        self._stream = stream
+        self._size = _size_of(stream) if size is None else size
 
     @property
     def location(self) -> str:
@@ -67,6 +63,32 @@ class FileReader(AbstractContextManager["FileReader"]):
                 f"the file ends early: {len(data)} of {length} bytes read", location=self._location, offset=offset
             )
         return memoryview(data)
+
+
+def _size_of(stream: InputStream) -> int:
+    """The size of a stream, whose position stays."""
+    position = stream.tell()
+    size = stream.seek(0, os.SEEK_END)
+    stream.seek(position)
+    return size
+
+
+class FileReader(StreamReader, AbstractContextManager["FileReader"]):
+    """A `RangedReader` over a file of a FileIO. Safe to share between threads.
+
+    Args:
+        io: The FileIO.
+        location: The file.
+        size: The size in bytes, if known, which saves a request to the store.
+    """
+
+    def __init__(self, io: FileIO, location: str, size: int | None = None) -> None:
+        source = io.new_input(location)
+        try:
+            # PyArrow streams read at a position without moving a cursor, so threads need no lock.
+            super().__init__(source.open(seekable=True), location, len(source) if size is None else size)
+        except FileNotFoundError as error:
+            raise NotFoundError(f"file not found: {location}") from error
 
     def close(self) -> None:
         """Close the stream."""

@@ -1,0 +1,134 @@
+"""Wanted rows of some columns of a row group: by pages where that pays, by whole column chunks otherwise."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from cachetools import TTLCache
+
+from planner.scans.reading.data_read import DataRead
+from planner.scans.reading.page_choice import can_gain, chosen_pages, promising
+from planner.view.parallel import in_parallel
+from puffin_index.data.file_fields import FileField
+from puffin_index.data.pages.fetch import in_turn
+from puffin_index.data.pages.page_reader import PageReader
+from puffin_index.data.parquet import OpenParquet
+from puffin_index.errors import CorruptFileError
+from puffin_index.storage.arrays import Ints
+from puffin_index.storage.caches import cleared_by
+
+_log = logging.getLogger(__name__)
+
+_LOCAL = ("file:", "/")
+
+_SILENT_SECONDS = 3600.0
+_told: TTLCache[str, bool] = TTLCache(10_000, _SILENT_SECONDS)
+_told_lock = threading.Lock()
+cleared_by(_told.clear, _told_lock)
+
+
+@dataclass(frozen=True, slots=True)
+class RowGroupColumns:
+    """The columns of one row group of an open file.
+
+    Attributes:
+        opened: The file.
+        ordinal: Which row group of the file.
+        data_read: Counts what is read.
+        side_by_side: Whether whole columns are decoded side by side.
+    """
+
+    opened: OpenParquet
+    ordinal: int
+    data_read: DataRead
+    side_by_side: bool
+
+    @property
+    def row_count(self) -> int:
+        """The rows of the row group."""
+        return int(self.opened.parquet.metadata.row_group(self.ordinal).num_rows)
+
+    @property
+    def first_row(self) -> int:
+        """The position in the file of the first row."""
+        footer = self.opened.parquet.metadata
+        return sum(footer.row_group(before).num_rows for before in range(self.ordinal))
+
+    def read(self, fields: Sequence[FileField], rows: Ints | None) -> pa.Table:
+        """Read some rows of some columns.
+
+        Args:
+            fields: Top-level fields of the file; at least one.
+            rows: Rows of the row group, ascending; None for all.
+
+        Raises:
+            CorruptFileError: If the file cannot be decoded.
+        """
+        if rows is None:
+            return self._whole(fields)
+        table = self._by_pages(fields, rows)
+        rest = [field for field in fields if table is None or field.field.name not in table.column_names]
+        if not rest:
+            return table
+        whole = self._whole(rest).take(pa.array(rows))
+        return whole if table is None else joined(table, whole)
+
+    def _whole(self, fields: Sequence[FileField]) -> pa.Table:
+        # By ordinals of leaves: names may have dots in them.
+        leaves = [leaf for field in fields for leaf in field.leaves]
+        group = self.opened.parquet.metadata.row_group(self.ordinal)
+        for leaf in leaves:
+            self.data_read.add_chunk(group.column(leaf).total_compressed_size)
+        try:
+            return self.opened.parquet.reader.read_row_group(
+                self.ordinal, column_indices=leaves, use_threads=self.side_by_side
+            )
+        except pa.ArrowInvalid as error:
+            raise CorruptFileError(f"row group {self.ordinal}: {error}", location=self.opened.file.location) from error
+
+    def _by_pages(self, fields: Sequence[FileField], rows: Ints) -> pa.Table | None:
+        """The columns that were read by pages; None if none was."""
+        if not len(rows) or not can_gain(self.row_count, len(rows)):
+            return None
+        group = self.opened.parquet.metadata.row_group(self.ordinal)
+        paged = [field for field in fields if all(group.column(leaf).has_offset_index for leaf in field.leaves)]
+        if not paged:
+            return None
+        try:
+            return self._pages(paged, rows)
+        except CorruptFileError as damage:
+            level = logging.DEBUG if _was_told(self.opened.file.location) else logging.WARNING
+            _log.log(level, "row group %d is read whole, as its pages cannot be read alone: %s", self.ordinal, damage)
+            return None
+
+    def _pages(self, fields: Sequence[FileField], rows: Ints) -> pa.Table | None:
+        each = in_turn if self.opened.file.location.startswith(_LOCAL) else in_parallel
+        reader = PageReader.of(self.opened.parquet, self.opened.file, self.ordinal, each)
+        chunks = reader.chunks({leaf for field in fields for leaf in field.leaves})
+        fields = promising(fields, chunks, rows, self.row_count)
+        chosen = chosen_pages(fields, reader, chunks, rows)
+        if not chosen:
+            return None
+        table = reader.read([field for field in fields if field.leaves[0] in chosen], chosen, rows)
+        for leaf in chosen.values():
+            self.data_read.add_pages(len(leaf.pages), leaf.index.page_count, leaf.byte_count, leaf.chunk.size)
+        return table
+
+
+def joined(table: pa.Table, other: pa.Table) -> pa.Table:
+    """A table with the columns of another table of as many rows."""
+    for name in other.column_names:
+        table = table.append_column(other.schema.field(name), other.column(name))
+    return table
+
+
+def _was_told(location: str) -> bool:
+    """Return whether a line of the last hour was about a file: each of its row groups may be damaged."""
+    with _told_lock:
+        was_told = location in _told
+        _told.setdefault(location, True)
+    return was_told

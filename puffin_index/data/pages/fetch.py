@@ -1,0 +1,50 @@
+"""Reading many ranges of a file in few requests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+import numpy as np
+
+from puffin_index.storage.arrays import Ints
+from puffin_index.storage.parts import COALESCE_BYTES
+from puffin_index.storage.ranged import RangedReader
+
+Range: TypeAlias = tuple[int, int]
+"""Offset and length."""
+
+ReadEach: TypeAlias = Callable[[Callable[[Range], memoryview], Sequence[Range]], list[memoryview]]
+"""Calls a function for each range, one after the other or side by side, and returns the results in order."""
+
+
+def in_turn(read: Callable[[Range], memoryview], ranges: Sequence[Range]) -> list[memoryview]:
+    """Read ranges one after the other."""
+    return [read(one) for one in ranges]
+
+
+def read_ranges(reader: RangedReader, offsets: Ints, sizes: Ints, each: ReadEach = in_turn) -> list[memoryview]:
+    """Read ranges of a file in one round of requests; near ranges share a request.
+
+    Args:
+        reader: The file.
+        offsets: Where each range begins, in any order.
+        sizes: The length of each range.
+        each: Reads the requests.
+
+    Raises:
+        CorruptFileError: If a range leaves the file.
+    """
+    if not len(offsets):
+        return []
+    order = np.argsort(offsets, kind="stable")
+    starts = offsets[order]
+    ends = np.maximum.accumulate(starts + sizes[order])
+    first = np.flatnonzero(np.append(True, starts[1:] > ends[:-1] + COALESCE_BYTES))
+    last = np.append(first[1:], len(starts)) - 1
+    requests = list(zip(starts[first].tolist(), (ends[last] - starts[first]).tolist(), strict=True))
+    data = each(lambda one: reader.read(*one), requests)
+    request_of = np.searchsorted(starts[first], offsets, side="right") - 1
+    begins = offsets - starts[first][request_of]
+    places = zip(request_of.tolist(), begins.tolist(), (begins + sizes).tolist(), strict=True)
+    return [data[request][begin:end] for request, begin, end in places]

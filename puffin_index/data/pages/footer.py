@@ -1,0 +1,204 @@
+"""What a Parquet footer says of column chunks, and what a footer of a part of the file needs from it.
+
+PyArrow shows no offset indexes, and writes no footer for some pages of a row group. So the footer is cut here into raw
+fields: most are copied, few are read.
+"""
+
+from __future__ import annotations
+
+import io
+import threading
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+import pyarrow.parquet as pq
+from cachetools import LRUCache
+
+from puffin_index.data.thrift_compact import (
+    BINARY,
+    I32,
+    I64,
+    LIST,
+    STRUCT,
+    CompactReader,
+    RawFields,
+    broken_means_corrupt,
+    integer_bytes,
+    list_bytes,
+    struct_bytes,
+)
+from puffin_index.storage.caches import cleared_by
+
+_MAGIC_BYTES = 4
+_CACHED_BYTES = 64 << 20
+
+# Field ids of parquet.thrift.
+_FILE_VERSION, _FILE_SCHEMA, _FILE_ROWS, _FILE_ROW_GROUPS, _FILE_KEY_VALUES, _FILE_CREATOR = 1, 2, 3, 4, 5, 6
+_GROUP_COLUMNS, _GROUP_BYTES, _GROUP_ROWS = 1, 2, 3
+_CHUNK_FILE, _CHUNK_OFFSET, _CHUNK_METADATA, _CHUNK_INDEX_OFFSET, _CHUNK_INDEX_BYTES = 1, 2, 3, 4, 5
+_CHUNK_CRYPTO, _CHUNK_ENCRYPTED_METADATA = 8, 9
+_COLUMN_VALUES, _COLUMN_BYTES, _COLUMN_DATA_PAGE, _COLUMN_INDEX_PAGE, _COLUMN_DICTIONARY = 5, 7, 9, 10, 11
+_COLUMN_UNUSED = (8, _COLUMN_INDEX_PAGE, _COLUMN_DICTIONARY, 12, 14, 15, 16, 17)
+"""Key-values, places of pages, statistics, bloom filters: of the whole chunk, and of no use to decode some pages."""
+
+_ZERO = (I64, integer_bytes(0))
+_NO_CHUNK = struct_bytes(
+    {
+        _CHUNK_OFFSET: _ZERO,
+        _CHUNK_METADATA: (
+            STRUCT,
+            # Type, encodings, path, codec, values, bytes, bytes and place: what a reader of footers insists on.
+            struct_bytes(
+                {1: (I32, b"\0"), 2: (LIST, list_bytes(I32, [])), 3: (LIST, list_bytes(BINARY, [])), 4: (I32, b"\0")}
+                | dict.fromkeys((_COLUMN_VALUES, 6, _COLUMN_BYTES, _COLUMN_DATA_PAGE), _ZERO)
+            ),
+        ),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnChunk:
+    """A column chunk of a row group, as the footer has it.
+
+    Attributes:
+        start: Its first byte in the file.
+        size: Its length in bytes.
+        offset_index: Offset and length of its offset index; None without one.
+        metadata: The fields of its ColumnMetaData.
+    """
+
+    start: int
+    size: int
+    offset_index: tuple[int, int] | None
+    metadata: RawFields = field(repr=False)
+
+    def part(self, dictionary_at: int | None, data_at: int, size: int, values: int) -> bytes:
+        """Return the bytes of a ColumnChunk for some pages of this one.
+
+        Args:
+            dictionary_at: The offset of the dictionary page; None without one.
+            data_at: The offset of the first data page.
+            size: The bytes of all pages.
+            values: The values of the data pages, NULLs included.
+        """
+        numbers = {_COLUMN_VALUES: values, _COLUMN_BYTES: size, _COLUMN_DATA_PAGE: data_at}
+        if dictionary_at is not None:
+            numbers[_COLUMN_DICTIONARY] = dictionary_at
+        kept = {number: raw for number, raw in self.metadata.items() if number not in _COLUMN_UNUSED}
+        places = {number: (I64, integer_bytes(value)) for number, value in numbers.items()}
+        return struct_bytes({_CHUNK_OFFSET: _ZERO, _CHUNK_METADATA: (STRUCT, struct_bytes({**kept, **places}))})
+
+
+@dataclass(frozen=True, slots=True)
+class FooterLayout:
+    """The parts of a footer.
+
+    Attributes:
+        file_fields: What a footer of any row group of the file has: version, schema, key-values, creator.
+        row_groups: The bytes of each RowGroup.
+    """
+
+    file_fields: RawFields
+    row_groups: tuple[bytes, ...]
+
+    @property
+    def size(self) -> int:
+        """About how many bytes of memory the layout takes."""
+        return sum(len(value) for _, value in self.file_fields.values()) + sum(map(len, self.row_groups))
+
+    def chunks(self, ordinal: int, leaves: Collection[int], location: str) -> dict[int, ColumnChunk]:
+        """Return some column chunks of a row group; without those that are encrypted or that lie in another file.
+
+        Args:
+            ordinal: The row group.
+            leaves: Ordinals of leaf columns.
+            location: The file.
+
+        Raises:
+            CorruptFileError: If the row group is broken.
+        """
+        chunks: dict[int, ColumnChunk] = {}
+        with broken_means_corrupt("the row group", location, 0):
+            reader = CompactReader(self.row_groups[ordinal])
+            for number, kind in reader.fields():
+                if number != _GROUP_COLUMNS:
+                    reader.skip(kind)
+                    continue
+                length, inner = reader.list_header()
+                for leaf in range(length):
+                    if leaf not in leaves:
+                        reader.skip(inner)
+                    elif (chunk := _chunk(reader.raw_fields())) is not None:
+                        chunks[leaf] = chunk
+        return chunks
+
+    def footer(self, row_count: int, leaf_count: int, chunks: Mapping[int, bytes]) -> bytes:
+        """Return a footer of one row group.
+
+        Args:
+            row_count: The rows of the row group.
+            leaf_count: The number of leaf columns of the schema.
+            chunks: Column chunks by leaf. Nobody may read the others.
+        """
+        rows = (I64, integer_bytes(row_count))
+        columns = list_bytes(STRUCT, [chunks.get(leaf, _NO_CHUNK) for leaf in range(leaf_count)])
+        group = struct_bytes({_GROUP_COLUMNS: (LIST, columns), _GROUP_BYTES: _ZERO, _GROUP_ROWS: rows})
+        groups = (LIST, list_bytes(STRUCT, [group]))
+        return struct_bytes({**self.file_fields, _FILE_ROWS: rows, _FILE_ROW_GROUPS: groups})
+
+
+def _chunk(fields: RawFields) -> ColumnChunk | None:
+    if fields.keys() & {_CHUNK_FILE, _CHUNK_CRYPTO, _CHUNK_ENCRYPTED_METADATA} or _CHUNK_METADATA not in fields:
+        return None
+    metadata = CompactReader(fields[_CHUNK_METADATA][1]).raw_fields()
+    size, data_page = _integer(metadata, _COLUMN_BYTES), _integer(metadata, _COLUMN_DATA_PAGE)
+    if size is None or data_page is None:
+        return None
+    # Some writers state 0 for a missing dictionary page.
+    start = min(data_page, _integer(metadata, _COLUMN_DICTIONARY) or data_page)
+    offset, length = _integer(fields, _CHUNK_INDEX_OFFSET), _integer(fields, _CHUNK_INDEX_BYTES)
+    return ColumnChunk(start, size, (offset, length) if offset and length else None, metadata)
+
+
+def _integer(fields: Mapping[int, tuple[int, bytes]], number: int) -> int | None:
+    return CompactReader(fields[number][1]).integer() if number in fields else None
+
+
+_layouts: LRUCache[str, FooterLayout] = LRUCache(maxsize=_CACHED_BYTES, getsizeof=lambda layout: layout.size)
+_layouts_lock = threading.Lock()
+cleared_by(_layouts.clear, _layouts_lock)
+
+
+def layout_of(footer: pq.FileMetaData, location: str) -> FooterLayout:
+    """Cut a footer into its parts, once a file.
+
+    Raises:
+        CorruptFileError: If the footer is broken.
+    """
+    with _layouts_lock:
+        layout = _layouts.get(location)
+    if layout is None:
+        layout = _cut(footer, location)
+        with _layouts_lock:
+            if layout.size < _CACHED_BYTES:
+                _layouts[location] = layout
+    return layout
+
+
+def _cut(footer: pq.FileMetaData, location: str) -> FooterLayout:
+    written = io.BytesIO()
+    footer.write_metadata_file(written)
+    reader = CompactReader(written.getvalue(), _MAGIC_BYTES)
+    fields: RawFields = {}
+    groups: list[bytes] = []
+    with broken_means_corrupt("the footer", location, 0):
+        for number, kind in reader.fields():
+            if number == _FILE_ROW_GROUPS:
+                length, inner = reader.list_header()
+                groups = [reader.raw(inner) for _ in range(length)]
+            elif number in (_FILE_VERSION, _FILE_SCHEMA, _FILE_KEY_VALUES, _FILE_CREATOR):
+                fields[number] = (kind, reader.raw(kind))
+            else:
+                reader.skip(kind)
+    return FooterLayout(fields, tuple(groups))

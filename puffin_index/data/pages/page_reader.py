@@ -1,0 +1,199 @@
+"""Rows of a row group, read from the pages that hold them.
+
+A Parquet file is put around the pages in memory, with the schema and the key-values of the whole file. So Arrow decodes
+pages exactly as Arrow decodes the whole file: all codecs, encodings and types.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from puffin_index.data.file_fields import FileField
+from puffin_index.data.pages.fetch import ReadEach, in_turn, read_ranges
+from puffin_index.data.pages.footer import ColumnChunk, FooterLayout, layout_of
+from puffin_index.data.pages.nested import assemble
+from puffin_index.data.pages.offset_index import OffsetIndex, parse_offset_index
+from puffin_index.data.pages.page_header import parse_page_header
+from puffin_index.data.parquet import decoded
+from puffin_index.errors import CorruptFileError
+from puffin_index.storage.arrays import Ints
+from puffin_index.storage.binary import write_uint32_le
+from puffin_index.storage.ranged import RangedReader
+
+_MAGIC = b"PAR1"
+
+
+@dataclass(frozen=True, slots=True)
+class LeafPages:
+    """The pages of a leaf column to read.
+
+    Attributes:
+        chunk: The column chunk.
+        index: All pages of the column chunk.
+        pages: The pages to read, ascending; at least one.
+    """
+
+    chunk: ColumnChunk
+    index: OffsetIndex
+    pages: Ints
+
+    @property
+    def row_counts(self) -> Ints:
+        """The rows of each page to read."""
+        counts: Ints = np.diff(self.index.first_rows)[self.pages]
+        return counts
+
+    @property
+    def byte_count(self) -> int:
+        """The bytes of the pages to read and of the dictionary."""
+        return self.index.dictionary[1] + int(self.index.sizes[self.pages].sum())
+
+    def positions(self, rows: Ints) -> Ints:
+        """Return where rows of the row group are among the rows of these pages."""
+        before = np.cumsum(self.row_counts) - self.row_counts
+        page = np.searchsorted(self.index.first_rows, rows, side="right") - 1
+        at = np.searchsorted(self.pages, page)
+        positions: Ints = before[at] + rows - self.index.first_rows[page]
+        return positions
+
+
+@dataclass(frozen=True, slots=True)
+class PageReader:
+    """Reads pages of one row group.
+
+    Attributes:
+        parquet: The opened file.
+        file: The bytes of the same file.
+        layout: The footer of the file.
+        ordinal: The row group.
+        each: Reads the requests of a round.
+    """
+
+    parquet: pq.ParquetFile
+    file: RangedReader
+    layout: FooterLayout
+    ordinal: int
+    each: ReadEach = in_turn
+
+    @classmethod
+    def of(cls, parquet: pq.ParquetFile, file: RangedReader, ordinal: int, each: ReadEach = in_turn) -> PageReader:
+        """Return a reader of a row group."""
+        return cls(parquet, file, layout_of(parquet.metadata, file.location), ordinal, each)
+
+    @property
+    def row_count(self) -> int:
+        """The rows of the row group."""
+        return int(self.parquet.metadata.row_group(self.ordinal).num_rows)
+
+    def chunks(self, leaves: Collection[int]) -> dict[int, ColumnChunk]:
+        """Return column chunks by leaf; without those that are encrypted or that lie in another file."""
+        return self.layout.chunks(self.ordinal, leaves, self.file.location)
+
+    def offset_indexes(self, chunks: Mapping[int, ColumnChunk]) -> dict[int, OffsetIndex]:
+        """Read offset indexes, in one round of requests.
+
+        Args:
+            chunks: Column chunks by leaf, each with an offset index.
+
+        Returns:
+            The offset index of each leaf; without those of no use (`parse_offset_index`).
+
+        Raises:
+            CorruptFileError: If an offset index is broken.
+        """
+        places = np.array([chunk.offset_index for chunk in chunks.values()], np.int64).reshape(-1, 2)
+        found = read_ranges(self.file, places[:, 0], places[:, 1], self.each)
+        indexes: dict[int, OffsetIndex] = {}
+        for (leaf, chunk), data in zip(chunks.items(), found, strict=True):
+            index = parse_offset_index(data, chunk, self.row_count, self.file.location)
+            if index is not None:
+                indexes[leaf] = index
+        return indexes
+
+    def pages(self, leaf: int, chunk: ColumnChunk, index: OffsetIndex, rows: Ints) -> LeafPages:
+        """Return the pages of a leaf that hold rows of the row group, which ascend."""
+        return LeafPages(chunk, index, index.pages_of(rows, is_repeated=self._is_repeated(leaf)))
+
+    def read(self, fields: Sequence[FileField], leaves: Mapping[int, LeafPages], rows: Ints) -> pa.Table:
+        """Read rows of some columns, in one round of requests.
+
+        Args:
+            fields: Top-level fields of the file, for whose types `can_assemble` holds.
+            leaves: The pages of each leaf of the fields that hold the rows.
+            rows: Rows of the row group, ascending; at least one.
+
+        Raises:
+            CorruptFileError: If pages are not what the offset index says, or cannot be decoded.
+        """
+        part = self._part_file(leaves)
+        with decoded(self.file.location, f"pages of row group {self.ordinal}"):
+            parquet = pq.ParquetFile(pa.BufferReader(part), coerce_int96_timestamp_unit="us")
+            columns = [self._column(parquet, field, leaves, rows) for field in fields]
+        return pa.table(columns, schema=pa.schema([field.field for field in fields]))
+
+    def _column(
+        self, parquet: pq.ParquetFile, field: FileField, leaves: Mapping[int, LeafPages], rows: Ints
+    ) -> pa.Array | pa.ChunkedArray:
+        taken: list[pa.ChunkedArray] = []
+        for leaf in field.leaves:
+            values = parquet.reader.read_row_group(0, column_indices=[leaf], use_threads=False).column(0)
+            expected = int(leaves[leaf].row_counts.sum())
+            if len(values) != expected:
+                raise ValueError(f"pages of {expected} rows have {len(values)}")
+            taken.append(values.take(pa.array(leaves[leaf].positions(rows))))
+        if len(taken) == 1:
+            return taken[0]
+        return assemble(field.field.type, [pa.concat_arrays(values.chunks) for values in taken])
+
+    def _is_repeated(self, leaf: int) -> bool:
+        return bool(self.parquet.schema.column(leaf).max_repetition_level)
+
+    def _part_file(self, leaves: Mapping[int, LeafPages]) -> bytes:
+        """A Parquet file of one row group with these pages. The rows of its columns differ."""
+        offsets = [np.append(leaf.index.dictionary[0], leaf.index.offsets[leaf.pages]) for leaf in leaves.values()]
+        sizes = [np.append(leaf.index.dictionary[1], leaf.index.sizes[leaf.pages]) for leaf in leaves.values()]
+        found = iter(read_ranges(self.file, np.concatenate(offsets), np.concatenate(sizes), self.each))
+        parts: list[bytes | memoryview] = [_MAGIC]
+        at = len(_MAGIC)
+        chunks: dict[int, bytes] = {}
+        for number, leaf in leaves.items():
+            dictionary = next(found)
+            pages = [next(found) for _ in leaf.pages]
+            values = self._check_pages(number, leaf, dictionary, pages)
+            size = len(dictionary) + sum(map(len, pages))
+            chunks[number] = leaf.chunk.part(at if dictionary else None, at + len(dictionary), size, values)
+            parts += [dictionary, *pages]
+            at += size
+        # One row more than there are: Arrow reads what there is, so that a page with too many rows is seen.
+        most_rows = 1 + max(int(leaf.row_counts.sum()) for leaf in leaves.values())
+        footer = self.layout.footer(most_rows, len(self.parquet.schema), chunks)
+        return b"".join((*parts, footer, write_uint32_le(len(footer)), _MAGIC))
+
+    def _check_pages(self, number: int, leaf: LeafPages, dictionary: memoryview, pages: Sequence[memoryview]) -> int:
+        """Check page headers against the offset index; return the number of values in the pages.
+
+        Raises:
+            CorruptFileError: If a page is no such page, or has other lengths or rows than the offset index says.
+        """
+        location = self.file.location
+        if dictionary:
+            header = parse_page_header(dictionary, location, leaf.index.dictionary[0])
+            if not header.is_dictionary or header.size != len(dictionary):
+                raise CorruptFileError("no dictionary page", location=location, offset=leaf.index.dictionary[0])
+        is_repeated = self._is_repeated(number)
+        values = 0
+        places = zip(pages, leaf.index.offsets[leaf.pages].tolist(), leaf.row_counts.tolist(), strict=True)
+        for page, offset, row_count in places:
+            header = parse_page_header(page, location, offset)
+            rows = header.rows if header.rows is not None or is_repeated else header.values
+            if not header.is_data or header.size != len(page) or header.values < row_count:
+                raise CorruptFileError("no data page of the offset index", location=location, offset=offset)
+            if rows is not None and rows != row_count:
+                raise CorruptFileError(f"a page of {rows} rows, and not {row_count}", location=location, offset=offset)
+            values += header.values
+        return values
