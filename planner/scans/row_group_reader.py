@@ -21,7 +21,7 @@ from planner.scans.snapshot_files import ScanFile
 from puffin_index.data.column_source import reading_of
 from puffin_index.data.deletes import deleted_positions
 from puffin_index.data.file_fields import FileField
-from puffin_index.data.parquet import open_parquet
+from puffin_index.data.parquet import fetch_columns, open_parquet
 from puffin_index.errors import CorruptFileError, UnsupportedError
 from puffin_index.keys.map_key import ColumnId, column_and_key
 from puffin_index.kinds.base import RowSet
@@ -68,7 +68,7 @@ def tasks_of(planned: PlannedScan, table: Table, positions: Ints) -> Iterator[Ro
             yield _task(file, int(plan.ordinals[at]), int(plan.row_counts[at]), _known_rows(planned, at))
         elif number != seen:
             # The footer says which row groups there are; the manifest may be wrong.
-            with open_parquet(table.io, file.file.path) as parquet:
+            with open_parquet(table.io, file.file.path, file.file.file_size) as parquet:
                 groups = [parquet.metadata.row_group(i).num_rows for i in range(parquet.metadata.num_row_groups)]
             yield from (_task(file, ordinal, rows, None) for ordinal, rows in enumerate(groups))
         seen = number
@@ -116,7 +116,7 @@ class RowGroupReader:
     def read(self, task: RowGroupTask, projection: Schema) -> list[pa.RecordBatch]:
         """Read the matching rows of a row group in the shape of a projection of the schema."""
         target = schema_to_pyarrow(projection, include_field_ids=False)
-        with open_parquet(self.table.io, task.file.file.path) as parquet:
+        with open_parquet(self.table.io, task.file.file.path, task.file.file.file_size) as parquet:
             columns = self._columns(parquet, task)
             rows, tested = self._matching_rows(parquet, columns, task)
             if rows is not None and not len(rows):
@@ -139,7 +139,7 @@ class RowGroupReader:
         Returns:
             The values of each column (one for all rows where the file lacks the column), and the number of rows.
         """
-        with open_parquet(self.table.io, task.file.file.path) as parquet:
+        with open_parquet(self.table.io, task.file.file.path, task.file.file.file_size) as parquet:
             columns = self._columns(parquet, task)
             rows, tested = self._matching_rows(parquet, columns, task)
             row_count = parquet.metadata.row_group(task.ordinal).num_rows if rows is None else len(rows)
@@ -153,7 +153,7 @@ class RowGroupReader:
 
     def count(self, task: RowGroupTask) -> int:
         """Count the matching rows of a row group."""
-        with open_parquet(self.table.io, task.file.file.path) as parquet:
+        with open_parquet(self.table.io, task.file.file.path, task.file.file.file_size) as parquet:
             rows, _ = self._matching_rows(parquet, self._columns(parquet, task), task)
             return parquet.metadata.row_group(task.ordinal).num_rows if rows is None else len(rows)
 
@@ -199,6 +199,7 @@ class RowGroupReader:
     def _read(self, parquet: pq.ParquetFile, task: RowGroupTask, fields: list[FileField]) -> pa.Table:
         # By ordinals of leaves: names may have dots in them.
         leaves = [leaf for field in fields for leaf in field.leaves]
+        fetch_columns(parquet, task.ordinal, leaves)
         try:
             return parquet.reader.read_row_group(task.ordinal, column_indices=leaves, use_threads=self.side_by_side)
         except pa.ArrowInvalid as error:

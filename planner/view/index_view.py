@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
@@ -32,11 +33,11 @@ from planner.view.directories import (
     or_trouble,
     segment_statistics,
 )
-from planner.view.parallel import in_parallel
+from planner.view.parallel import in_parallel, requests_at_once
 from planner.view.segment_files import SegmentFiles, SegmentReader
 from puffin_index.catalogue.entries import field_kinds, with_kinds, without_sources
 from puffin_index.data.column_source import FieldSource
-from puffin_index.errors import CorruptFileError, UnsupportedError
+from puffin_index.errors import CorruptFileError, PuffinIndexError, UnsupportedError
 from puffin_index.keys.columns import KeyArray
 from puffin_index.keys.map_key import ColumnId
 from puffin_index.kinds.base import MergedFilter, MergedIndex, RowGroupIndex
@@ -44,12 +45,17 @@ from puffin_index.segments.directory import STATISTICS, Directory, FieldKind, re
 from puffin_index.segments.segment import align
 from puffin_index.storage.arrays import Flags, Ints
 from puffin_index.storage.caches import cleared_by
-from puffin_index.storage.files import CountingReader
+from puffin_index.storage.files import CountingReader, is_local
+from puffin_index.storage.parts import Part as Range
+from puffin_index.storage.parts import PartReader, read_parts
+from puffin_index.storage.ranged import Blob, RangedReader
 
 Part = TypeVar("Part")
 Item = TypeVar("Item")
 
-_LOCAL = ("file:", "/")
+_DIRECTORY_GAP_BYTES = 256 * 1024
+"""Directories of other columns that are read along rather than asking a store twice."""
+
 _OBJECT_BYTES = 4096
 """What objects take beside the content of their arrays: of small tables, nearly all."""
 
@@ -150,12 +156,39 @@ class IndexView(CoveredRowGroups):
 
         Requests to a remote store wait side by side; a local disk has answered before threads could take turns.
         """
-        return [read(item) for item in items] if self.is_local else in_parallel(read, items)
+        if self.is_local:
+            return [read(item) for item in items]
+        return in_parallel(read, items, requests_at_once(self.io.properties))
 
     @cached_property
     def is_local(self) -> bool:
         """Whether all segments are files of this machine."""
-        return all(location.startswith(_LOCAL) for location, _ in self.segments)
+        return all(is_local(location) for location, _ in self.segments)
+
+    def prefetch(self, fields: Collection[ColumnId]) -> None:
+        """Read what directories of some columns are not in memory yet, all columns of a segment by one request.
+
+        Only for stores, where requests one after the other take long. What cannot be read is left to those who need it.
+        """
+        if self.is_local:
+            return
+        missing: dict[int, list[tuple[str, Placement]]] = {}
+        for (field_id, kind), placement in self.placements.items():
+            for segment, place in placement.locations.items() if field_id in fields else ():
+                if self._cache.get((self.segments[segment][0], place)) is None:
+                    missing.setdefault(segment, []).append((kind, placement))
+        self.each(lambda segment: self._prefetch_segment(segment, missing[segment]), list(missing))
+
+    def _prefetch_segment(self, segment: int, directories: Sequence[tuple[str, Placement]]) -> None:
+        reader = self._reader(segment)
+        blob = Blob(CountingReader(reader), 0, reader.size)
+        ordered = sorted(directories, key=lambda one: one[1].locations[segment])
+        ranges = [Range(*placement.locations[segment][:2]) for _, placement in ordered]
+        with suppress(PuffinIndexError, OSError):
+            for (kind, placement), data in zip(ordered, read_parts(blob, ranges, _DIRECTORY_GAP_BYTES), strict=True):
+                stored = PartReader(data, reader.location, placement.locations[segment][0])
+                read = self._read_statistics if kind == STATISTICS else self._read_directory
+                read(placement, segment, stored)
 
     def statistics(self, leaf: Leaf, reads: IndexReads) -> FieldStatistics | None:
         """The statistics of a leaf's column that are of its type; None if no row group has any."""
@@ -313,25 +346,28 @@ class IndexView(CoveredRowGroups):
         return SegmentReader(self._files, *self.segments[segment])
 
     def _segment_statistics(self, placement: Placement, segment: int) -> FieldStatistics:
-        key = (self.segments[segment][0], placement.locations[segment])
-        kept = self._cache.get(key)
-        if isinstance(kept, FieldStatistics):
-            return kept
-        offset, length, checksum = placement.locations[segment]
-        batch = read_statistics(CountingReader(self._reader(segment)), offset, length, checksum, STATISTICS_COLUMNS)
-        self._check_row_groups(placement, segment, len(batch))
-        statistics = segment_statistics(batch)
-        self._cache.put(key, statistics)
-        return statistics
+        kept = self._cache.get((self.segments[segment][0], placement.locations[segment]))
+        return kept if isinstance(kept, FieldStatistics) else self._read_statistics(placement, segment)
 
     def _segment_directory(self, placement: Placement, segment: int) -> Directory:
-        key = (self.segments[segment][0], placement.locations[segment])
-        kept = self._cache.get(key)
-        if isinstance(kept, Directory):
-            return kept
-        directory = read_directory(CountingReader(self._reader(segment)), *placement.locations[segment])
+        kept = self._cache.get((self.segments[segment][0], placement.locations[segment]))
+        return kept if isinstance(kept, Directory) else self._read_directory(placement, segment)
+
+    def _read_statistics(
+        self, placement: Placement, segment: int, reader: RangedReader | None = None
+    ) -> FieldStatistics:
+        place = placement.locations[segment]
+        batch = read_statistics(reader or CountingReader(self._reader(segment)), *place, STATISTICS_COLUMNS)
+        self._check_row_groups(placement, segment, len(batch))
+        statistics = segment_statistics(batch)
+        self._cache.put((self.segments[segment][0], place), statistics)
+        return statistics
+
+    def _read_directory(self, placement: Placement, segment: int, reader: RangedReader | None = None) -> Directory:
+        place = placement.locations[segment]
+        directory = read_directory(reader or CountingReader(self._reader(segment)), *place)
         self._check_row_groups(placement, segment, directory.row_group_count)
-        self._cache.put(key, directory)
+        self._cache.put((self.segments[segment][0], place), directory)
         return directory
 
     def _check_row_groups(self, placement: Placement, segment: int, row_groups: int) -> None:

@@ -19,6 +19,7 @@ from puffin_index.catalogue.damage import index_table_read
 from puffin_index.data.data_table import refresh_table
 from puffin_index.errors import NotFoundError, UnsupportedError
 from puffin_index.segments.segment import DirectoryLocation, Segment
+from puffin_index.storage.whole_files import read_whole
 
 SUFFIX = "__puffin_index"
 SEGMENTS_FOLDER = "_segments"
@@ -147,7 +148,7 @@ def load_index_table(catalog: Catalog, name: TableName) -> Table:
     """
     try:
         with index_table_read(str(name)):
-            table = catalog.load_table(name.identifier)
+            table = read_whole(catalog.load_table(name.identifier), with_data=True)
     except (NoSuchTableError, NoSuchNamespaceError) as error:
         raise NotFoundError(f"there is no index table {name}: run `puffin-index create` first") from error
     version = table.properties.get(PROPERTY_VERSION)

@@ -50,6 +50,8 @@ class ChosenRowGroups:
         """Check that Iceberg reads the values that are stored as Arrow does."""
         self.whole.check_type(column, value_type)
 
-    def read_column(self, row_group: int, field_id: int, map_key: str | None = None) -> Iterator[pa.Array]:
+    def read_column(
+        self, row_group: int, field_id: int, map_key: str | None = None, later: Sequence[int] = ()
+    ) -> Iterator[pa.Array]:
         """Read one column of one chosen row group."""
-        return self.whole.read_column(self.chosen[row_group], field_id, map_key)
+        return self.whole.read_column(self.chosen[row_group], field_id, map_key, [self.chosen[one] for one in later])

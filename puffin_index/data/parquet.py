@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import BinaryIO, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from cachetools import LRUCache
-from pyiceberg.io import FileIO
+from pyiceberg.io import FileIO, InputStream
 
 from puffin_index.errors import CorruptFileError, NotFoundError
 from puffin_index.storage.caches import cleared_by
+from puffin_index.storage.object_stream import ObjectStream, Span
+from puffin_index.storage.objects import find_object
 
 _FOOTERS_BYTES = 64 << 20
 
@@ -23,9 +26,78 @@ _footers_lock = threading.Lock()
 cleared_by(_footers.clear, _footers_lock)
 
 
+class FetchedParquet(pq.ParquetFile):  # type: ignore[misc]  # PyArrow has no types
+    """A Parquet file in a store: column chunks are fetched before PyArrow asks for them one after the other.
+
+    Args:
+        stream: The file.
+        options: Those of `pyarrow.parquet.ParquetFile`.
+    """
+
+    def __init__(self, stream: ObjectStream, **options: object) -> None:
+        if options.get("metadata") is None:
+            stream.fetch_tail()
+        super().__init__(stream, **options)
+        self._fetched = stream
+
+    def fetch(self, row_group: int, leaves: Sequence[int], later: Iterable[tuple[int, Sequence[int]]] = ()) -> None:
+        """Begin to read column chunks of a row group, each by a request of its own, and what is wanted afterwards.
+
+        Args:
+            row_group: The row group.
+            leaves: Ordinals of columns.
+            later: Row groups and ordinals of columns that are read afterwards; as many are fetched as fit into memory.
+        """
+        ahead = (span for ordinal, columns in later for span in self._spans(ordinal, columns))
+        self._fetched.fetch(self._spans(row_group, leaves), ahead)
+
+    def _spans(self, row_group: int, leaves: Sequence[int]) -> list[Span]:
+        chunks = [self.metadata.row_group(row_group).column(leaf) for leaf in leaves]
+        return [(_start(chunk), chunk.total_compressed_size) for chunk in chunks if chunk.total_compressed_size]
+
+
+def _start(chunk: pq.ColumnChunkMetaData) -> int:
+    if chunk.has_dictionary_page and 0 < chunk.dictionary_page_offset < chunk.data_page_offset:
+        return int(chunk.dictionary_page_offset)
+    return int(chunk.data_page_offset)
+
+
+def fetch_columns(
+    parquet: pq.ParquetFile, row_group: int, leaves: Sequence[int], later: Iterable[tuple[int, Sequence[int]]] = ()
+) -> None:
+    """Begin to read column chunks, if the file is in a store that can be asked side by side; see `FetchedParquet`."""
+    if isinstance(parquet, FetchedParquet):
+        parquet.fetch(row_group, leaves, later)
+
+
+def open_stream(io: FileIO, location: str, size: int | None = None) -> ObjectStream | InputStream:
+    """Open a file to be read anywhere.
+
+    Args:
+        io: A FileIO.
+        location: The file.
+        size: Its size in bytes if known; a store is not asked for anything then, not even whether there is such a file.
+
+    Raises:
+        FileNotFoundError: If there is no such file.
+    """
+    stored = None if size is None else find_object(io, location)
+    return io.new_input(location).open(seekable=True) if stored is None or size is None else ObjectStream(stored, size)
+
+
+def parquet_file(stream: ObjectStream | InputStream | BinaryIO, **options: object) -> pq.ParquetFile:
+    """Read the footer of a Parquet file."""
+    return FetchedParquet(stream, **options) if isinstance(stream, ObjectStream) else pq.ParquetFile(stream, **options)
+
+
 @contextmanager
-def open_parquet(io: FileIO, location: str) -> Iterator[pq.ParquetFile]:
+def open_parquet(io: FileIO, location: str, size: int | None = None) -> Iterator[pq.ParquetFile]:
     """Open a Parquet file; its footer is read once and kept.
+
+    Args:
+        io: A FileIO.
+        location: The file.
+        size: Its size in bytes, if known, which saves a request to a store.
 
     Raises:
         NotFoundError: If the file does not exist.
@@ -34,15 +106,15 @@ def open_parquet(io: FileIO, location: str) -> Iterator[pq.ParquetFile]:
     with _footers_lock:
         footer = _footers.get(location)
     try:
-        stream = io.new_input(location).open(seekable=True)
+        stream = open_stream(io, location, size)
+        with cast(BinaryIO, stream):
+            try:
+                parquet = parquet_file(stream, metadata=footer, pre_buffer=True, coerce_int96_timestamp_unit="us")
+            except pa.ArrowInvalid as error:
+                raise CorruptFileError(f"it cannot be read as Parquet: {error}", location=location) from error
+            with _footers_lock:
+                if footer is None and parquet.metadata.serialized_size < _FOOTERS_BYTES:
+                    _footers[location] = parquet.metadata
+            yield parquet
     except FileNotFoundError as error:
         raise NotFoundError(f"file not found: {location}") from error
-    with stream:
-        try:
-            parquet = pq.ParquetFile(stream, metadata=footer, pre_buffer=True, coerce_int96_timestamp_unit="us")
-        except pa.ArrowInvalid as error:
-            raise CorruptFileError(f"it cannot be read as Parquet: {error}", location=location) from error
-        with _footers_lock:
-            if footer is None and parquet.metadata.serialized_size < _FOOTERS_BYTES:
-                _footers[location] = parquet.metadata
-        yield parquet

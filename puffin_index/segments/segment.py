@@ -314,7 +314,8 @@ def _read_row_groups(column: ResolvedColumn, files: Sequence[OpenDataFile]) -> I
     for opened in files:
         for ordinal in range(len(opened.row_counts)):
             try:
-                yield read_keys(opened, ordinal, column.column_id, column.value_type)
+                later = range(ordinal + 1, len(opened.row_counts))
+                yield read_keys(opened, ordinal, column.column_id, column.value_type, later)
             except (UnsupportedError, BuildError) as error:
                 path = opened.file.path
                 reason = f"data file {path}, row group {ordinal}, column {column.name!r}: {error}"

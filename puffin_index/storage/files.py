@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
@@ -11,12 +12,17 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Protocol, cast
 
-from pyiceberg.io import FileIO
+from pyiceberg.io import FileIO, InputStream
 
 from puffin_index.errors import CorruptFileError, NotFoundError
+from puffin_index.storage.objects import find_object
 from puffin_index.storage.ranged import RangedReader, check_range
 
 _log = logging.getLogger(__name__)
+
+_LOCAL = ("file:", "/")
+_MOST_OPEN = 4096
+_MOST_OPEN_UNKNOWN = 256
 
 
 class _PositionalStream(Protocol):
@@ -33,15 +39,20 @@ class FileReader(AbstractContextManager["FileReader"]):
     """
 
     def __init__(self, io: FileIO, location: str, size: int | None = None) -> None:
-        self._input = io.new_input(location)
         self._location = location
         self._lock = threading.Lock()
-        try:
-            # PyArrow streams read at a position without moving a cursor, so threads need no lock.
-            self._stream = self._input.open(seekable=True)
-            self._size = len(self._input) if size is None else size
-        except FileNotFoundError as error:
-            raise NotFoundError(f"file not found: {location}") from error
+        self._stream: InputStream | None = None
+        # An object of known size needs no opening.
+        self._object = None if size is None else find_object(io, location)
+        self._size = size or 0
+        if self._object is None:
+            opened = io.new_input(location)
+            try:
+                # PyArrow streams read at a position without moving a cursor, so threads need no lock.
+                self._stream = opened.open(seekable=True)
+                self._size = len(opened) if size is None else size
+            except FileNotFoundError as error:
+                raise NotFoundError(f"file not found: {location}") from error
 
     @property
     def location(self) -> str:
@@ -56,21 +67,31 @@ class FileReader(AbstractContextManager["FileReader"]):
     def read(self, offset: int, length: int) -> memoryview:
         """Return exactly `length` bytes from `offset`."""
         check_range(self, offset, length)
-        if hasattr(self._stream, "read_at"):
-            data = cast(_PositionalStream, self._stream).read_at(length, offset)
-        else:
-            with self._lock:
-                self._stream.seek(offset)
-                data = self._stream.read(length)
+        data = self._read(offset, length)
         if len(data) != length:
             raise CorruptFileError(
                 f"the file ends early: {len(data)} of {length} bytes read", location=self._location, offset=offset
             )
         return memoryview(data)
 
+    def _read(self, offset: int, length: int) -> bytes | memoryview:
+        if self._object is not None:
+            try:
+                return self._object.read(offset, length)
+            except FileNotFoundError as error:
+                raise NotFoundError(str(error)) from error
+        stream = self._stream
+        assert stream is not None
+        if hasattr(stream, "read_at"):
+            return cast(_PositionalStream, stream).read_at(length, offset)
+        with self._lock:
+            stream.seek(offset)
+            return stream.read(length)
+
     def close(self) -> None:
         """Close the stream."""
-        self._stream.close()
+        if self._stream is not None:
+            self._stream.close()
 
     def __exit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
@@ -172,6 +193,21 @@ class NewFile(AbstractContextManager["NewFile"]):
             pass
         except OSError as error:
             _log.warning("an unfinished file is left to `expire`: %s", error)
+
+
+def is_local(location: str) -> bool:
+    """Return whether a location is on this machine."""
+    return location.startswith(_LOCAL)
+
+
+def most_open_files() -> int:
+    """Return how many files to hold open: a quarter of what the system lets this process, which has others to open."""
+    if sys.platform == "win32":
+        return _MOST_OPEN_UNKNOWN
+    import resource
+
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return _MOST_OPEN if limit == resource.RLIM_INFINITY else max(1, min(limit // 4, _MOST_OPEN))
 
 
 def in_context(error: OSError, what: str) -> OSError:
