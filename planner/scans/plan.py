@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -37,7 +39,6 @@ from planner.scans.tried_values import TriedValues
 from planner.scans.wanted import ALL_ROWS, Keys, Wanted, first_rows
 from planner.scans.whole_files import keep_whole_files
 from planner.view.index_view import IndexView
-from planner.view.parallel import in_parallel
 from planner.where.leaf_text import leaf_text
 from planner.where.parser import parse_where
 from puffin_index.catalogue.index_table import read_entries
@@ -254,21 +255,17 @@ def _read_tables(
 ) -> tuple[tuple[ScanFile, ...], IndexView]:
     """Read the manifests of the data table and the rows of the index table, in a store side by side."""
     table, reading = index.data_table, reading_of(index.data_table, schema)
-    views: list[IndexView] = []
 
     def files() -> tuple[ScanFile, ...]:
         if snapshot is None:
             return ()
         return list_scan_files(table, snapshot, schema, file_filter(expression, schema), clock)
 
-    def load_view() -> tuple[ScanFile, ...]:
-        views.append(view_of(index.index_table, reading))
-        return ()
-
-    both = [files, load_view]
-    at_once = 1 if is_local(index.index_table.location()) else len(both)
-    found = in_parallel(lambda read: read(), both, at_once)
-    return found[0], views[0]
+    if is_local(index.index_table.location()):
+        return files(), view_of(index.index_table, reading)
+    with ThreadPoolExecutor(1, "puffin-index-view") as pool:
+        view = pool.submit(copy_context().run, view_of, index.index_table, reading)
+        return files(), view.result()
 
 
 def _text_of(where: str | BooleanExpression | None) -> str:

@@ -199,7 +199,7 @@ class RowGroupReader:
     def _read(self, parquet: pq.ParquetFile, task: RowGroupTask, fields: list[FileField]) -> pa.Table:
         # By ordinals of leaves: names may have dots in them.
         leaves = [leaf for field in fields for leaf in field.leaves]
-        fetch_columns(parquet, task.ordinal, leaves)
+        fetch_columns(parquet, [(task.ordinal, leaves)])
         try:
             return parquet.reader.read_row_group(task.ordinal, column_indices=leaves, use_threads=self.side_by_side)
         except pa.ArrowInvalid as error:

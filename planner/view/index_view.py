@@ -33,7 +33,6 @@ from planner.view.directories import (
     or_trouble,
     segment_statistics,
 )
-from planner.view.parallel import in_parallel, requests_at_once
 from planner.view.segment_files import SegmentFiles, SegmentReader
 from puffin_index.catalogue.entries import field_kinds, with_kinds, without_sources
 from puffin_index.data.column_source import FieldSource
@@ -46,6 +45,7 @@ from puffin_index.segments.segment import align
 from puffin_index.storage.arrays import Flags, Ints
 from puffin_index.storage.caches import cleared_by
 from puffin_index.storage.files import CountingReader, is_local
+from puffin_index.storage.parallel import in_parallel, requests_at_once
 from puffin_index.storage.parts import Part as Range
 from puffin_index.storage.parts import PartReader, read_parts
 from puffin_index.storage.ranged import Blob, RangedReader
@@ -92,7 +92,19 @@ class KeyList:
         return int(self.keys.nbytes)
 
 
-Cached: TypeAlias = FieldStatistics | KindDirectory | Directory | OpenPayload | KeyList
+@dataclass(frozen=True, slots=True, eq=False)
+class StoredDirectory:
+    """The bytes of a directory that nobody has asked for yet."""
+
+    reader: PartReader
+
+    @property
+    def nbytes(self) -> int:
+        """The memory that it takes."""
+        return len(self.reader.data)
+
+
+Cached: TypeAlias = FieldStatistics | StoredDirectory | KindDirectory | Directory | OpenPayload | KeyList
 IndexCache: TypeAlias = BoundedCache[object, Cached]
 
 
@@ -156,9 +168,11 @@ class IndexView(CoveredRowGroups):
 
         Requests to a remote store wait side by side; a local disk has answered before threads could take turns.
         """
-        if self.is_local:
-            return [read(item) for item in items]
-        return in_parallel(read, items, requests_at_once(self.io.properties))
+        return in_parallel(read, items, self._at_once)
+
+    @cached_property
+    def _at_once(self) -> int:
+        return 1 if self.is_local else requests_at_once(self.segments[-1][0], self.io.properties)
 
     @cached_property
     def is_local(self) -> bool:
@@ -172,23 +186,19 @@ class IndexView(CoveredRowGroups):
         """
         if self.is_local:
             return
-        missing: dict[int, list[tuple[str, Placement]]] = {}
-        for (field_id, kind), placement in self.placements.items():
+        missing: dict[int, set[tuple[int, int, str]]] = {}
+        for (field_id, _), placement in self.placements.items():
             for segment, place in placement.locations.items() if field_id in fields else ():
                 if self._cache.get((self.segments[segment][0], place)) is None:
-                    missing.setdefault(segment, []).append((kind, placement))
+                    missing.setdefault(segment, set()).add(place)
         self.each(lambda segment: self._prefetch_segment(segment, missing[segment]), list(missing))
 
-    def _prefetch_segment(self, segment: int, directories: Sequence[tuple[str, Placement]]) -> None:
-        reader = self._reader(segment)
-        blob = Blob(CountingReader(reader), 0, reader.size)
-        ordered = sorted(directories, key=lambda one: one[1].locations[segment])
-        ranges = [Range(*placement.locations[segment][:2]) for _, placement in ordered]
+    def _prefetch_segment(self, segment: int, directories: Collection[tuple[int, int, str]]) -> None:
+        reader, places = self._reader(segment), sorted(directories)
+        blob, ranges = Blob(CountingReader(reader), 0, reader.size), [Range(*place[:2]) for place in places]
         with suppress(PuffinIndexError, OSError):
-            for (kind, placement), data in zip(ordered, read_parts(blob, ranges, _DIRECTORY_GAP_BYTES), strict=True):
-                stored = PartReader(data, reader.location, placement.locations[segment][0])
-                read = self._read_statistics if kind == STATISTICS else self._read_directory
-                read(placement, segment, stored)
+            for place, data in zip(places, read_parts(blob, ranges, _DIRECTORY_GAP_BYTES), strict=True):
+                self._cache.put((reader.location, place), StoredDirectory(PartReader(data, reader.location, place[0])))
 
     def statistics(self, leaf: Leaf, reads: IndexReads) -> FieldStatistics | None:
         """The statistics of a leaf's column that are of its type; None if no row group has any."""
@@ -346,29 +356,32 @@ class IndexView(CoveredRowGroups):
         return SegmentReader(self._files, *self.segments[segment])
 
     def _segment_statistics(self, placement: Placement, segment: int) -> FieldStatistics:
-        kept = self._cache.get((self.segments[segment][0], placement.locations[segment]))
-        return kept if isinstance(kept, FieldStatistics) else self._read_statistics(placement, segment)
-
-    def _segment_directory(self, placement: Placement, segment: int) -> Directory:
-        kept = self._cache.get((self.segments[segment][0], placement.locations[segment]))
-        return kept if isinstance(kept, Directory) else self._read_directory(placement, segment)
-
-    def _read_statistics(
-        self, placement: Placement, segment: int, reader: RangedReader | None = None
-    ) -> FieldStatistics:
-        place = placement.locations[segment]
-        batch = read_statistics(reader or CountingReader(self._reader(segment)), *place, STATISTICS_COLUMNS)
+        key, kept = self._kept_directory(placement, segment)
+        if isinstance(kept, FieldStatistics):
+            return kept
+        batch = read_statistics(self._directory_reader(kept, segment), *key[1], STATISTICS_COLUMNS)
         self._check_row_groups(placement, segment, len(batch))
         statistics = segment_statistics(batch)
-        self._cache.put((self.segments[segment][0], place), statistics)
+        self._cache.put(key, statistics)
         return statistics
 
-    def _read_directory(self, placement: Placement, segment: int, reader: RangedReader | None = None) -> Directory:
-        place = placement.locations[segment]
-        directory = read_directory(reader or CountingReader(self._reader(segment)), *place)
+    def _segment_directory(self, placement: Placement, segment: int) -> Directory:
+        key, kept = self._kept_directory(placement, segment)
+        if isinstance(kept, Directory):
+            return kept
+        directory = read_directory(self._directory_reader(kept, segment), *key[1])
         self._check_row_groups(placement, segment, directory.row_group_count)
-        self._cache.put((self.segments[segment][0], place), directory)
+        self._cache.put(key, directory)
         return directory
+
+    def _kept_directory(
+        self, placement: Placement, segment: int
+    ) -> tuple[tuple[str, tuple[int, int, str]], Cached | None]:
+        key = self.segments[segment][0], placement.locations[segment]
+        return key, self._cache.get(key)
+
+    def _directory_reader(self, kept: Cached | None, segment: int) -> RangedReader:
+        return kept.reader if isinstance(kept, StoredDirectory) else CountingReader(self._reader(segment))
 
     def _check_row_groups(self, placement: Placement, segment: int, row_groups: int) -> None:
         if int(placement.last_row_groups[segment]) >= row_groups:

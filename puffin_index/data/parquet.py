@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import BinaryIO, cast
+from typing import BinaryIO, TypeAlias, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,6 +16,9 @@ from puffin_index.errors import CorruptFileError, NotFoundError
 from puffin_index.storage.caches import cleared_by
 from puffin_index.storage.object_stream import ObjectStream, Span
 from puffin_index.storage.objects import find_object
+
+Chunks: TypeAlias = tuple[int, Sequence[int]]
+"""A row group, and ordinals of its column chunks."""
 
 _FOOTERS_BYTES = 64 << 20
 
@@ -40,16 +43,15 @@ class FetchedParquet(pq.ParquetFile):  # type: ignore[misc]  # PyArrow has no ty
         super().__init__(stream, **options)
         self._fetched = stream
 
-    def fetch(self, row_group: int, leaves: Sequence[int], later: Iterable[tuple[int, Sequence[int]]] = ()) -> None:
-        """Begin to read column chunks of a row group, each by a request of its own, and what is wanted afterwards.
+    def fetch(self, now: Iterable[Chunks], later: Iterable[Chunks] = ()) -> None:
+        """Begin to read column chunks, each by a request of its own; let go of all others.
 
         Args:
-            row_group: The row group.
-            leaves: Ordinals of columns.
-            later: Row groups and ordinals of columns that are read afterwards; as many are fetched as fit into memory.
+            now: What is read next.
+            later: What is read afterwards; as much is fetched as fits into memory.
         """
-        ahead = (span for ordinal, columns in later for span in self._spans(ordinal, columns))
-        self._fetched.fetch(self._spans(row_group, leaves), ahead)
+        ahead = (span for chunks in later for span in self._spans(*chunks))
+        self._fetched.fetch([span for chunks in now for span in self._spans(*chunks)], ahead)
 
     def _spans(self, row_group: int, leaves: Sequence[int]) -> list[Span]:
         chunks = [self.metadata.row_group(row_group).column(leaf) for leaf in leaves]
@@ -62,12 +64,10 @@ def _start(chunk: pq.ColumnChunkMetaData) -> int:
     return int(chunk.data_page_offset)
 
 
-def fetch_columns(
-    parquet: pq.ParquetFile, row_group: int, leaves: Sequence[int], later: Iterable[tuple[int, Sequence[int]]] = ()
-) -> None:
+def fetch_columns(parquet: pq.ParquetFile, now: Iterable[Chunks], later: Iterable[Chunks] = ()) -> None:
     """Begin to read column chunks, if the file is in a store that can be asked side by side; see `FetchedParquet`."""
     if isinstance(parquet, FetchedParquet):
-        parquet.fetch(row_group, leaves, later)
+        parquet.fetch(now, later)
 
 
 def open_stream(io: FileIO, location: str, size: int | None = None) -> ObjectStream | InputStream:

@@ -75,16 +75,21 @@ class OpenDataFile(RowGroups, Protocol):
             UnsupportedError: If they do not, or the values of this file cannot be read without a loss.
         """
 
-    def read_column(
-        self, row_group: int, field_id: int, map_key: str | None = None, later: Sequence[int] = ()
-    ) -> Iterator[pa.Array]:
+    def fetch(self, row_groups: Sequence[int], field_id: int) -> None:
+        """Begin to read a column of some row groups, as many as fit into memory, if the file is in a store.
+
+        Args:
+            row_groups: The ordinals, in the order in which `read_column` will be asked; empty to stop.
+            field_id: A column.
+        """
+
+    def read_column(self, row_group: int, field_id: int, map_key: str | None = None) -> Iterator[pa.Array]:
         """Read one column of one row group in batches of rows.
 
         Args:
             row_group: The ordinal of the row group in the file.
             field_id: A column that the file has; may be a leaf of structs.
             map_key: The key of a map whose values to read (`puffin_index.keys.map_key`).
-            later: Row groups whose column is read next: a store may send these meanwhile.
 
         Raises:
             OSError: If the bytes cannot be read or decoded; `pyarrow.ArrowException` likewise.
@@ -120,13 +125,16 @@ class OpenParquetFile:
                 f"data file {self.file.path}: column {field_id} is stored as {stored}, which is no {value_type.name}"
             )
 
-    def read_column(
-        self, row_group: int, field_id: int, map_key: str | None = None, later: Sequence[int] = ()
-    ) -> Iterator[pa.Array]:
+    def fetch(self, row_groups: Sequence[int], field_id: int) -> None:
+        """Begin to read a column of some row groups."""
+        path = self.locate(field_id).path
+        if path:
+            fetch_columns(self._parquet, (), ((one, path[-1].leaves) for one in row_groups))
+
+    def read_column(self, row_group: int, field_id: int, map_key: str | None = None) -> Iterator[pa.Array]:
         """Read one column of one row group, some rows at a time."""
         path = self.locate(field_id).path
         leaves = list(path[-1].leaves)
-        fetch_columns(self._parquet, row_group, leaves, ((one, leaves) for one in later))
         # Columns are chosen by ordinals of leaves, as names may contain dots or occur twice.
         batches = self._parquet.reader.iter_batches(
             BATCH_ROWS, row_groups=[row_group], column_indices=leaves, use_threads=False
@@ -171,13 +179,10 @@ class OpenOrcFile:
         if pa.types.is_timestamp(stored) and not _ORC_TIMESTAMPS_ARE_CHECKED:
             raise UnsupportedError(f"data file {self.file.path}: ORC timestamps need PyArrow 26 or later")
 
-    def read_column(
-        self,
-        row_group: int,
-        field_id: int,
-        map_key: str | None = None,
-        later: Sequence[int] = (),  # noqa: ARG002 - Arrow reads a stripe at a time
-    ) -> Iterator[pa.Array]:
+    def fetch(self, row_groups: Sequence[int], field_id: int) -> None:
+        """Do nothing: Arrow reads a stripe as it likes."""
+
+    def read_column(self, row_group: int, field_id: int, map_key: str | None = None) -> Iterator[pa.Array]:
         """Read one column of one stripe."""
         path = self.locate(field_id).path
         names = [field.field.name for field in path]
@@ -206,17 +211,8 @@ def _reads_alike(stored: pa.DataType, value_type: ValueType) -> bool:
     return True
 
 
-def read_keys(
-    opened: OpenDataFile, row_group: int, column: ColumnId, value_type: ValueType, later: Sequence[int] = ()
-) -> Column:
+def read_keys(opened: OpenDataFile, row_group: int, column: ColumnId, value_type: ValueType) -> Column:
     """Read the keys of one column, or of one key of a map, in one row group; all NULL if the file lacks the column.
-
-    Args:
-        opened: The data file.
-        row_group: The ordinal of the row group in the file.
-        column: The column.
-        value_type: The type of its keys.
-        later: Row groups whose column is read next.
 
     Raises:
         UnsupportedError: If the values are not of this type, or cannot be read without a loss.
@@ -231,7 +227,7 @@ def read_keys(
         return column_of(pa.nulls(row_count), value_type)
     opened.check_type(column, value_type)
     try:
-        return gather_column(opened.read_column(row_group, field_id, map_key, later), value_type, row_count)
+        return gather_column(opened.read_column(row_group, field_id, map_key), value_type, row_count)
     except (pa.ArrowException, OSError) as error:
         raise BuildError(str(error)) from error
 

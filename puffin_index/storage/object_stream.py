@@ -14,8 +14,8 @@ from puffin_index.storage.objects import StoredObject
 Span: TypeAlias = tuple[int, int]
 """Offset and length."""
 
-MOST_AHEAD_BYTES: Final = 64 << 20
-"""What a stream has in memory at most; longer ranges are read piece by piece."""
+_NOW_BYTES: Final = 64 << 20
+_LATER_BYTES: Final = 16 << 20
 
 _TAIL_BYTES: Final = 64 * 1024
 _THREADS: Final = 64
@@ -48,12 +48,12 @@ class ObjectStream(io.RawIOBase):
             now: Ranges that are asked for next. If they are too many bytes for memory, none is read ahead.
             later: Ranges that are asked for afterwards; as many are read as fit into memory.
         """
-        spans, held = list(now), sum(length for _, length in now)
-        if held > MOST_AHEAD_BYTES:
+        spans, left = list(now), _LATER_BYTES
+        if sum(length for _, length in now) > _NOW_BYTES:
             spans, later = [], ()
         for span in later:
-            held += span[1]
-            if held > MOST_AHEAD_BYTES:
+            left -= span[1]
+            if left < 0:
                 break
             spans.append(span)
         before, self._ahead = self._ahead, {}

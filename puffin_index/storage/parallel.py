@@ -10,7 +10,7 @@ from functools import cache
 from typing import Final, TypeVar
 
 from puffin_index.errors import DefinitionError
-from puffin_index.storage.files import most_open_files
+from puffin_index.storage.files import is_local, most_open_files
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -30,15 +30,18 @@ def _pool(threads: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(threads, thread_name_prefix="puffin-index")
 
 
-def requests_at_once(properties: Mapping[str, str]) -> int:
-    """Return how many requests may be under way at one time.
+def requests_at_once(location: str, properties: Mapping[str, str]) -> int:
+    """Return how many requests may be under way at one time: one if the files are of this machine.
 
     Args:
+        location: Of the files, or of one of them. A local disk has answered before threads could take turns.
         properties: Of a FileIO, which has those of catalog and table.
 
     Raises:
         DefinitionError: If the property is no whole number above 0.
     """
+    if is_local(location):
+        return 1
     # Each request may have a connection of its own, which is an open file.
     most = most_open_files()
     text = properties.get(PROPERTY_AT_ONCE)
