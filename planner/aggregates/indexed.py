@@ -86,7 +86,7 @@ class _Payloads:
 
     def directory_of(self, place: int) -> KindDirectory:
         """The directory that tells of the payload of a position."""
-        return self.directories[self.chosen[place]]
+        return self.directories[int(self.chosen[place])]
 
 
 def answer_units(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,6 +27,10 @@ _FEW_ROWS = 65_536
 _LITTLE_BYTES = 256 * 1024
 _CHEAP_BYTES = 256 * 1024
 _BLOBS_AT_ONCE = 32
+"""Payloads whose blocks are searched together."""
+
+_BYTES_AT_ONCE = 64 << 20
+"""Blocks that are in memory together."""
 
 _DECODING_WEIGHT = 16
 """Decoding a byte that is found by key takes about as long as reading and combining so many bytes of other kinds."""
@@ -128,19 +133,26 @@ class LookUp:
     def _rows_of_all(self, asked: list[_Opened]) -> list[BitMap | IndexTrouble | None]:
         """The rows of each payload; None for want of time. Payloads with little to decode share array operations."""
         found: dict[int, BitMap | IndexTrouble | None] = {}
-        several = asked if len(asked) > 1 else []
-        for first in range(0, len(several), _BLOBS_AT_ONCE):
-            some = several[first : first + _BLOBS_AT_ONCE]
+        for some in self._read_together(asked if len(asked) > 1 else []):
             read = zip(some, self.pruning.view.each(self._blocks, some), strict=True)
-            little = [(one.blob, blocks) for one, blocks in read if blocks is not None]
-            try:
-                rows = little[0][1].rows_of_all([blocks for _, blocks in little]) if little else []
-            except CorruptFileError:
-                continue  # one of them is damaged; asked one by one, that one says so
-            found |= dict(zip([blob for blob, _ in little], rows, strict=True))
+            every = [(one.blob, blocks) for one, blocks in read if blocks is not None]
+            for first in range(0, len(every), _BLOBS_AT_ONCE):
+                little = every[first : first + _BLOBS_AT_ONCE]
+                try:
+                    rows = little[0][1].rows_of_all([blocks for _, blocks in little])
+                except CorruptFileError:
+                    continue  # one of them is damaged; asked one by one, that one says so
+                found |= dict(zip([blob for blob, _ in little], rows, strict=True))
         others = [one for one in asked if one.blob not in found]
         found |= {one.blob: rows for one, rows in zip(others, self.pruning.view.each(self._rows, others), strict=True)}
         return [found[one.blob] for one in asked]
+
+    def _read_together(self, asked: list[_Opened]) -> Iterator[list[_Opened]]:
+        """Cut payloads into lists whose blocks fit into memory: a store is asked for each list once."""
+        little = np.array([min(one.cost, _LITTLE_BYTES) for one in asked], np.int64)
+        most = _BLOBS_AT_ONCE * _LITTLE_BYTES if self.pruning.view.is_local else _BYTES_AT_ONCE
+        for _, here in positions_by_number(np.cumsum(little) // most):
+            yield [asked[at] for at in here.tolist()]
 
     def _blocks(self, one: _Opened) -> ReadBlocks | None:
         if self.pruning.clock.is_over or not 0 < one.bounds[1] <= _FEW_ROWS:

@@ -72,6 +72,7 @@ def _prune(pruning: Pruning) -> Pruned:
 
 def _judge_by_zone_maps(pruning: Pruning) -> None:
     """Judge each leaf by the statistics of its column, as long as there is time."""
+    pruning.view.prefetch({state.leaf.field_id for state in pruning.leaves})
     for state in pruning.leaves:
         if pruning.is_finished:
             break

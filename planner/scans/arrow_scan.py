@@ -26,6 +26,7 @@ from planner.scans.row_group_reader import RowGroupReader, RowGroupTask, tasks_o
 from planner.scans.wanted import Keys, Wanted, first_of
 from puffin_index.errors import NotFoundError, UnsupportedError, did_you_mean
 from puffin_index.keys.map_key import ColumnId
+from puffin_index.storage.files import is_local
 from puffin_index.table_index import TableIndex
 
 _log = logging.getLogger(__name__)
@@ -34,6 +35,8 @@ _AHEAD_BYTES = 256 << 20
 """Memory for row groups that are read ahead. A single row group is read whatever its size."""
 
 _THREADS = max(4, os.cpu_count() or 1)
+_REMOTE_THREADS = 32
+"""Row groups at one time where each waits for a store most of the time."""
 
 T = TypeVar("T")
 
@@ -181,10 +184,14 @@ def in_order(read: Callable[[RowGroupTask], T], tasks: Iterable[RowGroupTask]) -
     """Read row groups in parallel, ahead within bounded memory; give the results in the order of the tasks."""
     ahead: deque[tuple[int, Future[T]]] = deque()
     held_bytes = 0
-    pool = ThreadPoolExecutor(_THREADS)
+    pool: ThreadPoolExecutor | None = None
+    threads = _THREADS
     try:
         for task in tasks:
-            while ahead and (held_bytes + task.memory_bytes > _AHEAD_BYTES or len(ahead) > 2 * _THREADS):
+            if pool is None:
+                threads = _THREADS if is_local(task.file.file.path) else _REMOTE_THREADS
+                pool = ThreadPoolExecutor(threads)
+            while ahead and (held_bytes + task.memory_bytes > _AHEAD_BYTES or len(ahead) > 2 * threads):
                 size, first = ahead.popleft()
                 yield first.result()
                 held_bytes -= size
@@ -193,4 +200,5 @@ def in_order(read: Callable[[RowGroupTask], T], tasks: Iterable[RowGroupTask]) -
         while ahead:
             yield ahead.popleft()[1].result()
     finally:
-        pool.shutdown(cancel_futures=True)
+        if pool is not None:
+            pool.shutdown(cancel_futures=True)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -31,7 +33,7 @@ from planner.scans.file_filter import file_filter
 from planner.scans.planned_scan import PlannedScan
 from planner.scans.scan_plan import ScanPlan
 from planner.scans.scan_row_groups import ScanRowGroups
-from planner.scans.snapshot_files import list_scan_files
+from planner.scans.snapshot_files import ScanFile, list_scan_files
 from planner.scans.subtract_deletes import AfterDeletes, subtract_deletes
 from planner.scans.tried_values import TriedValues
 from planner.scans.wanted import ALL_ROWS, Keys, Wanted, first_rows
@@ -44,6 +46,7 @@ from puffin_index.data.column_source import Reading, reading_of
 from puffin_index.data.data_table import DataFile
 from puffin_index.errors import NotFoundError
 from puffin_index.storage.caches import cleared_by
+from puffin_index.storage.files import is_local
 from puffin_index.table_index import TableIndex
 
 if TYPE_CHECKING:
@@ -206,8 +209,7 @@ def plan_scan(
     expression = wanted.restricted(expression, schema)
     first = first_rows(wanted.order_by, wanted.limit, schema)
     clock = Clock(limits.seconds)
-    files = list_scan_files(table, snapshot, schema, file_filter(expression, schema), clock) if snapshot else ()
-    view = view_of(index.index_table, reading_of(table, schema))
+    files, view = _read_tables(index, snapshot, schema, expression, clock)
     data_files = [file.file for file in files]
     row_groups = ScanRowGroups.of(view, data_files)
     tried = TriedValues(schema, view, row_groups.numbers[row_groups.numbers >= 0], limits.byte_budget, clock)
@@ -246,6 +248,24 @@ def plan_scan(
     )
     plan = replace(plan, unused=tuple(unused))
     return PlannedScan(plan, schema, expression, files, row_groups, view, pruned.row_sets, first)
+
+
+def _read_tables(
+    index: TableIndex, snapshot: Snapshot | None, schema: Schema, expression: BooleanExpression, clock: Clock
+) -> tuple[tuple[ScanFile, ...], IndexView]:
+    """Read the manifests of the data table and the rows of the index table, in a store side by side."""
+    table, reading = index.data_table, reading_of(index.data_table, schema)
+
+    def files() -> tuple[ScanFile, ...]:
+        if snapshot is None:
+            return ()
+        return list_scan_files(table, snapshot, schema, file_filter(expression, schema), clock)
+
+    if is_local(index.index_table.location()):
+        return files(), view_of(index.index_table, reading)
+    with ThreadPoolExecutor(1, "puffin-index-view") as pool:
+        view = pool.submit(copy_context().run, view_of, index.index_table, reading)
+        return files(), view.result()
 
 
 def _text_of(where: str | BooleanExpression | None) -> str:

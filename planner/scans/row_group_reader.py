@@ -69,7 +69,7 @@ def tasks_of(planned: PlannedScan, table: Table, positions: Ints) -> Iterator[Ro
             yield _task(file, int(plan.ordinals[at]), int(plan.row_counts[at]), _known_rows(planned, at))
         elif number != seen:
             # The footer says which row groups there are; the manifest may be wrong.
-            with open_parquet(table.io, file.file.path) as parquet:
+            with open_parquet(table.io, file.file.path, file.file.file_size) as parquet:
                 groups = [parquet.metadata.row_group(i).num_rows for i in range(parquet.metadata.num_row_groups)]
             yield from (_task(file, ordinal, rows, None) for ordinal, rows in enumerate(groups))
         seen = number
@@ -119,7 +119,7 @@ class RowGroupReader:
     def read(self, task: RowGroupTask, projection: Schema) -> list[pa.RecordBatch]:
         """Read the matching rows of a row group in the shape of a projection of the schema."""
         target = schema_to_pyarrow(projection, include_field_ids=False)
-        with open_parquet_file(self.table.io, task.file.file.path) as opened:
+        with open_parquet_file(self.table.io, task.file.file.path, task.file.file.file_size) as opened:
             columns, group = self._columns(opened, task), self._row_group(opened, task)
             rows, tested = self._matching_rows(group, columns, task)
             if rows is not None and not len(rows):
@@ -137,7 +137,7 @@ class RowGroupReader:
         Returns:
             The values of each column (one for all rows where the file lacks the column), and the number of rows.
         """
-        with open_parquet_file(self.table.io, task.file.file.path) as opened:
+        with open_parquet_file(self.table.io, task.file.file.path, task.file.file.file_size) as opened:
             columns, group = self._columns(opened, task), self._row_group(opened, task)
             rows, tested = self._matching_rows(group, columns, task)
             fields = columns.fields_of(column_and_key(column)[0] for column in column_ids)
@@ -149,7 +149,7 @@ class RowGroupReader:
 
     def count(self, task: RowGroupTask) -> int:
         """Count the matching rows of a row group."""
-        with open_parquet_file(self.table.io, task.file.file.path) as opened:
+        with open_parquet_file(self.table.io, task.file.file.path, task.file.file.file_size) as opened:
             _, tested = self._matching_rows(self._row_group(opened, task), self._columns(opened, task), task)
             return int(tested.num_rows)
 

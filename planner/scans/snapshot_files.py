@@ -21,6 +21,7 @@ from planner.clock import Clock
 from puffin_index.data.data_table import DataFile, data_file_of
 from puffin_index.data.deletes import DeleteFile
 from puffin_index.storage.caches import cleared_by
+from puffin_index.storage.whole_files import held_in_memory
 
 _KEPT_FILES = 50_000
 """Data files of all kept snapshots together: about 4 KiB of memory each."""
@@ -107,7 +108,9 @@ def _file_test(table: Table, schema: Schema, row_filter: BooleanExpression) -> C
 
 def _read_snapshot(table: Table, snapshot: Snapshot) -> tuple[ScanFile, ...]:
     planner = ManifestGroupPlanner(table.metadata, table.io)
-    entries = list(chain.from_iterable(planner.plan_manifest_entries(snapshot.manifests(table.io))))
+    manifests = snapshot.manifests(table.io)
+    with held_in_memory(table.io, [manifest.manifest_path for manifest in manifests]):
+        entries = list(chain.from_iterable(planner.plan_manifest_entries(manifests)))
     deletes = DeleteFileIndex()
     latest_equality = -1
     for entry in entries:

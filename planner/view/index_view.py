@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
@@ -32,11 +33,10 @@ from planner.view.directories import (
     or_trouble,
     segment_statistics,
 )
-from planner.view.parallel import in_parallel
 from planner.view.segment_files import SegmentFiles, SegmentReader
 from puffin_index.catalogue.entries import field_kinds, with_kinds, without_sources
 from puffin_index.data.column_source import FieldSource
-from puffin_index.errors import CorruptFileError, UnsupportedError
+from puffin_index.errors import CorruptFileError, PuffinIndexError, UnsupportedError
 from puffin_index.keys.columns import KeyArray
 from puffin_index.keys.map_key import ColumnId
 from puffin_index.kinds.base import MergedFilter, MergedIndex, RowGroupIndex
@@ -44,12 +44,18 @@ from puffin_index.segments.directory import STATISTICS, Directory, FieldKind, re
 from puffin_index.segments.segment import align
 from puffin_index.storage.arrays import Flags, Ints
 from puffin_index.storage.caches import cleared_by
-from puffin_index.storage.files import CountingReader
+from puffin_index.storage.files import CountingReader, is_local
+from puffin_index.storage.parallel import in_parallel, requests_at_once
+from puffin_index.storage.parts import Part as Range
+from puffin_index.storage.parts import PartReader, read_parts
+from puffin_index.storage.ranged import Blob, RangedReader
 
 Part = TypeVar("Part")
 Item = TypeVar("Item")
 
-_LOCAL = ("file:", "/")
+_DIRECTORY_GAP_BYTES = 256 * 1024
+"""Directories of other columns that are read along rather than asking a store twice."""
+
 _OBJECT_BYTES = 4096
 """What objects take beside the content of their arrays: of small tables, nearly all."""
 
@@ -86,6 +92,18 @@ class KeyList:
         return int(self.keys.nbytes)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class StoredDirectory:
+    """The bytes of a directory that nobody has asked for yet."""
+
+    reader: PartReader
+
+    @property
+    def nbytes(self) -> int:
+        """The memory that it takes."""
+        return len(self.reader.data)
+
+
 class Kept(Protocol):
     """What somebody keeps of a payload."""
 
@@ -95,7 +113,7 @@ class Kept(Protocol):
 
 
 KeptForm = TypeVar("KeptForm", bound=Kept)
-Cached: TypeAlias = FieldStatistics | KindDirectory | Directory | OpenPayload | KeyList | Kept
+Cached: TypeAlias = FieldStatistics | StoredDirectory | KindDirectory | Directory | OpenPayload | KeyList | Kept
 IndexCache: TypeAlias = BoundedCache[object, Cached]
 
 
@@ -159,12 +177,37 @@ class IndexView(CoveredRowGroups):
 
         Requests to a remote store wait side by side; a local disk has answered before threads could take turns.
         """
-        return [read(item) for item in items] if self.is_local else in_parallel(read, items)
+        return in_parallel(read, items, self._at_once)
+
+    @cached_property
+    def _at_once(self) -> int:
+        return 1 if self.is_local else requests_at_once(self.segments[-1][0], self.io.properties)
 
     @cached_property
     def is_local(self) -> bool:
         """Whether all segments are files of this machine."""
-        return all(location.startswith(_LOCAL) for location, _ in self.segments)
+        return all(is_local(location) for location, _ in self.segments)
+
+    def prefetch(self, fields: Collection[ColumnId]) -> None:
+        """Read what directories of some columns are not in memory yet, all columns of a segment by one request.
+
+        Only for stores, where requests one after the other take long. What cannot be read is left to those who need it.
+        """
+        if self.is_local:
+            return
+        missing: dict[int, set[tuple[int, int, str]]] = {}
+        for (field_id, _), placement in self.placements.items():
+            for segment, place in placement.locations.items() if field_id in fields else ():
+                if self._cache.get((self.segments[segment][0], place)) is None:
+                    missing.setdefault(segment, set()).add(place)
+        self.each(lambda segment: self._prefetch_segment(segment, missing[segment]), list(missing))
+
+    def _prefetch_segment(self, segment: int, directories: Collection[tuple[int, int, str]]) -> None:
+        reader, places = self._reader(segment), sorted(directories)
+        blob, ranges = Blob(CountingReader(reader), 0, reader.size), [Range(*place[:2]) for place in places]
+        with suppress(PuffinIndexError, OSError):
+            for place, data in zip(places, read_parts(blob, ranges, _DIRECTORY_GAP_BYTES), strict=True):
+                self._cache.put((reader.location, place), StoredDirectory(PartReader(data, reader.location, place[0])))
 
     def statistics(self, leaf: Leaf, reads: IndexReads) -> FieldStatistics | None:
         """The statistics of a leaf's column that are of its type; None if no row group has any."""
@@ -339,26 +382,32 @@ class IndexView(CoveredRowGroups):
         return SegmentReader(self._files, *self.segments[segment])
 
     def _segment_statistics(self, placement: Placement, segment: int) -> FieldStatistics:
-        key = (self.segments[segment][0], placement.locations[segment])
-        kept = self._cache.get(key)
+        key, kept = self._kept_directory(placement, segment)
         if isinstance(kept, FieldStatistics):
             return kept
-        offset, length, checksum = placement.locations[segment]
-        batch = read_statistics(CountingReader(self._reader(segment)), offset, length, checksum, STATISTICS_COLUMNS)
+        batch = read_statistics(self._directory_reader(kept, segment), *key[1], STATISTICS_COLUMNS)
         self._check_row_groups(placement, segment, len(batch))
         statistics = segment_statistics(batch)
         self._cache.put(key, statistics)
         return statistics
 
     def _segment_directory(self, placement: Placement, segment: int) -> Directory:
-        key = (self.segments[segment][0], placement.locations[segment])
-        kept = self._cache.get(key)
+        key, kept = self._kept_directory(placement, segment)
         if isinstance(kept, Directory):
             return kept
-        directory = read_directory(CountingReader(self._reader(segment)), *placement.locations[segment])
+        directory = read_directory(self._directory_reader(kept, segment), *key[1])
         self._check_row_groups(placement, segment, directory.row_group_count)
         self._cache.put(key, directory)
         return directory
+
+    def _kept_directory(
+        self, placement: Placement, segment: int
+    ) -> tuple[tuple[str, tuple[int, int, str]], Cached | None]:
+        key = self.segments[segment][0], placement.locations[segment]
+        return key, self._cache.get(key)
+
+    def _directory_reader(self, kept: Cached | None, segment: int) -> RangedReader:
+        return kept.reader if isinstance(kept, StoredDirectory) else CountingReader(self._reader(segment))
 
     def _check_row_groups(self, placement: Placement, segment: int, row_groups: int) -> None:
         if int(placement.last_row_groups[segment]) >= row_groups:

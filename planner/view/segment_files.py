@@ -2,27 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 from dataclasses import dataclass
 
 from cachetools import LRUCache
 from pyiceberg.io import FileIO
 
-from puffin_index.storage.files import FileReader
-
-_MOST_OPEN = 4096
-_MOST_OPEN_UNKNOWN = 256
-
-
-def most_open_files() -> int:
-    """Return how many files to hold open: a quarter of what the system lets this process, which has others to open."""
-    if sys.platform == "win32":
-        return _MOST_OPEN_UNKNOWN
-    import resource
-
-    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    return _MOST_OPEN if limit == resource.RLIM_INFINITY else max(1, min(limit // 4, _MOST_OPEN))
+from puffin_index.storage.files import FileReader, most_open_files
 
 
 class SegmentFiles:

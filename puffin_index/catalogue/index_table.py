@@ -11,14 +11,16 @@ import pyarrow as pa
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
 from pyiceberg.expressions import NotNull, Reference
+from pyiceberg.io.pyarrow import ArrowScan
 from pyiceberg.schema import Schema
-from pyiceberg.table import Table
+from pyiceberg.table import DataScan, Table
 from pyiceberg.types import IntegerType, ListType, LongType, NestedField, StringType, StructType, TimestamptzType
 
 from puffin_index.catalogue.damage import index_table_read
 from puffin_index.data.data_table import refresh_table
 from puffin_index.errors import NotFoundError, UnsupportedError
 from puffin_index.segments.segment import DirectoryLocation, Segment
+from puffin_index.storage.whole_files import held_in_memory, read_whole
 
 SUFFIX = "__puffin_index"
 SEGMENTS_FOLDER = "_segments"
@@ -147,7 +149,7 @@ def load_index_table(catalog: Catalog, name: TableName) -> Table:
     """
     try:
         with index_table_read(str(name)):
-            table = catalog.load_table(name.identifier)
+            table = read_whole(catalog.load_table(name.identifier), with_data=True)
     except (NoSuchTableError, NoSuchNamespaceError) as error:
         raise NotFoundError(f"there is no index table {name}: run `puffin-index create` first") from error
     version = table.properties.get(PROPERTY_VERSION)
@@ -210,9 +212,19 @@ def read_entries(index_table: Table) -> pa.Table:
     if is_earlier or index_table.current_snapshot() is None:
         return _ARROW_SCHEMA.empty_table()
     with index_table_read(".".join(index_table.name())):
-        entries = index_table.scan(row_filter=NotNull(term=Reference("partition_constants"))).to_arrow()
+        entries = _scan(index_table, index_table.scan(row_filter=NotNull(term=Reference("partition_constants"))))
     entries = as_entries(entries)
     return entries.sort_by([("added_at", "ascending"), ("data_file", "ascending")])
+
+
+def _scan(index_table: Table, scan: DataScan) -> pa.Table:
+    """Read the rows of a scan: in a store, all manifests side by side, then all data files."""
+    snapshot = scan.snapshot()
+    manifests = [] if snapshot is None else snapshot.manifests(index_table.io)
+    with held_in_memory(index_table.io, [manifest.manifest_path for manifest in manifests]):
+        tasks = list(scan.plan_files())
+    with held_in_memory(index_table.io, [task.file.file_path for task in tasks]):
+        return ArrowScan(index_table.metadata, index_table.io, scan.projection(), scan.row_filter).to_table(tasks)
 
 
 def as_entries(rows: pa.Table) -> pa.Table:

@@ -50,6 +50,10 @@ class ChosenRowGroups:
         """Check that Iceberg reads the values that are stored as Arrow does."""
         self.whole.check_type(column, value_type)
 
+    def fetch(self, row_groups: Sequence[int], field_id: int) -> None:
+        """Begin to read a column of some chosen row groups."""
+        self.whole.fetch([self.chosen[one] for one in row_groups], field_id)
+
     def read_column(self, row_group: int, field_id: int, map_key: str | None = None) -> Iterator[pa.Array]:
         """Read one column of one chosen row group."""
         return self.whole.read_column(self.chosen[row_group], field_id, map_key)

@@ -17,6 +17,7 @@ from pyiceberg.table.snapshots import Snapshot, ancestors_of
 
 from puffin_index.data.constants import constants_text, parse_constants
 from puffin_index.errors import NotFoundError, did_you_mean
+from puffin_index.storage.whole_files import SmallTableFileIO, read_whole
 
 FileIdentity: TypeAlias = tuple[str, int, int, str]
 """Location, size, record count and partition constants, which together identify a data file."""
@@ -62,7 +63,7 @@ def open_table(catalog: Catalog, identifier: tuple[str, ...]) -> Table:
         NotFoundError: If the table does not exist.
     """
     try:
-        return catalog.load_table(identifier)
+        return read_whole(catalog.load_table(identifier))
     except (NoSuchTableError, NoSuchNamespaceError) as error:
         name = ".".join(identifier)
         near = did_you_mean(name, _known_tables(catalog, identifier))
@@ -85,9 +86,9 @@ def refresh_table(table: Table) -> None:
     Raises:
         NotFoundError: If the table is gone, or another table has its name.
     """
-    name = ".".join(table.name())
+    name, before = ".".join(table.name()), table.io
     try:
-        table.refresh()
+        read_whole(table.refresh(), before, with_data=isinstance(before, SmallTableFileIO))
     except NoSuchTableError as error:
         raise NotFoundError(f"table {name} is gone") from error
     except ValueError as error:

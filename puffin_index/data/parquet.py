@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import BinaryIO, TypeAlias, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from cachetools import LRUCache
-from pyiceberg.io import FileIO
+from pyiceberg.io import FileIO, InputStream
 
 from puffin_index.errors import CorruptFileError, NotFoundError
 from puffin_index.storage.caches import cleared_by
-from puffin_index.storage.files import StreamReader
+from puffin_index.storage.files import ObjectReader, StreamReader
+from puffin_index.storage.object_stream import ObjectStream, Span
+from puffin_index.storage.objects import find_object
+from puffin_index.storage.ranged import RangedReader
+
+Chunks: TypeAlias = tuple[int, Sequence[int]]
+"""A row group, and ordinals of its column chunks."""
 
 _FOOTERS_BYTES = 64 << 20
 
@@ -35,7 +42,7 @@ class OpenParquet:
     """
 
     parquet: pq.ParquetFile
-    file: StreamReader
+    file: RangedReader
 
 
 @contextmanager
@@ -49,16 +56,82 @@ def decoded(location: str, what: str) -> Iterator[None]:
         raise CorruptFileError(f"{what}: {error}", location=location) from error
 
 
+class FetchedParquet(pq.ParquetFile):  # type: ignore[misc]  # PyArrow has no types
+    """A Parquet file in a store: column chunks are fetched before PyArrow asks for them one after the other.
+
+    Args:
+        stream: The file.
+        options: Those of `pyarrow.parquet.ParquetFile`.
+    """
+
+    def __init__(self, stream: ObjectStream, **options: object) -> None:
+        if options.get("metadata") is None:
+            stream.fetch_tail()
+        super().__init__(stream, **options)
+        self._fetched = stream
+
+    def fetch(self, now: Iterable[Chunks], later: Iterable[Chunks] = ()) -> None:
+        """Begin to read column chunks, each by a request of its own; let go of all others.
+
+        Args:
+            now: What is read next.
+            later: What is read afterwards; as much is fetched as fits into memory.
+        """
+        ahead = (span for chunks in later for span in self._spans(*chunks))
+        self._fetched.fetch([span for chunks in now for span in self._spans(*chunks)], ahead)
+
+    def _spans(self, row_group: int, leaves: Sequence[int]) -> list[Span]:
+        chunks = [self.metadata.row_group(row_group).column(leaf) for leaf in leaves]
+        return [(_start(chunk), chunk.total_compressed_size) for chunk in chunks if chunk.total_compressed_size]
+
+
+def _start(chunk: pq.ColumnChunkMetaData) -> int:
+    if chunk.has_dictionary_page and 0 < chunk.dictionary_page_offset < chunk.data_page_offset:
+        return int(chunk.dictionary_page_offset)
+    return int(chunk.data_page_offset)
+
+
+def fetch_columns(parquet: pq.ParquetFile, now: Iterable[Chunks], later: Iterable[Chunks] = ()) -> None:
+    """Begin to read column chunks, if the file is in a store that can be asked side by side; see `FetchedParquet`."""
+    if isinstance(parquet, FetchedParquet):
+        parquet.fetch(now, later)
+
+
+def open_stream(io: FileIO, location: str, size: int | None = None) -> ObjectStream | InputStream:
+    """Open a file to be read anywhere.
+
+    Args:
+        io: A FileIO.
+        location: The file.
+        size: Its size in bytes if known; a store is not asked for anything then, not even whether there is such a file.
+
+    Raises:
+        FileNotFoundError: If there is no such file.
+    """
+    stored = None if size is None else find_object(io, location)
+    return io.new_input(location).open(seekable=True) if stored is None or size is None else ObjectStream(stored, size)
+
+
+def parquet_file(stream: ObjectStream | InputStream | BinaryIO, **options: object) -> pq.ParquetFile:
+    """Read the footer of a Parquet file."""
+    return FetchedParquet(stream, **options) if isinstance(stream, ObjectStream) else pq.ParquetFile(stream, **options)
+
+
 @contextmanager
-def open_parquet(io: FileIO, location: str) -> Iterator[pq.ParquetFile]:
+def open_parquet(io: FileIO, location: str, size: int | None = None) -> Iterator[pq.ParquetFile]:
     """Open a Parquet file for Arrow's reader alone; otherwise as `open_parquet_file`."""
-    with open_parquet_file(io, location) as opened:
+    with open_parquet_file(io, location, size) as opened:
         yield opened.parquet
 
 
 @contextmanager
-def open_parquet_file(io: FileIO, location: str) -> Iterator[OpenParquet]:
+def open_parquet_file(io: FileIO, location: str, size: int | None = None) -> Iterator[OpenParquet]:
     """Open a Parquet file; its footer is read once and kept.
+
+    Args:
+        io: A FileIO.
+        location: The file.
+        size: Its size in bytes, if known, which saves a request to a store.
 
     Raises:
         NotFoundError: If the file does not exist.
@@ -67,15 +140,21 @@ def open_parquet_file(io: FileIO, location: str) -> Iterator[OpenParquet]:
     with _footers_lock:
         footer = _footers.get(location)
     try:
-        stream = io.new_input(location).open(seekable=True)
+        stream = open_stream(io, location, size)
+        with cast(BinaryIO, stream):
+            try:
+                parquet = parquet_file(stream, metadata=footer, pre_buffer=True, coerce_int96_timestamp_unit="us")
+            except pa.ArrowInvalid as error:
+                raise CorruptFileError(f"it cannot be read as Parquet: {error}", location=location) from error
+            with _footers_lock:
+                if footer is None and parquet.metadata.serialized_size < _FOOTERS_BYTES:
+                    _footers[location] = parquet.metadata
+            yield OpenParquet(parquet, _bytes_of(stream, location))
     except FileNotFoundError as error:
         raise NotFoundError(f"file not found: {location}") from error
-    with stream:
-        try:
-            parquet = pq.ParquetFile(stream, metadata=footer, pre_buffer=True, coerce_int96_timestamp_unit="us")
-        except pa.ArrowInvalid as error:
-            raise CorruptFileError(f"it cannot be read as Parquet: {error}", location=location) from error
-        with _footers_lock:
-            if footer is None and parquet.metadata.serialized_size < _FOOTERS_BYTES:
-                _footers[location] = parquet.metadata
-        yield OpenParquet(parquet, StreamReader(stream, location))
+
+
+def _bytes_of(stream: ObjectStream | InputStream, location: str) -> RangedReader:
+    if isinstance(stream, ObjectStream):
+        return ObjectReader(stream.stored, stream.size)
+    return StreamReader(stream, location)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import BinaryIO, Protocol, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow.orc import ORCFile
-from pyiceberg.io import FileIO
+from pyiceberg.io import FileIO, InputStream
 
 from puffin_index.data.byte_ranges import READ_WHOLE, range_starts
 from puffin_index.data.column_source import Reading
@@ -20,12 +20,14 @@ from puffin_index.data.data_table import DataFile
 from puffin_index.data.file_fields import FileFields, Rule, identify_fields
 from puffin_index.data.located_column import LocatedColumn, locate_column
 from puffin_index.data.orc_footer import SeekableStream, read_stripes
+from puffin_index.data.parquet import fetch_columns, open_stream, parquet_file
 from puffin_index.data.parquet_footer import row_group_places
 from puffin_index.errors import BuildError, UnsupportedError
 from puffin_index.keys.arrow_keys import column_of, gather_column
 from puffin_index.keys.columns import Column
 from puffin_index.keys.map_key import ColumnId, column_and_key, values_of_key
 from puffin_index.keys.value_types import ValueType
+from puffin_index.storage.object_stream import ObjectStream
 
 INDEXED_FORMATS = frozenset({"PARQUET", "ORC"})
 """Avro files have no row groups."""
@@ -73,6 +75,14 @@ class OpenDataFile(RowGroups, Protocol):
             UnsupportedError: If they do not, or the values of this file cannot be read without a loss.
         """
 
+    def fetch(self, row_groups: Sequence[int], field_id: int) -> None:
+        """Begin to read a column of some row groups, as many as fit into memory, if the file is in a store.
+
+        Args:
+            row_groups: The ordinals, in the order in which `read_column` will be asked; empty to stop.
+            field_id: A column.
+        """
+
     def read_column(self, row_group: int, field_id: int, map_key: str | None = None) -> Iterator[pa.Array]:
         """Read one column of one row group in batches of rows.
 
@@ -115,12 +125,19 @@ class OpenParquetFile:
                 f"data file {self.file.path}: column {field_id} is stored as {stored}, which is no {value_type.name}"
             )
 
+    def fetch(self, row_groups: Sequence[int], field_id: int) -> None:
+        """Begin to read a column of some row groups."""
+        path = self.locate(field_id).path
+        if path:
+            fetch_columns(self._parquet, (), ((one, path[-1].leaves) for one in row_groups))
+
     def read_column(self, row_group: int, field_id: int, map_key: str | None = None) -> Iterator[pa.Array]:
         """Read one column of one row group, some rows at a time."""
         path = self.locate(field_id).path
+        leaves = list(path[-1].leaves)
         # Columns are chosen by ordinals of leaves, as names may contain dots or occur twice.
         batches = self._parquet.reader.iter_batches(
-            BATCH_ROWS, row_groups=[row_group], column_indices=list(path[-1].leaves), use_threads=False
+            BATCH_ROWS, row_groups=[row_group], column_indices=leaves, use_threads=False
         )
         for batch in batches:
             values = batch.column(0)
@@ -161,6 +178,9 @@ class OpenOrcFile:
             raise UnsupportedError(f"data file {self.file.path}: dates and times of an imported ORC file")
         if pa.types.is_timestamp(stored) and not _ORC_TIMESTAMPS_ARE_CHECKED:
             raise UnsupportedError(f"data file {self.file.path}: ORC timestamps need PyArrow 26 or later")
+
+    def fetch(self, row_groups: Sequence[int], field_id: int) -> None:
+        """Do nothing: Arrow reads a stripe as it likes."""
 
     def read_column(self, row_group: int, field_id: int, map_key: str | None = None) -> Iterator[pa.Array]:
         """Read one column of one stripe."""
@@ -228,21 +248,30 @@ def open_data_file(io: FileIO, file: DataFile, reading: Reading) -> Iterator[Ope
     if file.format not in INDEXED_FORMATS:
         raise UnsupportedError(f"data file {file.path}: {file.format} files have no row groups")
     try:
-        stream = io.new_input(file.path).open(seekable=True)
+        # ORC's reader asks for one piece after the other, which PyArrow's own files buffer.
+        stream = open_stream(io, file.path, None if file.format == "ORC" else file.file_size)
     except FileNotFoundError as error:
         raise BuildError(f"data file not found: {file.path}") from error
-    with stream:
+    with cast(BinaryIO, stream):
         try:
-            opened = _open_orc(stream, file, reading) if file.format == "ORC" else _open_parquet(stream, file, reading)
+            opened = _open(stream, file, reading)
+        except FileNotFoundError as error:
+            raise BuildError(f"data file not found: {file.path}") from error
         except (pa.ArrowException, OSError) as error:
             raise BuildError(f"data file {file.path} cannot be read as {file.format}: {error}") from error
         _check_rows(opened)
         yield opened
 
 
-def _open_parquet(stream: object, file: DataFile, reading: Reading) -> OpenParquetFile:
+def _open(stream: ObjectStream | InputStream, file: DataFile, reading: Reading) -> OpenDataFile:
+    if file.format == "ORC":
+        return _open_orc(cast(SeekableStream, stream), file, reading)
+    return _open_parquet(stream, file, reading)
+
+
+def _open_parquet(stream: ObjectStream | InputStream, file: DataFile, reading: Reading) -> OpenParquetFile:
     # A buffered stream avoids holding a whole column chunk in memory. Iceberg reads INT96 as microseconds.
-    parquet = pq.ParquetFile(stream, pre_buffer=False, buffer_size=_BUFFER_BYTES, coerce_int96_timestamp_unit="us")
+    parquet = parquet_file(stream, pre_buffer=False, buffer_size=_BUFFER_BYTES, coerce_int96_timestamp_unit="us")
     groups = [parquet.metadata.row_group(i) for i in range(parquet.metadata.num_row_groups)]
     fields = identify_fields(parquet.schema_arrow, file.format, reading.name_mapping)
     assert fields is not None

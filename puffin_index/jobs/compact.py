@@ -26,6 +26,7 @@ from puffin_index.segments.directory import FieldKind
 from puffin_index.segments.rewrite import MergeJob, write_merged
 from puffin_index.segments.segment import ROW_SPACE_ALIGNMENT, Segment
 from puffin_index.segments.source_segment import IndexedFile, SourceSegment, read_source
+from puffin_index.storage.parallel import in_parallel, requests_at_once
 
 LEAST_LIVE_SHARE = 0.5
 """A segment is rewritten if a smaller share of its payload bytes is live."""
@@ -219,15 +220,18 @@ def _read_sources(index_table: Table, entries: pa.Table) -> tuple[dict[str, Sour
     for segment, size, footer_size, own in zip(*columns, strict=True):
         sizes[segment] = (size, footer_size)
         directories.setdefault(segment, {}).update({(one["field_id"], one["kind"]): one for one in own})
-    sources: dict[str, SourceSegment] = {}
-    skipped: list[tuple[str, str]] = []
-    for segment, (size, footer_size) in sizes.items():
+
+    def read(segment: str) -> SourceSegment | str:
         try:
-            sources[segment] = read_source(index_table.io, segment, size, footer_size, directories[segment].values())
+            return read_source(index_table.io, segment, *sizes[segment], directories[segment].values())
         except (PuffinIndexError, OSError) as error:
             _log.warning("segment not rewritten: %s", error)
-            skipped.append((segment, str(error)))
-    return sources, skipped
+            return str(error)
+
+    at_once = requests_at_once(index_table.location(), index_table.io.properties)
+    read_all = dict(zip(sizes, in_parallel(read, list(sizes), at_once), strict=True))
+    skipped = [(segment, reason) for segment, reason in read_all.items() if isinstance(reason, str)]
+    return {segment: source for segment, source in read_all.items() if isinstance(source, SourceSegment)}, skipped
 
 
 def _by_place(files: Sequence[IndexedFile]) -> list[IndexedFile]:

@@ -40,6 +40,7 @@ from puffin_index.segments.write_directory import (
     serialize_row_groups,
 )
 from puffin_index.storage.files import NewFile
+from puffin_index.storage.parallel import in_parallel, requests_at_once
 from puffin_index.storage.ranged import Blob, BytesReader
 
 
@@ -72,9 +73,12 @@ class MergeJob:
         return self._sources[file.parts[key].segment]
 
     def reader(self, source: SourceSegment) -> BytesReader:
-        """Return a reader of a segment; the segment is read once."""
-        if source.location not in self._readers:
-            self._readers[source.location] = in_memory(self.io, source)
+        """Return a reader of a segment; all segments are read at the first time, in a store side by side."""
+        if not self._readers:
+            names = sorted({part.segment for file in self.files for part in file.parts.values()})
+            at_once = requests_at_once(source.location, self.io.properties)
+            readers = in_parallel(lambda name: in_memory(self.io, self._sources[name]), names, at_once)
+            self._readers = dict(zip(names, readers, strict=True))
         return self._readers[source.location]
 
 

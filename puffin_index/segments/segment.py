@@ -36,9 +36,13 @@ from puffin_index.segments.write_directory import (
 )
 from puffin_index.storage.arrays import Ints
 from puffin_index.storage.files import NewFile
+from puffin_index.storage.parallel import in_parallel, requests_at_once
 
 ROW_SPACE_ALIGNMENT = 65_536
 """Bases are multiples of this number, the span of a roaring container, so that merging only renumbers containers."""
+
+_FILES_AHEAD = 8
+_MOST_FOOTERS_AT_ONCE = 64
 
 _log = logging.getLogger(__name__)
 
@@ -202,17 +206,28 @@ class _UnreadableFileError(BuildError):
 
 
 def _open_files(task: SegmentTask, stack: ExitStack, skipped: list[SkippedFile]) -> list[OpenDataFile]:
+    """Open the data files, in a store side by side."""
+
+    def open_file(file: DataFile) -> tuple[ExitStack, OpenDataFile] | SkippedFile:
+        with ExitStack() as context:
+            try:
+                candidate = context.enter_context(open_data_file(task.io, file, task.reading))
+                if file.identity in task.row_groups:
+                    candidate = ChosenRowGroups.of(candidate, task.row_groups[file.identity])
+                _check_columns(candidate, task.columns)
+            except (BuildError, UnsupportedError) as error:
+                _log.warning("not indexed: %s", error)
+                return SkippedFile(file.path, str(error))
+            return context.pop_all(), candidate
+
     opened: list[OpenDataFile] = []
-    for file in task.files:
-        try:
-            candidate = stack.enter_context(open_data_file(task.io, file, task.reading))
-            if file.identity in task.row_groups:
-                candidate = ChosenRowGroups.of(candidate, task.row_groups[file.identity])
-            _check_columns(candidate, task.columns)
-            opened.append(candidate)
-        except (BuildError, UnsupportedError) as error:
-            _log.warning("not indexed: %s", error)
-            skipped.append(SkippedFile(file.path, str(error)))
+    at_once = requests_at_once(task.files[0].path, task.io.properties) if task.files else 1
+    for result in in_parallel(open_file, task.files, min(at_once, _MOST_FOOTERS_AT_ONCE)):
+        if isinstance(result, SkippedFile):
+            skipped.append(result)
+        else:
+            stack.push(result[0])
+            opened.append(result[1])
     return opened
 
 
@@ -311,14 +326,19 @@ def _build_column(
 
 
 def _read_row_groups(column: ResolvedColumn, files: Sequence[OpenDataFile]) -> Iterator[Column]:
-    for opened in files:
-        for ordinal in range(len(opened.row_counts)):
-            try:
+    for number, opened in enumerate(files):
+        path, ordinal = opened.file.path, 0
+        try:
+            # A store sends the next row groups and files while this one is indexed.
+            for other in files[number + 1 : number + 1 + _FILES_AHEAD]:
+                other.fetch(range(len(other.row_counts)), column.field_id)
+            for ordinal in range(len(opened.row_counts)):
+                opened.fetch(range(ordinal, len(opened.row_counts)), column.field_id)
                 yield read_keys(opened, ordinal, column.column_id, column.value_type)
-            except (UnsupportedError, BuildError) as error:
-                path = opened.file.path
-                reason = f"data file {path}, row group {ordinal}, column {column.name!r}: {error}"
-                raise _UnreadableFileError(path, reason) from error
+        except (UnsupportedError, BuildError) as error:
+            reason = f"data file {path}, row group {ordinal}, column {column.name!r}: {error}"
+            raise _UnreadableFileError(path, reason) from error
+        opened.fetch((), column.field_id)
 
 
 def _add_payload(writer: PuffinWriter, column: ResolvedColumn, kind: str, row_group: int, payload: Payload) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -30,6 +30,7 @@ from puffin_index.segments.directory import (
 )
 from puffin_index.storage.arrays import Floats, Ints
 from puffin_index.storage.files import FileReader
+from puffin_index.storage.parts import PartReader
 from puffin_index.storage.ranged import BytesReader, RangedReader
 
 DIRECTORY_BLOBS = frozenset({STATISTICS_BLOB, DIRECTORY_BLOB, ROW_GROUPS_BLOB})
@@ -181,7 +182,7 @@ def payload_bytes(footer: PuffinFile) -> int:
 
 
 def read_source(
-    io: FileIO, location: str, size: int, footer_size: int, directories: Iterable[Mapping[str, int | str]]
+    io: FileIO, location: str, size: int, footer_size: int, directories: Collection[Mapping[str, int | str]]
 ) -> SourceSegment:
     """Read a segment's footer and directories.
 
@@ -197,7 +198,10 @@ def read_source(
         UnsupportedError: If the segment is of a later version.
         NotFoundError: If the file does not exist.
     """
-    with FileReader(io, location, size) as reader:
+    with FileReader(io, location, size) as file:
+        # Directories, the list of row groups and the footer lie side by side: one request gets all.
+        start = max(0, min([size - footer_size, *(int(one["offset"]) for one in directories)]))
+        reader = PartReader(file.read(start, size - start), location, start)
         footer = read_footer(reader, footer_size, require_checksum=True)
         of_kinds: dict[FieldKind, Directory] = {}
         statistics: dict[FieldKind, pa.RecordBatch] = {}

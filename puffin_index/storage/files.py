@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
@@ -15,9 +16,14 @@ from typing import Protocol, cast
 from pyiceberg.io import FileIO, InputStream
 
 from puffin_index.errors import CorruptFileError, NotFoundError
+from puffin_index.storage.objects import StoredObject, find_object
 from puffin_index.storage.ranged import RangedReader, check_range
 
 _log = logging.getLogger(__name__)
+
+_LOCAL = ("file:", "/")
+_MOST_OPEN = 4096
+_MOST_OPEN_UNKNOWN = 256
 
 
 class _PositionalStream(Protocol):
@@ -58,11 +64,7 @@ class StreamReader:
             with self._lock:
                 self._stream.seek(offset)
                 data = self._stream.read(length)
-        if len(data) != length:
-            raise CorruptFileError(
-                f"the file ends early: {len(data)} of {length} bytes read", location=self._location, offset=offset
-            )
-        return memoryview(data)
+        return _complete(data, length, self._location, offset)
 
 
 def _size_of(stream: InputStream) -> int:
@@ -73,7 +75,45 @@ def _size_of(stream: InputStream) -> int:
     return size
 
 
-class FileReader(StreamReader, AbstractContextManager["FileReader"]):
+class ObjectReader:
+    """A `RangedReader` over an object of a store. Safe to share between threads.
+
+    Args:
+        stored: The object.
+        size: Its size in bytes.
+    """
+
+    def __init__(self, stored: StoredObject, size: int) -> None:
+        self._stored = stored
+        self._size = size
+
+    @property
+    def location(self) -> str:
+        """The object's location."""
+        return self._stored.location
+
+    @property
+    def size(self) -> int:
+        """The object's size in bytes."""
+        return self._size
+
+    def read(self, offset: int, length: int) -> memoryview:
+        """Return exactly `length` bytes from `offset`."""
+        check_range(self, offset, length)
+        try:
+            return _complete(self._stored.read(offset, length), length, self.location, offset)
+        except FileNotFoundError as error:
+            raise NotFoundError(str(error)) from error
+
+
+def _complete(data: bytes | memoryview, length: int, location: str, offset: int) -> memoryview:
+    if len(data) != length:
+        message = f"the file ends early: {len(data)} of {length} bytes read"
+        raise CorruptFileError(message, location=location, offset=offset)
+    return memoryview(data)
+
+
+class FileReader(AbstractContextManager["FileReader"]):
     """A `RangedReader` over a file of a FileIO. Safe to share between threads.
 
     Args:
@@ -83,16 +123,38 @@ class FileReader(StreamReader, AbstractContextManager["FileReader"]):
     """
 
     def __init__(self, io: FileIO, location: str, size: int | None = None) -> None:
-        source = io.new_input(location)
+        self._stream: InputStream | None = None
+        # An object of known size needs no opening.
+        stored = None if size is None else find_object(io, location)
+        if stored is not None and size is not None:
+            self._reader: RangedReader = ObjectReader(stored, size)
+            return
+        opened = io.new_input(location)
         try:
             # PyArrow streams read at a position without moving a cursor, so threads need no lock.
-            super().__init__(source.open(seekable=True), location, len(source) if size is None else size)
+            self._stream = opened.open(seekable=True)
+            self._reader = StreamReader(self._stream, location, len(opened) if size is None else size)
         except FileNotFoundError as error:
             raise NotFoundError(f"file not found: {location}") from error
 
+    @property
+    def location(self) -> str:
+        """The file's location."""
+        return self._reader.location
+
+    @property
+    def size(self) -> int:
+        """The file's size in bytes."""
+        return self._reader.size
+
+    def read(self, offset: int, length: int) -> memoryview:
+        """Return exactly `length` bytes from `offset`."""
+        return self._reader.read(offset, length)
+
     def close(self) -> None:
         """Close the stream."""
-        self._stream.close()
+        if self._stream is not None:
+            self._stream.close()
 
     def __exit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
@@ -194,6 +256,21 @@ class NewFile(AbstractContextManager["NewFile"]):
             pass
         except OSError as error:
             _log.warning("an unfinished file is left to `expire`: %s", error)
+
+
+def is_local(location: str) -> bool:
+    """Return whether a location is on this machine."""
+    return location.startswith(_LOCAL)
+
+
+def most_open_files() -> int:
+    """Return how many files to hold open: a quarter of what the system lets this process, which has others to open."""
+    if sys.platform == "win32":
+        return _MOST_OPEN_UNKNOWN
+    import resource
+
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return _MOST_OPEN if limit == resource.RLIM_INFINITY else max(1, min(limit // 4, _MOST_OPEN))
 
 
 def in_context(error: OSError, what: str) -> OSError:

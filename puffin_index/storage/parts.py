@@ -112,12 +112,18 @@ def in_memory(blob: Blob) -> Blob:
     data = blob.read_all()
     if not blob.offset:
         return Blob(BytesReader.of(data, blob.location), 0, blob.length)
-    return Blob(_ShiftedReader(data, blob.location, blob.offset), blob.offset, blob.length)
+    return Blob(PartReader(data, blob.location, blob.offset), blob.offset, blob.length)
 
 
 @dataclass(frozen=True, slots=True)
-class _ShiftedReader:
-    """A part of a file in memory, addressed by the offsets of the file."""
+class PartReader:
+    """A `RangedReader` of a part of a file in memory, addressed by the offsets of the file.
+
+    Attributes:
+        data: The bytes.
+        location: The file's location, for error messages.
+        start: Where in the file the bytes begin.
+    """
 
     data: memoryview
     location: str
@@ -125,9 +131,11 @@ class _ShiftedReader:
 
     @property
     def size(self) -> int:
+        """The end of the part in the file."""
         return self.start + len(self.data)
 
     def read(self, offset: int, length: int) -> memoryview:
+        """Return `length` bytes from `offset` of the file, which lie in the part."""
         return self.data[offset - self.start : offset - self.start + length]
 
 

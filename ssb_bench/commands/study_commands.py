@@ -1,4 +1,4 @@
-"""What is measured besides: systems, append, sweep, scale, interference, hook, kernels."""
+"""What is measured besides: systems, append, sweep, scale, interference, hook, kernels, store."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from ssb_bench.data.layout import Layout
 from ssb_bench.data.progress import step_bar
 from ssb_bench.data.records import write_record
 from ssb_bench.data.workload import ROWS_QUERIES, VOLCANO_QUERIES
+from ssb_bench.report.store_report import store_parts
 from ssb_bench.report.study_reports import append_parts, kernel_parts, paired_parts, scale_parts
 from ssb_bench.report.systems_report import systems_parts
 from ssb_bench.report.terminal import render
@@ -42,6 +43,7 @@ from ssb_bench.studies.scale import (
     scale_failures,
     unfinished_points,
 )
+from ssb_bench.studies.store import DEFAULT_MEGABYTES, DEFAULT_MILLISECONDS, DEFAULT_SEGMENTS, measure_store
 from ssb_bench.studies.sweep import DEFAULT_ROWS, Grid, Sweep, run_sweep
 from ssb_bench.studies.sweep_spark import time_sweep
 from ssb_bench.systems.peers import SYSTEM_NAMES, SYSTEMS
@@ -52,6 +54,9 @@ SYSTEMS_QUERIES = (*VOLCANO_QUERIES, *ROWS_QUERIES[:-1])
 
 APPEND_QUERIES = VOLCANO_QUERIES[:-1]
 """All but Q7, which the index does not help."""
+
+STORE_QUERIES = ("q1", "q2", "q5", "q6")
+"""One column and two, few rows and many."""
 
 
 @click.command("systems")
@@ -203,3 +208,54 @@ def kernels_command(layout: Layout, values: int, repeats: int, output: Path | No
         kernels = measure_kernels(COLUMNS, values, repeats=repeats, on_step=status.update)
     record = Kernels(describe_host(), tuple(kernels))
     finish(console, output or layout.root / "kernels.json", record, kernel_parts(kernels))
+
+
+@click.command("store")
+@layout_options
+@repeat_option
+@click.option(
+    "--milliseconds",
+    type=click.FloatRange(min=0),
+    multiple=True,
+    default=DEFAULT_MILLISECONDS,
+    show_default=True,
+    help="From a request to its answer; may be given again.",
+)
+@click.option(
+    "--bandwidth",
+    type=click.FloatRange(min=0, min_open=True),
+    default=DEFAULT_MEGABYTES,
+    show_default=True,
+    help="MB a second each way.",
+)
+@click.option(
+    "--segments",
+    type=POSITIVE,
+    multiple=True,
+    default=DEFAULT_SEGMENTS,
+    show_default=True,
+    help="Plans over so many small segments; may be given again.",
+)
+@output_option("store.json in the scale factor's directory")
+def store_command(
+    layout: Layout,
+    repeats: int,
+    milliseconds: tuple[float, ...],
+    bandwidth: float,
+    segments: tuple[int, ...],
+    output: Path | None,
+) -> None:
+    """Work on lineorder in an object store: rounds, requests, bytes and seconds at several distances."""
+    console = make_console()
+    queries = fit_queries(layout, STORE_QUERIES)
+    with step_bar(console, "store") as move:
+        run = measure_store(
+            layout,
+            queries,
+            milliseconds=milliseconds,
+            megabytes_a_second=bandwidth,
+            segments=segments,
+            repeats=repeats,
+            on_step=move,
+        )
+    finish(console, output or layout.root / "store.json", run, store_parts(run), run.failures)

@@ -12,18 +12,17 @@ from cachetools import TTLCache
 
 from planner.scans.reading.data_read import DataRead
 from planner.scans.reading.page_choice import can_gain, chosen_pages, promising
-from planner.view.parallel import in_parallel
 from puffin_index.data.file_fields import FileField
 from puffin_index.data.pages.fetch import in_turn
 from puffin_index.data.pages.page_reader import PageReader
-from puffin_index.data.parquet import OpenParquet
+from puffin_index.data.parquet import OpenParquet, fetch_columns
 from puffin_index.errors import CorruptFileError
 from puffin_index.storage.arrays import Ints
 from puffin_index.storage.caches import cleared_by
+from puffin_index.storage.files import is_local
+from puffin_index.storage.parallel import in_parallel
 
 _log = logging.getLogger(__name__)
-
-_LOCAL = ("file:", "/")
 
 _SILENT_SECONDS = 3600.0
 _told: TTLCache[str, bool] = TTLCache(10_000, _SILENT_SECONDS)
@@ -83,6 +82,7 @@ class RowGroupColumns:
         group = self.opened.parquet.metadata.row_group(self.ordinal)
         for leaf in leaves:
             self.data_read.add_chunk(group.column(leaf).total_compressed_size)
+        fetch_columns(self.opened.parquet, [(self.ordinal, leaves)])
         try:
             return self.opened.parquet.reader.read_row_group(
                 self.ordinal, column_indices=leaves, use_threads=self.side_by_side
@@ -106,7 +106,7 @@ class RowGroupColumns:
             return None
 
     def _pages(self, fields: Sequence[FileField], rows: Ints) -> pa.Table | None:
-        each = in_turn if self.opened.file.location.startswith(_LOCAL) else in_parallel
+        each = in_turn if is_local(self.opened.file.location) else in_parallel
         reader = PageReader.of(self.opened.parquet, self.opened.file, self.ordinal, each)
         chunks = reader.chunks({leaf for field in fields for leaf in field.leaves})
         fields = promising(fields, chunks, rows, self.row_count)

@@ -105,7 +105,7 @@ class Snapshot:
 
                 yield LiveRows(row_count, live, read_stripe)
             return
-        with open_parquet(self.table.io, file.file.path) as parquet:
+        with open_parquet(self.table.io, file.file.path, file.file.file_size) as parquet:
             constants = constants_of(file.entry.partition, self.table.specs()[file.entry.spec_id])
             columns = FileColumns.of(self.reading, parquet.schema_arrow, constants, file.file.path)
             table = _read(parquet, columns, ordinal, field_ids, file.file.path)

@@ -7,7 +7,7 @@ from contextvars import ContextVar
 
 import pytest
 
-from planner.view.parallel import in_parallel
+from puffin_index.storage.parallel import in_parallel
 
 NAME: ContextVar[str] = ContextVar("NAME", default="none")
 

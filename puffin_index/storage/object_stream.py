@@ -1,0 +1,128 @@
+"""A stream over an object of a store: what is known to be wanted is fetched ahead, side by side."""
+
+from __future__ import annotations
+
+import io
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cache
+from typing import Final, TypeAlias
+
+from puffin_index.storage.objects import StoredObject
+
+Span: TypeAlias = tuple[int, int]
+"""Offset and length."""
+
+_NOW_BYTES: Final = 64 << 20
+_LATER_BYTES: Final = 16 << 20
+
+_TAIL_BYTES: Final = 64 * 1024
+_THREADS: Final = 64
+
+
+@cache
+def _pool() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(_THREADS, thread_name_prefix="puffin-index-ahead")
+
+
+class ObjectStream(io.RawIOBase):
+    """A seekable stream over an object of known size. Not safe to share between threads.
+
+    Args:
+        stored: The object.
+        size: Its size in bytes.
+    """
+
+    def __init__(self, stored: StoredObject, size: int) -> None:
+        super().__init__()
+        self._stored = stored
+        self._size = size
+        self._position = 0
+        self._ahead: dict[int, tuple[int, Future[memoryview]]] = {}
+
+    @property
+    def stored(self) -> StoredObject:
+        """The object."""
+        return self._stored
+
+    @property
+    def size(self) -> int:
+        """The object's size in bytes."""
+        return self._size
+
+    def fetch(self, now: Sequence[Span], later: Iterable[Span] = ()) -> None:
+        """Begin to read what will be asked for, each range by a request of its own; let go of all other ranges.
+
+        Args:
+            now: Ranges that are asked for next. If they are too many bytes for memory, none is read ahead.
+            later: Ranges that are asked for afterwards; as many are read as fit into memory.
+        """
+        spans, left = list(now), _LATER_BYTES
+        if sum(length for _, length in now) > _NOW_BYTES:
+            spans, later = [], ()
+        for span in later:
+            left -= span[1]
+            if left < 0:
+                break
+            spans.append(span)
+        before, self._ahead = self._ahead, {}
+        for offset, length in spans:
+            kept = before.get(offset)
+            if kept is None or kept[0] != length:
+                kept = length, _pool().submit(self._read_span, offset, length)
+            self._ahead[offset] = kept
+
+    def _read_span(self, offset: int, length: int) -> memoryview:
+        data = self._stored.read(offset, length)
+        if len(data) != length:
+            raise OSError(f"{self._stored.location} ends early: {len(data)} of {length} bytes from {offset} read")
+        return data
+
+    def fetch_tail(self) -> None:
+        """Begin to read the end of the object, where most formats have their footer."""
+        length = min(self._size, _TAIL_BYTES)
+        self.fetch([(self._size - length, length)] if length else [])
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]  # typeshed has another buffer type
+        """Fill a buffer from the current position on; return the number of bytes, fewer at the end only."""
+        length = max(0, min(len(buffer), self._size - self._position))
+        buffer[:length] = self._at(self._position, length)
+        self._position += length
+        return length
+
+    def read(self, size: int | None = -1, /) -> bytes | memoryview:
+        """Return bytes from the current position on."""
+        left = max(0, self._size - self._position)
+        length = left if size is None or size < 0 else min(size, left)
+        data = self._at(self._position, length)
+        self._position += length
+        return data
+
+    def _at(self, offset: int, length: int) -> memoryview:
+        starts = sorted(self._ahead)
+        at = bisect_right(starts, offset) - 1
+        if at >= 0:
+            start = starts[at]
+            held, future = self._ahead[start]
+            if offset + length <= start + held:
+                return future.result()[offset - start : offset - start + length]
+        return self._read_span(offset, length)
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        """Move the current position; return the new one."""
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
+        self._position = max(0, base + offset)
+        return self._position
+
+    def tell(self) -> int:
+        """Return the current position."""
+        return self._position
+
+    def readable(self) -> bool:
+        """Whether the stream can be read: always."""
+        return True
+
+    def seekable(self) -> bool:
+        """Whether the position can be moved: always."""
+        return True

@@ -1,0 +1,198 @@
+"""Objects of S3 stores, read by obstore: ranges side by side, and no request for a size that is known.
+
+PyArrow's S3 files ask for their size when they are opened, and all of them share 25 connections. Here, a store has as
+many connections as requests are under way. What obstore cannot do as PyIceberg does is left to PyIceberg's FileIO.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
+
+from cachetools import LRUCache
+from pyiceberg.io import FileIO
+from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.utils.properties import get_first_property_value, property_as_bool
+
+from puffin_index.storage.caches import cleared_by
+
+if TYPE_CHECKING:
+    from obstore.store import ClientConfig, S3Config, S3Credential, S3Store
+
+_SCHEMES: Final = ("s3://", "s3a://", "s3n://")
+_LEFT_TO_PYARROW: Final = (
+    "s3.role-arn",
+    "client.role-arn",
+    "s3.profile-name",
+    "client.profile-name",
+    "s3.retry-strategy-impl",
+    "s3.signer",
+)
+_PROFILE: Final = "AWS_PROFILE"
+_REQUEST_TIMEOUT: Final = timedelta(minutes=10)
+_READ_TIMEOUT: Final = timedelta(seconds=30)
+_CONNECT_TIMEOUT: Final = timedelta(seconds=5)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredObject:
+    """An object of a store, which may not exist.
+
+    Attributes:
+        location: The location, for error messages.
+    """
+
+    location: str
+    _store: S3Store
+    _key: str
+
+    def read(self, offset: int, length: int) -> memoryview:
+        """Return up to `length` bytes from `offset`: fewer where the object ends.
+
+        Raises:
+            FileNotFoundError: If there is no such object.
+            OSError: If the store cannot be read.
+        """
+        from obstore import get_range
+
+        if not length:
+            return memoryview(b"")
+        with self._errors():
+            return memoryview(get_range(self._store, self._key, start=offset, length=length)).cast("B")
+
+    def read_ranges(self, offsets: Sequence[int], lengths: Sequence[int]) -> list[memoryview]:
+        """Return several ranges, read side by side; near ones share a request.
+
+        Raises:
+            FileNotFoundError: If there is no such object.
+            OSError: If the store cannot be read.
+        """
+        from obstore import get_ranges
+
+        with self._errors():
+            found = get_ranges(self._store, self._key, starts=offsets, lengths=lengths)
+        return [memoryview(one).cast("B") for one in found]
+
+    def read_all(self) -> memoryview:
+        """Return the whole object, by one request.
+
+        Raises:
+            FileNotFoundError: If there is no such object.
+            OSError: If the store cannot be read.
+        """
+        from obstore import get
+
+        with self._errors():
+            return memoryview(get(self._store, self._key).bytes()).cast("B")
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        from obstore.exceptions import BaseError, PermissionDeniedError, UnauthenticatedError
+
+        try:
+            yield
+        except FileNotFoundError as error:
+            raise FileNotFoundError(f"file not found: {self.location}") from error
+        except (PermissionDeniedError, UnauthenticatedError) as error:
+            raise PermissionError(f"{self.location}: access denied: {error}") from error
+        except BaseError as error:
+            raise OSError(f"{self.location} cannot be read: {error}") from error
+
+
+def find_object(io: FileIO, location: str) -> StoredObject | None:
+    """Return the object at a location; None if only the FileIO itself can read there as its properties say.
+
+    Args:
+        io: A FileIO.
+        location: The location of a file.
+    """
+    if not location.startswith(_SCHEMES) or not isinstance(io, PyArrowFileIO):
+        return None
+    bucket, _, key = location.partition("://")[2].partition("/")
+    store = _store(bucket, io.properties)
+    return None if store is None or not key else StoredObject(location, store, key)
+
+
+_stores: LRUCache[tuple[object, ...], S3Store] = LRUCache(maxsize=64)
+_stores_lock = threading.Lock()
+cleared_by(_stores.clear, _stores_lock)
+
+
+def _store(bucket: str, properties: Mapping[str, str]) -> S3Store | None:
+    """The store of a bucket, with its connections, or None if obstore cannot read as PyIceberg would."""
+    known = {name: text for name, text in properties.items() if name.startswith(("s3.", "client."))}
+    # A process that was forked cannot use the connections of the other one.
+    key = (os.getpid(), bucket, *sorted(known.items()), *_keys_of_environment())
+    with _stores_lock:
+        store = _stores.get(key)
+        if store is None:
+            store = _new_store(bucket, known)
+            if store is not None:
+                _stores[key] = store
+    return store
+
+
+def _new_store(bucket: str, properties: Mapping[str, str]) -> S3Store | None:
+    region = get_first_property_value(dict(properties), "s3.region", "client.region")
+    endpoint = properties.get("s3.endpoint")
+    is_virtual = property_as_bool(dict(properties), "s3.force-virtual-addressing", False)
+    is_anonymous = property_as_bool(dict(properties), "s3.anonymous", False)
+    credentials = _credentials(properties)
+    if (
+        any(properties.get(name) for name in _LEFT_TO_PYARROW)
+        or property_as_bool(dict(properties), "s3.resolve-region", False)
+        or region is None
+        or (is_virtual and endpoint is not None)
+        or (credentials is None and not is_anonymous)
+    ):
+        return None
+    from obstore.store import S3Store
+
+    # As Amazon's own clients do, whose certificates do not cover buckets with dots.
+    in_host = endpoint is None and "." not in bucket
+    config: S3Config = {
+        "region": region,
+        "virtual_hosted_style_request": in_host,
+        "skip_signature": is_anonymous,
+    }
+    if endpoint is not None:
+        config["endpoint"] = endpoint
+    options: ClientConfig = {
+        "allow_http": endpoint is not None and endpoint.startswith("http://"),
+        "timeout": _REQUEST_TIMEOUT,
+        "read_timeout": _seconds(properties.get("s3.request-timeout"), _READ_TIMEOUT),
+        "connect_timeout": _seconds(properties.get("s3.connect-timeout"), _CONNECT_TIMEOUT),
+    }
+    if "s3.proxy-uri" in properties:
+        options["proxy_url"] = properties["s3.proxy-uri"]
+    # Keys that are given as settings would be mixed with a session token of the environment.
+    provider = None if is_anonymous else credentials
+    return S3Store(bucket, config=config, client_options=options, credential_provider=provider)
+
+
+def _credentials(properties: Mapping[str, str]) -> Callable[[], S3Credential] | None:
+    """What gives the keys of the properties, or those of the environment; None if others are to be looked for."""
+    of_properties = [
+        get_first_property_value(dict(properties), f"s3.{name}", f"client.{name}")
+        for name in ("access-key-id", "secret-access-key", "session-token")
+    ]
+    key, secret, token = of_properties if any(of_properties) else _keys_of_environment()
+    if not key or not secret:
+        return None
+    given: S3Credential = {"access_key_id": key, "secret_access_key": secret, "token": token, "expires_at": None}
+    return lambda: given
+
+
+def _keys_of_environment() -> tuple[str | None, ...]:
+    if os.environ.get(_PROFILE):
+        return None, None, None
+    return tuple(os.environ.get(f"AWS_{name}") for name in ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY", "SESSION_TOKEN"))
+
+
+def _seconds(text: str | None, otherwise: timedelta) -> timedelta:
+    return otherwise if text is None else timedelta(seconds=float(text))

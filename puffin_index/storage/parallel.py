@@ -1,0 +1,78 @@
+"""Doing the same for many items at once: reads of remote stores wait for each other otherwise."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from functools import cache
+from typing import Final, TypeVar
+
+from puffin_index.errors import DefinitionError
+from puffin_index.storage.files import is_local, most_open_files
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+MOST_AT_ONCE: Final = 1024
+"""Requests side by side, if no property says otherwise: one for each of so many segments costs one round."""
+
+PROPERTY_AT_ONCE: Final = "puffin-index.requests-at-once"
+"""A property of the catalog, or of the index table: requests that a plan has under way at one time."""
+
+_worker = threading.local()
+
+
+@cache
+def _pool(threads: int) -> ThreadPoolExecutor:
+    # Threads are only started when all others are busy.
+    return ThreadPoolExecutor(threads, thread_name_prefix="puffin-index")
+
+
+def requests_at_once(location: str, properties: Mapping[str, str]) -> int:
+    """Return how many requests may be under way at one time: one if the files are of this machine.
+
+    Args:
+        location: Of the files, or of one of them. A local disk has answered before threads could take turns.
+        properties: Of a FileIO, which has those of catalog and table.
+
+    Raises:
+        DefinitionError: If the property is no whole number above 0.
+    """
+    if is_local(location):
+        return 1
+    # Each request may have a connection of its own, which is an open file.
+    most = most_open_files()
+    text = properties.get(PROPERTY_AT_ONCE)
+    if text is None:
+        return min(MOST_AT_ONCE, most)
+    if not text.isdecimal() or not int(text):
+        raise DefinitionError(f"property {PROPERTY_AT_ONCE} is {text!r}, not a whole number above 0")
+    return min(int(text), most)
+
+
+def in_parallel(function: Callable[[Item], Result], items: Sequence[Item], at_once: int = MOST_AT_ONCE) -> list[Result]:
+    """Return the results of a function for some items, in their order; context variables are those of the caller.
+
+    Args:
+        function: What to do with an item.
+        items: The items.
+        at_once: For how many of them at one time.
+
+    Raises:
+        Exception: Whatever the function raises for the first item that fails.
+    """
+    # A worker that waited for other workers of the pool could wait for ever.
+    if len(items) < 2 or at_once < 2 or getattr(_worker, "busy", False):
+        return [function(item) for item in items]
+
+    def work(item: Item) -> Result:
+        _worker.busy = True
+        try:
+            return function(item)
+        finally:
+            _worker.busy = False
+
+    # A context cannot be entered twice at once, so that each item has its own copy.
+    return list(_pool(at_once).map(lambda task: task[0].run(work, task[1]), [(copy_context(), item) for item in items]))

@@ -1,0 +1,109 @@
+"""The requests that a store answered, and how many of them had to wait for each other."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+Span: TypeAlias = tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request.
+
+    Attributes:
+        began: When its head had arrived, in seconds.
+        ended: When the last byte of its answer was sent.
+        kind: `GET`, `RANGE` (a GET of a part), `HEAD`, `PUT`, `LIST`, `DELETE` or `POST`.
+        key: Bucket and key.
+        bytes_in: Bytes of the answer's body, which the client reads.
+        bytes_out: Bytes of the request's body.
+        status: The HTTP status.
+    """
+
+    began: float
+    ended: float
+    kind: str
+    key: str
+    bytes_in: int
+    bytes_out: int
+    status: int
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What the proxy has noted.
+
+    Attributes:
+        requests: The requests that have ended.
+        connections: Connections that were opened.
+    """
+
+    requests: list[Request]
+    connections: int
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """What a piece of work asked of the store.
+
+    Attributes:
+        rounds: Sequential rounds (`rounds_of`).
+        requests: How many requests.
+        by_kind: How many of each kind.
+        most_at_once: The most requests under way at one time.
+        connections: Connections that were opened.
+        bytes_in: Bytes read.
+        bytes_out: Bytes written.
+        failed: Requests with a status of 400 or more.
+    """
+
+    rounds: int
+    requests: int
+    by_kind: dict[str, int]
+    most_at_once: int
+    connections: int
+    bytes_in: int
+    bytes_out: int
+    failed: int
+
+    @classmethod
+    def of(cls, requests: Sequence[Request], connections: int) -> Traffic:
+        """Sum requests up."""
+        spans = [(one.began, one.ended) for one in requests]
+        return cls(
+            rounds_of(spans),
+            len(requests),
+            dict(sorted(Counter(one.kind for one in requests).items())),
+            most_at_once(spans),
+            connections,
+            sum(one.bytes_in for one in requests),
+            sum(one.bytes_out for one in requests),
+            sum(one.status >= 400 for one in requests),
+        )
+
+
+def rounds_of(spans: Sequence[Span]) -> int:
+    """Return the sequential rounds: the length of the longest chain in which each request begins after the last's end.
+
+    Requests that wait for each other are in different rounds, however many others are under way meanwhile.
+    """
+    rounds, end = 0, float("-inf")
+    # The chain that always takes the request that ends first is a longest one.
+    for began, ended in sorted(spans, key=lambda span: span[1]):
+        if began >= end:
+            rounds, end = rounds + 1, ended
+    return rounds
+
+
+def most_at_once(spans: Sequence[Span]) -> int:
+    """Return the greatest number of requests that are under way at one time."""
+    most = now = 0
+    # At the same time, an end comes before a beginning.
+    for _, step in sorted([(began, 1) for began, _ in spans] + [(ended, -1) for _, ended in spans]):
+        now += step
+        most = max(most, now)
+    return most

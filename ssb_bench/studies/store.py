@@ -1,0 +1,180 @@
+"""Tables in an object store: plans, counts, scans, builds and compactions at several distances, beside no index.
+
+No Spark. The store is a real S3 server behind a proxy that delays answers, bounds bytes a second and counts
+(`ssb_bench.stores`). Without an index, PyIceberg scans with the same filter.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.table import Table
+
+from planner.scans.arrow_scan import scan
+from planner.scans.count import count
+from planner.scans.plan import plan
+from planner.where.parser import parse_where
+from puffin_index import TableIndex
+from puffin_index.storage.caches import clear_caches
+from ssb_bench.data.dataset import Step
+from ssb_bench.data.layout import NAMESPACE, Layout
+from ssb_bench.data.workload import FittedQuery
+from ssb_bench.errors import BenchError
+from ssb_bench.results.stores import StoreRun
+from ssb_bench.spark_runs.indexing import IndexColumns
+from ssb_bench.spark_runs.load import DEFAULT_ROW_GROUP_ROWS
+from ssb_bench.spark_runs.machine import describe_host
+from ssb_bench.stores.measured import Meter
+from ssb_bench.stores.server import BUCKET, Distance, run_store
+from ssb_bench.studies.store_segments import measure_segments, small_segments
+
+DEFAULT_MILLISECONDS: Final = (10.0, 30.0, 100.0)
+DEFAULT_MEGABYTES: Final = 200.0
+DEFAULT_SEGMENTS: Final = (100, 1000)
+_TABLE: Final = f"{NAMESPACE}.lineorder"
+_PATIENCE_MILLISECONDS: Final = 1e6
+_WITHOUT_INDEX: Final = ("q1", "q6")
+"""Scans of the whole table take long; these are enough to compare with."""
+
+
+def measure_store(
+    layout: Layout,
+    queries: Sequence[FittedQuery],
+    *,
+    milliseconds: Sequence[float] = DEFAULT_MILLISECONDS,
+    megabytes_a_second: float | None = DEFAULT_MEGABYTES,
+    segments: Sequence[int] = DEFAULT_SEGMENTS,
+    repeats: int = 5,
+    row_group_rows: int = DEFAULT_ROW_GROUP_ROWS,
+    on_step: Callable[[Step], None] = lambda _: None,
+) -> StoreRun:
+    """Put lineorder into a store, and work on it at several distances.
+
+    Args:
+        layout: The data.
+        queries: Counts of lineorder alone.
+        milliseconds: The distances.
+        megabytes_a_second: Bandwidth each way; None for no bound.
+        segments: Numbers of small segments to plan over.
+        repeats: Executions of each plan; of scans, builds and compactions there is one.
+        row_group_rows: Rows of a row group.
+        on_step: Called before each distance.
+
+    Raises:
+        BenchError: If a query is no count of lineorder, or there is no S3 server.
+    """
+    wheres = {query.query.name: _where(query) for query in queries}
+    count_of_steps = len(milliseconds) + 1
+    with run_store() as server, tempfile.TemporaryDirectory() as folder:
+        on_step(Step(0, count_of_steps, "writing lineorder into the store"))
+        catalog = SqlCatalog("store", uri=f"sqlite:///{folder}/catalog.db", warehouse=_WAREHOUSE, **server.properties)
+        try:
+            table = _write_table(catalog, layout.files("lineorder"), row_group_rows)
+            index = _build(catalog)
+            small = small_segments(catalog, layout.files("lineorder")[0])
+            meters, failures = [], list[str]()
+            for number, distance in enumerate(milliseconds):
+                on_step(Step(number + 1, count_of_steps, f"{distance:g} ms away"))
+                meter = Meter(server, Distance(distance, megabytes_a_second))
+                meters.append(meter)
+                _measure_queries(meter, catalog, wheres, repeats, failures)
+                _measure_scans(meter, catalog, table, wheres, failures)
+                for wanted in segments:
+                    measure_segments(meter, small, wanted, repeats)
+                _measure_upkeep(meter, catalog)
+                index = _build(catalog)
+            status = index.status()
+        finally:
+            catalog.close()
+    steps = tuple(step for meter in meters for step in meter.steps)
+    machine = describe_host()
+    facts = (status.data_files, status.data_bytes, status.index_bytes, status.segments)
+    rows = sum(pq.read_metadata(file).num_rows for file in layout.files("lineorder"))
+    return StoreRun(layout.scale_factor, machine, rows, *facts, steps, tuple(failures))
+
+
+_WAREHOUSE: Final = f"s3://{BUCKET}/warehouse"
+
+
+def _where(query: FittedQuery) -> str:
+    if query.where is None or query.query.workload != "count":
+        raise BenchError(f"stores are measured with counts of lineorder, not with {query.query.name}")
+    return query.where
+
+
+def _write_table(catalog: SqlCatalog, files: Sequence[Path], row_group_rows: int) -> Table:
+    catalog.create_namespace(NAMESPACE)
+    properties = {"write.parquet.row-group-limit": str(row_group_rows)}
+    table = catalog.create_table(_TABLE, pq.read_schema(files[0]), properties=properties)
+    for file in files:
+        rows: pa.Table = pq.read_table(file)
+        table.append(rows)
+    return table
+
+
+def _build(catalog: SqlCatalog) -> TableIndex:
+    index = TableIndex.create(catalog, _TABLE, IndexColumns().definition())
+    index.build(workers=2)
+    index.refresh()
+    return index
+
+
+def _measure_queries(
+    meter: Meter, catalog: SqlCatalog, wheres: dict[str, str], repeats: int, failures: list[str]
+) -> None:
+    """Plan each query in a process that knows nothing yet, and once more; count it."""
+    opened: list[TableIndex] = []
+
+    def open_anew() -> None:
+        clear_caches()
+        opened[:] = [TableIndex.open(catalog, _TABLE)]
+
+    def planned(name: str) -> int:
+        made = plan(opened[0], wheres[name], refresh=False, planning_milliseconds=_PATIENCE_MILLISECONDS)
+        failures.extend(f"{name}: {warning}" for warning in made.warnings)
+        return made.kept
+
+    for name in wheres:
+        meter.measure(f"{name}: first plan", partial(planned, name), repeats=repeats, before=open_anew)
+        meter.measure(f"{name}: plan", partial(planned, name), repeats=repeats)
+    meter.measure("refresh of the catalog", opened[0].refresh, repeats=repeats)
+
+
+def _measure_scans(
+    meter: Meter, catalog: SqlCatalog, table: Table, wheres: dict[str, str], failures: list[str]
+) -> None:
+    """Count and read the rows of some queries, with the index and without."""
+    index = TableIndex.open(catalog, _TABLE)
+
+    def counted_rows(where: str) -> int:
+        return count(index, where).rows
+
+    def with_index(where: str) -> int:
+        return sum(batch.num_rows for batch in scan(index, where))
+
+    def without(where: str) -> int:
+        return len(table.scan(row_filter=parse_where(where)).to_arrow())
+
+    for name in (name for name in _WITHOUT_INDEX if name in wheres):
+        where = wheres[name]
+        counted = meter.measure(f"{name}: count", partial(counted_rows, where), before=clear_caches)
+        found = meter.measure(f"{name}: rows", partial(with_index, where), before=clear_caches)
+        due = meter.measure(f"{name}: rows", partial(without, where), side="none")
+        if not counted == found == due:
+            failures.append(f"{name}: {counted} and {found} rows with the index, {due} without")
+
+
+def _measure_upkeep(meter: Meter, catalog: SqlCatalog) -> None:
+    """Build the index anew, and compact it."""
+    TableIndex.open(catalog, _TABLE).drop()
+    made = TableIndex.create(catalog, _TABLE, IndexColumns().definition())
+    meter.measure("build", lambda: made.build(workers=2).rows)
+    meter.measure("compact", lambda: made.compact().segments_after)
+    made.drop()
