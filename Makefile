@@ -58,6 +58,9 @@ services: $(STAMP) ## The tests on a REST catalog (Nessie, fetched into .service
 	@JAVA_HOME="$$(bash scripts/find-java)" bash scripts/make-services $(BIN)
 	@JAVA_HOME="$$(bash scripts/find-java)" $(BIN)/python -m pytest -m services
 
+conformance: ## The reader in Go answers the questions of the conformance kit
+	@cd conformance/reader && PATH="$$PATH:/usr/local/go/bin" go run . ..
+
 wheel: $(STAMP) ## Build the wheel into dist/; `pip install dist/*.whl` installs it
 	@$(BIN)/hatchling build --target wheel
 
@@ -74,4 +77,4 @@ lock: $(STAMP) ## Renew requirements/dev.txt from pyproject.toml
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --extra dev --generate-hashes --no-header \
 	  --no-emit-index-url --no-emit-find-links --no-annotate --output-file requirements/dev.txt pyproject.toml
 
-.PHONY: help env java demo test quick nightly soak matrix services wheel lint bench lock
+.PHONY: help env java demo test quick nightly soak matrix services conformance wheel lint bench lock

@@ -28,8 +28,7 @@ _PERFECT: Final = "#3a9a5b"
 _GRID: Final = "#e4e6ea"
 _LINE_STYLES: Final = ("-", "--", "-.", ":", (0, (1, 1)))
 _DPI: Final = 130
-_ROOMY: Final = 8
-"""So many queries have room for their numbers and names side by side."""
+_SMALL: Final = 7.0
 
 # Any: matplotlib types the keys of its settings as one long list of literals.
 _STYLE: Final[dict[Any, Any]] = {
@@ -72,8 +71,10 @@ def draw_queries(queries: Sequence[QueryResult]) -> Figure:
 
 
 def _draw_queries(workloads: Sequence[Sequence[QueryResult]], names: Sequence[str]) -> Figure:
-    figure = Figure(figsize=(15, 5.4 * len(workloads)), layout="constrained")
-    panels = figure.subplots(len(workloads), 3, squeeze=False)
+    """Draw a row of panels for each workload; bars lie, so that names and numbers have room beside them."""
+    heights = [0.9 + 0.5 * max(len(queries), 3) for queries in workloads]
+    figure = Figure(figsize=(15, 1.0 + sum(heights)), layout="constrained")
+    panels = figure.subplots(len(workloads), 3, squeeze=False, height_ratios=heights)
     for queries, name, (times, groups, read) in zip(workloads, names, panels, strict=True):
         _draw_times(times, queries)
         _draw_row_groups(groups, queries)
@@ -96,26 +97,26 @@ def _draw_times(axes: Axes, queries: Sequence[QueryResult]) -> None:
         ("perfect pruning", _PERFECT, [q.perfect for q in queries]),
     )
     shown = [arm for arm in arms if any(side is not None for side in arm[2])]
-    tops = [0.0] * len(queries)
+    ends = [0.0] * len(queries)
     for number, (label, color, sides) in enumerate(shown):
         there = [(place, summarize(side.seconds)) for place, side in enumerate(sides) if side is not None]
         medians = np.array([summary.median_seconds for _, summary in there])
         below = medians - [summary.least_seconds for _, summary in there]
         above = [summary.greatest_seconds for _, summary in there] - medians
-        places, width = _places([place for place, _ in there], number, len(shown))
-        axes.bar(places, medians, width, color=color, label=label)
-        axes.errorbar(places, medians, yerr=[below, above], fmt="none", ecolor="#333333", elinewidth=0.8)
+        places, height = _places([place for place, _ in there], number, len(shown))
+        axes.barh(places, medians, height, color=color, label=label)
+        axes.errorbar(medians, places, xerr=[below, above], fmt="none", ecolor="#333333", elinewidth=0.8)
         for place, summary in there:
-            tops[place] = max(tops[place], summary.greatest_seconds)
-    for place, (query, top) in enumerate(zip(queries, tops, strict=True)):
+            ends[place] = max(ends[place], summary.greatest_seconds)
+    for place, (query, end) in enumerate(zip(queries, ends, strict=True)):
         text = f"{query.speed_up:.1f}\N{MULTIPLICATION SIGN}" if query.speed_up is not None else ""
-        axes.text(place, top * 1.08, text, ha="center", va="bottom", fontweight="bold")
-    axes.set_yscale("log")
-    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
-    axes.yaxis.set_minor_formatter(NullFormatter())
-    axes.set_ylim(top=max(tops, default=1.0) * 1.6)
-    _label(axes, queries, "time (median, min to max)", "seconds, logarithmic")
+        axes.text(end * 1.08, place, text, ha="left", va="center", fontweight="bold")
+    axes.set_xscale("log")
+    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.set_xlim(right=max(ends, default=1.0) * 2.2)
+    _label(axes, queries, "time (median, min to max), and how many times as fast", "seconds, logarithmic")
 
 
 def _draw_row_groups(axes: Axes, queries: Sequence[QueryResult]) -> None:
@@ -137,30 +138,26 @@ def _draw_bytes(axes: Axes, queries: Sequence[QueryResult]) -> None:
     )
     index = [q.plan.index_bytes_read / 1e6 if q.plan else 0.0 for q in queries]
     _bars(axes, without, 0, 2, _WITHOUT, _short)
-    places, width = _places(range(len(queries)), 1, 2)
-    axes.bar(places, with_index, width, color=_WITH)
-    bars = axes.bar(places, index, width, bottom=with_index, color=_INDEX, label="index, read by the planner")
+    places, height = _places(range(len(queries)), 1, 2)
+    axes.barh(places, with_index, height, color=_WITH)
+    bars = axes.barh(places, index, height, left=with_index, color=_INDEX, label="index, read by the planner")
     both = [_short(value + more) for value, more in zip(with_index, index, strict=True)]
-    axes.bar_label(bars, both, **_tilt(queries))
+    axes.bar_label(bars, both, fontsize=_SMALL, padding=2)
     _label(axes, queries, "bytes read", "MB")
 
 
 def _bars(axes: Axes, values: Values, number: int, count: int, color: str, text: Callable[[float], str]) -> None:
-    """Draw the bars of side `number` of `count`, each with its value above it."""
+    """Draw the bars of side `number` of `count`, each with its value behind it."""
     there = [(place, value) for place, value in enumerate(values) if value is not None]
-    places, width = _places([place for place, _ in there], number, count)
-    bars = axes.bar(places, [value for _, value in there], width, color=color)
-    axes.bar_label(bars, [text(value) for _, value in there], **_tilt(values))
+    places, height = _places([place for place, _ in there], number, count)
+    bars = axes.barh(places, [value for _, value in there], height, color=color)
+    axes.bar_label(bars, [text(value) for _, value in there], fontsize=_SMALL, padding=2)
 
 
 def _places(queries: Sequence[int], number: int, count: int) -> tuple[list[float], float]:
-    """Give where the bars of side `number` of `count` stand, and their width."""
-    width = 0.8 / count
-    return [place + (number - (count - 1) / 2) * width for place in queries], width
-
-
-def _tilt(queries: Sequence[object]) -> dict[str, Any]:
-    return {"fontsize": 6.5, "padding": 1, "rotation": 0 if len(queries) <= _ROOMY else 90}
+    """Give where the bars of side `number` of `count` lie, and their height."""
+    height = 0.8 / count
+    return [place + (number - (count - 1) / 2) * height for place in queries], height
 
 
 def _short(megabytes: float) -> str:
@@ -169,12 +166,20 @@ def _short(megabytes: float) -> str:
 
 def _label(axes: Axes, queries: Sequence[QueryResult], title: str, unit: str) -> None:
     axes.set_title(title)
-    axes.set_ylabel(unit)
-    axes.set_xticks(range(len(queries)), [query.name.upper() for query in queries])
-    is_narrow = len(queries) > _ROOMY or any(len(query.name) > 4 for query in queries)
-    axes.tick_params(axis="x", length=0, labelrotation=40 if is_narrow else 0)
-    axes.grid(axis="y")
-    axes.margins(y=0.12)
+    axes.set_xlabel(unit)
+    axes.set_yticks(range(len(queries)), [_name(query) for query in queries])
+    axes.tick_params(axis="y", length=0)
+    # The first query is on top.
+    axes.set_ylim(max(len(queries), 1) - 0.45, -0.55)
+    axes.grid(axis="x")
+    if axes.get_xscale() == "linear":
+        axes.set_xlim(0, 1.12 * max(axes.dataLim.x1, 1e-6))
+
+
+def _name(query: QueryResult) -> str:
+    """The name of a query beside others of its workload: `Q1` of `q1-aggregate`."""
+    name = query.name.partition("-")[0]
+    return name.upper() if name[1:2].isdigit() else name.replace("_", " ")
 
 
 @_styled

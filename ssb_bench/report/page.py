@@ -7,11 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from importlib.resources import files
+from itertools import repeat
 from pathlib import Path
 from string import Template
 
 from ssb_bench.report.document import Cell, Facts, Figure, Heading, Line, Marked, Part, Table
 from ssb_bench.report.figures import save
+from ssb_bench.report.opening import opening_parts
 from ssb_bench.report.run_report import run_parts
 from ssb_bench.report.study_reports import append_parts, scale_parts, step_parts, sweep_parts
 from ssb_bench.report.systems_report import systems_parts
@@ -45,7 +47,8 @@ def write_page(sources: Sources, path: Path) -> Path:
     )
     template = Template(files("ssb_bench.report").joinpath("page.html").read_text(encoding="utf-8"))
     made = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
-    path.write_text(template.substitute(made=made, body=body), encoding="utf-8")
+    opening = "" if sources.run is None else "".join(_html(part, folder) for part in opening_parts(sources.run))
+    path.write_text(template.substitute(made=made, opening=opening, body=body), encoding="utf-8")
     return folder
 
 
@@ -89,12 +92,15 @@ def _picture(figure: Figure, folder: Path) -> str:
 
 
 def _table(table: Table) -> str:
-    head = "".join(_element("th", heading) for heading in table.headings)
-    body = "".join(f"<tr>{''.join(_element('td', cell) for cell in row)}</tr>\n" for row in table.rows)
+    classes = ["text" if heading in table.texts else "" for heading in table.headings]
+    head = "".join(map(_element, repeat("th"), table.headings, classes))
+    body = "".join(f"<tr>{''.join(map(_element, repeat('td'), row, classes))}</tr>\n" for row in table.rows)
     title = f"<h4>{escape(table.title)}</h4>" if table.title else ""
     return f"{title}<div class=wide><table><thead><tr>{head}</tr></thead><tbody>\n{body}</tbody></table></div>\n"
 
 
-def _element(name: str, cell: Cell) -> str:
-    mark, text = (f" class={cell.mark}", cell.text) if isinstance(cell, Marked) else ("", cell)
-    return f"<{name}{mark}>{escape(text).replace(chr(10), '<br>')}</{name}>"
+def _element(name: str, cell: Cell, kind: str = "") -> str:
+    marks, text = ([kind, cell.mark], cell.text) if isinstance(cell, Marked) else ([kind], cell)
+    present = " ".join(filter(None, marks))
+    quoted = f'"{present}"' if " " in present else present
+    return f"<{name}{f' class={quoted}' if present else ''}>{escape(text).replace(chr(10), '<br>')}</{name}>"

@@ -9,6 +9,9 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.text import Text
 from rich.console import Console
 
 from ssb_bench.data.records import read_record
@@ -106,6 +109,57 @@ def test_everything_that_was_measured_is_there(sources: Sources, tmp_path: Path)
     assert "<td>together</td><td>42</td>" in text
     assert "<td class=bad>exit code 1</td>" in text
     assert "Limitations" in text
+
+
+def test_the_page_opens_with_what_is_compared_the_answer_and_a_table(run: Run, tmp_path: Path) -> None:
+    text = page_of(Sources(run), tmp_path)
+    opening = text[text.index("<h1>") : text.index("<h2>")]
+
+    ratios = [query.speed_up for query in run.queries]
+    assert f"{run.table.rows:,} rows" in opening
+    assert f"counts of rows are {run.geometric_mean_speed_up:.1f} times as fast (geometric mean of 7" in opening
+    assert f"{min(ratios):.1f} to {max(ratios):.1f}); DuckDB gives the same answers." in opening
+    assert opening.count("<tr><td>q") == 7
+    assert "svg" not in opening
+
+
+def test_the_opening_says_that_something_went_wrong(run: Run, tmp_path: Path) -> None:
+    wrong = replace(run.queries[0], answers_equal=False, failures=("2 rows, 3 are due",))
+    text = page_of(Sources(replace(run, queries=(wrong, *run.queries[1:]))), tmp_path)
+    opening = text[text.index("<h1>") : text.index("<h2>")]
+
+    assert "some answers are not those of DuckDB" in opening
+    assert "<p class=bad>Something went wrong with q1: see below.</p>" in opening
+    assert "<td class=bad>q1</td>" in opening
+
+
+def overlaps(figure: Figure) -> list[tuple[str, str]]:
+    """Texts of a picture that lie over each other."""
+    FigureCanvasAgg(figure).draw()
+    texts = [text for text in figure.findobj(Text) if text.get_text().strip() and text.get_visible()]
+    # Ticks beyond the axes have texts that nobody sees.
+    boxes = [(text.get_text(), text.get_window_extent()) for text in texts if text.get_window_extent().width > 0]
+    width, height = figure.canvas.get_width_height()
+    seen = [
+        (name, box) for name, box in boxes if box.x0 >= 0 and box.x1 <= width + 1 and box.y0 >= 0 and box.y1 <= height
+    ]
+    return [
+        (one, other)
+        for number, (one, box) in enumerate(seen)
+        for other, beside in seen[number + 1 :]
+        if box.shrunk(0.9, 0.8).overlaps(beside.shrunk(0.9, 0.8)) and (box.bounds != beside.bounds or one != other)
+    ]
+
+
+@pytest.mark.parametrize("names", [[f"q{n}" for n in range(1, 8)], [f"a_rather_long_name_{n}" for n in range(15)]])
+def test_no_label_of_a_picture_lies_over_another(run: Run, names: list[str]) -> None:
+    queries = [
+        replace(run.queries[n % 7], name=name, perfect=run.queries[n % 7].with_index, survivors=120)
+        for n, name in enumerate(names)
+    ]
+    queries += [replace(query, workload="aggregate") for query in queries[:7]]
+
+    assert overlaps(draw_run(replace(run, queries=tuple(queries)))) == []
 
 
 def test_arms_may_have_run_differently_often(run: Run, tmp_path: Path) -> None:

@@ -1,0 +1,1 @@
+"""The conformance kit: segments, questions about them, and a reader in another language."""

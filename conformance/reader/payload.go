@@ -1,0 +1,112 @@
+package main
+
+import "encoding/binary"
+
+// span is the place of a row group in the row space of a segment.
+type span struct{ base, rows int }
+
+// payload is a blob with what its directory says of it.
+type payload struct {
+	data      []byte
+	blobType  string
+	layout    []int64
+	valueType string
+	spans     []span
+}
+
+// column is a decoded payload: the key of each row of a row group, if the row is not NULL.
+type column struct {
+	keys    []key
+	present []bool
+}
+
+func newColumn(rows int) column { return column{make([]key, rows), make([]bool, rows)} }
+
+// set gives rows a key, which each row may get once.
+func (c column) set(rows []uint32, k key) {
+	for _, row := range rows {
+		require(!c.present[row], "row %d has two keys", row)
+		c.keys[row], c.present[row] = k, true
+	}
+}
+
+// proveNulls requires that the rows without a key are those that are known as NULL.
+func (c column) proveNulls(nulls []uint32) {
+	count := 0
+	for _, present := range c.present {
+		if !present {
+			count++
+		}
+	}
+	for _, row := range nulls {
+		require(!c.present[row], "row %d is NULL and has a key", row)
+	}
+	require(count == len(nulls), "%d rows have no key, and %d are NULL", count, len(nulls))
+}
+
+// version checks the first number of a layout and gives the other numbers.
+func version(layout []int64) []int64 {
+	require(len(layout) > 0 && layout[0] == 1, "version of a layout")
+	return layout[1:]
+}
+
+// sealed gives the bytes of a part that its checksum stands behind.
+func sealed(data []byte, start, end int, order binary.ByteOrder) []byte {
+	part := data[start:end]
+	require(order.Uint32(data[end:]) == low(part), "seal of the part at %d", start)
+	return part
+}
+
+// proven gives a part whose checksum is known.
+func proven(part []byte, checksum uint32) []byte {
+	require(low(part) == checksum, "checksum of a part of %d bytes", len(part))
+	return part
+}
+
+// decode gives the rows of each row group that a payload covers.
+func decode(p payload) []column {
+	switch p.blobType {
+	case "paimon-bitmap-v1", "paimon-bitmap-v2", "puffin-index-bitmap-v2":
+		return []column{decodeBitmap(p)}
+	case "paimon-bsi-v1", "puffin-index-bsi-v1", "puffin-index-dictionary-bsi-v1":
+		return []column{decodeSlices(p)}
+	case "puffin-index-merged-bsi-v1", "puffin-index-merged-dictionary-bsi-v1":
+		return split(decodeMergedSlices(p), p.spans, 0)
+	case "puffin-index-postings-v1":
+		return decodePostings(p)
+	case "puffin-index-merged-bitmap-v1":
+		return decodeMergedBitmaps(p)
+	}
+	fail("blob type %s", p.blobType)
+	return nil
+}
+
+// split cuts a column of all row groups, with so many unused numbers behind each row group, into row groups.
+func split(whole column, spans []span, gap int) []column {
+	var found []column
+	first := 0
+	for _, s := range spans {
+		found = append(found, column{whole.keys[first : first+s.rows], whole.present[first : first+s.rows]})
+		first += s.rows + gap
+	}
+	require(first == len(whole.keys), "row groups of %d rows, and keys of %d", first, len(whole.keys))
+	return found
+}
+
+// total gives the number of rows of row groups with so many unused numbers behind each.
+func total(spans []span, gap int) int {
+	sum := 0
+	for _, s := range spans {
+		sum += s.rows + gap
+	}
+	return sum
+}
+
+// little spells numbers in 8 bytes each, little-endian.
+func little(numbers ...int) []byte {
+	var data []byte
+	for _, n := range numbers {
+		data = binary.LittleEndian.AppendUint64(data, uint64(n))
+	}
+	return data
+}

@@ -1,0 +1,167 @@
+"""The conformance kit: made anew, it has the same bytes; our planner and the reader in Go answer all its questions."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pytest
+from pyiceberg.expressions.literals import literal
+from pyiceberg.types import BinaryType, DoubleType, FixedType, FloatType, IcebergType, MapType
+
+from conformance.kit_files import KitIO
+from conformance.make_kit import FOLDER, SEGMENTS, MadeSegment, make_kit
+from planner.predicate.nodes import Leaf
+from planner.prune.gate import Limits
+from planner.scans.plan import plan_files
+from planner.view.index_view import IndexView, new_cache
+from puffin_index.catalogue.index_table import entries_of
+from puffin_index.keys.leaf import Key, LeafTest, NullTest, RangeTest, SetTest
+from puffin_index.keys.map_key import MapKey, stored_kind
+from puffin_index.keys.value_types import ValueType, value_type_of
+from puffin_index.keys.values import key_of
+from puffin_index.kinds.registry import KINDS
+
+GO: Final = shutil.which("go", path=f"{os.environ['PATH']}:/usr/local/go/bin")
+READER: Final = FOLDER / "reader"
+needs_go = pytest.mark.skipif(GO is None, reason="there is no Go compiler for the reader of the conformance kit")
+LIMITS: Final = Limits(strict=True, rows_wanted=True, seconds=60)
+FORMS: Final = {
+    "bitmap of several blocks",
+    "block of a dictionary in a frame",
+    "block of several sections",
+    "container of bits",
+    "container of rows",
+    "container of runs",
+    "entry of a single row",
+    "half that is missing",
+    "keys of a block in a frame",
+    "part of a row set",
+    "part of a row set in a frame",
+    "part of plain bits",
+    "part of plain bits in a frame",
+    "root of two levels of puffin-index-merged-bitmap-v1",
+    "root of two levels of puffin-index-postings-v1",
+    "several matrices",
+} | {f"blob {blob_type}" for kind in KINDS.values() for blob_type in kind.blob_types | kind.merged_types}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("kit")
+
+
+@pytest.fixture(scope="module")
+def made(folder: Path) -> dict[str, MadeSegment]:
+    return {one.plan.name: one for one in make_kit(folder)}
+
+
+def test_the_kit_made_anew_has_the_same_bytes(folder: Path, made: Mapping[str, MadeSegment]) -> None:
+    names = ["questions.json", *(f"segments/{name}.puffin" for name in made)]
+    assert sorted(p.name for p in (FOLDER / "segments").iterdir()) == sorted(f"{name}.puffin" for name in made)
+    for name in names:
+        assert (folder / name).read_bytes() == (FOLDER / name).read_bytes(), name
+
+
+@needs_go
+def test_the_reader_in_go_answers_all_questions_and_meets_every_form(tmp_path: Path) -> None:
+    reader = tmp_path / "reader"
+    subprocess.run([GO, "build", "-o", reader, "."], cwd=READER, check=True)
+
+    found = subprocess.run([reader, FOLDER], check=True, capture_output=True, text=True).stdout.splitlines()
+
+    assert found[0].startswith(f"{len(SEGMENTS)} segments, ")
+    assert set(found[1:]) == FORMS
+
+
+@needs_go
+@pytest.mark.parametrize("change", ["answer", "segment"])
+def test_the_reader_in_go_says_what_is_wrong(tmp_path: Path, change: str) -> None:
+    kit = tmp_path / "kit"
+    shutil.copytree(FOLDER / "segments", kit / "segments")
+    questions = json.loads((FOLDER / "questions.json").read_text())
+    if change == "answer":
+        wrong = next(q for q in questions["small"]["questions"] if q["test"] == "range" and q["rows"][0])
+        wrong["rows"][0][0][0] += 1
+    else:
+        segment = kit / "segments" / "plain.puffin"
+        data = bytearray(segment.read_bytes())
+        data[1000] ^= 1
+        segment.write_bytes(data)
+    (kit / "questions.json").write_text(json.dumps(questions))
+
+    done = subprocess.run([GO, "run", ".", kit], cwd=READER, capture_output=True, text=True, check=False)
+
+    assert done.returncode != 0
+    assert ("row group 0" if change == "answer" else "checksum of the blob") in done.stderr
+
+
+@pytest.mark.parametrize("name", [segment.name for segment in SEGMENTS])
+def test_the_planner_answers_all_questions(made: Mapping[str, MadeSegment], name: str) -> None:
+    """Each index is asked alone, from the bytes of the repository."""
+    one = made[name]
+    io = KitIO({"folder": str(FOLDER)})
+    view = IndexView(name, entries_of([one.written]), io, new_cache())
+    questions = json.loads((FOLDER / "questions.json").read_text())[one.plan.table.name]
+    asked = known = 0
+    for index in questions["segments"][name]:
+        column = index["field"] if "map-key" not in index else MapKey(index["field"], index["map-key"])
+        own = (index["field"], stored_kind(index["kind"], index.get("map-key")))
+        alone = view.only({own})
+        value_type = value_type_of(_type_of(one, index))
+        for question in questions["questions"]:
+            if (question["field"], question.get("map-key")) != (index["field"], index.get("map-key")):
+                continue
+            plan = plan_files(alone, Leaf(column, _test(question, one, value_type), value_type.name), one.files, LIMITS)
+            due = np.array([_count(rows) for rows in question["rows"]])
+            assert not plan.warnings
+            assert len(plan.matches) == len(due)
+            assert not due[~plan.kept_mask].any(), (question, plan)
+            is_known = plan.matches >= 0
+            assert (plan.matches == due)[is_known].all(), (question, plan)
+            asked += 1
+            known += bool((is_known | ~plan.kept_mask).all())
+    assert asked
+    assert known > asked // 3
+
+
+def _count(steps: list[list[int]]) -> int:
+    return sum(len(range(first, last + 1, step)) for first, last, step in steps)
+
+
+def _type_of(made: MadeSegment, index: Mapping[str, Any]) -> IcebergType:
+    found = made.plan.table.schema.find_type(index["field"])
+    return found.value_type if isinstance(found, MapType) else found
+
+
+def _test(question: Mapping[str, Any], made: MadeSegment, value_type: ValueType) -> LeafTest:
+    iceberg = _type_of(made, question)
+
+    def key(text: str | None) -> Key | None:
+        if text is None:
+            return None
+        match iceberg:
+            case BinaryType() | FixedType():
+                value: object = bytes.fromhex(text)
+            case FloatType() | DoubleType():
+                # PyIceberg has no literals of NaN and of infinity.
+                value = float(text)
+            case _:
+                value = literal(text).to(iceberg).value
+        return key_of(value, value_type)
+
+    match question["test"]:
+        case "null":
+            return NullTest(not question["negated"])
+        case "in":
+            keys: Iterator[Any] = map(key, question["values"])
+            return SetTest(tuple(sorted(set(keys))), question["negated"])
+        case _:
+            inclusive = question["low-inclusive"], question["high-inclusive"]
+            return RangeTest(key(question["low"]), key(question["high"]), *inclusive, question["negated"])
