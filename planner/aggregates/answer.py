@@ -29,6 +29,7 @@ from planner.scans.scan_plan import ScanPlan
 from planner.scans.wanted import Keys, Wanted
 from planner.view.directories import IndexReads
 from planner.view.index_view import IndexView
+from puffin_index.jobs.log_lines import level_of_trouble
 from puffin_index.keys.map_key import column_and_key
 from puffin_index.storage.arrays import Floats, Ints
 from puffin_index.storage.files import READ_COUNT
@@ -242,7 +243,8 @@ def aggregate(
     limits = Limits(byte_budget=ROWS_BYTE_BUDGET, rows_wanted=True, seconds=planning_milliseconds / 1000)
     found = aggregate_with_plan(index, where, aggregates, group_by, snapshot_id, limits, refresh, keys)
     for warning in found.warnings:
-        _log.warning("%s", warning)
+        # A sentence about a segment begins with its location.
+        _log.log(level_of_trouble(warning.partition(": ")[0]), "%s", warning)
     return found.table
 
 

@@ -3,27 +3,20 @@
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import numpy as np
-from cachetools import TTLCache
 
 from planner.prune.pruned import Reason, Stage
 from planner.prune.pruning import Pruning
 from planner.view.directories import IndexReads, IndexTrouble
 from puffin_index.errors import PuffinIndexError
-from puffin_index.storage.caches import cleared_by
+from puffin_index.jobs.log_lines import level_of_trouble
 
 _log = logging.getLogger(__name__)
-
-_SILENT_SECONDS = 3600.0
-_told: TTLCache[str, bool] = TTLCache(10_000, _SILENT_SECONDS)
-_told_lock = threading.Lock()
-cleared_by(_told.clear, _told_lock)
 
 
 @dataclass(slots=True)
@@ -67,13 +60,9 @@ class Funnel:
         for trouble in troubles:
             if self.strict:
                 raise PuffinIndexError(f"{trouble.segment}: {trouble.reason}")
-            level = logging.DEBUG if _was_told(trouble.segment) else logging.WARNING
-            _log.log(level, "index not used, its row groups are kept: %s: %s", trouble.segment, trouble.reason)
-
-
-def _was_told(segment: str) -> bool:
-    """Return whether a line of the last hour was about a segment: each of its directories may be in trouble."""
-    with _told_lock:
-        was_told = segment in _told
-        _told.setdefault(segment, True)
-    return was_told
+            _log.log(
+                level_of_trouble(trouble.segment),
+                "index not used, its row groups are kept: %s: %s",
+                trouble.segment,
+                trouble.reason,
+            )

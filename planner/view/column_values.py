@@ -14,6 +14,7 @@ from planner.predicate.found_column import FoundColumn
 from planner.predicate.nodes import Leaf
 from planner.view.directories import FieldStatistics, IndexReads, IndexTrouble, KindDirectory, or_trouble
 from planner.view.index_view import IndexView, KeyList
+from puffin_index.jobs.log_lines import level_of_trouble
 from puffin_index.keys.columns import KeyArray
 from puffin_index.keys.leaf import NullTest, SetTest
 from puffin_index.keys.merge import rank_keys
@@ -115,7 +116,8 @@ def values_to_try(
     reads = IndexReads(READ_COUNT.get() or ReadCount())
     found = column_values(view, leaf, row_groups, most, byte_budget, reads)
     for trouble in reads.troubles:
-        _log.warning("values of a column not listed: %s: %s", trouble.segment, trouble.reason)
+        level = level_of_trouble(trouble.segment)
+        _log.log(level, "values of a column not listed: %s: %s", trouble.segment, trouble.reason)
     return found
 
 

@@ -21,6 +21,7 @@ from puffin_index.catalogue.index_table import entries_of, read_entries, refresh
 from puffin_index.catalogue.missing import TARGET_SEGMENT_BYTES
 from puffin_index.errors import CorruptFileError, NotFoundError, PuffinIndexError, UnsupportedError
 from puffin_index.jobs.job_segments import JobSegments
+from puffin_index.jobs.log_lines import level_of_trouble
 from puffin_index.kinds.kind import Options
 from puffin_index.segments.directory import FieldKind
 from puffin_index.segments.rewrite import MergeJob, write_merged
@@ -225,7 +226,7 @@ def _read_sources(index_table: Table, entries: pa.Table) -> tuple[dict[str, Sour
         try:
             return read_source(index_table.io, segment, *sizes[segment], directories[segment].values())
         except (PuffinIndexError, OSError) as error:
-            _log.warning("segment not rewritten: %s", error)
+            _log.log(level_of_trouble(segment), "segment not rewritten: %s", error)
             return str(error)
 
     at_once = requests_at_once(index_table.location(), index_table.io.properties)
@@ -296,8 +297,8 @@ def _write(
             job = MergeJob(files, plan.sources, plan.options, index_table.io)
             return write_merged(job, segments.new_location())
         except (CorruptFileError, UnsupportedError, NotFoundError) as error:
-            _log.warning("segment not rewritten: %s", error)
             damaged = _source_in(error, files)
+            _log.log(max(map(level_of_trouble, sorted(damaged))), "segment not rewritten: %s", error)
             skipped += [(name, str(error)) for name in sorted(damaged)]
             files = [file for file in files if not file.origins & damaged]
     return None

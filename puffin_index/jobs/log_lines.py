@@ -3,9 +3,20 @@
 from __future__ import annotations
 
 import json
+import logging
+import threading
 from collections.abc import Mapping
 
+from cachetools import TTLCache
+
+from puffin_index.storage.caches import cleared_by
+
 _SQL_OF_CATALOG = "\n[SQL:"
+
+_SILENT_SECONDS = 3600.0
+_told: TTLCache[str, bool] = TTLCache(10_000, _SILENT_SECONDS)
+_told_lock = threading.Lock()
+cleared_by(_told.clear, _told_lock)
 
 
 class LogLine(str):
@@ -31,6 +42,14 @@ def log_line(event: str, **fields: object) -> LogLine:
     line = LogLine(" ".join((event, *(f"{name}={_written(value)}" for name, value in known.items()))))
     line.members = {"event": event, **known}
     return line
+
+
+def level_of_trouble(segment: str) -> int:
+    """Return the level of a line about trouble with a segment: a warning once an hour, whichever part is in trouble."""
+    with _told_lock:
+        was_told = segment in _told
+        _told.setdefault(segment, True)
+    return logging.DEBUG if was_told else logging.WARNING
 
 
 def reason_of(error: BaseException) -> str:
