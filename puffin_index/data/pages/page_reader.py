@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from cachetools import LRUCache
 
 from puffin_index.data.file_fields import FileField
-from puffin_index.data.pages.fetch import ReadEach, in_turn, read_ranges
+from puffin_index.data.pages.fetch import Each, in_turn, read_ranges
 from puffin_index.data.pages.footer import ColumnChunk, FooterLayout, layout_of
 from puffin_index.data.pages.nested import assemble
 from puffin_index.data.pages.offset_index import OffsetIndex, parse_offset_index
@@ -82,19 +82,23 @@ class PageReader:
         file: The bytes of the same file.
         layout: The footer of the file.
         ordinal: The row group.
-        each: Reads the requests of a round.
+        each: Sends the requests of a round.
+        decode_each: Decodes parts of the columns.
+        parts: How many parts the columns are decoded in.
     """
 
     parquet: pq.ParquetFile
     file: RangedReader
     layout: FooterLayout
     ordinal: int
-    each: ReadEach = in_turn
+    each: Each = in_turn
+    decode_each: Each = in_turn
+    parts: int = 1
 
     @classmethod
-    def of(cls, parquet: pq.ParquetFile, file: RangedReader, ordinal: int, each: ReadEach = in_turn) -> PageReader:
+    def of(cls, parquet: pq.ParquetFile, file: RangedReader, ordinal: int) -> PageReader:
         """Return a reader of a row group."""
-        return cls(parquet, file, layout_of(parquet.metadata, file.location), ordinal, each)
+        return cls(parquet, file, layout_of(parquet.metadata, file.location), ordinal)
 
     @property
     def row_count(self) -> int:
@@ -145,11 +149,20 @@ class PageReader:
         Raises:
             CorruptFileError: If pages are not what the offset index says, or cannot be decoded.
         """
-        part = self._part_file(leaves)
-        with decoded(self.file.location, f"pages of row group {self.ordinal}"):
+        part = pa.py_buffer(self._part_file(leaves))
+
+        def decode(some: Sequence[FileField]) -> pa.Table:
+            # A reader of Arrow is not made for several threads.
             parquet = pq.ParquetFile(pa.BufferReader(part), coerce_int96_timestamp_unit="us")
-            columns = [self._column(parquet, field, leaves, rows) for field in fields]
-        return pa.table(columns, schema=pa.schema([field.field for field in fields]))
+            columns = [self._column(parquet, field, leaves, rows) for field in some]
+            return pa.table(columns, schema=pa.schema([field.field for field in some]))
+
+        with decoded(self.file.location, f"pages of row group {self.ordinal}"):
+            count = min(self.parts, len(fields))
+            table, *others = self.decode_each(decode, [fields[number::count] for number in range(count)])
+            for other in others:
+                table = joined(table, other)
+        return table
 
     def _column(
         self, parquet: pq.ParquetFile, field: FileField, leaves: Mapping[int, LeafPages], rows: Ints
@@ -212,3 +225,10 @@ class PageReader:
                 raise CorruptFileError(f"a page of {rows} rows, and not {row_count}", location=location, offset=offset)
             values += header.values
         return values
+
+
+def joined(table: pa.Table, other: pa.Table) -> pa.Table:
+    """Return a table with the columns of another table of as many rows."""
+    for name in other.column_names:
+        table = table.append_column(other.schema.field(name), other.column(name))
+    return table

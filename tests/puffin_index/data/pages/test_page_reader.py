@@ -40,7 +40,7 @@ def read_by_pages(path: Path, row_group: int, rows: Ints) -> tuple[pa.Table, int
         indexes = reader.offset_indexes(chunks)
         leaves = {leaf: reader.pages(leaf, chunks[leaf], index, rows) for leaf, index in indexes.items()}
         usable = [field for field in fields.fields if leaves.keys() >= set(field.leaves)]
-        table = reader.read(usable, leaves, rows) if usable else pa.table({})
+        table = reader.read(usable, leaves, rows) if usable else pa.table({"": pa.nulls(len(rows))}).select([])
         return table, sum(len(own.pages) for own in leaves.values()), sum(i.page_count for i in indexes.values())
 
 
