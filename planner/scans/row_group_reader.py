@@ -196,6 +196,8 @@ class RowGroupReader:
                 f"row group {task.ordinal} has {group.row_count} rows, and the index knows row {rows[-1]}",
                 location=task.file.file.path,
             )
+        if rows is not None and len(rows) == group.row_count:
+            rows = None
         deleted = self._deleted(group, task)
         if deleted is None:
             return rows

@@ -72,6 +72,8 @@ class RowGroupColumns:
         """
         if rows is None:
             return self._whole(fields)
+        if not len(rows):
+            return pa.schema([field.field for field in fields]).empty_table()
         table = self._by_pages(fields, rows)
         rest = [field for field in fields if table is None or field.field.name not in table.column_names]
         if not rest:
@@ -94,7 +96,7 @@ class RowGroupColumns:
 
     def _by_pages(self, fields: Sequence[FileField], rows: Ints) -> pa.Table | None:
         """The columns that were read by pages; None if none was."""
-        if not len(rows) or not can_gain(self.row_count, len(rows)):
+        if not can_gain(self.row_count, len(rows)):
             return None
         group = self.opened.parquet.metadata.row_group(self.ordinal)
         paged = [field for field in fields if all(group.column(leaf).has_offset_index for leaf in field.leaves)]
