@@ -87,7 +87,8 @@ def count_command(
         return
     console.print(
         f"{counted.rows} rows; {counted.row_groups_read} of {counted.row_groups} row groups had to be read, "
-        f"{format_bytes(counted.plan.index_bytes_read)} of index, {counted.seconds * 1000:.0f} ms",
+        f"{format_bytes(counted.plan.index_bytes_read)} of index, "
+        f"{format_bytes(counted.data_read.bytes_read)} of data, {counted.seconds * 1000:.0f} ms",
         highlight=False,
         soft_wrap=True,
     )

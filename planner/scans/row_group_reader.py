@@ -16,12 +16,13 @@ from planner.prune.pruned import Reason
 from planner.scans.file_columns import FileColumns, constants_of
 from planner.scans.planned_scan import PlannedScan
 from planner.scans.reading.data_read import DataRead
-from planner.scans.reading.rows_of_columns import RowGroupColumns, joined
+from planner.scans.reading.rows_of_columns import RowGroupColumns
 from planner.scans.residual import Residual, values_of
 from planner.scans.snapshot_files import ScanFile
 from puffin_index.data.column_source import reading_of
 from puffin_index.data.deletes import deleted_positions
 from puffin_index.data.file_fields import FileField
+from puffin_index.data.pages.page_reader import joined
 from puffin_index.data.parquet import OpenParquet, open_parquet, open_parquet_file
 from puffin_index.errors import CorruptFileError, UnsupportedError
 from puffin_index.keys.map_key import ColumnId, column_and_key
@@ -195,6 +196,8 @@ class RowGroupReader:
                 f"row group {task.ordinal} has {group.row_count} rows, and the index knows row {rows[-1]}",
                 location=task.file.file.path,
             )
+        if rows is not None and len(rows) == group.row_count:
+            rows = None
         deleted = self._deleted(group, task)
         if deleted is None:
             return rows

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 from cachetools import TTLCache
@@ -14,7 +15,7 @@ from planner.scans.reading.data_read import DataRead
 from planner.scans.reading.page_choice import can_gain, chosen_pages, promising
 from puffin_index.data.file_fields import FileField
 from puffin_index.data.pages.fetch import in_turn
-from puffin_index.data.pages.page_reader import PageReader
+from puffin_index.data.pages.page_reader import PageReader, joined
 from puffin_index.data.parquet import OpenParquet, fetch_columns
 from puffin_index.errors import CorruptFileError
 from puffin_index.storage.arrays import Ints
@@ -23,6 +24,8 @@ from puffin_index.storage.files import is_local
 from puffin_index.storage.parallel import in_parallel
 
 _log = logging.getLogger(__name__)
+
+_CORES = os.cpu_count() or 1
 
 _SILENT_SECONDS = 3600.0
 _told: TTLCache[str, bool] = TTLCache(10_000, _SILENT_SECONDS)
@@ -69,6 +72,8 @@ class RowGroupColumns:
         """
         if rows is None:
             return self._whole(fields)
+        if not len(rows):
+            return pa.schema([field.field for field in fields]).empty_table()
         table = self._by_pages(fields, rows)
         rest = [field for field in fields if table is None or field.field.name not in table.column_names]
         if not rest:
@@ -92,7 +97,7 @@ class RowGroupColumns:
 
     def _by_pages(self, fields: Sequence[FileField], rows: Ints) -> pa.Table | None:
         """The columns that were read by pages; None if none was."""
-        if not len(rows) or not can_gain(self.row_count, len(rows)):
+        if not can_gain(self.row_count, len(rows)):
             return None
         group = self.opened.parquet.metadata.row_group(self.ordinal)
         paged = [field for field in fields if all(group.column(leaf).has_offset_index for leaf in field.leaves)]
@@ -106,8 +111,12 @@ class RowGroupColumns:
             return None
 
     def _pages(self, fields: Sequence[FileField], rows: Ints) -> pa.Table | None:
-        each = in_turn if is_local(self.opened.file.location) else in_parallel
-        reader = PageReader.of(self.opened.parquet, self.opened.file, self.ordinal, each)
+        reader = replace(
+            PageReader.of(self.opened.parquet, self.opened.file, self.ordinal),
+            each=in_turn if is_local(self.opened.file.location) else in_parallel,
+            decode_each=in_parallel,
+            parts=_CORES if self.side_by_side else 1,
+        )
         chunks = reader.chunks({leaf for field in fields for leaf in field.leaves})
         fields = promising(fields, chunks, rows, self.row_count)
         chosen = chosen_pages(fields, reader, chunks, rows)
@@ -117,13 +126,6 @@ class RowGroupColumns:
         for leaf in chosen.values():
             self.data_read.add_pages(len(leaf.pages), leaf.index.page_count, leaf.byte_count, leaf.chunk.size)
         return table
-
-
-def joined(table: pa.Table, other: pa.Table) -> pa.Table:
-    """A table with the columns of another table of as many rows."""
-    for name in other.column_names:
-        table = table.append_column(other.schema.field(name), other.column(name))
-    return table
 
 
 def _was_told(location: str) -> bool:

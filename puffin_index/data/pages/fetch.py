@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from typing import Protocol, TypeVar
 
 import numpy as np
 
@@ -11,19 +11,23 @@ from puffin_index.storage.arrays import Ints
 from puffin_index.storage.parts import COALESCE_BYTES
 from puffin_index.storage.ranged import RangedReader
 
-Range: TypeAlias = tuple[int, int]
-"""Offset and length."""
-
-ReadEach: TypeAlias = Callable[[Callable[[Range], memoryview], Sequence[Range]], list[memoryview]]
-"""Calls a function for each range, one after the other or side by side, and returns the results in order."""
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
-def in_turn(read: Callable[[Range], memoryview], ranges: Sequence[Range]) -> list[memoryview]:
-    """Read ranges one after the other."""
-    return [read(one) for one in ranges]
+class Each(Protocol):
+    """Calls a function for each of some items, one after the other or side by side; returns the results in order."""
+
+    def __call__(self, function: Callable[[Item], Result], items: Sequence[Item], /) -> list[Result]:
+        """Return the results."""
 
 
-def read_ranges(reader: RangedReader, offsets: Ints, sizes: Ints, each: ReadEach = in_turn) -> list[memoryview]:
+def in_turn(function: Callable[[Item], Result], items: Sequence[Item], /) -> list[Result]:
+    """Call a function for one item after the other."""
+    return [function(item) for item in items]
+
+
+def read_ranges(reader: RangedReader, offsets: Ints, sizes: Ints, each: Each = in_turn) -> list[memoryview]:
     """Read ranges of a file in one round of requests; near ranges share a request.
 
     Args:
@@ -43,7 +47,7 @@ def read_ranges(reader: RangedReader, offsets: Ints, sizes: Ints, each: ReadEach
     first = np.flatnonzero(np.append(True, starts[1:] > ends[:-1] + COALESCE_BYTES))
     last = np.append(first[1:], len(starts)) - 1
     requests = list(zip(starts[first].tolist(), (ends[last] - starts[first]).tolist(), strict=True))
-    data = each(lambda one: reader.read(*one), requests)
+    data = each(lambda one: reader.read(one[0], one[1]), requests)
     request_of = np.searchsorted(starts[first], offsets, side="right") - 1
     begins = offsets - starts[first][request_of]
     places = zip(request_of.tolist(), begins.tolist(), (begins + sizes).tolist(), strict=True)

@@ -41,6 +41,11 @@ class OffsetIndex:
         """The number of data pages."""
         return len(self.offsets)
 
+    @property
+    def byte_count(self) -> int:
+        """The memory of the offset index, in bytes."""
+        return 256 + int(self.offsets.nbytes + self.sizes.nbytes + self.first_rows.nbytes)
+
     def pages_of(self, rows: Ints, *, is_repeated: bool = False) -> Ints:
         """Return the pages that hold some ascending rows, ascending.
 
@@ -86,7 +91,7 @@ def parse_offset_index(data: Buffer, chunk: ColumnChunk, row_count: int, locatio
             raise CorruptFileError(f"offset index: {reason}", location=location, offset=at)
 
     check(len(places) > 0, "no page")
-    offsets, sizes, first_rows = places.T
+    offsets, sizes, first_rows = np.ascontiguousarray(places.T)
     end = chunk.start + chunk.size
     # Each number is bounded before numbers are added, so that no sum overflows.
     check(bool(((offsets >= chunk.start) & (offsets < end)).all()), "a page begins outside of its column chunk")

@@ -6,15 +6,17 @@ pages exactly as Arrow decodes the whole file: all codecs, encodings and types.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from cachetools import LRUCache
 
 from puffin_index.data.file_fields import FileField
-from puffin_index.data.pages.fetch import ReadEach, in_turn, read_ranges
+from puffin_index.data.pages.fetch import Each, in_turn, read_ranges
 from puffin_index.data.pages.footer import ColumnChunk, FooterLayout, layout_of
 from puffin_index.data.pages.nested import assemble
 from puffin_index.data.pages.offset_index import OffsetIndex, parse_offset_index
@@ -23,9 +25,18 @@ from puffin_index.data.parquet import decoded
 from puffin_index.errors import CorruptFileError
 from puffin_index.storage.arrays import Ints
 from puffin_index.storage.binary import write_uint32_le
+from puffin_index.storage.caches import cleared_by
 from puffin_index.storage.ranged import RangedReader
 
 _MAGIC = b"PAR1"
+_CACHED_BYTES = 32 << 20
+
+_indexes: LRUCache[tuple[str, int, int], OffsetIndex] = LRUCache(
+    maxsize=_CACHED_BYTES, getsizeof=lambda index: index.byte_count
+)
+"""Offset indexes by location, row group and leaf, as files of a table never change."""
+_indexes_lock = threading.Lock()
+cleared_by(_indexes.clear, _indexes_lock)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,19 +82,23 @@ class PageReader:
         file: The bytes of the same file.
         layout: The footer of the file.
         ordinal: The row group.
-        each: Reads the requests of a round.
+        each: Sends the requests of a round.
+        decode_each: Decodes parts of the columns.
+        parts: How many parts the columns are decoded in.
     """
 
     parquet: pq.ParquetFile
     file: RangedReader
     layout: FooterLayout
     ordinal: int
-    each: ReadEach = in_turn
+    each: Each = in_turn
+    decode_each: Each = in_turn
+    parts: int = 1
 
     @classmethod
-    def of(cls, parquet: pq.ParquetFile, file: RangedReader, ordinal: int, each: ReadEach = in_turn) -> PageReader:
+    def of(cls, parquet: pq.ParquetFile, file: RangedReader, ordinal: int) -> PageReader:
         """Return a reader of a row group."""
-        return cls(parquet, file, layout_of(parquet.metadata, file.location), ordinal, each)
+        return cls(parquet, file, layout_of(parquet.metadata, file.location), ordinal)
 
     @property
     def row_count(self) -> int:
@@ -95,7 +110,7 @@ class PageReader:
         return self.layout.chunks(self.ordinal, leaves, self.file.location)
 
     def offset_indexes(self, chunks: Mapping[int, ColumnChunk]) -> dict[int, OffsetIndex]:
-        """Read offset indexes, in one round of requests.
+        """Read offset indexes, in one round of requests; those that were read before are kept.
 
         Args:
             chunks: Column chunks by leaf, each with an offset index.
@@ -106,14 +121,18 @@ class PageReader:
         Raises:
             CorruptFileError: If an offset index is broken.
         """
-        places = np.array([chunk.offset_index for chunk in chunks.values()], np.int64).reshape(-1, 2)
+        location = self.file.location
+        with _indexes_lock:
+            known = {leaf: _indexes.get((location, self.ordinal, leaf)) for leaf in chunks}
+        missing = {leaf: chunk for leaf, chunk in chunks.items() if known[leaf] is None}
+        places = np.array([chunk.offset_index for chunk in missing.values()], np.int64).reshape(-1, 2)
         found = read_ranges(self.file, places[:, 0], places[:, 1], self.each)
-        indexes: dict[int, OffsetIndex] = {}
-        for (leaf, chunk), data in zip(chunks.items(), found, strict=True):
-            index = parse_offset_index(data, chunk, self.row_count, self.file.location)
-            if index is not None:
-                indexes[leaf] = index
-        return indexes
+        for (leaf, chunk), data in zip(missing.items(), found, strict=True):
+            index = known[leaf] = parse_offset_index(data, chunk, self.row_count, location)
+            if index is not None and index.byte_count < _CACHED_BYTES:
+                with _indexes_lock:
+                    _indexes[location, self.ordinal, leaf] = index
+        return {leaf: index for leaf, index in known.items() if index is not None}
 
     def pages(self, leaf: int, chunk: ColumnChunk, index: OffsetIndex, rows: Ints) -> LeafPages:
         """Return the pages of a leaf that hold rows of the row group, which ascend."""
@@ -130,11 +149,20 @@ class PageReader:
         Raises:
             CorruptFileError: If pages are not what the offset index says, or cannot be decoded.
         """
-        part = self._part_file(leaves)
-        with decoded(self.file.location, f"pages of row group {self.ordinal}"):
+        part = pa.py_buffer(self._part_file(leaves))
+
+        def decode(some: Sequence[FileField]) -> pa.Table:
+            # A reader of Arrow is not made for several threads.
             parquet = pq.ParquetFile(pa.BufferReader(part), coerce_int96_timestamp_unit="us")
-            columns = [self._column(parquet, field, leaves, rows) for field in fields]
-        return pa.table(columns, schema=pa.schema([field.field for field in fields]))
+            columns = [self._column(parquet, field, leaves, rows) for field in some]
+            return pa.table(columns, schema=pa.schema([field.field for field in some]))
+
+        with decoded(self.file.location, f"pages of row group {self.ordinal}"):
+            count = min(self.parts, len(fields))
+            table, *others = self.decode_each(decode, [fields[number::count] for number in range(count)])
+            for other in others:
+                table = joined(table, other)
+        return table
 
     def _column(
         self, parquet: pq.ParquetFile, field: FileField, leaves: Mapping[int, LeafPages], rows: Ints
@@ -197,3 +225,10 @@ class PageReader:
                 raise CorruptFileError(f"a page of {rows} rows, and not {row_count}", location=location, offset=offset)
             values += header.values
         return values
+
+
+def joined(table: pa.Table, other: pa.Table) -> pa.Table:
+    """Return a table with the columns of another table of as many rows."""
+    for name in other.column_names:
+        table = table.append_column(other.schema.field(name), other.column(name))
+    return table

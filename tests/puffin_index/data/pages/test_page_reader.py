@@ -40,7 +40,7 @@ def read_by_pages(path: Path, row_group: int, rows: Ints) -> tuple[pa.Table, int
         indexes = reader.offset_indexes(chunks)
         leaves = {leaf: reader.pages(leaf, chunks[leaf], index, rows) for leaf, index in indexes.items()}
         usable = [field for field in fields.fields if leaves.keys() >= set(field.leaves)]
-        table = reader.read(usable, leaves, rows) if usable else pa.table({})
+        table = reader.read(usable, leaves, rows) if usable else pa.table({"": pa.nulls(len(rows))}).select([])
         return table, sum(len(own.pages) for own in leaves.values()), sum(i.page_count for i in indexes.values())
 
 
@@ -61,6 +61,14 @@ def random_rows(random: Random, row_count: int) -> Ints:
     return np.unique(np.array(random.choice(kinds), np.int64))
 
 
+def is_readable(path: Path, row_group: int, row_count: int) -> bool:
+    """Whether PyArrow reads what it wrote: an empty page, where a dictionary grows too large, ends its read."""
+    try:
+        return bool(pq.ParquetFile(path).read_row_group(row_group).num_rows == row_count)
+    except pa.ArrowInvalid:
+        return False
+
+
 @settings(max_examples=150, deadline=None)
 @given(case=file_cases(), seed=st.integers(0, 2**32))
 def test_pages_give_the_rows_of_a_whole_read(case: FileCase, seed: int) -> None:
@@ -70,12 +78,10 @@ def test_pages_give_the_rows_of_a_whole_read(case: FileCase, seed: int) -> None:
         case.write(path)
         metadata = pq.read_metadata(path)
         for row_group in range(metadata.num_row_groups):
-            rows = random_rows(random, metadata.row_group(row_group).num_rows)
-            try:
-                pq.ParquetFile(path).read_row_group(row_group)
-            except pa.ArrowInvalid:
-                # PyArrow writes an empty page where a dictionary grows too large in the first row, and cannot read it.
+            row_count = metadata.row_group(row_group).num_rows
+            if not is_readable(path, row_group, row_count):
                 continue
+            rows = random_rows(random, row_count)
             table, _, _ = read_by_pages(path, row_group, rows)
             table.validate(full=True)
             expected = whole(path, row_group, rows).select(table.column_names)
