@@ -24,7 +24,7 @@ from puffin_index.storage.caches import cleared_by
 if TYPE_CHECKING:
     from obstore.store import ClientConfig, S3Config, S3Credential, S3Store
 
-_SCHEMES: Final = ("s3://", "s3a://", "s3n://")
+SCHEMES: Final = ("s3://", "s3a://", "s3n://")
 _LEFT_TO_PYARROW: Final = (
     "s3.role-arn",
     "client.role-arn",
@@ -112,7 +112,7 @@ def find_object(io: FileIO, location: str) -> StoredObject | None:
         io: A FileIO.
         location: The location of a file.
     """
-    if not location.startswith(_SCHEMES) or not isinstance(io, PyArrowFileIO):
+    if not location.startswith(SCHEMES) or not isinstance(io, PyArrowFileIO):
         return None
     bucket, _, key = location.partition("://")[2].partition("/")
     # obstore takes keys for paths, and other paths for the same.

@@ -12,6 +12,7 @@ from puffin_index import IndexDefinition, TableIndex
 from puffin_index.errors import DefinitionError
 from puffin_index.storage.caches import clear_caches
 from puffin_index.storage.parallel import PROPERTY_AT_ONCE
+from puffin_index.storage.whole_files import read_tables_whole
 from ssb_bench.stores.server import StoreServer, run_store
 from ssb_bench.stores.traffic import Traffic
 from tests.puffin_index.indexed_table import indexed
@@ -56,6 +57,18 @@ def test_the_first_plan_of_a_process_takes_six_rounds_and_asks_for_no_size(
     # Manifest lists and manifests of both tables; rows of the index table; directories, a directory of keys, keys.
     assert traffic.rounds <= 6
     assert traffic.by_kind.keys() == {"GET", "RANGE"}
+
+
+def test_catalogs_of_ours_get_the_metadata_of_a_table_by_one_request(server: StoreServer, catalog: SqlCatalog) -> None:
+    settings = {"uri": catalog.properties["uri"], "warehouse": catalog.properties["warehouse"]}
+    mine = read_tables_whole(SqlCatalog("local", **settings, **server.properties))
+    server.traffic()
+    index = TableIndex.open(mine, "ns.t")
+    assert server.traffic().by_kind == {"GET": 2}
+    index.refresh()
+    assert server.traffic().by_kind == {"GET": 2}
+    assert asked(server, index, "k = 77").by_kind.keys() == {"RANGE"}
+    mine.close()
 
 
 def test_a_plan_with_directories_in_memory_takes_a_round_for_each_column(
