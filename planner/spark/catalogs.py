@@ -11,6 +11,7 @@ from sqlalchemy.engine import URL, make_url
 
 from puffin_index.errors import CatalogError
 from puffin_index.jobs.log_lines import reason_of
+from puffin_index.storage.whole_files import read_tables_whole
 
 _log = logging.getLogger(__name__)
 
@@ -87,11 +88,13 @@ def open_spark_catalog(conf: Mapping[str, str], name: str) -> Catalog:
     try:
         match kind:
             case "jdbc":
-                return load_catalog(name, **{**_common(properties), "type": "sql", **_sql(properties)})
+                return read_tables_whole(
+                    load_catalog(name, **{**_common(properties), "type": "sql", **_sql(properties)})
+                )
             case "rest" | "hive" | "glue":
-                return load_catalog(name, **{**_common(properties), "type": kind})
+                return read_tables_whole(load_catalog(name, **{**_common(properties), "type": kind}))
             case _:
-                return load_catalog(name)
+                return read_tables_whole(load_catalog(name))
     except (ValueError, ImportError) as error:
         raise CatalogError(
             f"catalog {name!r} ({kind or 'no type'}) cannot be opened by PyIceberg: {error}; configure a catalog "

@@ -57,6 +57,7 @@ Item = TypeVar("Item")
 _DIRECTORY_GAP_BYTES = 256 * 1024
 """Directories of other columns that are read along rather than asking a store twice."""
 
+_WHOLE_BYTES = 64 * 1024
 _OBJECT_BYTES = 4096
 """What objects take beside the content of their arrays: of small tables, nearly all."""
 
@@ -256,6 +257,8 @@ class IndexView(CoveredRowGroups):
     def open_alone(self, field_id: ColumnId, directory: KindDirectory, row_group: int) -> RowGroupIndex:
         """Open the payload of one row group; nothing is read yet but the directory, if it is no longer in memory.
 
+        A small payload is read whole from a store, which costs one round.
+
         Raises:
             CorruptFileError: If the directory is not what was written.
             UnsupportedError: If this release does not read such a payload.
@@ -269,7 +272,11 @@ class IndexView(CoveredRowGroups):
     def _open_alone(self, field_id: ColumnId, directory: KindDirectory, row_group: int) -> RowGroupIndex:
         own, entry, reader = self._locate(field_id, directory, row_group)
         span = np.array([[0, self.row_counts[row_group]]], np.int64)
-        opened = own.open(entry, CountingReader(reader), span)
+        counted: RangedReader = CountingReader(reader)
+        offset, length = (int(own.numbers(name)[entry]) for name in ("offset", "length"))
+        if not self.is_local and length <= _WHOLE_BYTES:
+            counted = PartReader(Blob(counted, offset, length).read_all(), reader.location, offset)
+        opened = own.open(entry, counted, span)
         if isinstance(opened, MergedIndex | MergedFilter):
             raise UnsupportedError(f"{own.location}: a payload of several row groups where one of a row group belongs")
         return opened

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -182,7 +183,7 @@ def refresh_index_table(index_table: Table) -> None:
         DamagedIndexError: If the metadata of the index table is missing or broken.
     """
     with index_table_read(".".join(index_table.name())):
-        refresh_table(index_table)
+        refresh_table(index_table, with_data=True)
 
 
 def note_commit(index_table: Table) -> None:
@@ -220,8 +221,11 @@ def read_entries(index_table: Table) -> pa.Table:
 def _scan(index_table: Table, scan: DataScan) -> pa.Table:
     """Read the rows of a scan: in a store, all manifests side by side, then all data files."""
     snapshot = scan.snapshot()
-    manifests = [] if snapshot is None else snapshot.manifests(index_table.io)
-    with held_in_memory(index_table.io, [manifest.manifest_path for manifest in manifests]):
+    with ExitStack() as held:
+        if snapshot is not None:
+            held.enter_context(held_in_memory(index_table.io, [snapshot.manifest_list]))
+            manifests = [manifest.manifest_path for manifest in snapshot.manifests(index_table.io)]
+            held.enter_context(held_in_memory(index_table.io, manifests))
         tasks = list(scan.plan_files())
     with held_in_memory(index_table.io, [task.file.file_path for task in tasks]):
         return ArrowScan(index_table.metadata, index_table.io, scan.projection(), scan.row_filter).to_table(tasks)

@@ -19,6 +19,7 @@ from requests.exceptions import RequestException
 from sqlalchemy.exc import SQLAlchemyError
 
 from puffin_index.errors import CatalogError, NotFoundError, PuffinIndexError, did_you_mean
+from puffin_index.storage.whole_files import read_tables_whole
 
 CATALOG_ERRORS = (
     CommitFailedException,
@@ -78,6 +79,6 @@ def open_catalog(name: str, overrides: Mapping[str, str]) -> Catalog:
     if uri.startswith(_SQLITE) and not path.startswith("file:") and not Path(path).exists():
         raise CatalogError(f"catalog {name!r} is not there: no file {path}")
     try:
-        return load_catalog(name, **{key: str(value) for key, value in overrides.items()})
+        return read_tables_whole(load_catalog(name, **{key: str(value) for key, value in overrides.items()}))
     except (ValueError, ImportError, OSError) as error:
         raise CatalogError(f"catalog {name!r} cannot be opened: {error}") from error

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError, RESTError
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 from pyiceberg.manifest import DataFile as IcebergDataFile
-from pyiceberg.manifest import ManifestContent, ManifestEntryStatus
+from pyiceberg.manifest import ManifestContent, ManifestEntryStatus, ManifestFile
 from pyiceberg.table import FileScanTask, Table
 from pyiceberg.table.snapshots import Snapshot, ancestors_of
 
 from puffin_index.data.constants import constants_text, parse_constants
 from puffin_index.errors import NotFoundError, did_you_mean
-from puffin_index.storage.whole_files import SmallTableFileIO, read_whole
+from puffin_index.storage.whole_files import held_in_memory, read_whole
+
+T = TypeVar("T")
+
+_HELD_FILES = 256
 
 FileIdentity: TypeAlias = tuple[str, int, int, str]
 """Location, size, record count and partition constants, which together identify a data file."""
@@ -80,15 +84,19 @@ def _known_tables(catalog: Catalog, identifier: tuple[str, ...]) -> list[str]:
     return []
 
 
-def refresh_table(table: Table) -> None:
+def refresh_table(table: Table, *, with_data: bool = False) -> None:
     """Load the newest state of a table.
+
+    Args:
+        table: The table.
+        with_data: Whether the data files of the table are small, and always read whole.
 
     Raises:
         NotFoundError: If the table is gone, or another table has its name.
     """
     name, before = ".".join(table.name()), table.io
     try:
-        read_whole(table.refresh(), before, with_data=isinstance(before, SmallTableFileIO))
+        read_whole(table.refresh(), before, with_data=with_data)
     except NoSuchTableError as error:
         raise NotFoundError(f"table {name} is gone") from error
     except ValueError as error:
@@ -206,18 +214,25 @@ def _plan_files(table: Table, snapshot_id: int | None, row_filter: BooleanExpres
 
 def retained_files(table: Table) -> dict[FileIdentity, DataFile]:
     """Return the data files of all snapshots of the table, on any branch or tag."""
-    manifests = {
-        manifest.manifest_path: manifest
-        for snapshot in table.snapshots()
-        for manifest in snapshot.manifests(table.io)
-        if manifest.content == ManifestContent.DATA
-    }
-    files = (
-        data_file_of(table, entry.data_file, has_deletes=False)
-        for manifest in manifests.values()
-        for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True)
-    )
-    return {file.identity: file for file in files}
+    manifests: dict[str, ManifestFile] = {}
+    for snapshots in _some_at_once(table.snapshots()):
+        with held_in_memory(table.io, [snapshot.manifest_list for snapshot in snapshots]):
+            for manifest in (one for snapshot in snapshots for one in snapshot.manifests(table.io)):
+                if manifest.content == ManifestContent.DATA:
+                    manifests[manifest.manifest_path] = manifest
+    files: dict[FileIdentity, DataFile] = {}
+    for some in _some_at_once([*manifests.values()]):
+        with held_in_memory(table.io, [manifest.manifest_path for manifest in some]):
+            for manifest in some:
+                entries = manifest.fetch_manifest_entry(table.io, discard_deleted=True)
+                own = [data_file_of(table, entry.data_file, has_deletes=False) for entry in entries]
+                files.update((file.identity, file) for file in own)
+    return files
+
+
+def _some_at_once(items: Sequence[T]) -> Iterator[Sequence[T]]:
+    """Cut metadata files into parts that memory can hold."""
+    return (items[first : first + _HELD_FILES] for first in range(0, len(items), _HELD_FILES))
 
 
 def data_file_of(table: Table, file: IcebergDataFile, *, has_deletes: bool) -> DataFile:

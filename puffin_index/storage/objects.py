@@ -24,7 +24,7 @@ from puffin_index.storage.caches import cleared_by
 if TYPE_CHECKING:
     from obstore.store import ClientConfig, S3Config, S3Credential, S3Store
 
-_SCHEMES: Final = ("s3://", "s3a://", "s3n://")
+SCHEMES: Final = ("s3://", "s3a://", "s3n://")
 _LEFT_TO_PYARROW: Final = (
     "s3.role-arn",
     "client.role-arn",
@@ -33,6 +33,7 @@ _LEFT_TO_PYARROW: Final = (
     "s3.retry-strategy-impl",
     "s3.signer",
 )
+_OTHER_PARTS: Final = frozenset({"", ".", ".."})
 _PROFILE: Final = "AWS_PROFILE"
 _REQUEST_TIMEOUT: Final = timedelta(minutes=10)
 _READ_TIMEOUT: Final = timedelta(seconds=30)
@@ -111,11 +112,14 @@ def find_object(io: FileIO, location: str) -> StoredObject | None:
         io: A FileIO.
         location: The location of a file.
     """
-    if not location.startswith(_SCHEMES) or not isinstance(io, PyArrowFileIO):
+    if not location.startswith(SCHEMES) or not isinstance(io, PyArrowFileIO):
         return None
     bucket, _, key = location.partition("://")[2].partition("/")
+    # obstore takes keys for paths, and other paths for the same.
+    if not _OTHER_PARTS.isdisjoint(key.split("/")):
+        return None
     store = _store(bucket, io.properties)
-    return None if store is None or not key else StoredObject(location, store, key)
+    return None if store is None else StoredObject(location, store, key)
 
 
 _stores: LRUCache[tuple[object, ...], S3Store] = LRUCache(maxsize=64)

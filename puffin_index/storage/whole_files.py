@@ -7,12 +7,13 @@ from contextlib import contextmanager
 from typing import ClassVar, cast
 
 import pyarrow as pa
-from pyiceberg.io import FileIO, InputFile, InputStream
+from pyiceberg.catalog import Catalog
+from pyiceberg.io import PY_IO_IMPL, FileIO, InputFile, InputStream
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.table import Table
 from pyiceberg.typedef import EMPTY_DICT, Properties
 
-from puffin_index.storage.objects import StoredObject, find_object
+from puffin_index.storage.objects import SCHEMES, StoredObject, find_object
 from puffin_index.storage.parallel import in_parallel, requests_at_once
 
 
@@ -72,6 +73,13 @@ class SmallTableFileIO(MetadataFileIO):
     """The same for a table whose data files are small, and are always read whole."""
 
     suffixes: ClassVar[tuple[str, ...]] = (*MetadataFileIO.suffixes, ".parquet")
+
+
+def read_tables_whole(catalog: Catalog) -> Catalog:
+    """Make a catalog of ours read the metadata of tables in S3 by one request each, unless it says what reads them."""
+    if str(catalog.properties.get("warehouse", "")).startswith(SCHEMES):
+        catalog.properties.setdefault(PY_IO_IMPL, f"{__name__}.{MetadataFileIO.__name__}")
+    return catalog
 
 
 def read_whole(table: Table, before: FileIO | None = None, *, with_data: bool = False) -> Table:

@@ -1,0 +1,116 @@
+"""Plans over segments in a store: rounds of requests, not requests, are what a user waits for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+
+from planner.scans.plan import plan
+from puffin_index import IndexDefinition, TableIndex
+from puffin_index.errors import DefinitionError
+from puffin_index.storage.caches import clear_caches
+from puffin_index.storage.parallel import PROPERTY_AT_ONCE
+from puffin_index.storage.whole_files import read_tables_whole
+from ssb_bench.stores.server import StoreServer, run_store
+from ssb_bench.stores.traffic import Traffic
+from tests.puffin_index.indexed_table import indexed
+from tests.stores import far_away, store_catalog
+
+SEGMENTS = 12
+DEFINITION = IndexDefinition.of(
+    bitmap=["k", "b", "s"], bsi=["k"], options={f"{name}.layout": "postings" for name in ("k", "b")}
+)
+PATIENCE = 1e6
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[StoreServer]:
+    with run_store() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def catalog(server: StoreServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqlCatalog]:
+    with store_catalog(server, tmp_path_factory.mktemp("plans")) as made:
+        indexed(made, SEGMENTS, DEFINITION)
+        yield made
+
+
+def asked(server: StoreServer, index: TableIndex, where: str) -> Traffic:
+    found: list[Traffic] = []
+    with far_away(server, found):
+        made = plan(index, where, refresh=False, planning_milliseconds=PATIENCE)
+    assert not made.warnings
+    return found[0]
+
+
+def test_the_first_plan_of_a_process_takes_six_rounds_and_asks_for_no_size(
+    server: StoreServer, catalog: SqlCatalog
+) -> None:
+    clear_caches()
+    index = TableIndex.open(catalog, "ns.t")
+
+    traffic = asked(server, index, "k = 77")
+
+    # Manifest lists and manifests of both tables; rows of the index table; directories, a directory of keys, keys.
+    assert traffic.rounds <= 6
+    assert traffic.by_kind.keys() == {"GET", "RANGE"}
+
+
+def test_catalogs_of_ours_get_the_metadata_of_a_table_by_one_request(server: StoreServer, catalog: SqlCatalog) -> None:
+    settings = {"uri": catalog.properties["uri"], "warehouse": catalog.properties["warehouse"]}
+    mine = read_tables_whole(SqlCatalog("local", **settings, **server.properties))
+    server.traffic()
+    index = TableIndex.open(mine, "ns.t")
+    assert server.traffic().by_kind == {"GET": 2}
+    index.refresh()
+    assert server.traffic().by_kind == {"GET": 2}
+    assert asked(server, index, "k = 77").by_kind.keys() == {"RANGE"}
+    mine.close()
+
+
+def test_a_plan_with_directories_in_memory_takes_a_round_for_each_column(
+    server: StoreServer, catalog: SqlCatalog
+) -> None:
+    index = TableIndex.open(catalog, "ns.t")
+    for where, rounds in (("k = 77", 1), ("k = 77 AND b = 3", 2), ("k < 60 AND b = 3", 2), ("s = 'value 7'", 1)):
+        asked(server, index, where)
+        traffic = asked(server, index, where)
+        assert 0 < traffic.rounds <= rounds
+        assert traffic.by_kind.keys() == {"RANGE"}
+    assert asked(server, index, "k = 78").most_at_once > SEGMENTS // 2
+
+
+def test_a_property_bounds_the_requests_at_one_time(server: StoreServer, catalog: SqlCatalog) -> None:
+    uri, warehouse = catalog.properties["uri"], catalog.properties["warehouse"]
+    settings = server.properties | {"uri": uri, "warehouse": warehouse}
+    few = SqlCatalog("local", **settings, **{PROPERTY_AT_ONCE: "3"})
+    bad = SqlCatalog("local", **settings, **{PROPERTY_AT_ONCE: "many"})
+    try:
+        clear_caches()
+        index = TableIndex.open(few, "ns.t")
+        asked(server, index, "k = 77")
+        assert asked(server, index, "k = 77").most_at_once == 3
+        clear_caches()
+        with pytest.raises(DefinitionError, match="requests-at-once is 'many'"):
+            plan(TableIndex.open(bad, "ns.t"), "k = 77")
+    finally:
+        few.close()
+        bad.close()
+        clear_caches()
+
+
+def test_plans_are_those_of_pyicebergs_own_files(server: StoreServer, catalog: SqlCatalog) -> None:
+    uri, warehouse = catalog.properties["uri"], catalog.properties["warehouse"]
+    # An empty region is none: PyIceberg asks for it, and obstore would have to guess.
+    other = SqlCatalog("local", uri=uri, warehouse=warehouse, **server.properties | {"s3.resolve-region": "true"})
+    for where in ("k = 77", "k BETWEEN 3 AND 9", "b = 3 AND k < 60", "s = 'value 7'", "k IS NULL AND b = 1"):
+        clear_caches()
+        mine = plan(TableIndex.open(catalog, "ns.t"), where, strict=True, planning_milliseconds=PATIENCE)
+        clear_caches()
+        theirs = plan(TableIndex.open(other, "ns.t"), where, strict=True, planning_milliseconds=PATIENCE)
+        assert mine.reasons.tolist() == theirs.reasons.tolist()
+        assert mine.matches.tolist() == theirs.matches.tolist()
+    other.close()

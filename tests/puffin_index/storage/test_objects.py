@@ -1,0 +1,151 @@
+"""Objects are read as PyIceberg would read them, or not at all."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pyiceberg.io.fsspec import FsspecFileIO
+from pyiceberg.io.pyarrow import PyArrowFileIO
+
+from puffin_index.errors import CorruptFileError, NotFoundError
+from puffin_index.storage.files import FileReader, NewFile
+from puffin_index.storage.object_stream import ObjectStream
+from puffin_index.storage.objects import find_object
+from ssb_bench.stores.server import BUCKET, StoreServer, run_store
+
+CONTENT = bytes(range(256)) * 40
+LOCATION = f"s3://{BUCKET}/folder/a file=1%20*é{{x}}+&.bin"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[StoreServer]:
+    with run_store() as running:
+        with NewFile(PyArrowFileIO(running.properties), LOCATION) as stream:
+            stream.write(CONTENT)
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def no_keys_around(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_PROFILE", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def test_a_file_of_known_size_costs_one_request(server: StoreServer) -> None:
+    server.traffic()
+    with FileReader(PyArrowFileIO(server.properties), LOCATION, len(CONTENT)) as reader:
+        assert bytes(reader.read(100, 300)) == CONTENT[100:400]
+        assert bytes(reader.read(5, 0)) == b""
+    assert server.traffic().by_kind == {"RANGE": 1}
+
+
+def test_a_file_of_unknown_size_is_asked_for_its_size(server: StoreServer) -> None:
+    server.traffic()
+    with FileReader(PyArrowFileIO(server.properties), LOCATION) as reader:
+        assert bytes(reader.read(100, 300)) == CONTENT[100:400]
+    assert server.traffic().by_kind["HEAD"] >= 1
+
+
+def test_what_is_not_there_is_said(server: StoreServer) -> None:
+    files = PyArrowFileIO(server.properties)
+    with FileReader(files, LOCATION + "x", 10) as reader, pytest.raises(NotFoundError, match=r"\.binx"):
+        reader.read(0, 10)
+    with FileReader(files, LOCATION, len(CONTENT) + 9) as reader, pytest.raises(CorruptFileError, match="ends early"):
+        reader.read(len(CONTENT) - 5, 10)
+    with FileReader(files, "s3://no-such-bucket/a", 10) as reader, pytest.raises(NotFoundError):
+        reader.read(0, 10)
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        {"s3.access-key-id": "", "s3.secret-access-key": ""},
+        {"s3.region": ""},
+        {"s3.role-arn": "arn:aws:iam::1:role/r"},
+        {"client.role-arn": "arn:aws:iam::1:role/r"},
+        {"s3.profile-name": "somebody"},
+        {"s3.retry-strategy-impl": "some.module.Retry"},
+        {"s3.resolve-region": "true"},
+        {"s3.force-virtual-addressing": "true"},
+    ],
+    ids=str,
+)
+def test_what_cannot_be_carried_over_is_left_to_pyiceberg(server: StoreServer, properties: dict[str, str]) -> None:
+    assert find_object(PyArrowFileIO(server.properties | properties), LOCATION) is None
+
+
+def test_other_files_are_left_to_pyiceberg(server: StoreServer) -> None:
+    assert find_object(PyArrowFileIO(server.properties), "file:///tmp/a") is None
+    assert find_object(PyArrowFileIO(server.properties), "gs://house/a") is None
+    for odd in ("/a", "a//b", "a/", "a/./b", "a/../b", ""):
+        assert find_object(PyArrowFileIO(server.properties), f"s3://{BUCKET}/{odd}") is None
+    assert find_object(FsspecFileIO(server.properties), LOCATION) is None
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        {"s3.session-token": "token"},
+        {"s3.access-key-id": "", "s3.secret-access-key": "", "s3.anonymous": "true"},
+        {"s3.request-timeout": "5", "s3.connect-timeout": "2.5"},
+        {"s3.path-style-access": "true", "s3.role-session-name": "unused"},
+    ],
+    ids=str,
+)
+def test_other_properties_are_carried_over(server: StoreServer, properties: dict[str, str]) -> None:
+    stored = find_object(PyArrowFileIO(server.properties | properties), LOCATION)
+    assert stored is not None
+    assert bytes(stored.read(7, 3)) == CONTENT[7:10]
+    assert bytes(stored.read_all()) == CONTENT
+
+
+def test_keys_of_the_environment_are_used_where_properties_have_none(
+    server: StoreServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    none = server.properties | {"s3.access-key-id": "", "s3.secret-access-key": ""}
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    stored = find_object(PyArrowFileIO(none), LOCATION)
+    assert stored is not None
+    assert len(stored.read_all()) == len(CONTENT)
+    monkeypatch.setenv("AWS_PROFILE", "somebody")
+    assert find_object(PyArrowFileIO(none), LOCATION) is None
+
+
+SPANS = st.lists(st.tuples(st.integers(0, len(CONTENT) - 1), st.integers(1, 400)), max_size=4).map(
+    lambda spans: [(offset, min(length, len(CONTENT) - offset)) for offset, length in spans]
+)
+READS = st.lists(st.tuples(st.integers(0, len(CONTENT) + 10), st.integers(-1, 500)), min_size=1, max_size=6)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=60)
+@given(now=SPANS, later=SPANS, reads=READS)
+def test_a_stream_has_the_bytes_of_the_object(
+    server: StoreServer, now: list[tuple[int, int]], later: list[tuple[int, int]], reads: list[tuple[int, int]]
+) -> None:
+    stored, due = find_object(PyArrowFileIO(server.properties), LOCATION), io.BytesIO(CONTENT)
+    assert stored is not None
+    with ObjectStream(stored, len(CONTENT)) as stream:
+        stream.fetch(now, later)
+        for offset, length in reads:
+            assert stream.seek(offset) == due.seek(offset)
+            assert bytes(stream.read(length)) == due.read(length)
+            assert stream.tell() == due.tell()
+
+
+def test_what_was_fetched_is_not_asked_for_again(server: StoreServer) -> None:
+    stored = find_object(PyArrowFileIO(server.properties), LOCATION)
+    assert stored is not None
+    server.traffic()
+    with ObjectStream(stored, len(CONTENT)) as stream:
+        stream.fetch([(0, 100), (500, 100)], [(2000, 50)])
+        stream.fetch([(500, 100)], [(2000, 50)])
+        stream.seek(500)
+        assert bytes(stream.read(30)) + bytes(stream.read(70)) == CONTENT[500:600]
+        stream.seek(2010)
+        assert bytes(stream.read(40)) == CONTENT[2010:2050]
+    assert server.traffic().requests == 3

@@ -1,0 +1,43 @@
+"""A catalog whose tables are in a store that counts its requests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pyiceberg.catalog.sql import SqlCatalog
+
+from ssb_bench.stores.server import BUCKET, Distance, StoreServer
+from ssb_bench.stores.traffic import Traffic
+
+FAR = Distance(milliseconds=150)
+"""So far away that requests of one round overlap on the slowest machine."""
+
+
+@contextmanager
+def store_catalog(server: StoreServer, folder: Path, **properties: str) -> Iterator[SqlCatalog]:
+    """A catalog in a folder, with its tables below the folder's name in the store."""
+    catalog = SqlCatalog(
+        "local",
+        uri=f"sqlite:///{folder / 'catalog.db'}",
+        warehouse=f"s3://{BUCKET}/{folder.name}",
+        **server.properties | properties,
+    )
+    catalog.create_namespace("ns")
+    try:
+        yield catalog
+    finally:
+        catalog.close()
+
+
+@contextmanager
+def far_away(server: StoreServer, found: list[Traffic]) -> Iterator[None]:
+    """Put the store far away meanwhile; what is asked of it is added to `found`."""
+    server.move(FAR)
+    server.traffic()
+    try:
+        yield
+    finally:
+        found.append(server.traffic())
+        server.move(Distance())
