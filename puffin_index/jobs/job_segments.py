@@ -147,6 +147,8 @@ def take_over_kept(
     for record in list_records(index_table):
         try:
             kept = read_record(index_table.io, record)
+        except NotFoundError:
+            continue  # another build has used the record up
         except (PuffinIndexError, OSError) as error:
             _log.warning("kept segments not taken over: %s", error)
             continue
