@@ -28,7 +28,7 @@ from puffin_index.catalogue.stored_files import committed_segments, delete_files
 from puffin_index.data.column_source import reading_of
 from puffin_index.definition.index_definition import ResolvedColumn
 from puffin_index.errors import NotFoundError, PuffinIndexError
-from puffin_index.jobs.log_lines import log_line, reason_of
+from puffin_index.jobs.log_lines import level_of_trouble, log_line, reason_of
 from puffin_index.jobs.verify_segment import check_segment
 from puffin_index.segments.segment import Segment, new_segment_location
 
@@ -147,8 +147,10 @@ def take_over_kept(
     for record in list_records(index_table):
         try:
             kept = read_record(index_table.io, record)
+        except NotFoundError:
+            continue  # another build has used the record up
         except (PuffinIndexError, OSError) as error:
-            _log.warning("kept segments not taken over: %s", error)
+            _log.log(level_of_trouble(record), "kept segments not taken over: %s", error)
             continue
         if kept.owner != str(index_table.metadata.table_uuid):
             continue

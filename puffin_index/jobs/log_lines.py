@@ -44,11 +44,11 @@ def log_line(event: str, **fields: object) -> LogLine:
     return line
 
 
-def level_of_trouble(segment: str) -> int:
-    """Return the level of a line about trouble with a segment: a warning once an hour, whichever part is in trouble."""
+def level_of_trouble(location: str) -> int:
+    """Return the level of a line about trouble with a file: a warning once an hour, whichever part is in trouble."""
     with _told_lock:
-        was_told = segment in _told
-        _told.setdefault(segment, True)
+        was_told = location in _told
+        _told.setdefault(location, True)
     return logging.DEBUG if was_told else logging.WARNING
 
 

@@ -92,7 +92,7 @@ def main(
             while (passed := time.monotonic() - started) < seconds:
                 time.sleep(min(_LOOK_SECONDS, seconds - passed))
                 for trouble in troubles:
-                    trouble.sample(time.monotonic() - started)
+                    trouble.sample()
                 state.seconds = before + time.monotonic() - started
                 state.write(path)
                 _say(state, seconds - passed)

@@ -17,7 +17,19 @@ import pyarrow.compute as pc
 import planner
 from puffin_index import TableIndex
 from puffin_index.commands.logs import configure_logs
-from tests.soak.world import TABLE, TROUBLE, Question, World, ask, matching, names_now, read_plainly, tell
+from tests.soak.world import (
+    EMPTY_CACHES_SECONDS,
+    TABLE,
+    TROUBLE,
+    Question,
+    World,
+    ask,
+    empty_caches,
+    matching,
+    names_now,
+    read_plainly,
+    tell,
+)
 
 _QUESTIONS_A_SNAPSHOT = 8
 
@@ -71,7 +83,11 @@ def main() -> None:
     logging.getLogger("pyiceberg").setLevel(logging.ERROR)
     world, random = World.read(sys.argv[1]), Random(int(sys.argv[2]))
     reader: Reader | None = None
+    emptied = time.monotonic()
     while True:
+        if time.monotonic() - emptied >= EMPTY_CACHES_SECONDS:
+            empty_caches()
+            emptied = time.monotonic()
         try:
             reader = reader or Reader(world, random)
             reader.once()

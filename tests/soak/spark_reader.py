@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 import planner
 from puffin_index.commands.logs import configure_logs
 from ssb_bench.spark_runs.session import create_session
-from tests.soak.world import COLUMNS, TABLE, World, ask, tell
+from tests.soak.world import COLUMNS, EMPTY_CACHES_SECONDS, TABLE, World, ask, empty_caches, tell
 
 _TABLE = f"lake.{TABLE}"
 _TROUBLE = (PySparkException, Py4JError)
@@ -81,7 +81,11 @@ def main() -> None:
     world, random = World.read(sys.argv[1]), Random(int(sys.argv[2]))
     spark = create_session(world.database.parent, memory="1g", name="soak")
     reader: SparkReader | None = None
+    emptied = time.monotonic()
     while True:
+        if time.monotonic() - emptied >= EMPTY_CACHES_SECONDS:
+            empty_caches()
+            emptied = time.monotonic()
         try:
             if reader is None:
                 modes = ", ".join(f"'write.{what}.mode'='merge-on-read'" for what in ("delete", "update", "merge"))

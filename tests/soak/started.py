@@ -80,16 +80,16 @@ class Started:
             self.process.stdout.close()
         return code
 
-    @property
-    def resident_bytes(self) -> int:
-        """The memory of the process itself; 0 if it has ended."""
-        try:
-            for line in Path(f"/proc/{self.process.pid}/status").read_text(encoding="utf-8").splitlines():
-                if line.startswith("VmRSS:"):
-                    return int(line.split()[1]) * 1024
-        except (OSError, ValueError):
-            pass
-        return 0
+
+def resident_bytes(pid: int) -> int:
+    """Return the memory of a process without its children; 0 if it has ended."""
+    try:
+        for line in Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines():
+            if line.startswith("VmRSS:"):
+                return int(line.split()[1]) * 1024
+    except (OSError, ValueError):
+        pass
+    return 0
 
 
 def survivors(mark: str, patience_seconds: float = 15.0) -> list[str]:

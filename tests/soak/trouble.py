@@ -5,7 +5,9 @@ from __future__ import annotations
 import signal
 import sqlite3
 import threading
+import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -15,7 +17,7 @@ from puffin_index.catalogue.index_table import read_entries
 from puffin_index.catalogue.stored_files import list_stored_files, reachable_files
 from tests.soak.proxy import FaultyProxy
 from tests.soak.report import State
-from tests.soak.started import Event, Started, survivors
+from tests.soak.started import Event, Started, resident_bytes, survivors
 from tests.soak.world import TABLE, TROUBLE, World, ask, matching, names_now, read_plainly
 
 COMMIT_TIMEOUT_SECONDS = 2.0
@@ -49,8 +51,9 @@ class Trouble:
         world.write(self._file)
         self._stop = threading.Event()
         self._steady = ("steady watch", "reader", *(("spark reader",) if with_spark else ()))
-        self._long_lived = {name: self._start(name) for name in (*self._steady, "watch", "writer")}
+        self._began = time.monotonic()
         self.samples: dict[str, list[tuple[float, int]]] = {name: [] for name in self._steady}
+        self._long_lived = {name: self._start(name) for name in (*self._steady, "watch", "writer")}
         self._threads = [
             threading.Thread(target=self._repeat, args=(act, seconds), daemon=True)
             for act, seconds in (
@@ -66,12 +69,14 @@ class Trouble:
         for thread in self._threads:
             thread.start()
 
-    def sample(self, seconds: float) -> None:
-        """Note the memory of the processes that are never killed."""
-        for name, samples in self.samples.items():
-            size = self._long_lived[name].resident_bytes
-            if size:
-                samples.append((seconds, size))
+    def sample(self) -> None:
+        """Note the memory of the service that is never killed; readers tell theirs."""
+        size = resident_bytes(self._long_lived["steady watch"].process.pid)
+        if size:
+            self._add_sample("steady watch", size)
+
+    def _add_sample(self, name: str, size: int) -> None:
+        self.samples[name].append((time.monotonic() - self._began, size))
 
     def _start(self, name: str) -> Started:
         log = self._logs / f"{self.world.name}-{name.replace(' ', '-')}.log"
@@ -82,7 +87,7 @@ class Trouble:
             "spark reader": ["-m", "tests.soak.spark_reader", str(self._file), seed],
         }.get(name)
         watch = ("build", "--engine", "local", "--workers", "1", "--watch", "--interval", "1", "--json")
-        return Started(arguments or self._command(*watch, *self._timeout), log, self._note)
+        return Started(arguments or self._command(*watch, *self._timeout), log, partial(self._note, name))
 
     @property
     def _timeout(self) -> tuple[str, ...]:
@@ -93,8 +98,11 @@ class Trouble:
         properties = [f"--catalog-property={key}={value}" for key, value in self.world.properties.items()]
         return ["-c", program, command, f"lake.{TABLE}", *options, *properties]
 
-    def _note(self, event: Event) -> None:
+    def _note(self, process: str, event: Event) -> None:
         name = str(event.get("event", "build"))
+        if name == "memory":
+            self._add_sample(process, int(str(event["resident_bytes"])))
+            return
         self._state.count(self.world.name, name)
         if name == "wrong":
             self._state.fail(f"{self.world.name}: wrong answer: {event['what']}")

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
+import gc
 import json
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -18,6 +21,8 @@ from pyiceberg.table import Table
 
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.catalogue.open_catalog import PASSING_ERRORS
+from puffin_index.storage.caches import clear_caches
+from tests.soak.started import resident_bytes
 
 TABLE = "soak.t"
 CATALOG = "lake"
@@ -29,6 +34,9 @@ DEFINITION = IndexDefinition.of(
 )
 COLUMNS = ("id", "k", "n", "word")
 """The columns of the beginning; their field ids are 1 to 4, whatever they are called by now."""
+
+EMPTY_CACHES_SECONDS = 20.0
+"""Caches grow up to their bounds, so leaks are looked for beyond them."""
 
 _VALUES = 4_000
 _WORDS = 150
@@ -172,6 +180,15 @@ def matching(question: Question, data: pa.Table) -> pa.Table:
 def read_plainly(table: Table, snapshot_id: int | None) -> pa.Table:
     """Read a snapshot (None: the present state and schema) by PyIceberg's own scan, which knows no index."""
     return table.scan(snapshot_id=snapshot_id).to_arrow()
+
+
+def empty_caches() -> None:
+    """Empty all caches, which have bounds of their own, and tell how much memory the process has beyond them."""
+    clear_caches()
+    gc.collect()
+    pa.default_memory_pool().release_unused()
+    ctypes.CDLL(None).malloc_trim(0)
+    tell("memory", resident_bytes=resident_bytes(os.getpid()))
 
 
 def tell(event: str, **fields: object) -> None:

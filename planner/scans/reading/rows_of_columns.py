@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
-from cachetools import TTLCache
-
 from planner.scans.reading.data_read import DataRead
 from planner.scans.reading.page_choice import can_gain, chosen_pages, promising
 from puffin_index.data.file_fields import FileField
@@ -18,19 +15,14 @@ from puffin_index.data.pages.fetch import in_turn
 from puffin_index.data.pages.page_reader import PageReader, joined
 from puffin_index.data.parquet import OpenParquet, fetch_columns
 from puffin_index.errors import CorruptFileError
+from puffin_index.jobs.log_lines import level_of_trouble
 from puffin_index.storage.arrays import Ints
-from puffin_index.storage.caches import cleared_by
 from puffin_index.storage.files import is_local
 from puffin_index.storage.parallel import in_parallel
 
 _log = logging.getLogger(__name__)
 
 _CORES = os.cpu_count() or 1
-
-_SILENT_SECONDS = 3600.0
-_told: TTLCache[str, bool] = TTLCache(10_000, _SILENT_SECONDS)
-_told_lock = threading.Lock()
-cleared_by(_told.clear, _told_lock)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +98,7 @@ class RowGroupColumns:
         try:
             return self._pages(paged, rows)
         except CorruptFileError as damage:
-            level = logging.DEBUG if _was_told(self.opened.file.location) else logging.WARNING
+            level = level_of_trouble(self.opened.file.location)
             _log.log(level, "row group %d is read whole, as its pages cannot be read alone: %s", self.ordinal, damage)
             return None
 
@@ -126,11 +118,3 @@ class RowGroupColumns:
         for leaf in chosen.values():
             self.data_read.add_pages(len(leaf.pages), leaf.index.page_count, leaf.byte_count, leaf.chunk.size)
         return table
-
-
-def _was_told(location: str) -> bool:
-    """Return whether a line of the last hour was about a file: each of its row groups may be damaged."""
-    with _told_lock:
-        was_told = location in _told
-        _told.setdefault(location, True)
-    return was_told

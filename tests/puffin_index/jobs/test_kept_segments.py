@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from click.testing import CliRunner
 from pyiceberg.catalog.sql import SqlCatalog
@@ -205,19 +207,21 @@ def test_only_indexes_of_the_same_type_and_options_are_taken_over(index: TableIn
 
 def test_one_file_of_a_segment_may_be_gone(index: TableIndex, tmp_path: Path) -> None:
     kept = fail_to_commit(index, tmp_path)
-    index.data_table.refresh()
-    gone = index.data_table.inspect.files()["file_path"][0].as_py()
-    survivors = index.data_table.scan().to_arrow().num_rows
-    first = rows(9)
-    index.data_table.delete(" OR ".join(f"(s = '{value}')" for value in sorted(set(first["s"].to_pylist()))))
-    assert index.data_table.refresh().scan().to_arrow().num_rows < survivors
-    replace = [snapshot.snapshot_id for snapshot in index.data_table.snapshots()[:-1]]
-    index.data_table.maintenance.expire_snapshots().by_ids(replace).commit()
-    assert gone not in index.data_table.refresh().inspect.files()["file_path"].to_pylist()
+    table = index.data_table.refresh()
+    (record,) = list_records(index.index_table)
+    gone, stays = read_record(index.index_table.io, record).entries["data_file"].to_pylist()
+    with table.transaction() as transaction, transaction.update_snapshot().overwrite() as overwrite:
+        for task in table.scan().plan_files():
+            if task.file.file_path == gone:
+                overwrite.delete_data_file(task.file)
+    old = [snapshot.snapshot_id for snapshot in table.refresh().snapshots()[:-1]]
+    table.maintenance.expire_snapshots().by_ids(old).commit()
 
-    index.build(workers=1)
+    report = index.build(workers=1)
 
-    assert len(kept) == 1
+    assert (report.taken_over, report.files) == (1, 0)
+    entries = catalogue.read_entries(index.index_table)
+    assert entries.filter(pc.is_in(entries["segment"], pa.array(kept)))["data_file"].to_pylist() == [stays]
     check_clean(index)
 
 
