@@ -20,6 +20,7 @@ from planner.aggregates.result import table_of
 from planner.aggregates.settled import settle
 from planner.aggregates.unread import read_partial
 from planner.clock import DEFAULT_MILLISECONDS
+from planner.predicate.session_time import DEFAULT_ZONE
 from planner.prune.gate import ROWS_BYTE_BUDGET, Limits
 from planner.prune.pruned import kept_mask
 from planner.scans.count import count_known
@@ -29,6 +30,7 @@ from planner.scans.scan_plan import ScanPlan
 from planner.scans.wanted import Keys, Wanted
 from planner.view.directories import IndexReads
 from planner.view.index_view import IndexView
+from planner.view.shared_payloads import sharing_payloads
 from puffin_index.keys.map_key import column_and_key
 from puffin_index.storage.arrays import Floats, Ints
 from puffin_index.storage.files import READ_COUNT
@@ -115,7 +117,7 @@ def answer(
         question: The question, bound to the schema of the scan.
         data_costs: For each row group of the scan what reading the row group costs, in weighed bytes. Indexes that cost
             more are not read. None reads them anyway: for those who save a job without any data.
-        limits: How many bytes of index may be read, and for how long; None for no such bounds. Row groups
+        limits: How many weighed bytes of index may be read, and for how long; None for no such bounds. Row groups
             beyond these bounds are unread.
     """
     reads = IndexReads()
@@ -200,6 +202,7 @@ class Aggregated:
             "index_bytes_read": self.index_bytes_read,
             "index_reads": self.index_reads,
             "seconds": self.seconds,
+            "unused": [unused.to_json() for unused in self.plan.unused],
             "warnings": list(self.warnings),
         }
 
@@ -214,6 +217,7 @@ def aggregate(
     planning_milliseconds: float = DEFAULT_MILLISECONDS,
     refresh: bool = True,
     keys: Keys | None = None,
+    session_zone: str = DEFAULT_ZONE,
 ) -> pa.Table:
     """Aggregate the rows of a table that satisfy a predicate, from the index as far as it is exact.
 
@@ -230,6 +234,7 @@ def aggregate(
         planning_milliseconds: How long judging files and row groups may take; undecided ones are read.
         refresh: Ask the catalog for the newest versions of table and index first.
         keys: Values by column name, such as the keys of a join: only rows that have one of them count.
+        session_zone: The time zone of timestamps that name none.
 
     Raises:
         WhereSyntaxError: If the WHERE text does not parse.
@@ -240,7 +245,7 @@ def aggregate(
             the text, a data file's format or equality deletes make that impossible here.
     """
     limits = Limits(byte_budget=ROWS_BYTE_BUDGET, rows_wanted=True, seconds=planning_milliseconds / 1000)
-    found = aggregate_with_plan(index, where, aggregates, group_by, snapshot_id, limits, refresh, keys)
+    found = aggregate_with_plan(index, where, aggregates, group_by, snapshot_id, limits, refresh, keys, session_zone)
     for warning in found.warnings:
         _log.warning("%s", warning)
     return found.table
@@ -255,14 +260,18 @@ def aggregate_with_plan(
     limits: Limits = _EXACT_ROWS,
     refresh: bool = True,
     keys: Keys | None = None,
+    session_zone: str = DEFAULT_ZONE,
 ) -> Aggregated:
     """Aggregate as `aggregate` does, and tell what it took."""
     started = time.perf_counter()
     if refresh:
         index.refresh()
     question = ask(aggregates, group_by, snapshot_of(index.data_table, snapshot_id)[1])
-    planned = plan_scan(index, where, snapshot_id, limits, refresh=False, wanted=Wanted(keys or {}))
-    found = answer_scan(planned, index.data_table, question)
+    with sharing_payloads([asked.column for asked in question.every_column]):
+        planned = plan_scan(
+            index, where, snapshot_id, limits, refresh=False, wanted=Wanted(keys or {}), session_zone=session_zone
+        )
+        found = answer_scan(planned, index.data_table, question)
     read, row_groups_read = read_partial(planned, index.data_table, question, found.unread)
     table = table_of(Partial.merged(question, [found.partial, read]))
     plan = planned.plan

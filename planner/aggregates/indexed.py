@@ -30,12 +30,15 @@ from planner.view.directories import IndexReads, IndexTrouble, KindDirectory, po
 from planner.view.index_view import IndexView
 from planner.view.keys_in_memory import PayloadKeys, are_in_memory, may_be_kept
 from planner.view.keys_of_rows import OpenedKeys, open_keys, weigh_keys
+from planner.view.shared_payloads import SHARED
 from puffin_index.errors import CorruptFileError, NotFoundError, UnsupportedError
+from puffin_index.keys.asked_test import AskedTest
 from puffin_index.keys.columns import Column, KeyArray, join_columns
 from puffin_index.keys.map_key import ColumnId
 from puffin_index.kinds.held_keys import (
     HoldsKeys,
     KeyCounts,
+    KeysWithin,
     Totals,
     join_totals,
     most_key_sets,
@@ -54,6 +57,9 @@ _BY_ROW_WEIGHT = 4.0
 _MERGED_BY_ROW_WEIGHT = 2.0
 """The same of one payload of many row groups, which is decoded in large pieces."""
 
+_FEW_ROWS = 64
+"""Of fewer rows than one in so many, the keys are looked up by a test of the same column."""
+
 _ROWS_AT_ONCE = 1 << 20
 """The keys of about so many rows are grouped at once."""
 
@@ -68,9 +74,10 @@ class _Payloads:
         chosen: For each position the directory that tells of its payload, as a place in `directories`; -1 if none does.
         numbers: For each position a number of its payload; -1 if there is none.
         costs: For each position its share of the cost of its payload.
-        lengths: For each position its share of the bytes that are read of its payload.
+        spending: For each position its share of what its payload takes of the byte budget: all index bytes weigh alike.
         are_decoded: For each position whether all keys of its payload have to be decoded.
         are_in_memory: For each position whether the decoded keys of its payload are in memory.
+        within: By the number of a payload, the keys of those rows that satisfy a test that all matching rows satisfy.
         may_be_kept: Whether there is room for decoded keys.
     """
 
@@ -79,14 +86,15 @@ class _Payloads:
     chosen: Ints
     numbers: Ints
     costs: Floats
-    lengths: Floats
+    spending: Floats
     are_decoded: Flags
     are_in_memory: Flags
+    within: Mapping[int, KeysWithin]
     may_be_kept: bool
 
     def directory_of(self, place: int) -> KindDirectory:
         """The directory that tells of the payload of a position."""
-        return self.directories[self.chosen[place]]
+        return self.directories[int(self.chosen[place])]
 
 
 def answer_units(
@@ -107,15 +115,13 @@ def answer_units(
         positions: Row groups of the plan whose matching rows are known, ascending.
         reads: Takes down troubles.
         data_costs: For each position what reading the row group costs, in weighed bytes; None asks indexes anyway.
-        limits: How many bytes of index may be read, and for how long; None for no such bounds.
+        limits: How many weighed bytes of index may be read, and for how long; None for no such bounds.
 
     Returns:
         What each unit gives, and the positions of the row groups that no index answers.
     """
     row_groups = rows.row_groups.numbers[positions]
-    payloads = [
-        _payloads(view, question, one, row_groups, rows.is_whole[positions], reads) for one in question.every_column
-    ]
+    payloads = [_payloads(view, question, one, row_groups, rows, positions, reads) for one in question.every_column]
     here = np.flatnonzero(np.logical_and.reduce([own.numbers >= 0 for own in payloads]))
     index_costs = np.sum([own.costs for own in payloads], axis=0)
     saved = np.full(len(positions), np.inf) if data_costs is None else data_costs - index_costs
@@ -126,10 +132,12 @@ def answer_units(
         if saved[here[own]].sum() > 0 or _is_due(view, payloads, here[own], row_groups, saved)
     ]
     if limits is not None:
-        lengths = np.sum([own.lengths for own in payloads], axis=0)
-        within = np.cumsum([lengths[unit].sum() for unit in units]) <= limits.byte_budget
+        spending = np.sum([own.spending for own in payloads], axis=0)
+        within = np.cumsum([spending[unit].sum() for unit in units]) <= limits.byte_budget
         units = units[: int(within.sum())]
     clock = Clock(np.inf if limits is None else limits.seconds)
+    if (shared := SHARED.get()) is not None:
+        shared.keep_no_more()
 
     def answer(unit: Ints) -> _Found | IndexTrouble | None:
         if clock.is_over:
@@ -170,7 +178,13 @@ def _is_due(view: IndexView, payloads: Sequence[_Payloads], unit: Ints, row_grou
 
 
 def _payloads(
-    view: IndexView, question: Question, asked: AskedColumn, row_groups: Ints, is_whole: Flags, reads: IndexReads
+    view: IndexView,
+    question: Question,
+    asked: AskedColumn,
+    row_groups: Ints,
+    rows: KnownRows,
+    positions: Ints,
+    reads: IndexReads,
 ) -> _Payloads:
     """Choose the payload of each row group: of the kind that costs least, where there is one."""
     # Of all rows of a payload that is ordered by key, the rows of each key are counted without decoding them.
@@ -178,6 +192,7 @@ def _payloads(
     can_count = is_counted and (not question.groups or len(question.every_column) == 1)
     has_sets = _has_few_keys(view, question, asked, row_groups, reads)
     statistics = view.statistics(leaf_of(asked), reads)
+    is_whole, test = rows.is_whole[positions], _test_of(rows, asked)
     known: list[_OfKind] = []
     may_keep = True
     for kind in kinds_holding_keys():
@@ -200,32 +215,71 @@ def _payloads(
             lengths[in_memory] = 0.0
             may_keep &= statistics is not None and may_be_kept(view, statistics, directory, row_groups[are_decoded])
         costs = np.where(directory.known[row_groups], weight * lengths, np.inf)
-        known.append(_OfKind(directory, costs, lengths, are_decoded, in_memory))
+        known.append(_OfKind(directory, costs, _INDEX_WEIGHT * lengths, are_decoded, in_memory))
+        if kind.is_found_by_key and test is not None:
+            known.append(_within(view, asked, known[-1], row_groups, rows.matches[positions], test))
+    known = [own for own in known if np.isfinite(own.costs).any()]
     known.sort(key=lambda one: float(one.costs[np.isfinite(one.costs)].mean()))
     chosen = np.full(len(row_groups), -1, np.int64)
     numbers = np.full(len(row_groups), -1, np.int64)
     costs = np.full(len(row_groups), np.inf)
-    lengths = np.zeros(len(row_groups))
+    spending = np.zeros(len(row_groups))
     are_decoded, in_memory = np.zeros(len(row_groups), np.bool_), np.zeros(len(row_groups), np.bool_)
+    within: dict[int, KeysWithin] = {}
     for place, own in enumerate(known):
+        within |= {blob * len(known) + place: keys for blob, keys in own.within.items()}
         here = np.flatnonzero((chosen < 0) & np.isfinite(own.costs))
-        costs[here], lengths[here], chosen[here] = own.costs[here], own.lengths[here], place
+        costs[here], spending[here], chosen[here] = own.costs[here], own.spending[here], place
         are_decoded[here], in_memory[here] = own.are_decoded[here], own.are_in_memory[here]
         # The places of segments take 31 bits and those of entries 32; there are few kinds.
         numbers[here] = own.directory.blob[row_groups[here]] * len(known) + place
     directories = tuple(own.directory for own in known)
-    return _Payloads(asked, directories, chosen, numbers, costs, lengths, are_decoded, in_memory, may_keep)
+    return _Payloads(asked, directories, chosen, numbers, costs, spending, are_decoded, in_memory, within, may_keep)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _OfKind:
-    """The payloads of one kind, position by position; attributes as in `_Payloads`."""
+    """The payloads of one kind, position by position; attributes as in `_Payloads`, but `within` by `blob`."""
 
     directory: KindDirectory
     costs: Floats
-    lengths: Floats
+    spending: Floats
     are_decoded: Flags
     are_in_memory: Flags
+    within: Mapping[int, KeysWithin] = field(default_factory=dict)
+
+
+def _test_of(rows: KnownRows, asked: AskedColumn) -> AskedTest | None:
+    """A test of a column that all matching rows satisfy."""
+    for leaf in rows.tests:
+        if leaf.field_id == asked.column and leaf.value_type == asked.value_type.name:
+            return AskedTest(leaf.test)
+    return None
+
+
+def _within(
+    view: IndexView, asked: AskedColumn, whole: _OfKind, row_groups: Ints, matches: Ints, test: AskedTest
+) -> _OfKind:
+    """Payloads of whose rows only a few are asked for, with keys that a test narrows down."""
+    directory, none = whole.directory, np.zeros(len(row_groups), np.bool_)
+    lengths, costs = np.zeros(len(row_groups)), np.full(len(row_groups), np.inf)
+    found: dict[int, KeysWithin] = {}
+    for blob, here in positions_by_number(directory.blob[row_groups]):
+        row_group = int(row_groups[here[0]])
+        are_few = _FEW_ROWS * matches[here].sum() < view.row_counts[row_groups[here]].sum()
+        if blob < 0 or not directory.merged[row_group] or not are_few:
+            continue
+        try:
+            opened: object = view.open_index(asked.column, directory, row_group)
+            keys = opened.within(test) if isinstance(opened, HoldsKeys) else None
+        except (CorruptFileError, UnsupportedError, NotFoundError, OSError):
+            # The payload may be asked for all of its keys; then the trouble is told.
+            continue
+        if keys is not None:
+            found[blob] = keys
+            lengths[here] = keys.cost_bytes / len(here)
+            costs[here] = lengths[here] * _MERGED_BY_ROW_WEIGHT
+    return _OfKind(directory, costs, _INDEX_WEIGHT * lengths, none, none, found)
 
 
 def _has_few_keys(
@@ -338,6 +392,8 @@ class _Unit:
             if own.are_decoded[place] and own.may_be_kept and directory.merged[row_group]:
                 keys = PayloadKeys(self.view, column, directory, row_group)
                 opened = replace(opened, index=keys.kept or keys.decoded(opened.index))
+            elif (within := own.within.get(int(own.numbers[place]))) is not None:
+                opened = replace(opened, index=within)
             yield opened
             weigh_keys(self.view, column, directory, row_group)
 

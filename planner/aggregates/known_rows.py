@@ -9,6 +9,7 @@ import numpy as np
 from pyiceberg.io import FileIO
 from pyroaring import BitMap
 
+from planner.predicate.nodes import Leaf, necessary_leaves
 from planner.prune.found_rows import RowSets
 from planner.prune.pruned import Reason, kept_mask
 from planner.scans.planned_scan import PlannedScan
@@ -29,6 +30,7 @@ class KnownRows:
         row_sets: Rows that can match, by number in the view; deleted rows are not subtracted.
         files: The data files that `row_groups.file_of` numbers.
         io: The FileIO of the data table.
+        tests: Tests that all matching rows satisfy.
         positions: The kept row groups whose matching rows are known, as places in the arrays above, ascending.
         is_whole: For each row group whether all of its rows match and none is deleted.
     """
@@ -39,6 +41,7 @@ class KnownRows:
     row_sets: RowSets
     files: Sequence[FileWithDeletes]
     io: FileIO
+    tests: Sequence[Leaf] = ()
     positions: Ints = field(init=False)
     is_whole: Flags = field(init=False)
 
@@ -46,7 +49,8 @@ class KnownRows:
     def of_scan(cls, planned: PlannedScan, io: FileIO) -> KnownRows:
         """Return the rows of a planned scan."""
         plan = planned.plan
-        return cls(planned.row_groups, plan.reasons, plan.matches, planned.row_sets, planned.files, io)
+        tests = necessary_leaves(planned.predicate)
+        return cls(planned.row_groups, plan.reasons, plan.matches, planned.row_sets, planned.files, io, tests)
 
     def __post_init__(self) -> None:
         """Say what is known."""

@@ -103,6 +103,7 @@ def count_command(
 @click.option("--group-by", default="", metavar="COLUMNS", help="Columns to group by, between commas.")
 @click.option("--snapshot-id", type=int, help="Aggregate the rows of this snapshot.")
 @click.option("--ref", help="Aggregate the rows of this branch or tag.")
+@_zone_option
 def aggregate_command(
     table: str,
     properties: tuple[str, ...],
@@ -112,10 +113,11 @@ def aggregate_command(
     group_by: str,
     snapshot_id: int | None,
     ref: str | None,
+    session_zone: str,
 ) -> None:
     """Print AGGREGATES of TABLE, such as "count(*), sum(c) AS s", from the index as far as it is exact."""
     index, snapshot_id = _open_at(table, properties, snapshot_id, ref)
-    found = aggregate_with_plan(index, where, aggregates, group_by, snapshot_id)
+    found = aggregate_with_plan(index, where, aggregates, group_by, snapshot_id, session_zone=session_zone)
     if as_json:
         click.echo(json.dumps(found.to_json(), default=str))
         return
@@ -132,6 +134,7 @@ def aggregate_command(
         highlight=False,
         soft_wrap=True,
     )
+    _print_unused(found.plan)
     for warning in found.warnings:
         error_console.print(f"warning: {warning}", highlight=False, soft_wrap=True)
 

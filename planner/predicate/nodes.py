@@ -69,6 +69,17 @@ def leaves(predicate: Predicate) -> Iterator[Leaf]:
                 pass
 
 
+def necessary_leaves(predicate: Predicate) -> tuple[Leaf, ...]:
+    """Return leaves that every matching row satisfies."""
+    match predicate:
+        case Leaf():
+            return (predicate,)
+        case Conjunction(children):
+            return tuple(leaf for child in children for leaf in necessary_leaves(child))
+        case _:
+            return ()
+
+
 def is_exact(predicate: Predicate) -> bool:
     """Whether all of a predicate is known."""
     match predicate:

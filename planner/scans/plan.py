@@ -245,7 +245,7 @@ def plan_scan(
         started,
     )
     plan = replace(plan, unused=tuple(unused))
-    return PlannedScan(plan, schema, expression, files, row_groups, view, pruned.row_sets, first)
+    return PlannedScan(plan, schema, expression, predicate, files, row_groups, view, pruned.row_sets, first)
 
 
 def _text_of(where: str | BooleanExpression | None) -> str:

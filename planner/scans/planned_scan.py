@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pyiceberg.expressions import BooleanExpression
 from pyiceberg.schema import Schema
 
+from planner.predicate.nodes import Predicate
 from planner.prune.first_rows import FirstRows
 from planner.prune.found_rows import RowSets
 from planner.scans.scan_plan import ScanPlan
@@ -23,6 +24,7 @@ class PlannedScan:
         plan: The plan.
         schema: The schema of the scan.
         expression: The predicate, unbound; without NOT.
+        predicate: The predicate as the planner evaluates it.
         files: The data files, in the order of `plan.data_files`.
         row_groups: The row groups of the plan, in the same order, as the view knows them.
         view: The index, as the plan saw it.
@@ -33,6 +35,7 @@ class PlannedScan:
     plan: ScanPlan
     schema: Schema
     expression: BooleanExpression
+    predicate: Predicate
     files: tuple[ScanFile, ...]
     row_groups: ScanRowGroups
     view: IndexView

@@ -17,7 +17,7 @@ from planner.aggregates.partial import Partial
 from planner.aggregates.question import Question
 from planner.aggregates.settled import leaf_of
 from planner.clock import Clock
-from planner.predicate.nodes import Everything, Predicate, is_exact
+from planner.predicate.nodes import Everything, Predicate, is_exact, necessary_leaves
 from planner.prune.distributed import Executors, join_pruned, run_on_executors
 from planner.prune.estimate import most_distinct
 from planner.prune.found_rows import RowSets
@@ -33,6 +33,7 @@ from planner.spark.requests.aggregates import question_of
 from planner.spark.requests.wire import FileDeletes, WantedAggregates
 from planner.view.directories import FieldStatistics, IndexReads
 from planner.view.index_view import IndexView
+from planner.view.shared_payloads import sharing_payloads
 from puffin_index.data.data_table import DataFile
 from puffin_index.data.deletes import DeleteFile
 from puffin_index.keys.forms import floats_of_keys
@@ -132,6 +133,11 @@ class _Asked:
 
 def _answer_part(asked: _Asked, view: IndexView, first: int, row_groups: Ints, limits: Limits) -> AnsweredScan | None:
     """Answer for row groups of a view, whose first row group has another number in the request."""
+    with sharing_payloads([one.column for one in asked.question.every_column]):
+        return _answer_in(asked, view, first, row_groups, limits)
+
+
+def _answer_in(asked: _Asked, view: IndexView, first: int, row_groups: Ints, limits: Limits) -> AnsweredScan | None:
     clock = Clock(limits.seconds)
     pruned = prune_row_groups(view, asked.predicate, row_groups, replace(limits, rows_wanted=True))
     scanned = _row_groups(view, row_groups)
@@ -153,7 +159,8 @@ def _answer_part(asked: _Asked, view: IndexView, first: int, row_groups: Ints, l
     pruned = replace(pruned, reasons=reasons, matches=known, stages=(*pruned.stages, *after.stages))
     if asked.most_rows is not None and int(known[known > 0].sum()) > asked.most_rows:
         return None
-    rows = KnownRows(scanned, reasons, known, pruned.row_sets, files, asked.io)
+    tests = necessary_leaves(asked.predicate)
+    rows = KnownRows(scanned, reasons, known, pruned.row_sets, files, asked.io, tests)
     left = replace(limits, seconds=clock.seconds_left)
     found = answer(view, rows, asked.question, _data_costs(view, asked.question, scanned), left)
     return AnsweredScan(pruned, found, row_groups[found.unread], (*after.warnings, *found.warnings))

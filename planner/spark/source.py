@@ -22,6 +22,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPa
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
+from planner.predicate.session_time import DEFAULT_ZONE, in_session, zone_named
 from planner.scans.arrow_scan import in_order, project, residual_of
 from planner.scans.plan import plan_scan, snapshot_of
 from planner.scans.residual import Residual
@@ -54,6 +55,7 @@ class SourceOptions(PlanningBounds):
         push_filters: Whether the source uses Spark's filters. Spark 4.1 keeps the last filters with the loaded
             DataFrame, not with each scan, so a DataFrame that is scanned twice (a view, a self-join) would lack rows.
         strict: Whether trouble with the index fails the query.
+        session_zone: The time zone of timestamps in `where` that name none.
         catalog: Properties of the catalog, besides PyIceberg's configuration.
     """
 
@@ -63,6 +65,7 @@ class SourceOptions(PlanningBounds):
     snapshot_id: int | None = None
     push_filters: bool = False
     strict: bool = False
+    session_zone: str = DEFAULT_ZONE
     catalog: dict[str, str] = Field(default={}, repr=False)
 
     def open(self) -> TableIndex:
@@ -180,11 +183,14 @@ class _Reader(DataSourceReader):
         index = options.open()
         schema = snapshot_of(index.data_table, options.snapshot_id)[1]
         pushed = [expression_of(each, schema) for each in self._pushed]
-        own = parse_where(options.where) if options.where is not None else AlwaysTrue()
+        zone = zone_named(options.session_zone)
+        own = AlwaysTrue() if options.where is None else in_session(parse_where(options.where), schema, zone)
         expression = reduce(And, (each for each in pushed if each is not None), own)
         planned = plan_scan(index, expression, options.snapshot_id, options.limits(strict=options.strict))
         plan, table = planned.plan, index.data_table
         _log.info("%s: %d of %d row groups kept", plan.table, plan.kept, plan.row_groups)
+        for unused in plan.unused:
+            _log.info("%s: not used: %s", plan.table, unused)
         scan = _Scan(
             table.metadata_location,
             tuple(sorted((key, str(value)) for key, value in table.io.properties.items())),

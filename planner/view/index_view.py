@@ -34,6 +34,7 @@ from planner.view.directories import (
 )
 from planner.view.parallel import in_parallel
 from planner.view.segment_files import SegmentFiles, SegmentReader
+from planner.view.shared_payloads import SHARED
 from puffin_index.catalogue.entries import field_kinds, with_kinds, without_sources
 from puffin_index.data.column_source import FieldSource
 from puffin_index.errors import CorruptFileError, UnsupportedError
@@ -216,6 +217,13 @@ class IndexView(CoveredRowGroups):
             CorruptFileError: If the directory is not what was written.
             UnsupportedError: If this release does not read such a payload.
         """
+        shared = SHARED.get()
+        if shared is None or field_id not in shared.columns:
+            return self._open_alone(field_id, directory, row_group)
+        key, length = self._payload_key(field_id, directory, row_group), int(directory.length[row_group])
+        return shared.opened(key, length, lambda: self._open_alone(field_id, directory, row_group))
+
+    def _open_alone(self, field_id: ColumnId, directory: KindDirectory, row_group: int) -> RowGroupIndex:
         own, entry, reader = self._locate(field_id, directory, row_group)
         span = np.array([[0, self.row_counts[row_group]]], np.int64)
         opened = own.open(entry, CountingReader(reader), span)

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 from pyroaring import BitMap
 
+from puffin_index.keys.asked_test import AskedTest
 from puffin_index.keys.columns import Column, KeyArray, SortedColumn
 from puffin_index.keys.forms import wide_decimal_limbs
 from puffin_index.keys.leaf import Key
@@ -140,6 +141,11 @@ class HoldsKeys(ABC):
         """Decode the key of each row; None if the payload gives the keys of some rows without decoding the others."""
         return None
 
+    def within(self, test: AskedTest) -> KeysWithin | None:
+        """Prepare to read the keys of rows that satisfy a test; None if that reads the keys of other rows as well."""
+        del test
+        return None
+
     def totals_of(self, rows: BitMap | None, want: Want = Want.ALL) -> Totals:
         """Return the totals of some rows; None for all rows of the payload."""
         del want
@@ -170,6 +176,15 @@ class KeysInMemory(HoldsKeys):
     @abstractmethod
     def nbytes(self) -> int:
         """The approximate memory in bytes."""
+
+
+class KeysWithin(HoldsKeys):
+    """The keys of the rows of a payload that satisfy a test; nobody may ask for other rows."""
+
+    @property
+    @abstractmethod
+    def cost_bytes(self) -> int:
+        """The number of bytes that are read for the keys."""
 
 
 def most_key_sets(row_counts: Ints) -> Ints:

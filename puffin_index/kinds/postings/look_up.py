@@ -38,9 +38,10 @@ from puffin_index.keys.value_types import ValueType
 from puffin_index.kinds.base import MergedIndex
 from puffin_index.kinds.held_keys import DistinctKeys, HoldsKeys, KeyCounts
 from puffin_index.kinds.postings.asked import AskedBlocks, rows_of_asked
-from puffin_index.kinds.postings.coded import CodedRows
+from puffin_index.kinds.postings.coded import CodedRows, RowsWithin
 from puffin_index.kinds.postings.columns import (
     CodedNumbers,
+    KeyRows,
     code_numbers,
     join_keys,
     key_counts,
@@ -181,6 +182,14 @@ class Postings(MergedIndex, HoldsKeys):
         """
         return CodedRows(self._coded(), self._numbers)
 
+    def within(self, test: AskedTest) -> RowsWithin | None:
+        """Prepare to read the blocks of the keys of a test; the directory is read for that."""
+        if isinstance(test.test, NullTest) or test.negated or not self._HAS_RUNS:
+            return None
+        blocks = cuts_of(test, self._directory, self._form == BYTES_KEYS).needed_blocks()
+        cost = cost_of_blocks(blocks, self._directory)[1]
+        return RowsWithin(self._blob, lambda: list(self._key_rows(blocks)), cost, self._numbers, self._value_type)
+
     def counts_of(self, rows: BitMap | None) -> KeyCounts:
         """Return the distinct keys of some rows; of all rows without decoding any."""
         if rows is not None and len(rows) < self._numbers.row_count:
@@ -200,13 +209,13 @@ class Postings(MergedIndex, HoldsKeys):
     def _key_list(self) -> KeyArray:
         """Return all keys."""
         parts = []
-        for parsed, first_keys in self._scan_all():
+        for parsed, first_keys in self._scan_some():
             parts.append(keys_of_blocks(parsed.raw, first_keys, self._form == BYTES_KEYS))
         return join_keys(parts, self._value_type)
 
-    def _scan_all(self) -> Iterator[tuple[ParsedBlocks, Ints]]:
-        """Read and parse all blocks, some at a time; yield them with the first key of each block."""
-        every = np.arange(self._directory.block_count)
+    def _scan_some(self, chosen: Ints | None = None) -> Iterator[tuple[ParsedBlocks, Ints]]:
+        """Read and parse blocks (None for all), some at a time; yield them with the first key of each block."""
+        every = np.arange(self._directory.block_count) if chosen is None else chosen
         self._directory.load(every)
         for first in range(0, len(every), BLOCKS_AT_ONCE):
             blocks = every[first : first + BLOCKS_AT_ONCE]
@@ -215,17 +224,20 @@ class Postings(MergedIndex, HoldsKeys):
     def _every_key(self) -> tuple[KeyArray, Ints]:
         """Return all keys and the number of rows of each."""
         is_bytes = self._form == BYTES_KEYS
-        parts = [key_counts(parsed, first_keys, is_bytes) for parsed, first_keys in self._scan_all()]
+        parts = [key_counts(parsed, first_keys, is_bytes) for parsed, first_keys in self._scan_some()]
         keys = join_keys([keys for keys, _ in parts], self._value_type)
         return keys, np.concatenate([np.empty(0, np.int64), *(counts for _, counts in parts)])
 
     def _coded(self) -> CodedNumbers:
         """Return the key of each row, decoded from all blocks."""
-        is_bytes = self._form == BYTES_KEYS
         self._directory.load(np.arange(self._directory.block_count))
         key_count = int(self._directory.table.keys[:-1].sum())
-        parts = (key_rows(parsed, first_keys, is_bytes) for parsed, first_keys in self._scan_all())
-        return code_numbers(self._blob, parts, key_count, self._numbers, self._value_type)
+        return code_numbers(self._blob, self._key_rows(), key_count, self._numbers, self._value_type)
+
+    def _key_rows(self, blocks: Ints | None = None) -> Iterator[KeyRows]:
+        """Read and decode blocks; None for all."""
+        is_bytes = self._form == BYTES_KEYS
+        return (key_rows(parsed, first_keys, is_bytes) for parsed, first_keys in self._scan_some(blocks))
 
     def keys(self, most: int) -> KeyArray | None:
         """Return the distinct keys, ascending; None if there are more than `most`.

@@ -391,6 +391,7 @@ def test_aggregate_prints_a_table_and_says_what_was_read(run: Runner, table: str
     found = run.json("aggregate", table, "count(*), sum(k) AS total", "--where", "k < 20", "--group-by", "name")
     shown = run("aggregate", table, "min(name), max(k)", "--where", "k < 3")
     refused = run("aggregate", table, "median(k)")
+    nowhere = run("aggregate", table, "count(*)", "--where", "k < 3", "--session-zone", "Europe/Nowhere")
 
     assert found["columns"] == ["name", "count(*)", "total"]
     ids = [i for i in range(ROWS // 2) if (i * 7919) % ROWS < 20]
@@ -404,6 +405,8 @@ def test_aggregate_prints_a_table_and_says_what_was_read(run: Runner, table: str
     assert "0 of 8 row groups had to be read" in shown.output
     assert refused.exit_code == 1
     assert "there is no aggregate 'median' here" in refused.stderr
+    assert found["unused"] == []
+    assert "Europe/Nowhere" in nowhere.stderr
 
 
 def test_a_damaged_segment_is_one_line(run: Runner, table: str, tmp_path: Path) -> None:

@@ -68,6 +68,7 @@ def test_the_zone_of_the_session_counts(index: TableIndex) -> None:
     assert planner.count(index, where, session_zone="Europe/Berlin").rows == 2
     assert planner.count(index, where, session_zone="-02:00").rows == 5
     assert planner.scan(index, where, ["ts"], session_zone="-02:00").read_all().num_rows == 5
+    assert planner.aggregate(index, where, "count(*) AS n", session_zone="-02:00").to_pylist() == [{"n": 5}]
     local = "nt < TIMESTAMP '2020-01-01 03:00:00'"
     assert planner.count(index, local, session_zone="-02:00").rows == 3
     # Clocks of that zone change, so two times of a column may be one instant.
