@@ -118,7 +118,7 @@ def answer(
         question: The question, bound to the schema of the scan.
         data_costs: For each row group of the scan what reading the row group costs, in weighed bytes. Indexes that cost
             more are not read. None reads them anyway: for those who save a job without any data.
-        limits: How many bytes of index may be read, and for how long; None for no such bounds. Row groups
+        limits: How many weighed bytes of index may be read, and for how long; None for no such bounds. Row groups
             beyond these bounds are unread.
     """
     reads = IndexReads()

@@ -74,7 +74,7 @@ class _Payloads:
         chosen: For each position the directory that tells of its payload, as a place in `directories`; -1 if none does.
         numbers: For each position a number of its payload; -1 if there is none.
         costs: For each position its share of the cost of its payload.
-        lengths: For each position its share of the bytes that are read of its payload.
+        spending: For each position its share of what its payload takes of the byte budget: all index bytes weigh alike.
         are_decoded: For each position whether all keys of its payload have to be decoded.
         are_in_memory: For each position whether the decoded keys of its payload are in memory.
         within: By the number of a payload, the keys of those rows that satisfy a test that all matching rows satisfy.
@@ -86,7 +86,7 @@ class _Payloads:
     chosen: Ints
     numbers: Ints
     costs: Floats
-    lengths: Floats
+    spending: Floats
     are_decoded: Flags
     are_in_memory: Flags
     within: Mapping[int, KeysWithin]
@@ -115,7 +115,7 @@ def answer_units(
         positions: Row groups of the plan whose matching rows are known, ascending.
         reads: Takes down troubles.
         data_costs: For each position what reading the row group costs, in weighed bytes; None asks indexes anyway.
-        limits: How many bytes of index may be read, and for how long; None for no such bounds.
+        limits: How many weighed bytes of index may be read, and for how long; None for no such bounds.
 
     Returns:
         What each unit gives, and the positions of the row groups that no index answers.
@@ -132,8 +132,8 @@ def answer_units(
         if saved[here[own]].sum() > 0 or _is_due(view, payloads, here[own], row_groups, saved)
     ]
     if limits is not None:
-        lengths = np.sum([own.lengths for own in payloads], axis=0)
-        within = np.cumsum([lengths[unit].sum() for unit in units]) <= limits.byte_budget
+        spending = np.sum([own.spending for own in payloads], axis=0)
+        within = np.cumsum([spending[unit].sum() for unit in units]) <= limits.byte_budget
         units = units[: int(within.sum())]
     clock = Clock(np.inf if limits is None else limits.seconds)
     if (shared := SHARED.get()) is not None:
@@ -215,7 +215,7 @@ def _payloads(
             lengths[in_memory] = 0.0
             may_keep &= statistics is not None and may_be_kept(view, statistics, directory, row_groups[are_decoded])
         costs = np.where(directory.known[row_groups], weight * lengths, np.inf)
-        known.append(_OfKind(directory, costs, lengths, are_decoded, in_memory))
+        known.append(_OfKind(directory, costs, _INDEX_WEIGHT * lengths, are_decoded, in_memory))
         if kind.is_found_by_key and test is not None:
             known.append(_within(view, asked, known[-1], row_groups, rows.matches[positions], test))
     known = [own for own in known if np.isfinite(own.costs).any()]
@@ -223,18 +223,18 @@ def _payloads(
     chosen = np.full(len(row_groups), -1, np.int64)
     numbers = np.full(len(row_groups), -1, np.int64)
     costs = np.full(len(row_groups), np.inf)
-    lengths = np.zeros(len(row_groups))
+    spending = np.zeros(len(row_groups))
     are_decoded, in_memory = np.zeros(len(row_groups), np.bool_), np.zeros(len(row_groups), np.bool_)
     within: dict[int, KeysWithin] = {}
     for place, own in enumerate(known):
         within |= {blob * len(known) + place: keys for blob, keys in own.within.items()}
         here = np.flatnonzero((chosen < 0) & np.isfinite(own.costs))
-        costs[here], lengths[here], chosen[here] = own.costs[here], own.lengths[here], place
+        costs[here], spending[here], chosen[here] = own.costs[here], own.spending[here], place
         are_decoded[here], in_memory[here] = own.are_decoded[here], own.are_in_memory[here]
         # The places of segments take 31 bits and those of entries 32; there are few kinds.
         numbers[here] = own.directory.blob[row_groups[here]] * len(known) + place
     directories = tuple(own.directory for own in known)
-    return _Payloads(asked, directories, chosen, numbers, costs, lengths, are_decoded, in_memory, within, may_keep)
+    return _Payloads(asked, directories, chosen, numbers, costs, spending, are_decoded, in_memory, within, may_keep)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -243,7 +243,7 @@ class _OfKind:
 
     directory: KindDirectory
     costs: Floats
-    lengths: Floats
+    spending: Floats
     are_decoded: Flags
     are_in_memory: Flags
     within: Mapping[int, KeysWithin] = field(default_factory=dict)
@@ -279,7 +279,7 @@ def _within(
             found[blob] = keys
             lengths[here] = keys.cost_bytes / len(here)
             costs[here] = lengths[here] * _MERGED_BY_ROW_WEIGHT
-    return _OfKind(directory, costs, lengths, none, none, found)
+    return _OfKind(directory, costs, _INDEX_WEIGHT * lengths, none, none, found)
 
 
 def _has_few_keys(

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
+
 from planner.scans.reading.data_read import DataRead
 from planner.scans.reading.page_choice import can_gain, chosen_pages, promising
 from puffin_index.data.file_fields import FileField

@@ -256,7 +256,11 @@ def test_aggregates_are_those_of_the_live_rows(
             where = data.draw(st.sampled_from(list(WHERES)))
             note(f"{asked} where {where} by {by}")
             few_keys = data.draw(st.sampled_from([0, 2, 8]))
-            with patch("puffin_index.kinds.held_keys._FEW_KEYS", few_keys):
+            few_rows = data.draw(st.sampled_from([0, 64]))
+            with (
+                patch("puffin_index.kinds.held_keys._FEW_KEYS", few_keys),
+                patch("planner.aggregates.indexed._FEW_ROWS", few_rows),
+            ):
                 check(index, [row for row in live if WHERES[where](row)], where, asked, by)
     finally:
         index.catalog.close()
