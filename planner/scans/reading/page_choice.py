@@ -52,7 +52,8 @@ def _may_gain(field: FileField, chunks: Mapping[int, ColumnChunk], rows: Ints, r
 
 def _needed(rows: Ints, row_count: int, pages: int) -> int:
     """How many pages of equal length hold some ascending rows."""
-    return 1 if pages == 1 else 1 + int(np.count_nonzero(np.diff(rows * pages // row_count)))
+    bounds = np.arange(pages + 1) * row_count // pages
+    return int(np.count_nonzero(np.diff(np.searchsorted(rows, bounds))))
 
 
 def chosen_pages(

@@ -17,6 +17,7 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from puffin_index.data.file_fields import identify_fields
 from puffin_index.data.pages.nested import can_assemble
+from puffin_index.data.pages.offset_index import OffsetIndex
 from puffin_index.data.pages.page_reader import PageReader
 from puffin_index.data.parquet import open_parquet_file
 from puffin_index.errors import CorruptFileError
@@ -272,3 +273,17 @@ def test_encrypted_columns_and_columns_of_other_files_are_left_out(tmp_path: Pat
     edit_footer(path, change)
     with open_parquet_file(PyArrowFileIO(), str(path)) as opened:
         assert PageReader.of(opened.parquet, opened.file, 0).chunks([0, 1]).keys() == {1}
+
+
+@given(
+    firsts=st.sets(st.integers(1, 99), max_size=20),
+    rows=st.sets(st.integers(0, 99), min_size=1),
+    is_repeated=st.booleans(),
+)
+def test_the_pages_of_rows(firsts: set[int], rows: set[int], is_repeated: bool) -> None:
+    bounds = [0, *sorted(firsts), 100]
+    places = np.arange(len(bounds) - 1)
+    index = OffsetIndex(places, places, np.array(bounds), (0, 0))
+    wanted = rows | {min(row + 1, 99) for row in rows} if is_repeated else rows
+    expected = [page for page in places.tolist() if any(bounds[page] <= row < bounds[page + 1] for row in wanted)]
+    assert index.pages_of(np.array(sorted(rows)), is_repeated=is_repeated).tolist() == expected
