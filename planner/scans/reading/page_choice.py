@@ -17,6 +17,9 @@ from puffin_index.storage.arrays import Ints
 LARGEST_SHARE: Final = 0.6
 """Of the bytes of a column. At this share, pages take 0.7 of the processor time of the whole; at 0.95, all of it."""
 
+LEAST_SAVING: Final = 0.1
+"""Of the bytes of all columns: less does not pay for a second way to read."""
+
 
 def can_gain(row_count: int, rows: int) -> bool:
     """Whether so many rows of a row group can leave out pages at all, however they lie."""
@@ -49,7 +52,8 @@ def _may_gain(field: FileField, chunks: Mapping[int, ColumnChunk], rows: Ints, r
 
 def _needed(rows: Ints, row_count: int, pages: int) -> int:
     """How many pages of equal length hold some ascending rows."""
-    return 1 if pages == 1 else 1 + int(np.count_nonzero(np.diff(rows * pages // row_count)))
+    bounds = np.arange(pages + 1) * row_count // pages
+    return int(np.count_nonzero(np.diff(np.searchsorted(rows, bounds))))
 
 
 def chosen_pages(
@@ -75,3 +79,8 @@ def chosen_pages(
             if sum(leaf.byte_count for leaf in own) <= LARGEST_SHARE * sum(leaf.chunk.size for leaf in own):
                 chosen |= leaves
     return chosen
+
+
+def saves_enough(chosen: Mapping[int, LeafPages], column_bytes: int) -> bool:
+    """Whether pages save enough of the bytes of all columns that are read."""
+    return sum(own.chunk.size - own.byte_count for own in chosen.values()) >= LEAST_SAVING * column_bytes

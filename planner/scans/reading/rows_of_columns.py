@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from planner.scans.reading.data_read import DataRead
-from planner.scans.reading.page_choice import can_gain, chosen_pages, promising
+from planner.scans.reading.page_choice import can_gain, chosen_pages, promising, saves_enough
 from puffin_index.data.file_fields import FileField
 from puffin_index.data.pages.fetch import in_turn
 from puffin_index.data.pages.page_reader import PageReader, joined
@@ -76,10 +76,9 @@ class RowGroupColumns:
 
     def _whole(self, fields: Sequence[FileField]) -> pa.Table:
         # By ordinals of leaves: names may have dots in them.
-        leaves = [leaf for field in fields for leaf in field.leaves]
-        group = self.opened.parquet.metadata.row_group(self.ordinal)
+        leaves = _leaves(fields)
         for leaf in leaves:
-            self.data_read.add_chunk(group.column(leaf).total_compressed_size)
+            self.data_read.add_chunk(self._chunk_bytes(leaf))
         fetch_columns(self.opened.parquet, [(self.ordinal, leaves)])
         try:
             return self.opened.parquet.reader.read_row_group(
@@ -87,6 +86,9 @@ class RowGroupColumns:
             )
         except pa.ArrowInvalid as error:
             raise CorruptFileError(f"row group {self.ordinal}: {error}", location=self.opened.file.location) from error
+
+    def _chunk_bytes(self, leaf: int) -> int:
+        return int(self.opened.parquet.metadata.row_group(self.ordinal).column(leaf).total_compressed_size)
 
     def _by_pages(self, fields: Sequence[FileField], rows: Ints) -> pa.Table | None:
         """The columns that were read by pages; None if none was."""
@@ -97,25 +99,29 @@ class RowGroupColumns:
         if not paged:
             return None
         try:
-            return self._pages(paged, rows)
+            return self._pages(paged, rows, sum(map(self._chunk_bytes, _leaves(fields))))
         except CorruptFileError as damage:
             level = level_of_trouble(self.opened.file.location)
             _log.log(level, "row group %d is read whole, as its pages cannot be read alone: %s", self.ordinal, damage)
             return None
 
-    def _pages(self, fields: Sequence[FileField], rows: Ints) -> pa.Table | None:
+    def _pages(self, fields: Sequence[FileField], rows: Ints, column_bytes: int) -> pa.Table | None:
         reader = replace(
             PageReader.of(self.opened.parquet, self.opened.file, self.ordinal),
             each=in_turn if is_local(self.opened.file.location) else in_parallel,
             decode_each=in_parallel,
             parts=_CORES if self.side_by_side else 1,
         )
-        chunks = reader.chunks({leaf for field in fields for leaf in field.leaves})
+        chunks = reader.chunks(frozenset(_leaves(fields)))
         fields = promising(fields, chunks, rows, self.row_count)
         chosen = chosen_pages(fields, reader, chunks, rows)
-        if not chosen:
+        if not chosen or not saves_enough(chosen, column_bytes):
             return None
         table = reader.read([field for field in fields if field.leaves[0] in chosen], chosen, rows)
         for leaf in chosen.values():
             self.data_read.add_pages(len(leaf.pages), leaf.index.page_count, leaf.byte_count, leaf.chunk.size)
         return table
+
+
+def _leaves(fields: Sequence[FileField]) -> list[int]:
+    return [leaf for field in fields for leaf in field.leaves]

@@ -55,9 +55,12 @@ class OffsetIndex:
                 page, so that the next page is read, too, after the last row of a page. (A page that begins within a
                 row has a row more than this index says, which `PageReader` refuses.)
         """
+        ends = np.searchsorted(rows, self.first_rows)
+        wanted = np.diff(ends) > 0
         if is_repeated:
-            rows = np.union1d(rows, np.minimum(rows + 1, self.first_rows[-1] - 1))
-        return np.flatnonzero(np.diff(np.searchsorted(rows, self.first_rows)))
+            has_last_row = wanted & (rows[ends[1:] - 1] == self.first_rows[1:] - 1)
+            wanted[1:] |= has_last_row[:-1]
+        return np.flatnonzero(wanted)
 
 
 def most_pages(chunk: ColumnChunk) -> int:

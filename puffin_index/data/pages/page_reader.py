@@ -106,8 +106,14 @@ class PageReader:
         return int(self.parquet.metadata.row_group(self.ordinal).num_rows)
 
     def chunks(self, leaves: Collection[int]) -> dict[int, ColumnChunk]:
-        """Return column chunks by leaf; without those that are encrypted or that lie in another file."""
-        return self.layout.chunks(self.ordinal, leaves, self.file.location)
+        """Return column chunks by leaf; without those that are encrypted, or that do not lie in this file."""
+        chunks = self.layout.chunks(self.ordinal, leaves, self.file.location)
+        size = self.file.size
+        return {
+            leaf: chunk
+            for leaf, chunk in chunks.items()
+            if 0 <= chunk.start <= size and 0 <= chunk.size <= size - chunk.start
+        }
 
     def offset_indexes(self, chunks: Mapping[int, ColumnChunk]) -> dict[int, OffsetIndex]:
         """Read offset indexes, in one round of requests; those that were read before are kept.

@@ -17,11 +17,12 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from puffin_index.data.file_fields import identify_fields
 from puffin_index.data.pages.nested import can_assemble
+from puffin_index.data.pages.offset_index import OffsetIndex
 from puffin_index.data.pages.page_reader import PageReader
 from puffin_index.data.parquet import open_parquet_file
 from puffin_index.errors import CorruptFileError
 from puffin_index.storage.arrays import Ints
-from tests.parquet_footer_edit import Struct, edit_footer
+from tests.parquet_footer_edit import Struct, edit_footer, metadata
 from tests.parquet_footer_edit import columns as chunks_of
 from tests.parquet_footer_edit import row_groups as row_groups_of
 from tests.puffin_index.data.pages.random_files import TYPES, FileCase, file_cases
@@ -76,9 +77,9 @@ def test_pages_give_the_rows_of_a_whole_read(case: FileCase, seed: int) -> None:
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "f.parquet"
         case.write(path)
-        metadata = pq.read_metadata(path)
-        for row_group in range(metadata.num_row_groups):
-            row_count = metadata.row_group(row_group).num_rows
+        footer = pq.read_metadata(path)
+        for row_group in range(footer.num_row_groups):
+            row_count = footer.row_group(row_group).num_rows
             if not is_readable(path, row_group, row_count):
                 continue
             rows = random_rows(random, row_count)
@@ -245,3 +246,44 @@ def test_flipped_bytes_of_an_offset_index_never_give_other_rows(data: st.DataObj
             return
         # A page that is not read may begin elsewhere; the bounds of those that are read are proven by their headers.
         assert table.equals(expected.select(table.column_names))
+
+
+@pytest.mark.parametrize("field", [7, 9, 11])
+@pytest.mark.parametrize("value", [-1, 1 << 40, (1 << 63) - 1])
+def test_column_chunks_outside_of_the_file_are_left_out(tmp_path: Path, field: int, value: int) -> None:
+    path = write(tmp_path / "f.parquet")
+
+    def change(footer: Struct) -> None:
+        metadata(chunks_of(row_groups_of(footer)[0])[1])[field] = (6, value)
+
+    edit_footer(path, change)
+    with open_parquet_file(PyArrowFileIO(), str(path)) as opened:
+        chunks = PageReader.of(opened.parquet, opened.file, 0).chunks([0, 1])
+    assert 0 in chunks
+    # The first of both pages is the beginning, and the offset index says where data pages are.
+    assert (1 in chunks) == (field != 7 and value > 0)
+
+
+def test_encrypted_columns_and_columns_of_other_files_are_left_out(tmp_path: Path) -> None:
+    path = write(tmp_path / "f.parquet")
+
+    def change(footer: Struct) -> None:
+        chunks_of(row_groups_of(footer)[0])[0][1] = (8, b"other.parquet")
+
+    edit_footer(path, change)
+    with open_parquet_file(PyArrowFileIO(), str(path)) as opened:
+        assert PageReader.of(opened.parquet, opened.file, 0).chunks([0, 1]).keys() == {1}
+
+
+@given(
+    firsts=st.sets(st.integers(1, 99), max_size=20),
+    rows=st.sets(st.integers(0, 99), min_size=1),
+    is_repeated=st.booleans(),
+)
+def test_the_pages_of_rows(firsts: set[int], rows: set[int], is_repeated: bool) -> None:
+    bounds = [0, *sorted(firsts), 100]
+    places = np.arange(len(bounds) - 1)
+    index = OffsetIndex(places, places, np.array(bounds), (0, 0))
+    wanted = rows | {min(row + 1, 99) for row in rows} if is_repeated else rows
+    expected = [page for page in places.tolist() if any(bounds[page] <= row < bounds[page + 1] for row in wanted)]
+    assert index.pages_of(np.array(sorted(rows)), is_repeated=is_repeated).tolist() == expected
