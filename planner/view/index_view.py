@@ -183,7 +183,7 @@ class IndexView(CoveredRowGroups):
 
     @cached_property
     def _at_once(self) -> int:
-        return 1 if self.is_local else requests_at_once(self.segments[-1][0], self.io.properties)
+        return 1 if self.is_local else requests_at_once(self.io, self.segments[-1][0])
 
     @cached_property
     def is_local(self) -> bool:

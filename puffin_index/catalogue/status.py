@@ -22,9 +22,11 @@ from puffin_index.definition.index_definition import ResolvedColumn
 from puffin_index.display import Cell, Html, facts, format_bytes, panel, sentences, share_of, table
 from puffin_index.errors import NotFoundError
 from puffin_index.keys.map_key import plain_kind
-from puffin_index.segments.directory import STATISTICS, Directory, read_directory
+from puffin_index.segments.directory import STATISTICS, Directory, FieldKind, read_directory
 from puffin_index.storage.arrays import Ints
 from puffin_index.storage.files import FileReader
+from puffin_index.storage.parallel import in_parallel, requests_at_once
+from puffin_index.storage.parts import PartReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,20 +280,26 @@ class _LiveSegment:
 
 def _kind_sizes(index_table: Table, entries: pa.Table) -> KindSizes:
     sizes: KindSizes = {}
-    for location, segment in _live_segments(entries).items():
-        with _open_segment(index_table, location, segment.size) as reader:
-            for key, directory in segment.directories.items():
-                place = directory["offset"], directory["length"], directory["xxh64"]
-                own = read_directory(reader, *place)
-                sizes[key] = sizes.get(key, Sizes()) + _sizes(own, np.array(segment.spans[key], np.int64))
+    segments = _live_segments(entries)
+    at_once = requests_at_once(index_table.io, index_table.location())
+    read = in_parallel(lambda one: _read_directories(index_table, *one), list(segments.items()), at_once)
+    for segment, directories in zip(segments.values(), read, strict=True):
+        for key, own in directories.items():
+            sizes[key] = sizes.get(key, Sizes()) + _sizes(own, np.array(segment.spans[key], np.int64))
     return sizes
 
 
-def _open_segment(index_table: Table, location: str, size: int) -> FileReader:
+def _read_directories(index_table: Table, location: str, segment: _LiveSegment) -> dict[FieldKind, Directory]:
+    """Read the directories of a segment, which lie side by side, by one request."""
+    places = {key: (own["offset"], own["length"], own["xxh64"]) for key, own in segment.directories.items()}
+    start = min((place[0] for place in places.values()), default=0)
+    end = max((place[0] + place[1] for place in places.values()), default=0)
     try:
-        return FileReader(index_table.io, location, size)
+        with FileReader(index_table.io, location, segment.size) as reader:
+            stored = PartReader(reader.read(start, end - start), location, start)
     except NotFoundError as error:
         raise NotFoundError(f"{error}: `puffin-index verify --repair` indexes its data files anew") from error
+    return {key: read_directory(stored, *place) for key, place in places.items()}
 
 
 def _sizes(directory: Directory, spans: Ints) -> Sizes:

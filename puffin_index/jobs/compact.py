@@ -229,7 +229,7 @@ def _read_sources(index_table: Table, entries: pa.Table) -> tuple[dict[str, Sour
             _log.log(level_of_trouble(segment), "segment not rewritten: %s", error)
             return str(error)
 
-    at_once = requests_at_once(index_table.location(), index_table.io.properties)
+    at_once = requests_at_once(index_table.io, index_table.location())
     read_all = dict(zip(sizes, in_parallel(read, list(sizes), at_once), strict=True))
     skipped = [(segment, reason) for segment, reason in read_all.items() if isinstance(reason, str)]
     return {segment: source for segment, source in read_all.items() if isinstance(source, SourceSegment)}, skipped

@@ -40,6 +40,8 @@ ROW_GROUPS_BLOB = "puffin-index-row-groups-v1"
 STATISTICS = "statistics"
 VERSION = b"1"
 
+_LARGE_BYTES = 1 << 20
+
 _NUMBERS = ("first_row_group", "row_groups", "offset", "length")
 _DIRECTORY_COLUMNS = (*_NUMBERS, "blob_type", "layout")
 
@@ -254,7 +256,9 @@ def parse_batch(data: memoryview, columns: Sequence[str], *, location: str, offs
         UnsupportedError: If the blob is of a later version.
     """
     try:
-        with pa.ipc.open_stream(pa.py_buffer(data)) as reader:
+        # A small batch is decompressed before threads could take it over.
+        options = pa.ipc.IpcReadOptions(use_threads=len(data) > _LARGE_BYTES)
+        with pa.ipc.open_stream(pa.py_buffer(data), options=options) as reader:
             batch = reader.read_next_batch()
         batch.validate(full=True)
     except (pa.ArrowException, OSError, StopIteration, ValueError) as error:
@@ -270,4 +274,7 @@ def parse_batch(data: memoryview, columns: Sequence[str], *, location: str, offs
 
 def int64_column(batch: pa.RecordBatch, name: str) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     """Return a column of a directory as int64 numbers (NULL as 0)."""
-    return np.asarray(batch.column(name).fill_null(0).to_numpy(zero_copy_only=False), dtype=np.int64)
+    column = batch.column(name)
+    if column.null_count:
+        column = column.fill_null(0)
+    return np.asarray(column.to_numpy(zero_copy_only=False), dtype=np.int64)

@@ -76,7 +76,7 @@ class MergeJob:
         """Return a reader of a segment; all segments are read at the first time, in a store side by side."""
         if not self._readers:
             names = sorted({part.segment for file in self.files for part in file.parts.values()})
-            at_once = requests_at_once(source.location, self.io.properties)
+            at_once = requests_at_once(self.io, source.location)
             readers = in_parallel(lambda name: in_memory(self.io, self._sources[name]), names, at_once)
             self._readers = dict(zip(names, readers, strict=True))
         return self._readers[source.location]

@@ -221,7 +221,7 @@ def _open_files(task: SegmentTask, stack: ExitStack, skipped: list[SkippedFile])
             return context.pop_all(), candidate
 
     opened: list[OpenDataFile] = []
-    at_once = requests_at_once(task.files[0].path, task.io.properties) if task.files else 1
+    at_once = requests_at_once(task.io, task.files[0].path) if task.files else 1
     for result in in_parallel(open_file, task.files, min(at_once, _MOST_FOOTERS_AT_ONCE)):
         if isinstance(result, SkippedFile):
             skipped.append(result)

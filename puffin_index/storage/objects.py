@@ -124,14 +124,17 @@ def find_object(io: FileIO, location: str) -> StoredObject | None:
 
 _stores: LRUCache[tuple[object, ...], S3Store] = LRUCache(maxsize=64)
 _stores_lock = threading.Lock()
+_process: dict[str, int] = {}
 cleared_by(_stores.clear, _stores_lock)
 
 
 def _store(bucket: str, properties: Mapping[str, str]) -> S3Store | None:
     """The store of a bucket, with its connections, or None if obstore cannot read as PyIceberg would."""
     known = {name: text for name, text in properties.items() if name.startswith(("s3.", "client."))}
-    # A process that was forked cannot use the connections of the other one.
-    key = (os.getpid(), bucket, *sorted(known.items()), *_keys_of_environment())
+    # The threads of obstore are not in a process that was forked afterwards.
+    if os.getpid() != _process.setdefault("id", os.getpid()):
+        return None
+    key = (bucket, *sorted(known.items()), *_keys_of_environment())
     with _stores_lock:
         store = _stores.get(key)
         if store is None:

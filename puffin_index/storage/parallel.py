@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from functools import cache
 from typing import Final, TypeVar
 
+from pyiceberg.io import FileIO
+
 from puffin_index.errors import DefinitionError
 from puffin_index.storage.files import is_local, most_open_files
+from puffin_index.storage.objects import find_object
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -21,6 +24,9 @@ MOST_AT_ONCE: Final = 1024
 PROPERTY_AT_ONCE: Final = "puffin-index.requests-at-once"
 """A property of the catalog, or of the index table: requests that a plan has under way at one time."""
 
+_MOST_ELSEWHERE: Final = 32
+"""PyArrow's files share 25 connections, and other clients have a thread for each request."""
+
 _worker = threading.local()
 
 
@@ -30,12 +36,12 @@ def _pool(threads: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(threads, thread_name_prefix="puffin-index")
 
 
-def requests_at_once(location: str, properties: Mapping[str, str]) -> int:
+def requests_at_once(io: FileIO, location: str) -> int:
     """Return how many requests may be under way at one time: one if the files are of this machine.
 
     Args:
-        location: Of the files, or of one of them. A local disk has answered before threads could take turns.
-        properties: Of a FileIO, which has those of catalog and table.
+        io: The FileIO of the files; its properties are those of catalog and table.
+        location: Of one of the files. A local disk has answered before threads could take turns.
 
     Raises:
         DefinitionError: If the property is no whole number above 0.
@@ -44,9 +50,9 @@ def requests_at_once(location: str, properties: Mapping[str, str]) -> int:
         return 1
     # Each request may have a connection of its own, which is an open file.
     most = most_open_files()
-    text = properties.get(PROPERTY_AT_ONCE)
+    text = io.properties.get(PROPERTY_AT_ONCE)
     if text is None:
-        return min(MOST_AT_ONCE, most)
+        return min(MOST_AT_ONCE if find_object(io, location) is not None else _MOST_ELSEWHERE, most)
     if not text.isdecimal() or not int(text):
         raise DefinitionError(f"property {PROPERTY_AT_ONCE} is {text!r}, not a whole number above 0")
     return min(int(text), most)

@@ -116,7 +116,7 @@ def held_in_memory(io: FileIO, locations: Iterable[str]) -> Iterator[None]:
         return
     objects = [find_object(io, one) for one in locations if one.endswith(io.suffixes) and one not in io.held]
     found = [one for one in objects if one is not None]
-    at_once = requests_at_once(found[0].location, io.properties) if found else 1
+    at_once = requests_at_once(io, found[0].location) if found else 1
     contents = in_parallel(StoredObject.read_all, found, at_once)
     io.held.update(zip((one.location for one in found), contents, strict=True))
     try:

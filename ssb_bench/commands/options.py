@@ -83,13 +83,24 @@ class SparkSize:
     memory: str
 
     @contextmanager
-    def session(self, layout: Layout, console: Console) -> Iterator[SparkSession]:
-        """Start Spark with its own messages in a file, and stop it at the end."""
+    def session(self, layout: Layout, console: Console, packages: Sequence[str] = ()) -> Iterator[SparkSession]:
+        """Start Spark with its own messages in a file, and stop it at the end.
+
+        Args:
+            layout: The data.
+            console: Says that Spark is starting.
+            packages: Maven coordinates of further jars.
+        """
         require_java()
         log = layout.root / "spark.log"
         with console.status("starting Spark (the first time it downloads Iceberg)"), stderr_to(log):
             spark = create_session(
-                layout.warehouse, cores=self.cores, memory=self.memory, name="ssb-bench", conf=_SPARK_CONF
+                layout.warehouse,
+                cores=self.cores,
+                memory=self.memory,
+                name="ssb-bench",
+                packages=packages,
+                conf=_SPARK_CONF,
             )
         try:
             yield spark

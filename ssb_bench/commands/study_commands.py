@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -44,6 +45,7 @@ from ssb_bench.studies.scale import (
     unfinished_points,
 )
 from ssb_bench.studies.store import DEFAULT_MEGABYTES, DEFAULT_MILLISECONDS, DEFAULT_SEGMENTS, measure_store
+from ssb_bench.studies.store_spark import S3_SUPPORT
 from ssb_bench.studies.sweep import DEFAULT_ROWS, Grid, Sweep, run_sweep
 from ssb_bench.studies.sweep_spark import time_sweep
 from ssb_bench.systems.peers import SYSTEM_NAMES, SYSTEMS
@@ -212,6 +214,7 @@ def kernels_command(layout: Layout, values: int, repeats: int, output: Path | No
 
 @click.command("store")
 @layout_options
+@spark_options
 @repeat_option
 @click.option(
     "--milliseconds",
@@ -236,19 +239,24 @@ def kernels_command(layout: Layout, values: int, repeats: int, output: Path | No
     show_default=True,
     help="Plans over so many small segments; may be given again.",
 )
+@click.option("--spark/--no-spark", "with_spark", default=True, help="Measure Spark, too.")
 @output_option("store.json in the scale factor's directory")
 def store_command(
     layout: Layout,
+    size: SparkSize,
     repeats: int,
     milliseconds: tuple[float, ...],
     bandwidth: float,
     segments: tuple[int, ...],
+    with_spark: bool,
     output: Path | None,
 ) -> None:
     """Work on lineorder in an object store: rounds, requests, bytes and seconds at several distances."""
     console = make_console()
     queries = fit_queries(layout, STORE_QUERIES)
-    with step_bar(console, "store") as move:
+    with ExitStack() as stack:
+        spark = stack.enter_context(size.session(layout, console, [S3_SUPPORT])) if with_spark else None
+        move = stack.enter_context(step_bar(console, "store"))
         run = measure_store(
             layout,
             queries,
@@ -256,6 +264,7 @@ def store_command(
             megabytes_a_second=bandwidth,
             segments=segments,
             repeats=repeats,
+            spark=spark,
             on_step=move,
         )
     finish(console, output or layout.root / "store.json", run, store_parts(run), run.failures)

@@ -1,7 +1,7 @@
 """Tables in an object store: plans, counts, scans, builds and compactions at several distances, beside no index.
 
-No Spark. The store is a real S3 server behind a proxy that delays answers, bounds bytes a second and counts
-(`ssb_bench.stores`). Without an index, PyIceberg scans with the same filter.
+The store is a real S3 server behind a proxy that delays answers, bounds bytes a second and counts
+(`ssb_bench.stores`). Without an index, PyIceberg or Spark scans with the same filter.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
+from pyspark.sql import SparkSession
 
 from planner.scans.arrow_scan import scan
 from planner.scans.count import count
@@ -34,10 +35,12 @@ from ssb_bench.spark_runs.machine import describe_host
 from ssb_bench.stores.measured import Meter
 from ssb_bench.stores.server import BUCKET, Distance, run_store
 from ssb_bench.studies.store_segments import measure_segments, small_segments
+from ssb_bench.studies.store_spark import measure_spark, session_of
 
 DEFAULT_MILLISECONDS: Final = (10.0, 30.0, 100.0)
 DEFAULT_MEGABYTES: Final = 200.0
 DEFAULT_SEGMENTS: Final = (100, 1000)
+_CATALOG: Final = "store"
 _TABLE: Final = f"{NAMESPACE}.lineorder"
 _PATIENCE_MILLISECONDS: Final = 1e6
 _WITHOUT_INDEX: Final = ("q1", "q6")
@@ -53,6 +56,7 @@ def measure_store(
     segments: Sequence[int] = DEFAULT_SEGMENTS,
     repeats: int = 5,
     row_group_rows: int = DEFAULT_ROW_GROUP_ROWS,
+    spark: SparkSession | None = None,
     on_step: Callable[[Step], None] = lambda _: None,
 ) -> StoreRun:
     """Put lineorder into a store, and work on it at several distances.
@@ -65,6 +69,7 @@ def measure_store(
         segments: Numbers of small segments to plan over.
         repeats: Executions of each plan; of scans, builds and compactions there is one.
         row_group_rows: Rows of a row group.
+        spark: A session that was started with `ssb_bench.studies.store_spark.S3_SUPPORT`; None for no Spark.
         on_step: Called before each distance.
 
     Raises:
@@ -74,7 +79,9 @@ def measure_store(
     count_of_steps = len(milliseconds) + 1
     with run_store() as server, tempfile.TemporaryDirectory() as folder:
         on_step(Step(0, count_of_steps, "writing lineorder into the store"))
-        catalog = SqlCatalog("store", uri=f"sqlite:///{folder}/catalog.db", warehouse=_WAREHOUSE, **server.properties)
+        uri = f"sqlite:///{folder}/catalog.db"
+        catalog = SqlCatalog(_CATALOG, uri=uri, warehouse=_WAREHOUSE, **server.properties)
+        session = None if spark is None else session_of(spark, server, _CATALOG, uri, _WAREHOUSE)
         try:
             table = _write_table(catalog, layout.files("lineorder"), row_group_rows)
             index = _build(catalog)
@@ -86,6 +93,8 @@ def measure_store(
                 meters.append(meter)
                 _measure_queries(meter, catalog, wheres, repeats, failures)
                 _measure_scans(meter, catalog, table, wheres, failures)
+                if session is not None:
+                    measure_spark(meter, session, f"{_CATALOG}.{_TABLE}", wheres, repeats)
                 for wanted in segments:
                     measure_segments(meter, small, wanted, repeats)
                 _measure_upkeep(meter, catalog)

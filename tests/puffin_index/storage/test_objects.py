@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -149,3 +151,18 @@ def test_what_was_fetched_is_not_asked_for_again(server: StoreServer) -> None:
         stream.seek(2010)
         assert bytes(stream.read(40)) == CONTENT[2010:2050]
     assert server.traffic().requests == 3
+
+
+def test_a_process_that_was_forked_reads_as_pyiceberg_does(server: StoreServer) -> None:
+    code = (
+        "import os, sys\n"
+        "from pyiceberg.io.pyarrow import PyArrowFileIO\n"
+        "from puffin_index.storage.objects import find_object\n"
+        f"files, location = PyArrowFileIO({server.properties!r}), {LOCATION!r}\n"
+        f"assert len(find_object(files, location).read_all()) == {len(CONTENT)}\n"
+        "child = os.fork()\n"
+        "if not child:\n"
+        "    os._exit(0 if find_object(files, location) is None else 1)\n"
+        "sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))\n"
+    )
+    subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True, timeout=60)

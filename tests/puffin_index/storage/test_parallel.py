@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import threading
+import time
 from contextvars import ContextVar
 
 import pytest
+from pyiceberg.io.pyarrow import PyArrowFileIO
 
-from puffin_index.storage.parallel import in_parallel
+from puffin_index.errors import DefinitionError
+from puffin_index.storage.files import most_open_files
+from puffin_index.storage.parallel import PROPERTY_AT_ONCE, in_parallel, requests_at_once
 
 NAME: ContextVar[str] = ContextVar("NAME", default="none")
 
@@ -40,3 +44,32 @@ def test_the_first_error_reaches_the_caller() -> None:
         in_parallel(lambda item: 1 // item, [1, 0, 2])
     # A worker that failed is free again.
     assert in_parallel(lambda item: len(in_parallel(str, range(item))), [3, 4]) == [3, 4]
+
+
+def test_so_many_requests_are_under_way_as_a_property_says() -> None:
+    keys = {"s3.access-key-id": "k", "s3.secret-access-key": "s", "s3.region": "us-east-1"}
+    assert requests_at_once(PyArrowFileIO(keys), "file:///tmp/a") == 1
+    assert requests_at_once(PyArrowFileIO(keys), "s3://house/a") == min(1024, most_open_files())
+    assert requests_at_once(PyArrowFileIO(), "s3://house/a") == 32, "PyArrow's files share 25 connections"
+    assert requests_at_once(PyArrowFileIO(keys | {PROPERTY_AT_ONCE: "7"}), "s3://house/a") == 7
+    for wrong in ("0", "-3", "many", "1.5"):
+        with pytest.raises(DefinitionError, match="requests-at-once"):
+            requests_at_once(PyArrowFileIO({PROPERTY_AT_ONCE: wrong}), "s3://house/a")
+
+
+def test_no_more_items_are_worked_on_than_asked_for() -> None:
+    lock, now, most = threading.Lock(), 0, 0
+
+    def work(_: int) -> None:
+        nonlocal now, most
+        with lock:
+            now += 1
+            most = max(most, now)
+        time.sleep(0.01)
+        with lock:
+            now -= 1
+
+    in_parallel(work, range(30), 3)
+    assert most <= 3
+    in_parallel(work, range(4), 1)
+    assert most <= 3
