@@ -13,6 +13,7 @@ from planner.advice.what_if import what_if
 from planner.advice.what_if_answer import DEFAULT_BYTES_PER_SECOND
 from puffin_index.catalogue.index_table import TableName
 from puffin_index.catalogue.open_catalog import QualifiedTable, open_catalog
+from puffin_index.commands.definition_options import definition_options, split_names
 from puffin_index.commands.main import console, parse_properties, table_command
 from puffin_index.data.data_table import open_table
 from puffin_index.definition.index_definition import IndexDefinition
@@ -27,18 +28,10 @@ def open_data_table(table: str, properties: Iterable[str]) -> Table:
     return open_table(catalog, TableName.parse(name.name).identifier)
 
 
-def split_names(texts: Iterable[str]) -> list[str]:
-    """Read names from options that may be given several times, each with names between commas."""
-    return [name.strip() for text in texts for name in text.split(",") if name.strip()]
-
-
 @click.command("what-if")
 @table_command
 @click.argument("where")
-@click.option("--bitmap", multiple=True, metavar="C1,C2", help="Add bitmap indexes of these columns.")
-@click.option("--bsi", multiple=True, metavar="C1,C2", help="Add bit-sliced indexes of these columns.")
-@click.option("--bloom", multiple=True, metavar="C1,C2", help="Add bloom filters of these columns.")
-@click.option("--option", "options", multiple=True, metavar="COL.KEY=VALUE", help="An option of a column's index.")
+@definition_options()
 @click.option("--without", multiple=True, metavar="COL.KIND", help="Leave out this existing index.")
 @click.option(
     "--sample",
@@ -60,22 +53,17 @@ def what_if_command(
     properties: tuple[str, ...],
     as_json: bool,
     where: str,
-    bitmap: tuple[str, ...],
-    bsi: tuple[str, ...],
-    bloom: tuple[str, ...],
-    options: tuple[str, ...],
+    definition: IndexDefinition,
     without: tuple[str, ...],
     sample: int,
     snapshot_id: int | None,
     mib_per_second: float,
 ) -> None:
     """Measure what a query with this WHERE text would read of TABLE if it had other indexes. Nothing is changed."""
-    of_kind = {"bitmap": split_names(bitmap), "bsi": split_names(bsi), "bloom": split_names(bloom)}
-    definition = IndexDefinition.of(**of_kind, options=parse_properties(options)) if any(of_kind.values()) else None
     answer = what_if(
         open_data_table(table, properties),
         where,
-        definition,
+        definition if definition.columns else None,
         without=split_names(without),
         sample=sample or None,
         snapshot_id=snapshot_id,

@@ -39,6 +39,7 @@ from planner.spark.requests.functions import ColumnFunctions
 from planner.spark.requests.hook_filters import bind_filters, first_rows, schema_of, without_deletes
 from planner.spark.requests.implied import pieces_of, weigh
 from planner.spark.requests.runtime_keys import wanted_runtime_fields
+from planner.spark.requests.where_text import where_of
 from planner.spark.requests.wire import (
     KEEP_ALL,
     Request,
@@ -355,7 +356,7 @@ def _scan_plan(view: IndexView, pruned: Pruned, numbers: Ints, request: Request,
     return ScanPlan(
         table=request.table,
         snapshot_id=request.snapshot,
-        where=request.where,
+        where=where_of(request, literals=True, for_people=True),
         data_files=view.paths,
         file_of=view.file_of[chosen],
         ordinals=view.ordinals_in_file[chosen],

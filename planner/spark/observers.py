@@ -13,6 +13,7 @@ from planner.spark.audit.auditor import Auditor
 from planner.spark.left_behind import DataTable
 from planner.spark.observe.log_writer import LogWriters
 from planner.spark.observe.planned_query import PlannedQuery
+from planner.spark.requests.where_text import where_of
 from planner.spark.requests.wire import Request
 from planner.view.index_view import IndexView
 from puffin_index.storage.arrays import Ints
@@ -53,7 +54,7 @@ def untrusted_plan(view: IndexView, numbers: Ints, request: Request, objection: 
     return ScanPlan(
         table=request.table,
         snapshot_id=request.snapshot,
-        where=request.where,
+        where=where_of(request, literals=True, for_people=True),
         data_files=view.paths,
         file_of=view.file_of[numbers],
         ordinals=view.ordinals_in_file[numbers],

@@ -26,8 +26,8 @@ from planner.spark.audit.live_rows import LiveRows, Snapshot
 from planner.spark.audit.residuals import residual_of
 from planner.spark.observe.planned_query import PlannedQuery
 from planner.spark.observe.record import column_text, deciding
-from planner.spark.observe.where_text import where_of
 from planner.spark.requests.runtime_keys import bind_runtime_keys
+from planner.spark.requests.where_text import where_of
 from puffin_index.catalogue.index_table import TableName
 from puffin_index.data.data_table import open_table
 from puffin_index.errors import PuffinIndexError

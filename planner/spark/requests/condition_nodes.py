@@ -8,7 +8,10 @@ from typing import Annotated, Literal, TypeAlias
 import numpy as np
 from pydantic import Base64Bytes, BaseModel, ConfigDict, Field
 
-from planner.spark.requests.filter_text import quoted
+
+def quoted(text: str) -> str:
+    """Return a text as a literal of SQL."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 def _written(micros: int) -> str:

@@ -65,8 +65,7 @@ import numpy as np
 from pydantic import Base64Bytes, BaseModel, ConfigDict, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
 from pyroaring import BitMap
 
-from planner.spark.requests.condition_nodes import Column, ConditionNode, Function, Junction, Negation, Unknown
-from planner.spark.requests.filter_text import quoted, sql_of_filter
+from planner.spark.requests.condition_nodes import Column, ConditionNode, Function, Junction, Negation, Unknown, quoted
 from planner.view.column_values import ColumnValues, KeyBounds, KeyRange
 from planner.view.index_view import IndexView
 from puffin_index.keys.columns import KeyArray
@@ -296,13 +295,6 @@ class Request(BaseModel):
     def asks_for_rows(self) -> bool:
         """Whether the request says anything of the rows that the query needs."""
         return bool(self.filters or self.conditions or self.runtime_keys or self.wanted)
-
-    @property
-    def where(self) -> str:
-        """Filters and conditions as SQL text, for people only."""
-        return " AND ".join(
-            [*map(sql_of_filter, self.filters), *map(str, self.conditions), *map(str, self.runtime_keys)]
-        )
 
 
 def serialize_absence(seconds: float) -> bytes:

@@ -333,7 +333,7 @@ def test_the_report_says_conditions_as_text(spark: SparkSession, index: TableInd
 
     where = planner.reports(spark)[-1].where
     assert index.name == "ns.faithful"
-    assert where == "(m['k'] = 5.25 or (equalto(...) and (upper(st.x) = 'X37') and s = 'a\ufffd'))"
+    assert where == "(m['k'] = 5.25D OR (equalto(...) AND (upper(st.x) = 'X37') AND s = 'a\ufffd'))"
 
 
 def test_text_that_is_no_utf8_is_verified_planned_and_counted(index: TableIndex, plain: SparkSession) -> None:

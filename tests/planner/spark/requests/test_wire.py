@@ -7,6 +7,7 @@ import json
 import pytest
 from pydantic import ValidationError
 
+from planner.spark.requests.where_text import where_of
 from planner.spark.requests.wire import Request
 from tests.planner.spark.requests.test_hook_filters import REQUEST, S, comparison, text
 
@@ -25,7 +26,7 @@ def test_another_request_than_the_rules_is_refused(changes: dict[str, object]) -
 def test_a_request_says_its_filters_as_text() -> None:
     request = request_of(filters=['{"type":"is-null","term":"v"}'], conditions=[comparison(S, "=", text(b"a\xff"))])
 
-    assert request.where == "v IS NULL AND a.b.c = 'a\ufffd'"
+    assert where_of(request, literals=True) == "v IS NULL AND a.`b.c` = 'a\ufffd'"
 
 
 @pytest.mark.parametrize(
