@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from array import array
-from struct import Struct, unpack_from
 from typing import NoReturn
 
 import numpy as np
@@ -21,10 +20,9 @@ from puffin_index.roaring.write import (
     pad_bits,
 )
 from puffin_index.storage.arrays import Bytes, Flags, Ints
-from puffin_index.storage.binary import Buffer, ByteCursor, check_inside
+from puffin_index.storage.binary import Buffer, ByteCursor, check_inside, few_uint16_le, few_uint32_le
 
 _HEADER_BYTES = 8
-_COOKIE_AND_COUNT = Struct("<II")
 _FEW_ROWS = 1000
 _SPARSE = 64
 
@@ -153,11 +151,10 @@ def _length_of_bitsets(data: Buffer) -> int:
 
     One look at the header costs a tenth of reading each container's description.
     """
-    # Row groups have a few containers: for so few numbers, numpy would take five times as long.
-    cookie, count = _COOKIE_AND_COUNT.unpack_from(data)
+    cookie, count = few_uint32_le(data, 2, 0)
     start = _HEADER_BYTES + 8 * count
     end = start + BLOCK_BYTES * count
     if cookie != COOKIE or not 0 < count <= BLOCK_ROWS or end > len(data):
         return 0
-    described = unpack_from(f"<{2 * count}H", data, _HEADER_BYTES)
+    described = few_uint16_le(data, 2 * count, _HEADER_BYTES)
     return end if min(described[1::2]) >= ARRAY_LIMIT else 0
