@@ -20,7 +20,7 @@ from puffin_index.roaring.write import (
     pad_bits,
 )
 from puffin_index.storage.arrays import Bytes, Flags, Ints
-from puffin_index.storage.binary import Buffer, ByteCursor, check_inside
+from puffin_index.storage.binary import Buffer, ByteCursor, check_inside, few_uint16_le, few_uint32_le
 
 _HEADER_BYTES = 8
 _FEW_ROWS = 1000
@@ -46,7 +46,7 @@ def deserialize(
     if whole and length != len(data):
         _corrupt(f"a row set of {length} bytes lies in {len(data)} bytes", location, offset)
     try:
-        rows = BitMap.deserialize(bytes(data[:length]))
+        rows = BitMap.deserialize(bytes(data if length == len(data) else data[:length]))
     except ValueError as error:
         raise CorruptFileError(f"not a row set: {error}", location=location, offset=offset) from error
     if rows and rows.max() >= row_count:
@@ -151,10 +151,10 @@ def _length_of_bitsets(data: Buffer) -> int:
 
     One look at the header costs a tenth of reading each container's description.
     """
-    cookie, count = np.frombuffer(data, "<u4", 2).tolist()
+    cookie, count = few_uint32_le(data, 2, 0)
     start = _HEADER_BYTES + 8 * count
     end = start + BLOCK_BYTES * count
     if cookie != COOKIE or not 0 < count <= BLOCK_ROWS or end > len(data):
         return 0
-    cardinalities = np.frombuffer(data, "<u2", 2 * count, _HEADER_BYTES)[1::2]
-    return end if int(cardinalities.min()) >= ARRAY_LIMIT else 0
+    described = few_uint16_le(data, 2 * count, _HEADER_BYTES)
+    return end if min(described[1::2]) >= ARRAY_LIMIT else 0

@@ -259,7 +259,7 @@ def test_aggregates_are_those_of_the_live_rows(
             few_rows = data.draw(st.sampled_from([0, 64]))
             with (
                 patch("puffin_index.kinds.held_keys._FEW_KEYS", few_keys),
-                patch("planner.aggregates.indexed._FEW_ROWS", few_rows),
+                patch("planner.aggregates.payloads._FEW_ROWS", few_rows),
             ):
                 check(index, [row for row in live if WHERES[where](row)], where, asked, by)
     finally:

@@ -1,0 +1,242 @@
+"""Which payload of a column tells the keys of each row group: the one that costs least."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from planner.aggregates.key_groups import has_key_groups
+from planner.aggregates.known_rows import KnownRows
+from planner.aggregates.question import AskedColumn, Question
+from planner.aggregates.settled import leaf_of
+from planner.view.directories import IndexReads, KindDirectory, positions_by_number
+from planner.view.index_view import IndexView
+from planner.view.keys_in_memory import PayloadKeys, are_in_memory, may_be_kept
+from puffin_index.errors import CorruptFileError, NotFoundError, UnsupportedError
+from puffin_index.keys.asked_test import AskedTest
+from puffin_index.kinds.held_keys import HoldsKeys, KeysWithin, most_key_sets
+from puffin_index.kinds.registry import kinds_holding_keys
+from puffin_index.storage.arrays import Flags, Floats, Ints
+
+_INDEX_WEIGHT = 0.5
+"""An index byte is cheaper than a data byte, which is decompressed and decoded."""
+
+_BY_ROW_WEIGHT = 4.0
+"""A payload that is ordered by key is decoded as a whole to find the keys of rows."""
+
+_MERGED_BY_ROW_WEIGHT = 2.0
+"""The same of one payload of many row groups, which is decoded in large pieces."""
+
+_FEW_ROWS = 64
+"""Of fewer rows than one in so many, the keys are looked up by a test of the same column."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Payloads:
+    """The payloads that hold the keys of one column. Costs are weighed bytes.
+
+    Attributes:
+        column: The column.
+        directories: Of the kinds that have some.
+        chosen: For each position the directory that tells of its payload, as a place in `directories`; -1 if none does.
+        numbers: For each position a number of its payload; -1 if there is none.
+        costs: For each position its share of the cost of its payload.
+        spending: For each position its share of what its payload takes of the byte budget: all index bytes weigh alike.
+        are_decoded: For each position whether all keys of its payload have to be decoded.
+        are_in_memory: For each position whether the decoded keys of its payload are in memory.
+        within: By the number of a payload, the keys of those rows that satisfy a test that all matching rows satisfy.
+        may_be_kept: Whether there is room for decoded keys.
+    """
+
+    column: AskedColumn
+    directories: tuple[KindDirectory, ...]
+    chosen: Ints
+    numbers: Ints
+    costs: Floats
+    spending: Floats
+    are_decoded: Flags
+    are_in_memory: Flags
+    within: Mapping[int, KeysWithin]
+    may_be_kept: bool
+
+    @property
+    def must_decode(self) -> Flags:
+        """For each position whether all keys of its payload have to be decoded, and are not in memory."""
+        return self.are_decoded & ~self.are_in_memory
+
+    def directory_of(self, place: int) -> KindDirectory:
+        """The directory that tells of the payload of a position."""
+        return self.directories[int(self.chosen[place])]
+
+
+def is_due(view: IndexView, payloads: Sequence[Payloads], unit: Ints, row_groups: Ints, saved: Floats) -> bool:
+    """Whether it is time to decode keys that later questions find in memory; see `planner.view.keys_in_memory`.
+
+    Args:
+        view: The index.
+        payloads: The payloads of each column.
+        unit: The places of row groups that are answered together.
+        row_groups: The row groups of all places.
+        saved: For each place what answering from indexes saves, in weighed bytes.
+    """
+    decoded = [own for own in payloads if own.must_decode[unit].any()]
+    price = sum(float(own.costs[unit].sum()) for own in decoded)
+    spent = price + float(saved[unit].sum())
+    if not decoded or spent <= 0 or not all(own.may_be_kept for own in decoded):
+        return False
+    firsts = [
+        (own, place)
+        for own in decoded
+        for _, places in positions_by_number(own.numbers[unit])
+        if own.must_decode[(place := int(unit[places[0]]))]
+    ]
+    # Only payloads of several row groups are kept open.
+    if not all(own.directory_of(place).merged[row_groups[place]] for own, place in firsts):
+        return False
+    totals = [
+        PayloadKeys(view, own.column.column, own.directory_of(place), int(row_groups[place])).add_cost(spent)
+        for own, place in firsts
+    ]
+    return min(totals) >= price
+
+
+def choose_payloads(
+    view: IndexView,
+    question: Question,
+    asked: AskedColumn,
+    row_groups: Ints,
+    rows: KnownRows,
+    positions: Ints,
+    reads: IndexReads,
+) -> Payloads:
+    """Choose the payload of each row group: of the kind that costs least, where there is one.
+
+    Args:
+        view: The index.
+        question: The question.
+        asked: The column.
+        row_groups: Row groups of the view.
+        rows: The matching rows.
+        positions: The same row groups, as positions of the matching rows.
+        reads: Takes down troubles.
+    """
+    # Of all rows of a payload that is ordered by key, the rows of each key are counted without decoding them.
+    is_counted = asked.needs_distinct or bool(question.groups)
+    can_count = is_counted and (not question.groups or len(question.every_column) == 1)
+    has_sets = _has_few_keys(view, question, asked, row_groups, reads)
+    statistics = view.statistics(leaf_of(asked), reads)
+    is_whole, test = rows.is_whole[positions], _test_of(rows, asked)
+    known: list[_OfKind] = []
+    may_keep = True
+    for kind in kinds_holding_keys():
+        directory = view.directory(leaf_of(asked), kind.name, reads)
+        if directory is None or not directory.known[row_groups].any():
+            continue
+        blobs = directory.blob[row_groups]
+        _, owners, counts = np.unique(blobs, return_inverse=True, return_counts=True)
+        are_decoded = ~has_sets if kind.is_found_by_key else np.zeros(len(row_groups), np.bool_)
+        if kind.is_found_by_key and can_count:
+            every, covered = np.unique(directory.blob, return_counts=True)
+            whole = np.bincount(owners, is_whole)[owners]
+            are_decoded &= whole != covered[np.searchsorted(every, blobs)]
+        by_row = np.where(directory.merged[row_groups], _MERGED_BY_ROW_WEIGHT, _BY_ROW_WEIGHT)
+        weight = np.where(are_decoded, by_row, _INDEX_WEIGHT)
+        lengths = directory.length[row_groups] / counts[owners]
+        in_memory = np.zeros(len(row_groups), np.bool_)
+        if are_decoded.any():
+            in_memory = are_decoded & are_in_memory(view, asked.column, directory, row_groups)
+            lengths[in_memory] = 0.0
+            may_keep &= statistics is not None and may_be_kept(view, statistics, directory, row_groups[are_decoded])
+        costs = np.where(directory.known[row_groups], weight * lengths, np.inf)
+        known.append(_OfKind(directory, costs, _INDEX_WEIGHT * lengths, are_decoded, in_memory))
+        if kind.is_found_by_key and test is not None:
+            known.append(_within(view, asked, known[-1], row_groups, rows.matches[positions], test))
+    known = [own for own in known if np.isfinite(own.costs).any()]
+    known.sort(key=lambda one: float(one.costs[np.isfinite(one.costs)].mean()))
+    chosen = np.full(len(row_groups), -1, np.int64)
+    numbers = np.full(len(row_groups), -1, np.int64)
+    costs = np.full(len(row_groups), np.inf)
+    spending = np.zeros(len(row_groups))
+    are_decoded, in_memory = np.zeros(len(row_groups), np.bool_), np.zeros(len(row_groups), np.bool_)
+    within: dict[int, KeysWithin] = {}
+    for place, own in enumerate(known):
+        # The places of segments take 31 bits and those of entries 32; there are few kinds.
+        within |= {blob * len(known) + place: keys for blob, keys in own.within.items()}
+        here = np.flatnonzero((chosen < 0) & np.isfinite(own.costs))
+        costs[here], spending[here], chosen[here] = own.costs[here], own.spending[here], place
+        are_decoded[here], in_memory[here] = own.are_decoded[here], own.are_in_memory[here]
+        numbers[here] = own.directory.blob[row_groups[here]] * len(known) + place
+    directories = tuple(own.directory for own in known)
+    return Payloads(asked, directories, chosen, numbers, costs, spending, are_decoded, in_memory, within, may_keep)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _OfKind:
+    """The payloads of one kind, position by position; attributes as in `Payloads`, but `within` by `blob`."""
+
+    directory: KindDirectory
+    costs: Floats
+    spending: Floats
+    are_decoded: Flags
+    are_in_memory: Flags
+    within: Mapping[int, KeysWithin] = field(default_factory=dict)
+
+
+def _test_of(rows: KnownRows, asked: AskedColumn) -> AskedTest | None:
+    """A test of a column that all matching rows satisfy."""
+    for leaf in rows.tests:
+        if leaf.field_id == asked.column and leaf.value_type == asked.value_type.name:
+            return AskedTest(leaf.test)
+    return None
+
+
+def _within(
+    view: IndexView, asked: AskedColumn, whole: _OfKind, row_groups: Ints, matches: Ints, test: AskedTest
+) -> _OfKind:
+    """Payloads of whose rows only a few are asked for, with keys that a test narrows down."""
+    directory, none = whole.directory, np.zeros(len(row_groups), np.bool_)
+    lengths, costs = np.zeros(len(row_groups)), np.full(len(row_groups), np.inf)
+    found: dict[int, KeysWithin] = {}
+    for blob, here in positions_by_number(directory.blob[row_groups]):
+        row_group = int(row_groups[here[0]])
+        are_few = _FEW_ROWS * matches[here].sum() < view.row_counts[row_groups[here]].sum()
+        if blob < 0 or not directory.merged[row_group] or not are_few:
+            continue
+        try:
+            opened: object = view.open_index(asked.column, directory, row_group)
+            keys = opened.within(test) if isinstance(opened, HoldsKeys) else None
+        except (CorruptFileError, UnsupportedError, NotFoundError, OSError):
+            # The payload may be asked for all of its keys; then the trouble is told.
+            continue
+        if keys is not None:
+            found[blob] = keys
+            lengths[here] = keys.cost_bytes / len(here)
+            costs[here] = lengths[here] * _MERGED_BY_ROW_WEIGHT
+    return _OfKind(directory, costs, _INDEX_WEIGHT * lengths, none, none, found)
+
+
+def _has_few_keys(
+    view: IndexView, question: Question, asked: AskedColumn, row_groups: Ints, reads: IndexReads
+) -> Flags:
+    """Whether a column has so few keys that the row set of each, and not the key of each row, gives the answer."""
+    statistics = view.statistics(leaf_of(asked), reads)
+    if statistics is None or (question.groups and len(question.every_column) > 1 and not has_key_groups(question)):
+        return np.zeros(len(row_groups), np.bool_)
+    few = statistics.distinct_count[row_groups] <= most_key_sets(view.row_counts[row_groups])
+    return np.asarray(few & statistics.known[row_groups], np.bool_)
+
+
+def unit_numbers(payloads: Sequence[Ints]) -> Ints:
+    """Give positions that share a payload one number, directly or through other positions: that of their unit."""
+    units = np.arange(len(payloads[0]))
+    labels = [np.unique(numbers, return_inverse=True)[1] for numbers in payloads]
+    while True:
+        before = units
+        for label in labels:
+            least = np.full(int(label.max(initial=-1)) + 1, len(units))
+            np.minimum.at(least, label, units)
+            units = least[label]
+        if np.array_equal(units, before):
+            return units
