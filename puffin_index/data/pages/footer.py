@@ -18,6 +18,7 @@ from puffin_index.data.thrift_compact import (
     BINARY,
     I32,
     I64,
+    INTEGERS,
     LIST,
     STRUCT,
     CompactReader,
@@ -65,7 +66,7 @@ class ColumnChunk:
         start: Its first byte in the file.
         size: Its length in bytes.
         offset_index: Offset and length of its offset index; None without one.
-        metadata: The fields of its ColumnMetaData.
+        metadata: The fields of its ColumnMetaData that hold for some of its pages, too.
     """
 
     start: int
@@ -85,9 +86,10 @@ class ColumnChunk:
         numbers = {_COLUMN_VALUES: values, _COLUMN_BYTES: size, _COLUMN_DATA_PAGE: data_at}
         if dictionary_at is not None:
             numbers[_COLUMN_DICTIONARY] = dictionary_at
-        kept = {number: raw for number, raw in self.metadata.items() if number not in _COLUMN_UNUSED}
         places = {number: (I64, integer_bytes(value)) for number, value in numbers.items()}
-        return struct_bytes({_CHUNK_OFFSET: _ZERO, _CHUNK_METADATA: (STRUCT, struct_bytes({**kept, **places}))})
+        return struct_bytes(
+            {_CHUNK_OFFSET: _ZERO, _CHUNK_METADATA: (STRUCT, struct_bytes({**self.metadata, **places}))}
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +131,7 @@ class FooterLayout:
                 for leaf in range(length):
                     if leaf not in leaves:
                         reader.skip(inner)
-                    elif (chunk := _chunk(reader.raw_fields())) is not None:
+                    elif (chunk := _chunk(reader)) is not None:
                         chunks[leaf] = chunk
         return chunks
 
@@ -148,17 +150,28 @@ class FooterLayout:
         return struct_bytes({**self.file_fields, _FILE_ROWS: rows, _FILE_ROW_GROUPS: groups})
 
 
-def _chunk(fields: RawFields) -> ColumnChunk | None:
-    if fields.keys() & {_CHUNK_FILE, _CHUNK_CRYPTO, _CHUNK_ENCRYPTED_METADATA} or _CHUNK_METADATA not in fields:
+def _chunk(reader: CompactReader) -> ColumnChunk | None:
+    metadata: RawFields | None = None
+    numbers: dict[int, int] = {}
+    is_elsewhere = False
+    for number, kind in reader.fields():
+        if number == _CHUNK_METADATA:
+            metadata = reader.raw_fields()
+        elif kind in INTEGERS:
+            numbers[number] = reader.integer()
+        else:
+            is_elsewhere |= number in (_CHUNK_FILE, _CHUNK_CRYPTO, _CHUNK_ENCRYPTED_METADATA)
+            reader.skip(kind)
+    if metadata is None or is_elsewhere:
         return None
-    metadata = CompactReader(fields[_CHUNK_METADATA][1]).raw_fields()
     size, data_page = _integer(metadata, _COLUMN_BYTES), _integer(metadata, _COLUMN_DATA_PAGE)
     if size is None or data_page is None:
         return None
     # Some writers state 0 for a missing dictionary page.
     start = min(data_page, _integer(metadata, _COLUMN_DICTIONARY) or data_page)
-    offset, length = _integer(fields, _CHUNK_INDEX_OFFSET), _integer(fields, _CHUNK_INDEX_BYTES)
-    return ColumnChunk(start, size, (offset, length) if offset and length else None, metadata)
+    offset, length = numbers.get(_CHUNK_INDEX_OFFSET), numbers.get(_CHUNK_INDEX_BYTES)
+    kept = {number: raw for number, raw in metadata.items() if number not in _COLUMN_UNUSED}
+    return ColumnChunk(start, size, (offset, length) if offset and length else None, kept)
 
 
 def _integer(fields: Mapping[int, tuple[int, bytes]], number: int) -> int | None:

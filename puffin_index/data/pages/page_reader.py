@@ -29,14 +29,15 @@ from puffin_index.storage.caches import cleared_by
 from puffin_index.storage.ranged import RangedReader
 
 _MAGIC = b"PAR1"
-_CACHED_BYTES = 32 << 20
+_INDEX_BYTES = 32 << 20
+_CHUNKS = 20_000
 
-_indexes: LRUCache[tuple[str, int, int], OffsetIndex] = LRUCache(
-    maxsize=_CACHED_BYTES, getsizeof=lambda index: index.byte_count
-)
-"""Offset indexes by location, row group and leaf, as files of a table never change."""
-_indexes_lock = threading.Lock()
-cleared_by(_indexes.clear, _indexes_lock)
+# Files of a table never change. Keys are location, row group and leaf.
+_indexes: LRUCache[tuple[str, int, int], OffsetIndex] = LRUCache(_INDEX_BYTES, lambda index: index.byte_count)
+_chunks: LRUCache[tuple[str, int, int], ColumnChunk] = LRUCache(_CHUNKS)
+_cache_lock = threading.Lock()
+cleared_by(_indexes.clear, _cache_lock)
+cleared_by(_chunks.clear, _cache_lock)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,12 +108,19 @@ class PageReader:
 
     def chunks(self, leaves: Collection[int]) -> dict[int, ColumnChunk]:
         """Return column chunks by leaf; without those that are encrypted, or that do not lie in this file."""
-        chunks = self.layout.chunks(self.ordinal, leaves, self.file.location)
-        size = self.file.size
+        location, size = self.file.location, self.file.size
+        with _cache_lock:
+            known = {leaf: _chunks.get((location, self.ordinal, leaf)) for leaf in leaves}
+        missing = frozenset(leaf for leaf, chunk in known.items() if chunk is None)
+        if missing:
+            found = self.layout.chunks(self.ordinal, missing, location)
+            known |= found
+            with _cache_lock:
+                _chunks.update({(location, self.ordinal, leaf): chunk for leaf, chunk in found.items()})
         return {
             leaf: chunk
-            for leaf, chunk in chunks.items()
-            if 0 <= chunk.start <= size and 0 <= chunk.size <= size - chunk.start
+            for leaf, chunk in known.items()
+            if chunk is not None and 0 <= chunk.start <= size and 0 <= chunk.size <= size - chunk.start
         }
 
     def offset_indexes(self, chunks: Mapping[int, ColumnChunk]) -> dict[int, OffsetIndex]:
@@ -128,15 +136,15 @@ class PageReader:
             CorruptFileError: If an offset index is broken.
         """
         location = self.file.location
-        with _indexes_lock:
+        with _cache_lock:
             known = {leaf: _indexes.get((location, self.ordinal, leaf)) for leaf in chunks}
         missing = {leaf: chunk for leaf, chunk in chunks.items() if known[leaf] is None}
         places = np.array([chunk.offset_index for chunk in missing.values()], np.int64).reshape(-1, 2)
         found = read_ranges(self.file, places[:, 0], places[:, 1], self.each)
         for (leaf, chunk), data in zip(missing.items(), found, strict=True):
             index = known[leaf] = parse_offset_index(data, chunk, self.row_count, location)
-            if index is not None and index.byte_count < _CACHED_BYTES:
-                with _indexes_lock:
+            if index is not None and index.byte_count < _INDEX_BYTES:
+                with _cache_lock:
                     _indexes[location, self.ordinal, leaf] = index
         return {leaf: index for leaf, index in known.items() if index is not None}
 
