@@ -74,13 +74,6 @@ class ObjectStream(io.RawIOBase):
         length = min(self._size, _TAIL_BYTES)
         self.fetch([(self._size - length, length)] if length else [])
 
-    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]  # typeshed has another buffer type
-        """Fill a buffer from the current position on; return the number of bytes, fewer at the end only."""
-        length = max(0, min(len(buffer), self._size - self._position))
-        buffer[:length] = self._at(self._position, length)
-        self._position += length
-        return length
-
     def read(self, size: int | None = -1, /) -> bytes | memoryview:
         """Return bytes from the current position on."""
         left = max(0, self._size - self._position)
