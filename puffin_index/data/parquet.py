@@ -71,10 +71,10 @@ class FetchedParquet(pq.ParquetFile):  # type: ignore[misc]  # PyArrow has no ty
         self._fetched = stream
 
     def fetch(self, now: Iterable[Chunks], later: Iterable[Chunks] = ()) -> None:
-        """Begin to read column chunks, each by a request of its own; let go of all others.
+        """Begin to read column chunks; let go of all others.
 
         Args:
-            now: What is read next.
+            now: What is read next; near chunks share a request.
             later: What is read afterwards; as much is fetched as fits into memory.
         """
         ahead = (span for chunks in later for span in self._spans(*chunks))
@@ -141,9 +141,13 @@ def open_parquet_file(io: FileIO, location: str, size: int | None = None) -> Ite
         footer = _footers.get(location)
     try:
         stream = open_stream(io, location, size)
+        # What PyArrow buffers ahead would be other ranges than those that are fetched.
+        is_object = isinstance(stream, ObjectStream)
         with cast(BinaryIO, stream):
             try:
-                parquet = parquet_file(stream, metadata=footer, pre_buffer=True, coerce_int96_timestamp_unit="us")
+                parquet = parquet_file(
+                    stream, metadata=footer, pre_buffer=not is_object, coerce_int96_timestamp_unit="us"
+                )
             except pa.ArrowInvalid as error:
                 raise CorruptFileError(f"it cannot be read as Parquet: {error}", location=location) from error
             with _footers_lock:

@@ -14,7 +14,8 @@ from puffin_index.storage.objects import StoredObject
 Span: TypeAlias = tuple[int, int]
 """Offset and length."""
 
-_NOW_BYTES: Final = 64 << 20
+_GAP_BYTES: Final = 64 * 1024
+_REQUEST_BYTES: Final = 8 << 20
 _LATER_BYTES: Final = 16 << 20
 
 _TAIL_BYTES: Final = 64 * 1024
@@ -52,15 +53,13 @@ class ObjectStream(io.RawIOBase):
         return self._size
 
     def fetch(self, now: Sequence[Span], later: Iterable[Span] = ()) -> None:
-        """Begin to read what will be asked for, each range by a request of its own; let go of all other ranges.
+        """Begin to read what will be asked for; let go of all other ranges.
 
         Args:
-            now: Ranges that are asked for next. If they are too many bytes for memory, none is read ahead.
-            later: Ranges that are asked for afterwards; as many are read as fit into memory.
+            now: Ranges that are asked for next; near ones share a request.
+            later: Ranges that are asked for afterwards, each by its own request; as many are read as fit into memory.
         """
-        spans, left = list(now), _LATER_BYTES
-        if sum(length for _, length in now) > _NOW_BYTES:
-            spans, later = [], ()
+        spans, left = _joined(now), _LATER_BYTES
         for span in later:
             left -= span[1]
             if left < 0:
@@ -83,13 +82,6 @@ class ObjectStream(io.RawIOBase):
         """Begin to read the end of the object, where most formats have their footer."""
         length = min(self._size, _TAIL_BYTES)
         self.fetch([(self._size - length, length)] if length else [])
-
-    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]  # typeshed has another buffer type
-        """Fill a buffer from the current position on; return the number of bytes, fewer at the end only."""
-        length = max(0, min(len(buffer), self._size - self._position))
-        buffer[:length] = self._at(self._position, length)
-        self._position += length
-        return length
 
     def read(self, size: int | None = -1, /) -> bytes | memoryview:
         """Return bytes from the current position on."""
@@ -126,3 +118,16 @@ class ObjectStream(io.RawIOBase):
     def seekable(self) -> bool:
         """Whether the position can be moved: always."""
         return True
+
+
+def _joined(spans: Iterable[Span]) -> list[Span]:
+    """Join ranges with little between them, unless the request would become so large that two are faster."""
+    joined: list[Span] = []
+    for offset, length in sorted(spans):
+        start, held = joined[-1] if joined else (offset, 0)
+        end = max(start + held, offset + length)
+        if joined and offset <= start + held + _GAP_BYTES and end - start <= _REQUEST_BYTES:
+            joined[-1] = start, end - start
+        else:
+            joined.append((offset, length))
+    return joined

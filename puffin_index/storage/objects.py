@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -34,6 +34,7 @@ _LEFT_TO_PYARROW: Final = (
     "s3.signer",
 )
 _OTHER_PARTS: Final = frozenset({"", ".", ".."})
+_ENDPOINTS: Final = ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT")
 _PROFILE: Final = "AWS_PROFILE"
 _REQUEST_TIMEOUT: Final = timedelta(minutes=10)
 _READ_TIMEOUT: Final = timedelta(seconds=30)
@@ -66,19 +67,6 @@ class StoredObject:
         with self._errors():
             return memoryview(get_range(self._store, self._key, start=offset, length=length)).cast("B")
 
-    def read_ranges(self, offsets: Sequence[int], lengths: Sequence[int]) -> list[memoryview]:
-        """Return several ranges, read side by side; near ones share a request.
-
-        Raises:
-            FileNotFoundError: If there is no such object.
-            OSError: If the store cannot be read.
-        """
-        from obstore import get_ranges
-
-        with self._errors():
-            found = get_ranges(self._store, self._key, starts=offsets, lengths=lengths)
-        return [memoryview(one).cast("B") for one in found]
-
     def read_all(self) -> memoryview:
         """Return the whole object, by one request.
 
@@ -105,6 +93,10 @@ class StoredObject:
             raise OSError(f"{self.location} cannot be read: {error}") from error
 
 
+class OwnFileIO(PyArrowFileIO):
+    """PyArrow's FileIO with something added here. Subclasses of others may have keys and endpoints of their own."""
+
+
 def find_object(io: FileIO, location: str) -> StoredObject | None:
     """Return the object at a location; None if only the FileIO itself can read there as its properties say.
 
@@ -112,7 +104,7 @@ def find_object(io: FileIO, location: str) -> StoredObject | None:
         io: A FileIO.
         location: The location of a file.
     """
-    if not location.startswith(SCHEMES) or not isinstance(io, PyArrowFileIO):
+    if not location.startswith(SCHEMES) or not (type(io) is PyArrowFileIO or isinstance(io, OwnFileIO)):
         return None
     bucket, _, key = location.partition("://")[2].partition("/")
     # obstore takes keys for paths, and other paths for the same.
@@ -155,6 +147,7 @@ def _new_store(bucket: str, properties: Mapping[str, str]) -> S3Store | None:
         or property_as_bool(dict(properties), "s3.resolve-region", False)
         or region is None
         or (is_virtual and endpoint is not None)
+        or (endpoint is None and any(os.environ.get(name) for name in _ENDPOINTS))
         or (credentials is None and not is_anonymous)
     ):
         return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
 from functools import cache
 from typing import Final, TypeVar
@@ -80,5 +80,13 @@ def in_parallel(function: Callable[[Item], Result], items: Sequence[Item], at_on
         finally:
             _worker.busy = False
 
-    # A context cannot be entered twice at once, so that each item has its own copy.
-    return list(_pool(at_once).map(lambda task: task[0].run(work, task[1]), [(copy_context(), item) for item in items]))
+    futures: list[Future[Result]] = []
+    for item in items:
+        try:
+            # A context cannot be entered twice at once, so that each item has its own copy.
+            futures.append(_pool(at_once).submit(copy_context().run, work, item))
+        except RuntimeError:
+            # The system has no more threads for this process. What was submitted is done by those that there are.
+            break
+    results = [future.result() for future in futures]
+    return results + [function(item) for item in items[len(futures) :]]

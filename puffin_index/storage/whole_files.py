@@ -13,7 +13,7 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.table import Table
 from pyiceberg.typedef import EMPTY_DICT, Properties
 
-from puffin_index.storage.objects import SCHEMES, StoredObject, find_object
+from puffin_index.storage.objects import SCHEMES, OwnFileIO, StoredObject, find_object
 from puffin_index.storage.parallel import in_parallel, requests_at_once
 
 
@@ -49,7 +49,7 @@ class _WholeObject(InputFile):
         return self._found.read_all() if self._content is None else self._content
 
 
-class MetadataFileIO(PyArrowFileIO):
+class MetadataFileIO(OwnFileIO):
     """PyArrow's FileIO, which gets the metadata of a table whole."""
 
     suffixes: ClassVar[tuple[str, ...]] = (".avro", ".json")

@@ -107,6 +107,23 @@ def test_a_scan_reads_the_chunks_of_its_columns(server: StoreServer, catalog: Sq
     assert sum(one.bytes_in for one in asked) <= most
 
 
+def test_neighbouring_chunks_share_a_request(server: StoreServer, catalog: SqlCatalog) -> None:
+    table = catalog.load_table("ns.t")
+    index = TableIndex.create(catalog, "ns.t", IndexDefinition.of(bitmap=["k"], bloom=["s"]))
+    index.build(workers=1)
+    every = table.scan().to_arrow()
+    assert scan(index).read_all().num_rows == len(every)  # footers are in memory now
+    server.traffic()
+
+    found = scan(index).read_all()
+
+    assert found.sort_by("a").equals(every.cast(found.schema).sort_by("a"))
+    asked = data_requests(server)
+    assert len(asked) == FILES * ROW_GROUPS, "all columns of a row group by one request"
+    names = set(every.column_names)
+    assert sum(one.bytes_in for one in asked) == sum(chunk_bytes(footer, names) for footer, _ in footers(table))
+
+
 def test_a_file_that_is_gone_is_named(server: StoreServer, tmp_path: Path) -> None:
     with store_catalog(server, tmp_path) as other:
         table = other.create_table("ns.t", rows(0).schema)

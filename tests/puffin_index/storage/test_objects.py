@@ -33,7 +33,7 @@ def server() -> Iterator[StoreServer]:
 
 @pytest.fixture(autouse=True)
 def no_keys_around(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("AWS_PROFILE", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
+    for name in ("AWS_PROFILE", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL"):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -80,12 +80,17 @@ def test_what_cannot_be_carried_over_is_left_to_pyiceberg(server: StoreServer, p
     assert find_object(PyArrowFileIO(server.properties | properties), LOCATION) is None
 
 
+class SomebodysFileIO(PyArrowFileIO):
+    """Reads S3 in a way of its own."""
+
+
 def test_other_files_are_left_to_pyiceberg(server: StoreServer) -> None:
     assert find_object(PyArrowFileIO(server.properties), "file:///tmp/a") is None
     assert find_object(PyArrowFileIO(server.properties), "gs://house/a") is None
     for odd in ("/a", "a//b", "a/", "a/./b", "a/../b", ""):
         assert find_object(PyArrowFileIO(server.properties), f"s3://{BUCKET}/{odd}") is None
     assert find_object(FsspecFileIO(server.properties), LOCATION) is None
+    assert find_object(SomebodysFileIO(server.properties), LOCATION) is None
 
 
 @pytest.mark.parametrize(
@@ -114,6 +119,8 @@ def test_keys_of_the_environment_are_used_where_properties_have_none(
     stored = find_object(PyArrowFileIO(none), LOCATION)
     assert stored is not None
     assert len(stored.read_all()) == len(CONTENT)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", server.endpoint)
+    assert find_object(PyArrowFileIO({"s3.region": "us-east-1"}), LOCATION) is None
     monkeypatch.setenv("AWS_PROFILE", "somebody")
     assert find_object(PyArrowFileIO(none), LOCATION) is None
 
@@ -145,6 +152,7 @@ def test_what_was_fetched_is_not_asked_for_again(server: StoreServer) -> None:
     server.traffic()
     with ObjectStream(stored, len(CONTENT)) as stream:
         stream.fetch([(0, 100), (500, 100)], [(2000, 50)])
+        stream.fetch([], [(2000, 50)])
         stream.fetch([(500, 100)], [(2000, 50)])
         stream.seek(500)
         assert bytes(stream.read(30)) + bytes(stream.read(70)) == CONTENT[500:600]

@@ -73,3 +73,22 @@ def test_no_more_items_are_worked_on_than_asked_for() -> None:
     assert most <= 3
     in_parallel(work, range(4), 1)
     assert most <= 3
+
+
+def test_a_system_without_more_threads_is_made_do_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    start, left = threading.Thread.start, [3]
+
+    def start_if_any_is_left(thread: threading.Thread) -> None:
+        if not left[0]:
+            raise RuntimeError("can't start new thread")
+        left[0] -= 1
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start_if_any_is_left)
+
+    def work(item: int) -> int:
+        time.sleep(0.01)
+        return item * 2
+
+    assert in_parallel(work, range(20), 19) == [item * 2 for item in range(20)]
+    assert not left[0]
