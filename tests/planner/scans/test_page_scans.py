@@ -20,12 +20,12 @@ from pyiceberg.types import LongType
 
 import planner
 from planner.scans.reading.data_read import DataRead
-from planner.view.parallel import in_parallel
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.data.data_table import list_data_files
 from puffin_index.data.file_fields import identify_fields
 from puffin_index.data.pages.page_reader import PageReader
 from puffin_index.data.parquet import open_parquet_file
+from puffin_index.storage.parallel import in_parallel
 from tests.deletes_sample import commit_positional_deletes
 
 ROWS = 12_000
