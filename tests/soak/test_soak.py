@@ -103,10 +103,10 @@ def test_processes_that_are_left_behind_are_found(tmp_path: Path) -> None:
 def test_growing_memory_is_a_failure_and_a_new_part_adds_up(tmp_path: Path) -> None:
     state = State(seconds=10.0, parts=1)
     mib = 1 << 20
-    state.judge_memory("steady", [(float(t), 200 * mib + t % 7 * mib) for t in range(0, 900, 5)])
-    state.judge_memory("short", [(float(t), t * mib) for t in range(0, 60, 5)])
+    state.judge_memory("steady", [(float(t), 200 * mib + t % 7 * mib) for t in range(0, 3600, 20)])
+    state.judge_memory("short", [(float(t), t * mib) for t in range(0, 900, 5)])
     assert state.failures == []
-    state.judge_memory("leak", [(float(t), 200 * mib + t * mib // 10) for t in range(0, 900, 5)])
+    state.judge_memory("leak", [(float(t), 200 * mib + t * mib // 10) for t in range(0, 3600, 20)])
     assert len(state.failures) == 1
     state.count("disk", "query", 3)
     state.write(tmp_path / "state.json")
