@@ -18,7 +18,7 @@ from tests.soak.proxy import FaultyProxy
 from tests.soak.report import State
 from tests.soak.started import ROOT, Started, survivors
 
-SECONDS = 8
+SECONDS = 5
 
 
 def test_a_few_seconds_leave_a_right_and_tidy_index(tmp_path: Path) -> None:
@@ -29,7 +29,7 @@ def test_a_few_seconds_leave_a_right_and_tidy_index(tmp_path: Path) -> None:
     state = json.loads((tmp_path / "state.json").read_text(encoding="utf-8"))
     assert state["failures"] == []
     assert state["parts"] == 1
-    assert state["events"]["disk"]["verify done"] >= 2
+    assert state["events"]["disk"]["verify done"] >= 1
     assert "failures: 0" in (tmp_path / "report.txt").read_text(encoding="utf-8")
 
 
