@@ -13,8 +13,8 @@ import numpy as np
 WARM_UP = 1 / 3
 """The share of the time in which memory may grow: caches fill up."""
 
-LEAST_SECONDS = 300.0
-"""Memory is judged only if it was watched for so long."""
+LEAST_SECONDS = 1800.0
+"""Memory is judged only if it was watched for so long: until then, allocators gather pages that they reuse later."""
 
 _MIB = 1 << 20
 _MOST_GROWTH_BYTES = 32 * _MIB

@@ -18,7 +18,7 @@ from tests.soak.proxy import FaultyProxy
 from tests.soak.report import State
 from tests.soak.started import ROOT, Started, survivors
 
-SECONDS = 8
+SECONDS = 5
 
 
 def test_a_few_seconds_leave_a_right_and_tidy_index(tmp_path: Path) -> None:
@@ -29,7 +29,7 @@ def test_a_few_seconds_leave_a_right_and_tidy_index(tmp_path: Path) -> None:
     state = json.loads((tmp_path / "state.json").read_text(encoding="utf-8"))
     assert state["failures"] == []
     assert state["parts"] == 1
-    assert state["events"]["disk"]["verify done"] >= 2
+    assert state["events"]["disk"]["verify done"] >= 1
     assert "failures: 0" in (tmp_path / "report.txt").read_text(encoding="utf-8")
 
 
@@ -103,10 +103,10 @@ def test_processes_that_are_left_behind_are_found(tmp_path: Path) -> None:
 def test_growing_memory_is_a_failure_and_a_new_part_adds_up(tmp_path: Path) -> None:
     state = State(seconds=10.0, parts=1)
     mib = 1 << 20
-    state.judge_memory("steady", [(float(t), 200 * mib + t % 7 * mib) for t in range(0, 900, 5)])
-    state.judge_memory("short", [(float(t), t * mib) for t in range(0, 60, 5)])
+    state.judge_memory("steady", [(float(t), 200 * mib + t % 7 * mib) for t in range(0, 3600, 20)])
+    state.judge_memory("short", [(float(t), t * mib) for t in range(0, 900, 5)])
     assert state.failures == []
-    state.judge_memory("leak", [(float(t), 200 * mib + t * mib // 10) for t in range(0, 900, 5)])
+    state.judge_memory("leak", [(float(t), 200 * mib + t * mib // 10) for t in range(0, 3600, 20)])
     assert len(state.failures) == 1
     state.count("disk", "query", 3)
     state.write(tmp_path / "state.json")
