@@ -18,7 +18,7 @@ LARGEST_SHARE: Final = 0.6
 """Of the bytes of a column. At this share, pages take 0.7 of the processor time of the whole; at 0.95, all of it."""
 
 LEAST_SAVING: Final = 0.25
-"""Of the bytes of all columns: a twentieth less took a fifth more processor time."""
+"""Of the bytes of all columns: less did not pay for a second way to read."""
 
 
 def can_gain(row_count: int, rows: int) -> bool:
