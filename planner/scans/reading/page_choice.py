@@ -17,8 +17,8 @@ from puffin_index.storage.arrays import Ints
 LARGEST_SHARE: Final = 0.6
 """Of the bytes of a column. At this share, pages take 0.7 of the processor time of the whole; at 0.95, all of it."""
 
-LEAST_SAVING: Final = 0.1
-"""Of the bytes of all columns: less does not pay for a second way to read."""
+LEAST_SAVING: Final = 0.25
+"""Of the bytes of all columns: less did not pay for a second way to read."""
 
 
 def can_gain(row_count: int, rows: int) -> bool:
