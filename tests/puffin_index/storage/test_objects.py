@@ -152,6 +152,8 @@ def test_what_was_fetched_is_not_asked_for_again(server: StoreServer) -> None:
     server.traffic()
     with ObjectStream(stored, len(CONTENT)) as stream:
         stream.fetch([(0, 100), (500, 100)], [(2000, 50)])
+        # A request that has not ended is not counted.
+        assert bytes(stream.read(100)) == CONTENT[:100]
         stream.fetch([], [(2000, 50)])
         stream.fetch([(500, 100)], [(2000, 50)])
         stream.seek(500)
