@@ -106,6 +106,7 @@ _SOURCES = (
     "WantedRows.java",
     "Subqueries.java",
     "PruneScans.java",
+    "aggregates/ExistingRows.java",
     "aggregates/AnswerAggregates.java",
     "commands/PythonStatements.java",
     "commands/IndexStatements.java",

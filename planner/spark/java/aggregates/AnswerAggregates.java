@@ -75,6 +75,17 @@ public class AnswerAggregates extends SparkStrategy implements Predicate {
 
   public scala.collection.immutable.Seq apply(LogicalPlan plan) {
     List plans = new ArrayList();
+    ExistingRows existing = rule.hasEnded() ? null : ExistingRows.of(plan);
+    if (existing != null) {
+      try {
+        SparkPlan rows = answered(existing);
+        if (rows != null) {
+          plans.add(rows);
+        }
+      } catch (Throwable e) {
+        rule.tell("existence of rows not answered from the index", e);
+      }
+    }
     if (plan instanceof Aggregate && !rule.hasEnded()) {
       try {
         Answered answered = answered((Aggregate) plan);
@@ -89,8 +100,32 @@ public class AnswerAggregates extends SparkStrategy implements Predicate {
     return Lists.of(plans);
   }
 
+  /** The rows of a plan that asks whether there are rows; null if Spark has to read some to tell. */
+  private SparkPlan answered(ExistingRows existing) throws Exception {
+    // What a LIMIT has left is soon counted; without that, Spark soon meets a row.
+    Answered answered = existing.tasks == null ? null : answered(existing.count(), existing.tasks);
+    if (answered == null || !answered.unread.isEmpty()) {
+      return null;
+    }
+    long count = 0;
+    for (int i = 0; i < answered.answer.size; i++) {
+      count += answered.answer.rows(i);
+    }
+    rule.note(answered.answer.note);
+    List attributes = new ArrayList();
+    for (scala.collection.Iterator it = existing.project.output().iterator(); it.hasNext(); ) {
+      attributes.add(it.next());
+    }
+    return named(local(attributes, existing.rows(count)), answered.name());
+  }
+
   /** What the index gives for an aggregate; null if Spark has to read all rows. */
   private Answered answered(Aggregate aggregate) throws Exception {
+    return answered(aggregate, null);
+  }
+
+  /** The same; only the rows of some tasks count, unless these are null. */
+  private Answered answered(Aggregate aggregate, List some) throws Exception {
     Option rows = PhysicalOperation.unapply(aggregate.child());
     List projections = Collections.singletonList(Collections.EMPTY_LIST);
     if (!rows.isEmpty() && ((Tuple3) rows.get())._3() instanceof Expand) {
@@ -119,13 +154,13 @@ public class AnswerAggregates extends SparkStrategy implements Predicate {
     }
     Map aliases = aliases((scala.collection.Iterable) ((Tuple3) rows.get())._1());
     AggregateQuestion wanted = AggregateQuestion.of(found.partial, conditions, followed(projections, aliases));
-    List tasks = wanted == null ? Collections.EMPTY_LIST : ScanTasks.of(scan);
+    List tasks = wanted == null ? Collections.EMPTY_LIST : some == null ? ScanTasks.of(scan) : some;
     if (tasks.isEmpty() || !(tasks.get(0) instanceof FileScanTask)) {
       return null;
     }
     found.question = new ScanQuestion(scan, conditions);
     found.question.aggregates = wanted;
-    Object[] answer = answer(found.question, tasks);
+    Object[] answer = answer(found.question, tasks, (some == null ? "" : "some ") + wanted.key());
     found.answer = (AggregateAnswer) answer[0];
     found.rows = (List) answer[1];
     if (found.rows == null) {
@@ -229,8 +264,7 @@ public class AnswerAggregates extends SparkStrategy implements Predicate {
   }
 
   /** The answer and its rows; both null if Spark has to read all rows. */
-  private Object[] answer(ScanQuestion question, List tasks) throws Exception {
-    String key = question.aggregates.key();
+  private Object[] answer(ScanQuestion question, List tasks, String key) throws Exception {
     synchronized (answers) {
       for (Iterator it = answers.iterator(); it.hasNext(); ) {
         Object[] known = (Object[]) it.next();

@@ -88,6 +88,17 @@ public class RuntimeScan implements InvocationHandler {
         || scan.getClass().getName().equals("org.apache.iceberg.spark.source.SparkLocalScan");
   }
 
+  /** The tasks that a LIMIT has left of a scan that waits for no keys; null for any other scan. */
+  public static List tasksOfLimit(Object scan) {
+    RuntimeScan handler = handler(scan);
+    return handler == null || !handler.columns.isEmpty() ? null : handler.tasks;
+  }
+
+  /** The scan that a LIMIT has left fewer tasks of; see {@link #tasksOfLimit}. */
+  public static Scan whole(Object scan) {
+    return handler(scan).scan;
+  }
+
   private static RuntimeScan handler(Object scan) {
     InvocationHandler handler = ScanTasks.handlerOf(scan);
     return handler instanceof RuntimeScan ? (RuntimeScan) handler : null;
