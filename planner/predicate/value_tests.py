@@ -158,7 +158,7 @@ def _decide_text(test: ValueTest, keys: pa.LargeBinaryArray) -> tuple[Flags, Fla
     if test.function == "length":
         return _compare_numbers(test, pc.fill_null(result, 0).to_numpy(zero_copy_only=False).astype(np.int64)), certain
     if test.operator in PATTERN_OPERATORS:
-        folded = pc.ascii_lower(result) if test.operator == "ILIKE" else result
+        folded = pc.utf8_lower(result) if test.operator == "ILIKE" else result
         return flags_of(pc.match_substring_regex(folded, _regex(test))), certain
     # Spark compares texts by their bytes.
     values, literals = result.cast(pa.large_binary()), [str(literal).encode() for literal in test.literals]
@@ -178,11 +178,12 @@ def _decode(keys: pa.LargeBinaryArray) -> tuple[pa.LargeStringArray, Flags]:
 
 
 def _apply(test: ValueTest, text: pa.LargeStringArray) -> pa.Array:
+    # Arrow's `ascii_lower` and `ascii_upper` read foreign memory where a part of an array was cast (seen in 26.0).
     match test.function:
         case "upper":
-            return pc.ascii_upper(text)
+            return pc.utf8_upper(text)
         case "lower":
-            return pc.ascii_lower(text)
+            return pc.utf8_lower(text)
         case "trim":
             return pc.utf8_trim(text, characters=" ")
         case "ltrim":
