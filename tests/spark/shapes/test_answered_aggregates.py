@@ -127,11 +127,11 @@ def test_only_rows_without_an_index_are_read(hooked: SparkSession, form: str, sq
         "SELECT SUM(id) FROM {t} WHERE i > 4",
         "SELECT COUNT(*) FROM {t} WHERE i > id",
         "SELECT COUNT(*) FROM {t} WHERE RAND() + i > -5 AND i > 4",
-        "SELECT COUNT(*) FROM (SELECT * FROM {t} WHERE i > 4 LIMIT 50)",
         "SELECT COUNT(*) FROM {t} TABLESAMPLE (100 ROWS) WHERE i > 4",
         "SELECT part, COUNT(*) FROM {t} f JOIN (VALUES (1)) v (k) ON f.part = v.k GROUP BY part",
         "SELECT SUM(x) FROM {t} WHERE x < 5 OR x > 900",
-        "SELECT SUM(x / 7), AVG(x) FROM {t} WHERE x < 5",
+        # Spark adds up in any order, which changes the last digits.
+        "SELECT ROUND(SUM(x / 7), 6), ROUND(AVG(x), 6) FROM {t} WHERE x < 5",
         "SELECT MIN(x * -1) FROM {t} WHERE x BETWEEN -1 AND 0",
         "SELECT COUNT(*) FILTER (WHERE CAST(x AS STRING) = '0.0') FROM {t} WHERE i > 4",
         "SELECT COLLECT_SET(part) FROM {t} WHERE i > 4",

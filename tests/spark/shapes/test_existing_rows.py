@@ -45,6 +45,7 @@ def test_existence_is_answered_without_a_scan(hooked: SparkSession, condition: s
             f"SELECT name FROM {_FEW} WHERE EXISTS (SELECT i FROM {_PLAIN} WHERE {condition})",
             f"SELECT name FROM {_FEW} WHERE NOT EXISTS (SELECT * FROM {_PLAIN} WHERE {condition}) OR id = 3",
             f"SELECT 5 AS five, 'a' AS a FROM {_PLAIN} WHERE {condition} LIMIT 3",
+            f"SELECT COUNT(*) FROM (SELECT * FROM {_PLAIN} WHERE {condition} LIMIT 50)",
         ):
             check(hooked, sql)
             scans = [line for line in plan_of(hooked, sql).splitlines() if "BatchScan" in line]
