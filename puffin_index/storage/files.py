@@ -40,20 +40,10 @@ class StreamReader:
     """
 
     def __init__(self, stream: InputStream, location: str, size: int | None = None) -> None:
-        self._location = location
+        self.location = location
+        self.size = _size_of(stream) if size is None else size
         self._lock = threading.Lock()
         self._stream = stream
-        self._size = _size_of(stream) if size is None else size
-
-    @property
-    def location(self) -> str:
-        """The file's location."""
-        return self._location
-
-    @property
-    def size(self) -> int:
-        """The file's size in bytes."""
-        return self._size
 
     def read(self, offset: int, length: int) -> memoryview:
         """Return exactly `length` bytes from `offset`."""
@@ -64,7 +54,7 @@ class StreamReader:
             with self._lock:
                 self._stream.seek(offset)
                 data = self._stream.read(length)
-        return _complete(data, length, self._location, offset)
+        return _complete(data, length, self.location, offset)
 
 
 def _size_of(stream: InputStream) -> int:
@@ -84,18 +74,9 @@ class ObjectReader:
     """
 
     def __init__(self, stored: StoredObject, size: int) -> None:
+        self.location = stored.location
+        self.size = size
         self._stored = stored
-        self._size = size
-
-    @property
-    def location(self) -> str:
-        """The object's location."""
-        return self._stored.location
-
-    @property
-    def size(self) -> int:
-        """The object's size in bytes."""
-        return self._size
 
     def read(self, offset: int, length: int) -> memoryview:
         """Return exactly `length` bytes from `offset`."""
@@ -123,29 +104,22 @@ class FileReader(AbstractContextManager["FileReader"]):
     """
 
     def __init__(self, io: FileIO, location: str, size: int | None = None) -> None:
+        self.location = location
         self._stream: InputStream | None = None
         # An object of known size needs no opening.
         stored = None if size is None else find_object(io, location)
         if stored is not None and size is not None:
+            self.size = size
             self._reader: RangedReader = ObjectReader(stored, size)
             return
         opened = io.new_input(location)
         try:
             # PyArrow streams read at a position without moving a cursor, so threads need no lock.
             self._stream = opened.open(seekable=True)
-            self._reader = StreamReader(self._stream, location, len(opened) if size is None else size)
+            self.size = len(opened) if size is None else size
         except FileNotFoundError as error:
             raise NotFoundError(f"file not found: {location}") from error
-
-    @property
-    def location(self) -> str:
-        """The file's location."""
-        return self._reader.location
-
-    @property
-    def size(self) -> int:
-        """The file's size in bytes."""
-        return self._reader.size
+        self._reader = StreamReader(self._stream, location, self.size)
 
     def read(self, offset: int, length: int) -> memoryview:
         """Return exactly `length` bytes from `offset`."""

@@ -37,20 +37,10 @@ class ObjectStream(io.RawIOBase):
 
     def __init__(self, stored: StoredObject, size: int) -> None:
         super().__init__()
-        self._stored = stored
-        self._size = size
+        self.stored = stored
+        self.size = size
         self._position = 0
         self._ahead: dict[int, tuple[int, Future[memoryview]]] = {}
-
-    @property
-    def stored(self) -> StoredObject:
-        """The object."""
-        return self._stored
-
-    @property
-    def size(self) -> int:
-        """The object's size in bytes."""
-        return self._size
 
     def fetch(self, now: Sequence[Span], later: Iterable[Span] = ()) -> None:
         """Begin to read what will be asked for; let go of all other ranges.
@@ -73,19 +63,19 @@ class ObjectStream(io.RawIOBase):
             self._ahead[offset] = kept
 
     def _read_span(self, offset: int, length: int) -> memoryview:
-        data = self._stored.read(offset, length)
+        data = self.stored.read(offset, length)
         if len(data) != length:
-            raise OSError(f"{self._stored.location} ends early: {len(data)} of {length} bytes from {offset} read")
+            raise OSError(f"{self.stored.location} ends early: {len(data)} of {length} bytes from {offset} read")
         return data
 
     def fetch_tail(self) -> None:
         """Begin to read the end of the object, where most formats have their footer."""
-        length = min(self._size, _TAIL_BYTES)
-        self.fetch([(self._size - length, length)] if length else [])
+        length = min(self.size, _TAIL_BYTES)
+        self.fetch([(self.size - length, length)] if length else [])
 
     def read(self, size: int | None = -1, /) -> bytes | memoryview:
         """Return bytes from the current position on."""
-        left = max(0, self._size - self._position)
+        left = max(0, self.size - self._position)
         length = left if size is None or size < 0 else min(size, left)
         data = self._at(self._position, length)
         self._position += length
@@ -103,7 +93,7 @@ class ObjectStream(io.RawIOBase):
 
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
         """Move the current position; return the new one."""
-        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self.size}[whence]
         self._position = max(0, base + offset)
         return self._position
 
