@@ -37,7 +37,7 @@ from ssb_bench.results.run import Run
 from ssb_bench.spark_runs.arms import hooked, with_report
 from ssb_bench.spark_runs.indexing import IndexColumns, define_index, record_build
 from ssb_bench.spark_runs.java import require_java
-from ssb_bench.spark_runs.load import load
+from ssb_bench.spark_runs.loading.load import load
 from ssb_bench.spark_runs.measure import measure
 from ssb_bench.spark_runs.run import fit_queries, run_queries, stamped_path
 from ssb_bench.spark_runs.session import CATALOG

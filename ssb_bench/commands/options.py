@@ -20,7 +20,7 @@ from ssb_bench.report.document import Part
 from ssb_bench.report.terminal import render
 from ssb_bench.spark_runs.indexing import IndexColumns
 from ssb_bench.spark_runs.java import require_java
-from ssb_bench.spark_runs.load import DEFAULT_ROW_GROUP_ROWS
+from ssb_bench.spark_runs.loading.load import DEFAULT_ROW_GROUP_ROWS
 from ssb_bench.spark_runs.session import create_session
 from ssb_bench.spark_runs.spark_log import stderr_to
 

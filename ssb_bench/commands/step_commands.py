@@ -32,9 +32,9 @@ from ssb_bench.report.terminal import render
 from ssb_bench.results.appends import AppendRun
 from ssb_bench.results.run import Run, newest_run
 from ssb_bench.results.step_times import read_times, times_path
-from ssb_bench.spark_runs.bloom_table import make_bloom_table
 from ssb_bench.spark_runs.indexing import IndexColumns, build_index, define_index
-from ssb_bench.spark_runs.load import load, require_load
+from ssb_bench.spark_runs.loading.bloom_table import make_bloom_table
+from ssb_bench.spark_runs.loading.load import load, require_load
 from ssb_bench.spark_runs.run import fit_queries, run_queries, stamped_path
 from ssb_bench.studies.scale import Scale
 from ssb_bench.studies.sweep import Sweep

@@ -28,8 +28,8 @@ from ssb_bench.report.store_report import store_parts
 from ssb_bench.report.study_reports import append_parts, kernel_parts, paired_parts, scale_parts
 from ssb_bench.report.systems_report import systems_parts
 from ssb_bench.report.terminal import render
-from ssb_bench.spark_runs.bloom_table import make_bloom_table
-from ssb_bench.spark_runs.load import require_load
+from ssb_bench.spark_runs.loading.bloom_table import make_bloom_table
+from ssb_bench.spark_runs.loading.load import require_load
 from ssb_bench.spark_runs.machine import describe_host
 from ssb_bench.spark_runs.run import fit_queries, stamped_path
 from ssb_bench.studies.append import DEFAULT_BATCH_ROWS, DEFAULT_EVERY_SECONDS, measure_appends

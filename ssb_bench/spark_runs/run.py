@@ -29,7 +29,7 @@ from ssb_bench.results.run import Plan, QueryResult, Run, Side, TableFacts
 from ssb_bench.spark_runs.answers import answer_due
 from ssb_bench.spark_runs.arms import Arm, Executions, Task, execute_rounds, open_sessions
 from ssb_bench.spark_runs.indexing import describe_index, open_index
-from ssb_bench.spark_runs.load import require_load
+from ssb_bench.spark_runs.loading.load import require_load
 from ssb_bench.spark_runs.machine import describe_machine
 from ssb_bench.spark_runs.measure import Answer, Measurement
 from ssb_bench.spark_runs.survivors import Survivors, count_survivors, data_file_locations, find_survivors

@@ -36,9 +36,9 @@ from ssb_bench.errors import BenchError
 from ssb_bench.results.appends import Appended, AppendRun, Execution
 from ssb_bench.spark_runs.arms import hooked, with_report
 from ssb_bench.spark_runs.indexing import IndexColumns
-from ssb_bench.spark_runs.load import DEFAULT_ROW_GROUP_ROWS
+from ssb_bench.spark_runs.loading.load import DEFAULT_ROW_GROUP_ROWS
+from ssb_bench.spark_runs.loading.row_groups import row_group_properties
 from ssb_bench.spark_runs.machine import describe_machine
-from ssb_bench.spark_runs.row_groups import row_group_properties
 from ssb_bench.spark_runs.session import CATALOG, open_catalog
 from ssb_bench.spark_runs.turns import time_in_turns
 

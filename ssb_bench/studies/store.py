@@ -30,7 +30,7 @@ from ssb_bench.data.workload import FittedQuery
 from ssb_bench.errors import BenchError
 from ssb_bench.results.stores import StoreRun
 from ssb_bench.spark_runs.indexing import IndexColumns
-from ssb_bench.spark_runs.load import DEFAULT_ROW_GROUP_ROWS
+from ssb_bench.spark_runs.loading.load import DEFAULT_ROW_GROUP_ROWS
 from ssb_bench.spark_runs.machine import describe_host
 from ssb_bench.stores.measured import Meter
 from ssb_bench.stores.server import BUCKET, Distance, run_store

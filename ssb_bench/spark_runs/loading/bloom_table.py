@@ -9,8 +9,8 @@ from pyspark.sql import SparkSession
 
 from ssb_bench.data.layout import NAMESPACE, Layout
 from ssb_bench.data.records import read_if_there, write_record
-from ssb_bench.spark_runs.load import require_load, table_rows, write_table
-from ssb_bench.spark_runs.row_groups import row_group_properties
+from ssb_bench.spark_runs.loading.load import require_load, table_rows, write_table
+from ssb_bench.spark_runs.loading.row_groups import row_group_properties
 from ssb_bench.spark_runs.session import CATALOG
 
 BLOOM_TABLE: Final = f"{CATALOG}.{NAMESPACE}.lineorder_bloom"

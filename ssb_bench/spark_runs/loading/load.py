@@ -16,7 +16,7 @@ from ssb_bench.data.layout import NAMESPACE, SSB_TABLES, Layout, local_path
 from ssb_bench.data.records import read_if_there, write_record
 from ssb_bench.errors import BenchError
 from ssb_bench.results.run import TableFacts
-from ssb_bench.spark_runs.row_groups import row_group_properties
+from ssb_bench.spark_runs.loading.row_groups import row_group_properties
 from ssb_bench.spark_runs.session import CATALOG
 
 LINEORDER: Final = f"{CATALOG}.{NAMESPACE}.lineorder"

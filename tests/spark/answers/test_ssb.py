@@ -22,11 +22,11 @@ from ssb_bench.errors import BenchError
 from ssb_bench.results.appends import AppendRun
 from ssb_bench.results.run import Run
 from ssb_bench.spark_runs.answers import answer_due
-from ssb_bench.spark_runs.bloom_table import make_bloom_table
 from ssb_bench.spark_runs.indexing import IndexColumns, build_index, define_index, describe_index, open_index
-from ssb_bench.spark_runs.load import LINEORDER, Load, load, prove_arrival, table_rows, write_table
+from ssb_bench.spark_runs.loading.bloom_table import make_bloom_table
+from ssb_bench.spark_runs.loading.load import LINEORDER, Load, load, prove_arrival, table_rows, write_table
+from ssb_bench.spark_runs.loading.row_groups import row_group_properties
 from ssb_bench.spark_runs.measure import answer_of, measure, read_task_input
-from ssb_bench.spark_runs.row_groups import row_group_properties
 from ssb_bench.spark_runs.run import fit_queries, run_queries
 from ssb_bench.spark_runs.session import CATALOG
 from ssb_bench.studies.append import measure_appends
