@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import logging
 import sys
-import time
-from pathlib import Path
 from random import Random
 
 import pyarrow as pa
@@ -17,14 +15,13 @@ import pyarrow.compute as pc
 import planner
 from puffin_index import TableIndex
 from puffin_index.commands.logs import configure_logs
+from tests.soak.asking import ask_on
 from tests.soak.world import (
-    EMPTY_CACHES_SECONDS,
     TABLE,
     TROUBLE,
     Question,
     World,
     ask,
-    empty_caches,
     matching,
     names_now,
     read_plainly,
@@ -82,23 +79,7 @@ def main() -> None:
     configure_logs("text", verbose=False)
     logging.getLogger("pyiceberg").setLevel(logging.ERROR)
     world, random = World.read(sys.argv[1]), Random(int(sys.argv[2]))
-    reader: Reader | None = None
-    emptied = time.monotonic()
-    while True:
-        if time.monotonic() - emptied >= EMPTY_CACHES_SECONDS:
-            empty_caches()
-            emptied = time.monotonic()
-        try:
-            reader = reader or Reader(world, random)
-            reader.once()
-        except AssertionError as error:
-            tell("wrong", what=str(error))
-            with (Path(world.folder) / "wrong.txt").open("a", encoding="utf-8") as file:
-                file.write(f"{error}\n")
-        except TROUBLE as error:
-            tell("reader-trouble", error=type(error).__name__, said=str(error).splitlines()[0][:200])
-            time.sleep(0.5)
-        time.sleep(random.expovariate(4.0))
+    ask_on(world, random, lambda: Reader(world, random), TROUBLE, "reader-trouble")
 
 
 if __name__ == "__main__":

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import logging
 import sys
-import time
-from pathlib import Path
 from random import Random
 
 from py4j.protocol import Py4JError
@@ -18,7 +16,8 @@ from pyspark.sql import SparkSession
 import planner
 from puffin_index.commands.logs import configure_logs
 from ssb_bench.spark_runs.session import create_session
-from tests.soak.world import COLUMNS, EMPTY_CACHES_SECONDS, TABLE, World, ask, empty_caches, tell
+from tests.soak.asking import ask_on
+from tests.soak.world import COLUMNS, TABLE, World, ask, tell
 
 _TABLE = f"lake.{TABLE}"
 _TROUBLE = (PySparkException, Py4JError)
@@ -80,26 +79,13 @@ def main() -> None:
     logging.getLogger("pyspark").setLevel(logging.CRITICAL)
     world, random = World.read(sys.argv[1]), Random(int(sys.argv[2]))
     spark = create_session(world.database.parent, memory="1g", name="soak")
-    reader: SparkReader | None = None
-    emptied = time.monotonic()
-    while True:
-        if time.monotonic() - emptied >= EMPTY_CACHES_SECONDS:
-            empty_caches()
-            emptied = time.monotonic()
-        try:
-            if reader is None:
-                modes = ", ".join(f"'write.{what}.mode'='merge-on-read'" for what in ("delete", "update", "merge"))
-                spark.sql(f"ALTER TABLE {_TABLE} SET TBLPROPERTIES ({modes})")
-                reader = SparkReader(spark, random)
-            reader.once()
-        except AssertionError as error:
-            tell("wrong", what=str(error))
-            with (Path(world.folder) / "wrong.txt").open("a", encoding="utf-8") as file:
-                file.write(f"{error}\n")
-        except _TROUBLE as error:
-            tell("spark-trouble", error=type(error).__name__, said=str(error).splitlines()[0][:200])
-            time.sleep(1)
-        time.sleep(random.expovariate(4.0))
+
+    def reader() -> SparkReader:
+        modes = ", ".join(f"'write.{what}.mode'='merge-on-read'" for what in ("delete", "update", "merge"))
+        spark.sql(f"ALTER TABLE {_TABLE} SET TBLPROPERTIES ({modes})")
+        return SparkReader(spark, random)
+
+    ask_on(world, random, reader, _TROUBLE, "spark-trouble")
 
 
 if __name__ == "__main__":
