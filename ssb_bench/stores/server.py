@@ -3,29 +3,23 @@
 from __future__ import annotations
 
 import json
-import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from importlib.util import find_spec
 from typing import Final
 
 import pyarrow.fs
 from pydantic import TypeAdapter
 
-from ssb_bench.errors import BenchError
+from ssb_bench.stores.moto_server import moto_server
 from ssb_bench.stores.traffic import Request, Taken, Traffic
 
 BUCKET: Final = "house"
 KEY: Final = "some-key"
 SECRET: Final = "some-secret"
 REGION: Final = "us-east-1"
-_PATIENCE_SECONDS: Final = 60.0
-
-
 _TAKEN: Final = TypeAdapter(Taken)
 
 
@@ -103,23 +97,10 @@ def run_store() -> Iterator[StoreServer]:
     Raises:
         BenchError: If moto is not installed, or its server does not start.
     """
-    if find_spec("moto") is None:
-        raise BenchError("the store is served by moto: pip install 'moto[server]'")
-    port = _free_port()
-    origin = subprocess.Popen(
-        [sys.executable, "-W", "ignore", "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        _wait_for(port)
-        with _run_proxy(port) as server:
-            server.filesystem().create_dir(BUCKET)
-            server.traffic()
-            yield server
-    finally:
-        origin.terminate()
-        origin.wait()
+    with moto_server() as port, _run_proxy(port) as server:
+        server.filesystem().create_dir(BUCKET)
+        server.traffic()
+        yield server
 
 
 @contextmanager
@@ -131,19 +112,3 @@ def _run_proxy(origin: int) -> Iterator[StoreServer]:
             yield StoreServer(f"http://127.0.0.1:{int(proxy.stdout.readline())}", proxy)
         finally:
             proxy.terminate()
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
-
-
-def _wait_for(port: int) -> None:
-    end = time.monotonic() + _PATIENCE_SECONDS
-    while time.monotonic() < end:
-        try:
-            socket.create_connection(("127.0.0.1", port), timeout=1).close()
-            return
-        except OSError:
-            time.sleep(0.1)
-    raise BenchError(f"nothing listens on port {port} after {_PATIENCE_SECONDS:g} s")

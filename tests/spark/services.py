@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import subprocess
-import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,26 +13,9 @@ from pathlib import Path
 import pyarrow.fs
 import pytest
 
+from ssb_bench.stores.moto_server import free_port, moto_server, wait_for
+
 ROOT = Path(__file__).parents[2]
-_PATIENCE_SECONDS = 60
-
-
-def free_port() -> int:
-    """A port that nobody listens on."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
-
-
-def wait_for(port: int) -> None:
-    """Wait until somebody listens on a port."""
-    end = time.monotonic() + _PATIENCE_SECONDS
-    while time.monotonic() < end:
-        try:
-            socket.create_connection(("127.0.0.1", port), timeout=1).close()
-            return
-        except OSError:
-            time.sleep(0.1)
-    raise TimeoutError(f"nothing listens on port {port}")
 
 
 @contextmanager
@@ -69,15 +49,8 @@ def postgres(user: str, password: str) -> Iterator[int]:
 @contextmanager
 def s3_server() -> Iterator[str]:
     """Run a server that speaks the S3 protocol; gives its address."""
-    port = free_port()
-    command = [sys.executable, "-W", "ignore", "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
-    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        wait_for(port)
+    with moto_server() as port:
         yield f"http://127.0.0.1:{port}"
-    finally:
-        server.terminate()
-        server.wait(30)
 
 
 @contextmanager

@@ -19,8 +19,8 @@ import planner.spark.hook
 from planner.spark.settings import SettingsError
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.errors import CatalogError, PuffinIndexError
+from ssb_bench.stores.moto_server import free_port
 from tests.spark import corpus_tables
-from tests.spark.services import free_port
 
 pytestmark = pytest.mark.spark
 

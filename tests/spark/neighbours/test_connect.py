@@ -22,8 +22,8 @@ import planner
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.data.data_table import list_data_files
 from ssb_bench.spark_runs.session import open_catalog
+from ssb_bench.stores.moto_server import free_port, wait_for
 from tests.deletes_sample import commit_positional_deletes
-from tests.spark.services import free_port, wait_for
 
 pytestmark = pytest.mark.spark
 
