@@ -46,7 +46,9 @@ class _WholeObject(InputFile):
         return True
 
     def _read(self) -> memoryview:
-        return self._found.read_all() if self._content is None else self._content
+        if self._content is None:
+            self._content = self._found.read_all()
+        return self._content
 
 
 class MetadataFileIO(OwnFileIO):
