@@ -8,6 +8,8 @@ from typing import Literal, TypeAlias
 
 from matplotlib.figure import Figure as Picture
 
+from ssb_bench.results.statistics import verdict
+
 Mark = Literal["bad", "good", "slow"]
 
 
@@ -81,3 +83,16 @@ def failed(failures: Sequence[str]) -> list[Line]:
 def marked_if(is_bad: bool, text: str) -> Cell:
     """Mark a text that misses its target."""
     return Marked(text, "bad") if is_bad else text
+
+
+def marked_ratio(speed_up: float | None, digits: int) -> Cell:
+    """Return a speed-up as text, marked unless it may be noise; empty if there is none.
+
+    Args:
+        speed_up: Time without divided by time with.
+        digits: After the decimal point.
+    """
+    if speed_up is None:
+        return ""
+    text, change = f"{speed_up:.{digits}f}", verdict(speed_up)
+    return text if change == "unchanged" else Marked(text, "good" if change == "faster" else "slow")

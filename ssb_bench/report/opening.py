@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from ssb_bench.data.workload import Workload
-from ssb_bench.report.document import Cell, Line, Marked, Part, Table, marked_if
+from ssb_bench.report.document import Cell, Line, Marked, Part, Table, marked_if, marked_ratio
 from ssb_bench.results.run import QueryResult, Run, Side, mean_speed_up
-from ssb_bench.results.statistics import summarize, verdict
+from ssb_bench.results.statistics import summarize
 
 _NAMES: Final[dict[Workload, str]] = {
     "count": "counts of rows",
@@ -89,15 +89,8 @@ def _row(query: QueryResult, *, has_bound: bool) -> list[Cell]:
     sides = (query.without_index, query.with_index, *((query.perfect,) if has_bound else ()))
     groups = ("", "") if query.plan is None else (f"{query.plan.kept:,}", f"{query.plan.row_groups:,}")
     name = marked_if(bool(query.failures), query.name)
-    return [name, query.title, *map(_median, sides), _ratio(query.speed_up), *groups]
+    return [name, query.title, *map(_median, sides), marked_ratio(query.speed_up, 1), *groups]
 
 
 def _median(side: Side | None) -> str:
     return "" if side is None else f"{summarize(side.seconds).median_seconds:.3g}"
-
-
-def _ratio(speed_up: float | None) -> Cell:
-    if speed_up is None:
-        return ""
-    text, change = f"{speed_up:.1f}", verdict(speed_up)
-    return text if change == "unchanged" else Marked(text, "good" if change == "faster" else "slow")

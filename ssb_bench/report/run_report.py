@@ -7,10 +7,22 @@ from functools import partial
 from typing import Final
 
 from ssb_bench.data.workload import FittedQuery, Workload
-from ssb_bench.report.document import Cell, Facts, Figure, Heading, Line, Marked, Part, Table, failed, marked_if
+from ssb_bench.report.document import (
+    Cell,
+    Facts,
+    Figure,
+    Heading,
+    Line,
+    Marked,
+    Part,
+    Table,
+    failed,
+    marked_if,
+    marked_ratio,
+)
 from ssb_bench.report.figures import draw_queries
 from ssb_bench.results.run import Plan, QueryResult, Run, Side, mean_speed_up
-from ssb_bench.results.statistics import summarize, verdict
+from ssb_bench.results.statistics import summarize
 
 LEAST_SHARE_OF_PERFECT: Final = 0.9
 """Target: share of perfect pruning's speed-up that the index gives."""
@@ -90,7 +102,7 @@ def _rows(query: QueryResult) -> Iterator[list[Cell]]:
     ]
     yield [
         *("", "", "with", kept, f"{with_index.rows_read:,} {_against_plan(query)}", _megabytes(with_index.bytes_read)),
-        *(*planned, _median(with_index), _range(with_index), _ratio(query.speed_up)),
+        *(*planned, _median(with_index), _range(with_index), marked_ratio(query.speed_up, 2)),
     ]
 
 
@@ -131,13 +143,6 @@ def _against_plan(query: QueryResult) -> str:
 
 def _megabytes(count: int | None) -> str:
     return "?" if count is None else f"{count / 1e6:.2f}"
-
-
-def _ratio(speed_up: float | None) -> Cell:
-    if speed_up is None:
-        return ""
-    text, change = f"{speed_up:.2f}", verdict(speed_up)
-    return text if change == "unchanged" else Marked(text, "good" if change == "faster" else "slow")
 
 
 def _rows_line(run: Run) -> str:
