@@ -12,7 +12,7 @@ from planner.predicate.nodes import Everything, Leaf, Nothing
 from planner.prune.pruned import Used
 from planner.prune.pruning import LeafState, Pruning
 from planner.view.directories import IndexReads, IndexTrouble, KindDirectory
-from planner.view.index_view import IndexView
+from planner.view.index_view import IndexView, Span
 from puffin_index.errors import CorruptFileError, NotFoundError, UnsupportedError
 from puffin_index.keys.leaf import LeafTest
 from puffin_index.kinds.base import RowSet
@@ -44,6 +44,39 @@ class RowEvaluator:
     def evaluate(self, position: int) -> RowSet:
         """Return the rows of a row group that satisfy the predicate."""
         return self._evaluate(self.pruning.tree.root, position, None)
+
+    def first_reads(self, positions: Ints) -> list[Span]:
+        """What evaluating some positions reads first from a store: what else is read depends on that."""
+        if self.pruning.view.is_local or self.pruning.clock.is_over:
+            return []
+        by_leaf: dict[int, list[int]] = {}
+        for position in positions.tolist():
+            leaf = self._first_leaf(self.pruning.tree.root, position)
+            if leaf is not None:
+                by_leaf.setdefault(leaf, []).append(position)
+        reads: list[Span] = []
+        for leaf, some in by_leaf.items():
+            row_groups = self.pruning.row_groups[some]
+            for directory in exact_directories(self.pruning.view, self.pruning.leaves[leaf].leaf, self.pruning.reads):
+                is_read = directory.known[row_groups] & ~directory.merged[row_groups]
+                reads += self.pruning.view.spans_alone(directory, row_groups[is_read])
+                row_groups = row_groups[~is_read]
+        return reads
+
+    def _first_leaf(self, number: int, position: int) -> int | None:
+        """The leaf whose index is read first for a position below a node; None if none is."""
+        node = self.pruning.tree.nodes[number]
+        if isinstance(node.content, int):
+            state = self.pruning.leaves[node.content]
+            is_known = state.verdicts.certain[position] or not state.verdicts.possible[position]
+            is_found = state.answered is not None and state.answered[position]
+            return None if is_known or is_found else node.content
+        sign = 1 if node.is_and else -1
+        for part in sorted(node.parts, key=lambda part: sign * self._selectivity(part, position)):
+            leaf = self._first_leaf(part, position)
+            if leaf is not None:
+                return leaf
+        return None
 
     def _evaluate(self, number: int, position: int, candidates: BitMap | None) -> RowSet:
         """Return the rows that satisfy a node, among the candidates if any are given."""

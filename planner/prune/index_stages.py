@@ -187,7 +187,9 @@ class IndexStages:
         def evaluate(at: int) -> RowSet | None:
             return None if pruning.clock.is_over else evaluator.evaluate(at)
 
-        for at, result in zip(worth.tolist(), pruning.view.each(evaluate, worth.tolist()), strict=True):
+        with pruning.view.held(evaluator.first_reads(worth)):
+            results = pruning.view.each(evaluate, worth.tolist())
+        for at, result in zip(worth.tolist(), results, strict=True):
             if result is None:
                 pruning.reasons[at] = Reason.TIME_BUDGET
                 continue

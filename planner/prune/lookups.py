@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
+from typing import TypeAlias
 
 import numpy as np
 from pyroaring import BitMap
@@ -14,6 +17,7 @@ from planner.prune.evaluate import exact_directories
 from planner.prune.found_rows import FoundRows
 from planner.prune.pruning import LeafState, Pruning
 from planner.view.directories import IndexTrouble, KindDirectory, or_trouble, positions_by_number
+from planner.view.index_view import Span
 from puffin_index.errors import CorruptFileError, PuffinIndexError
 from puffin_index.keys.asked_test import AskedTest
 from puffin_index.kinds.base import MergedIndex, PreparedLookUp, ReadBlocks
@@ -64,6 +68,10 @@ class _Opened:
     nbytes: int
 
 
+_Work: TypeAlias = tuple[int, Ints, AskedTest]
+"""A payload's number, the positions that are asked about, and the test."""
+
+
 @dataclass(frozen=True, slots=True)
 class LookUp:
     """Looks one leaf up in merged payloads.
@@ -94,7 +102,10 @@ class LookUp:
         every: list[_Opened] = []
         troubles = self.pruning.reads.troubles
         test = AskedTest(self.state.leaf.test)
-        for result in view.each(self._open, [(blob, undecided[here], test) for blob, here in blobs]):
+        works = [(blob, undecided[here], test) for blob, here in blobs]
+        with view.held(self._first_reads(works)):
+            results = view.each(self._open, works)
+        for result in results:
             if isinstance(result, IndexTrouble):
                 troubles.append(result)
             elif result is not None:
@@ -115,7 +126,18 @@ class LookUp:
                 view.weigh(self.state.leaf.field_id, self.directory, self._row_group(one.positions))
         return found, found.counts(row_groups, blobs)
 
-    def _open(self, work: tuple[int, Ints, AskedTest]) -> _Opened | IndexTrouble | None:
+    def _first_reads(self, works: Sequence[_Work]) -> list[Span]:
+        """What opening payloads reads first from a store; what is in trouble is left to those who open it."""
+        view, field_id = self.pruning.view, self.state.leaf.field_id
+        spans: list[Span] = []
+        for _, positions, _ in () if view.is_local or self.pruning.clock.is_over else works:
+            with suppress(PuffinIndexError, OSError):
+                row_group = self._row_group(positions)
+                part = view.open_index(field_id, self.directory, row_group).first_part
+                spans += view.spans_of(self.directory, row_group, [] if part is None else [part])
+        return spans
+
+    def _open(self, work: _Work) -> _Opened | IndexTrouble | None:
         if self.pruning.clock.is_over:
             return None
         blob, positions, asked = work
@@ -133,8 +155,10 @@ class LookUp:
     def _rows_of_all(self, asked: list[_Opened]) -> list[BitMap | IndexTrouble | None]:
         """The rows of each payload; None for want of time. Payloads with little to decode share array operations."""
         found: dict[int, BitMap | IndexTrouble | None] = {}
+        view = self.pruning.view
         for some in self._read_together(asked if len(asked) > 1 else []):
-            read = zip(some, self.pruning.view.each(self._blocks, some), strict=True)
+            with view.held(chain.from_iterable(map(self._reads_of_blocks, some))):
+                read = zip(some, view.each(self._blocks, some), strict=True)
             every = [(one.blob, blocks) for one, blocks in read if blocks is not None]
             for first in range(0, len(every), _BLOBS_AT_ONCE):
                 little = every[first : first + _BLOBS_AT_ONCE]
@@ -144,7 +168,7 @@ class LookUp:
                     continue  # one of them is damaged; asked one by one, that one says so
                 found |= dict(zip([blob for blob, _ in little], rows, strict=True))
         others = [one for one in asked if one.blob not in found]
-        found |= {one.blob: rows for one, rows in zip(others, self.pruning.view.each(self._rows, others), strict=True)}
+        found |= {one.blob: rows for one, rows in zip(others, view.each(self._rows, others), strict=True)}
         return [found[one.blob] for one in asked]
 
     def _read_together(self, asked: list[_Opened]) -> Iterator[list[_Opened]]:
@@ -153,6 +177,13 @@ class LookUp:
         most = _BLOBS_AT_ONCE * _LITTLE_BYTES if self.pruning.view.is_local else _BYTES_AT_ONCE
         for _, here in positions_by_number(np.cumsum(little) // most):
             yield [asked[at] for at in here.tolist()]
+
+    def _reads_of_blocks(self, one: _Opened) -> list[Span]:
+        """What `_blocks` reads from a store."""
+        view = self.pruning.view
+        if view.is_local or self.pruning.clock.is_over or not 0 < one.bounds[1] <= _FEW_ROWS:
+            return []
+        return view.spans_of(self.directory, self._row_group(one.positions), one.test.parts(_LITTLE_BYTES))
 
     def _blocks(self, one: _Opened) -> ReadBlocks | None:
         if self.pruning.clock.is_over or not 0 < one.bounds[1] <= _FEW_ROWS:

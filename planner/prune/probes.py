@@ -74,7 +74,9 @@ class Probe:
             return or_trouble(self._segment(row_group), lambda: self._filter_may_contain(row_group))
 
         possible = np.ones(len(undecided), np.bool_)
-        answers = self.pruning.view.each(may_contain, undecided[asked].tolist())
+        view = self.pruning.view
+        with view.held(view.spans_alone(self.directory, row_groups[undecided[asked]])):
+            answers = view.each(may_contain, undecided[asked].tolist())
         possible[asked] = [answer is not False for answer in answers]
         self.pruning.reads.troubles += [answer for answer in answers if isinstance(answer, IndexTrouble)]
         return possible

@@ -121,6 +121,7 @@ class KindDirectory:
         segment: Number of the segment in `IndexView.segments`; -1 where there is no payload.
         base: First row of the row group in the segment's row space.
         entry: Row of the segment's directory that tells of the payload.
+        offset: Where the payload begins in the segment.
         length: The payload's bytes.
         merged: Whether it covers several row groups (sorted postings and the like), not just this one.
         blob: A number for the payload, the same for row groups that share one; -1 where there is none.
@@ -131,6 +132,7 @@ class KindDirectory:
     segment: npt.NDArray[np.int32]
     base: Ints
     entry: npt.NDArray[np.int32]
+    offset: Ints
     length: Ints
     merged: Flags
     blob: Ints = field(init=False)
@@ -149,7 +151,8 @@ class KindDirectory:
     @property
     def nbytes(self) -> int:
         """The memory that it takes."""
-        return sum(a.nbytes for a in (self.segment, self.base, self.entry, self.length, self.merged, self.blob))
+        numbers = (self.segment, self.base, self.entry, self.offset, self.length, self.merged, self.blob)
+        return sum(array.nbytes for array in numbers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -359,6 +362,7 @@ def gather_directory(
         segment=np.where(layout.known, placement.segment, -1).astype(np.int32),
         base=placement.base,
         entry=np.concatenate(entries)[layout.at].astype(np.int32),
+        offset=np.concatenate([part.numbers("offset") for part in parts])[layout.at],
         length=np.concatenate([part.numbers("length") for part in parts])[layout.at],
         merged=np.concatenate(merged)[layout.at] & layout.known,
     )

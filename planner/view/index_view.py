@@ -6,8 +6,8 @@ Directories are read on first use, per column and kind, and kept: segments are i
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Collection, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
@@ -48,11 +48,13 @@ from puffin_index.storage.caches import cleared_by
 from puffin_index.storage.files import CountingReader, is_local
 from puffin_index.storage.parallel import in_parallel, requests_at_once
 from puffin_index.storage.parts import Part as Range
-from puffin_index.storage.parts import PartReader, read_parts
+from puffin_index.storage.parts import PartReader, near_parts, read_parts, span_of
 from puffin_index.storage.ranged import Blob, RangedReader
 
 Part = TypeVar("Part")
 Item = TypeVar("Item")
+Span: TypeAlias = tuple[int, int, int]
+"""Number of a segment, an offset in it, and a length in bytes."""
 
 _DIRECTORY_GAP_BYTES = 256 * 1024
 """Directories of other columns that are read along rather than asking a store twice."""
@@ -202,14 +204,45 @@ class IndexView(CoveredRowGroups):
             for segment, place in placement.locations.items() if field_id in fields else ():
                 if self._cache.get((self.segments[segment][0], place)) is None:
                     missing.setdefault(segment, set()).add(place)
-        self.each(lambda segment: self._prefetch_segment(segment, missing[segment]), list(missing))
+        ranges = {segment: [Range(*place[:2]) for place in sorted(places)] for segment, places in missing.items()}
+        near = [(segment, some) for segment in ranges for some in near_parts(ranges[segment], _DIRECTORY_GAP_BYTES)]
+        with self.held((segment, *span_of(some)) for segment, some in near):
+            self.each(lambda segment: self._prefetch_segment(segment, sorted(missing[segment])), list(missing))
 
-    def _prefetch_segment(self, segment: int, directories: Collection[tuple[int, int, str]]) -> None:
-        reader, places = self._reader(segment), sorted(directories)
+    def _prefetch_segment(self, segment: int, places: Sequence[tuple[int, int, str]]) -> None:
+        reader = self._reader(segment)
         blob, ranges = Blob(CountingReader(reader), 0, reader.size), [Range(*place[:2]) for place in places]
         with suppress(PuffinIndexError, OSError):
             for place, data in zip(places, read_parts(blob, ranges, _DIRECTORY_GAP_BYTES), strict=True):
                 self._cache.put((reader.location, place), StoredDirectory(PartReader(data, reader.location, place[0])))
+
+    def held(self, spans: Iterable[Span]) -> AbstractContextManager[None]:
+        """Get ranges of segments side by side from a store, and hold them until they are read.
+
+        Each range is to be read as it is here: a part of it is not found.
+        """
+        if self.is_local:
+            return nullcontext()
+        inside = [
+            (self.segments[segment][0], offset, length)
+            for segment, offset, length in spans
+            if 0 <= offset <= offset + length <= self.segments[segment][1]
+        ]
+        return self._files.held(inside, self._at_once)
+
+    def spans_alone(self, directory: KindDirectory, row_groups: Ints) -> list[Span]:
+        """What `open_alone` reads for some row groups: nothing where it only opens a payload, or on a local disk."""
+        if self.is_local:
+            return []
+        is_small = directory.known & ~directory.merged & (directory.length <= _WHOLE_BYTES)
+        small = row_groups[is_small[row_groups]]
+        columns = (array[small].tolist() for array in (directory.segment, directory.offset, directory.length))
+        return list(zip(*columns, strict=True))
+
+    def spans_of(self, directory: KindDirectory, row_group: int, parts: Sequence[Range]) -> list[Span]:
+        """What reading some parts of the payload of a row group reads: near parts share a request."""
+        segment, start = int(directory.segment[row_group]), int(directory.offset[row_group])
+        return [(segment, start + offset, length) for offset, length in map(span_of, near_parts(parts))]
 
     def statistics(self, leaf: Leaf, reads: IndexReads) -> FieldStatistics | None:
         """The statistics of a leaf's column that are of its type; None if no row group has any."""
@@ -273,7 +306,7 @@ class IndexView(CoveredRowGroups):
         own, entry, reader = self._locate(field_id, directory, row_group)
         span = np.array([[0, self.row_counts[row_group]]], np.int64)
         counted: RangedReader = CountingReader(reader)
-        offset, length = (int(own.numbers(name)[entry]) for name in ("offset", "length"))
+        offset, length = int(directory.offset[row_group]), int(directory.length[row_group])
         if not self.is_local and length <= _WHOLE_BYTES:
             counted = PartReader(Blob(counted, offset, length).read_all(), reader.location, offset)
         opened = own.open(entry, counted, span)

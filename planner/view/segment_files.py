@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Final, TypeAlias
 
 from cachetools import LRUCache
 from pyiceberg.io import FileIO
 
 from puffin_index.storage.files import FileReader, most_open_files
+from puffin_index.storage.objects import find_object
+from puffin_index.storage.read_many import read_many
+
+_MOST_HELD_BYTES: Final = 64 * 1024 * 1024
+_MANY: Final = 16
+"""Fewer ranges are read as soon by a thread each."""
+
+SegmentSpan: TypeAlias = tuple[str, int, int]
+"""The location of a segment, an offset in it, and a length in bytes."""
 
 
 class SegmentFiles:
@@ -22,9 +34,42 @@ class SegmentFiles:
         self._io = io
         self._lock = threading.Lock()
         self._opened: LRUCache[str, FileReader] = LRUCache(most_open_files())
+        self._held: dict[SegmentSpan, memoryview] = {}
+
+    @contextmanager
+    def held(self, spans: Iterable[SegmentSpan], at_once: int) -> Iterator[None]:
+        """Get ranges of segments side by side, and hold them in memory for whoever reads them first.
+
+        Few ranges, and what cannot be read or does not fit into memory, are left to those who need them.
+
+        Args:
+            spans: The ranges.
+            at_once: How many requests may be under way at one time.
+        """
+        wanted, left = list[SegmentSpan](), _MOST_HELD_BYTES
+        for span in spans:
+            left -= span[2]
+            if left < 0:
+                break
+            wanted.append(span)
+        objects = [(find_object(self._io, location), offset, length) for location, offset, length in wanted]
+        found = [(stored, offset, length) for stored, offset, length in objects if stored is not None]
+        if len(found) < max(_MANY, len(objects)):
+            yield
+            return
+        contents = zip(wanted, read_many(found, at_once), strict=True)
+        self._held.update((span, data) for span, data in contents if data is not None)
+        try:
+            yield
+        finally:
+            for span in wanted:
+                self._held.pop(span, None)
 
     def read(self, location: str, size: int, offset: int, length: int) -> memoryview:
         """Return exactly `length` bytes from `offset` of the segment at a location, which has `size` bytes."""
+        held = self._held.pop((location, offset, length), None)
+        if held is not None:
+            return held
         with self._lock:
             opened = self._opened.get(location)
         if opened is None:

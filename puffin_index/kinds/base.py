@@ -16,6 +16,7 @@ from puffin_index.keys.columns import KeyArray
 from puffin_index.keys.leaf import LeafTest
 from puffin_index.keys.value_types import ValueType
 from puffin_index.storage.arrays import Flags, Ints
+from puffin_index.storage.parts import Part
 from puffin_index.storage.ranged import Blob
 
 
@@ -139,6 +140,9 @@ class PreparedLookUp(Protocol):
     def rows(self, candidates: BitMap | None = None) -> BitMap:
         """Return exactly the rows of the row space that satisfy the test; with candidates, only rows among these."""
 
+    def parts(self, most_bytes: int) -> Sequence[Part]:
+        """Return the parts of the blob that `read` takes, by ascending offset; read nothing but the directory."""
+
     def read(self, most_bytes: int) -> ReadBlocks | None:
         """Read the blocks of the test, to be searched along with those of other payloads.
 
@@ -154,6 +158,11 @@ class MergedIndex(ABC):
     @abstractmethod
     def nbytes(self) -> int:
         """The approximate memory in bytes, including the read part of the directory."""
+
+    @property
+    def first_part(self) -> Part | None:
+        """The part of the blob that each test reads first; None if memory has it, or each test reads another one."""
+        return None
 
     @abstractmethod
     def prepare(self, test: AskedTest) -> PreparedLookUp:
@@ -188,6 +197,11 @@ class MergedFilter(ABC):
     @abstractmethod
     def nbytes(self) -> int:
         """The approximate memory in bytes, including the read part of the directory."""
+
+    @property
+    @abstractmethod
+    def first_part(self) -> Part | None:
+        """The part of the blob that each test reads first; None if memory has it."""
 
     @abstractmethod
     def read_directory(self) -> None:

@@ -67,6 +67,15 @@ class StoredObject:
         with self._errors():
             return memoryview(get_range(self._store, self._key, start=offset, length=length)).cast("B")
 
+    async def read_async(self, offset: int, length: int) -> memoryview:
+        """Return up to `length` bytes from `offset`, as `read` does."""
+        from obstore import get_range_async
+
+        if not length:
+            return memoryview(b"")
+        with self._errors():
+            return memoryview(await get_range_async(self._store, self._key, start=offset, length=length)).cast("B")
+
     def read_all(self) -> memoryview:
         """Return the whole object, by one request.
 

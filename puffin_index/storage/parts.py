@@ -56,18 +56,35 @@ def read_parts(blob: Blob, parts: Sequence[Part], gap_bytes: int = COALESCE_BYTE
         CorruptFileError: If a part leaves the blob or does not match its checksum.
     """
     read: list[memoryview] = []
-    first = 0
-    for last, part in enumerate(parts):
-        ended = last + 1 == len(parts) or parts[last + 1].offset > part.offset + part.length + gap_bytes
-        if ended:
-            start = parts[first].offset
-            data = blob.read(start, part.offset + part.length - start)
-            read += [data[p.offset - start : p.offset - start + p.length] for p in parts[first : last + 1]]
-            first = last + 1
+    for near in near_parts(parts, gap_bytes):
+        start, length = span_of(near)
+        data = blob.read(start, length)
+        read += [data[part.offset - start : part.offset - start + part.length] for part in near]
     for part, data in zip(parts, read, strict=True):
         if part.checksum is not None and checksum32(data) != part.checksum:
             raise corrupt(blob, "the bytes do not have their checksum", part.offset)
     return read
+
+
+def near_parts(parts: Sequence[Part], gap_bytes: int = COALESCE_BYTES) -> list[Sequence[Part]]:
+    """Return the parts in groups that share a request.
+
+    Args:
+        parts: The parts, by ascending offset.
+        gap_bytes: The most useless bytes to read between two parts.
+    """
+    near: list[Sequence[Part]] = []
+    first = 0
+    for last, part in enumerate(parts):
+        if last + 1 == len(parts) or parts[last + 1].offset > part.offset + part.length + gap_bytes:
+            near.append(parts[first : last + 1])
+            first = last + 1
+    return near
+
+
+def span_of(parts: Sequence[Part]) -> tuple[int, int]:
+    """Return offset and length of the range from the first to the last of some parts."""
+    return parts[0].offset, parts[-1].offset + parts[-1].length - parts[0].offset
 
 
 def corrupt(blob: Blob, reason: str, offset: int = 0) -> CorruptFileError:

@@ -33,7 +33,7 @@ from puffin_index.kinds.bsi.merged_slices_build import MERGED_BSI, MERGED_DICTIO
 from puffin_index.kinds.held_keys import DistinctKeys, HoldsKeys, KeySets, Totals, Want
 from puffin_index.roaring.read import row_set_of_ascending
 from puffin_index.storage.arrays import Ints
-from puffin_index.storage.parts import check_layout, corrupt
+from puffin_index.storage.parts import Part, check_layout, corrupt
 from puffin_index.storage.ranged import Blob
 
 _LAYOUT_NUMBERS = 2
@@ -191,6 +191,11 @@ class PreparedSlices:
         if len(found) > most or (among is None and len(found) < least):
             raise corrupt(index._blob, "bit slices of other rows than they are said to have")
         return index._rows_of(found)
+
+    def parts(self, most_bytes: int) -> Sequence[Part]:
+        """Return nothing, as `read` takes nothing."""
+        del most_bytes
+        return ()
 
     def read(self, most_bytes: int) -> None:
         """Return None: merged bit slices have no blocks to search along with those of other blobs."""

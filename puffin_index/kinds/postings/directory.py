@@ -94,6 +94,11 @@ class PostingsDirectory:
         return self._nbytes
 
     @property
+    def unread_root(self) -> Part | None:
+        """The place of the root page until memory has it."""
+        return self._root_part if self._root is None else None
+
+    @property
     def table(self) -> BlockTable:
         """The numbers of the blocks, known at both ends and on every page read by `locate` or `load`."""
         self._opened()

@@ -143,6 +143,11 @@ class Postings(MergedIndex, HoldsKeys):
         nulls = 0 if self._nulls is None else self._nulls_part.length
         return self._directory.nbytes + self._numbers.nbytes + nulls
 
+    @property
+    def first_part(self) -> Part | None:
+        """The root of the directory, until memory has it."""
+        return self._directory.unread_root
+
     def prepare(self, test: AskedTest) -> PreparedTest:
         """Prepare a test; the result looks the keys up in the directory only once."""
         return PreparedTest(self, test)
@@ -365,15 +370,24 @@ class PreparedTest:
                 found = postings._existing() - found
         return found if candidates is None else found & candidates
 
+    def parts(self, most_bytes: int) -> Sequence[Part]:
+        """Return the parts of the blob that `read` takes; nothing where directory pages are to be read before these."""
+        plan = self._little(most_bytes)
+        if plan is None or self._postings.directory.missing(plan.blocks):
+            return ()
+        return self._postings.directory.parts(plan.blocks)
+
     def read(self, most_bytes: int) -> AskedBlocks | None:
         """Read the blocks of the test, to be searched along with blocks of other blobs.
 
         Returns:
             None if the blocks exceed `most_bytes`, or if the blocks alone do not give the answer.
         """
+        plan = self._little(most_bytes)
+        return None if plan is None else self._postings._read_asked(plan)
+
+    def _little(self, most_bytes: int) -> _Plan | None:
         if isinstance(self._test, NullTest):
             return None
         plan = self._plan
-        if plan.subtract or not len(plan.blocks) or plan.cost[1] > most_bytes:
-            return None
-        return self._postings._read_asked(plan)
+        return None if plan.subtract or not len(plan.blocks) or plan.cost[1] > most_bytes else plan
