@@ -15,11 +15,12 @@ from planner.prune.estimate import Estimate
 from planner.prune.evaluate import RowEvaluator, exact_directories, has_exact_index, index_cost_bytes
 from planner.prune.found_rows import FoundRows, RowSets, joint_rows
 from planner.prune.funnel import Funnel
-from planner.prune.lookups import WIDE_SHARE, LookUp
+from planner.prune.lookups import WIDE_SHARE, LookUp, read_directories
 from planner.prune.probes import Probe
 from planner.prune.pruned import Reason
 from planner.prune.pruning import LeafState, Pruning
 from planner.prune.zone_map import Verdicts
+from planner.view.directories import KindDirectory
 from puffin_index.kinds.base import RowSet
 from puffin_index.kinds.kind import Answer
 from puffin_index.kinds.registry import kinds_answering
@@ -49,6 +50,7 @@ class IndexStages:
         """Run the stages; return the rows behind the verdicts, where an index gave them."""
         pruning = self._pruning
         with funnel.stage("postings", pruning, Reason.ROWS_EMPTY):
+            self._read_directories()
             self._look_leaves_up(by_key=True)
         with funnel.stage("bloom", pruning, Reason.BLOOM):
             self._by_filters()
@@ -74,17 +76,36 @@ class IndexStages:
                     if kind.is_found_by_key == by_key and state.found is None:
                         self._look_leaf_up(state, kind.name, widest_share)
 
-    def _look_leaf_up(self, state: LeafState, kind: str, widest_share: float) -> None:
+    def _read_directories(self) -> None:
+        """Read the directories of narrow leaves side by side from a store: a first plan waits for these only once."""
         pruning = self._pruning
-        directory = pruning.view.directory(state.leaf, kind, pruning.reads)
-        if directory is None:
+        if pruning.view.is_local or len(pruning.leaves) < 2:
             return
-        undecided = pruning.undecided(state)
-        undecided = undecided[directory.merged[pruning.row_groups[undecided]]]
-        if len(undecided):
+        look_ups: list[tuple[LookUp, Ints]] = []
+        for state in pruning.leaves[:_MOST_CANDIDATES]:
+            kinds = [kind for kind in kinds_answering(state.leaf.test, Answer.EXACT) if kind.is_found_by_key]
+            if pruning.is_finished or not kinds or self._mean_selectivity(state) > WIDE_SHARE:
+                continue
+            directory, undecided = self._merged(state, kinds[0].name)
+            if directory is not None and len(undecided):
+                look_ups.append((LookUp(pruning, state, directory), undecided))
+        if len(look_ups) > 1:
+            read_directories(look_ups)
+
+    def _look_leaf_up(self, state: LeafState, kind: str, widest_share: float) -> None:
+        directory, undecided = self._merged(state, kind)
+        if directory is not None and len(undecided):
             # Narrow leaves are read whole in any case.
             candidates = None if widest_share == WIDE_SHARE else self._candidates(undecided)
-            self._look_up(LookUp(pruning, state, directory, widest_share, candidates), undecided)
+            self._look_up(LookUp(self._pruning, state, directory, widest_share, candidates), undecided)
+
+    def _merged(self, state: LeafState, kind: str) -> tuple[KindDirectory | None, Ints]:
+        """The directory of a leaf's payloads, and the undecided positions whose payload covers several row groups."""
+        pruning = self._pruning
+        directory, undecided = pruning.view.directory(state.leaf, kind, pruning.reads), pruning.undecided(state)
+        if directory is None:
+            return None, undecided[:0]
+        return directory, undecided[directory.merged[pruning.row_groups[undecided]]]
 
     def _mean_selectivity(self, state: LeafState) -> float:
         pruning = self._pruning

@@ -72,6 +72,25 @@ _Work: TypeAlias = tuple[int, Ints, AskedTest]
 """A payload's number, the positions that are asked about, and the test."""
 
 
+def read_directories(look_ups: Sequence[tuple[LookUp, Ints]]) -> None:
+    """Read what look-ups at some positions need of directories, for all of them at once.
+
+    One after the other, each look-up would wait for a store. What is in trouble is told by the look-ups themselves.
+    """
+    works: list[tuple[LookUp, _Work]] = []
+    spans: list[Span] = []
+    for look_up, undecided in look_ups:
+        blobs = positions_by_number(look_up.directory.blob[look_up.pruning.row_groups[undecided]])
+        some = look_up._works(blobs, undecided)
+        unread = look_up._first_reads(some)
+        works += [(look_up, work) for work in some if unread]
+        spans += unread
+    if works:
+        view = look_ups[0][0].pruning.view
+        with view.held(spans):
+            view.each(lambda one: one[0]._open(one[1]), works)
+
+
 @dataclass(frozen=True, slots=True)
 class LookUp:
     """Looks one leaf up in merged payloads.
@@ -101,8 +120,7 @@ class LookUp:
         blobs = positions_by_number(self.directory.blob[row_groups])
         every: list[_Opened] = []
         troubles = self.pruning.reads.troubles
-        test = AskedTest(self.state.leaf.test)
-        works = [(blob, undecided[here], test) for blob, here in blobs]
+        works = self._works(blobs, undecided)
         with view.held(self._first_reads(works)):
             results = view.each(self._open, works)
         for result in results:
@@ -125,6 +143,10 @@ class LookUp:
             if one.payload.nbytes != one.nbytes:
                 view.weigh(self.state.leaf.field_id, self.directory, self._row_group(one.positions))
         return found, found.counts(row_groups, blobs)
+
+    def _works(self, blobs: list[tuple[int, Ints]], undecided: Ints) -> list[_Work]:
+        test = AskedTest(self.state.leaf.test)
+        return [(blob, undecided[here], test) for blob, here in blobs]
 
     def _first_reads(self, works: Sequence[_Work]) -> list[Span]:
         """What opening payloads reads first from a store; what is in trouble is left to those who open it."""
