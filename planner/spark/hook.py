@@ -70,6 +70,7 @@ from planner.spark.statements.callback import Statements
 from planner.spark.statements.install import make_procedures, make_statements, put_procedures, remove_procedures
 from planner.view.directories import selection_of
 from planner.view.index_view import IndexView
+from puffin_index.catalogue.open_catalog import PASSING_ERRORS
 from puffin_index.data.column_source import Reading, parse_name_mapping
 from puffin_index.errors import MissingExtraError, PuffinIndexError
 from puffin_index.jobs.log_lines import reason_of
@@ -152,8 +153,8 @@ class _PlannerCallback:
         except Exception as error:  # the one place that catches everything: no trouble of ours may stop a query
             if strict:
                 raise
-            is_known = isinstance(error, PuffinIndexError)
-            _log.warning("index not used, the scan stays as it was: %s", reason_of(error), exc_info=not is_known)
+            is_passing = isinstance(error, PASSING_ERRORS)
+            _log.warning("index not used, the scan stays as it was: %s", reason_of(error), exc_info=not is_passing)
             return bytearray(KEEP_ALL)
 
     @contextmanager

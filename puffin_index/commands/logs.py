@@ -8,15 +8,30 @@ import sys
 from datetime import UTC, datetime
 from typing import Final, Literal, TypeAlias
 
+from puffin_index.jobs.log_lines import reason_of
+
 LogFormat: TypeAlias = Literal["text", "json"]
 
 _TEXT: Final = "%(levelname)s %(name)s: %(message)s"
 _TIMED: Final = f"%(asctime)s {_TEXT}"
+_OWN: Final = ("puffin_index", "planner", "ssb_bench")
 _QUIET: Final = ("planner.prune.funnel", "planner.view.column_values")
 """Commands print what these loggers say as warnings of a plan."""
 
 
-class _Timed(logging.Formatter):
+class _Text(logging.Formatter):
+    """Text for people: errors that other packages log themselves are one line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line; a traceback follows only where the error is a mistake of this package."""
+        error = record.exc_info[1] if record.exc_info else None
+        if error is None or record.name.partition(".")[0] in _OWN:
+            return super().format(record)
+        brief = logging.makeLogRecord(record.__dict__ | {"exc_info": None, "exc_text": None})
+        return f"{super().format(brief)}: {reason_of(error)}"
+
+
+class _Timed(_Text):
     """Text behind the time in UTC."""
 
     def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: N802 # logging's name
@@ -51,7 +66,7 @@ def configure_logs(log_format: LogFormat, *, verbose: bool) -> None:
     """Write log lines to the standard error: warnings, and what is done if that is wanted."""
     handler = logging.StreamHandler(sys.stderr)
     # What is done has times, a warning of a single command needs none.
-    handler.setFormatter(_Json() if log_format == "json" else _Timed(_TIMED) if verbose else logging.Formatter(_TEXT))
+    handler.setFormatter(_Json() if log_format == "json" else _Timed(_TIMED) if verbose else _Text(_TEXT))
     if not verbose:
         handler.addFilter(lambda record: record.name not in _QUIET)
     logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, handlers=[handler])

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 _MARK = "PUFFIN_INDEX_SOAK"
+_ABORT_SECONDS = 20.0
 ROOT = Path(__file__).parents[2]
 Event = Mapping[str, object]
 
@@ -32,7 +33,13 @@ class Started:
         self._on_event = on_event
         self._log = log
         self._log_from = log.stat().st_size if log.exists() else 0
-        environment = {**os.environ, _MARK: self.mark, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "ignore"}
+        environment = {
+            **os.environ,
+            _MARK: self.mark,
+            "PYTHONPATH": str(ROOT),
+            "PYTHONWARNINGS": "ignore",
+            "PYTHONFAULTHANDLER": "1",
+        }
         with log.open("ab") as stderr:
             self.process = subprocess.Popen(
                 [sys.executable, *arguments], stdout=subprocess.PIPE, stderr=stderr, env=environment, text=True
@@ -62,19 +69,25 @@ class Started:
         """Whether the process has not ended."""
         return self.process.poll() is None
 
-    def end(self, number: signal.Signals, patience_seconds: float = 90.0) -> int:
+    def end(self, number: signal.Signals, patience_seconds: float = 300.0) -> int:
         """Send a signal and wait; return the exit code."""
         self.process.send_signal(number)
         return self.wait(patience_seconds)
 
     def wait(self, patience_seconds: float) -> int:
-        """Wait for the end; return the exit code, or -SIGABRT if the process did not end in time."""
+        """Wait for the end; return the exit code.
+
+        A process that does not end in time writes down where its threads are, and is ended by SIGABRT.
+        """
         try:
             code = self.process.wait(patience_seconds)
         except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-            code = -signal.SIGABRT
+            self.process.send_signal(signal.SIGABRT)
+            try:
+                code = self.process.wait(_ABORT_SECONDS)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                code = self.process.wait()
         self._thread.join(5)
         if self.process.stdout is not None and not self._thread.is_alive():
             self.process.stdout.close()

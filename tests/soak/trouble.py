@@ -19,13 +19,13 @@ from puffin_index.catalogue.stored_files import list_stored_files, reachable_fil
 from tests.soak.proxy import FaultyProxy
 from tests.soak.report import State
 from tests.soak.started import Event, Started, resident_bytes, survivors
-from tests.soak.world import TABLE, TROUBLE, World, ask, matching, names_now, read_plainly
+from tests.soak.world import EMPTIED, TABLE, TROUBLE, World, ask, matching, names_now, read_plainly
 
 COMMIT_TIMEOUT_SECONDS = 2.0
 _LONGEST_BUILD = "120s"
 """Files of no commit that are younger may belong to a build that runs."""
 
-_PATIENCE_SECONDS = 180.0
+_PATIENCE_SECONDS = 600.0
 
 
 class Trouble:
@@ -145,7 +145,7 @@ class Trouble:
         if name.endswith("watch") and code in (1, -signal.SIGTERM) and "watch started" not in ended.said:
             self._state.count(self.world.name, f"{name} ended at its start")
         elif not told or code != 0:
-            self._state.fail(f"{self.world.name}: {name} ended with {code}: {ended.said[-300:]}")
+            self._state.fail(f"{self.world.name}: {name} ended with {code}: {ended.said[-3000:]}")
 
     def _kill_writer(self) -> None:
         self._long_lived["writer"].end(signal.SIGKILL)
@@ -184,7 +184,7 @@ class Trouble:
         code = started.wait(_PATIENCE_SECONDS)
         self._state.count(self.world.name, f"{name} {'done' if code == 0 else 'refused'}")
         if code not in (0, 1, 2):
-            self._state.fail(f"{self.world.name}: {name} ended with {code}")
+            self._state.fail(f"{self.world.name}: {name} ended with {code}: {started.said[-3000:]}")
         return code
 
     def _lock(self) -> None:
@@ -315,9 +315,13 @@ class Trouble:
                     place = next(number for number, line in enumerate(lines) if what in line)
                     self._state.fail(f"{path.name}, line {place + 1}: {' | '.join(lines[place : place + 3])[:300]}")
             # Each command of a few seconds is a process of its own; these ones live on.
-            is_long_lived = path.stem.endswith(("steady-watch", "reader"))
-            about_segments = [line for line in lines if "WARNING planner." in line or "segment not rewritten" in line]
-            told = [line.partition("_segments/")[2][:39] for line in about_segments]
-            about = [one for one in told if is_long_lived and one.endswith(".puffin")]
-            for segment in sorted({one for one in about if about.count(one) > 1}):
-                self._state.fail(f"{path.name}: {about.count(segment)} lines about the damaged segment {segment}")
+            if path.stem.endswith(("steady-watch", "reader")):
+                for some in text.split(EMPTIED):
+                    self._check_segments_told(path.name, some.splitlines())
+
+    def _check_segments_told(self, log: str, lines: list[str]) -> None:
+        about_segments = [line for line in lines if "WARNING planner." in line or "segment not rewritten" in line]
+        told = [line.partition("_segments/")[2][:39] for line in about_segments]
+        about = [one for one in told if one.endswith(".puffin")]
+        for segment in sorted({one for one in about if about.count(one) > 1}):
+            self._state.fail(f"{log}: {about.count(segment)} lines about the damaged segment {segment}")

@@ -6,6 +6,7 @@ import ctypes
 import gc
 import json
 import os
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -37,6 +38,9 @@ COLUMNS = ("id", "k", "n", "word")
 
 EMPTY_CACHES_SECONDS = 20.0
 """Caches grow up to their bounds, so leaks are looked for beyond them."""
+
+EMPTIED = "caches are empty"
+"""A line of the log of a process that has emptied its caches."""
 
 _VALUES = 4_000
 _WORDS = 150
@@ -185,6 +189,8 @@ def read_plainly(table: Table, snapshot_id: int | None) -> pa.Table:
 def empty_caches() -> None:
     """Empty all caches, which have bounds of their own, and tell how much memory the process has beyond them."""
     clear_caches()
+    # The log may speak of each damaged segment again.
+    print(EMPTIED, file=sys.stderr, flush=True)  # noqa: T201
     gc.collect()
     pa.default_memory_pool().release_unused()
     ctypes.CDLL(None).malloc_trim(0)
