@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from cachetools import LRUCache
 from pyiceberg.io import FileIO, InputStream
 
+from puffin_index.data.file_fields import FileField
 from puffin_index.errors import CorruptFileError, NotFoundError
 from puffin_index.storage.caches import cleared_by
 from puffin_index.storage.files import ObjectReader, StreamReader
@@ -24,6 +25,7 @@ Chunks: TypeAlias = tuple[int, Sequence[int]]
 """A row group, and ordinals of its column chunks."""
 
 _FOOTERS_BYTES = 64 << 20
+_LENGTH_BYTES = 4
 
 _footers: LRUCache[str, pq.FileMetaData] = LRUCache(
     maxsize=_FOOTERS_BYTES, getsizeof=lambda footer: int(footer.serialized_size)
@@ -43,6 +45,39 @@ class OpenParquet:
 
     parquet: pq.ParquetFile
     file: RangedReader
+    _stream: ObjectStream | InputStream
+
+    def with_dictionaries(self, names: Sequence[str]) -> pq.ParquetFile:
+        """Return a reader of the same file that gives some columns of strings as dictionaries.
+
+        Args:
+            names: Top-level columns (`coded_by_dictionary`).
+        """
+        return _reader(self._stream, self.parquet.metadata, names) if names else self.parquet
+
+
+def coded_by_dictionary(group: pq.RowGroupMetaData, fields: Iterable[FileField]) -> list[str]:
+    """Return the columns of strings whose values a row group has in dictionaries.
+
+    To make strings of all values takes ten times as long as to leave them coded, where a few rows are wanted.
+
+    Args:
+        group: The row group.
+        fields: Top-level fields of the file.
+    """
+    names: list[str] = []
+    for field in fields:
+        # Arrow tells columns by their path, in which a dot leads into a struct.
+        if _is_text(field.field.type) and "." not in field.field.name:
+            chunk = group.column(field.leaves[0])
+            # Outside of a dictionary, the length of a value alone has four bytes.
+            if chunk.has_dictionary_page and chunk.total_uncompressed_size < _LENGTH_BYTES * chunk.num_values:
+                names.append(field.field.name)
+    return names
+
+
+def _is_text(arrow_type: pa.DataType) -> bool:
+    return bool(pa.types.is_string(arrow_type) or pa.types.is_large_string(arrow_type))
 
 
 @contextmanager
@@ -141,21 +176,27 @@ def open_parquet_file(io: FileIO, location: str, size: int | None = None) -> Ite
         footer = _footers.get(location)
     try:
         stream = open_stream(io, location, size)
-        # What PyArrow buffers ahead would be other ranges than those that are fetched.
-        is_object = isinstance(stream, ObjectStream)
         with cast(BinaryIO, stream):
             try:
-                parquet = parquet_file(
-                    stream, metadata=footer, pre_buffer=not is_object, coerce_int96_timestamp_unit="us"
-                )
+                parquet = _reader(stream, footer)
             except pa.ArrowInvalid as error:
                 raise CorruptFileError(f"it cannot be read as Parquet: {error}", location=location) from error
             with _footers_lock:
                 if footer is None and parquet.metadata.serialized_size < _FOOTERS_BYTES:
                     _footers[location] = parquet.metadata
-            yield OpenParquet(parquet, _bytes_of(stream, location))
+            yield OpenParquet(parquet, _bytes_of(stream, location), stream)
     except FileNotFoundError as error:
         raise NotFoundError(f"file not found: {location}") from error
+
+
+def _reader(
+    stream: ObjectStream | InputStream, footer: pq.FileMetaData | None, coded: Sequence[str] = ()
+) -> pq.ParquetFile:
+    # What PyArrow buffers ahead would be other ranges than those that are fetched.
+    pre_buffer = not isinstance(stream, ObjectStream)
+    return parquet_file(
+        stream, metadata=footer, pre_buffer=pre_buffer, coerce_int96_timestamp_unit="us", read_dictionary=list(coded)
+    )
 
 
 def _bytes_of(stream: ObjectStream | InputStream, location: str) -> RangedReader:

@@ -14,7 +14,7 @@ from planner.scans.reading.page_choice import can_gain, chosen_pages, promising,
 from puffin_index.data.file_fields import FileField
 from puffin_index.data.pages.fetch import in_turn
 from puffin_index.data.pages.page_reader import PageReader, joined
-from puffin_index.data.parquet import OpenParquet, fetch_columns
+from puffin_index.data.parquet import OpenParquet, coded_by_dictionary, fetch_columns
 from puffin_index.errors import CorruptFileError
 from puffin_index.jobs.log_lines import level_of_trouble
 from puffin_index.storage.arrays import Ints
@@ -24,6 +24,8 @@ from puffin_index.storage.parallel import in_parallel
 _log = logging.getLogger(__name__)
 
 _CORES = os.cpu_count() or 1
+_FEW_ROWS = 0.1
+"""Strings of so small a share of the rows are made after the rows are chosen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,19 +73,23 @@ class RowGroupColumns:
         rest = [field for field in fields if table is None or field.field.name not in table.column_names]
         if not rest:
             return table
-        whole = self._whole(rest).take(pa.array(rows))
+        few = len(rows) <= _FEW_ROWS * self.row_count
+        whole = self._whole(rest, as_dictionaries=few).take(pa.array(rows))
+        if few:
+            whole = whole.cast(pa.schema([field.field for field in rest]))
         return whole if table is None else joined(table, whole)
 
-    def _whole(self, fields: Sequence[FileField]) -> pa.Table:
+    def _whole(self, fields: Sequence[FileField], *, as_dictionaries: bool = False) -> pa.Table:
+        """Whole columns; strings of a dictionary as they are stored, if wanted."""
         # By ordinals of leaves: names may have dots in them.
         leaves = _leaves(fields)
         for leaf in leaves:
             self.data_read.add_chunk(self._chunk_bytes(leaf))
-        fetch_columns(self.opened.parquet, [(self.ordinal, leaves)])
+        group = self.opened.parquet.metadata.row_group(self.ordinal)
+        parquet = self.opened.with_dictionaries(coded_by_dictionary(group, fields) if as_dictionaries else [])
+        fetch_columns(parquet, [(self.ordinal, leaves)])
         try:
-            return self.opened.parquet.reader.read_row_group(
-                self.ordinal, column_indices=leaves, use_threads=self.side_by_side
-            )
+            return parquet.reader.read_row_group(self.ordinal, column_indices=leaves, use_threads=self.side_by_side)
         except pa.ArrowInvalid as error:
             raise CorruptFileError(f"row group {self.ordinal}: {error}", location=self.opened.file.location) from error
 

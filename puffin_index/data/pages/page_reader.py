@@ -21,7 +21,7 @@ from puffin_index.data.pages.footer import ColumnChunk, FooterLayout, layout_of
 from puffin_index.data.pages.nested import assemble
 from puffin_index.data.pages.offset_index import OffsetIndex, parse_offset_index
 from puffin_index.data.pages.page_header import parse_page_header
-from puffin_index.data.parquet import decoded
+from puffin_index.data.parquet import coded_by_dictionary, decoded
 from puffin_index.errors import CorruptFileError
 from puffin_index.storage.arrays import Ints
 from puffin_index.storage.binary import write_uint32_le
@@ -55,9 +55,15 @@ class LeafPages:
     pages: Ints
 
     @property
+    def bounds(self) -> Ints:
+        """The first row of each page to read, and the row after its last row: shape (pages, 2)."""
+        return np.stack((self.index.first_rows[self.pages], self.index.first_rows[self.pages + 1]), axis=1)
+
+    @property
     def row_counts(self) -> Ints:
         """The rows of each page to read."""
-        counts: Ints = np.diff(self.index.first_rows)[self.pages]
+        first_rows = self.index.first_rows
+        counts: Ints = first_rows[self.pages + 1] - first_rows[self.pages]
         return counts
 
     @property
@@ -164,11 +170,13 @@ class PageReader:
             CorruptFileError: If pages are not what the offset index says, or cannot be decoded.
         """
         part = pa.py_buffer(self._part_file(leaves))
+        coded = coded_by_dictionary(self.parquet.metadata.row_group(self.ordinal), fields)
 
         def decode(some: Sequence[FileField]) -> pa.Table:
             # A reader of Arrow is not made for several threads.
-            parquet = pq.ParquetFile(pa.BufferReader(part), coerce_int96_timestamp_unit="us")
-            columns = [self._column(parquet, field, leaves, rows) for field in some]
+            parquet = pq.ParquetFile(pa.BufferReader(part), coerce_int96_timestamp_unit="us", read_dictionary=coded)
+            taken = _taken(parquet, some, leaves, rows)
+            columns = [_column(field, [taken[leaf] for leaf in field.leaves]) for field in some]
             return pa.table(columns, schema=pa.schema([field.field for field in some]))
 
         with decoded(self.file.location, f"pages of row group {self.ordinal}"):
@@ -177,20 +185,6 @@ class PageReader:
             for other in others:
                 table = joined(table, other)
         return table
-
-    def _column(
-        self, parquet: pq.ParquetFile, field: FileField, leaves: Mapping[int, LeafPages], rows: Ints
-    ) -> pa.Array | pa.ChunkedArray:
-        taken: list[pa.ChunkedArray] = []
-        for leaf in field.leaves:
-            values = parquet.reader.read_row_group(0, column_indices=[leaf], use_threads=False).column(0)
-            expected = int(leaves[leaf].row_counts.sum())
-            if len(values) != expected:
-                raise ValueError(f"pages of {expected} rows have {len(values)}")
-            taken.append(values.take(pa.array(leaves[leaf].positions(rows))))
-        if len(taken) == 1:
-            return taken[0]
-        return assemble(field.field.type, [pa.concat_arrays(values.chunks) for values in taken])
 
     def _is_repeated(self, leaf: int) -> bool:
         return bool(self.parquet.schema.column(leaf).max_repetition_level)
@@ -239,6 +233,33 @@ class PageReader:
                 raise CorruptFileError(f"a page of {rows} rows, and not {row_count}", location=location, offset=offset)
             values += header.values
         return values
+
+
+def _taken(
+    parquet: pq.ParquetFile, fields: Sequence[FileField], leaves: Mapping[int, LeafPages], rows: Ints
+) -> dict[int, pa.ChunkedArray]:
+    """Read the leaves of fields from a file of pages, and take the values in some rows."""
+    alike: dict[object, list[int]] = {}
+    for field in fields:
+        for leaf in field.leaves:
+            # Columns whose pages have the same rows are read together; several leaves of one column would be joined.
+            key = leaves[leaf].bounds.tobytes() if len(field.leaves) == 1 else leaf
+            alike.setdefault(key, []).append(leaf)
+    taken: dict[int, pa.ChunkedArray] = {}
+    for some in map(sorted, alike.values()):
+        read = parquet.reader.read_row_group(0, column_indices=some, use_threads=False)
+        expected = int(leaves[some[0]].row_counts.sum())
+        if any(len(values) != expected for values in read.columns):
+            raise ValueError(f"pages of {expected} rows have {[len(values) for values in read.columns]}")
+        positions = pa.array(leaves[some[0]].positions(rows))
+        taken |= {leaf: values.take(positions) for leaf, values in zip(some, read.columns, strict=True)}
+    return taken
+
+
+def _column(field: FileField, leaves: Sequence[pa.ChunkedArray]) -> pa.Array | pa.ChunkedArray:
+    if len(leaves) == 1:
+        return leaves[0].cast(field.field.type)
+    return assemble(field.field.type, [pa.concat_arrays(values.chunks) for values in leaves])
 
 
 def joined(table: pa.Table, other: pa.Table) -> pa.Table:
