@@ -6,6 +6,8 @@ import json
 import subprocess
 import sys
 
+import pytest
+
 _PROGRAM = """
 import logging
 from puffin_index.commands.logs import configure_logs, log_as_a_service
@@ -51,3 +53,25 @@ def test_json_lines_have_the_pairs_as_members() -> None:
         "files": 2,
     }
     assert (second["level"], second["message"]) == ("warning", "not indexed: x")
+
+
+_FAILURE = """
+import logging
+from puffin_index.commands.logs import configure_logs
+configure_logs("text", verbose={verbose})
+for name in ("pyiceberg.table", "planner.spark.hook"):
+    try:
+        raise OSError("the catalog is locked\\n[SQL: SELECT 1]")
+    except OSError:
+        logging.getLogger(name).warning("not deleted: %s", "x", exc_info=True)
+"""
+
+
+@pytest.mark.parametrize("verbose", [False, True])
+def test_errors_that_others_log_are_a_line_and_ours_have_a_traceback(*, verbose: bool) -> None:
+    program = _FAILURE.format(verbose=verbose)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    theirs, ours, *traceback = done.stderr.splitlines()
+    assert theirs.endswith("WARNING pyiceberg.table: not deleted: x: the catalog is locked")
+    assert ours.endswith("WARNING planner.spark.hook: not deleted: x")
+    assert traceback[0] == "Traceback (most recent call last):"

@@ -13,6 +13,7 @@ from py4j.java_gateway import JavaObject
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import NoSuchTableError
 from pyspark.sql import SparkSession
+from sqlalchemy.exc import OperationalError
 
 import planner
 import planner.spark.hook
@@ -106,11 +107,21 @@ def test_damage_changes_no_answer(
     assert sum(report.dropped for report in planner.reports(spark)) == 0
 
 
+@pytest.mark.parametrize(
+    ("error", "is_ours"),
+    [(RuntimeError("out of order"), True), (OperationalError("SELECT 1", (), OSError("out of order")), False)],
+)
 def test_a_planner_that_raises_changes_no_answer(
-    spark: SparkSession, broken: TableIndex, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    spark: SparkSession,
+    broken: TableIndex,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    *,
+    error: Exception,
+    is_ours: bool,
 ) -> None:
     def fail(*_: object) -> None:
-        raise RuntimeError("out of order")
+        raise error
 
     sql = SQL.replace(FULL, f"lake.{broken.name}")
     expected = spark.newSession().sql(sql).collect()
@@ -119,6 +130,8 @@ def test_a_planner_that_raises_changes_no_answer(
     with caplog.at_level(logging.WARNING):
         assert spark.sql(sql).collect() == expected
     assert "out of order" in caplog.text
+    assert ("Traceback" in caplog.text) == is_ours
+    assert "SELECT 1" not in caplog.text
 
 
 _ELSEWHERE = """
