@@ -11,6 +11,8 @@ from hypothesis import settings
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
+from ssb_bench.stores.server import StoreServer, run_store
+
 # The same examples on every run, so that a change is what makes a test fail; `make nightly` looks for new ones.
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.register_profile("nightly", max_examples=4_000, deadline=None)
@@ -38,6 +40,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def _shares_session(item: pytest.Item) -> bool:
     return isinstance(item, pytest.Function) and "spark" in item.fixturenames
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[StoreServer]:
+    """An S3 server behind a proxy that counts requests and can be moved away."""
+    with run_store() as running:
+        yield running
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from planner.scans.plan import ScanPlan, plan
 from puffin_index import TableIndex
 from puffin_index.storage.caches import clear_caches
-from ssb_bench.stores.server import StoreServer, run_store
+from ssb_bench.stores.server import StoreServer
 from ssb_bench.stores.traffic import Traffic
 from tests.puffin_index.indexed_table import PREDICATES, indexed, named_segments
 from tests.stores import far_away, store_catalog
@@ -18,12 +18,6 @@ from tests.stores import far_away, store_catalog
 SEGMENTS = 24
 PATIENCE = 1e6
 WHERES = [*PREDICATES, "b = 1 AND b <> 2 AND k > 1900", "b IN (1, 2) AND s = 'value 3'", "k > 1990 OR b = 5"]
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[StoreServer]:
-    with run_store() as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from puffin_index.errors import DefinitionError
 from puffin_index.storage.caches import clear_caches
 from puffin_index.storage.parallel import PROPERTY_AT_ONCE
 from puffin_index.storage.whole_files import read_tables_whole
-from ssb_bench.stores.server import StoreServer, run_store
+from ssb_bench.stores.server import StoreServer
 from ssb_bench.stores.traffic import Traffic
 from tests.puffin_index.indexed_table import indexed
 from tests.stores import far_away, store_catalog
@@ -23,12 +23,6 @@ DEFINITION = IndexDefinition.of(
     bitmap=["k", "b", "s"], bsi=["k"], options={f"{name}.layout": "postings" for name in ("k", "b")}
 )
 PATIENCE = 1e6
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[StoreServer]:
-    with run_store() as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

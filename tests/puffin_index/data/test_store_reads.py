@@ -16,18 +16,12 @@ from pyiceberg.table import Table
 from planner.scans.arrow_scan import scan
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.storage.caches import clear_caches
-from ssb_bench.stores.server import StoreServer, run_store
+from ssb_bench.stores.server import StoreServer
 from ssb_bench.stores.traffic import Request
 from tests.stores import store_catalog
 
 ROW_GROUPS, ROW_GROUP_ROWS, FILES = 3, 10_000, 2
 TAIL_BYTES = 64 * 1024
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[StoreServer]:
-    with run_store() as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -69,3 +70,14 @@ def test_callers_may_have_an_event_loop_of_their_own(server: StoreServer) -> Non
         return read_many([(stored(server, 2), 0, 3)], 8)
 
     assert asyncio.run(in_a_notebook()) == [memoryview(bytes([2, 2, 2]))]
+
+
+def test_a_system_without_more_threads_gives_none(server: StoreServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    spans = [(stored(server, 1), 0, 3)] * 4
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", fail)
+        assert read_many(spans, 8) == [None] * 4
+    assert None not in read_many(spans, 8)
