@@ -19,6 +19,7 @@ from pyiceberg.types import ListType, MapType
 from puffin_index.data.column_source import Reading
 from puffin_index.data.file_fields import PARQUET_FIELD_ID, FileField, FileFields, identify_fields
 from puffin_index.errors import UnsupportedError
+from puffin_index.storage.caches import cleared_by
 
 
 def constants_of(partition: Record, spec: PartitionSpec) -> dict[int, object]:
@@ -161,6 +162,9 @@ def identified_schema(fields: tuple[FileField, ...], wanted: frozenset[int]) -> 
     arrow_fields = [_with_ids(field) for field in fields if field.field_id in wanted]
     # Iceberg's timestamps have microseconds; other writers may write nanoseconds.
     return pyarrow_to_schema(pa.schema(arrow_fields), downcast_ns_timestamp_to_us=True)
+
+
+cleared_by(identified_schema.cache_clear)
 
 
 def _with_ids(field: FileField) -> pa.Field:

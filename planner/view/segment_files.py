@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -22,6 +23,9 @@ _MANY: Final = 16
 SegmentSpan: TypeAlias = tuple[str, int, int]
 """The location of a segment, an offset in it, and a length in bytes."""
 
+_HELD: ContextVar[dict[SegmentSpan, memoryview]] = ContextVar("_HELD", default={})  # noqa: B039 - nobody adds to it
+"""What a plan has got and not read yet; the threads that work for the plan share it."""
+
 
 class SegmentFiles:
     """Read segments, of which those that were read last stay open. Safe to share between threads.
@@ -34,7 +38,6 @@ class SegmentFiles:
         self._io = io
         self._lock = threading.Lock()
         self._opened: LRUCache[str, FileReader] = LRUCache(most_open_files())
-        self._held: dict[SegmentSpan, memoryview] = {}
 
     @contextmanager
     def held(self, spans: Iterable[SegmentSpan], at_once: int) -> Iterator[None]:
@@ -58,16 +61,15 @@ class SegmentFiles:
             yield
             return
         contents = zip(wanted, read_many(found, at_once), strict=True)
-        self._held.update((span, data) for span, data in contents if data is not None)
+        token = _HELD.set({span: data for span, data in contents if data is not None})
         try:
             yield
         finally:
-            for span in wanted:
-                self._held.pop(span, None)
+            _HELD.reset(token)
 
     def read(self, location: str, size: int, offset: int, length: int) -> memoryview:
         """Return exactly `length` bytes from `offset` of the segment at a location, which has `size` bytes."""
-        held = self._held.pop((location, offset, length), None)
+        held = _HELD.get().pop((location, offset, length), None)
         if held is not None:
             return held
         with self._lock:

@@ -8,8 +8,6 @@ import sys
 from datetime import UTC, datetime
 from typing import Final, Literal, TypeAlias
 
-from puffin_index.jobs.log_lines import reason_of
-
 LogFormat: TypeAlias = Literal["text", "json"]
 
 _TEXT: Final = "%(levelname)s %(name)s: %(message)s"
@@ -27,6 +25,9 @@ class _Text(logging.Formatter):
         error = record.exc_info[1] if record.exc_info else None
         if error is None or record.name.partition(".")[0] in _OWN:
             return super().format(record)
+        # Not before an error: `--help` needs no more of the package than its commands' names.
+        from puffin_index.jobs.log_lines import reason_of
+
         brief = logging.makeLogRecord(record.__dict__ | {"exc_info": None, "exc_text": None})
         return f"{super().format(brief)}: {reason_of(error)}"
 

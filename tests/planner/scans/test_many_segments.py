@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
@@ -110,3 +111,15 @@ def test_a_segment_that_is_gone_keeps_its_row_groups_alone(catalog: SqlCatalog, 
 def _restore(index: TableIndex, location: str, content: bytes) -> None:
     with index.index_table.io.new_output(location).create(overwrite=True) as stream:
         stream.write(content)
+
+
+def test_plans_side_by_side_do_not_take_each_others_bytes(server: StoreServer, catalog: SqlCatalog) -> None:
+    clear_caches()
+    index = TableIndex.open(catalog, "ns.t")
+    expected = planned(index, "k = 77")
+    found: list[Traffic] = []
+    with far_away(server, found), ThreadPoolExecutor(3) as pool:
+        made = list(pool.map(lambda _: planned(index, "k = 77"), range(3)))
+    assert [answers(one)[:2] for one in made] == [answers(expected)[:2]] * 3
+    assert found[0].rounds == 1
+    assert found[0].requests == sum(one.index_reads for one in made)
