@@ -25,6 +25,9 @@ COMMIT_TIMEOUT_SECONDS = 2.0
 _LONGEST_BUILD = "120s"
 """Files of no commit that are younger may belong to a build that runs."""
 
+_SNAPSHOT_GRACE_SECONDS = 300
+"""Replaces the hour that superseded snapshots stay: an hour's part reaches the state of a table that is days old."""
+
 _PATIENCE_SECONDS = 600.0
 
 
@@ -96,7 +99,10 @@ class Trouble:
         return "--commit-timeout", str(COMMIT_TIMEOUT_SECONDS)
 
     def _command(self, command: str, *options: str) -> list[str]:
-        program = "from planner.commands.main import main; main()"
+        program = (
+            "from datetime import timedelta; from planner.commands.main import main; from puffin_index.jobs import expire; "
+            f"expire.LEAST_SNAPSHOT_GRACE = timedelta(seconds={_SNAPSHOT_GRACE_SECONDS}); main()"
+        )
         properties = [f"--catalog-property={key}={value}" for key, value in self.world.properties.items()]
         return ["-c", program, command, f"lake.{TABLE}", *options, *properties]
 
