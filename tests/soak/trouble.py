@@ -100,8 +100,9 @@ class Trouble:
 
     def _command(self, command: str, *options: str) -> list[str]:
         program = (
-            "from datetime import timedelta; from planner.commands.main import main; from puffin_index.jobs import expire; "
-            f"expire.LEAST_SNAPSHOT_GRACE = timedelta(seconds={_SNAPSHOT_GRACE_SECONDS}); main()"
+            "from datetime import timedelta; from puffin_index.jobs import expire; "
+            f"expire.LEAST_SNAPSHOT_GRACE = timedelta(seconds={_SNAPSHOT_GRACE_SECONDS}); "
+            "from planner.commands.main import main; main()"
         )
         properties = [f"--catalog-property={key}={value}" for key, value in self.world.properties.items()]
         return ["-c", program, command, f"lake.{TABLE}", *options, *properties]

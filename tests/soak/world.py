@@ -89,7 +89,7 @@ class World:
         return cls(**json.loads(Path(path).read_text(encoding="utf-8")))
 
     def make_table(self) -> None:
-        """Make the table and define its index, unless they are there."""
+        """Make the table and define its index, unless an earlier part did and has renamed the columns since."""
         with_catalog = self.open()
         with_catalog.create_namespace_if_not_exists("soak")
         if not with_catalog.table_exists(TABLE):
@@ -100,7 +100,7 @@ class World:
             }
             table = with_catalog.create_table(TABLE, rows(0, 0, 500).schema, properties=properties)
             table.append(rows(0, 0, 500))
-        TableIndex.create(with_catalog, TABLE, DEFINITION)
+            TableIndex.create(with_catalog, TABLE, DEFINITION)
         with_catalog.close()
 
 
