@@ -100,7 +100,13 @@ class FileColumns:
             table: Columns of the file as they were read; at least one.
             projection: The columns to give.
             target: The Arrow schema of the projection.
+
+        Raises:
+            UnsupportedError: If the file's values are not of the types of the projection.
         """
+        unchanged = self._unchanged(table, projection, target)
+        if unchanged is not None:
+            return unchanged
         # Only ids of top-level fields: an id that comes from a position may equal that of a field inside of a struct.
         wanted = frozenset({field.field_id for field in projection.fields} - self.constants.keys())
         try:
@@ -114,12 +120,31 @@ class FileColumns:
             projected = visit_with_partner(
                 self._without_hidden_defaults(projection), table, visitor, ArrowAccessor(file_schema)
             )
-        except (ValueError, TypeError, ResolveError, pa.ArrowException) as error:
+            return pa.Table.from_arrays(projected.flatten(), names=target.names).cast(target)
+        # PyIceberg asks a number in place of a timestamp for its zone, which is an AttributeError.
+        except (ValueError, TypeError, AttributeError, ResolveError, pa.ArrowException) as error:
             raise UnsupportedError(
                 f"data file {self.location}: columns cannot be read as the table's schema has them: {error}"
             ) from error
-        assert isinstance(projected, pa.StructArray)
-        return pa.Table.from_arrays(projected.flatten(), names=target.names).cast(target)
+
+    def _unchanged(self, table: pa.Table, projection: Schema, target: pa.Schema) -> pa.Table | None:
+        """The projection, if each column has another name at most; otherwise None.
+
+        PyIceberg's projection gives the same, and takes a fifth of the time of reading a few rows of a row group.
+        """
+        by_id = {field.field_id: field.field for field in self.fields.fields}
+        if len(by_id) < len(self.fields.fields):
+            return None
+        columns: list[pa.ChunkedArray] = []
+        for field, wanted in zip(projection.fields, target, strict=True):
+            own = None if field.field_id in self.constants else by_id.get(field.field_id)
+            if own is None or not _is_same(own.type, wanted.type):
+                return None
+            column = table.column(own.name)
+            if not wanted.nullable and column.null_count:
+                return None
+            columns.append(column if column.type == wanted.type else column.cast(wanted.type))
+        return pa.Table.from_arrays(columns, schema=target)
 
     def _without_hidden_defaults(self, projection: Schema) -> Schema:
         """A projection without initial defaults where the partition constant is NULL: the constant wins."""
@@ -129,6 +154,14 @@ class FileColumns:
             for field in projection.fields
         )
         return Schema(*fields)
+
+
+def _is_same(own: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether two types have the same values; types that have children are left to PyIceberg."""
+    if own.num_fields or wanted.num_fields:
+        return False
+    large = {pa.string(): pa.large_string(), pa.binary(): pa.large_binary()}
+    return bool(wanted in (own, large.get(own)))
 
 
 class _Projection(ArrowProjectionVisitor):

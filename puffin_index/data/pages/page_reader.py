@@ -251,14 +251,15 @@ def _taken(
         expected = int(leaves[some[0]].row_counts.sum())
         if any(len(values) != expected for values in read.columns):
             raise ValueError(f"pages of {expected} rows have {[len(values) for values in read.columns]}")
-        positions = pa.array(leaves[some[0]].positions(rows))
-        taken |= {leaf: values.take(positions) for leaf, values in zip(some, read.columns, strict=True)}
+        chosen = read.take(pa.array(leaves[some[0]].positions(rows)))
+        taken |= zip(some, chosen.columns, strict=True)
     return taken
 
 
 def _column(field: FileField, leaves: Sequence[pa.ChunkedArray]) -> pa.Array | pa.ChunkedArray:
     if len(leaves) == 1:
-        return leaves[0].cast(field.field.type)
+        (values,) = leaves
+        return values if values.type == field.field.type else values.cast(field.field.type)
     return assemble(field.field.type, [pa.concat_arrays(values.chunks) for values in leaves])
 
 
