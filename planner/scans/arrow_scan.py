@@ -129,8 +129,8 @@ def _batches(
     kept = np.flatnonzero(planned.plan.kept_mask)
     residual = residual_of(planned)
     reader = RowGroupReader(table, planned.schema, residual, side_by_side=len(kept) < _THREADS, data_read=data_read)
-    tasks = tasks_of(planned, table, kept)
-    read = in_order(lambda task: reader.read(task, projection), tasks)
+    tasks, target = tasks_of(planned, table, kept), schema_to_pyarrow(projection, include_field_ids=False)
+    read = in_order(lambda task: reader.read(task, projection, target), tasks)
     return _logged((batch for batches in read for batch in batches), planned.plan.table, data_read)
 
 

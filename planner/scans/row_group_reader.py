@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
-from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyroaring import BitMap
@@ -116,10 +115,16 @@ class RowGroupReader:
     residual: Residual | None
     side_by_side: bool = False
     data_read: DataRead = field(default_factory=DataRead)
+    _columns_of: dict[str, FileColumns] = field(default_factory=dict, repr=False)
 
-    def read(self, task: RowGroupTask, projection: Schema) -> list[pa.RecordBatch]:
-        """Read the matching rows of a row group in the shape of a projection of the schema."""
-        target = schema_to_pyarrow(projection, include_field_ids=False)
+    def read(self, task: RowGroupTask, projection: Schema, target: pa.Schema) -> list[pa.RecordBatch]:
+        """Read the matching rows of a row group in the shape of a projection of the schema.
+
+        Args:
+            task: The row group.
+            projection: The columns to give.
+            target: The Arrow schema of the projection.
+        """
         with open_parquet_file(self.table.io, task.file.file.path, task.file.file.file_size) as opened:
             columns, group = self._columns(opened, task), self._row_group(opened, task)
             rows, tested = self._matching_rows(group, columns, task)
@@ -158,10 +163,15 @@ class RowGroupReader:
         return RowGroupColumns(opened, task.ordinal, self.data_read, self.side_by_side)
 
     def _columns(self, opened: OpenParquet, task: RowGroupTask) -> FileColumns:
-        entry = task.file.entry
-        constants = constants_of(entry.partition, self.table.specs()[entry.spec_id])
-        reading = reading_of(self.table, self.schema)
-        return FileColumns.of(reading, opened.parquet.schema_arrow, constants, task.file.file.path)
+        location, entry = task.file.file.path, task.file.entry
+        columns = self._columns_of.get(location)
+        if columns is None:
+            constants = constants_of(entry.partition, self.table.specs()[entry.spec_id])
+            reading = reading_of(self.table, self.schema)
+            columns = FileColumns.of(reading, opened.parquet.schema_arrow, constants, location)
+            # Two threads may make the same columns of a file, and either may stay.
+            self._columns_of[location] = columns
+        return columns
 
     def _matching_rows(
         self, group: RowGroupColumns, columns: FileColumns, task: RowGroupTask

@@ -236,8 +236,9 @@ def _table(metadata: str, io_properties: tuple[tuple[str, str], ...]) -> StaticT
 
 def _read(scan: _Scan, tasks: Sequence[RowGroupTask]) -> Iterator[pa.RecordBatch]:
     reader = RowGroupReader(_table(scan.metadata, scan.io_properties), scan.schema, scan.residual)
+    read_as = schema_to_pyarrow(scan.projection, include_field_ids=False)
     target = to_arrow_schema(spark_schema(scan.projection))
-    for batches in in_order(lambda task: reader.read(task, scan.projection), tasks):
+    for batches in in_order(lambda task: reader.read(task, scan.projection, read_as), tasks):
         for batch in batches:
             for start in range(0, batch.num_rows, _BATCH_ROWS):
                 yield batch.slice(start, _BATCH_ROWS).cast(target)

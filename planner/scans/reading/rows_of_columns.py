@@ -83,18 +83,15 @@ class RowGroupColumns:
         """Whole columns; strings of a dictionary as they are stored, if wanted."""
         # By ordinals of leaves: names may have dots in them.
         leaves = _leaves(fields)
-        for leaf in leaves:
-            self.data_read.add_chunk(self._chunk_bytes(leaf))
         group = self.opened.parquet.metadata.row_group(self.ordinal)
+        for leaf in leaves:
+            self.data_read.add_chunk(group.column(leaf).total_compressed_size)
         parquet = self.opened.with_dictionaries(coded_by_dictionary(group, fields) if as_dictionaries else [])
         fetch_columns(parquet, [(self.ordinal, leaves)])
         try:
             return parquet.reader.read_row_group(self.ordinal, column_indices=leaves, use_threads=self.side_by_side)
         except pa.ArrowInvalid as error:
             raise CorruptFileError(f"row group {self.ordinal}: {error}", location=self.opened.file.location) from error
-
-    def _chunk_bytes(self, leaf: int) -> int:
-        return int(self.opened.parquet.metadata.row_group(self.ordinal).column(leaf).total_compressed_size)
 
     def _by_pages(self, fields: Sequence[FileField], rows: Ints) -> pa.Table | None:
         """The columns that were read by pages; None if none was."""
@@ -104,8 +101,9 @@ class RowGroupColumns:
         paged = [field for field in fields if all(group.column(leaf).has_offset_index for leaf in field.leaves)]
         if not paged:
             return None
+        column_bytes = sum(group.column(leaf).total_compressed_size for leaf in _leaves(fields))
         try:
-            return self._pages(paged, rows, sum(map(self._chunk_bytes, _leaves(fields))))
+            return self._pages(paged, rows, column_bytes)
         except CorruptFileError as damage:
             level = level_of_trouble(self.opened.file.location)
             _log.log(level, "row group %d is read whole, as its pages cannot be read alone: %s", self.ordinal, damage)
