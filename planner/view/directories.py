@@ -45,7 +45,7 @@ def or_trouble(segment: str, read: Callable[[], Result]) -> Result | IndexTroubl
     try:
         return read()
     except (CorruptFileError, UnsupportedError, NotFoundError, OSError) as error:
-        return IndexTrouble(segment, str(error))
+        return IndexTrouble(segment, str(error).removeprefix(f"{segment}: "))
 
 
 @dataclass(slots=True)

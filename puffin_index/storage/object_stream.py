@@ -91,6 +91,15 @@ class ObjectStream(io.RawIOBase):
                 return future.result()[offset - start : offset - start + length]
         return self._read_span(offset, length)
 
+    def close(self) -> None:
+        """Let go of what was fetched.
+
+        The stream holds a failed request, the request its traceback, and the traceback Arrow's reader. That holds the
+        stream where Python's garbage collection does not look, so that all of them would stay.
+        """
+        self._ahead = {}
+        super().close()
+
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
         """Move the current position; return the new one."""
         base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self.size}[whence]

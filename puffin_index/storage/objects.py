@@ -97,9 +97,14 @@ class StoredObject:
         except FileNotFoundError as error:
             raise FileNotFoundError(f"file not found: {self.location}") from error
         except (PermissionDeniedError, UnauthenticatedError) as error:
-            raise PermissionError(f"{self.location}: access denied: {error}") from error
+            raise PermissionError(f"{self.location}: access denied: {_said(error)}") from error
         except BaseError as error:
-            raise OSError(f"{self.location} cannot be read: {error}") from error
+            raise OSError(f"{self.location}: cannot be read: {_said(error)}") from error
+
+
+def _said(error: Exception) -> str:
+    """What obstore says for people, as one line: its own structures follow after that."""
+    return " ".join(str(error).partition("Debug source:")[0].split())
 
 
 class OwnFileIO(PyArrowFileIO):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,7 +16,9 @@ from pyiceberg.table import Table
 
 from planner.scans.arrow_scan import scan
 from puffin_index import IndexDefinition, TableIndex
+from puffin_index.errors import NotFoundError
 from puffin_index.storage.caches import clear_caches
+from puffin_index.storage.object_stream import ObjectStream
 from ssb_bench.stores.server import StoreServer
 from ssb_bench.stores.traffic import Request
 from tests.stores import store_catalog
@@ -129,3 +132,23 @@ def test_a_file_that_is_gone_is_named(server: StoreServer, tmp_path: Path) -> No
     assert report.files == 0
     assert [skipped.path for skipped in report.skipped] == [file]
     assert "not found" in report.skipped[0].reason
+
+
+def test_scans_that_fail_leave_nothing_in_memory(server: StoreServer, tmp_path: Path) -> None:
+    with store_catalog(server, tmp_path) as other:
+        table = other.create_table("ns.t", rows(0).schema)
+        table.append(rows(0))
+        index = TableIndex.create(other, "ns.t", IndexDefinition.of(bitmap=["k"]))
+        index.build(workers=1)
+        scan(index, "z < 0.1", ["a", "k"]).read_all()
+        (file,) = (task.file.file_path for task in table.scan().plan_files())
+        table.io.delete(file)
+
+        def fails() -> None:
+            with pytest.raises(NotFoundError, match="not found"):
+                scan(index, "z < 0.1", ["a", "k"]).read_all()
+
+        for _ in range(3):
+            fails()
+        gc.collect()
+        assert not [one for one in gc.get_objects() if isinstance(one, ObjectStream)]
