@@ -24,6 +24,7 @@ from planner.predicate.implied import Implied
 from planner.predicate.junctions import fold_junctions
 from planner.predicate.nodes import Predicate
 from planner.predicate.session_time import DEFAULT_ZONE, in_session, zone_named
+from planner.predicate.tree import PredicateTree
 from planner.predicate.unused import quoted_names, unused_leaf
 from planner.prune.distributed import Executors, PlanningMode
 from planner.prune.first_rows import Enough, FirstRows, prune_first_rows
@@ -46,7 +47,7 @@ from puffin_index.data.column_source import Reading, reading_of
 from puffin_index.data.data_table import DataFile
 from puffin_index.errors import NotFoundError
 from puffin_index.storage.caches import cleared_by
-from puffin_index.storage.files import is_local
+from puffin_index.storage.files import READ_COUNT, ReadCount, is_local
 from puffin_index.table_index import TableIndex
 
 if TYPE_CHECKING:
@@ -209,7 +210,8 @@ def plan_scan(
     expression = wanted.restricted(expression, schema)
     first = first_rows(wanted.order_by, wanted.limit, schema)
     clock = Clock(limits.seconds)
-    files, view = _read_tables(index, snapshot, schema, expression, clock)
+    ahead = ReadCount()
+    files, view = _read_tables(index, snapshot, schema, expression, clock, ahead)
     data_files = [file.file for file in files]
     row_groups = ScanRowGroups.of(view, data_files)
     tried = TriedValues(schema, view, row_groups.numbers[row_groups.numbers >= 0], limits.byte_budget, clock)
@@ -246,14 +248,33 @@ def plan_scan(
         warnings_of(view, pruned),
         started,
     )
-    plan = replace(plan, unused=tuple(unused))
+    plan = replace(
+        plan,
+        unused=tuple(unused),
+        index_reads=plan.index_reads + ahead.requests,
+        index_bytes_read=plan.index_bytes_read + ahead.bytes,
+    )
     return PlannedScan(plan, schema, expression, predicate, files, row_groups, view, pruned.row_sets, first)
 
 
 def _read_tables(
-    index: TableIndex, snapshot: Snapshot | None, schema: Schema, expression: BooleanExpression, clock: Clock
+    index: TableIndex,
+    snapshot: Snapshot | None,
+    schema: Schema,
+    expression: BooleanExpression,
+    clock: Clock,
+    ahead: ReadCount,
 ) -> tuple[tuple[ScanFile, ...], IndexView]:
-    """Read the manifests of the data table and the rows of the index table, in a store side by side."""
+    """Read the manifests of the data table, and in a store beside them the index table and directories that matter.
+
+    Args:
+        index: The table's index.
+        snapshot: What is scanned.
+        schema: The schema of the snapshot.
+        expression: What to look for.
+        clock: Bounds the time.
+        ahead: Counts the reads of directories.
+    """
     table, reading = index.data_table, reading_of(index.data_table, schema)
 
     def files() -> tuple[ScanFile, ...]:
@@ -263,8 +284,16 @@ def _read_tables(
 
     if is_local(index.index_table.location()):
         return files(), view_of(index.index_table, reading)
+    fields = {leaf.field_id for leaf in PredicateTree(bind(expression, schema)).leaves}
+
+    def view_with_directories() -> IndexView:
+        READ_COUNT.set(ahead)
+        view = view_of(index.index_table, reading)
+        view.prefetch(fields)
+        return view
+
     with ThreadPoolExecutor(1, "puffin-index-view") as pool:
-        view = pool.submit(copy_context().run, view_of, index.index_table, reading)
+        view = pool.submit(copy_context().run, view_with_directories)
         return files(), view.result()
 
 

@@ -17,6 +17,7 @@ from pyiceberg.table import Table
 
 from puffin_index.catalogue.commit import LOCK_SECONDS, commit
 from puffin_index.catalogue.index_table import is_bound_to, read_entries
+from puffin_index.catalogue.read_ahead import name_files
 from puffin_index.data.column_source import FieldSource, Reading, reading_of
 from puffin_index.data.data_table import DataFile, FileIdentity, refresh_table, retained_files
 from puffin_index.errors import NotFoundError
@@ -180,8 +181,11 @@ def append_entries(index_table: Table, new: pa.Table, reading: Reading, lock_sec
         if entries is not every:
             with index_table.transaction() as transaction:
                 transaction.overwrite(pa.concat_tables([entries, added]), AlwaysTrue())
+                name_files(index_table, transaction)
         elif len(added):
-            index_table.append(added)
+            with index_table.transaction() as transaction:
+                transaction.append(added)
+                name_files(index_table, transaction)
         return added
 
     return commit(index_table, attempt, lock_seconds)
@@ -209,6 +213,7 @@ def replace_entries(index_table: Table, change: Callable[[pa.Table], pa.Table]) 
                 transaction.overwrite(changed, AlwaysTrue())
             else:
                 transaction.delete(AlwaysTrue())
+            name_files(index_table, transaction)
         return changed
 
     return commit(index_table, attempt)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -18,6 +18,7 @@ from pyiceberg.table import DataScan, Table
 from pyiceberg.types import IntegerType, ListType, LongType, NestedField, StringType, StructType, TimestamptzType
 
 from puffin_index.catalogue.damage import index_table_read
+from puffin_index.catalogue.read_ahead import named_files
 from puffin_index.data.data_table import refresh_table
 from puffin_index.errors import NotFoundError, UnsupportedError
 from puffin_index.segments.segment import DirectoryLocation, Segment
@@ -219,16 +220,21 @@ def read_entries(index_table: Table) -> pa.Table:
 
 
 def _scan(index_table: Table, scan: DataScan) -> pa.Table:
-    """Read the rows of a scan: in a store, all manifests side by side, then all data files."""
-    snapshot = scan.snapshot()
+    """Read the rows of a scan: in a store, all files at once if their names are known, otherwise level by level."""
+    snapshot, io = scan.snapshot(), index_table.io
     with ExitStack() as held:
+
+        def hold(files: Iterable[str]) -> None:
+            held.enter_context(held_in_memory(io, files))
+
         if snapshot is not None:
-            held.enter_context(held_in_memory(index_table.io, [snapshot.manifest_list]))
-            manifests = [manifest.manifest_path for manifest in snapshot.manifests(index_table.io)]
-            held.enter_context(held_in_memory(index_table.io, manifests))
+            # A hint that names other files only costs time; what is missing of the snapshot is found out below.
+            with suppress(FileNotFoundError):
+                hold([snapshot.manifest_list, *named_files(index_table, snapshot)])
+            hold(manifest.manifest_path for manifest in snapshot.manifests(io))
         tasks = list(scan.plan_files())
-    with held_in_memory(index_table.io, [task.file.file_path for task in tasks]):
-        return ArrowScan(index_table.metadata, index_table.io, scan.projection(), scan.row_filter).to_table(tasks)
+        hold(task.file.file_path for task in tasks)
+        return ArrowScan(index_table.metadata, io, scan.projection(), scan.row_filter).to_table(tasks)
 
 
 def as_entries(rows: pa.Table) -> pa.Table:
