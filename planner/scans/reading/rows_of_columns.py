@@ -70,8 +70,9 @@ class RowGroupColumns:
         if not len(rows):
             return pa.schema([field.field for field in fields]).empty_table()
         table = self._by_pages(fields, rows)
-        rest = [field for field in fields if table is None or field.field.name not in table.column_names]
-        if not rest:
+        names = set() if table is None else set(table.column_names)
+        rest = [field for field in fields if field.field.name not in names]
+        if table is not None and not rest:
             return table
         few = len(rows) <= _FEW_ROWS * self.row_count
         whole = self._whole(rest, as_dictionaries=few).take(pa.array(rows))
