@@ -130,7 +130,8 @@ class FileColumns:
     def _unchanged(self, table: pa.Table, projection: Schema, target: pa.Schema) -> pa.Table | None:
         """The projection, if each column has another name at most; otherwise None.
 
-        PyIceberg's projection gives the same, and takes a fifth of the time of reading a few rows of a row group.
+        PyIceberg's projection would give the same. The projection would be a fifth of the time that a few rows of a row
+        group take.
         """
         by_id = {field.field_id: field.field for field in self.fields.fields}
         if len(by_id) < len(self.fields.fields):

@@ -7,6 +7,7 @@ next. The names are a hint: what a snapshot consists of is still read from its m
 from __future__ import annotations
 
 import json
+import logging
 from typing import Final
 
 from pyiceberg.table import Table, Transaction
@@ -14,6 +15,8 @@ from pyiceberg.table.snapshots import Snapshot
 
 from puffin_index.storage.files import is_local
 from puffin_index.storage.whole_files import held_in_memory
+
+_log = logging.getLogger(__name__)
 
 PROPERTY: Final = "puffin-index.read-ahead"
 _MOST_FILES = 128
@@ -31,7 +34,12 @@ def name_files(index_table: Table, transaction: Transaction) -> None:
         return
     snapshot = transaction.table_metadata.current_snapshot()
     folder = _folder(index_table)
-    files = [] if snapshot is None else _files_of(snapshot, index_table)
+    try:
+        files = [] if snapshot is None else _files_of(snapshot, index_table)
+    except OSError as error:
+        # The names of the last snapshot stay, which nobody uses for this one.
+        _log.info("the new files of %s are not named: %s", ".".join(index_table.name()), error)
+        return
     if snapshot is not None and len(files) <= _MOST_FILES and all(file.startswith(folder) for file in files):
         names = {_SNAPSHOT: snapshot.snapshot_id, _FILES: [file.removeprefix(folder) for file in files]}
         transaction.set_properties({PROPERTY: json.dumps(names)})

@@ -129,6 +129,22 @@ def test_many_files_have_no_names(catalog: SqlCatalog, monkeypatch: pytest.Monke
     check_count(catalog)
 
 
+def test_a_store_that_fails_meanwhile_costs_the_names_alone(
+    catalog: SqlCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index = indexed(catalog, 1)
+
+    def fails(*_: object) -> list[str]:
+        raise OSError("the connection was cut")
+
+    monkeypatch.setattr(read_ahead, "_files_of", fails)
+    catalog.load_table("ns.t").append(rows(9))
+    assert index.build(workers=1).files == 1
+    index.refresh()
+    assert named(index.index_table) == []
+    check_count(catalog)
+
+
 def test_tables_of_a_local_disk_have_no_names(local_catalog: SqlCatalog) -> None:
     index = indexed(local_catalog, 1)
     assert PROPERTY not in index.index_table.properties
