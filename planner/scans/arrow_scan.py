@@ -27,6 +27,7 @@ from planner.scans.wanted import Keys, Wanted, first_of
 from puffin_index.errors import NotFoundError, UnsupportedError, did_you_mean
 from puffin_index.keys.map_key import ColumnId
 from puffin_index.storage.files import is_local
+from puffin_index.storage.parallel import release_memory
 from puffin_index.table_index import TableIndex
 
 _log = logging.getLogger(__name__)
@@ -180,6 +181,16 @@ def _top_level(schema: Schema, name: str) -> int:
     return field_id
 
 
+def _releasing(read: Callable[[RowGroupTask], T]) -> Callable[[RowGroupTask], T]:
+    def read_and_release(task: RowGroupTask) -> T:
+        try:
+            return read(task)
+        finally:
+            release_memory()
+
+    return read_and_release
+
+
 def in_order(read: Callable[[RowGroupTask], T], tasks: Iterable[RowGroupTask]) -> Iterator[T]:
     """Read row groups in parallel, ahead within bounded memory; give the results in the order of the tasks."""
     ahead: deque[tuple[int, Future[T]]] = deque()
@@ -189,8 +200,9 @@ def in_order(read: Callable[[RowGroupTask], T], tasks: Iterable[RowGroupTask]) -
     try:
         for task in tasks:
             if pool is None:
-                threads = _THREADS if is_local(task.file.file.path) else _REMOTE_THREADS
-                pool = ThreadPoolExecutor(threads)
+                is_far = not is_local(task.file.file.path)
+                threads = _REMOTE_THREADS if is_far else _THREADS
+                pool, read = ThreadPoolExecutor(threads), _releasing(read) if is_far else read
             while ahead and (held_bytes + task.memory_bytes > _AHEAD_BYTES or len(ahead) > 2 * threads):
                 size, first = ahead.popleft()
                 yield first.result()

@@ -9,6 +9,7 @@ from contextvars import copy_context
 from functools import cache
 from typing import Final, TypeVar
 
+import pyarrow as pa
 from pyiceberg.io import FileIO
 
 from puffin_index.errors import DefinitionError
@@ -58,6 +59,14 @@ def requests_at_once(io: FileIO, location: str) -> int:
     return min(int(text), most)
 
 
+def release_memory() -> None:
+    """Give back what Arrow's allocator keeps for this thread, whenever one of many threads has done its work.
+
+    The allocator keeps pages of each size for each thread: 128 threads, which never used more than 24 MB, held 700 MB.
+    """
+    pa.default_memory_pool().release_unused()
+
+
 def in_parallel(function: Callable[[Item], Result], items: Sequence[Item], at_once: int = MOST_AT_ONCE) -> list[Result]:
     """Return the results of a function for some items, in their order; context variables are those of the caller.
 
@@ -79,6 +88,7 @@ def in_parallel(function: Callable[[Item], Result], items: Sequence[Item], at_on
             return function(item)
         finally:
             _worker.busy = False
+            release_memory()
 
     futures: list[Future[Result]] = []
     for item in items:

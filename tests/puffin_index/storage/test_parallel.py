@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from contextvars import ContextVar
 
+import numpy as np
+import pyarrow as pa
 import pytest
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from puffin_index.errors import DefinitionError
 from puffin_index.storage.files import most_open_files
 from puffin_index.storage.parallel import PROPERTY_AT_ONCE, in_parallel, requests_at_once
+from tests.soak.started import resident_bytes
 
 NAME: ContextVar[str] = ContextVar("NAME", default="none")
 
@@ -32,6 +36,24 @@ def test_workers_see_the_callers_context() -> None:
         assert in_parallel(lambda _: NAME.get(), range(8)) == ["caller"] * 8
     finally:
         NAME.reset(token)
+
+
+def test_threads_keep_no_memory_for_later() -> None:
+    """Sizes vary, so that an allocator that keeps pages of each size for each thread keeps many."""
+    chooser = np.random.default_rng(0)
+    sizes = (10 ** chooser.uniform(2, 5.5, (20, 256, 8))).astype(np.int64).tolist()
+
+    def use(some: list[int]) -> int:
+        buffers = [pa.allocate_buffer(size) for size in some]
+        for buffer in buffers:
+            np.frombuffer(buffer, np.uint8)[::4096] = 1
+        time.sleep(0.001)
+        return sum(some)
+
+    before = resident_bytes(os.getpid())
+    for some in sizes:
+        assert in_parallel(use, some, at_once=128) == [sum(one) for one in some]
+    assert resident_bytes(os.getpid()) - before < 100 << 20
 
 
 def test_nested_work_ends() -> None:
