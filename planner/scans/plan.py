@@ -211,7 +211,8 @@ def plan_scan(
     first = first_rows(wanted.order_by, wanted.limit, schema)
     clock = Clock(limits.seconds)
     ahead = ReadCount()
-    files, view = _read_tables(index, snapshot, schema, expression, clock, ahead)
+    # Executors that plan read directories themselves.
+    files, view = _read_tables(index, snapshot, schema, expression, clock, ahead if spark is None else None)
     data_files = [file.file for file in files]
     row_groups = ScanRowGroups.of(view, data_files)
     tried = TriedValues(schema, view, row_groups.numbers[row_groups.numbers >= 0], limits.byte_budget, clock)
@@ -263,7 +264,7 @@ def _read_tables(
     schema: Schema,
     expression: BooleanExpression,
     clock: Clock,
-    ahead: ReadCount,
+    ahead: ReadCount | None,
 ) -> tuple[tuple[ScanFile, ...], IndexView]:
     """Read the manifests of the data table, and in a store beside them the index table and directories that matter.
 
@@ -273,7 +274,7 @@ def _read_tables(
         schema: The schema of the snapshot.
         expression: What to look for.
         clock: Bounds the time.
-        ahead: Counts the reads of directories.
+        ahead: Counts the reads of directories; None for none.
     """
     table, reading = index.data_table, reading_of(index.data_table, schema)
 
@@ -284,12 +285,12 @@ def _read_tables(
 
     if is_local(index.index_table.location()):
         return files(), view_of(index.index_table, reading)
-    fields = {leaf.field_id for leaf in PredicateTree(bind(expression, schema)).leaves}
 
     def view_with_directories() -> IndexView:
-        READ_COUNT.set(ahead)
         view = view_of(index.index_table, reading)
-        view.prefetch(fields)
+        if ahead is not None:
+            READ_COUNT.set(ahead)
+            view.prefetch({leaf.field_id for leaf in PredicateTree(bind(expression, schema)).leaves})
         return view
 
     with ThreadPoolExecutor(1, "puffin-index-view") as pool:
