@@ -32,6 +32,7 @@ ROOT = Path(__file__).parents[1]
 _SKIPPED = {"data", "node_modules", "dist", "build"}
 _BLOB_TYPE = re.compile(r"(?:puffin-index|paimon)-[a-z0-9-]+-v\d+")
 _FENCE = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
+_SOURCE = re.compile(r"`([\w/]+\.(?:py|java|go))`")
 _LINK = re.compile(r"\[[^\]]*\]\(([^()\s]+)\)")
 _HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 
@@ -72,6 +73,14 @@ def test_every_blob_type_has_its_bytes_described() -> None:
 
 def test_every_blob_type_that_is_described_is_one() -> None:
     assert set(_BLOB_TYPE.findall(_formats())) == _blob_types()
+
+
+def test_every_source_file_that_is_named_is_there() -> None:
+    tops = ("puffin_index", "planner", "ssb_bench", "tests", "conformance", "examples", "scripts")
+    there = {f"/{path.relative_to(ROOT)}" for top in tops for path in (ROOT / top).rglob("*.*")}
+    named = {(str(path), name) for path in _markdown_files() for name in _SOURCE.findall(_text(path))}
+    assert ("CONTRIBUTING.md", "predicate/bind.py") in named
+    assert sorted(pair for pair in named if not any(path.endswith(f"/{pair[1]}") for path in there)) == []
 
 
 def test_every_command_is_in_the_manual() -> None:

@@ -13,7 +13,8 @@ import xxhash
 from planner.predicate.found_column import FoundColumn
 from planner.predicate.nodes import Leaf
 from planner.view.directories import FieldStatistics, IndexReads, IndexTrouble, KindDirectory, or_trouble
-from planner.view.index_view import IndexView, KeyList
+from planner.view.index_cache import KeyList
+from planner.view.index_view import IndexView
 from puffin_index.jobs.log_lines import level_of_trouble
 from puffin_index.keys.columns import KeyArray
 from puffin_index.keys.leaf import NullTest, SetTest

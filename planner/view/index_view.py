@@ -8,10 +8,10 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from itertools import chain
-from typing import Protocol, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +19,6 @@ import pyarrow as pa
 from pyiceberg.io import FileIO
 
 from planner.predicate.nodes import Leaf
-from planner.view.cache import DEFAULT_BYTES, BoundedCache
 from planner.view.covered_row_groups import CoveredRowGroups
 from planner.view.directories import (
     STATISTICS_COLUMNS,
@@ -33,18 +32,17 @@ from planner.view.directories import (
     or_trouble,
     segment_statistics,
 )
+from planner.view.index_cache import CACHE, Cached, IndexCache, KeptForm, KeyList, OpenPayload, StoredDirectory
 from planner.view.segment_files import SegmentFiles, SegmentReader
 from planner.view.shared_payloads import SHARED
 from puffin_index.catalogue.entries import field_kinds, with_kinds, without_sources
 from puffin_index.data.column_source import FieldSource
 from puffin_index.errors import CorruptFileError, PuffinIndexError, UnsupportedError
-from puffin_index.keys.columns import KeyArray
 from puffin_index.keys.map_key import ColumnId
 from puffin_index.kinds.base import MergedFilter, MergedIndex, RowGroupIndex
 from puffin_index.segments.directory import STATISTICS, Directory, FieldKind, read_directory, read_statistics
 from puffin_index.segments.segment import align
 from puffin_index.storage.arrays import Flags, Ints
-from puffin_index.storage.caches import cleared_by
 from puffin_index.storage.files import CountingReader, is_local
 from puffin_index.storage.parallel import in_parallel, requests_at_once
 from puffin_index.storage.parts import Part as Range
@@ -60,75 +58,6 @@ _DIRECTORY_GAP_BYTES = 256 * 1024
 """Directories of other columns that are read along rather than asking a store twice."""
 
 _WHOLE_BYTES = 64 * 1024
-_OBJECT_BYTES = 4096
-"""What objects take beside the content of their arrays: of small tables, nearly all."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class OpenPayload:
-    """An opened payload that covers several row groups, with what was read of its directory.
-
-    Attributes:
-        reader: What reads its segment.
-        payload: The payload.
-        first: The row group of the segment that it begins with.
-    """
-
-    reader: SegmentReader
-    payload: MergedIndex | MergedFilter
-    first: int
-
-    @property
-    def nbytes(self) -> int:
-        """The memory that it takes, about."""
-        return self.payload.nbytes
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class KeyList:
-    """The distinct keys of a payload, ascending."""
-
-    keys: KeyArray
-
-    @property
-    def nbytes(self) -> int:
-        """The memory that it takes."""
-        return int(self.keys.nbytes)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class StoredDirectory:
-    """The bytes of a directory that nobody has asked for yet."""
-
-    reader: PartReader
-
-    @property
-    def nbytes(self) -> int:
-        """The memory that it takes."""
-        return len(self.reader.data)
-
-
-class Kept(Protocol):
-    """What somebody keeps of a payload."""
-
-    @property
-    def nbytes(self) -> int:
-        """The memory that it takes."""
-
-
-KeptForm = TypeVar("KeptForm", bound=Kept)
-Cached: TypeAlias = FieldStatistics | StoredDirectory | KindDirectory | Directory | OpenPayload | KeyList | Kept
-IndexCache: TypeAlias = BoundedCache[object, Cached]
-
-
-def new_cache(limit: int = DEFAULT_BYTES) -> IndexCache:
-    """Make a cache for directories and opened payloads of views, of so many bytes."""
-    return BoundedCache(limit, lambda value: _OBJECT_BYTES + int(value.nbytes))
-
-
-CACHE = new_cache()
-"""What all views of this process share, unless they are given a cache of their own."""
-cleared_by(CACHE.clear)
 
 
 class IndexView(CoveredRowGroups):
@@ -471,8 +400,12 @@ class IndexView(CoveredRowGroups):
             return or_trouble(self.segments[segment][0], lambda: part_of(placement, segment))
 
         used = [int(segment) for segment in np.unique(placement.segment) if segment >= 0]
+        absent = [segment for segment in used if self._kept_directory(placement, segment)[1] is None]
+        results = dict(zip(absent, self.each(read, absent), strict=True))
         parts: dict[int, Part] = {}
-        for segment, result in zip(used, self.each(read, used), strict=True):
+        for segment in used:
+            # What is in memory needs no thread that waits for a store.
+            result = results[segment] if segment in results else read(segment)
             if isinstance(result, IndexTrouble):
                 reads.troubles.append(result)
             else:

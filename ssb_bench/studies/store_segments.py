@@ -17,7 +17,8 @@ from pyiceberg.io import FileIO
 from planner.predicate.nodes import Conjunction, Leaf, Predicate
 from planner.prune.gate import Limits
 from planner.prune.row_groups import prune_row_groups
-from planner.view.index_view import IndexView, new_cache
+from planner.view.index_cache import new_cache
+from planner.view.index_view import IndexView
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.catalogue.index_table import read_entries
 from puffin_index.keys.leaf import SetTest

@@ -20,7 +20,8 @@ from conformance.make_kit import FOLDER, SEGMENTS, MadeSegment, make_kit
 from planner.predicate.nodes import Leaf
 from planner.prune.gate import Limits
 from planner.scans.plan import plan_files
-from planner.view.index_view import IndexView, new_cache
+from planner.view.index_cache import new_cache
+from planner.view.index_view import IndexView
 from puffin_index.catalogue.index_table import entries_of
 from puffin_index.keys.leaf import Key, LeafTest, NullTest, RangeTest, SetTest
 from puffin_index.keys.map_key import MapKey, stored_kind

@@ -14,7 +14,7 @@ from planner.aggregates.known_rows import KnownRows
 from planner.aggregates.question import ask
 from planner.prune.gate import Limits
 from planner.scans.plan import plan_scan
-from planner.view.index_view import CACHE
+from planner.view.index_cache import CACHE
 from puffin_index import IndexDefinition, TableIndex
 from tests.conftest import create_table
 

@@ -11,7 +11,8 @@ from pyiceberg.catalog.sql import SqlCatalog
 from planner.predicate.bind import bind
 from planner.scans.plan import plan_files
 from planner.view.cache import BoundedCache
-from planner.view.index_view import IndexView, new_cache
+from planner.view.index_cache import new_cache
+from planner.view.index_view import IndexView
 from planner.where.parser import parse_where
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.catalogue.index_table import read_entries

@@ -14,7 +14,8 @@ from planner.predicate.nodes import Leaf
 from planner.scans.plan import view_of
 from planner.view.column_values import ColumnValues, KeyBounds, KeyRange, column_values
 from planner.view.directories import IndexReads
-from planner.view.index_view import IndexView, new_cache
+from planner.view.index_cache import new_cache
+from planner.view.index_view import IndexView
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.catalogue.index_table import read_entries
 from puffin_index.data.column_source import reading_of

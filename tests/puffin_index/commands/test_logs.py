@@ -59,7 +59,7 @@ _FAILURE = """
 import logging
 from puffin_index.commands.logs import configure_logs
 configure_logs("text", verbose={verbose})
-for name in ("pyiceberg.table", "planner.spark.hook"):
+for name in ("pyiceberg.table", "planner.spark.callback"):
     try:
         raise OSError("the catalog is locked\\n[SQL: SELECT 1]")
     except OSError:
@@ -73,5 +73,5 @@ def test_errors_that_others_log_are_a_line_and_ours_have_a_traceback(*, verbose:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     theirs, ours, *traceback = done.stderr.splitlines()
     assert theirs.endswith("WARNING pyiceberg.table: not deleted: x: the catalog is locked")
-    assert ours.endswith("WARNING planner.spark.hook: not deleted: x")
+    assert ours.endswith("WARNING planner.spark.callback: not deleted: x")
     assert traceback[0] == "Traceback (most recent call last):"

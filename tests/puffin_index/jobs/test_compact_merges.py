@@ -15,7 +15,8 @@ from planner.predicate.bind import bind
 from planner.prune.gate import Limits
 from planner.scans.plan import plan_files
 from planner.scans.scan_plan import ScanPlan
-from planner.view.index_view import IndexView, new_cache
+from planner.view.index_cache import new_cache
+from planner.view.index_view import IndexView
 from planner.where.parser import parse_where
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.catalogue.entries import append_entries

@@ -14,7 +14,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import SparkSession
 
 import planner
-import planner.spark.hook
+import planner.spark.callback
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.storage.caches import clear_caches
 from tests.spark import corpus_tables
@@ -87,7 +87,7 @@ def meanwhile(
     monkeypatch: pytest.MonkeyPatch, step: str, happens: Callable[[], None], *, before_number: int = 1
 ) -> list[int]:
     """Let something happen once, right before a step of the planner; return where the steps are counted."""
-    original, count = getattr(planner.spark.hook, step), [0]
+    original, count = getattr(planner.spark.callback, step), [0]
 
     def wrapped(*args: object, **named: object) -> object:
         count[0] += 1
@@ -95,7 +95,7 @@ def meanwhile(
             happens()
         return original(*args, **named)
 
-    monkeypatch.setattr(planner.spark.hook, step, wrapped)
+    monkeypatch.setattr(planner.spark.callback, step, wrapped)
     return count
 
 

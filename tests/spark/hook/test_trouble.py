@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from sqlalchemy.exc import OperationalError
 
 import planner
-import planner.spark.hook
+import planner.spark.callback
 from planner.spark.settings import SettingsError
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.errors import CatalogError, PuffinIndexError
@@ -125,7 +125,7 @@ def test_a_planner_that_raises_changes_no_answer(
 
     sql = SQL.replace(FULL, f"lake.{broken.name}")
     expected = spark.newSession().sql(sql).collect()
-    monkeypatch.setattr(planner.spark.hook, "bind_filters", fail)
+    monkeypatch.setattr(planner.spark.callback, "bind_filters", fail)
 
     with caplog.at_level(logging.WARNING):
         assert spark.sql(sql).collect() == expected

@@ -19,7 +19,7 @@ from planner.clock import Clock
 from planner.scans.plan import view_of
 from planner.scans.scan_plan import ScanPlan
 from planner.scans.snapshot_files import list_scan_files
-from planner.spark.hook import _PlannerCallback
+from planner.spark.callback import PlannerCallback
 from planner.view.index_view import IndexView
 from puffin_index import TableIndex
 from puffin_index.data.column_source import reading_of
@@ -60,12 +60,12 @@ class AskedHook:
     index: TableIndex
     settings: Mapping[str, str] = field(default_factory=dict)
     strict: bool = True
-    callback: _PlannerCallback = field(init=False)
+    callback: PlannerCallback = field(init=False)
 
     def __post_init__(self) -> None:
         # Only planning on executors would need a Spark context.
         context = cast(Any, None)
-        self.callback = _PlannerCallback({"lake": self.index.catalog}, context, SESSION, strict=self.strict)
+        self.callback = PlannerCallback({"lake": self.index.catalog}, context, SESSION, strict=self.strict)
 
     @property
     def schema(self) -> Schema:
