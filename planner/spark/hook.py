@@ -44,6 +44,7 @@ _SOURCES = (
     "functions/ColumnValues.java",
     "functions/MonotoneFunction.java",
     "functions/ColumnFunction.java",
+    "PythonCalls.java",
     "Conditions.java",
     "Lists.java",
     "aggregates/Replace.java",

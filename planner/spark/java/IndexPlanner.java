@@ -41,7 +41,7 @@ public class IndexPlanner {
 
   private static final Object TOO_SLOW = new Object();
 
-  private final BiFunction planner;
+  private final PythonCalls planner;
   private final ObjectMapper json = new ObjectMapper();
   /** Views by table name and UUID. A table may have several names, and an index under one of them. */
   private final Map views = new ConcurrentHashMap();
@@ -55,7 +55,7 @@ public class IndexPlanner {
 
   /** @param planner answers a request: (JSON, bitmap of row groups) to bytes */
   public IndexPlanner(BiFunction planner) {
-    this.planner = planner;
+    this.planner = new PythonCalls(planner);
   }
 
   /** Whether the planner need not be asked about a table now. */

@@ -10,11 +10,11 @@ import org.apache.spark.sql.SparkSession;
 public class PythonStatements {
   private static final ObjectMapper JSON = new ObjectMapper();
 
-  private final BiFunction python;
+  private final PythonCalls python;
 
   /** @param python executes a statement: (JSON, session) to JSON */
   public PythonStatements(BiFunction python) {
-    this.python = python;
+    this.python = new PythonCalls(python);
   }
 
   /**

@@ -1,0 +1,63 @@
+package io.puffinindex.spark;
+
+import java.lang.reflect.Field;
+import java.lang.reflect.Proxy;
+import java.util.function.BiFunction;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+import py4j.ClientServerConnection;
+import py4j.Gateway;
+import py4j.PythonClient;
+import py4j.reflection.PythonProxyHandler;
+
+/**
+ * Calls a function of Python, and leaves nothing behind for the calling thread. Compiled by Janino: no generics, no lambdas.
+ *
+ * <p>py4j opens a connection for each thread that calls Python, and keeps the connection, with a thread of Python, when
+ * the calling thread has ended. Spark starts threads for broadcasts and subqueries again and again.
+ */
+public class PythonCalls {
+  private static final Logger LOG = LoggerFactory.getLogger("puffin-index");
+
+  private final BiFunction function;
+  /** Null where py4j closes idle connections itself. */
+  private final PythonClient client;
+
+  /** @param function a proxy that py4j has made */
+  public PythonCalls(BiFunction function) {
+    this.function = function;
+    this.client = clientOf(function);
+  }
+
+  private static PythonClient clientOf(BiFunction function) {
+    try {
+      Field field = PythonProxyHandler.class.getDeclaredField("gateway");
+      field.setAccessible(true);
+      Object client = ((Gateway) field.get(Proxy.getInvocationHandler(function))).getCallbackClient();
+      return client instanceof PythonClient ? (PythonClient) client : null;
+    } catch (Exception e) {
+      LOG.debug("connections to Python stay open", e);
+      return null;
+    }
+  }
+
+  /** Call the function. */
+  public Object apply(Object first, Object second) {
+    if (client == null || isOpen(client.getPerThreadConnection())) {
+      return function.apply(first, second);
+    }
+    try {
+      return function.apply(first, second);
+    } finally {
+      ClientServerConnection opened = client.getPerThreadConnection();
+      if (isOpen(opened)) {
+        opened.shutdown();
+        client.connectionStopped(opened);
+      }
+    }
+  }
+
+  private static boolean isOpen(ClientServerConnection connection) {
+    return connection != null && connection.getSocket() != null;
+  }
+}
