@@ -214,3 +214,5 @@ def in_order(read: Callable[[RowGroupTask], T], tasks: Iterable[RowGroupTask]) -
     finally:
         if pool is not None:
             pool.shutdown(cancel_futures=True)
+            # Memory that threads of the pool had, and others used at their end, belongs to nobody now.
+            release_memory()

@@ -21,7 +21,7 @@ from puffin_index.storage.caches import clear_caches, cleared_by
 from tests.conftest import create_table
 
 # They hold no data of a table: the grammar, the threads; schemas by text, and table metadata in Spark's workers.
-LEFT_ALONE = {"_grammar", "_pool", "schema_of", "_table"}
+LEFT_ALONE = {"_grammar", "_lasting_pool", "schema_of", "_table"}
 
 
 def test_a_cache_is_emptied_under_its_lock() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
 
 import numpy as np
@@ -13,6 +14,7 @@ import pytest
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from puffin_index.errors import DefinitionError
+from puffin_index.storage import parallel
 from puffin_index.storage.files import most_open_files
 from puffin_index.storage.parallel import PROPERTY_AT_ONCE, in_parallel, requests_at_once
 from tests.soak.started import resident_bytes
@@ -56,6 +58,23 @@ def test_threads_keep_no_memory_for_later() -> None:
     assert resident_bytes(os.getpid()) - before < 100 << 20
 
 
+def test_threads_keep_no_memory_of_results_that_are_freed_elsewhere() -> None:
+    lengths = np.random.default_rng(0).integers(50, 3000, (128, 40)).tolist()
+    together = threading.Barrier(len(lengths), timeout=60)
+
+    def make(some: list[int]) -> list[pa.Array]:
+        together.wait()
+        return [pa.nulls(length, pa.int64()) for length in some]
+
+    before = resident_bytes(os.getpid())
+    for _ in range(3):
+        results = in_parallel(make, lengths)
+        assert [len(array) for array in results[-1]] == lengths[-1]
+        del results
+    in_parallel(str, range(2))
+    assert resident_bytes(os.getpid()) - before < 64 << 20
+
+
 def test_nested_work_ends() -> None:
     nested = in_parallel(lambda item: sum(in_parallel(lambda other: item * other, range(10))), range(64))
     assert nested == [item * 45 for item in range(64)]
@@ -95,6 +114,29 @@ def test_no_more_items_are_worked_on_than_asked_for() -> None:
     assert most <= 3
     in_parallel(work, range(4), 1)
     assert most <= 3
+
+
+def test_callers_share_threads_and_each_gets_some(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parallel, "_threads", parallel._Threads(40))
+    lock, now, most = threading.Lock(), 0, 0
+
+    def work(_: int) -> None:
+        nonlocal now, most
+        with lock:
+            now += 1
+            most = max(most, now)
+        time.sleep(0.02)
+        with lock:
+            now -= 1
+
+    with ThreadPoolExecutor(3) as callers:
+        for _ in callers.map(lambda _: in_parallel(work, range(200)), range(3)):
+            pass
+    assert 40 <= most <= 40 + 2 * 16
+    most = 0
+    in_parallel(work, range(200))
+    assert most <= 40, "what was taken has been given back"
+    assert most > 16
 
 
 def test_a_system_without_more_threads_is_made_do_with(monkeypatch: pytest.MonkeyPatch) -> None:
