@@ -18,6 +18,7 @@ from puffin_index.errors import BuildError
 from puffin_index.jobs.build_handle import BuildHandle
 from puffin_index.jobs.build_job import BuildReport
 from puffin_index.jobs.log_lines import log_line, reason_of
+from puffin_index.storage.parallel import release_memory
 from puffin_index.table_index import TableIndex
 
 LONGEST_REST_INTERVALS = 8
@@ -91,6 +92,8 @@ class Watch:
         _log.info("%s", log_line("watch started", interval_seconds=self._interval_seconds))
         while not self._stopped.is_set():
             has_worked = self._pass_with_retries()
+            # A table of 4 MB of columns left 20 MB more with Arrow's allocator, pass by pass, than it leaves like this.
+            release_memory()
             longest = self._interval_seconds * LONGEST_REST_INTERVALS
             rest = self._interval_seconds if has_worked else min(2 * rest, longest)
             self._stopped.wait(rest)
