@@ -19,6 +19,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 from planner.clock import DEFAULT_MILLISECONDS, Clock
+from planner.first_rows.search import Enough, FirstRows, prune_first_rows
 from planner.predicate.bind import bind
 from planner.predicate.implied import Implied
 from planner.predicate.junctions import fold_junctions
@@ -27,7 +28,6 @@ from planner.predicate.session_time import DEFAULT_ZONE, in_session, zone_named
 from planner.predicate.tree import PredicateTree
 from planner.predicate.unused import quoted_names, unused_leaf
 from planner.prune.distributed import Executors, PlanningMode
-from planner.prune.first_rows import Enough, FirstRows, prune_first_rows
 from planner.prune.gate import DEFAULT_BYTE_BUDGET, DEFAULT_LIMITS, Limits
 from planner.prune.pruned import Pruned, Reason, kept_mask
 from planner.scans.file_filter import file_filter

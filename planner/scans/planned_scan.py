@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pyiceberg.expressions import BooleanExpression
 from pyiceberg.schema import Schema
 
+from planner.first_rows.search import FirstRows
 from planner.predicate.nodes import Predicate
-from planner.prune.first_rows import FirstRows
 from planner.prune.found_rows import RowSets
 from planner.scans.scan_plan import ScanPlan
 from planner.scans.scan_row_groups import ScanRowGroups

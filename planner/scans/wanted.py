@@ -15,8 +15,8 @@ from pyiceberg.expressions.literals import literal
 from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField
 
+from planner.first_rows.search import Enough, FirstRows, Order
 from planner.predicate.implied import Implied
-from planner.prune.first_rows import Enough, FirstRows, Order
 from puffin_index.errors import NotFoundError, PuffinIndexError
 from puffin_index.keys.arrow_keys import column_of
 from puffin_index.keys.columns import SortedColumn

@@ -20,9 +20,9 @@ from pyiceberg.io import FileIO
 from pyiceberg.table import Table
 from pyroaring import BitMap
 
+from planner.first_rows.search import Enough, FirstRows, prune_first_rows
 from planner.predicate.nodes import UNKNOWN, Predicate
 from planner.prune.distributed import Executors
-from planner.prune.first_rows import Enough, FirstRows, prune_first_rows
 from planner.prune.pruned import Pruned, Reason, kept_mask
 from planner.scans.plan import view_of, warnings_of
 from planner.scans.scan_plan import ScanPlan

@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 import numpy as np
 from pyiceberg.io import FileIO
 
+from planner.first_rows.search import Enough, FirstRows
 from planner.predicate.nodes import Predicate
-from planner.prune.first_rows import Enough, FirstRows
 from planner.prune.pruned import Used
 from planner.scans.scan_plan import ScanPlan
 from planner.spark.aggregates import AnsweredScan

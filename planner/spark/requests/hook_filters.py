@@ -17,10 +17,10 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType, UnknownType
 from pyroaring import BitMap
 
+from planner.first_rows.search import FirstRows, Order
 from planner.predicate.bind import bind
 from planner.predicate.nodes import UNKNOWN, Predicate
 from planner.predicate.simplify import conjunction
-from planner.prune.first_rows import FirstRows, Order
 from planner.spark.requests.conditions import expression_of, spark_type
 from planner.spark.requests.runtime_keys import bind_runtime_keys
 from planner.spark.requests.wire import Request, Wanted

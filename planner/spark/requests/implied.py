@@ -9,11 +9,11 @@ import numpy as np
 from pyiceberg.expressions import BooleanExpression
 from pyiceberg.schema import Schema
 
+from planner.first_rows.search import Enough, FirstRows
 from planner.predicate.implied import Implied
 from planner.predicate.junctions import fold_junctions
 from planner.predicate.nodes import UNKNOWN, Predicate
 from planner.predicate.simplify import conjunction, disjunction
-from planner.prune.first_rows import Enough, FirstRows
 from planner.spark.requests.conditions import expression_of
 from planner.spark.requests.functions import ColumnFunctions
 from planner.spark.requests.hook_filters import bind_filters
