@@ -17,11 +17,18 @@ import planner
 import puffin_index
 from planner.view.cache import BoundedCache
 from puffin_index import IndexDefinition, TableIndex
+from puffin_index.storage import caches
 from puffin_index.storage.caches import clear_caches, cleared_by
 from tests.conftest import create_table
 
-# They hold no data of a table: the grammar, the threads; schemas by text, and table metadata in Spark's workers.
-LEFT_ALONE = {"_grammar", "_lasting_pool", "schema_of", "_table"}
+LEFT_ALONE = {
+    "planner.spark.requests.hook_filters.schema_of",
+    "planner.spark.source._table",
+    "planner.where.parser._grammar",
+    "puffin_index.storage.object_stream._pool",
+    "puffin_index.storage.parallel._lasting_pool",
+}
+"""They hold no data of a table: schemas by text, metadata in Spark's workers, the grammar, threads."""
 
 
 def test_a_cache_is_emptied_under_its_lock() -> None:
@@ -46,21 +53,40 @@ def modules() -> Iterator[ModuleType]:
             yield importlib.import_module(found.name)
 
 
-def entries() -> dict[str, int]:
-    """How much each cache of the process holds, by module and name."""
-    held: dict[str, int] = {}
+def process_caches() -> dict[str, object]:
+    """Each cache of the process, by module and name."""
+    found: dict[str, object] = {}
     for module in modules():
         for name, value in vars(module).items():
-            if name in LEFT_ALONE:
-                continue
             match value:
                 case _lru_cache_wrapper():
-                    held[f"{module.__name__}.{name}"] = value.cache_info().currsize
-                case Cache():
-                    held[f"{module.__name__}.{name}"] = len(value)
-                case BoundedCache():
-                    held[f"{module.__name__}.{name}"] = value.used_bytes
+                    found[f"{value.__module__}.{value.__qualname__}"] = value
+                case Cache() | BoundedCache():
+                    found[f"{module.__name__}.{name}"] = value
+    return found
+
+
+def sizes() -> dict[str, int]:
+    """How much each cache holds, unless it holds no data of a table."""
+    held: dict[str, int] = {}
+    for name, value in process_caches().items():
+        match value:
+            case _ if name in LEFT_ALONE:
+                continue
+            case _lru_cache_wrapper():
+                held[name] = value.cache_info().currsize
+            case Cache():
+                held[name] = len(value)
+            case BoundedCache():
+                held[name] = value.used_bytes
     return held
+
+
+def test_each_cache_with_data_of_a_table_is_registered() -> None:
+    found = process_caches()  # imports all modules, which register their caches
+    registered = {id(getattr(clear, "__self__", None)) for clear, _ in caches._caches}
+
+    assert {name for name, value in found.items() if id(value) not in registered} == LEFT_ALONE
 
 
 def test_no_cache_holds_anything_after_it(local_catalog: SqlCatalog) -> None:
@@ -74,7 +100,7 @@ def test_no_cache_holds_anything_after_it(local_catalog: SqlCatalog) -> None:
     clear_caches()
     assert [directory_reads() for _ in range(3)] == [1, 0, 0]
     assert planner.scan(index, "k = 77").read_all().to_pydict() == {"k": [77]}
-    held = entries()
+    held = sizes()
     assert {
         "planner.view.index_view.CACHE",
         "planner.scans.plan._views",
@@ -83,5 +109,5 @@ def test_no_cache_holds_anything_after_it(local_catalog: SqlCatalog) -> None:
     } <= {name for name, size in held.items() if size}
 
     clear_caches()
-    assert {name: size for name, size in entries().items() if size} == {}
+    assert {name: size for name, size in sizes().items() if size} == {}
     assert directory_reads() == 1
