@@ -141,4 +141,6 @@ def _sql(properties: Mapping[str, str]) -> dict[str, str]:
         password=password,
         query={key: value for key, value in url.query.items() if key in _LIBPQ},
     )
-    return {"uri": url.render_as_string(hide_password=False)}
+    # Connections of a session that lives for days break while nobody asks; without a ping, a query would find out.
+    ping = properties.get("pool_pre_ping", "true")
+    return {"uri": url.render_as_string(hide_password=False), "pool_pre_ping": ping}

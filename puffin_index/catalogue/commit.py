@@ -75,8 +75,10 @@ def is_locked(error: BaseException) -> bool:
     if not isinstance(error, DBAPIError):
         return False
     code = getattr(error.orig, "sqlite_errorcode", None)
+    # psycopg2 and psycopg name the state differently.
+    state = getattr(error.orig, "pgcode", None) or getattr(error.orig, "sqlstate", None)
     # The low byte is the plain code of an extended one.
-    return getattr(error.orig, "sqlstate", None) in _RETRIED_STATES or (code is not None and code & 0xFF in _BUSY)
+    return state in _RETRIED_STATES or (code is not None and code & 0xFF in _BUSY)
 
 
 def _commit(index_table: Table, attempt: Callable[[], _Outcome]) -> _Outcome:

@@ -1,4 +1,4 @@
-"""A TCP proxy before a store: lets connections through, cuts them, answers 503, or holds bytes back."""
+"""A TCP proxy before a store or a database: lets connections through, cuts them, answers 503, or holds bytes back."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from collections import Counter
 from contextlib import suppress
 from typing import Literal
 
-Mode = Literal["pass", "cut", "busy", "stall"]
+Mode = Literal["pass", "cut", "busy", "stall", "mute"]
+"""`mute` lets requests through and cuts the connection in place of the answer."""
+
 _CHUNK_BYTES = 1 << 16
 _BUSY = b"HTTP/1.1 503 Slow Down\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 
@@ -41,7 +43,7 @@ class FaultyProxy:
         """Change the mode; open connections are cut at once where that is the mode."""
         self.mode = mode
         if mode == "cut":
-            self._loop.call_soon_threadsafe(self._cut_all)
+            asyncio.run_coroutine_threadsafe(self._cut_all(), self._loop).result()
 
     def close(self) -> None:
         """Stop."""
@@ -55,17 +57,17 @@ class FaultyProxy:
         self._ready.set()
         self._loop.run_forever()
         server.close()
+        for writer in list(self._writers):
+            writer.transport.abort()
+        # Both ends of a connection see the end of the other one; transports close themselves a turn of the loop later.
+        self._loop.run_until_complete(asyncio.sleep(0.05))
         tasks = asyncio.all_tasks(self._loop)
         for task in tasks:
             task.cancel()
-        for writer in list(self._writers):
-            writer.transport.abort()
         self._loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
-        # Transports close themselves one turn of the loop later.
-        self._loop.run_until_complete(asyncio.sleep(0.05))
         self._loop.close()
 
-    def _cut_all(self) -> None:
+    async def _cut_all(self) -> None:
         for writer in list(self._writers):
             self.spoilt["cut"] += 1
             writer.transport.abort()
@@ -87,14 +89,21 @@ class FaultyProxy:
         try:
             with suppress(OSError):
                 up_reader, up_writer = await asyncio.open_connection("127.0.0.1", self._target)
-                await asyncio.gather(self._pump(reader, up_writer), self._pump(up_reader, writer))
+                try:
+                    await asyncio.gather(self._pump(reader, up_writer), self._pump(up_reader, writer, is_answer=True))
+                finally:
+                    up_writer.close()
         finally:
             self._writers.discard(writer)
             writer.close()
 
-    async def _pump(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+    async def _pump(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, *, is_answer: bool = False) -> None:
         with suppress(OSError):
             while data := await source.read(_CHUNK_BYTES):
+                if is_answer and self.mode == "mute":
+                    self.spoilt["mute"] += 1
+                    sink.transport.abort()
+                    return
                 if self.mode == "stall":
                     self.spoilt["stall"] += 1
                 while self.mode == "stall":

@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -33,9 +34,17 @@ def test_a_few_seconds_leave_a_right_and_tidy_index(tmp_path: Path) -> None:
     assert "failures: 0" in (tmp_path / "report.txt").read_text(encoding="utf-8")
 
 
+@dataclass
+class Echo:
+    """A server that sends back what it gets."""
+
+    port: int
+    heard: list[bytes]
+
+
 @pytest.fixture
-def echo() -> Iterator[int]:
-    """A server that sends back what it gets; its port."""
+def echo() -> Iterator[Echo]:
+    heard: list[bytes] = []
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def serve() -> None:
@@ -46,17 +55,18 @@ def echo() -> Iterator[int]:
                     return
                 with connection:
                     while data := connection.recv(100):
+                        heard.append(data)
                         connection.sendall(data)
 
         thread = threading.Thread(target=serve, daemon=True)
         thread.start()
-        yield int(server.getsockname()[1])
+        yield Echo(int(server.getsockname()[1]), heard)
         server.shutdown(socket.SHUT_RDWR)
     thread.join(5)
 
 
-def test_the_proxy_passes_stalls_answers_503_and_cuts(echo: int) -> None:
-    proxy = FaultyProxy(echo)
+def test_the_proxy_passes_stalls_answers_503_cuts_and_swallows_answers(echo: Echo) -> None:
+    proxy = FaultyProxy(echo.port)
     try:
         with socket.create_connection(("127.0.0.1", proxy.port), timeout=5) as connection:
             connection.sendall(b"one")
@@ -76,9 +86,15 @@ def test_the_proxy_passes_stalls_answers_503_and_cuts(echo: int) -> None:
         with socket.create_connection(("127.0.0.1", proxy.port), timeout=5) as connection:
             connection.sendall(b"GET / HTTP/1.1\r\n\r\n")
             assert connection.recv(100).startswith(b"HTTP/1.1 503")
+        proxy.set_mode("mute")
+        with socket.create_connection(("127.0.0.1", proxy.port), timeout=5) as connection:
+            connection.sendall(b"three")
+            with suppress(ConnectionResetError):
+                assert connection.recv(100) == b""
     finally:
         proxy.close()
-    assert set(proxy.spoilt) == {"stall", "cut", "busy"}
+    assert echo.heard == [b"one", b"two", b"three"]
+    assert set(proxy.spoilt) == {"stall", "cut", "busy", "mute"}
 
 
 def test_processes_that_are_left_behind_are_found(tmp_path: Path) -> None:

@@ -1,0 +1,172 @@
+"""A catalog in PostgreSQL that others lock, and whose connections break: builds wait, and no outcome is guessed."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from datetime import timedelta
+from pathlib import Path
+
+import psycopg2
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from sqlalchemy import event
+from sqlalchemy.exc import DBAPIError, OperationalError
+
+from planner.spark.catalogs import open_spark_catalog
+from puffin_index import TableIndex
+from puffin_index.catalogue.kept_segments import list_records
+from puffin_index.jobs.build_job import BuildProgress
+from tests.puffin_index.indexed_table import check_entries, check_queries, indexed, named_segments, rows, segment_files
+from tests.soak.proxy import FaultyProxy, Mode
+from tests.spark.services import postgres
+
+USER = "lake"
+_LOCKED_SECONDS = 1.5
+_PATIENCE = "?options=-c%20lock_timeout%3D50"
+"""PostgreSQL itself waits without end otherwise."""
+
+
+@pytest.fixture(scope="module")
+def port() -> Iterator[int]:
+    with postgres(USER, USER) as found:
+        yield found
+
+
+@pytest.fixture
+def proxy(port: int) -> Iterator[FaultyProxy]:
+    between = FaultyProxy(port)
+    yield between
+    between.close()
+
+
+@pytest.fixture
+def catalog(proxy: FaultyProxy, port: int, tmp_path: Path) -> Iterator[SqlCatalog]:
+    uri = f"postgresql+psycopg2://{USER}:{USER}@127.0.0.1:{proxy.port}/postgres{_PATIENCE}"
+    opened = SqlCatalog("local", uri=uri, warehouse=tmp_path.as_uri())
+    opened.create_namespace("ns")
+    yield opened
+    opened.close()
+    with closing(connected(port)) as connection, connection.cursor() as cursor:
+        cursor.execute("DROP TABLE iceberg_tables, iceberg_namespace_properties")
+        connection.commit()
+
+
+@pytest.fixture
+def index(catalog: SqlCatalog) -> TableIndex:
+    """An index of two data files, and another file that has none."""
+    made = indexed(catalog, 2)
+    made.data_table.append(rows(9))
+    return made
+
+
+def connected(port: int) -> psycopg2.extensions.connection:
+    return psycopg2.connect(host="127.0.0.1", port=port, user=USER, password=USER, dbname="postgres")
+
+
+@contextmanager
+def locked(port: int) -> Iterator[psycopg2.extensions.connection]:
+    with closing(connected(port)) as connection, connection.cursor() as cursor:
+        cursor.execute("LOCK TABLE iceberg_tables IN ACCESS EXCLUSIVE MODE")
+        yield connection
+
+
+def check_clean(index: TableIndex) -> None:
+    """Everything is indexed and right, and nothing is left that no commit names."""
+    assert index.build(workers=1).files_left == 0
+    check_queries(index)
+    check_entries(index)
+    index.expire(timedelta(0))
+    index.expire(timedelta(0))
+    assert segment_files(index) == named_segments(index)
+    status = index.status()
+    assert status.indexed_data_files == status.data_files
+
+
+def test_a_build_waits_for_a_locked_catalog(index: TableIndex, port: int) -> None:
+    with locked(port) as connection:
+        release = threading.Timer(_LOCKED_SECONDS, connection.rollback)
+
+        def lock_after_the_start(progress: BuildProgress) -> None:
+            if not release.is_alive() and not progress.files_done:
+                with connection.cursor() as cursor:
+                    cursor.execute("LOCK TABLE iceberg_tables IN ACCESS EXCLUSIVE MODE")
+                release.start()
+
+        connection.rollback()
+        report = index.build(workers=1, progress=lock_after_the_start)
+        release.join()
+
+    assert report.files == 1
+    assert report.seconds > _LOCKED_SECONDS
+    check_clean(index)
+
+
+def test_a_catalog_that_stays_locked_keeps_the_segments_for_the_next_build(index: TableIndex, port: int) -> None:
+    lock = locked(port)
+
+    def lock_after_the_start(progress: BuildProgress) -> None:
+        if not progress.files_done:
+            lock.__enter__()
+
+    with pytest.raises(OperationalError, match="lock timeout"):
+        index.build(workers=1, progress=lock_after_the_start, commit_timeout_seconds=0.3)
+    lock.__exit__(None, None, None)
+
+    assert len(list_records(index.index_table)) == 1
+    assert index.build(workers=1).taken_over == 1
+    check_clean(index)
+
+
+@pytest.mark.parametrize("mode", ["cut", "mute"])
+def test_a_connection_that_breaks_in_a_commit_loses_nothing(
+    index: TableIndex, catalog: SqlCatalog, proxy: FaultyProxy, mode: Mode
+) -> None:
+    """The request is lost, or the answer: of the second, the catalog has done what it was told."""
+    before, armed = named_segments(index), [True]
+
+    @event.listens_for(catalog.engine, "commit")
+    def break_once(_: object) -> None:
+        if armed.pop():
+            armed.append(False)
+            proxy.set_mode(mode)
+
+    with pytest.raises(DBAPIError):
+        index.build(workers=1)
+    proxy.set_mode("pass")
+    event.remove(catalog.engine, "commit", break_once)
+
+    assert proxy.spoilt[mode]
+    index.refresh()
+    check_queries(index)
+    added = named_segments(index) - before
+    assert len(added) == (mode == "mute")
+    assert named_segments(index) <= segment_files(index)
+    check_clean(index)
+
+
+def test_connections_that_broke_while_nobody_asked_cost_one_attempt(index: TableIndex, proxy: FaultyProxy) -> None:
+    proxy.set_mode("cut")
+    proxy.set_mode("pass")
+    with pytest.raises(DBAPIError):
+        index.build(workers=1)
+    check_clean(index)
+
+
+@pytest.mark.usefixtures("catalog")
+def test_a_session_finds_its_catalog_after_its_connections_broke(proxy: FaultyProxy, tmp_path: Path) -> None:
+    conf = {
+        "type": "jdbc",
+        "uri": f"jdbc:postgresql://127.0.0.1:{proxy.port}/postgres",
+        "jdbc.user": USER,
+        "jdbc.password": USER,
+        "warehouse": tmp_path.as_uri(),
+    }
+    opened = open_spark_catalog({f"spark.sql.catalog.local.{key}": value for key, value in conf.items()}, "local")
+    for _ in range(2):
+        assert opened.namespace_exists("ns")
+        proxy.set_mode("cut")
+        proxy.set_mode("pass")
+    assert proxy.spoilt["cut"] >= 2
+    opened.close()
