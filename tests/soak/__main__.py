@@ -16,40 +16,60 @@ from pathlib import Path
 from random import Random
 
 import click
+import pytest
 
+from tests.soak.locks import postgres_lock, sqlite_lock
 from tests.soak.proxy import FaultyProxy
 from tests.soak.report import State
-from tests.soak.trouble import Trouble
+from tests.soak.trouble import Scene, Trouble
 from tests.soak.world import World
-from tests.spark.services import make_bucket, s3_server
+from tests.spark.services import make_bucket, postgres, s3_server
 
 _LOOK_SECONDS = 5.0
 _KEY, _SECRET = "AKIASOAK", "soak"
+_LOCK_TIMEOUT = "?options=-c%20lock_timeout%3D3000"
+"""PostgreSQL waits without end otherwise, so that builds could not give up."""
 
 
-def disk(folder: Path) -> World:
+def disk(folder: Path) -> Scene:
     """A table in the folder, which later parts go on with."""
     lake = folder / "disk"
     lake.mkdir(exist_ok=True)
-    return World("disk", str(folder), f"sqlite:///{lake / 'catalog.db'}", lake.as_uri(), {})
+    database = lake / "catalog.db"
+    return Scene(World("disk", str(folder), f"sqlite:///{database}", lake.as_uri(), {}), sqlite_lock(database))
 
 
-def store(folder: Path, stack: ExitStack) -> tuple[World, FaultyProxy]:
-    """A table behind a server of the S3 protocol, which forgets everything at the end, and a proxy before it."""
+def store(folder: Path, stack: ExitStack, *, with_postgres: bool) -> Scene:
+    """A table in an S3 server, which forgets everything at the end; proxies stand before them."""
     endpoint = stack.enter_context(s3_server())
     make_bucket(endpoint, "soak", _KEY, _SECRET)
-    proxy = FaultyProxy(int(endpoint.rpartition(":")[2]))
-    stack.callback(proxy.close)
-    lake = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="soak-", ignore_cleanup_errors=True)))
+    proxies = {"store": _proxy(int(endpoint.rpartition(":")[2]), stack)}
+    if with_postgres:
+        try:
+            port = stack.enter_context(postgres(_KEY, _SECRET))
+        except pytest.skip.Exception as error:
+            raise click.ClickException(str(error)) from error
+        proxies["catalog"] = _proxy(port, stack)
+        uri = f"postgresql+psycopg2://{_KEY}:{_SECRET}@127.0.0.1:{proxies['catalog'].port}/postgres{_LOCK_TIMEOUT}"
+        lock = postgres_lock(port, _KEY, _SECRET)
+    else:
+        lake = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="soak-", ignore_cleanup_errors=True)))
+        uri, lock = f"sqlite:///{lake / 'catalog.db'}", sqlite_lock(lake / "catalog.db")
     properties = {
-        "s3.endpoint": f"http://127.0.0.1:{proxy.port}",
+        "s3.endpoint": f"http://127.0.0.1:{proxies['store'].port}",
         "s3.access-key-id": _KEY,
         "s3.secret-access-key": _SECRET,
         "s3.region": "us-east-1",
         "s3.connect-timeout": "3",
         "s3.request-timeout": "5",
     }
-    return World("store", str(folder), f"sqlite:///{lake / 'catalog.db'}", "s3://soak/lake", properties), proxy
+    return Scene(World("store", str(folder), uri, "s3://soak/lake", properties), lock, proxies)
+
+
+def _proxy(port: int, stack: ExitStack) -> FaultyProxy:
+    proxy = FaultyProxy(port)
+    stack.callback(proxy.close)
+    return proxy
 
 
 @click.command()
@@ -59,9 +79,17 @@ def store(folder: Path, stack: ExitStack) -> tuple[World, FaultyProxy]:
 @click.option("--disk/--no-disk", "with_disk", default=True, show_default=True, help="A table on the disk.")
 @click.option("--store/--no-store", "with_store", default=True, show_default=True, help="A table in an S3 store.")
 @click.option("--spark/--no-spark", "with_spark", help="A Spark application as well, on the table on the disk.")
+@click.option("--postgres/--no-postgres", "with_postgres", help="A catalog in PostgreSQL for the table in the store.")
 @click.option("--fresh", is_flag=True, help="Forget the earlier parts.")
 def main(
-    seconds: float, folder: Path, seed: int | None, with_disk: bool, with_store: bool, with_spark: bool, fresh: bool
+    seconds: float,
+    folder: Path,
+    seed: int | None,
+    with_disk: bool,
+    with_store: bool,
+    with_spark: bool,
+    with_postgres: bool,
+    fresh: bool,
 ) -> None:
     """Put an index under load and into trouble."""
     if fresh:
@@ -76,15 +104,15 @@ def main(
     failures, before = len(state.failures), state.seconds
     random = Random(seed if seed is not None else state.parts)
     with ExitStack() as stack:
-        worlds: list[tuple[World, FaultyProxy | None]] = [(disk(folder), None)] if with_disk else []
+        scenes = [disk(folder)] if with_disk else []
         if with_store:
-            worlds.append(store(folder, stack))
-        for world, _ in worlds:
-            world.make_table()
+            scenes.append(store(folder, stack, with_postgres=with_postgres))
+        for scene in scenes:
+            scene.world.make_table()
         troubles: list[Trouble] = []
-        for world, proxy in worlds:
-            on_disk = proxy is None
-            trouble = Trouble(world, state, Random(random.random()), proxy, with_spark=with_spark and on_disk)
+        for scene in scenes:
+            spark_here = with_spark and "store" not in scene.proxies
+            trouble = Trouble(scene, state, Random(random.random()), with_spark=spark_here)
             troubles.append(trouble)
             stack.callback(trouble.kill)
         started = time.monotonic()

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import signal
-import sqlite3
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -16,7 +16,8 @@ import planner
 from puffin_index import TableIndex
 from puffin_index.catalogue.index_table import read_entries
 from puffin_index.catalogue.stored_files import list_stored_files, reachable_files
-from tests.soak.proxy import FaultyProxy
+from tests.soak.locks import NOT_HAD, Lock
+from tests.soak.proxy import FaultyProxy, Mode
 from tests.soak.report import State
 from tests.soak.started import Event, Started, resident_bytes, survivors
 from tests.soak.world import EMPTIED, TABLE, TROUBLE, World, ask, matching, names_now, read_plainly
@@ -30,29 +31,45 @@ _SNAPSHOT_GRACE_SECONDS = 300
 
 _PATIENCE_SECONDS = 600.0
 
+MODES: Mapping[str, tuple[Mode, ...]] = {"store": ("cut", "busy", "stall", "mute"), "catalog": ("cut", "stall", "mute")}
+"""What a proxy may do with whose connections."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """A world, and where trouble gets at it.
+
+    Attributes:
+        world: The world.
+        lock: Locks the catalog.
+        proxies: Those before the servers of `store` and `catalog`, if these are servers.
+    """
+
+    world: World
+    lock: Lock
+    proxies: Mapping[str, FaultyProxy] = field(default_factory=dict)
+
 
 class Trouble:
     """Runs the processes of a world and makes trouble for them.
 
     Args:
-        world: The world.
+        scene: The world.
         state: Takes down what happens.
         random: Chooses.
-        proxy: The proxy before the world's store, if it has one.
         with_spark: Whether a Spark application asks and writes as well.
     """
 
-    def __init__(
-        self, world: World, state: State, random: Random, proxy: FaultyProxy | None, *, with_spark: bool = False
-    ) -> None:
-        self.world = world
+    def __init__(self, scene: Scene, state: State, random: Random, *, with_spark: bool = False) -> None:
+        self.world = scene.world
         self._state = state
         self._random = random
-        self._proxy = proxy
-        self._logs = Path(world.folder) / "logs"
+        self._lock_catalog = scene.lock
+        self._proxies = scene.proxies
+        self._logs = Path(self.world.folder) / "logs"
         self._logs.mkdir(parents=True, exist_ok=True)
-        self._file = Path(world.folder) / f"{world.name}.json"
-        world.write(self._file)
+        self._file = Path(self.world.folder) / f"{self.world.name}.json"
+        self.world.write(self._file)
         self._stop = threading.Event()
         self._steady = ("steady watch", "reader", *(("spark reader",) if with_spark else ()))
         self._is_damaged = False
@@ -66,7 +83,7 @@ class Trouble:
                 (self._kill_writer, 90.0),
                 (self._upkeep, 6.0),
                 (self._lock, 15.0),
-                (self._spoil_store, 25.0),
+                *((partial(self._spoil, what), 25.0) for what in self._proxies),
                 (self._damage, 60.0),
                 (self._look, 1.0),
             )
@@ -195,29 +212,24 @@ class Trouble:
         return code
 
     def _lock(self) -> None:
-        how, seconds = self._random.choice(("IMMEDIATE", "EXCLUSIVE")), self._random.choice((0.3, 2.0, 6.0, 14.0))
-        connection = sqlite3.connect(self.world.database, timeout=30, isolation_level=None)
+        seconds = self._random.choice((0.3, 2.0, 6.0, 14.0))
         try:
-            connection.execute(f"BEGIN {how}")
-            self._state.count(self.world.name, "catalog locked")
-            self._stop.wait(seconds)
-        except sqlite3.OperationalError:
+            with self._lock_catalog(self._random.random() < 0.5):
+                self._state.count(self.world.name, "catalog locked")
+                self._stop.wait(seconds)
+        except NOT_HAD:
             self._state.count(self.world.name, "lock not had")
-        finally:
-            connection.close()
 
-    def _spoil_store(self) -> None:
-        if self._proxy is None:
-            return
-        mode = self._random.choice(("cut", "busy", "stall"))
-        self._proxy.set_mode(mode)
-        self._state.count(self.world.name, f"store: {mode}")
+    def _spoil(self, what: str) -> None:
+        mode = self._random.choice(MODES[what])
+        self._proxies[what].set_mode(mode)
+        self._state.count(self.world.name, f"{what}: {mode}")
         self._stop.wait(self._random.choice((0.2, 1.0, 4.0, 12.0)))
-        self._proxy.set_mode("pass")
+        self._proxies[what].set_mode("pass")
 
     def _damage(self) -> None:
         """Flip a bit in a segment on the disk; a while later, `verify --repair` must mend it."""
-        if self._proxy is not None:
+        if "store" in self._proxies:
             return
         try:
             catalog = self.world.open()
@@ -260,8 +272,8 @@ class Trouble:
         self._stop.set()
         for thread in self._threads:
             thread.join(_PATIENCE_SECONDS)
-        if self._proxy is not None:
-            self._proxy.set_mode("pass")
+        for proxy in self._proxies.values():
+            proxy.set_mode("pass")
         for name, started in self._long_lived.items():
             if name.endswith("watch"):
                 self._check_end_of(name, started, started.end(signal.SIGTERM), told=True)
