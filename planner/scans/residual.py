@@ -18,15 +18,13 @@ from pyiceberg.expressions import (
     AlwaysTrue,
     And,
     BooleanExpression,
-    LiteralPredicate,
     Or,
-    Reference,
-    UnboundPredicate,
 )
 from pyiceberg.schema import Schema
 
 from planner.predicate.bind import bind
 from planner.predicate.nodes import Leaf
+from planner.predicate.unused import unused_leaf
 from planner.predicate.value_tests import column_of_test, flags_of, verdicts
 from planner.where.unknown import Unknown, ValueTest
 from puffin_index.errors import UnsupportedError
@@ -161,8 +159,8 @@ def _leaf(node: BooleanExpression, schema: Schema) -> Leaf:
     bound = None if isinstance(node, Unknown) else bind(node, schema)
     if not isinstance(bound, Leaf):
         raise UnsupportedError(
-            f"cannot be evaluated without Spark: {_text(node)}; "
-            "write the literal in the column's own type, or leave this part to the engine that reads the rows"
+            f"cannot be evaluated without Spark: {unused_leaf(node, schema)}; "
+            "write this part otherwise, or leave it to the engine that reads the rows"
         )
     return bound
 
@@ -174,18 +172,6 @@ def _column_test(node: ValueTest, schema: Schema) -> ColumnTest:
             f"cannot be evaluated without Spark: {node.text}; Spark would convert {node.column} first"
         )
     return ColumnTest(found.column, node, found.value_type.name)
-
-
-def _text(node: BooleanExpression) -> str:
-    match node:
-        case Unknown():
-            return node.text
-        case LiteralPredicate(term=Reference() as column):
-            return f"{type(node).__name__} of {column.name} with {node.literal.value!r}"
-        case UnboundPredicate(term=Reference() as column):
-            return f"{type(node).__name__} of {column.name}"
-        case _:
-            return str(node)
 
 
 def leaf_mask(test: LeafTest, column: Column) -> Flags:

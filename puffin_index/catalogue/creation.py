@@ -115,7 +115,9 @@ def _create_where_catalog_says(catalog: Catalog, name: TableName, properties: di
     except TableAlreadyExistsError:
         return load_index_table(catalog, name)
     except ValueError as error:
-        raise CatalogError(f"catalog {catalog.name!r} has no place for index table {name}: {error}") from error
+        raise CatalogError(
+            f"catalog {catalog.name!r} has no place for index table {name}, as a `warehouse` would be: {error}"
+        ) from error
     # A store may be unable to list its files. Each upkeep then looks for files of other tables again.
     with suppress(OSError):
         files = list_stored_files(index_table.io, index_table.location())

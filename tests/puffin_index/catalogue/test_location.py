@@ -199,3 +199,13 @@ def test_an_index_in_a_nested_namespace_has_a_location_of_its_own(local_catalog:
     index = TableIndex.create(local_catalog, "ns.inner.t", DEFINITION)
 
     assert index.index_table.properties[PROPERTY_LOCATION] == index.index_table.location()
+
+
+def test_a_catalog_without_a_place_is_told_of_a_warehouse(placing_catalog: SqlCatalog) -> None:
+    placing_catalog.create_namespace("ns")
+    make_table(placing_catalog)
+    homeless = SqlCatalog("local", uri=placing_catalog.properties["uri"])
+    with pytest.raises(CatalogError, match=r"has no place for index table ns\.t__puffin_index, as a `warehouse`"):
+        TableIndex.create(homeless, "ns.t", DEFINITION)
+    assert not homeless.table_exists(INDEX.identifier)
+    homeless.close()
