@@ -62,6 +62,7 @@ def test_the_wheel_has_all_that_is_not_python(wheel: Path) -> None:
     metadata = zipfile.ZipFile(wheel).read(license_file.replace("licenses/LICENSE", "METADATA")).decode()
     assert "License-Expression: Apache-2.0" in metadata
     assert "Typing :: Typed" in metadata
+    assert "Project-URL: Puffin specification, https://iceberg.apache.org/puffin-spec/" in metadata
 
 
 def test_a_plain_install_runs_and_says_its_version(python: Path) -> None:
