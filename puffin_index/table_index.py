@@ -47,7 +47,7 @@ from puffin_index.jobs.engine import Engine, LocalEngine, SparkEngine, backgroun
 from puffin_index.jobs.exchange import ImportReport, export_indexes, import_indexes
 from puffin_index.jobs.expire import DEFAULT_GRACE, ExpireReport, expire
 from puffin_index.jobs.follow import define_index_table, ensure_index_table, follow
-from puffin_index.jobs.verify import DEFAULT_SAMPLE, VerifyListener, VerifyReport, drop_bad_entries, verify
+from puffin_index.jobs.verification.verify import DEFAULT_SAMPLE, VerifyListener, VerifyReport, drop_bad_entries, verify
 from puffin_index.kinds.kind import Options
 from puffin_index.segments.directory import FieldKind
 from puffin_index.segments.exchange import ExportedContainer

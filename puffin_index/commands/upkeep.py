@@ -16,7 +16,7 @@ from puffin_index.display import format_bytes
 from puffin_index.errors import UnsupportedError
 from puffin_index.jobs.compact import CompactProgress
 from puffin_index.jobs.drop import drop_index
-from puffin_index.jobs.verify import DEFAULT_SAMPLE, VerifyProgress
+from puffin_index.jobs.verification.verify import DEFAULT_SAMPLE, VerifyProgress
 from puffin_index.table_index import TableIndex
 from puffin_index.units import parse_duration, parse_size
 

@@ -29,7 +29,7 @@ from puffin_index.data.column_source import reading_of
 from puffin_index.definition.index_definition import ResolvedColumn
 from puffin_index.errors import NotFoundError, PuffinIndexError
 from puffin_index.jobs.log_lines import level_of_trouble, log_line, reason_of
-from puffin_index.jobs.verify_segment import check_segment
+from puffin_index.jobs.verification.segment import check_segment
 from puffin_index.segments.segment import Segment, new_segment_location
 
 _ID_DIGITS = 16

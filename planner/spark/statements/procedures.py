@@ -15,7 +15,7 @@ from puffin_index.data.data_table import find_snapshot
 from puffin_index.errors import DefinitionError, NotFoundError
 from puffin_index.jobs.build_handle import BuildHandle
 from puffin_index.jobs.drop import drop_index
-from puffin_index.jobs.verify import DEFAULT_SAMPLE
+from puffin_index.jobs.verification.verify import DEFAULT_SAMPLE
 from puffin_index.keys.map_key import SEPARATOR, split_kind
 from puffin_index.table_index import TableIndex
 from puffin_index.units import parse_duration, parse_size

@@ -15,7 +15,7 @@ from pyiceberg.io import FileIO
 
 from puffin_index.data.row_groups import OpenDataFile, read_keys
 from puffin_index.errors import CorruptFileError, UnsupportedError
-from puffin_index.jobs.verify_segment import Finding
+from puffin_index.jobs.verification.segment import Finding
 from puffin_index.keys.columns import SortedColumn
 from puffin_index.keys.map_key import split_kind
 from puffin_index.kinds.proof import Proof

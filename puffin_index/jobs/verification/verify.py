@@ -24,8 +24,8 @@ from puffin_index.data.column_source import Reading, reading_of
 from puffin_index.data.data_table import DataFile, FileIdentity, list_data_files, refresh_table, retained_files
 from puffin_index.data.row_groups import open_data_file
 from puffin_index.errors import PuffinIndexError
-from puffin_index.jobs.verify_rows import Proofs, check_row_group
-from puffin_index.jobs.verify_segment import EntryRow, Finding, check_segment
+from puffin_index.jobs.verification.rows import Proofs, check_row_group
+from puffin_index.jobs.verification.segment import EntryRow, Finding, check_segment
 from puffin_index.segments.directory import FieldKind
 from puffin_index.segments.source_segment import IndexedFile, SourceSegment
 
