@@ -19,7 +19,7 @@ from pyiceberg.table import Table
 from puffin_index.catalogue.index_table import as_entries, segments_folder
 from puffin_index.catalogue.stored_files import StoredFile, list_stored_files
 from puffin_index.definition.index_definition import ResolvedColumn
-from puffin_index.errors import CorruptFileError, PuffinIndexError
+from puffin_index.errors import CorruptFileError, NotFoundError, PuffinIndexError
 from puffin_index.formats.puffin import PuffinWriter, check_head, read_blob, read_footer
 from puffin_index.segments.directory import FieldKind, parse_batch
 from puffin_index.segments.segment import new_segment_location
@@ -112,12 +112,17 @@ def list_records(index_table: Table) -> list[str]:
 
 
 def named_by_records(io: FileIO, listed: Iterable[StoredFile]) -> set[str]:
-    """Return the locations of all segments that records name, as far as the records can be read."""
+    """Return the locations of all segments that records name.
+
+    A record that another build has used up since the listing names nothing, and neither does a damaged one.
+    """
     named: set[str] = set()
     for file in listed:
         if file.is_record:
             try:
                 named |= read_record(io, file.location).segments
+            except NotFoundError:
+                continue
             except PuffinIndexError as error:
                 _log.warning("record of kept segments not read: %s", error)
     return named

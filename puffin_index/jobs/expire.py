@@ -100,11 +100,13 @@ def expire(
     expired = _superseded(index_table, now - max(older_than, LEAST_SNAPSHOT_GRACE))
     if expired and not dry_run:
         index_table.maintenance.expire_snapshots().by_ids(expired).commit()
+    # A segment goes after its record: until then, a build may be taking the segment over. A build commits before it
+    # deletes the record, so the entries, which are read after the records, have the segments of records that are gone.
+    recorded = named_by_records(index_table.io, listed)
     if not dry_run:
         refresh_index_table(index_table)
         after = read_entries(index_table)
-    # A segment goes after its record: until then, a build may be taking the segment over.
-    used = set(after["segment"].to_pylist()) | named_by_records(index_table.io, listed)
+    used = set(after["segment"].to_pylist()) | recorded
     garbage = _garbage_segments(listed, used, committed, now - older_than)
     table_files = _garbage_table_files(listed, index_table, now - older_than)
     if not dry_run:

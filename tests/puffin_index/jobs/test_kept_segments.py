@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -20,7 +22,7 @@ from planner.commands.main import main
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.catalogue import index_table as catalogue
 from puffin_index.catalogue.kept_segments import list_records, read_record
-from puffin_index.jobs import build_job
+from puffin_index.jobs import build_job, expire
 from puffin_index.jobs.build_job import BuildProgress
 from tests.puffin_index.indexed_table import (
     DEFINITION,
@@ -253,6 +255,47 @@ def test_another_column_of_the_table_changes_nothing(index: TableIndex, tmp_path
         update.add_column("later", LongType())
     TableIndex.create(index.catalog, "ns.t", DEFINITION)
     assert index.build(workers=1).taken_over == 1
+    check_clean(index)
+
+
+@pytest.mark.parametrize(
+    ("step", "call"),
+    [
+        ("list_stored_files", 1),
+        ("refresh_index_table", 1),
+        ("read_entries", 1),
+        ("replace_entries", 1),
+        ("compact", 1),
+        ("committed_segments", 1),
+        ("named_by_records", 1),
+        ("refresh_index_table", 2),
+        ("read_entries", 2),
+        ("reachable_files", 1),
+        ("delete_files", 1),
+    ],
+)
+def test_a_build_may_take_old_segments_over_in_the_midst_of_an_expiration(
+    index: TableIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, call: int
+) -> None:
+    fail_to_commit(index, tmp_path)
+    long_ago = time.time() - 2 * expire.DEFAULT_GRACE.total_seconds()
+    for location in segment_files(index):
+        os.utime(location.removeprefix("file://"), (long_ago, long_ago))
+    other, original, calls = TableIndex.open(index.catalog, "ns.t"), getattr(expire, step), []
+
+    def build_first(*arguments: object, **named: object) -> object:
+        calls.append(step)
+        if len(calls) == call:
+            assert other.build(workers=1).taken_over == 1
+        return original(*arguments, **named)
+
+    monkeypatch.setattr(expire, step, build_first)
+    index.expire()
+
+    assert len(calls) >= call
+    monkeypatch.undo()
+    assert named_segments(index) <= segment_files(index)
+    assert index.build(workers=1).files == 0
     check_clean(index)
 
 
