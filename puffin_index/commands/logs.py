@@ -15,6 +15,8 @@ _TIMED: Final = f"%(asctime)s {_TEXT}"
 _OWN: Final = ("puffin_index", "planner", "ssb_bench")
 _QUIET: Final = ("planner.prune.funnel", "planner.view.column_values")
 """Commands print what these loggers say as warnings of a plan."""
+_SAID_AGAIN: Final = "puffin_index.jobs.build_handle"
+"""A service says why a pass failed, so that its background build need not say so as well."""
 
 
 class _Text(logging.Formatter):
@@ -76,6 +78,7 @@ def configure_logs(log_format: LogFormat, *, verbose: bool) -> None:
 def log_as_a_service() -> None:
     """Write what is done, with times, also without --verbose."""
     logging.getLogger("puffin_index").setLevel(logging.INFO)
+    logging.getLogger(_SAID_AGAIN).setLevel(logging.CRITICAL)
     for handler in logging.getLogger().handlers:
         if not isinstance(handler.formatter, _Json):
             handler.setFormatter(_Timed(_TIMED))

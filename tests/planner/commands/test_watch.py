@@ -17,7 +17,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
 from puffin_index import IndexDefinition, TableIndex
-from puffin_index.catalogue.index_table import read_entries
+from puffin_index.catalogue.index_table import read_entries, segments_folder
 from puffin_index.errors import NotFoundError
 from puffin_index.jobs.compact import FEWEST_SMALL
 from tests.conftest import create_table
@@ -145,6 +145,25 @@ def test_a_table_that_vanishes_is_tried_again_and_followed_when_it_is_back(
     delays = [float(line.split("retry_in_seconds=")[1].split()[0]) for line in service.log if "pass failed" in line]
     assert delays == sorted(delays)
     assert table.metadata.table_uuid != again.metadata.table_uuid
+
+
+def test_a_build_that_fails_is_one_line_and_the_next_pass_goes_on(
+    service: Service, local_catalog: SqlCatalog, table: Table
+) -> None:
+    service.reports(1)
+    index_table = TableIndex.open(local_catalog, "ns.t").index_table
+    folder = Path(segments_folder(index_table).removeprefix("file://"))
+    away = folder.rename(folder.with_name("away"))
+    folder.write_text("a file in the place of the folder")
+    table.append(rows(500))
+    service.wait_for_log("pass failed attempt=1")
+    folder.unlink()
+    away.rename(folder)
+
+    assert [report["rows"] for report in service.reports(2)] == [1000, 500]
+    assert service.stop(signal.SIGTERM) == 0
+    failures = [line for line in service.log if "WARNING" in line]
+    assert all("pass failed" in line and "the background build failed: " in line for line in failures), failures
 
 
 def test_it_makes_the_index_of_a_table_that_has_only_properties(
