@@ -47,6 +47,7 @@ nightly: $(STAMP) ## The next 50,000 pairs of a table and a predicate (PAIRS=n),
 	@JAVA_HOME="$$(bash scripts/find-java)" PUFFIN_INDEX_RANDOM_QUERIES=10000 $(BIN)/python -m pytest --timeout 14400 \
 	  tests/spark/shapes/test_shapes.py tests/spark/shapes/test_functions.py tests/spark/shapes/test_answered_aggregates.py
 	@PUFFIN_INDEX_KILL_POINTS=200 $(BIN)/python -m pytest tests/puffin_index/jobs/test_kills.py
+	@PUFFIN_INDEX_INTERLEAVED_STEP=1 $(BIN)/python -m pytest --timeout 7200 tests/puffin_index/jobs/test_interleaved.py
 
 soak: $(STAMP) ## An index under load with kills, locks, damage and a failing store, for an hour (SECONDS=n) more; SOAK=--spark adds Spark
 	@JAVA_HOME="$$(bash scripts/find-java 2> /dev/null)" $(BIN)/python -m tests.soak --seconds $(SECONDS) --state $(DATA)/soak $(SOAK)

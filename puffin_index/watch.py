@@ -30,7 +30,7 @@ MOST_TRIES = 4
 EXPIRE_EVERY_SECONDS = 3600.0
 """The least time between two searches for unneeded files, each of which lists the index's directory."""
 
-_LONGEST_DELAY_SECONDS = 300.0
+_LONGEST_DELAY_SECONDS = 60.0
 _POLL_SECONDS = 0.2
 
 _log = logging.getLogger(__name__)

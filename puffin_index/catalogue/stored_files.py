@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -18,7 +18,7 @@ from pyiceberg.manifest import ManifestFile
 from pyiceberg.table import Table
 
 from puffin_index.catalogue.damage import index_table_read
-from puffin_index.catalogue.index_table import PROPERTY_LOCATION, SEGMENTS_FOLDER
+from puffin_index.catalogue.index_table import PROPERTY_LOCATION, SEGMENTS_FOLDER, refresh_index_table
 from puffin_index.errors import DamagedIndexError
 
 _UUID = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
@@ -134,18 +134,21 @@ def _filesystem(io: FileIO, location: str) -> tuple[FileSystem, str]:
 
 
 def reachable_files(table: Table) -> set[str]:
-    """Return the locations of all files in the metadata of a table, for all snapshots.
+    """Return the locations of all files in the metadata of an index table, for all snapshots.
 
     Raises:
         DamagedIndexError: If a file of the table is missing or broken.
     """
-    found = {table.metadata_location, *(entry.metadata_file for entry in table.metadata.metadata_log)}
-    found.update(snapshot.manifest_list for snapshot in table.snapshots())
-    with index_table_read(".".join(table.name())):
+
+    def read() -> set[str]:
+        found = {table.metadata_location, *(entry.metadata_file for entry in table.metadata.metadata_log)}
+        found.update(snapshot.manifest_list for snapshot in table.snapshots())
         for manifest in _manifests(table):
             found.add(manifest.manifest_path)
             found.update(_data_files(table, manifest))
-    return found
+        return found
+
+    return _with_all_snapshots(table, read)
 
 
 def committed_segments(table: Table) -> set[str]:
@@ -154,13 +157,29 @@ def committed_segments(table: Table) -> set[str]:
     Raises:
         DamagedIndexError: If a file of the table is missing or broken.
     """
-    found: set[str] = set()
-    with index_table_read(".".join(table.name())):
+
+    def read() -> set[str]:
+        found: set[str] = set()
         for path in {path for manifest in _manifests(table) for path in _data_files(table, manifest)}:
             with suppress(FileNotFoundError), table.io.new_input(path).open() as stream:
                 segments: pa.Table = pq.read_table(stream, columns=["segment"])
                 found.update(segments["segment"].to_pylist())
-    return found
+        return found
+
+    return _with_all_snapshots(table, read)
+
+
+def _with_all_snapshots(table: Table, read: Callable[[], set[str]]) -> set[str]:
+    """Read files of all snapshots; load the table anew if an expiration deletes old snapshots meanwhile."""
+    while True:
+        try:
+            with index_table_read(".".join(table.name())):
+                return read()
+        except DamagedIndexError:
+            known = table.metadata_location
+            refresh_index_table(table)
+            if table.metadata_location == known:
+                raise
 
 
 def _manifests(table: Table) -> list[ManifestFile]:

@@ -10,10 +10,13 @@ import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import pyarrow as pa
+from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
 
+from puffin_index.catalogue.commit import commit
 from puffin_index.catalogue.entries import needed_entries, replace_entries
 from puffin_index.catalogue.index_table import read_entries, refresh_index_table
 from puffin_index.catalogue.kept_segments import named_by_records
@@ -97,9 +100,10 @@ def expire(
     if not dry_run:
         compact(data_table, index_table, wanted, sparse_only=True)
     committed = committed_segments(index_table)
-    expired = _superseded(index_table, now - max(older_than, LEAST_SNAPSHOT_GRACE))
+    superseded_before = now - max(older_than, LEAST_SNAPSHOT_GRACE)
+    expired = _superseded(index_table, superseded_before)
     if expired and not dry_run:
-        index_table.maintenance.expire_snapshots().by_ids(expired).commit()
+        commit(index_table, partial(_expire_snapshots, index_table, superseded_before))
     # A segment goes after its record: until then, a build may be taking the segment over. A build commits before it
     # deletes the record, so the entries, which are read after the records, have the segments of records that are gone.
     recorded = named_by_records(index_table.io, listed)
@@ -123,6 +127,17 @@ def expire(
         dry_run=dry_run,
         seconds=time.monotonic() - started,
     )
+
+
+def _expire_snapshots(index_table: Table, superseded_before: datetime) -> None:
+    expired = _superseded(index_table, superseded_before)
+    if not expired:
+        return
+    try:
+        index_table.maintenance.expire_snapshots().by_ids(expired).commit()
+    except ValueError as error:
+        # PyIceberg's catalogs load the table once more, and another expiration may have been faster.
+        raise CommitFailedException(str(error)) from error
 
 
 def _drop_entries(data_table: Table, index_table: Table, wanted: Collection[FieldKind], dry_run: bool) -> pa.Table:

@@ -8,10 +8,9 @@ import threading
 from collections.abc import Mapping
 
 from cachetools import TTLCache
+from sqlalchemy.exc import SQLAlchemyError
 
 from puffin_index.storage.caches import cleared_by
-
-_SQL_OF_CATALOG = "\n[SQL:"
 
 _SILENT_SECONDS = 3600.0
 _told: TTLCache[str, bool] = TTLCache(10_000, _SILENT_SECONDS)
@@ -53,8 +52,9 @@ def level_of_trouble(location: str) -> int:
 
 
 def reason_of(error: BaseException) -> str:
-    """Return what an error says, without the SQL statement that a catalog's database adds."""
-    return str(error).partition(_SQL_OF_CATALOG)[0]
+    """Return what an error says, without the statement and the advice that SQLAlchemy and databases add below."""
+    text = str(error)
+    return text.partition("\n")[0] if isinstance(error, SQLAlchemyError) else text
 
 
 def _written(value: object) -> str:

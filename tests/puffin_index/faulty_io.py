@@ -1,8 +1,9 @@
-"""A real store of which one request fails or is slow: a catalog gets it by `py-io-impl`."""
+"""A real store of which one request fails, is slow, or comes late: a catalog gets it by `py-io-impl`."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from pyiceberg.io import InputFile, OutputFile
@@ -20,20 +21,22 @@ class Fault:
         slow_seconds: How long it takes; 0 if it fails.
         within: The text.
         seen: Requests so far.
+        first: What happens before the request, which then succeeds.
     """
 
     at: int = 0
     slow_seconds: float = 0.0
     within: str = ""
     seen: int = 0
+    first: Callable[[], object] | None = None
 
 
 FAULT = Fault()
 
 
-def set_fault(at: int, slow_seconds: float = 0.0, within: str = "") -> None:
-    """Let one request of this process go wrong, counted from now."""
-    FAULT.at, FAULT.slow_seconds, FAULT.within, FAULT.seen = at, slow_seconds, within, 0
+def set_fault(at: int, slow_seconds: float = 0.0, within: str = "", first: Callable[[], object] | None = None) -> None:
+    """Let one request of this process go wrong or wait for something else, counted from now."""
+    FAULT.at, FAULT.slow_seconds, FAULT.within, FAULT.seen, FAULT.first = at, slow_seconds, within, 0, first
 
 
 class FaultyFileIO(PyArrowFileIO):
@@ -57,6 +60,9 @@ def _request(location: str) -> None:
         return
     FAULT.seen += 1
     if FAULT.seen == FAULT.at:
+        if FAULT.first is not None:
+            FAULT.first()
+            return
         if not FAULT.slow_seconds:
             raise OSError(f"the store does not answer for {location}")
         time.sleep(FAULT.slow_seconds)
