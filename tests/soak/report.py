@@ -30,7 +30,8 @@ class State:
         parts: Runs of the program.
         events: How many of each kind of event, by world.
         failures: What must not happen.
-        memory: For each part and long-lived process: MiB after the warm-up and at the end, and growth in MiB an hour.
+        memory: For each part and long-lived process: MiB after the warm-up, at the end and after each twelfth of the
+            time, and growth in MiB an hour.
     """
 
     seconds: float = 0.0
@@ -103,6 +104,7 @@ class State:
                 "after_warm_up_mib": round(sizes[: max(1, len(sizes) // 10)].mean() / _MIB),
                 "at_the_end_mib": round(sizes[-max(1, len(sizes) // 10) :].mean() / _MIB),
                 "most_mib": round(sizes.max() / _MIB),
+                "each_twelfth_mib": _evenly(samples),
                 "mib_an_hour": round(slope * 3600 / _MIB, 1),
                 "judged": is_judged,
             })  # fmt: skip
@@ -121,8 +123,15 @@ class State:
                 f"  part {one['part']}, {one['process']}: {one['after_warm_up_mib']} MiB after the warm-up, "
                 f"{one['at_the_end_mib']} at the end, {one['mib_an_hour']} MiB an hour"
                 + ("" if one["judged"] else " (too short to judge)")
+                + f"; {one.get('each_twelfth_mib', '')}"
             )
         failures = state["failures"]
         assert isinstance(failures, list)
         lines += ["", f"failures: {len(failures)}", *(f"  {what}" for what in failures)]
         return "\n".join(lines)
+
+
+def _evenly(samples: Sequence[tuple[float, int]]) -> list[int]:
+    """Return MiB after each twelfth of the time, which shows whether memory rises all the time or levels off."""
+    times, sizes = np.array(samples, np.float64).T
+    return [round(size / _MIB) for size in np.interp(np.linspace(0, times[-1], 13)[1:], times, sizes)]

@@ -131,3 +131,4 @@ def test_growing_memory_is_a_failure_and_a_new_part_adds_up(tmp_path: Path) -> N
 
     assert (again.seconds, again.total("query"), len(again.failures), len(again.memory)) == (10.0, 3, 1, 3)
     assert "leak" in again.text()
+    assert again.memory[2]["each_twelfth_mib"] == [round(200 + 3580 * n / 120) for n in range(1, 13)]
