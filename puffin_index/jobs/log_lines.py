@@ -12,6 +12,8 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from puffin_index.storage.caches import cleared_by
 
+_SQL_OF_CATALOG = "\n[SQL:"
+
 _SILENT_SECONDS = 3600.0
 _told: TTLCache[str, bool] = TTLCache(10_000, _SILENT_SECONDS)
 _told_lock = threading.Lock()
@@ -53,8 +55,8 @@ def level_of_trouble(location: str) -> int:
 
 def reason_of(error: BaseException) -> str:
     """Return what an error says, without the statement and the advice that SQLAlchemy and databases add below."""
-    text = str(error)
-    return text.partition("\n")[0] if isinstance(error, SQLAlchemyError) else text
+    # Other errors may quote one of SQLAlchemy's.
+    return str(error).partition("\n" if isinstance(error, SQLAlchemyError) else _SQL_OF_CATALOG)[0]
 
 
 def _written(value: object) -> str:
