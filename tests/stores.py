@@ -11,7 +11,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from ssb_bench.stores.server import BUCKET, Distance, StoreServer
 from ssb_bench.stores.traffic import Traffic
 
-FAR = Distance(milliseconds=150)
+FAR = Distance(milliseconds=300)
 """So far away that requests of one round overlap on the slowest machine."""
 
 
