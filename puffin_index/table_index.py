@@ -291,8 +291,7 @@ class TableIndex:
             progress: Called after each commit. Without it, a notebook shows the progress.
             workers: The number of local processes; the number of cores by default.
             scope: The snapshot to index, and the data files of the snapshot.
-            commit_timeout_seconds: How long the build waits for a catalog that another process has locked. After that,
-                finished segments are kept for the next build.
+            commit_timeout_seconds: How long the build waits for a catalog that another process has locked.
 
         Raises:
             BuildError: If the build cannot finish; committed segments stay.

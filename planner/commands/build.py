@@ -62,7 +62,7 @@ from puffin_index.watch import Watch
     type=click.FloatRange(min=0),
     default=LOCK_SECONDS,
     show_default=True,
-    help="Seconds to wait for a catalog that others have locked; then finished segments are kept for the next build.",
+    help="Seconds to wait for a catalog that others have locked.",
 )
 def build_command(
     table: str,
@@ -165,10 +165,9 @@ def _print_report(report: BuildReport, as_json: bool) -> None:
         click.echo(json.dumps(asdict(report)))
         return
     left = f"; {report.files_left} data files are left" if report.files_left else ""
-    kept = f"; {report.taken_over} segments of an earlier build were taken over" if report.taken_over else ""
     console.print(
         f"indexed {report.files} data files, {report.row_groups} row groups, {report.rows:,} rows in "
-        f"{report.seconds:.1f} s: {report.segments} segments, {format_bytes(report.index_bytes)}{left}{kept}",
+        f"{report.seconds:.1f} s: {report.segments} segments, {format_bytes(report.index_bytes)}{left}",
         highlight=False,
     )
     for skipped in report.skipped:

@@ -23,7 +23,6 @@ from puffin_index.errors import DamagedIndexError
 
 _UUID = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _SEGMENT = re.compile(rf"{SEGMENTS_FOLDER}/[0-9a-f]{{32}}\.puffin")
-_RECORD = re.compile(rf"{SEGMENTS_FOLDER}/[0-9a-f]{{32}}\.kept")
 _TABLE_FILE = re.compile(
     rf"data/[^/]*{_UUID}[^/]*\.parquet|metadata/(\d+-{_UUID}\.metadata\.json|[^/]*{_UUID}[^/]*\.avro)"
 )
@@ -52,14 +51,9 @@ class StoredFile:
         return _SEGMENT.fullmatch(self.name) is not None
 
     @property
-    def is_record(self) -> bool:
-        """Whether the file has the name of a record of kept segments (`puffin_index.catalogue.kept_segments`)."""
-        return _RECORD.fullmatch(self.name) is not None
-
-    @property
     def is_ours(self) -> bool:
         """Whether the file has a name that builds or commits give; no other file is ever deleted."""
-        return self.is_segment or self.is_record or _TABLE_FILE.fullmatch(self.name) is not None
+        return self.is_segment or _TABLE_FILE.fullmatch(self.name) is not None
 
 
 def list_stored_files(io: FileIO, location: str) -> list[StoredFile]:

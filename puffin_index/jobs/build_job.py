@@ -25,7 +25,7 @@ from puffin_index.definition.index_definition import ResolvedColumn
 from puffin_index.display import Cell, Html, facts, format_bytes, panel, sentences, share_of
 from puffin_index.errors import BuildError, NotFoundError
 from puffin_index.jobs.engine import Engine
-from puffin_index.jobs.job_segments import JobSegments, take_over_kept
+from puffin_index.jobs.job_segments import JobSegments
 from puffin_index.jobs.log_lines import log_line, reason_of
 from puffin_index.segments.segment import Segment, SegmentTask, SkippedFile
 
@@ -86,7 +86,6 @@ class BuildReport:
         seconds: Wall time.
         files_left: Data files that still lack an index because the build had a limit.
         warnings: Parts of the definition that could not be used, with the reasons.
-        taken_over: Segments that an earlier build had finished but could not commit; not among `segments`.
     """
 
     snapshot_id: int | None
@@ -99,7 +98,6 @@ class BuildReport:
     seconds: float
     files_left: int = 0
     warnings: tuple[str, ...] = ()
-    taken_over: int = 0
 
     def _repr_html_(self) -> Html:
         numbers: dict[str, Cell] = {
@@ -110,7 +108,6 @@ class BuildReport:
             "index": format_bytes(self.index_bytes),
             "seconds": f"{self.seconds:.1f}",
             "data files left": self.files_left or "",
-            "segments taken over": self.taken_over or "",
         }
         skipped = sentences("not indexed", (file.reason for file in self.skipped))
         return panel(
@@ -132,8 +129,7 @@ def build(
 ) -> BuildReport:
     """Index the data files of a snapshot that the index table lacks.
 
-    Every commit counts: the next build continues a build that stopped half-way. Finished segments that the catalog does
-    not take are kept for the next build.
+    Every commit counts: the next build continues a build that stopped half-way.
 
     Args:
         data_table: The data table.
@@ -150,14 +146,9 @@ def build(
     """
     started = time.monotonic()
     missing = _find_missing(data_table, index_table, columns, engine, scope)
-    taken_over: set[str] = set()
-    if missing.batches:
-        taken_over = take_over_kept(data_table, index_table, columns, commit_timeout_seconds)
-    if taken_over:
-        missing = _find_missing(data_table, index_table, columns, engine, scope)
     snapshot = scope.find_snapshot(data_table)
     segments = JobSegments(index_table)
-    committer = _Committer(data_table, index_table, columns, missing, listener, scope, segments, commit_timeout_seconds)
+    committer = _Committer(data_table, index_table, missing, listener, scope, segments, commit_timeout_seconds)
     tasks = [_segment_task(batch, data_table, index_table, segments.job_id) for batch in missing.batches]
     _log_start(data_table, snapshot, committer.progress, len(tasks))
     if tasks:
@@ -174,7 +165,6 @@ def build(
         skipped=tuple(committer.skipped),
         seconds=time.monotonic() - started,
         files_left=missing.left,
-        taken_over=len(taken_over),
     )
     _log_end(data_table, report)
     return report
@@ -201,7 +191,7 @@ def _log_start(data_table: Table, snapshot: Snapshot | None, progress: BuildProg
 def _log_end(data_table: Table, report: BuildReport) -> None:
     table, done = ".".join(data_table.name()), {"files": report.files, "rows": report.rows}
     made = {"segments": report.segments, "index_bytes": report.index_bytes}
-    open_ends = {"skipped": len(report.skipped), "files_left": report.files_left, "taken_over": report.taken_over}
+    open_ends = {"skipped": len(report.skipped), "files_left": report.files_left}
     _log.info("%s", log_line("build finished", table=table, **done, **made, **open_ends, seconds=report.seconds))
 
 
@@ -233,7 +223,6 @@ class _Committer:
         self,
         data_table: Table,
         index_table: Table,
-        columns: tuple[ResolvedColumn, ...],
         missing: Missing,
         listener: ProgressListener | None,
         scope: BuildScope,
@@ -242,7 +231,6 @@ class _Committer:
     ) -> None:
         self._data_table = data_table
         self._index_table = index_table
-        self._columns = columns
         self._listener = listener
         self._scope = scope
         self._segments = segments
@@ -282,13 +270,8 @@ class _Committer:
                 _log.warning("%s", log_line("finished segments wait for the catalog", segments=waiting, error=reason))
 
     def finish(self) -> None:
-        """Commit the waiting segments; what the catalog does not take is kept for the next build."""
-        try:
-            self._flush()
-        except CATALOG_ERRORS:
-            if self._waiting:
-                self._segments.keep(self._waiting, self._columns)
-            raise
+        """Commit the waiting segments."""
+        self._flush()
 
     def _flush(self) -> None:
         """Commit the waiting segments, which go on waiting after an error of the catalog only."""

@@ -19,7 +19,6 @@ from pyiceberg.table import Table
 from puffin_index.catalogue.commit import commit
 from puffin_index.catalogue.entries import needed_entries, replace_entries
 from puffin_index.catalogue.index_table import read_entries, refresh_index_table
-from puffin_index.catalogue.kept_segments import named_by_records
 from puffin_index.catalogue.stored_files import (
     StoredFile,
     committed_segments,
@@ -104,13 +103,10 @@ def expire(
     expired = _superseded(index_table, superseded_before)
     if expired and not dry_run:
         commit(index_table, partial(_expire_snapshots, index_table, superseded_before))
-    # A segment goes after its record: until then, a build may be taking the segment over. A build commits before it
-    # deletes the record, so the entries, which are read after the records, have the segments of records that are gone.
-    recorded = named_by_records(index_table.io, listed)
     if not dry_run:
         refresh_index_table(index_table)
         after = read_entries(index_table)
-    used = set(after["segment"].to_pylist()) | recorded
+    used = set(after["segment"].to_pylist())
     garbage = _garbage_segments(listed, used, committed, now - older_than)
     table_files = _garbage_table_files(listed, index_table, now - older_than)
     if not dry_run:

@@ -132,7 +132,7 @@ class Trouble:
         self._state.count(self.world.name, name)
         if name == "wrong":
             self._state.fail(f"{self.world.name}: wrong answer: {event['what']}")
-        for count in ("files", "segments", "taken_over", "dropped"):
+        for count in ("files", "segments", "dropped"):
             number = event.get(count)
             if isinstance(number, int) and number:
                 self._state.count(self.world.name, f"{name}: {count}", number)
