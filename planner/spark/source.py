@@ -8,17 +8,17 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, reduce
+from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
 from pydantic import Field, ValidationError
-from pyiceberg.expressions import AlwaysTrue, And
+from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
 from pyiceberg.table import StaticTable
 from pyspark.errors import PySparkTypeError
-from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
@@ -27,7 +27,6 @@ from planner.scans.arrow_scan import in_order, project, residual_of
 from planner.scans.plan import plan_scan, snapshot_of
 from planner.scans.residual import Residual
 from planner.scans.row_group_reader import RowGroupReader, RowGroupTask, tasks_of
-from planner.spark.filters import expression_of
 from planner.spark.settings import PlanningBounds
 from planner.where.parser import parse_where
 from puffin_index.catalogue.open_catalog import QualifiedTable, open_catalog
@@ -50,10 +49,9 @@ class SourceOptions(PlanningBounds):
         path: `catalog.namespace.table`.
         columns: Names of columns, separated by commas; all if empty. Spark does not tell a Python source which columns
             a query needs.
-        where: SQL WHERE text that rows must satisfy; Spark pushes no OR into a Python source.
+        where: SQL WHERE text that rows must satisfy. Spark's own filters are not used: Spark 4.1 keeps the last ones
+            with the loaded DataFrame, not with each scan, so a self-join would lack rows.
         snapshot_id: The snapshot to read, None for the current one.
-        push_filters: Whether the source uses Spark's filters. Spark 4.1 keeps the last filters with the loaded
-            DataFrame, not with each scan, so a DataFrame that is scanned twice (a view, a self-join) would lack rows.
         strict: Whether trouble with the index fails the query.
         session_zone: The time zone of timestamps in `where` that name none.
         catalog: Properties of the catalog, besides PyIceberg's configuration.
@@ -63,7 +61,6 @@ class SourceOptions(PlanningBounds):
     columns: str = ""
     where: str | None = None
     snapshot_id: int | None = None
-    push_filters: bool = False
     strict: bool = False
     session_zone: str = DEFAULT_ZONE
     catalog: dict[str, str] = Field(default={}, repr=False)
@@ -134,8 +131,7 @@ class PuffinIndexSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """Plan and read a scan."""
         options = read_options(self.options)
-        reader = _PushingReader if options.push_filters else _Reader
-        return reader(options, tuple(schema.fieldNames()))
+        return _Reader(options, tuple(schema.fieldNames()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,18 +171,15 @@ class _Reader(DataSourceReader):
     def __init__(self, options: SourceOptions, columns: tuple[str, ...]) -> None:
         self._options = options
         self._columns = columns
-        self._pushed: list[Filter] = []
 
     def partitions(self) -> Sequence[InputPartition]:
         """Plan the scan; surviving row groups become partitions."""
         options = self._options
         index = options.open()
         schema = snapshot_of(index.data_table, options.snapshot_id)[1]
-        pushed = [expression_of(each, schema) for each in self._pushed]
         zone = zone_named(options.session_zone)
-        own = AlwaysTrue() if options.where is None else in_session(parse_where(options.where), schema, zone)
-        expression = reduce(And, (each for each in pushed if each is not None), own)
-        planned = plan_scan(index, expression, options.snapshot_id, options.limits(strict=options.strict))
+        where = AlwaysTrue() if options.where is None else in_session(parse_where(options.where), schema, zone)
+        planned = plan_scan(index, where, options.snapshot_id, options.limits(strict=options.strict))
         plan, table = planned.plan, index.data_table
         _log.info("%s: %d of %d row groups kept", plan.table, plan.kept, plan.row_groups)
         for unused in plan.unused:
@@ -207,15 +200,6 @@ class _Reader(DataSourceReader):
         if not isinstance(partition, _Partition):
             return iter(())
         return _read(partition.scan, partition.tasks)
-
-
-class _PushingReader(_Reader):
-    """Uses Spark's filters."""
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
-        """Remember the filters and return all of them, so that Spark tests the rows again."""
-        self._pushed = list(filters)
-        return filters
 
 
 def _runs(tasks: Iterable[RowGroupTask]) -> Iterator[list[RowGroupTask]]:
