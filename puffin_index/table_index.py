@@ -342,7 +342,6 @@ class TableIndex:
         warnings = self.warnings
         for warning in warnings:
             _log.warning("%s", warning)
-        catalogue.upgrade_index_table(self.index_table)
         report = build(self.data_table, self.index_table, self.columns, engine, listener, scope, commit_timeout_seconds)
         return replace(report, warnings=warnings)
 

@@ -75,8 +75,12 @@ def advise(
     advised = AdvisedTable.of(index_or_table)
     name = advised.table.name()
     if queries is not None:
-        # Whoever only runs queries need not wait for a parser of SQL.
-        from planner.advice.queries.sql_statements import read_statements
+        try:
+            from planner.advice.queries.sql_statements import read_statements
+        except ModuleNotFoundError as error:
+            raise DefinitionError(
+                f"reading SQL statements needs {error.name}: pip install 'puffin-index[advice]'"
+            ) from error
 
         text = queries if isinstance(queries, str) else ";\n".join(queries)
         workload = read_statements(text, name, [field.name for field in advised.schema.fields])

@@ -11,7 +11,6 @@ from datetime import UTC, datetime
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
-from pyiceberg.expressions import NotNull, Reference
 from pyiceberg.io.pyarrow import ArrowScan
 from pyiceberg.schema import Schema
 from pyiceberg.table import DataScan, Table
@@ -29,8 +28,6 @@ SEGMENTS_FOLDER = "_segments"
 """The folder of segments; with its underscore, Iceberg's `remove_orphan_files` leaves the folder alone."""
 
 FORMAT_VERSION = "2"
-_EARLIER_VERSION = "1"
-"""Entries of this version do not record how columns of data files were found, so none of them is used."""
 _commits: Counter[str] = Counter()
 PROPERTY_VERSION = "puffin-index.version"
 PROPERTY_DEFINITION = "puffin-index.definition"
@@ -147,7 +144,7 @@ def load_index_table(catalog: Catalog, name: TableName) -> Table:
     Raises:
         NotFoundError: If the index table does not exist.
         DamagedIndexError: If the metadata of the index table is missing or broken.
-        UnsupportedError: If a later release made the index table.
+        UnsupportedError: If the index table is of another version.
     """
     try:
         with index_table_read(str(name)):
@@ -155,20 +152,12 @@ def load_index_table(catalog: Catalog, name: TableName) -> Table:
     except (NoSuchTableError, NoSuchNamespaceError) as error:
         raise NotFoundError(f"there is no index table {name}: run `puffin-index create` first") from error
     version = table.properties.get(PROPERTY_VERSION)
-    if version not in (FORMAT_VERSION, _EARLIER_VERSION):
-        raise UnsupportedError(f"index table {name} has version {version!r}, this release reads {FORMAT_VERSION!r}")
+    if version != FORMAT_VERSION:
+        raise UnsupportedError(
+            f"index table {name} has version {version!r}, this release reads {FORMAT_VERSION!r}: "
+            "drop the index with `puffin-index drop` and build it anew"
+        )
     return table
-
-
-def upgrade_index_table(index_table: Table) -> None:
-    """Add the columns of this version to an index table of the earlier version; builds index its data files anew."""
-    if index_table.properties.get(PROPERTY_VERSION) != _EARLIER_VERSION:
-        return
-    with index_table.transaction() as transaction:
-        with transaction.update_schema() as update:
-            update.add_column(("directories", "source"), StringType())
-            update.add_column("partition_constants", StringType())
-        transaction.set_properties({PROPERTY_VERSION: FORMAT_VERSION})
 
 
 def is_bound_to(index_table: Table, data_table_uuid: str) -> bool:
@@ -205,16 +194,13 @@ def segments_folder(index_table: Table) -> str:
 def read_entries(index_table: Table) -> pa.Table:
     """Read the rows of the index table (columns as in `SCHEMA`), in the order of their addition.
 
-    Rows of the earlier version are left out.
-
     Raises:
         DamagedIndexError: If a file of the index table is missing or broken.
     """
-    is_earlier = index_table.properties.get(PROPERTY_VERSION) == _EARLIER_VERSION
-    if is_earlier or index_table.current_snapshot() is None:
+    if index_table.current_snapshot() is None:
         return _ARROW_SCHEMA.empty_table()
     with index_table_read(".".join(index_table.name())):
-        entries = _scan(index_table, index_table.scan(row_filter=NotNull(term=Reference("partition_constants"))))
+        entries = _scan(index_table, index_table.scan())
     entries = as_entries(entries)
     return entries.sort_by([("added_at", "ascending"), ("data_file", "ascending")])
 

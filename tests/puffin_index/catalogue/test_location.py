@@ -16,13 +16,14 @@ from puffin_index.catalogue.creation import create_index_table
 from puffin_index.catalogue.index_table import (
     FORMAT_VERSION,
     PROPERTY_LOCATION,
+    PROPERTY_VERSION,
     SCHEMA,
     TableName,
     load_index_table,
     read_entries,
 )
 from puffin_index.definition.index_definition import resolve, to_json
-from puffin_index.errors import CatalogError
+from puffin_index.errors import CatalogError, UnsupportedError
 from puffin_index.jobs.drop import drop_index
 from tests.puffin_index.indexed_table import (
     DEFINITION,
@@ -209,3 +210,13 @@ def test_a_catalog_without_a_place_is_told_of_a_warehouse(placing_catalog: SqlCa
         TableIndex.create(homeless, "ns.t", DEFINITION)
     assert not homeless.table_exists(INDEX.identifier)
     homeless.close()
+
+
+def test_an_index_table_of_another_version_has_to_be_built_anew(local_catalog: SqlCatalog) -> None:
+    index = indexed(local_catalog, 1)
+    with index.index_table.transaction() as transaction:
+        transaction.set_properties({PROPERTY_VERSION: "1"})
+    with pytest.raises(UnsupportedError, match=r"has version '1'.* build it anew"):
+        TableIndex.open(local_catalog, "ns.t")
+    drop_index(local_catalog, "ns.t")
+    TableIndex.create(local_catalog, "ns.t", DEFINITION)
