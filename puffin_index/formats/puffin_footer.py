@@ -14,15 +14,20 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NoReturn
+from typing import Annotated, NoReturn, TypeAlias
 
 import xxhash
+from pydantic import Field, TypeAdapter, ValidationError
 
 from puffin_index.errors import CorruptFileError, UnsupportedError
 
 FOOTER_CHECKSUM = "footer-xxh64"
 ZSTD = "zstd"
 LZ4 = "lz4"
+
+
+Int32: TypeAlias = Annotated[int, Field(ge=-(1 << 31), lt=1 << 31)]
+Int64: TypeAlias = Annotated[int, Field(ge=-(1 << 63), lt=1 << 63)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +46,12 @@ class BlobMetadata:
     """
 
     type: str
-    fields: tuple[int, ...]
-    snapshot_id: int
-    sequence_number: int
-    offset: int
-    length: int
-    compression_codec: str | None = None
+    fields: tuple[Int32, ...]
+    snapshot_id: Annotated[Int64, Field(alias="snapshot-id")]
+    sequence_number: Annotated[Int64, Field(alias="sequence-number")]
+    offset: Int64
+    length: Int64
+    compression_codec: Annotated[str | None, Field(alias="compression-codec")] = None
     properties: Mapping[str, str] = field(default_factory=dict, hash=False)
 
 
@@ -55,7 +60,10 @@ class FileMetadata:
     """The blobs of a file, in the order of its footer, and the file's text properties."""
 
     blobs: tuple[BlobMetadata, ...]
-    properties: Mapping[str, str] = field(hash=False)
+    properties: Mapping[str, str] = field(default_factory=dict, hash=False)
+
+
+_FILE_METADATA = TypeAdapter(FileMetadata)
 
 
 def serialize_footer(metadata: FileMetadata) -> bytes:
@@ -92,17 +100,45 @@ def parse_footer(
             is wrong.
         UnsupportedError: If a codec is unknown.
     """
-    parser = _Parser(location, payload_offset)
-    document = parser.document(payload)
-    properties = parser.properties(document, "")
-    parser.check_checksum(document, properties, require_checksum)
-    blobs = document.get("blobs")
-    if not isinstance(blobs, list):
-        parser.fail("'blobs' is not a list")
-    return FileMetadata(
-        blobs=tuple(parser.blob(blob, f"blobs[{index}]", blobs_range) for index, blob in enumerate(blobs)),
-        properties=properties,
-    )
+
+    def fail(reason: str) -> NoReturn:
+        raise CorruptFileError(f"Puffin footer: {reason}", location=location, offset=payload_offset)
+
+    try:
+        # Pydantic takes the last of several members of one name, and the checksum is over the document.
+        document = json.loads(str(payload, "utf-8"), object_pairs_hook=_unique)
+        metadata = _FILE_METADATA.validate_json(bytes(payload), strict=True)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        fail(f"{_place(first['loc'])}{first['msg']}")
+    except (ValueError, RecursionError) as error:
+        fail(f"not JSON: {error}")
+    wanted = metadata.properties.get(FOOTER_CHECKSUM)
+    if wanted is None and require_checksum:
+        fail(f"no property {FOOTER_CHECKSUM!r}")
+    others = {name: text for name, text in metadata.properties.items() if name != FOOTER_CHECKSUM}
+    if wanted is not None and (found := _checksum({**document, "properties": others})) != wanted:
+        fail(f"its xxh64 is {found}, not {wanted!r}")
+    for index, blob in enumerate(metadata.blobs):
+        if blob.offset < blobs_range.start or blob.length < 0 or blob.offset + blob.length > blobs_range.stop:
+            place = f"{blobs_range.start}..{blobs_range.stop}"
+            fail(f"blobs[{index}]: {blob.length} bytes at {blob.offset} do not lie in {place}")
+        if blob.compression_codec not in (None, ZSTD, LZ4):
+            raise UnsupportedError(f"{location}: unknown Puffin codec {blob.compression_codec!r}")
+    return metadata
+
+
+def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    document = dict(pairs)
+    if len(document) != len(pairs):
+        raise ValueError("a name occurs twice in one object")
+    return document
+
+
+def _place(path: tuple[int | str, ...]) -> str:
+    """A place in the JSON as a prefix of a message, such as `blobs[0].type: `."""
+    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
+    return f"{text.removeprefix('.')}: " if path else ""
 
 
 def _sorted(texts: Mapping[str, str]) -> dict[str, str]:
@@ -129,97 +165,3 @@ def _checksum(document: Mapping[str, object]) -> str:
     """Hash the values instead of the bytes: keys sorted, no white space, every character beyond ASCII escaped."""
     canonical = json.dumps(document, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
     return xxhash.xxh64_hexdigest(canonical.encode("ascii"))
-
-
-@dataclass(frozen=True, slots=True)
-class _Parser:
-    """Checks the type of each value; `path` is the place of the value in the JSON."""
-
-    location: str
-    payload_offset: int
-
-    def fail(self, reason: str) -> NoReturn:
-        raise CorruptFileError(f"Puffin footer: {reason}", location=self.location, offset=self.payload_offset)
-
-    def document(self, payload: memoryview) -> dict[str, object]:
-        try:
-            document = json.loads(str(payload, "utf-8"), object_pairs_hook=self.unique_pairs)
-        except CorruptFileError:
-            raise
-        except (ValueError, RecursionError) as error:
-            raise CorruptFileError(
-                f"Puffin footer: not JSON: {error}", location=self.location, offset=self.payload_offset
-            ) from error
-        if not isinstance(document, dict):
-            self.fail("not a JSON object")
-        return document
-
-    def unique_pairs(self, pairs: list[tuple[str, object]]) -> dict[str, object]:
-        document = dict(pairs)
-        if len(document) != len(pairs):
-            self.fail("a name occurs twice in one object")
-        return document
-
-    def check_checksum(self, document: dict[str, object], properties: dict[str, str], required: bool) -> None:
-        wanted = properties.get(FOOTER_CHECKSUM)
-        if wanted is None:
-            if required:
-                self.fail(f"no property {FOOTER_CHECKSUM!r}")
-            return
-        others = {name: text for name, text in properties.items() if name != FOOTER_CHECKSUM}
-        found = _checksum({**document, "properties": others})
-        if found != wanted:
-            self.fail(f"its xxh64 is {found}, not {wanted!r}")
-
-    def blob(self, document: object, path: str, blobs_range: range) -> BlobMetadata:
-        if not isinstance(document, dict):
-            self.fail(f"{path} is not an object")
-        blob = BlobMetadata(
-            type=self.text(document.get("type"), f"{path}.type"),
-            fields=self.field_ids(document.get("fields"), f"{path}.fields"),
-            snapshot_id=self.integer(document.get("snapshot-id"), f"{path}.snapshot-id"),
-            sequence_number=self.integer(document.get("sequence-number"), f"{path}.sequence-number"),
-            offset=self.integer(document.get("offset"), f"{path}.offset"),
-            length=self.integer(document.get("length"), f"{path}.length"),
-            compression_codec=self.codec(document.get("compression-codec"), f"{path}.compression-codec"),
-            properties=self.properties(document, f"{path}."),
-        )
-        if blob.offset < blobs_range.start or blob.length < 0 or blob.offset + blob.length > blobs_range.stop:
-            self.fail(
-                f"{path}: {blob.length} bytes at {blob.offset} do not lie in {blobs_range.start}..{blobs_range.stop}"
-            )
-        return blob
-
-    def field_ids(self, value: object, path: str) -> tuple[int, ...]:
-        if not isinstance(value, list):
-            self.fail(f"{path} is not a list")
-        return tuple(self.integer(field_id, path, bits=32) for field_id in value)
-
-    def codec(self, value: object, path: str) -> str | None:
-        if value is None:
-            return None
-        name = self.text(value, path)
-        if name not in (ZSTD, LZ4):
-            raise UnsupportedError(f"{self.location}: unknown Puffin codec {name!r}")
-        return name
-
-    def properties(self, document: dict[str, object], path: str) -> dict[str, str]:
-        texts = document.get("properties", {})
-        if not isinstance(texts, dict):
-            self.fail(f"{path}properties is not an object")
-        where = f"{path}properties"
-        return {self.text(name, where): self.text(text, where) for name, text in texts.items()}
-
-    def text(self, value: object, path: str) -> str:
-        if not isinstance(value, str):
-            self.fail(f"{path} is not a string")
-        # JSON can escape half of a surrogate pair, which no later step could print or encode.
-        if not value.isascii() and any("\ud800" <= letter <= "\udfff" for letter in value):
-            self.fail(f"{path} has a lone surrogate")
-        return value
-
-    def integer(self, value: object, path: str, bits: int = 64) -> int:
-        # `bool` is an `int` in Python, but `true` is not a number in JSON.
-        if not isinstance(value, int) or isinstance(value, bool) or not -(1 << (bits - 1)) <= value < 1 << (bits - 1):
-            self.fail(f"{path} is not an int{bits}")
-        return value
