@@ -40,6 +40,11 @@ _HOMES: Final = {
 """The module of each name, imported when somebody asks: PyIceberg takes half a second, and `--help` needs none."""
 
 
+def __dir__() -> list[str]:
+    """The names of the interface, for completion: they are no attributes yet."""
+    return __all__
+
+
 def __getattr__(name: str) -> object:
     if name == "__version__":
         from importlib.metadata import version

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import subprocess
 import sys
+from rlcompleter import Completer
 
 import click
 import pytest
@@ -66,6 +68,18 @@ def test_names_that_are_not_there_are_errors() -> None:
     for module in (planner, puffin_index):
         with pytest.raises(AttributeError, match=f"module '{module.__name__}' has no attribute 'nothing'"):
             _ = module.nothing
+
+
+@pytest.mark.parametrize("package", ["planner", "puffin_index"])
+def test_a_notebook_completes_the_names_of_the_interface(package: str) -> None:
+    module = importlib.import_module(package)
+    completer = Completer({package: module})
+
+    completer.complete(f"{package}.", 0)
+
+    names = {name.removeprefix(f"{package}.").rstrip("()") for name in completer.matches or ()}
+    assert names == {name for name in module.__all__ if not name.startswith("_")}
+    assert set(dir(module)) == set(module.__all__)
 
 
 def test_the_help_says_what_the_commands_say() -> None:
