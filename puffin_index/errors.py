@@ -15,6 +15,7 @@ PuffinIndexError
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 
@@ -126,6 +127,16 @@ class CatalogError(PuffinIndexError):
 
 class BuildError(PuffinIndexError):
     """Say that an index build could not finish."""
+
+
+def reason_at(location: str, error: BaseException) -> str:
+    """Return what an error says about a file, without the file's location, which the caller names."""
+    if isinstance(error, CorruptFileError) and error.location == location:
+        return f"byte {error.offset}: {error.reason}"
+    # Stores name the file by its path, or by its key.
+    path = location.partition("://")[2]
+    names = "|".join(map(re.escape, filter(None, (location, path, path.partition("/")[2]))))
+    return re.sub(rf"^(?:{names})(?:, |: )|(?:: |\s)/?(?:{names})(?!\S)|\s['\"]/?(?:{names})['\"]", "", str(error))
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -370,9 +370,9 @@ class TableIndex:
         report = verify(self.data_table, self.index_table, self._wanted, sample, progress)
         if not repair or not report.findings:
             return report
-        repaired = drop_bad_entries(self.index_table, report.findings)
+        dropped = drop_bad_entries(self.index_table, report.findings)
         self.build()
-        return replace(report, repaired=repaired)
+        return replace(report, repaired_data_files=dropped)
 
     def compact(
         self, target_bytes: int = TARGET_SEGMENT_BYTES, progress: CompactListener | None = None

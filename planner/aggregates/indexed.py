@@ -100,7 +100,7 @@ def answer_units(
         try:
             found = _Unit(view, question, rows, positions[unit], row_groups[unit], payloads, unit).answer()
         except (CorruptFileError, UnsupportedError, NotFoundError, OSError) as error:
-            return IndexTrouble(view.segments[segment][0], str(error))
+            return IndexTrouble.of(view.segments[segment][0], error)
         return None if found.has_zero_end(question) else found
 
     found: list[_Found] = []

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 
 import click
+from rich.table import Column
 from rich.table import Table as RichTable
 
 from planner.aggregates.answer import aggregate_with_plan
 from planner.predicate.session_time import DEFAULT_ZONE
+from planner.prune.pruned import Reason
 from planner.scans.count import count
 from planner.scans.plan import plan
 from planner.scans.scan_plan import ScanPlan
@@ -24,8 +26,8 @@ _zone_option = click.option(
     metavar="ZONE",
     help="The time zone of timestamps that name none, as in Spark's session.",
 )
-_SHOWN_SPLITS = 20
 _SHOWN_GROUPS = 100
+_DROPPING = {reason.code for reason in Reason if reason.drops}
 
 
 @click.command("explain")
@@ -34,6 +36,7 @@ _SHOWN_GROUPS = 100
 @click.option("--snapshot-id", type=int, help="Plan a scan of this snapshot.")
 @click.option("--ref", help="Plan a scan of this branch or tag.")
 @_zone_option
+@click.option("--all", "with_row_groups", is_flag=True, help="List the kept row groups.")
 def explain_command(
     table: str,
     properties: tuple[str, ...],
@@ -42,6 +45,7 @@ def explain_command(
     snapshot_id: int | None,
     ref: str | None,
     session_zone: str,
+    with_row_groups: bool,
 ) -> None:
     """Show which row groups of TABLE a query with this WHERE text reads, and why."""
     index, snapshot_id = _open_at(table, properties, snapshot_id, ref)
@@ -49,7 +53,7 @@ def explain_command(
     if as_json:
         click.echo(json.dumps(scan_plan.to_json()))
     else:
-        print_plan(scan_plan)
+        _print_plan(scan_plan, with_row_groups)
 
 
 def _open_at(
@@ -140,8 +144,7 @@ def aggregate_command(
         error_console.print(f"warning: {warning}", highlight=False, soft_wrap=True)
 
 
-def print_plan(scan_plan: ScanPlan) -> None:
-    """Print a scan plan for people."""
+def _print_plan(scan_plan: ScanPlan, with_row_groups: bool) -> None:
     console.print(
         f"{scan_plan.table}, snapshot {scan_plan.snapshot_id}: {scan_plan.kept} of {scan_plan.row_groups} row groups "
         f"kept, {scan_plan.dropped} dropped, {scan_plan.unindexed} not indexed; {scan_plan.index_reads} reads and "
@@ -149,6 +152,10 @@ def print_plan(scan_plan: ScanPlan) -> None:
         highlight=False,
         soft_wrap=True,
     )
+    reasons = RichTable("reason", "", Column("row groups", justify="right"))
+    for code, row_groups in scan_plan.reason_counts().items():
+        reasons.add_row(code, "dropped" if code in _DROPPING else "kept", str(row_groups))
+    console.print(reasons)
     for implied in scan_plan.implied:
         console.print(f"implied by {implied}", highlight=False, soft_wrap=True, markup=False)
     _print_unused(scan_plan)
@@ -165,18 +172,9 @@ def print_plan(scan_plan: ScanPlan) -> None:
             f"{stage.seconds * 1000:.1f}",
         )
     console.print(funnel)
-    reasons = RichTable(title="reasons")
-    reasons.add_column("reason")
-    reasons.add_column("row groups", justify="right")
-    for code, row_groups in scan_plan.reason_counts().items():
-        reasons.add_row(code, str(row_groups))
-    console.print(reasons)
-    kept = [split for split in scan_plan.splits if split.verdict == "kept"]
-    for split in kept[:_SHOWN_SPLITS]:
+    for split in (split for split in scan_plan.splits if with_row_groups and split.verdict == "kept"):
         rows = f", {split.rows} rows match" if split.rows is not None else ""
         console.print(f"kept {split.data_file} row group {split.row_group}: {split.reason}{rows}", highlight=False)
-    if len(kept) > _SHOWN_SPLITS:
-        console.print(f"and {len(kept) - _SHOWN_SPLITS} more", highlight=False)
     for warning in scan_plan.warnings:
         error_console.print(f"warning: {warning}", highlight=False, soft_wrap=True)
 

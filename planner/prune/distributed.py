@@ -203,7 +203,7 @@ def _run_part(part: _Part) -> Any:
     except (PuffinIndexError, OSError) as error:
         # An `expire` may have deleted what the driver has read.
         count = len(part.row_groups)
-        trouble = IndexTrouble(part.metadata, str(error))
+        trouble = IndexTrouble.of(part.metadata, error)
         return Pruned(np.full(count, Reason.INDEX_UNREADABLE, np.uint8), np.full(count, -1, np.int64), (), (trouble,))
     return part.work(view, part.first_row_group, part.row_groups, part.limits)
 

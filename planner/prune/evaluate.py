@@ -152,7 +152,7 @@ class RowEvaluator:
             except (CorruptFileError, UnsupportedError, NotFoundError, OSError) as error:
                 self.troubled.add(position)
                 location = view.segments[int(directory.segment[row_group])][0]
-                reads.troubles.append(IndexTrouble(location, str(error)))
+                reads.troubles.append(IndexTrouble.of(location, error))
             else:
                 self._note(position, (leaf.field_id, directory.kind))
                 return rows

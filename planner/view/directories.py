@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from planner.view.key_types import comparable
-from puffin_index.errors import CorruptFileError, NotFoundError, UnsupportedError
+from puffin_index.errors import CorruptFileError, NotFoundError, UnsupportedError, reason_at
 from puffin_index.keys.value_types import ValueType, value_type_named
 from puffin_index.kinds.registry import kind_named
 from puffin_index.segments.directory import Directory, int64_column
@@ -39,13 +39,18 @@ class IndexTrouble:
     segment: str
     reason: str
 
+    @classmethod
+    def of(cls, segment: str, error: Exception) -> IndexTrouble:
+        """Return what an error says about a segment."""
+        return cls(segment, reason_at(segment, error))
+
 
 def or_trouble(segment: str, read: Callable[[], Result]) -> Result | IndexTrouble:
     """Return what is read from a segment, or why it cannot be."""
     try:
         return read()
     except (CorruptFileError, UnsupportedError, NotFoundError, OSError) as error:
-        return IndexTrouble(segment, str(error).removeprefix(f"{segment}: "))
+        return IndexTrouble.of(segment, error)
 
 
 @dataclass(slots=True)

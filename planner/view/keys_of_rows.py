@@ -127,7 +127,7 @@ def _read(
         keys = opened.index.keys_of(opened.moved(lambda place: rows[int(row_groups[place])]))
         weigh_keys(view, column, directory, first)
     except (CorruptFileError, UnsupportedError, NotFoundError, OSError) as error:
-        return IndexTrouble(view.segments[int(directory.segment[first])][0], str(error))
+        return IndexTrouble.of(view.segments[int(directory.segment[first])][0], error)
     return dict(_parts(keys, [int(row_groups[place]) for place in opened.places], rows))
 
 

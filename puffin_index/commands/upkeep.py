@@ -84,14 +84,9 @@ def verify_command(
             soft_wrap=True,
         )
         for finding in report.findings:
-            error_console.print(
-                f"{finding.file}, byte {finding.offset}: {finding.blob}: {finding.what}",
-                highlight=False,
-                soft_wrap=True,
-                markup=False,
-            )
+            error_console.print(str(finding), highlight=False, soft_wrap=True, markup=False)
         if repair and report.findings:
-            console.print(f"indexed anew: {report.repaired} data files", highlight=False)
+            console.print(f"indexed anew: {report.repaired_data_files} data files", highlight=False)
     if report.findings and not repair:
         sys.exit(1)
 

@@ -164,7 +164,7 @@ def _expire(session: StatementSession, table: str, older_than: str, dry_run: boo
 
 def _verify(session: StatementSession, table: str, sample: int, every: bool, repair: bool) -> Iterable[Row]:
     report = session.table(table).index().verify(None if every else sample, repair=repair)
-    findings = [f"{one.file}, byte {one.offset}: {one.blob}: {one.what}" for one in report.findings]
+    findings = [str(finding) for finding in report.findings]
     yield (
         report.data_files,
         report.indexed_data_files,
@@ -172,7 +172,7 @@ def _verify(session: StatementSession, table: str, sample: int, every: bool, rep
         report.blobs,
         report.row_groups,
         len(findings),
-        report.repaired,
+        report.repaired_data_files,
         _sentences(findings),
     )
 
@@ -305,7 +305,15 @@ PROCEDURES: dict[str, Procedure] = {
                 Parameter("repair", "boolean", default=False),
             ),
             (
-                *_counts("data_files", "indexed_data_files", "segments", "blobs", "row_groups", "findings", "repaired"),
+                *_counts(
+                    "data_files",
+                    "indexed_data_files",
+                    "segments",
+                    "blobs",
+                    "row_groups",
+                    "findings",
+                    "repaired_data_files",
+                ),
                 ResultColumn("what"),
             ),
             _verify,

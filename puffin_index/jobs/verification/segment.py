@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from pyiceberg.io import FileIO
 
-from puffin_index.errors import CorruptFileError, NotFoundError, PuffinIndexError, UnsupportedError
+from puffin_index.errors import CorruptFileError, NotFoundError, PuffinIndexError, UnsupportedError, reason_at
 from puffin_index.formats.puffin import BLOB_CHECKSUM, PuffinFile, check_head, read_blob, read_footer
 from puffin_index.kinds.base import MergedFilter
 from puffin_index.segments.directory import FieldKind, int64_column
@@ -36,6 +36,10 @@ class Finding:
     blob: str
     offset: int
     what: str
+
+    def __str__(self) -> str:
+        place = f", byte {self.offset}" if self.blob or self.offset else ""
+        return ": ".join(filter(None, (f"{self.file}{place}", self.blob, self.what)))
 
 
 def check_segment(
@@ -82,7 +86,7 @@ def _directories(row: EntryRow) -> list[dict[str, int | str]]:
 def _finding(location: str, error: Exception) -> Finding:
     if isinstance(error, CorruptFileError):
         return Finding(location, "", error.offset, error.reason)
-    return Finding(location, "", 0, str(error))
+    return Finding(location, "", 0, reason_at(location, error))
 
 
 def _check_blobs(reader: RangedReader, footer: PuffinFile) -> Iterator[Finding]:

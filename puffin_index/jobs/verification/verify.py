@@ -44,7 +44,7 @@ class VerifyReport:
         blobs: Blobs whose checksum was checked.
         row_groups: Row groups whose indexes were compared with the data.
         findings: The errors found.
-        repaired: Data files that were indexed anew after their bad entries were dropped.
+        repaired_data_files: Data files that were indexed anew after their bad entries were dropped.
         seconds: Wall time.
     """
 
@@ -55,7 +55,7 @@ class VerifyReport:
     blobs: int
     row_groups: int
     findings: tuple[Finding, ...]
-    repaired: int
+    repaired_data_files: int
     seconds: float
 
 
@@ -138,7 +138,7 @@ def verify(
         blobs=blobs,
         row_groups=len(row_groups),
         findings=tuple(findings),
-        repaired=0,
+        repaired_data_files=0,
         seconds=time.monotonic() - started,
     )
 

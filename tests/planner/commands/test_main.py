@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
@@ -409,15 +410,49 @@ def test_aggregate_prints_a_table_and_says_what_was_read(run: Runner, table: str
     assert "Europe/Nowhere" in nowhere.stderr
 
 
-def test_a_damaged_segment_is_one_line(run: Runner, table: str, tmp_path: Path) -> None:
+def _replace_by_a_folder(segment: Path) -> None:
+    segment.unlink()
+    segment.mkdir()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda segment: segment.write_bytes(b"\0" * segment.stat().st_size),
+        lambda segment: segment.write_bytes(segment.read_bytes()[:100]),
+        Path.unlink,
+        _replace_by_a_folder,
+    ],
+    ids=["zeros", "cut", "gone", "folder"],
+)
+def test_a_damaged_segment_is_one_line_that_names_it_once(
+    run: Runner, table: str, tmp_path: Path, damage: Callable[[Path], object]
+) -> None:
     run("create", table, "--bsi", "k,id", "--bitmap", "k,name", "--bloom", "name,id")
     run("build", table, "--engine", "local", "--workers", "1")
     (segment,) = tmp_path.rglob("_segments/*.puffin")
-    segment.write_bytes(b"\0" * segment.stat().st_size)
+    damage(segment)
     clear_caches()
 
-    result = run("explain", table, "k = 3 AND name = 'name-1' AND id < 5")
+    explained = run("explain", table, "k = 3 AND name = 'name-1' AND id < 5")
+    verified = run("verify", table)
 
-    assert result.exit_code == 0
-    assert len(result.stderr.splitlines()) == 1, result.stderr
-    assert segment.name in result.stderr
+    assert (explained.exit_code, verified.exit_code) == (0, 1)
+    for said in (explained.stderr, verified.stderr):
+        assert len(said.splitlines()) == 1, said
+        assert said.count(segment.name) == 1, said
+        assert "byte 0: :" not in said
+        assert ": :" not in said
+        assert "::" not in said
+
+
+def test_explain_counts_the_reasons_and_lists_row_groups_if_asked(run: Runner, table: str) -> None:
+    run("create", table, "--bsi", "k,id")
+    run("build", table, "--engine", "local", "--workers", "1")
+
+    lines = run("explain", table, "id >= 0 AND k >= 5").stdout.splitlines()
+    listed = run("explain", table, "id >= 0 AND k >= 5", "--all").stdout.splitlines()
+
+    assert "kept" in " ".join(lines[2:5]), lines
+    assert not [line for line in lines if line.startswith("kept ")]
+    assert len([line for line in listed if line.startswith("kept ")]) == 8

@@ -136,7 +136,7 @@ def test_a_missing_and_a_cut_segment_are_found_and_repaired(local_catalog: SqlCa
     report = index.verify(repair=True)
 
     assert {finding.file for finding in report.findings} == {missing, cut}
-    assert report.repaired == 2
+    assert report.repaired_data_files == 2
     assert not {missing, cut} & named_segments(index)
     check_queries(index)
     check_entries(index)
