@@ -27,6 +27,7 @@ from puffin_index.catalogue.entries import without_sources
 from puffin_index.catalogue.index_table import read_entries
 from puffin_index.data.column_source import FieldSource
 from puffin_index.errors import PuffinIndexError
+from puffin_index.jobs.executors import use_python_of_driver
 from puffin_index.storage.arrays import Ints
 from puffin_index.storage.caches import cleared_by
 
@@ -133,6 +134,7 @@ def run_on_executors(
         `INDEX_UNREADABLE` where a task cannot read the index table.
     """
     context = executors.context
+    use_python_of_driver(context)
     count = context.defaultParallelism * _TASKS_A_CORE
     places, parts = _parts(count, executors.index_table, view, work, row_groups, limits)
     described = context.getLocalProperty("spark.job.description")

@@ -46,6 +46,7 @@ from puffin_index.catalogue.index_table import read_entries
 from puffin_index.data.column_source import Reading, reading_of
 from puffin_index.data.data_table import DataFile
 from puffin_index.errors import NotFoundError
+from puffin_index.jobs.executors import context_of
 from puffin_index.storage.caches import cleared_by
 from puffin_index.storage.files import READ_COUNT, ReadCount, is_local
 from puffin_index.table_index import TableIndex
@@ -217,7 +218,9 @@ def plan_scan(
     row_groups = ScanRowGroups.of(view, data_files)
     tried = TriedValues(schema, view, row_groups.numbers[row_groups.numbers >= 0], limits.byte_budget, clock)
     predicate = bind(expression, schema, evaluate=tried.predicate, unused=tried.unused.append)
-    executors = Executors(spark.sparkContext, index.index_table, planning_mode) if spark is not None else None
+    executors = None
+    if spark is not None:
+        executors = Executors(context_of(spark, "plan without a session"), index.index_table, planning_mode)
     left = replace(limits, seconds=clock.seconds_left)
     enough = _prune_scan(view, predicate, data_files, row_groups, left, executors, first)
     pruned = enough.pruned

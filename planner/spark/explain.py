@@ -18,8 +18,9 @@ def explain(frame: DataFrame) -> str:
     Raises:
         PuffinIndexError: If the session's hook is not enabled.
     """
+    callback = callback_of(frame.sparkSession)
     thread = jvm_of(frame.sparkSession).java.lang.Thread.currentThread().getId()
-    with callback_of(frame.sparkSession).recorded(thread) as plans:
+    with callback.recorded(thread) as plans:
         # A DataFrame keeps its first plan. Spark plans an alias anew.
         spark_plan = frame.alias("explained")._jdf.queryExecution().executedPlan().toString()
     described = [describe(plan) for plan in plans] or ["no scan of an indexed table with filters"]

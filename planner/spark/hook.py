@@ -30,6 +30,7 @@ from planner.spark.rules import (
 from planner.spark.settings import read_settings
 from planner.spark.statements.install import make_procedures, make_statements, put_procedures, remove_procedures
 from puffin_index.errors import MissingExtraError, PuffinIndexError
+from puffin_index.jobs.executors import context_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -68,6 +69,11 @@ _SOURCES = (
 )
 """Each file uses the files before it."""
 
+_WITHOUT_JVM = (
+    "read the table by spark.dataSource.register(planner.PuffinIndexSource) and then "
+    "spark.read.format('puffin-index').load('catalog.namespace.table')"
+)
+
 _hooks: WeakValueDictionary[str, PlannerCallback] = WeakValueDictionary()
 """Callbacks by name. py4j holds a callback as long as a session has a rule that calls it."""
 
@@ -93,6 +99,7 @@ def enable(
     Raises:
         PuffinIndexError: If the rule does not compile in this session, or the session's configuration has an unknown
             setting `spark.puffin-index.*`.
+        UnsupportedError: If the session is one of Spark Connect.
         MissingExtraError: If PySpark is not installed.
     """
     try:
@@ -101,11 +108,12 @@ def enable(
     except ImportError as error:
         raise MissingExtraError("pyspark", "spark") from error
 
+    context = context_of(spark, _WITHOUT_JVM)
     read_settings(session_conf(spark))
-    gateway = spark.sparkContext._gateway
+    gateway = context._gateway
     assert gateway is not None
     ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call] # pyspark leaves it untyped
-    callback = PlannerCallback(catalogs or {}, spark.sparkContext, session_uuid(spark), strict=strict)
+    callback = PlannerCallback(catalogs or {}, context, session_uuid(spark), strict=strict)
     try:
         loader = compile_java(spark, map(hook_source, _SOURCES))
         rule = make(spark, loader, RULE, callback.name, callback.session, callback, strict)
@@ -140,6 +148,7 @@ def disable(spark: SparkSession) -> None:
 
     A hook of all sessions ends in all of them. The setting `spark.puffin-index.enabled` switches off a single session.
     """
+    context_of(spark, _WITHOUT_JVM)
     before = rules_of(spark)
     for ours in filter(is_ours, before):
         _hooks.pop(call_ours(spark, ours, "hook"), None)
@@ -172,6 +181,7 @@ def callback_of(spark: SparkSession) -> PlannerCallback:
 
 def _hook_of(spark: SparkSession) -> tuple[PlannerCallback, str] | None:
     """The planner's side of a session's hook, and the UUID that the session's reports go by; None without a hook."""
+    context_of(spark, _WITHOUT_JVM)
     for ours in filter(is_ours, rules_of(spark)):
         callback = _hooks.get(call_ours(spark, ours, "hook"))
         if callback is not None:

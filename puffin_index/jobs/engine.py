@@ -13,12 +13,14 @@ import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import suppress
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from functools import partial
+from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
 
 from loky import ProcessPoolExecutor
 from loky.process_executor import ShutdownExecutorError, TerminatedWorkerError
 
 from puffin_index.errors import BuildError
+from puffin_index.jobs.executors import check_package, context_of, lacking, use_python_of_driver
 from puffin_index.jobs.processor import environment_of_workers
 from puffin_index.jobs.worker_pool import worker_pool
 from puffin_index.segments.segment import Segment, SegmentTask, write_segment
@@ -32,6 +34,9 @@ SCHEDULER_POOL = "puffin-index"
 
 WriteSegment: TypeAlias = Callable[[SegmentTask], Segment]
 
+Result = TypeVar("Result")
+
+_WITHOUT_JVM = "build without a session, in local processes"
 _CANCELLED = "the build was cancelled"
 _LOWEST_PRIORITY = 19
 
@@ -42,8 +47,9 @@ def background_engine(spark: SparkSession, tag: str, workers: int | None) -> Eng
     A segment occupies its task slot for seconds, whatever the pool. So if the executors are threads of the driver (a
     local master), local processes of low priority do the work without any task slot.
     """
-    if (spark.sparkContext.master or "").startswith("local"):
-        return LocalEngine(workers or max(1, spark.sparkContext.defaultParallelism // 2), in_background=True)
+    context = context_of(spark, _WITHOUT_JVM)
+    if (context.master or "").startswith("local"):
+        return LocalEngine(workers or max(1, context.defaultParallelism // 2), in_background=True)
     return SparkEngine(spark, tag, in_background=True)
 
 
@@ -111,7 +117,8 @@ class SparkEngine:
     """
 
     def __init__(self, spark: SparkSession, tag: str, *, in_background: bool = False) -> None:
-        self._context = spark.sparkContext
+        self._context = context_of(spark, _WITHOUT_JVM)
+        use_python_of_driver(self._context)
         self._tag = tag
         self._cancelled = threading.Event()
         self._in_background = in_background
@@ -121,23 +128,39 @@ class SparkEngine:
     def run(self, tasks: Sequence[SegmentTask]) -> Generator[Segment, None, None]:
         """Run the tasks on executors."""
         with ThreadPoolExecutor(self.parallelism, thread_name_prefix="puffin-index-build") as threads:
+            threads.submit(self._in_job, "ask executors", partial(check_package, self._context)).result()
             yield from _results(
                 lambda write, task: threads.submit(self._run_task, write, task), tasks, self._in_background
             )
 
     def _run_task(self, write: WriteSegment, task: SegmentTask) -> Segment:
+        def run() -> Segment:
+            return self._context.parallelize([task], 1).map(write).collect()[0]
+
+        return self._in_job(f"index {len(task.files)} data files", run)
+
+    def _in_job(self, description: str, run: Callable[[], Result]) -> Result:
         from py4j.protocol import Py4JJavaError
 
         _check_cancelled(self._cancelled)
         # Local properties belong to a thread, and each thread of the pool runs many tasks.
         self._context.setLocalProperty("spark.scheduler.pool", SCHEDULER_POOL)
-        self._context.setJobDescription(f"puffin-index: index {len(task.files)} data files")
+        self._context.setJobDescription(f"puffin-index: {description}")
         self._context.addJobTag(self._tag)
         try:
-            return self._context.parallelize([task], 1).map(write).collect()[0]
+            return run()
         except Py4JJavaError as error:
             _check_cancelled(self._cancelled)
-            raise _build_error(error) from error
+            raise self._build_error(error) from error
+
+    def _build_error(self, error: Py4JJavaError) -> BuildError:
+        """Return the failure on an executor without its stack of Java and Python frames."""
+        text = str(error.java_exception)
+        missing = re.search(r"No module named '([^']+)'", text)
+        if missing:
+            return lacking(missing.group(1), self._context)
+        raised = re.findall(r"^(?:[\w.]+(?:Error|Exception)): .*$", text, re.MULTILINE)
+        return BuildError(raised[-1] if raised else text.splitlines()[0])
 
     def cancel(self) -> None:
         """Cancel the jobs."""
@@ -148,19 +171,6 @@ class SparkEngine:
 def _check_cancelled(cancelled: threading.Event) -> None:
     if cancelled.is_set():
         raise BuildError(_CANCELLED)
-
-
-def _build_error(error: Py4JJavaError) -> BuildError:
-    """Return the failure on an executor without its stack of Java and Python frames."""
-    text = str(error.java_exception)
-    missing = re.search(r"No module named '([^']+)'", text)
-    if missing:
-        return BuildError(
-            f"the Python of Spark's executors lacks {missing.group(1)!r}: install puffin-index there, or set "
-            "PYSPARK_PYTHON before the session starts to a Python that has it"
-        )
-    raised = re.findall(r"^(?:[\w.]+(?:Error|Exception)): .*$", text, re.MULTILINE)
-    return BuildError(raised[-1] if raised else text.splitlines()[0])
 
 
 def write_in_background(task: SegmentTask) -> Segment:

@@ -6,7 +6,7 @@ import decimal
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from pyspark.sql.connect.session import SparkSession as ConnectSession
 import planner
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.data.data_table import list_data_files
+from puffin_index.errors import UnsupportedError
 from ssb_bench.spark_runs.session import open_catalog
 from ssb_bench.stores.moto_server import free_port, wait_for
 from tests.deletes_sample import commit_positional_deletes
@@ -171,6 +172,26 @@ def views(remote: ConnectSession, index: TableIndex, options: dict[str, str]) ->
     paths = [file.path for file in list_data_files(index.data_table)]
     remote.read.parquet(*paths).createOrReplaceTempView("plain")
     return remote
+
+
+@pytest.mark.parametrize(
+    ("use", "instead"),
+    [
+        (lambda session, _: planner.enable(session), "PuffinIndexSource"),
+        (lambda session, _: planner.disable(session), "PuffinIndexSource"),
+        (lambda session, _: planner.reports(session), "PuffinIndexSource"),
+        (lambda session, _: planner.explain(session.range(3)), "PuffinIndexSource"),
+        (lambda session, _: planner.call(session, "status", table="lake.ns.items"), "PuffinIndexSource"),
+        (lambda session, index: planner.plan(index, "k = 5", spark=session), "without a session"),
+        (lambda session, index: index.build(session), "without a session"),
+        (lambda session, index: index.build_async(session), "without a session"),
+    ],
+)
+def test_what_needs_a_jvm_says_what_to_do_instead(
+    remote: ConnectSession, index: TableIndex, use: Callable[[ConnectSession, TableIndex], object], instead: str
+) -> None:
+    with pytest.raises(UnsupportedError, match=f"no JVM here, as is so with Spark Connect: .*{instead}"):
+        use(remote, index)
 
 
 def test_the_schema_is_sparks_own_for_these_files(views: ConnectSession) -> None:
