@@ -9,6 +9,8 @@ SF ?= 1
 SIDE_BY_SIDE := -n 2 --dist loadgroup
 # Queries of tests run too seldom to repay the optimizing compiler, which took a quarter of the processor time of their JVM.
 BRIEF_JVM := JAVA_TOOL_OPTIONS="-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m"
+LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url \
+  --no-emit-find-links --no-annotate
 RELEASES ?= 4.0 3.5
 PAIRS ?= 50000
 SECONDS ?= 3600
@@ -17,7 +19,8 @@ help: ## Show what there is to make
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
 
 $(STAMP): requirements/dev.txt pyproject.toml
-	@bash scripts/make-environment $(VENV)
+	@bash scripts/make-environment $(VENV) requirements/dev.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --editable .
 	@touch $@
 
 env: $(STAMP) ## Make the Python environment in .venv from the locked versions
@@ -42,7 +45,7 @@ nightly: $(STAMP) ## The next 50,000 pairs of a table and a predicate (PAIRS=n),
 	  tests/puffin_index/kinds tests/planner/laws/test_aggregates_law.py
 	@JAVA_HOME="$$(bash scripts/find-java)" $(BIN)/python -m pytest --hypothesis-profile=nightly --timeout 7200 \
 	  tests/spark/answers/test_histories.py tests/spark/answers/test_imported_histories.py \
-	  tests/spark/answers/test_ssb.py tests/spark/hook/test_hook.py
+	  tests/spark/answers/test_ssb.py tests/spark/hook/test_hook.py tests/test_wheel.py
 	@JAVA_HOME="$$(bash scripts/find-java)" PUFFIN_INDEX_STRESS_SECONDS=180 $(BIN)/python -m pytest tests/spark/hook/test_stress.py
 	@JAVA_HOME="$$(bash scripts/find-java)" PUFFIN_INDEX_RANDOM_QUERIES=10000 $(BIN)/python -m pytest --timeout 14400 \
 	  tests/spark/shapes/test_shapes.py tests/spark/shapes/test_functions.py tests/spark/shapes/test_answered_aggregates.py
@@ -62,8 +65,9 @@ services: $(STAMP) ## The tests on a REST catalog (Nessie, fetched into .service
 conformance: ## The reader in Go answers the questions of the conformance kit
 	@cd conformance/reader && PATH="$$PATH:/usr/local/go/bin" go run . ..
 
-wheel: $(STAMP) ## Build the wheel into dist/; `pip install dist/*.whl` installs it
-	@$(BIN)/hatchling build --target wheel
+wheel: ## Build the wheel into dist/, in an environment of the build backend alone
+	@bash scripts/make-environment build/environment requirements/build.txt
+	@build/environment/bin/python -m hatchling build --target wheel
 
 lint: $(STAMP) ## Formatting, lint, types and import directions
 	@$(BIN)/ruff format --check .
@@ -74,8 +78,8 @@ lint: $(STAMP) ## Formatting, lint, types and import directions
 bench: $(STAMP) ## The whole benchmark, resumable: all workloads, systems, sweep, scale; JSON and HTML page under data/
 	@JAVA_HOME="$$(bash scripts/find-java)" $(BIN)/ssb-bench all --sf $(SF) --data $(DATA)
 
-lock: $(STAMP) ## Renew requirements/dev.txt from pyproject.toml
-	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --extra dev --generate-hashes --no-header \
-	  --no-emit-index-url --no-emit-find-links --no-annotate --output-file requirements/dev.txt pyproject.toml
+lock: $(STAMP) ## Renew requirements/dev.txt and requirements/build.txt from pyproject.toml
+	@$(BIN)/$(LOCK) --extra dev --output-file requirements/dev.txt pyproject.toml
+	@echo "hatchling>=1.27" | $(BIN)/$(LOCK) --constraint requirements/dev.txt --output-file requirements/build.txt -
 
 .PHONY: help env java demo test quick nightly soak matrix services conformance wheel lint bench lock
