@@ -18,36 +18,31 @@ import asyncio
 import json
 import sys
 import time
-from collections.abc import AsyncIterator, Mapping
-from contextlib import suppress
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from http import HTTPStatus
 from typing import Final
-from urllib.parse import parse_qs, urlsplit
+
+from aiohttp import ClientSession, TCPConnector, web
+from multidict import CIMultiDict, CIMultiDictProxy
+from yarl import URL
 
 from ssb_bench.stores.traffic import Request, Taken
 
 _CHUNK_BYTES: Final = 64 * 1024
 _HEAD_BYTES: Final = 256 * 1024
 _HOP_BY_HOP: Final = frozenset({"connection", "keep-alive", "transfer-encoding", "expect", "te", "upgrade"})
-_CONDITIONS: Final = frozenset({"if-match", "if-none-match", "if-modified-since", "if-unmodified-since"})
+_CONDITIONS: Final = ("if-match", "if-none-match", "if-modified-since", "if-unmodified-since")
+_AUTOMATIC: Final = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")
 
 
 @dataclass(frozen=True, slots=True)
-class _Message:
-    """A request or an answer: its first line, its headers by lower-case name, its body."""
+class _Answer:
+    """An answer of the origin, or a part of one."""
 
-    line: str
-    headers: Mapping[str, str]
+    status: int
+    headers: CIMultiDict[str]
     body: bytes
-
-    @property
-    def status(self) -> int:
-        return int(self.line.split()[1])
-
-    def head(self, **changed: str) -> bytes:
-        headers = {name: text for name, text in self.headers.items() if name not in _HOP_BY_HOP} | changed
-        return "\r\n".join([self.line, *(f"{name}: {text}" for name, text in headers.items()), "", ""]).encode("latin1")
 
 
 @dataclass(slots=True)
@@ -81,7 +76,8 @@ class Proxy:
     _connections: int = 0
     _down: _Link = field(default_factory=_Link)
     _up: _Link = field(default_factory=_Link)
-    _kept: dict[str, asyncio.Future[_Message]] = field(default_factory=dict)
+    _kept: dict[str, asyncio.Future[_Answer]] = field(default_factory=dict)
+    _client: ClientSession = field(init=False)
 
     def take(self) -> Taken:
         """Give the requests that ended since the last time, and forget them."""
@@ -89,65 +85,65 @@ class Proxy:
         self._requests, self._connections = [], 0
         return taken
 
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Serve one connection."""
-        self._connections += 1
-        with suppress(ConnectionError, asyncio.IncompleteReadError):
-            while True:
-                head = await reader.readuntil(b"\r\n\r\n")
-                began = time.perf_counter()
-                await self._answer(head, began, reader, writer)
-        writer.close()
+    async def run(self) -> int:
+        """Start to serve; return the port."""
+        # The origin answers one request a connection, so that none waits for a connection that the origin has closed.
+        self._client = ClientSession(connector=TCPConnector(limit=0, force_close=True), auto_decompress=False)
+        server = web.Server(self._serve, max_field_size=_HEAD_BYTES, max_line_size=_HEAD_BYTES)
 
-    async def _answer(
-        self, head: bytes, began: float, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> None:
-        request = _parsed(head, b"")
-        if "expect" in request.headers:
-            writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-        body = await _body(request.headers, reader)
+        def connect() -> asyncio.Protocol:
+            self._connections += 1
+            return server()
+
+        sockets = (await asyncio.get_running_loop().create_server(connect, "127.0.0.1", 0, backlog=4096)).sockets
+        return int(sockets[0].getsockname()[1])
+
+    async def _serve(self, request: web.BaseRequest) -> web.StreamResponse:
+        began = time.perf_counter()
+        body = await request.content.read()
         await self._up.passes(len(body), self.bandwidth)
-        request = _Message(request.line, request.headers, body)
-        method, target, _ = request.line.split(" ", 2)
-        answer = await self._answer_of(request, method, target)
+        answer = await self._answer_of(request, body)
         await asyncio.sleep(began + self.latency - time.perf_counter())
-        sent = b"" if method == "HEAD" else answer.body
-        length = answer.headers.get("content-length", "0") if method == "HEAD" else str(len(sent))
-        writer.write(answer.head(**{"content-length": length, "connection": "keep-alive"}))
+        sent = b"" if request.method == "HEAD" else answer.body
+        response = web.StreamResponse(status=answer.status, headers=answer.headers)
+        if request.method != "HEAD":
+            response.content_length = len(sent)
+        await response.prepare(request)
         for start in range(0, len(sent), _CHUNK_BYTES):
             chunk = sent[start : start + _CHUNK_BYTES]
             await self._down.passes(len(chunk), self.bandwidth)
-            writer.write(chunk)
-            await writer.drain()
-        kind, key = _kind(method, target, request.headers), urlsplit(target).path.lstrip("/")
-        ended = time.perf_counter()
-        self._requests.append(Request(began, ended, kind, key, len(sent), len(body), answer.status))
+            await response.write(chunk)
+        await response.write_eof()
+        ended, key = time.perf_counter(), request.rel_url.raw_path.lstrip("/")
+        self._requests.append(Request(began, ended, _kind(request), key, len(sent), len(body), answer.status))
+        return response
 
-    async def _answer_of(self, request: _Message, method: str, target: str) -> _Message:
-        path, query = urlsplit(target).path, parse_qs(urlsplit(target).query, keep_blank_values=True)
-        is_plain = not (query.keys() - {"x-id"}) and "/" in path.strip("/") and not _CONDITIONS & request.headers.keys()
-        if method not in ("GET", "HEAD"):
-            answer = await self._ask(request)
+    async def _answer_of(self, request: web.BaseRequest, body: bytes) -> _Answer:
+        path = request.rel_url.raw_path
+        is_plain = not (request.query.keys() - {"x-id"}) and _names_a_key(request)
+        is_plain = is_plain and not any(name in request.headers for name in _CONDITIONS)
+        if request.method not in ("GET", "HEAD"):
+            answer = await self._ask(request.method, request.raw_path, request.headers, body)
             # A POST of the bucket deletes many keys; everything else changes its own key.
-            forgotten = list(self._kept) if method == "POST" and "delete" in query else [path]
+            forgotten = list(self._kept) if request.method == "POST" and "delete" in request.query else [path]
             for key in forgotten:
                 self._kept.pop(key, None)
             return answer
-        if not is_plain or (method == "HEAD" and path not in self._kept):
-            return await self._ask(request)
-        whole = await self._whole(path, request)
+        if not is_plain or (request.method == "HEAD" and path not in self._kept):
+            return await self._ask(request.method, request.raw_path, request.headers, body)
+        whole = await self._whole(path, request.headers)
         if whole.status != HTTPStatus.OK:
             return whole
-        return _part(whole, request.headers.get("range")) if method == "GET" else whole
+        return _part(whole, request.headers.get("range")) if request.method == "GET" else whole
 
-    async def _whole(self, path: str, request: _Message) -> _Message:
+    async def _whole(self, path: str, headers: Mapping[str, str]) -> _Answer:
         """The whole object, fetched at the first time; several who want it wait for one."""
         kept = self._kept.get(path)
         if kept is None:
             kept = self._kept[path] = asyncio.get_running_loop().create_future()
-            headers = {name: text for name, text in request.headers.items() if name != "range"}
             try:
-                answer = await self._ask(_Message(f"GET {path} HTTP/1.1", headers, b""))
+                unranged = {name: text for name, text in headers.items() if name.lower() != "range"}
+                answer = await self._ask("GET", path, unranged, b"")
             except OSError as error:
                 self._kept.pop(path, None)
                 kept.set_exception(error)
@@ -157,43 +153,21 @@ class Proxy:
             kept.set_result(answer)
         return await kept
 
-    async def _ask(self, request: _Message) -> _Message:
-        """Ask the origin."""
-        reader, writer = await asyncio.open_connection("127.0.0.1", self.origin, limit=_HEAD_BYTES)
-        try:
-            length = {"content-length": str(len(request.body))} if request.body else {}
-            writer.write(request.head(connection="close", **length) + request.body)
-            answer = _parsed(await reader.readuntil(b"\r\n\r\n"), b"")
-            if request.line.startswith("HEAD "):
-                return answer
-            return _Message(answer.line, answer.headers, await _body(answer.headers, reader, to_the_end=True))
-        finally:
-            writer.close()
+    async def _ask(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> _Answer:
+        """Ask the origin. The target keeps its spelling, as the request's signature covers it."""
+        url = URL(f"http://127.0.0.1:{self.origin}{target}", encoded=True)
+        asked = self._client.request(
+            method, url, headers=_end_to_end(headers), data=body or None, skip_auto_headers=_AUTOMATIC
+        )
+        async with asked as answer:
+            return _Answer(answer.status, _end_to_end(answer.headers), await answer.read())
 
 
-def _parsed(head: bytes, body: bytes) -> _Message:
-    line, *headers = head.decode("latin1").removesuffix("\r\n\r\n").split("\r\n")
-    pairs = (header.partition(":") for header in headers)
-    return _Message(line, {name.strip().lower(): text.strip() for name, _, text in pairs}, body)
+def _end_to_end(headers: Mapping[str, str] | CIMultiDictProxy[str]) -> CIMultiDict[str]:
+    return CIMultiDict((name, text) for name, text in headers.items() if name.lower() not in _HOP_BY_HOP)
 
 
-async def _body(headers: Mapping[str, str], reader: asyncio.StreamReader, *, to_the_end: bool = False) -> bytes:
-    if headers.get("transfer-encoding", "").lower() == "chunked":
-        return b"".join([chunk async for chunk in _chunks(reader)])
-    if "content-length" in headers:
-        return await reader.readexactly(int(headers["content-length"]))
-    return await reader.read() if to_the_end else b""
-
-
-async def _chunks(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
-    while length := int((await reader.readuntil(b"\r\n")).split(b";")[0], 16):
-        yield await reader.readexactly(length)
-        await reader.readexactly(2)
-    while (await reader.readuntil(b"\r\n")) != b"\r\n":
-        pass
-
-
-def _part(whole: _Message, wanted: str | None) -> _Message:
+def _part(whole: _Answer, wanted: str | None) -> _Answer:
     """Give the part of an object that a `Range` header names: `bytes=first-last`, `bytes=first-` or `bytes=-count`."""
     if wanted is None:
         return whole
@@ -202,24 +176,27 @@ def _part(whole: _Message, wanted: str | None) -> _Message:
     start = int(first) if first else max(0, size - int(last))
     end = min(size, int(last) + 1) if first and last else size
     if start >= size:
-        return _Message("HTTP/1.1 416 Range Not Satisfiable", {"content-range": f"bytes */{size}"}, b"")
-    headers = dict(whole.headers) | {"content-range": f"bytes {start}-{end - 1}/{size}"}
-    return _Message("HTTP/1.1 206 Partial Content", headers, whole.body[start:end])
+        return _Answer(416, CIMultiDict({"content-range": f"bytes */{size}"}), b"")
+    headers = whole.headers.copy()
+    headers["content-range"] = f"bytes {start}-{end - 1}/{size}"
+    return _Answer(206, headers, whole.body[start:end])
 
 
-def _kind(method: str, target: str, headers: Mapping[str, str]) -> str:
-    if method != "GET":
-        return method
-    query = parse_qs(urlsplit(target).query, keep_blank_values=True)
-    if "list-type" in query or "/" not in urlsplit(target).path.strip("/"):
+def _names_a_key(request: web.BaseRequest) -> bool:
+    return "/" in request.path.strip("/")
+
+
+def _kind(request: web.BaseRequest) -> str:
+    if request.method != "GET":
+        return request.method
+    if "list-type" in request.query or not _names_a_key(request):
         return "LIST"
-    return "RANGE" if "range" in headers else "GET"
+    return "RANGE" if "range" in request.headers else "GET"
 
 
 async def _run(origin: int) -> None:
     proxy = Proxy(origin)
-    server = await asyncio.start_server(proxy.serve, "127.0.0.1", 0, limit=_HEAD_BYTES, backlog=4096)
-    sys.stdout.write(f"{server.sockets[0].getsockname()[1]}\n")
+    sys.stdout.write(f"{await proxy.run()}\n")
     sys.stdout.flush()
     commands = asyncio.StreamReader()
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(commands), sys.stdin)
