@@ -2,48 +2,29 @@
 
 from __future__ import annotations
 
-import os
+import json
 import subprocess
-import sys
-import sysconfig
 import venv
 import zipfile
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
-_LEFT_OUT = ("pyspark", "py4j", "duckdb", "matplotlib", "tpchgen", "puffin_index", "_editable_impl", "__pycache__")
+from tests.conftest import amount
+from tests.wheel_environment import ROOT, build_wheel, make_environment, run
+
+_LEFT_OUT = ("pyspark", "py4j", "duckdb", "matplotlib", "tpchgen")
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("dist")
-    command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder)]
-    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
-    (built,) = folder.glob("*.whl")
-    return built
+    return build_wheel(tmp_path_factory.mktemp("dist"))
 
 
 @pytest.fixture(scope="module")
 def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The Python of a new environment with the wheel; nothing is downloaded: other packages are linked."""
-    folder = tmp_path_factory.mktemp("environment")
-    venv.create(folder / "venv", with_pip=False, symlinks=True)
-    found = folder / "venv" / "bin" / "python"
-    packages = Path(_run(found, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").stdout.strip())
-    for entry in Path(sysconfig.get_path("purelib")).iterdir():
-        if not entry.name.startswith(_LEFT_OUT):
-            (packages / entry.name).symlink_to(entry)
-    command = ["uv", "pip", "install", "--offline", "--no-deps", "--quiet", "--python", str(found), str(wheel)]
-    subprocess.run([sys.executable, "-m", *command], check=True)
-    return found
-
-
-def _run(*command: object) -> subprocess.CompletedProcess[str]:
-    # Without PYTHONPATH, which may name a checkout.
-    clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    return subprocess.run([*map(str, command)], capture_output=True, text=True, cwd="/", env=clean, check=False)
+    """The Python of a new environment with the wheel, without the packages of extras."""
+    return make_environment(tmp_path_factory.mktemp("environment") / "venv", wheel, _LEFT_OUT)
 
 
 def test_the_wheel_has_all_that_is_not_python(wheel: Path) -> None:
@@ -66,12 +47,12 @@ def test_the_wheel_has_all_that_is_not_python(wheel: Path) -> None:
 
 
 def test_a_plain_install_runs_and_says_its_version(python: Path) -> None:
-    version = _run(python, "-c", "import puffin_index; print(puffin_index.__version__, puffin_index.__file__)").stdout
+    version = run(python, "-c", "import puffin_index; print(puffin_index.__version__, puffin_index.__file__)").stdout
     number, file = version.split()
     assert Path(file).is_relative_to(python.parents[1])
     for command in ((python.parent / "puffin-index",), (python, "-m", "puffin_index")):
-        assert _run(*command, "--version").stdout.endswith(f"version {number}\n")
-        shown = _run(*command, "--help")
+        assert run(*command, "--version").stdout.endswith(f"version {number}\n")
+        shown = run(*command, "--help")
         assert (shown.returncode, "explain" in shown.stdout) == (0, True), shown.stderr
 
 
@@ -90,7 +71,28 @@ def test_a_plain_install_runs_and_says_its_version(python: Path) -> None:
     ],
 )
 def test_what_is_missing_is_named_with_what_to_install(python: Path, command: tuple[str, ...], sentence: str) -> None:
-    done = _run(python.parent / command[0], *command[1:])
+    done = run(python.parent / command[0], *command[1:])
     last = done.stderr.splitlines()[-1]
     assert done.returncode == 1
     assert any(sentence.format(package) in last for package in ("pyspark", "py4j", "duckdb", "matplotlib")), done.stderr
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.ipynb")), ids=lambda path: path.name)
+def test_a_plain_install_runs_the_notebooks(python: Path, tmp_path: Path, path: Path) -> None:
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    blocks = [("python", "".join(cell["source"])) for cell in cells if cell["cell_type"] == "code"]
+
+    done = run(python, ROOT / "tests" / "run_blocks.py", cwd=tmp_path, entered=json.dumps(blocks))
+
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.skipif(amount(0, 1) == 0, reason="it downloads 500 MB: make nightly")
+def test_an_install_from_a_clone_brings_what_it_needs(tmp_path: Path) -> None:
+    venv.create(tmp_path / "venv", with_pip=True)
+    python = tmp_path / "venv" / "bin" / "python"
+
+    installed = run(python, "-m", "pip", "install", "--quiet", f"{ROOT}[spark]")
+
+    assert installed.returncode == 0, installed.stderr
+    assert run(python, "-c", "import pyspark, planner; planner.enable, planner.PuffinIndexSource").returncode == 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import uuid
 from contextlib import suppress
 
 from pyiceberg.catalog import Catalog, MetastoreCatalog
@@ -17,6 +16,7 @@ from pyiceberg.io import load_file_io
 from pyiceberg.table import Table
 from requests.exceptions import RequestException
 
+from puffin_index.catalogue.abandoned import new_location, warn_of_abandoned
 from puffin_index.catalogue.index_table import (
     FORMAT_VERSION,
     PROPERTY_DATA_TABLE,
@@ -67,25 +67,34 @@ def create_index_table(catalog: Catalog, name: TableName, data_table: Table, def
     with suppress(NamespaceAlreadyExistsError):
         catalog.create_namespace_if_not_exists(name.namespace)
     try:
-        location = f"{_default_location(catalog, name, properties)}-{uuid.uuid4().hex}"
+        location = new_location(default_location(catalog, name), data_table.metadata.table_uuid)
     except TableAlreadyExistsError:
         return load_index_table(catalog, name)
     except ValueError as error:
         _log.debug("no default location of %s is known: %s", name, error)
         return _create_where_catalog_says(catalog, name, properties)
     try:
-        return _create_at(catalog, name, properties, location)
+        index_table = _create_at(catalog, name, properties, location)
     except (ValueError, BadRequestError, ForbiddenError) as error:
         _log.info("catalog %s places tables itself: %s", catalog.name, error)
         return _create_where_catalog_says(catalog, name, properties)
+    if index_table.location() == location:
+        warn_of_abandoned(catalog, location, data_table.metadata.table_uuid)
+    return index_table
 
 
-def _default_location(catalog: Catalog, name: TableName, properties: dict[str, str]) -> str:
+def default_location(catalog: Catalog, name: TableName) -> str:
+    """Return where the catalog would place a new index table.
+
+    Raises:
+        TableAlreadyExistsError: If a service has the table already.
+        ValueError: If the catalog has no place for the table.
+    """
     if isinstance(catalog, MetastoreCatalog):
         namespace = catalog.namespace_to_string(name.namespace)
         return catalog._resolve_table_location(None, namespace, name.name)
     # Only the service knows the location. A staged table already has it, and is not in the catalog yet.
-    staged = catalog.create_table_transaction(name.identifier, SCHEMA, properties=properties)
+    staged = catalog.create_table_transaction(name.identifier, SCHEMA)
     return staged.table_metadata.location.rstrip("/")
 
 

@@ -6,14 +6,16 @@ import logging
 import re
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
+from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError, RESTError, TableAlreadyExistsError
 from pyiceberg.io import load_file_io
 from pyiceberg.table import Table
 from requests.exceptions import RequestException
 
+from puffin_index.catalogue.abandoned import AbandonedFolder, abandoned_folders, abandoned_hint, delete_abandoned
+from puffin_index.catalogue.creation import default_location
 from puffin_index.catalogue.damage import index_table_read
 from puffin_index.catalogue.entries import replace_entries
 from puffin_index.catalogue.index_table import (
@@ -49,30 +51,75 @@ class DropReport:
         segments: Segments deleted.
         bytes: Size of all deleted files.
         kept: Files below the table's location that no build or commit of this index wrote.
+        abandoned: Folders that index tables left when they were dropped by hand. If the drop was told to delete them,
+            their files are among the deleted.
     """
 
     index_table: str
     segments: int
     bytes: int
     kept: tuple[str, ...]
+    abandoned: tuple[str, ...] = ()
 
 
-def drop_index(catalog: Catalog, table: str) -> DropReport:
+def drop_index(catalog: Catalog, table: str, *, abandoned: bool = False) -> DropReport:
     """Drop an index. If the index table is damaged, drop everything that surely belongs to the index.
 
     Args:
         catalog: The catalog of the index.
         table: `namespace.table` of the data table, or of the index table itself.
+        abandoned: Whether to delete as well what earlier index tables of the data table left when they were dropped by
+            hand. No other catalog and no branch of this one may use these folders, which nobody sees from here.
 
     Raises:
         NotFoundError: If the index does not exist.
-        PuffinIndexError: If the table is not an index table, or belongs to another data table.
+        PuffinIndexError: If the table is not an index table, or belongs to another data table; or if another index
+            table may use an abandoned folder.
     """
+    name = TableName.parse(table)
     try:
-        index_table = _find(catalog, TableName.parse(table))
+        report = drop_index_table(catalog, _find(catalog, name))
     except DamagedIndexError as error:
-        return _drop_damaged(catalog, error)
-    return drop_index_table(catalog, index_table)
+        report = _drop_damaged(catalog, error)
+    except NotFoundError as error:
+        folders = _abandoned(catalog, name)
+        if not folders:
+            raise
+        if not abandoned:
+            raise NotFoundError(f"{error}; {abandoned_hint(folders)}") from error
+        report = _report(index_table_name(name), (), ())
+    else:
+        folders = _abandoned(catalog, name)
+    return _with_abandoned(catalog, report, folders, delete=abandoned)
+
+
+def _abandoned(catalog: Catalog, name: TableName) -> list[AbandonedFolder]:
+    name = TableName(name.namespace, name.name.removesuffix(SUFFIX))
+    data_table = _load(catalog, name)
+    if data_table is None:
+        return []
+    try:
+        default = default_location(catalog, index_table_name(name))
+        return abandoned_folders(catalog, default, data_table.metadata.table_uuid)
+    except (OSError, ValueError, NotImplementedError, RESTError, TableAlreadyExistsError) as error:
+        _log.debug("folders of earlier index tables of %s are not known: %s", name, error)
+        return []
+
+
+def _with_abandoned(
+    catalog: Catalog, report: DropReport, folders: Sequence[AbandonedFolder], *, delete: bool
+) -> DropReport:
+    if not folders:
+        return report
+    if not delete:
+        _log.warning("%s", abandoned_hint(folders))
+    deleted = delete_abandoned(catalog, folders) if delete else []
+    return replace(
+        report,
+        segments=report.segments + sum(file.is_segment for file in deleted),
+        bytes=report.bytes + sum(file.size for file in deleted),
+        abandoned=tuple(folder.location for folder in folders),
+    )
 
 
 def drop_index_table(catalog: Catalog, index_table: Table) -> DropReport:

@@ -1,58 +1,66 @@
-"""The README's way from nothing to a query runs as it stands, in a folder of its own."""
+"""The README's way from nothing to a query, and the blocks of the other pages, run as they stand from an empty folder.
+
+They run with the wheel in an environment that is not activated: the `python3` of the path has no packages.
+"""
 
 from __future__ import annotations
 
-import os
+import json
 import re
-import shlex
-import subprocess
-import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from ssb_bench.spark_runs.session import SPARK_RELEASE
+from tests.wheel_environment import ROOT, build_wheel, make_environment, run
 
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.skipif(SPARK_RELEASE != "4.1", reason="the README is about the newest release"),
 ]
 
-README = Path(__file__).parents[2] / "README.md"
+PAGES = ("README.md", "docs/advice.md", "docs/planner.md", "docs/operations.md")
+_BLOCK = re.compile(r"^```([a-z]*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
+_COMMANDS = ("puffin-index ", "_PUFFIN_INDEX_COMPLETE")
+_PLACEHOLDERS = ("--watch", "00000-0-f3c1.parquet", "/var/log/spark-events", "s3://logs")
+"""A command that never ends, and names of files that a reader puts in."""
 
 
-def _block(language: str, beginning: str) -> str:
-    """The code block of the README that begins with a text."""
-    blocks = re.findall(
-        rf"```{language}\n({re.escape(beginning)}.*?)```", README.read_text(encoding="utf-8"), re.DOTALL
+def _blocks(lake: Path) -> Iterator[tuple[str, str]]:
+    """The languages and texts of all blocks that somebody can run; examples of formats and outputs are left out."""
+    for page in PAGES:
+        for language, text in _BLOCK.findall((ROOT / page).read_text(encoding="utf-8")):
+            lines = [line for line in text.splitlines() if not any(name in line for name in _PLACEHOLDERS)]
+            is_run = language in ("python", "yaml") or text.startswith((*_COMMANDS, "ALTER TABLE"))
+            if is_run and lines:
+                yield language, "\n".join(lines).replace("/tmp/lake", str(lake))
+
+
+def test_every_block_runs_as_it_stands(tmp_path: Path) -> None:
+    python = make_environment(tmp_path / "environment", build_wheel(tmp_path / "dist"))
+    for name in ("bin", "home", "empty"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "bin" / "puffin-index").symlink_to(python.parent / "puffin-index")
+    blocks = [*_blocks(tmp_path / "lake")]
+    (script,) = (block for block in blocks if "SparkSession.builder" in block[1])
+    blocks.insert(blocks.index(script), script)  # a script that was started again
+    environment = {"HOME": str(tmp_path / "home"), "COLUMNS": "120"}
+
+    ran = run(
+        python,
+        ROOT / "tests" / "run_blocks.py",
+        cwd=tmp_path / "empty",
+        environment=environment,
+        path=tmp_path / "bin",
+        entered=json.dumps(blocks),
     )
-    (block,) = blocks
-    return str(block)
 
-
-def test_the_way_from_nothing_to_a_query(tmp_path: Path) -> None:
-    def moved(text: str) -> str:
-        assert "/tmp/lake" in text
-        return text.replace("/tmp/lake", str(tmp_path / "lake"))
-
-    def run(*command: str) -> str:
-        environment = os.environ | {"PYICEBERG_HOME": str(tmp_path), "PYSPARK_PYTHON": sys.executable, "COLUMNS": "120"}
-        done = subprocess.run(
-            command, check=False, capture_output=True, text=True, timeout=300, env=environment, cwd=tmp_path
-        )
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    script = tmp_path / "first.py"
-    script.write_text(moved(_block("python", "from pyspark.sql import SparkSession\n")))
-    (tmp_path / ".pyiceberg.yaml").write_text(moved(_block("yaml", "catalog:\n")))
-
-    shown = run(sys.executable, str(script))
-    kept, of = map(int, re.findall(r"(\d+) of (\d+) row groups kept", shown)[0])
-    assert "|4711|" in shown.replace(" ", "")
+    assert ran.returncode == 0, ran.stderr
+    assert "Traceback" not in ran.stderr
+    assert len(blocks) >= 15
+    kept, of = map(int, re.findall(r"(\d+) of (\d+) row groups kept", ran.stdout)[0])
+    assert ran.stdout.replace(" ", "").count("|4711|") >= 2
     assert 0 < kept < of
-    for line in _block("", "puffin-index add").splitlines():
-        program, *arguments = shlex.split(line)
-        assert program == "puffin-index"
-        answer = run(sys.executable, "-m", "puffin_index", *arguments)
-    assert re.match(r"\d+ rows; 0 of", answer)
+    assert re.search(r"^\d+ rows; 0 of", ran.stdout, re.MULTILINE)
+    assert "complete" in (tmp_path / "home" / ".bashrc").read_text()

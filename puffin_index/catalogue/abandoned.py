@@ -1,0 +1,157 @@
+"""Folders of index tables that somebody dropped by hand: Iceberg knows nothing of segments, and leaves them behind.
+
+The name of an index table's folder has digits of the data table's UUID, so that segments alone tell whose they are.
+A folder may belong to an index table of another catalog or of a branch of this one, which nobody sees from here. So
+folders are only named, unless the user asks to delete them.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.io import load_file_io
+from pyiceberg.typedef import Identifier
+
+from puffin_index.catalogue.index_table import SUFFIX
+from puffin_index.catalogue.stored_files import (
+    StoredFile,
+    delete_empty_folders,
+    delete_files,
+    list_folders,
+    list_stored_files,
+)
+from puffin_index.display import format_bytes
+from puffin_index.errors import PuffinIndexError
+
+_DIGITS = 16
+_NEW = timedelta(minutes=1)
+"""So old the files of a folder have to be: a table's first metadata is written before the catalog has the table."""
+
+_BRANCHES = "nessie."
+"""Begins the properties of catalogs that have branches."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class AbandonedFolder:
+    """A folder that no index table of the catalog uses.
+
+    Attributes:
+        location: The folder.
+        files: Its files.
+    """
+
+    location: str
+    files: tuple[StoredFile, ...]
+
+    def __str__(self) -> str:
+        return f"{self.location} ({len(self.files)} files, {format_bytes(sum(file.size for file in self.files))})"
+
+
+def new_location(default: str, data_table_uuid: uuid.UUID) -> str:
+    """Return a location that no other table has, for an index table with this default location."""
+    return f"{default}-{data_table_uuid.hex[:_DIGITS]}{uuid.uuid4().hex[:_DIGITS]}"
+
+
+def abandoned_folders(catalog: Catalog, default: str, data_table_uuid: uuid.UUID) -> list[AbandonedFolder]:
+    """Find the folders of a data table's former index tables that no table of the catalog uses.
+
+    Args:
+        catalog: The catalog.
+        default: The default location of the index table; its folders lie beside this one.
+        data_table_uuid: The data table's UUID.
+
+    Raises:
+        PuffinIndexError: If a table of the catalog cannot be read, so that nobody knows which folder it uses.
+    """
+    parent = default.rpartition("/")[0]
+    io = load_file_io(catalog.properties, parent)
+    own_name = re.compile(rf".*{SUFFIX}-{data_table_uuid.hex[:_DIGITS]}[0-9a-f]{{{_DIGITS}}}")
+    found = {f"{parent}/{name}" for name in list_folders(io, parent) if own_name.fullmatch(name)}
+    if not found:
+        return []
+    listed = [AbandonedFolder(location, tuple(list_stored_files(io, location))) for location in sorted(found)]
+    used = [_path(location) for location in _locations(catalog)]
+    return [
+        folder
+        for folder in listed
+        if any(file.is_ours for file in folder.files)
+        and not any(f"{location}/".startswith(f"{_path(folder.location)}/") for location in used)
+    ]
+
+
+def delete_abandoned(catalog: Catalog, folders: Sequence[AbandonedFolder]) -> list[StoredFile]:
+    """Delete what builds and commits of ours wrote into abandoned folders; return these files.
+
+    Raises:
+        PuffinIndexError: If another index table may use the folders.
+    """
+    if any(name.startswith(_BRANCHES) for name in catalog.properties):
+        raise PuffinIndexError(
+            f"catalog {catalog.name!r} has branches, whose index tables may use {_named(folders)}: delete by hand what "
+            "no branch uses"
+        )
+    deleted: list[StoredFile] = []
+    for folder in folders:
+        if max(file.modified for file in folder.files) > datetime.now(UTC) - _NEW:
+            raise PuffinIndexError(
+                f"{folder.location} has files of the last minute, perhaps of a table that is being made"
+            )
+        io = load_file_io(catalog.properties, folder.location)
+        ours = [file for file in folder.files if file.is_ours]
+        delete_files(io, ours)
+        delete_empty_folders(io, folder.location)
+        deleted += ours
+    return deleted
+
+
+def abandoned_hint(folders: Sequence[AbandonedFolder]) -> str:
+    """Say which folders were left behind, and how to delete them."""
+    return (
+        f"an index table that was dropped by hand has left {_named(folders)}: if no other catalog and no branch uses "
+        "that, `puffin-index drop --abandoned` deletes it"
+    )
+
+
+def warn_of_abandoned(catalog: Catalog, location: str, data_table_uuid: uuid.UUID) -> None:
+    """Log what earlier index tables of a data table have left behind, beside the location of the new one."""
+    with suppress(OSError, PuffinIndexError, NotImplementedError):
+        folders = abandoned_folders(catalog, location, data_table_uuid)
+        if folders:
+            _log.warning("%s", abandoned_hint(folders))
+
+
+def _named(folders: Sequence[AbandonedFolder]) -> str:
+    return ", ".join(map(str, folders))
+
+
+def _path(location: str) -> str:
+    return location.partition("://")[2].rstrip("/") or location.removeprefix("file:").rstrip("/")
+
+
+def _locations(catalog: Catalog) -> Iterator[str]:
+    """The locations of all tables of a catalog, and of their metadata."""
+    for name in _tables(catalog, ()):
+        try:
+            table = catalog.load_table(name)
+        except NoSuchTableError:
+            continue
+        except Exception as error:
+            raise PuffinIndexError(f"table {'.'.join(name)} cannot be read, and may use a folder: {error}") from error
+        yield table.location()
+        yield table.metadata_location
+
+
+def _tables(catalog: Catalog, namespace: Identifier) -> Iterator[Identifier]:
+    for child in catalog.list_namespaces(namespace):
+        yield from catalog.list_tables(child)
+        yield from _tables(catalog, child)

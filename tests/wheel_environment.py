@@ -1,0 +1,68 @@
+"""The wheel of this checkout, and new environments with it; nothing is downloaded: other packages are linked."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import sysconfig
+import venv
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+ROOT = Path(__file__).parents[1]
+_OURS = ("puffin_index", "_editable_impl", "__pycache__")
+_FOREIGN_VARIABLES = ("PYTHONPATH", "PYSPARK_PYTHON", "VIRTUAL_ENV")
+
+
+def build_wheel(folder: Path) -> Path:
+    """Build the wheel into a folder."""
+    command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder)]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    (built,) = folder.glob("*.whl")
+    return built
+
+
+def make_environment(folder: Path, wheel: Path, left_out: tuple[str, ...] = ()) -> Path:
+    """Make an environment of a wheel and what it depends on; return its Python.
+
+    Args:
+        folder: Where to make it.
+        wheel: The wheel.
+        left_out: The beginnings of the names of packages that the environment is not to have.
+    """
+    venv.create(folder, with_pip=False, symlinks=True)
+    python = folder / "bin" / "python"
+    packages = Path(run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").stdout.strip())
+    for entry in Path(sysconfig.get_path("purelib")).iterdir():
+        if not entry.name.startswith((*_OURS, *left_out)):
+            (packages / entry.name).symlink_to(entry)
+    command = ["uv", "pip", "install", "--offline", "--no-deps", "--quiet", "--python", str(python), str(wheel)]
+    subprocess.run([sys.executable, "-m", *command], check=True)
+    return python
+
+
+def run(
+    *command: object,
+    cwd: Path = Path("/"),
+    environment: Mapping[str, str] = MappingProxyType({}),
+    path: Path | None = None,
+    entered: str | None = None,
+) -> subprocess.CompletedProcess[str]:
+    """Run a program as somebody would who has not activated any environment.
+
+    Args:
+        command: The program and its arguments.
+        cwd: The folder to run it in.
+        environment: Further variables.
+        path: A folder of programs that it finds, besides those of the system.
+        entered: Its standard input.
+    """
+    clean = {name: value for name, value in os.environ.items() if name not in _FOREIGN_VARIABLES}
+    own = str(Path(sys.executable).parent)
+    folders = [*([str(path)] if path else []), *(folder for folder in clean["PATH"].split(os.pathsep) if folder != own)]
+    variables = {**clean, "PATH": os.pathsep.join(folders), **environment}
+    return subprocess.run(
+        [*map(str, command)], input=entered, capture_output=True, text=True, cwd=cwd, env=variables, check=False
+    )
