@@ -40,6 +40,10 @@ PLANNING_MODES: Final[tuple[PlanningMode, ...]] = ("auto", "local", "distributed
 LOCAL_ROW_GROUPS: Final = 200_000
 """Up to this number of row groups, the driver alone is about as fast."""
 
+FEW_ROW_GROUPS: Final = 20_000
+FEW_ROWS: Final = 50_000_000
+"""With both or less, the driver is done before Spark has run a job, whatever the mode."""
+
 _TASKS_A_CORE = 2
 
 
@@ -85,16 +89,22 @@ class Executors:
     Attributes:
         context: The application.
         index_table: The index table, at the version of the views.
-        mode: `local`, `distributed`, or `auto` for what suits the number of row groups.
+        mode: `local`; `auto` for what suits the number of row groups; `distributed` for all but the smallest scans.
     """
 
     context: SparkContext
     index_table: Table
     mode: PlanningMode = "auto"
 
-    def are_worth_it(self, row_groups: int) -> bool:
-        """Whether the executors are to judge so many row groups."""
-        return row_groups > (0 if self.mode == "distributed" else LOCAL_ROW_GROUPS) and self.mode != "local"
+    def are_worth_it(self, row_groups: int, rows: int) -> bool:
+        """Whether the executors are to judge so many row groups, with so many rows in all."""
+        match self.mode:
+            case "local":
+                return False
+            case "auto":
+                return row_groups > LOCAL_ROW_GROUPS
+            case "distributed":
+                return row_groups > FEW_ROW_GROUPS or rows > FEW_ROWS
 
 
 def prune_on_executors(

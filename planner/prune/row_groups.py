@@ -26,6 +26,6 @@ def prune_row_groups(
         reason = Reason.NO_PREDICATE
         matches = view.row_counts[row_groups] if predicate.exact else np.full(count, -1, np.int64)
         return Pruned(np.full(count, reason, np.uint8), matches, (), ())
-    if executors is not None and executors.are_worth_it(len(row_groups)):
+    if executors is not None and executors.are_worth_it(len(row_groups), int(view.row_counts[row_groups].sum())):
         return prune_on_executors(executors, view, predicate, row_groups, limits)
     return prune(view, predicate, row_groups, limits)

@@ -101,7 +101,7 @@ def answer_aggregates(
         return None
     most_rows = MOST_GROUPS if has_many_groups else None
     asked = _Asked(predicate, question, wanted.deletes, io, most_rows)
-    if executors is not None and executors.are_worth_it(len(row_groups)):
+    if executors is not None and executors.are_worth_it(len(row_groups), int(view.row_counts[row_groups].sum())):
         found = _answer_on_executors(executors, view, row_groups, asked, limits)
     else:
         found = _answer_part(asked, view, 0, row_groups, limits)

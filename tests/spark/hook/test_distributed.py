@@ -33,6 +33,13 @@ PREDICATES = (
 )
 
 
+@pytest.fixture(autouse=True)
+def many_row_groups(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For most tests here, a few row groups stand for many."""
+    if "small" not in request.node.name:
+        monkeypatch.setattr("planner.prune.distributed.FEW_ROW_GROUPS", 0)
+
+
 @pytest.fixture(scope="module")
 def index(spark: SparkSession, catalog: SqlCatalog) -> Iterator[TableIndex]:
     """Five files, indexed by three builds, and one that is not."""
@@ -76,8 +83,25 @@ def test_verdicts_come_in_the_order_that_was_asked_for(spark: SparkSession, inde
 
 def test_auto_asks_executors_only_for_very_many_row_groups(spark: SparkSession, index: TableIndex) -> None:
     auto = Executors(spark.sparkContext, index.index_table)
-    assert not auto.are_worth_it(LOCAL_ROW_GROUPS)
-    assert auto.are_worth_it(LOCAL_ROW_GROUPS + 1)
+    assert not auto.are_worth_it(LOCAL_ROW_GROUPS, 10**9)
+    assert auto.are_worth_it(LOCAL_ROW_GROUPS + 1, 0)
+
+
+def test_a_small_scan_is_planned_by_the_driver_in_every_mode(
+    spark: SparkSession, index: TableIndex, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def jobs() -> int:
+        return len(spark.sparkContext.statusTracker().getJobIdsForGroup(None))
+
+    before = jobs()
+    planner.plan(index, "k = 4711", spark=spark, planning_mode="distributed")
+    assert jobs() == before
+    for name in ("FEW_ROW_GROUPS", "FEW_ROWS"):
+        with monkeypatch.context() as fewer:
+            fewer.setattr(f"planner.prune.distributed.{name}", 3)
+            planner.plan(index, "k = 4711", spark=spark, planning_mode="distributed")
+        assert jobs() > before
+        before = jobs()
     assert not Executors(spark.sparkContext, index.index_table, "local").are_worth_it(LOCAL_ROW_GROUPS + 1)
 
 

@@ -131,6 +131,7 @@ def test_executors_that_miss_the_index_tables_metadata_are_trouble_that_is_mende
     session.conf.set("spark.puffin-index.planning-mode", "distributed")
     count = meanwhile(monkeypatch, "prune_first_rows", lambda: remove_after_upkeep(index, "metadata/*.metadata.json"))
     monkeypatch.setattr("planner.prune.distributed._TASKS_A_CORE", 1)
+    monkeypatch.setattr("planner.prune.distributed.FEW_ROW_GROUPS", 0)
 
     assert session.sql(SQL).collect() == [(1,)]
 

@@ -29,7 +29,8 @@ QUERIES = (
 
 
 @pytest.fixture
-def distributed(hook: SparkSession) -> SparkSession:
+def distributed(hook: SparkSession, monkeypatch: pytest.MonkeyPatch) -> SparkSession:
+    monkeypatch.setattr("planner.prune.distributed.FEW_ROW_GROUPS", 0)
     hook.conf.set(MODE, "distributed")
     return hook
 

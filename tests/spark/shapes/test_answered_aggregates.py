@@ -253,7 +253,10 @@ def test_changed_columns(hooked: SparkSession, catalog: SqlCatalog) -> None:
 
 
 @pytest.mark.parametrize("form", ["plain", "deleted", "vectors"])
-def test_executors_answer_for_their_row_groups(hooked: SparkSession, form: str) -> None:
+def test_executors_answer_for_their_row_groups(
+    hooked: SparkSession, form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("planner.prune.distributed.FEW_ROW_GROUPS", 0)
     table = f"lake.{shapes.NAMESPACE}.{form}"
     with settings(hooked, {"spark.puffin-index.planning-mode": "distributed"}):
         for sql in (
