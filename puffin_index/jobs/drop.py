@@ -78,22 +78,23 @@ def drop_index(catalog: Catalog, table: str, *, abandoned: bool = False) -> Drop
     """
     name = TableName.parse(table)
     try:
-        report = drop_index_table(catalog, _find(catalog, name))
+        index_table = _find(catalog, name)
     except DamagedIndexError as error:
         report = _drop_damaged(catalog, error)
     except NotFoundError as error:
-        folders = _abandoned(catalog, name)
+        folders = _abandoned(catalog, name, certainly=abandoned)
         if not folders:
             raise
         if not abandoned:
             raise NotFoundError(f"{error}; {abandoned_hint(folders)}") from error
         report = _report(index_table_name(name), (), ())
     else:
-        folders = _abandoned(catalog, name)
-    return _with_abandoned(catalog, report, folders, delete=abandoned)
+        report = drop_index_table(catalog, index_table)
+    return _with_abandoned(catalog, report, _abandoned(catalog, name, certainly=abandoned), delete=abandoned)
 
 
-def _abandoned(catalog: Catalog, name: TableName) -> list[AbandonedFolder]:
+def _abandoned(catalog: Catalog, name: TableName, *, certainly: bool) -> list[AbandonedFolder]:
+    """Find what earlier index tables left; unless that is asked for, it is enough if the catalog easily tells."""
     name = TableName(name.namespace, name.name.removesuffix(SUFFIX))
     data_table = _load(catalog, name)
     if data_table is None:
@@ -103,7 +104,10 @@ def _abandoned(catalog: Catalog, name: TableName) -> list[AbandonedFolder]:
         return abandoned_folders(catalog, default, data_table.metadata.table_uuid)
     except (OSError, ValueError, NotImplementedError, RESTError, TableAlreadyExistsError) as error:
         _log.debug("folders of earlier index tables of %s are not known: %s", name, error)
-        return []
+    except PuffinIndexError:
+        if certainly:
+            raise
+    return []
 
 
 def _with_abandoned(

@@ -152,7 +152,7 @@ def _find_file(data_table: Table, name: str) -> DataFile:
     if len(files) == 1:
         return files[0]
     what = f"{len(files)} data files" if files else "no data file"
-    raise NotFoundError(f"table {'.'.join(data_table.name())} has {what} {name}; `explain` lists data files")
+    raise NotFoundError(f"table {'.'.join(data_table.name())} has {what} {name}; `explain --all` lists the data files")
 
 
 def _indexed(data_table: Table, index_table: Table, file: DataFile) -> IndexedFile:

@@ -179,6 +179,8 @@ def test_a_folder_is_kept_while_a_table_may_be_made_or_cannot_be_read(
     Path(unreadable.metadata_location.removeprefix("file://")).unlink()
     with pytest.raises(PuffinIndexError, match=r"table ns\.other cannot be read"):
         drop_index(local_catalog, "ns.t", abandoned=True)
+    TableIndex.create(local_catalog, "ns.t", DEFINITION)
+    assert drop_index(local_catalog, "ns.t").abandoned == ()
     assert len([*abandoned.glob("_segments/*.puffin")]) == 3
 
 
