@@ -12,6 +12,12 @@ _GROUPS = (
     *("YEAR(t)", "i % 10", "part + 1", "CONCAT(s, '!')", "CASE WHEN l > 2000 THEN 'high' END", "COALESCE(part, 9)"),
     *("DATE_TRUNC('MONTH', t)", "i % 3 + part", "x > 0"),
 )
+_SIGNED = (
+    *("part * -0.0D", "part / -5", "x * 0", "-x", "FLOAT(l % 3) * -1", "CAST(CONCAT('-', part) AS DOUBLE)"),
+    *("IF(part = 1, -0.0D, x)", "NULLIF(x, 4)", "x % 3", "NAMED_STRUCT('a', part * -0.0D, 'b', x)", "SQRT(part - 1)"),
+)
+"""Expressions that may be NaN and zeros of both signs; a group has one of each."""
+
 _EXPRESSIONS = (
     *("i + 1", "l * 2", "-part", "LENGTH(s)", "YEAR(t)", "CAST(d AS DOUBLE)", "d * 3", "IF(l > 900, l, NULL)"),
     *("i % 10 + part", "CAST(part AS DECIMAL(38, 2))", "ABS(l - 2000)", "x + 1", "COALESCE(i, part)"),
@@ -50,7 +56,7 @@ class RandomAggregate:
                 "ABS(MIN(x))",
                 "BOOL_OR(i > 100)",
                 f"SUM(DISTINCT {self._random.choice(['part', 'd'])})",
-                f"COUNT(DISTINCT {self._random.choice(['part', 's', 't', 'x'])})",
+                f"COUNT(DISTINCT {self._random.choice(['part', 's', 't', 'x', *_SIGNED])})",
                 f"COUNT(*) FILTER (WHERE {shapes.random_where(self._random, 'f')})",
                 f"COUNT(IF(l > {self._random.randrange(5000)}, 1, NULL))",
                 f"SUM({self._random.choice(['i', 'l'])}) + COUNT(*)",
@@ -65,7 +71,7 @@ class RandomAggregate:
 
     def _plain(self) -> str:
         aggregates = [self._one() for _ in range(self._random.choice([0, 1, 1, 2, 4]))]
-        groups = self._random.sample(_GROUPS, self._random.choice([0, 0, 1, 1, 2]))
+        groups = self._random.sample((*_GROUPS, *_SIGNED), self._random.choice([0, 0, 1, 1, 2]))
         if not aggregates and not groups:
             groups = [self._random.choice(_GROUPS)]
         named = [f"{text} AS c{number}" for number, text in enumerate([*groups, *aggregates])]
@@ -76,9 +82,10 @@ class RandomAggregate:
         return sql + self._random.choice(["", "", " HAVING COUNT(*) > 3"]) if groups else sql
 
     def _joined(self) -> str:
-        inner = f"SELECT part, COUNT(*) AS n, MAX(l) AS m FROM {self._fact} f WHERE {self._where()} GROUP BY part"
-        other = f"SELECT part, SUM(d) AS n FROM {self._fact} f WHERE {self._where()} GROUP BY part"
-        return f"SELECT a.part, a.n, a.m, b.n FROM ({inner}) a JOIN ({other}) b ON a.part = b.part"
+        group, equal = self._random.choice(["part", *_SIGNED]), self._random.choice(["=", "<=>"])
+        inner = f"SELECT {group} AS g, COUNT(*) AS n, MAX(l) AS m FROM {self._fact} f WHERE {self._where()} GROUP BY 1"
+        other = f"SELECT {group} AS g, SUM(d) AS n FROM {self._fact} f WHERE {self._where()} GROUP BY 1"
+        return f"SELECT a.g, a.n, a.m, b.n FROM ({inner}) a JOIN ({other}) b ON a.g {equal} b.g"
 
     def _nested(self) -> str:
         value = (

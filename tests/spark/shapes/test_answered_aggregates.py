@@ -90,6 +90,10 @@ def plan_of(spark: SparkSession, sql: str) -> str:
         "SELECT part, COUNT(DISTINCT d) FILTER (WHERE part <> 1), AVG(l) FROM {t} GROUP BY part",
         "SELECT part, SUM(part * 2), MAX(part - 1) FROM {t} GROUP BY CUBE (part)",
         "SELECT 1 / x, COUNT(*) FROM {t} WHERE part = 1 AND x <> 0 GROUP BY 1 / x",
+        "SELECT part * -0.0D AS g, COUNT(DISTINCT -x), COUNT(*) FROM {t} GROUP BY CUBE (1)",
+        "SELECT DISTINCT NAMED_STRUCT('a', x * 0, 'b', FLOAT(part) / -5) FROM {t}",
+        "SELECT a.g, n, m FROM (SELECT x % 2 AS g, COUNT(*) n FROM {t} GROUP BY 1) a "
+        "JOIN (SELECT CAST(CONCAT('-', part) AS DOUBLE) AS g, COUNT(*) m FROM {t} GROUP BY 1) b ON a.g = b.g",
         "SELECT COUNT(*) FROM {t} WHERE s LIKE 'k1%' AND YEAR(t) = 2020",
         "SELECT SUM(l) / COUNT(l) + 1 AS a FROM {t} WHERE d > 4 HAVING a > 0",
         "SELECT a.part, n, m FROM (SELECT part, COUNT(*) n FROM {t} WHERE l > 7 GROUP BY part) a "
@@ -195,6 +199,7 @@ def test_sums_that_may_overflow_are_added_up_by_spark(hooked: SparkSession, cata
     TableIndex.create(catalog, name, IndexDefinition.of(bsi=["l", "d"], bitmap=["g"])).build()
     with settings(hooked, {"spark.sql.ansi.enabled": ansi}):
         assert check(hooked, f"SELECT SUM(l), SUM(d) FROM lake.{name} WHERE g = 2")
+        assert check(hooked, f"SELECT d, MIN(d), SUM(d) FROM lake.{name} WHERE g = 3 GROUP BY d")
         # Doubles add up 2^53 and 1 in an order that nobody knows.
         assert not check(hooked, f"SELECT AVG(l) FROM lake.{name} WHERE g = 2")
         # Each of two groups of the index is small enough, but Spark joins the two.

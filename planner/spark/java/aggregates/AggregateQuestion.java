@@ -22,7 +22,6 @@ import org.apache.spark.sql.catalyst.expressions.BoundReference;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.sql.catalyst.expressions.IsNotNull;
-import org.apache.spark.sql.catalyst.expressions.KnownFloatingPointNormalized;
 import org.apache.spark.sql.catalyst.expressions.Literal;
 import org.apache.spark.sql.catalyst.expressions.UnscaledValue;
 import org.apache.spark.sql.catalyst.expressions.aggregate.AggregateExpression;
@@ -163,7 +162,7 @@ public class AggregateQuestion {
     if (expression.dataType().sql().contains("COLLATE")) {
       return null;
     }
-    return bound(withoutNormalization(replaced(expression, projection)), true);
+    return bound(replaced(expression, projection), true);
   }
 
   /** An expression of the aggregate's input as one of columns of the scan. */
@@ -197,16 +196,11 @@ public class AggregateQuestion {
     return bound;
   }
 
-  /** The column that Spark takes as one value for all NaN and both zeros: the index has one key for these. */
-  private static Expression withoutNormalization(Expression expression) {
-    if (!(expression instanceof KnownFloatingPointNormalized)) {
-      return expression;
-    }
-    Expression inner = ((KnownFloatingPointNormalized) expression).child();
-    return inner instanceof NormalizeNaNAndZero ? ((NormalizeNaNAndZero) inner).child() : expression;
-  }
-
-  /** An expression of columns as an expression of a row of columns to group by; null if the index cannot give the row. */
+  /**
+   * An expression of columns as an expression of a row of columns to group by; null if the index cannot give the row.
+   *
+   * @param isWhole whether both zeros are one value where the expression stands, as in the index
+   */
   private Expression bound(Expression expression, boolean isWhole) {
     Map column = conditions.columnOrKey(expression);
     if (column != null) {
@@ -222,12 +216,13 @@ public class AggregateQuestion {
       }
       return new BoundReference(place, type, true);
     }
-    if (expression instanceof AttributeReference || !ColumnFunction.isRepeatable(expression)) {
+    boolean isNormalized = expression instanceof NormalizeNaNAndZero;
+    if (expression instanceof AttributeReference || !(isNormalized || ColumnFunction.isRepeatable(expression))) {
       return null;
     }
     List children = new ArrayList();
     for (scala.collection.Iterator it = expression.children().iterator(); it.hasNext(); ) {
-      Expression child = bound((Expression) it.next(), false);
+      Expression child = bound((Expression) it.next(), isNormalized);
       if (child == null) {
         return null;
       }
