@@ -247,7 +247,7 @@ class _Search:
             self._count(self._order.nulls())
             if self._implied:
                 return
-        rows_a_match = self._rows_a_match()
+        rows_a_match = self._rows_a_match() if self._guess.has_keys else None
         if rows_a_match is None:
             return
         rows = self._wanted * rows_a_match

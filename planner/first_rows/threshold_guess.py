@@ -31,11 +31,15 @@ class Guess:
         row_groups: The row groups of the view that may have a wanted row (int64).
         tests: What the predicate says of the column.
         descending: Whether the greatest keys come first.
+
+    Attributes:
+        has_keys: Whether a row group is known to have a value; otherwise no number stands for a key.
     """
 
     def __init__(self, statistics: FieldStatistics, row_groups: Ints, tests: Predicate, *, descending: bool) -> None:
         self._is_descending = descending
         here = row_groups[statistics.has_values[row_groups]]
+        self.has_keys = len(here) > 0
         low, high, self._ends = _as_numbers(statistics, here)
         values = statistics.value_count[here].astype(np.float64)
         ends = high if descending else low

@@ -141,6 +141,8 @@ def _values(random: Random, column_type: str, rows: int) -> pa.Array:
     }
     examples, another = some[column_type]
     values = [random.choice(examples) if random.random() < 0.7 else another() for _ in range(rows)]
+    if random.random() < 0.2:
+        values = [None] * rows
     types = {"double": pa.float64(), "string": pa.string(), "decimal(38, 2)": pa.decimal128(38, 2)}
     return pa.array(values, types[column_type])
 

@@ -244,6 +244,32 @@ def test_a_table_that_is_restored_gives_field_ids_out_again(
     check(hook, index, "other IS NULL", "other = 5007", "id = 7", "id = 7 AND other IS NULL")
 
 
+def add_default(spark: SparkSession, table: str, column: str, type_name: str, value: object) -> None:
+    """Add a column with a default, which Spark's own statement cannot."""
+    spark._jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(
+        spark._jsparkSession, f"lake.found.{table}"
+    ).updateSchema().addColumn(
+        column,
+        getattr(spark._jvm.org.apache.iceberg.types.Types, f"{type_name}Type").get(),
+        spark._jvm.org.apache.iceberg.expressions.Literal.of(value),
+    ).commit()
+    spark.sql(f"REFRESH TABLE lake.found.{table}")
+
+
+def test_first_rows_where_files_lack_the_column(hook: SparkSession, catalog: SqlCatalog) -> None:
+    create(hook, "lacking", "id INT", "TBLPROPERTIES ('format-version'='3')")
+    hook.sql("INSERT INTO lake.found.lacking SELECT CAST(id AS INT) FROM RANGE(100)")
+    add_default(hook, "lacking", "s", "String", "m")
+    hook.sql("ALTER TABLE lake.found.lacking ADD COLUMN w DECIMAL(30, 1)")
+    hook.sql("INSERT INTO lake.found.lacking SELECT CAST(id AS INT), NULL, NULL FROM RANGE(100, 200)")
+    hook.sql("INSERT INTO lake.found.lacking SELECT CAST(id AS INT), CONCAT('k', id % 7), id FROM RANGE(200, 300)")
+    index = indexed(catalog, "lacking", "id", "s", "w")
+
+    orders = ("s ASC NULLS LAST", "w DESC NULLS FIRST", "w")
+    wheres = ("id < 200", "id > 120", "TRUE")
+    check_in_spark(hook, index, *(f"{where} ORDER BY {order}, id LIMIT 7" for where in wheres for order in orders))
+
+
 def test_a_default_of_another_lineage(hook: SparkSession, catalog: SqlCatalog) -> None:
     """Built as NULL while the column had no default; the restored table's column of that id has one."""
     create(hook, "defaults", "id INT", "TBLPROPERTIES ('format-version'='3')")
@@ -256,14 +282,7 @@ def test_a_default_of_another_lineage(hook: SparkSession, catalog: SqlCatalog) -
     catalog.drop_table("found.defaults")
     hook.sql(f"CALL lake.system.register_table(table => 'found.defaults', metadata_file => '{old}')")
     table = catalog.load_table("found.defaults")
-    hook._jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(
-        hook._jsparkSession, "lake.found.defaults"
-    ).updateSchema().addColumn(
-        "b",
-        hook._jvm.org.apache.iceberg.types.Types.IntegerType.get(),
-        hook._jvm.org.apache.iceberg.expressions.Literal.of(7),
-    ).commit()
-    hook.sql("REFRESH TABLE lake.found.defaults")
+    add_default(hook, "defaults", "b", "Integer", 7)
     assert table.refresh().schema().find_field("b").field_id == 2
     index = TableIndex.open(catalog, "found.defaults")
     check(hook, index, "b = 7", "b IS NULL", "id = 7")
