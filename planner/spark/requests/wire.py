@@ -373,7 +373,7 @@ def serialized_keys(keys: KeyArray, value_type: ValueType) -> tuple[bytes, ...]:
     content, offsets = bytes_of_keys(keys)
     if value_type.is_decimal:
         # A key has the sign bit flipped, so that keys are in the order of the numbers.
-        content = content.reshape(len(keys), -1) ^ np.array([0x80] + [0] * 15, np.uint8)
+        content = content.reshape(-1, 16) ^ np.array([0x80] + [0] * 15, np.uint8)
     return b"B", count, np.diff(offsets).astype(">i4").tobytes(), content.tobytes()
 
 

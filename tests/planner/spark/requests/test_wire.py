@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+from decimal import Decimal
 
+import pyarrow as pa
 import pytest
 from pydantic import ValidationError
 
 from planner.spark.requests.where_text import where_of
-from planner.spark.requests.wire import Request
+from planner.spark.requests.wire import Request, serialized_keys
+from puffin_index.keys.arrow_keys import column_of
+from puffin_index.keys.columns import plain_keys
+from puffin_index.keys.value_types import value_type_named
 from tests.planner.spark.requests.test_hook_filters import REQUEST, S, comparison, text
 
 
@@ -45,3 +50,24 @@ def test_what_is_known_at_run_time_reads_well(keys: dict[str, object], said: str
 
     assert [str(known) for known in request.runtime_keys] == [said]
     assert request.asks_for_rows
+
+
+@pytest.mark.parametrize(
+    ("type_name", "values", "content"),
+    [
+        ("long", [7], b"\0\0\0\0\0\0\0\7"),
+        ("double", [-0.0], bytes(8)),
+        ("string", ["", "ab"], b"\0\0\0\0\0\0\0\2ab"),
+        ("decimal(20,0)", [Decimal(-1)], b"\0\0\0\x10" + b"\xff" * 16),
+    ],
+)
+def test_lists_of_values_may_be_empty(type_name: str, values: list[object], content: bytes) -> None:
+    value_type, arrow_type = value_type_named(type_name), pa.decimal128(20) if "decimal" in type_name else None
+    every = pa.array(values, arrow_type)
+    for some, expected in ((every, content), (every[:0], b"")):
+        column = column_of(some, value_type)
+        keys = column.keys if value_type.domain == "int64" else plain_keys(column)
+        form, count, *parts = serialized_keys(keys, value_type)
+
+        assert (form, count) == (b"B" if value_type.domain == "bytes" else b"N", len(some).to_bytes(4))
+        assert b"".join(parts) == expected
