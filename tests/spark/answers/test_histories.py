@@ -7,6 +7,7 @@ in plain Python, and Spark without the hook must find just that, too.
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import timedelta
 from functools import partial
 from typing import TypeAlias
@@ -32,6 +33,7 @@ from puffin_index.errors import NotFoundError
 from puffin_index.storage.arrays import Rows
 from tests.oracle import evaluate
 from tests.questions import Ask, batches, leaves, predicates
+from tests.spark import agreement
 
 pytestmark = pytest.mark.spark
 
@@ -285,6 +287,9 @@ class SparkHistory(RuleBasedStateMachine):
         where, expected = self.matching(self.questions[self.step % len(self.questions)])
         found = self.spark.sql(f"SELECT n FROM {TABLE} WHERE {where}").collect()
         assert sorted(row[0] for row in found) == sorted(expected), where
+        groups = self.spark.sql(f"SELECT {self.k} * -0.0D AS g, COUNT(*) AS c FROM {TABLE} WHERE {where} GROUP BY 1")
+        counts = Counter(None if self.now[n][0] is None else 0.0 for n in expected)
+        assert sorted(map(str, groups.collect())) == sorted(f"Row(g={g}, c={c})" for g, c in counts.items()), where
         if self.references:
             name = sorted(self.references)[self.step % len(self.references)]
             self.ask_reference(name, self.questions[(self.step + 1) % len(self.questions)])
@@ -314,13 +319,14 @@ class SparkHistory(RuleBasedStateMachine):
 
 def test_queries_find_what_they_should_whatever_happened(hooked: SparkSession, catalog: SqlCatalog) -> None:
     hooked.sql("CREATE NAMESPACE IF NOT EXISTS lake.lives")
-    run_state_machine_as_test(
-        partial(SparkHistory, hooked, catalog),
-        settings=settings(
-            max_examples=HISTORIES,
-            stateful_step_count=STEPS,
-            deadline=None,
-            suppress_health_check=list(HealthCheck),
-        ),
-    )
+    with agreement.settings(hooked, {"spark.puffin-index.aggregates": "true"}):
+        run_state_machine_as_test(
+            partial(SparkHistory, hooked, catalog),
+            settings=settings(
+                max_examples=HISTORIES,
+                stateful_step_count=STEPS,
+                deadline=None,
+                suppress_health_check=list(HealthCheck),
+            ),
+        )
     assert sum(report.dropped for report in planner.reports(hooked)) > 0
