@@ -33,10 +33,10 @@ from planner.aggregates.partial import SUM, Partial, group_name
 from planner.aggregates.question import AskedColumn, Question
 from planner.spark.requests.condition_nodes import Column
 from planner.spark.requests.conditions import found_column
-from planner.spark.requests.wire import WantedAggregates, serialized_keys
+from planner.spark.requests.wire import WantedAggregates, serialized_keys, serialized_note
 from puffin_index.keys.columns import KeyArray
 from puffin_index.keys.value_types import MAXIMUM_DECIMAL_PRECISION, ValueType
-from puffin_index.storage.binary import write_int32_be, write_int64_be, write_uint16_be
+from puffin_index.storage.binary import write_int32_be, write_int64_be
 
 _INT64: Final = pa.decimal256(19, 0)
 _LONGS: Final = (-(2**63), 2**63 - 1)
@@ -88,9 +88,9 @@ def serialize_answer(wanted: WantedAggregates, partial: Partial, answered: BitMa
         note: What the job's description says, may be empty.
     """
     groups, question = partial.groups.combine_chunks(), partial.question
-    encoded, row_groups = note.encode(), answered.serialize()
-    parts: list[bytes] = [b"G", write_uint16_be(len(encoded)), encoded]
-    parts += (write_int32_be(len(row_groups)), row_groups, write_int32_be(len(groups)))
+    row_groups = answered.serialize()
+    parts: list[bytes] = [b"G", serialized_note(note), write_int32_be(len(row_groups)), row_groups]
+    parts.append(write_int32_be(len(groups)))
     for number, group in enumerate(question.groups):
         parts += _values(groups[group_name(number)], group.value_type)
     parts.append(_longs(groups["rows"]))

@@ -385,13 +385,11 @@ def serialize_dropped(dropped: BitMap, note: str, runtime_fields: Sequence[int] 
         note: What the job's description says of the scan, may be empty.
         runtime_fields: The IDs of the runtime fields whose keys the planner wants to know.
     """
-    encoded = note[:_NOTE_CHARACTERS].encode()
     fields = b"".join(map(write_int32_be, runtime_fields))
-    return (
-        b"D"
-        + write_uint16_be(len(encoded))
-        + encoded
-        + write_uint16_be(len(runtime_fields))
-        + fields
-        + dropped.serialize()
-    )
+    return b"D" + serialized_note(note) + write_uint16_be(len(runtime_fields)) + fields + dropped.serialize()
+
+
+def serialized_note(note: str) -> bytes:
+    """Serialise the beginning of a note: a query may have thousands of aggregates."""
+    encoded = note[:_NOTE_CHARACTERS].encode()
+    return write_uint16_be(len(encoded)) + encoded

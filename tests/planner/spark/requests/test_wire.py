@@ -10,7 +10,7 @@ import pytest
 from pydantic import ValidationError
 
 from planner.spark.requests.where_text import where_of
-from planner.spark.requests.wire import Request, serialized_keys
+from planner.spark.requests.wire import Request, serialized_keys, serialized_note
 from puffin_index.keys.arrow_keys import column_of
 from puffin_index.keys.columns import plain_keys
 from puffin_index.keys.value_types import value_type_named
@@ -71,3 +71,7 @@ def test_lists_of_values_may_be_empty(type_name: str, values: list[object], cont
 
         assert (form, count) == (b"B" if value_type.domain == "bytes" else b"N", len(some).to_bytes(4))
         assert b"".join(parts) == expected
+
+
+def test_only_the_beginning_of_a_long_note_is_sent() -> None:
+    assert serialized_note("ä" * 70_000) == (2_000).to_bytes(2) + "ä".encode() * 1_000
