@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Final
 
 import numpy as np
-from pyiceberg.expressions import AlwaysTrue, BooleanExpression
+from pyiceberg.expressions import BooleanExpression
 from pyiceberg.io import FileIO
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
@@ -16,8 +16,8 @@ from pyiceberg.table.snapshots import Snapshot
 from planner.advice.scanned import Scanned
 from planner.clock import Clock
 from planner.predicate.bind import bind
+from planner.predicate.nodes import UNKNOWN
 from planner.prune.gate import Limits
-from planner.scans.file_filter import file_filter
 from planner.scans.plan import plan_files, snapshot_of, view_of
 from planner.scans.scan_plan import ScanPlan
 from planner.scans.scan_row_groups import ScanRowGroups
@@ -112,8 +112,8 @@ class AdvisedTable:
     def _files(self, expression: BooleanExpression | None) -> tuple[ScanFile, ...]:
         if self.snapshot is None:
             return ()
-        row_filter = file_filter(expression, self.schema) if expression is not None else AlwaysTrue()
-        return list_scan_files(self.table, self.snapshot, self.schema, row_filter, Clock(LIMITS.seconds))
+        predicate = UNKNOWN if expression is None else bind(expression, self.schema)
+        return list_scan_files(self.table, self.snapshot, self.schema, predicate, Clock(LIMITS.seconds))
 
     def plan(self, view: IndexView, expression: BooleanExpression, files: tuple[DataFile, ...]) -> ScanPlan:
         """Plan a scan of some data files by an index; deletes are not looked at.

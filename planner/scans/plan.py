@@ -30,7 +30,6 @@ from planner.predicate.unused import quoted_names, unused_leaf
 from planner.prune.distributed import Executors, PlanningMode
 from planner.prune.gate import DEFAULT_BYTE_BUDGET, DEFAULT_LIMITS, Limits
 from planner.prune.pruned import Pruned, Reason, kept_mask
-from planner.scans.file_filter import file_filter
 from planner.scans.planned_scan import PlannedScan
 from planner.scans.scan_plan import ScanPlan
 from planner.scans.scan_row_groups import ScanRowGroups
@@ -280,11 +279,12 @@ def _read_tables(
         ahead: Counts the reads of directories; None for none.
     """
     table, reading = index.data_table, reading_of(index.data_table, schema)
+    predicate = bind(expression, schema)
 
     def files() -> tuple[ScanFile, ...]:
         if snapshot is None:
             return ()
-        return list_scan_files(table, snapshot, schema, file_filter(expression, schema), clock)
+        return list_scan_files(table, snapshot, schema, predicate, clock)
 
     if is_local(index.index_table.location()):
         return files(), view_of(index.index_table, reading)
@@ -293,7 +293,7 @@ def _read_tables(
         view = view_of(index.index_table, reading)
         if ahead is not None:
             READ_COUNT.set(ahead)
-            view.prefetch({leaf.field_id for leaf in PredicateTree(bind(expression, schema)).leaves})
+            view.prefetch({leaf.field_id for leaf in PredicateTree(predicate).leaves})
         return view
 
     with ThreadPoolExecutor(1, "puffin-index-view") as pool:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, compress
 
 from cachetools import LRUCache
-from pyiceberg.expressions import AlwaysTrue, BooleanExpression
-from pyiceberg.expressions.visitors import _InclusiveMetricsEvaluator, expression_evaluator, inclusive_projection
 from pyiceberg.manifest import INITIAL_SEQUENCE_NUMBER, DataFileContent, ManifestEntry
 from pyiceberg.manifest import DataFile as IcebergDataFile
 from pyiceberg.schema import Schema
@@ -18,6 +16,8 @@ from pyiceberg.table.delete_file_index import DeleteFileIndex
 from pyiceberg.table.snapshots import Snapshot
 
 from planner.clock import Clock
+from planner.predicate.nodes import Everything, Predicate
+from planner.scans.file_bounds import may_match
 from puffin_index.data.data_table import DataFile, data_file_of
 from puffin_index.data.deletes import DeleteFile
 from puffin_index.storage.caches import cleared_by
@@ -61,16 +61,16 @@ cleared_by(_snapshots.clear, _snapshots_lock)
 
 
 def list_scan_files(
-    table: Table, snapshot: Snapshot, schema: Schema, row_filter: BooleanExpression, clock: Clock
+    table: Table, snapshot: Snapshot, schema: Schema, predicate: Predicate, clock: Clock
 ) -> tuple[ScanFile, ...]:
-    """List the data files of a snapshot that Iceberg's own pruning leaves.
+    """List the data files of a snapshot that its manifests leave.
 
     Args:
         table: The data table.
         snapshot: The snapshot.
-        schema: The schema that the filter's names belong to.
-        row_filter: Prunes partitions and files by Iceberg's metadata; all literals fit their columns exactly.
-        clock: Says when the time is over; files that are untested by then are listed.
+        schema: The schema that the predicate is bound to.
+        predicate: Prunes files by their partitions and bounds.
+        clock: Says when the time is over; what is untested by then is listed.
     """
     key = (str(table.metadata.table_uuid), snapshot.snapshot_id)
     with _snapshots_lock:
@@ -80,30 +80,9 @@ def list_scan_files(
         with _snapshots_lock:
             if len(files) < _KEPT_FILES:
                 _snapshots[key] = files
-    if isinstance(row_filter, AlwaysTrue):
+    if isinstance(predicate, Everything):
         return files
-    may_match = _file_test(table, schema, row_filter)
-    return tuple(file for file in files if clock.is_over or may_match(file.entry))
-
-
-def _file_test(table: Table, schema: Schema, row_filter: BooleanExpression) -> Callable[[IcebergDataFile], bool]:
-    bounds = _InclusiveMetricsEvaluator(schema, row_filter, case_sensitive=False)
-    partitions: dict[int, Callable[[IcebergDataFile], bool]] = {}
-
-    def partition_test(spec_id: int) -> Callable[[IcebergDataFile], bool]:
-        spec = table.specs()[spec_id]
-        if spec.is_unpartitioned() or not schema.field_ids >= {field.source_id for field in spec.fields}:
-            return lambda _: True
-        projected = inclusive_projection(schema, spec, case_sensitive=False)(row_filter)
-        evaluate = expression_evaluator(Schema(*spec.partition_type(schema).fields), projected, case_sensitive=False)
-        return lambda entry: bool(evaluate(entry.partition))
-
-    def may_match(entry: IcebergDataFile) -> bool:
-        if entry.spec_id not in partitions:
-            partitions[entry.spec_id] = partition_test(entry.spec_id)
-        return partitions[entry.spec_id](entry) and bool(bounds.eval(entry))
-
-    return may_match
+    return tuple(compress(files, may_match(table, schema, [file.entry for file in files], predicate, clock)))
 
 
 def _read_snapshot(table: Table, snapshot: Snapshot) -> tuple[ScanFile, ...]:

@@ -140,6 +140,11 @@ def wide_decimal_key(unscaled: int) -> bytes:
     return (unscaled + _DECIMAL_BIAS).to_bytes(_DECIMAL_KEY_BYTES, "big")
 
 
+def unscaled_of(key: Key) -> int:
+    """Return the unscaled value of a decimal's key, or a whole number's own."""
+    return key if isinstance(key, int) else int.from_bytes(key, "big") - _DECIMAL_BIAS
+
+
 def _utf8(value: str) -> bytes | None:
     try:
         return value.encode("utf-8")
@@ -200,8 +205,7 @@ def _temporal_value(key: int, name: str) -> object:
 
 def _value_of_bytes(key: bytes, value_type: ValueType) -> object:
     if value_type.is_decimal:
-        unscaled = int.from_bytes(key, "big") - _DECIMAL_BIAS
-        return Decimal(unscaled).scaleb(-value_type.decimal_scale, context=_EXACT)
+        return Decimal(unscaled_of(key)).scaleb(-value_type.decimal_scale, context=_EXACT)
     if value_type.name == "string":
         return key.decode("utf-8", "replace")
     if value_type.name == "uuid" and len(key) == 16:

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.table import Table
 from pyroaring import BitMap
 
 from planner.clock import Clock
+from planner.predicate.nodes import UNKNOWN
 from planner.scans.file_columns import FileColumns, constants_of
 from planner.scans.residual import ReadColumn
 from planner.scans.snapshot_files import ScanFile, list_scan_files
@@ -70,7 +70,7 @@ class Snapshot:
         snapshot = table.current_snapshot() if snapshot_id is None else table.snapshot_by_id(snapshot_id)
         if snapshot is None:
             raise NotFoundError(f"table {'.'.join(table.name())} has no snapshot {snapshot_id}")
-        files = list_scan_files(table, snapshot, reading.schema, AlwaysTrue(), Clock(np.inf))
+        files = list_scan_files(table, snapshot, reading.schema, UNKNOWN, Clock(np.inf))
         return cls(table, reading, {(one.file.path, one.file.constants_text): one for one in files})
 
     @contextmanager

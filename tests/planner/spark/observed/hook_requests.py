@@ -11,11 +11,11 @@ from decimal import Decimal
 from typing import Any, cast
 
 import numpy as np
-from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.schema import Schema
 from pyroaring import BitMap
 
 from planner.clock import Clock
+from planner.predicate.nodes import UNKNOWN
 from planner.scans.plan import view_of
 from planner.scans.scan_plan import ScanPlan
 from planner.scans.snapshot_files import list_scan_files
@@ -91,7 +91,7 @@ class AskedHook:
         view, table = self.view, self.index.data_table
         chosen = table.current_snapshot() if snapshot is None else table.snapshot_by_id(snapshot)
         assert chosen is not None
-        files = list_scan_files(table, chosen, self.schema, AlwaysTrue(), Clock(np.inf))
+        files = list_scan_files(table, chosen, self.schema, UNKNOWN, Clock(np.inf))
         numbers, deleted, deletes = BitMap(), BitMap(), []
         unindexed = 0
         for file in files:
