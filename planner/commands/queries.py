@@ -152,6 +152,8 @@ def _print_plan(scan_plan: ScanPlan, with_row_groups: bool) -> None:
         highlight=False,
         soft_wrap=True,
     )
+    if scan_plan.staleness:
+        console.print(scan_plan.staleness, highlight=False, soft_wrap=True)
     reasons = RichTable("reason", "", Column("row groups", justify="right"))
     for code, row_groups in scan_plan.reason_counts().items():
         reasons.add_row(code, "dropped" if code in _DROPPING else "kept", str(row_groups))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import struct
 from collections.abc import Sequence
 from datetime import date
 from typing import Any, Final, NamedTuple
@@ -32,7 +31,7 @@ _EPOCH: Final = date(1970, 1, 1).toordinal()
 _DOUBLE: Final = value_type_named("double")
 _NAN: Final = key_of(math.nan, _DOUBLE)
 _INT_BYTES: Final = {"int": (4,), "date": (4,), "long": (4, 8)}
-_FLOATS: Final = {4: "<f", 8: "<d"}
+_FLOATS: Final = {4: "<f4", 8: "<f8"}
 _REPLACED: Final = (b"\xef\xbf\xbd", b"\xef\xbf\xbe")
 """What writers put into a bound or a partition value for bytes that are no text; with 1 added, in an upper bound."""
 
@@ -161,7 +160,8 @@ def _bound_key(stored: bytes, value_type: ValueType) -> Key | None:
         case "boolean":
             return int(stored != b"\0")
         case "float" | "double":
-            return key_of(struct.unpack(_FLOATS[len(stored)], stored)[0], _DOUBLE) if len(stored) in _FLOATS else None
+            form = _FLOATS.get(len(stored))
+            return None if form is None else key_of(float(np.frombuffer(stored, form)[0]), _DOUBLE)
         case "string" | "binary":
             return None if _is_replaced(stored, value_type) else stored
         case "uuid":

@@ -59,6 +59,7 @@ class ScanPlan:
         unused: Parts of the predicate that nothing was dropped by, with the reasons; only of a text.
         answered: What the index answers of the query's aggregates, for people; empty if the query wants rows.
         unlisted: How many row groups without an index the arrays leave out: Spark's hook only counts these.
+        unlisted_files: How many data files the unlisted row groups are of.
     """
 
     table: str
@@ -76,6 +77,7 @@ class ScanPlan:
     planning_seconds: float
     warnings: tuple[str, ...] = ()
     unlisted: int = 0
+    unlisted_files: int = 0
     answered: str = ""
     implied: tuple[Implied, ...] = ()
     unused: tuple[Unused, ...] = ()
@@ -92,7 +94,7 @@ class ScanPlan:
             "where": self.where,
             "answered": self.answered,
             "row groups kept": share_of(self.kept, self.row_groups),
-            "not indexed": self.unindexed,
+            "not indexed": self.staleness or self.unindexed,
             "rows kept": self.kept_rows,
             "index read": read,
             "planning": f"{self.planning_seconds * 1000:.0f} ms",
@@ -141,6 +143,16 @@ class ScanPlan:
         return int((self.reasons == Reason.UNINDEXED).sum()) + self.unlisted
 
     @property
+    def staleness(self) -> str:
+        """How many files of the scan have an index, and what helps, as a sentence; empty if all have one."""
+        if not self.unindexed:
+            return ""
+        is_unindexed = self.reasons == Reason.UNINDEXED
+        indexed = len(np.unique(self.file_of[~is_unindexed]))
+        files = indexed + len(np.unique(self.file_of[is_unindexed])) + self.unlisted_files
+        return f"{indexed} of {files} files {'is' if indexed == 1 else 'are'} indexed: run `puffin-index build`"
+
+    @property
     def kept_rows(self) -> int:
         """Rows of the kept row groups of indexed files."""
         return int(self.row_counts[self.kept_mask].sum())
@@ -176,6 +188,7 @@ class ScanPlan:
             "kept": self.kept,
             "dropped": self.dropped,
             "unindexed": self.unindexed,
+            "staleness": self.staleness,
             "kept_rows": self.kept_rows,
             "reasons": self.reason_counts(),
             "funnel": {

@@ -32,7 +32,7 @@ from planner.spark.catalogs import SparkCatalogs
 from planner.spark.known_index_tables import KnownIndexTables
 from planner.spark.left_behind import DataTable
 from planner.spark.observe.planned_query import AskedScan, PlannedQuery
-from planner.spark.observers import Observers, untrusted_plan
+from planner.spark.observers import Observers, unused_plan
 from planner.spark.requests.aggregates import serialize_answer
 from planner.spark.requests.functions import ColumnFunctions
 from planner.spark.requests.hook_filters import bind_filters, first_rows, schema_of, without_deletes
@@ -81,6 +81,7 @@ class PlannerCallback:
         self.observers = Observers()
         self._recordings: dict[int, list[ScanPlan]] = {}
         self._reports: LRUCache[str, deque[ScanPlan]] = LRUCache(_KEPT_SESSIONS)
+        self._told_stale: LRUCache[tuple[str, str, bool], bool] = LRUCache(_KEPT_SESSIONS)
         self._lock = threading.Lock()
 
     def apply(self, request_text: str, candidates: bytes) -> bytearray:
@@ -123,11 +124,11 @@ class PlannerCallback:
             return serialize_absence(settings.absence_seconds)
         reading = Reading(schema_of(request.columns), parse_name_mapping(request.name_mapping))
         index_table, view = self._readable(table, index_table, reading)
-        if view.row_group_count and request.version != view.version:
+        if request.version != view.version:
             return serialize_view(view)
-        if not candidates or not view.row_group_count:
-            return KEEP_ALL
         numbers = np.frombuffer(candidates.to_array(), np.uint32).astype(np.int64)
+        if not len(numbers):
+            return self._nothing_indexed(unused_plan(view, numbers, request), request, settings)
         objection = self.observers.objection(request, table)
         if objection is not None:
             unasked = AskedScan(request, settings, table, reading, view, numbers, UNKNOWN, None)
@@ -166,9 +167,16 @@ class PlannerCallback:
         plan = replace(plan, implied=weigh(pieces, plan.kept_mask, read, wanted))
         self._report(plan, request)
         self._observe(PlannedQuery.of(asked, plan, pruned.used, enough=enough, wanted=wanted))
-        note = f"puffin-index: {plan.kept} of {plan.row_groups} row groups of {plan.table}"
         dropped = row_set_of(numbers[~plan.kept_mask], view.row_group_count)
-        return serialize_dropped(dropped, note if settings.job_description else "", runtime_fields)
+        return serialize_dropped(dropped, _note(plan, settings), runtime_fields)
+
+    def _nothing_indexed(self, plan: ScanPlan, request: Request, settings: Settings) -> bytes:
+        """Read everything, and say that a build is due."""
+        # What asks for aggregates and for rows is reported once, with its rows.
+        if not plan.unlisted or (request.aggregates is not None and request.asks_for_rows):
+            return KEEP_ALL
+        self._report(plan, request)
+        return KEEP_ALL if request.aggregates is not None else serialize_dropped(BitMap(), _note(plan, settings))
 
     def _readable(self, table: DataTable, index_table: Table, reading: Reading) -> tuple[Table, IndexView]:
         """The version of the index table that can be read: this one, else a newer one."""
@@ -233,7 +241,7 @@ class PlannerCallback:
             raise PuffinIndexError(objection)
         # What asked for aggregates in vain asks for rows next.
         if asked.request.aggregates is None:
-            plan = untrusted_plan(asked.view, asked.numbers, asked.request, objection)
+            plan = unused_plan(asked.view, asked.numbers, asked.request, objection)
             self._report(plan, asked.request)
             self._observe(PlannedQuery.of(asked, plan))
         return KEEP_ALL
@@ -276,6 +284,17 @@ class PlannerCallback:
             plan.index_bytes_read,
             plan.planning_seconds * 1000,
         )
+        self._tell_stale(plan, request)
+
+    def _tell_stale(self, plan: ScanPlan, request: Request) -> None:
+        """Log that a build is due, once a version of the index, and once more if then no file is indexed any more."""
+        is_useless = plan.unlisted == plan.row_groups
+        with self._lock:
+            is_told = (request.uuid, request.version, is_useless) in self._told_stale
+            if plan.staleness:
+                self._told_stale[request.uuid, request.version, is_useless] = True
+        if plan.staleness and not is_told:
+            _log.log(logging.WARNING if is_useless else logging.INFO, "%s: %s", plan.table, plan.staleness)
 
     def _withdraw(self, answered: str, request: Request) -> None:
         """Take back the latest report of an answer."""
@@ -315,7 +334,16 @@ def _scan_plan(view: IndexView, pruned: Pruned, numbers: Ints, request: Request,
         planning_seconds=time.perf_counter() - started,
         warnings=warnings_of(view, pruned),
         unlisted=request.unindexed,
+        unlisted_files=request.unindexed_files,
     )
+
+
+def _note(plan: ScanPlan, settings: Settings) -> str:
+    """What the descriptions of a query's jobs say of a scan."""
+    if not settings.job_description:
+        return ""
+    note = f"puffin-index: {plan.kept} of {plan.row_groups} row groups of {plan.table}"
+    return f"{note}, {plan.staleness}" if plan.staleness else note
 
 
 def _kept(

@@ -32,6 +32,7 @@ def describe(plan: ScanPlan) -> str:
     lines = [
         f"{plan.table}: {plan.kept} of {plan.row_groups} row groups kept, {plan.unindexed} not indexed; "
         f"{plan.index_reads} reads, {plan.index_bytes_read} bytes of index, {plan.planning_seconds * 1000:.0f} ms",
+        *([f"  {plan.staleness}"] if plan.staleness else []),
         f"  where {plan.where}",
         *([f"  answered: {plan.answered}"] if plan.answered else []),
         *(f"  implied by {implied}" for implied in plan.implied),

@@ -49,8 +49,8 @@ class Observers:
             self._logs.of(query.settings.query_log).put(content, query.request.session, properties)
 
 
-def untrusted_plan(view: IndexView, numbers: Ints, request: Request, objection: str) -> ScanPlan:
-    """The plan of a scan that reads everything because an audit found the index wrong."""
+def unused_plan(view: IndexView, numbers: Ints, request: Request, *warnings: str) -> ScanPlan:
+    """The plan of a scan that reads everything: none of its files is indexed, or an audit found the index wrong."""
     return ScanPlan(
         table=request.table,
         snapshot_id=request.snapshot,
@@ -65,6 +65,7 @@ def untrusted_plan(view: IndexView, numbers: Ints, request: Request, objection: 
         index_reads=0,
         index_bytes_read=0,
         planning_seconds=0.0,
-        warnings=(objection,),
+        warnings=warnings,
         unlisted=request.unindexed,
+        unlisted_files=request.unindexed_files,
     )

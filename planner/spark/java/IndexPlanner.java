@@ -104,6 +104,7 @@ public class IndexPlanner {
       View.Candidates candidates = view.candidates(tasks, whole);
       request.put("version", view.version);
       request.put("unindexed", Integer.valueOf(candidates.unindexed));
+      request.put("unindexed_files", Integer.valueOf(candidates.unindexedFiles));
       if (wantsFewRows) {
         Map wanted = new HashMap(question.wanted);
         wanted.put("deleted", Base64.getEncoder().encodeToString(view.withDeletes(tasks)));

@@ -259,19 +259,22 @@ public class View {
     return new View(version, files);
   }
 
-  /** The row groups of a scan that the index knows, and the number of other row groups. */
+  /** The row groups of a scan that the index knows, and the numbers of other row groups and of their files. */
   public static class Candidates {
     public final RoaringBitmap rowGroups = new RoaringBitmap();
     public final byte[] serialized;
     public final int unindexed;
+    public final int unindexedFiles;
 
     Candidates(FileEntry[] entries, List tasks) throws Exception {
       int unknown = 0;
+      int unknownFiles = 0;
       BitSet known = new BitSet();
       for (int i = 0; i < entries.length; i++) {
         if (entries[i] == null) {
           List offsets = ((DataFile) ((FileScanTask) tasks.get(i)).file()).splitOffsets();
           unknown += offsets == null ? 1 : offsets.size();
+          unknownFiles++;
         } else {
           known.set(entries[i].first, entries[i].first + entries[i].count);
         }
@@ -283,6 +286,7 @@ public class View {
       }
       serialized = serialized(rowGroups);
       unindexed = unknown;
+      unindexedFiles = unknownFiles;
     }
   }
 

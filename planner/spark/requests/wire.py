@@ -252,6 +252,7 @@ class Request(BaseModel):
         thread: The ID of the JVM's thread that plans the query.
         version: The version of the view that numbers the row groups, empty without one.
         unindexed: How many row groups the scan has that have no number.
+        unindexed_files: How many data files these are of.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -273,6 +274,7 @@ class Request(BaseModel):
     thread: int
     version: str
     unindexed: int
+    unindexed_files: int
 
     @property
     def functions(self) -> tuple[Function, ...]:

@@ -129,6 +129,8 @@ def _explain(
     seconds = _rounded(planned.planning_seconds)
     yield ("kept", planned.kept, planned.dropped, planned.index_reads, planned.index_bytes_read, seconds)
     yield ("not indexed", planned.unindexed, None, None, None, None)
+    if planned.staleness:
+        yield (planned.staleness, None, None, None, None, None)
     for warning in planned.warnings:
         yield (f"warning: {warning}", None, None, None, None, None)
 

@@ -218,6 +218,40 @@ def test_appended_files_are_read_and_then_indexed(spark: SparkSession, catalog: 
         planner.disable(spark)
 
 
+def test_an_index_of_files_that_are_gone_says_so_once(
+    spark: SparkSession, catalog: SqlCatalog, caplog: pytest.LogCaptureFixture
+) -> None:
+    spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.ns")
+    create_items(spark, "rewritten", files=1)
+    index = TableIndex.create(catalog, "ns.rewritten", IndexDefinition.of(bsi=["k"]))
+    frame = spark.sql("SELECT * FROM lake.ns.rewritten WHERE k = 4711")
+    hint = "indexed: run `puffin-index build`"
+    planner.enable(spark, strict=True)
+    try:
+        assert f"  0 of 1 files are {hint}" in planner.explain(frame)
+
+        index.build(spark)
+        append_items(spark, "rewritten", ROWS, ROWS + 2_000)
+        assert f"  1 of 2 files is {hint}" in planner.explain(frame)
+
+        spark.sql("CALL lake.system.rewrite_data_files(table => 'ns.rewritten', options => map('rewrite-all', 'true'))")
+        caplog.clear()
+        for what in ("* FROM lake.ns.rewritten WHERE k = 4711", "k, count(*) FROM lake.ns.rewritten GROUP BY k"):
+            reports = len(planner.reports(spark))
+            found = spark.sql(f"SELECT {what}")
+            found.collect()
+            description = spark.sparkContext.getLocalProperty("spark.job.description")
+            assert what.startswith("k") or hint in str(description)
+            (report,) = planner.reports(spark)[reports:]
+            assert (report.staleness, report.kept) == (f"0 of 1 files are {hint}", report.row_groups)
+            assert hint in planner.explain(found)
+        assert sum(hint in record.getMessage() for record in caplog.records) == 1
+    finally:
+        planner.disable(spark)
+    index.build(spark)
+    assert not planner.plan(index, "k = 4711").staleness
+
+
 _BUILD_ELSEWHERE = """
 import json, sys
 from pyiceberg.catalog.sql import SqlCatalog

@@ -93,11 +93,12 @@ class AskedHook:
         assert chosen is not None
         files = list_scan_files(table, chosen, self.schema, UNKNOWN, Clock(np.inf))
         numbers, deleted, deletes = BitMap(), BitMap(), []
-        unindexed = 0
+        unindexed = unindexed_files = 0
         for file in files:
             own = view.row_groups_of(file.file)
             if own is None:
                 unindexed += max(1, len(file.file.split_offsets))
+                unindexed_files += 1
                 continue
             numbers |= BitMap(own)
             if file.deletes or file.has_equality_deletes:
@@ -122,6 +123,7 @@ class AskedHook:
             "thread": 1,
             "version": view.version,
             "unindexed": unindexed,
+            "unindexed_files": unindexed_files,
         }
         before = self.callback.reports(session)
         answer = self.callback.apply(json.dumps(request), numbers.serialize())

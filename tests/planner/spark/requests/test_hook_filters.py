@@ -51,6 +51,7 @@ REQUEST = {
     "thread": 1,
     "version": "",
     "unindexed": 0,
+    "unindexed_files": 0,
 }
 
 
