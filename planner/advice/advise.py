@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -18,7 +17,6 @@ from planner.advice.asked import keys_of, names_of
 from planner.advice.candidates import find_candidates
 from planner.advice.choice import choose, without_idle
 from planner.advice.gains import Gains
-from planner.advice.queries.event_log import read_event_log
 from planner.advice.queries.query_log import read_query_log
 from planner.advice.queries.workload import Workload, condensed
 from planner.advice.sample import IndexSample, built_sample
@@ -47,7 +45,6 @@ def advise(
     index_or_table: TableIndex | Table,
     queries: str | Sequence[str] | None = None,
     *,
-    event_log: str | Path | None = None,
     query_log: str | None = None,
     max_share: float = DEFAULT_MAX_SHARE,
     sample: int | None = DEFAULT_ADVICE_SAMPLE,
@@ -58,7 +55,6 @@ def advise(
     Args:
         index_or_table: The table, whether it has an index or not.
         queries: SQL statements, in one text between semicolons or one by one; `WHERE …` alone is one, too.
-        event_log: A log of Spark's events, or a folder of logs.
         query_log: The folder of the hook's own log of queries, with literals.
         max_share: The bytes of all indexes together, as a share of the data's bytes.
         sample: The most row groups to measure; None for all.
@@ -68,8 +64,8 @@ def advise(
         PuffinIndexError: If not just one source of queries is given, or if it holds no queries at all.
         OSError: If a file cannot be read.
     """
-    if sum(source is not None for source in (queries, event_log, query_log)) != 1:
-        raise DefinitionError("name one source of queries: SQL statements, an event log or a query log")
+    if (queries is None) == (query_log is None):
+        raise DefinitionError("name one source of queries: SQL statements or a query log")
     if not max_share > 0:
         raise DefinitionError(f"a budget of {max_share:g} of the data leaves room for no index")
     advised = AdvisedTable.of(index_or_table)
@@ -84,8 +80,6 @@ def advise(
 
         text = queries if isinstance(queries, str) else ";\n".join(queries)
         workload = read_statements(text, name, [field.name for field in advised.schema.fields])
-    elif event_log is not None:
-        workload = read_event_log(Path(event_log), name, advised.schema)
     else:
         folder = query_log or ""
         workload = read_query_log(load_file_io(dict(advised.table.catalog.properties), folder), folder, name)

@@ -12,7 +12,6 @@ from planner.commands.what_if import open_data_table
 from puffin_index.commands.main import console, table_command
 from puffin_index.errors import PuffinIndexError
 
-_PATH = click.Path(exists=True, path_type=Path)
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
@@ -31,7 +30,6 @@ def _share(_: click.Context, __: click.Parameter, value: str) -> float:
 @click.command("advise")
 @table_command
 @click.option("--queries", type=_FILE, metavar="FILE", help="SQL statements, between semicolons.")
-@click.option("--event-log", type=_PATH, metavar="PATH", help="An event log of Spark, or a folder of them.")
 @click.option("--query-log", metavar="FOLDER", help="The hook's own log of queries, with literals.")
 @click.option(
     "--max-share",
@@ -54,19 +52,17 @@ def advise_command(
     properties: tuple[str, ...],
     as_json: bool,
     queries: Path | None,
-    event_log: Path | None,
     query_log: str | None,
     max_share: float,
     sample: int,
     create: bool,
 ) -> None:
     """Propose indexes of TABLE for the queries that were asked, and name the ones that nobody needs."""
-    if sum(source is not None for source in (queries, event_log, query_log)) != 1:
-        raise click.UsageError("give one of --queries, --event-log and --query-log")
+    if (queries is None) == (query_log is None):
+        raise click.UsageError("give one of --queries and --query-log")
     advice = advise(
         open_data_table(table, properties),
         _read(queries) if queries is not None else None,
-        event_log=event_log,
         query_log=query_log,
         max_share=max_share,
         sample=sample or None,

@@ -1,1 +1,1 @@
-"""Where workloads come from: SQL statements, event logs of Spark, and the hook's own query log."""
+"""Where workloads come from: SQL statements, and the hook's own query log."""

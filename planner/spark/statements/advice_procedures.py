@@ -45,7 +45,6 @@ def _advise(
     session: StatementSession,
     table: str,
     queries: str | None,
-    event_log: str | None,
     query_log: str | None,
     max_share: float,
     sample: int,
@@ -54,7 +53,6 @@ def _advise(
     advice = advise(
         open_table(found.catalog, Catalog.identifier_to_tuple(found.name)),
         queries,
-        event_log=event_log,
         query_log=query_log,
         max_share=max_share,
         sample=sample or None,
@@ -147,11 +145,10 @@ ADVICE_PROCEDURES = (
     ),
     Procedure(
         "advise",
-        "Propose indexes for the queries of a text, of Spark's event logs or of the query log; nothing is created.",
+        "Propose indexes for the queries of a text or of the query log; nothing is created.",
         (
             _TABLE,
             Parameter("queries"),
-            Parameter("event_log"),
             Parameter("query_log"),
             Parameter("max_share", "double", default=DEFAULT_MAX_SHARE),
             Parameter("sample", "bigint", default=DEFAULT_ADVICE_SAMPLE),

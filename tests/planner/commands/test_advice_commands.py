@@ -76,13 +76,12 @@ def test_advise_says_what_is_wrong(run: Runner, table: str, tmp_path: Path) -> N
     empty.touch()
     binary.write_bytes(b"\xff\xfe\x00")
     for arguments, message, code in (
-        ([], "give one of --queries, --event-log and --query-log", 2),
+        ([], "give one of --queries and --query-log", 2),
         (["--queries", str(empty), "--query-log", str(empty)], "give one of", 2),
         (["--queries", str(empty), "--max-share", "lots"], "is no share", 2),
         (["--queries", str(tmp_path / "nowhere")], "does not exist", 2),
         (["--queries", str(empty)], "no SQL statement", 1),
         (["--queries", str(binary)], "no text in UTF-8", 1),
-        (["--event-log", str(binary)], "is no event log of Spark", 1),
         (["--query-log", (tmp_path / "nowhere").as_uri()], "has no query log", 1),
     ):
         result = run("advise", table, *arguments)
