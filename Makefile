@@ -75,7 +75,7 @@ lint: $(STAMP) ## Formatting, lint, types and import directions
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache
 
-bench: $(STAMP) ## The whole benchmark, resumable: all workloads, systems, sweep, scale; JSON and HTML page under data/
+bench: $(STAMP) ## The whole benchmark, resumable: all workloads, systems, keys in bursts, scale; JSON and HTML page under data/
 	@JAVA_HOME="$$(bash scripts/find-java)" $(BIN)/ssb-bench all --sf $(SF) --data $(DATA)
 
 lock: $(STAMP) ## Renew requirements/dev.txt and requirements/build.txt from pyproject.toml

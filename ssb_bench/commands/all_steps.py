@@ -26,21 +26,21 @@ from ssb_bench.spark_runs.java import require_java
 Arguments: TypeAlias = Mapping[str, str]
 """By step, the arguments that do not follow the scale factor by themselves."""
 
-MEASURED: Final = ("run", "systems", "append", "sweep", "scale")
+MEASURED: Final = ("run", "systems", "append", "clustered", "scale")
 _WORKLOADS: Final = "--workload count --workload rows --workload aggregate --workload ssb"
 
 LARGE: Final[Arguments] = {
     "run": f"--repeats 3 {_WORKLOADS}",
     "systems": "--repeats 2",
     "append": "--batches 12 --batch-rows 250000",
-    "sweep": "--rows 2000000 --trials 3",
+    "clustered": "--rows 1000000 --trials 1 --repeats 3",
     "scale": "--repeats 3 --row-groups 1000 --row-groups 10000 --row-groups 100000 --row-groups 1000000",
 }
 SMALL: Final[Arguments] = {
     "run": f"--repeats 2 {_WORKLOADS}",
     "systems": "--repeats 2",
     "append": "--batches 3 --batch-rows 250000",
-    "sweep": "--rows 200000 --trials 1",
+    "clustered": "--rows 200000 --trials 1 --repeats 1",
     "scale": "--repeats 2 --row-groups 1000 --row-groups 4000",
 }
 TINY: Final[Arguments] = {
@@ -89,7 +89,7 @@ def plan_steps(layout: Layout, arguments: Arguments, *, spark: Sequence[str], ro
         BenchStep("build", (*where, *spark)),
     ]
     for name, result in results.items():
-        common = data if name == "scale" else (*where, *spark)
+        common = data if name in ("clustered", "scale") else (*where, *spark)
         steps.append(BenchStep(name, (*common, *arguments[name].split(), "--output", str(result)), result))
     sources = (part for name in MEASURED for part in (f"--{name}", str(results[name])))
     pages = ("--steps", str(times_path(layout)), "--page", str(here / "report.html"))
@@ -168,7 +168,7 @@ def _is_complete(result: Path) -> bool:
 @row_group_option
 @click.option("--anew", is_flag=True, help="Measure again what was measured; data, table and index are kept.")
 def all_command(layout: Layout, size: SparkSize, row_group_rows: int, anew: bool) -> None:
-    """Do it all: data, table, index, every workload, systems, appends, sweep, scale, page.
+    """Do it all: data, table, index, every workload, systems, appends, clustered keys, scale, page.
 
     Goes on where it was stopped. Up to scale factors 2 and 0.5, repeats, appends and simulations are fewer.
     """

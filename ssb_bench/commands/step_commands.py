@@ -30,6 +30,7 @@ from ssb_bench.report.page import Sources, write_page
 from ssb_bench.report.run_report import literal_parts, run_parts
 from ssb_bench.report.terminal import render
 from ssb_bench.results.appends import AppendRun
+from ssb_bench.results.clustered import ClusteredRun
 from ssb_bench.results.run import Run, newest_run
 from ssb_bench.results.step_times import read_times, times_path
 from ssb_bench.spark_runs.indexing import IndexColumns, build_index, define_index
@@ -37,7 +38,6 @@ from ssb_bench.spark_runs.loading.bloom_table import make_bloom_table
 from ssb_bench.spark_runs.loading.load import load, require_load
 from ssb_bench.spark_runs.run import fit_queries, run_queries, stamped_path
 from ssb_bench.studies.scale import Scale
-from ssb_bench.studies.sweep import Sweep
 from ssb_bench.systems.run import SystemsRun
 
 
@@ -143,7 +143,7 @@ def run_command(
 @click.option("--picture", type=FILE, help="Where to draw it: PNG, SVG or PDF.")
 @click.option("--systems", type=FILE, help="A comparison of systems; the newest by default.")
 @click.option("--append", type=FILE, help="Queries while data arrive; append.json beside the data by default.")
-@click.option("--sweep", type=FILE, help="A sweep; DATA/sweep.json by default.")
+@click.option("--clustered", type=FILE, help="Keys in bursts; DATA/clustered.json by default.")
 @click.option("--scale", type=FILE, help="Planning over simulated indexes; DATA/scale.json by default.")
 @click.option("--steps", type=FILE, help="The times of the steps of `all`; of its last run by default.")
 @click.option("--page", type=FILE, help="Where to write the HTML page; beside the run by default.")
@@ -153,7 +153,7 @@ def report_command(
     picture: Path | None,
     systems: Path | None,
     append: Path | None,
-    sweep: Path | None,
+    clustered: Path | None,
     scale: Path | None,
     steps: Path | None,
     page: Path | None,
@@ -165,14 +165,13 @@ def report_command(
     save(draw_run(run), target)
     console.print(render(run_parts(run)))
     compared = systems or max(layout.runs.glob("systems-*.json"), default=None)
-    swept = read_if_there(sweep or layout.data / "sweep.json", Sweep)
     scaled = read_if_there(scale or layout.data / "scale.json", Scale)
     sources = Sources(
         run,
         None if compared is None else read_if_there(compared, SystemsRun),
         read_if_there(append or layout.root / "append.json", AppendRun),
         () if scaled is None else scaled.points,
-        () if swept is None else swept.points,
+        read_if_there(clustered or layout.data / "clustered.json", ClusteredRun),
         read_times(steps or times_path(layout)),
     )
     pictures = write_page(sources, html)

@@ -1,10 +1,9 @@
-"""What is measured besides: systems, append, sweep, scale, interference, hook, kernels, store."""
+"""What is measured besides: systems, append, clustered, scale, store."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -24,18 +23,17 @@ from ssb_bench.data.layout import Layout
 from ssb_bench.data.progress import step_bar
 from ssb_bench.data.records import write_record
 from ssb_bench.data.workload import ROWS_QUERIES, VOLCANO_QUERIES
+from ssb_bench.report.clustered_report import clustered_parts
 from ssb_bench.report.store_report import store_parts
-from ssb_bench.report.study_reports import append_parts, kernel_parts, paired_parts, scale_parts
+from ssb_bench.report.study_reports import append_parts, scale_parts
 from ssb_bench.report.systems_report import systems_parts
-from ssb_bench.report.terminal import render
 from ssb_bench.spark_runs.loading.bloom_table import make_bloom_table
 from ssb_bench.spark_runs.loading.load import require_load
 from ssb_bench.spark_runs.machine import describe_host
 from ssb_bench.spark_runs.run import fit_queries, stamped_path
 from ssb_bench.studies.append import DEFAULT_BATCH_ROWS, DEFAULT_EVERY_SECONDS, measure_appends
-from ssb_bench.studies.hook_cost import measure_hook
-from ssb_bench.studies.interference import LIMIT, measure_interference
-from ssb_bench.studies.kernels import COLUMNS, DEFAULT_VALUES, Kernels, measure_kernels
+from ssb_bench.studies.clustered import DEFAULT_REPEATS, DEFAULT_TRIALS, measure_clustered
+from ssb_bench.studies.clustered_tables import DEFAULT_GRID, Grid
 from ssb_bench.studies.scale import (
     DEFAULT_SIZES,
     Scale,
@@ -46,8 +44,6 @@ from ssb_bench.studies.scale import (
 )
 from ssb_bench.studies.store import DEFAULT_MEGABYTES, DEFAULT_MILLISECONDS, DEFAULT_SEGMENTS, measure_store
 from ssb_bench.studies.store_spark import S3_SUPPORT
-from ssb_bench.studies.sweep import DEFAULT_ROWS, Grid, Sweep, run_sweep
-from ssb_bench.studies.sweep_spark import time_sweep
 from ssb_bench.systems.peers import SYSTEM_NAMES, SYSTEMS
 from ssb_bench.systems.run import run_systems
 
@@ -119,27 +115,22 @@ def append_command(
     finish(console, output or layout.root / "append.json", run, append_parts(run), run.failures)
 
 
-@click.command("sweep")
-@layout_options
-@spark_options
-@click.option("--rows", type=click.IntRange(min=1000), default=DEFAULT_ROWS, show_default=True, help="Rows of a table.")
-@click.option("--trials", type=POSITIVE, default=5, show_default=True, help="Predicates of each point.")
-@click.option("--spark/--no-spark", "with_spark", default=True, help="Measure some points in Spark, too.")
-@output_option("sweep.json in the data directory")
-def sweep_command(
-    layout: Layout, size: SparkSize, rows: int, trials: int, with_spark: bool, output: Path | None
-) -> None:
-    """Plan predicates of 10^-8 to 10^-1 over generated tables: what is kept, beside the theory."""
-    console = make_console()
-    layout = replace(layout, warehouse=layout.data / "sweep")
-    with console.status("sweep") as status:
-        points = run_sweep(layout.warehouse, Grid(rows=rows, trials=trials), status.update)
-    if with_spark:
-        with size.session(layout, console) as spark, console.status("Spark's times"):
-            points = time_sweep(spark, points)
-    target = output or layout.data / "sweep.json"
-    write_record(target, Sweep(rows, describe_host(), tuple(points)))
-    console.print(f"{len(points)} points\nJSON: {target}", soft_wrap=True)
+@click.command("clustered")
+@data_option
+@click.option("--rows", type=click.IntRange(min=1000), default=DEFAULT_GRID.rows, show_default=True, help="Of a table.")
+@click.option("--trials", type=POSITIVE, default=DEFAULT_TRIALS, show_default=True, help="Queries of each cell.")
+@click.option(
+    "--repeats", type=click.IntRange(min=0), default=DEFAULT_REPEATS, show_default=True, help="Pairs of timed scans."
+)
+@output_option("clustered.json in the data directory")
+def clustered_command(data: Path, rows: int, trials: int, repeats: int, output: Path | None) -> None:
+    """Plan queries of keys in bursts: what is kept, beside what holds a match; exit 1 if a match is dropped."""
+    console, folder = make_console(), data.expanduser().absolute()
+    with console.status("clustered") as status:
+        run = measure_clustered(
+            folder / "clustered", grid=Grid(rows), trials=trials, repeats=repeats, on_step=status.update
+        )
+    finish(console, output or folder / "clustered.json", run, clustered_parts(run), run.failures)
 
 
 @click.command("scale")
@@ -168,48 +159,6 @@ def scale_command(data: Path, sizes: tuple[int, ...], repeats: int, output: Path
             on_points=keep,
         )
     finish(console, target, Scale(True, machine, tuple(points)), scale_parts(points), scale_failures(points))
-
-
-@click.command("interference")
-@layout_options
-@spark_options
-@repeat_option
-def interference_command(layout: Layout, size: SparkSize, repeats: int) -> None:
-    """Measure what a build in the background costs the queries of the same application."""
-    console = make_console()
-    require_load(layout)
-    queries = fit_queries(layout)
-    with size.session(layout, console) as spark, step_bar(console, "interference") as move:
-        results = measure_interference(spark, layout, queries, repeats=repeats, on_step=move)
-    console.print(render(paired_parts(results, "queries without and with a build beside them, ms", LIMIT)))
-
-
-@click.command("hook")
-@layout_options
-@spark_options
-@click.option("--files", type=POSITIVE, default=20_000, show_default=True, help="Data files of the table.")
-@click.option("--repeats", type=click.IntRange(min=2), default=15, show_default=True, help="Plans of each query.")
-def hook_command(layout: Layout, size: SparkSize, files: int, repeats: int) -> None:
-    """Measure what the hook adds to the planning of a query over a table of many data files."""
-    console = make_console()
-    with size.session(layout, console) as spark:
-        costs = measure_hook(spark, layout.warehouse, files, repeats)
-    title = f"planning a query over {files:,} data files, without and with the hook, ms"
-    console.print(render(paired_parts(costs, title)))
-
-
-@click.command("kernels")
-@layout_options
-@click.option("--values", type=click.IntRange(min=1000), default=DEFAULT_VALUES, show_default=True, help="Rows.")
-@click.option("--repeats", type=POSITIVE, default=9, show_default=True, help="Measured builds of each.")
-@output_option("kernels.json in the scale factor's directory")
-def kernels_command(layout: Layout, values: int, repeats: int, output: Path | None) -> None:
-    """Measure builds and look-ups of an index of one row group: time, memory, bytes."""
-    console = make_console()
-    with console.status("kernels") as status:
-        kernels = measure_kernels(COLUMNS, values, repeats=repeats, on_step=status.update)
-    record = Kernels(describe_host(), tuple(kernels))
-    finish(console, output or layout.root / "kernels.json", record, kernel_parts(kernels))
 
 
 @click.command("store")

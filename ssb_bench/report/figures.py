@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,10 +15,10 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from ssb_bench.results.appends import AppendRun
+from ssb_bench.results.clustered import ClusteredRun
 from ssb_bench.results.run import QueryResult, Run
 from ssb_bench.results.statistics import summarize
 from ssb_bench.studies.scale import TARGET_ROW_GROUPS, TARGET_SECONDS, ScalePoint
-from ssb_bench.studies.sweep import CLUSTERINGS, SweepPoint
 from ssb_bench.systems.run import SystemsRun
 
 # Blue and grey stay apart for every kind of colour vision, and in print.
@@ -234,38 +235,28 @@ def draw_appends(run: AppendRun) -> Figure:
 
 
 @_styled
-def draw_sweep(points: Sequence[SweepPoint]) -> Figure:
-    """Draw the share of row groups kept: a row of heat maps for each clustering, theory last."""
-    sizes = sorted({p.row_group_rows for p in points})
-    selectivities = sorted({p.selectivity for p in points})
-    predicates = sorted({p.predicates for p in points})
-    clusterings = [name for name in CLUSTERINGS if any(p.clustering == name for p in points)]
-    rows = [*clusterings, "theory"]
-    figure = Figure(figsize=(2.6 * len(predicates) + 1.4, 2.5 * len(rows)), layout="constrained")
-    grid = figure.subplots(len(rows), len(predicates), squeeze=False)
-    for row, name in enumerate(rows):
-        for column, count in enumerate(predicates):
-            cells = np.full((len(selectivities), len(sizes)), np.nan)
-            for p in points:
-                if p.predicates == count and p.clustering == (clusterings[-1] if name == "theory" else name):
-                    share = p.theory if name == "theory" else p.kept
-                    cells[selectivities.index(p.selectivity), sizes.index(p.row_group_rows)] = share
-            _heat_map(grid[row, column], cells, sizes, selectivities)
-            grid[row, column].set_title(f"{name}, {count} predicate{'s' if count > 1 else ''}", fontsize=8)
-    grid[0, 0].set_ylabel("selectivity")
+def draw_clustered(run: ClusteredRun) -> Figure:
+    """Draw the share of row groups kept, a heat map for each order and size; red: more than match by over a tenth."""
+    orders, sizes, queries, bursts = (
+        [*dict.fromkeys(getattr(cell, name) for cell in run.cells)] for name in ("order", "size", "query", "burst")
+    )
+    figure = Figure(figsize=(5.2 * len(sizes), 0.8 + 2.4 * len(orders)), layout="constrained")
+    grid = figure.subplots(len(orders), len(sizes), squeeze=False)
+    for axes, (order, size) in zip(grid.flat, product(orders, sizes), strict=True):
+        shares, missed = np.zeros((2, len(bursts), len(queries)))
+        for (y, burst), (x, query) in product(enumerate(bursts), enumerate(queries)):
+            cells = [c for c in run.cells if (c.order, c.size, c.burst, c.query) == (order, size, burst, query)]
+            shares[y, x] = sum(cell.kept for cell in cells) / sum(cell.row_groups for cell in cells)
+            missed[y, x] = any(cell.is_missed for cell in cells)
+        axes.imshow(shares, cmap="Blues", vmin=0, vmax=1, aspect="auto")
+        axes.set_xticks(range(len(queries)), queries, fontsize=6, rotation=25)
+        axes.set_yticks(range(len(bursts)), [str(burst) for burst in bursts], fontsize=7)
+        axes.set_title(f"{order}, row groups of {size}", fontsize=8)
+        for (y, x), share in np.ndenumerate(shares):
+            color = "#c22" if missed[y, x] else "white" if share > 0.6 else "black"
+            axes.text(x, y, f"{share:.0%}", ha="center", va="center", fontsize=6, color=color)
+    grid[0, 0].set_ylabel("rows of a burst")
     return figure
-
-
-def _heat_map(
-    axes: Axes, cells: np.ndarray[tuple[int, int], np.dtype[np.float64]], sizes: list[int], s: list[float]
-) -> None:
-    axes.imshow(cells, cmap="YlOrRd", vmin=0, vmax=1, aspect="auto", origin="lower")
-    axes.set_xticks(range(len(sizes)), [f"{size // 1000}k" for size in sizes], fontsize=7)
-    axes.set_yticks(range(len(s)), [f"{value:.0e}" for value in s], fontsize=7)
-    for (y, x), value in np.ndenumerate(cells):
-        if not np.isnan(value):
-            color = "white" if value > 0.6 else "black"
-            axes.text(x, y, f"{value:.0%}", ha="center", va="center", fontsize=6, color=color)
 
 
 @_styled

@@ -11,17 +11,18 @@ from itertools import repeat
 from pathlib import Path
 from string import Template
 
+from ssb_bench.report.clustered_report import clustered_parts
 from ssb_bench.report.document import Cell, Facts, Figure, Heading, Line, Marked, Part, Table
 from ssb_bench.report.figures import save
 from ssb_bench.report.opening import opening_parts
 from ssb_bench.report.run_report import run_parts
-from ssb_bench.report.study_reports import append_parts, scale_parts, step_parts, sweep_parts
+from ssb_bench.report.study_reports import append_parts, scale_parts, step_parts
 from ssb_bench.report.systems_report import systems_parts
 from ssb_bench.results.appends import AppendRun
+from ssb_bench.results.clustered import ClusteredRun
 from ssb_bench.results.run import Run
 from ssb_bench.results.step_times import StepTime
 from ssb_bench.studies.scale import ScalePoint
-from ssb_bench.studies.sweep import SweepPoint
 from ssb_bench.systems.run import SystemsRun
 
 
@@ -33,7 +34,7 @@ class Sources:
     systems: SystemsRun | None = None
     appends: AppendRun | None = None
     scale: Sequence[ScalePoint] = ()
-    sweep: Sequence[SweepPoint] = ()
+    clustered: ClusteredRun | None = None
     steps: Mapping[str, StepTime] = field(default_factory=dict)
 
 
@@ -59,8 +60,8 @@ def _sections(sources: Sources) -> Iterator[tuple[str, Iterator[Part]]]:
         yield "Systems on the same rows", systems_parts(sources.systems)
     if sources.appends is not None:
         yield "While data arrive", append_parts(sources.appends)
-    if sources.sweep:
-        yield "Where an index pays: row groups kept", sweep_parts(sources.sweep)
+    if sources.clustered is not None:
+        yield "Keys that come in bursts: row groups kept", clustered_parts(sources.clustered)
     if sources.scale:
         yield "Planning over up to a million row groups", scale_parts(sources.scale)
     if sources.steps:

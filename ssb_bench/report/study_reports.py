@@ -1,28 +1,21 @@
-"""What the studies say: appends, sweep, scale, what a build or the hook costs, kernels."""
+"""What the studies of appends and of scale say, and what each step of a benchmark took."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from math import inf
-from statistics import median
 
 from ssb_bench.report.document import Cell, Figure, Line, Marked, Part, Table, failed, marked_if
-from ssb_bench.report.figures import draw_appends, draw_scale, draw_sweep
+from ssb_bench.report.figures import draw_appends, draw_scale
 from ssb_bench.results.appends import AppendRun
-from ssb_bench.results.statistics import Paired, Summary, geometric_mean, summarize
+from ssb_bench.results.statistics import Summary, summarize
 from ssb_bench.results.step_times import StepTime
-from ssb_bench.studies.kernels import MEMORY_LIMIT, Kernel
 from ssb_bench.studies.scale import ScalePoint, grows_linearly, scale_failures
 from ssb_bench.studies.scale_probe import SCENARIOS
-from ssb_bench.studies.sweep import SweepPoint
 
 _SCALE_HEADINGS = (
     *("scenario", "row groups", "open s", "cold s", "warm s", "cold reads", "cold MB", "warm reads", "warm MB"),
     *("kept", "peak MB", "linear"),
-)
-_KERNEL_HEADINGS = (
-    *("column", "index", "reference ms", "build ms", "ratio", "limit", "look-up ms", "bytes a value", "memory"),
 )
 
 
@@ -55,26 +48,6 @@ def _lag_text(run: AppendRun) -> str:
 
 def _range(summary: Summary) -> str:
     return f"{summary.median_seconds:.2f} ({summary.least_seconds:.2f} to {summary.greatest_seconds:.2f})"
-
-
-def sweep_parts(points: Sequence[SweepPoint]) -> Iterator[Part]:
-    """Lay out what a sweep shows, and Spark's times of some points."""
-    yield Line(
-        "Share of the row groups that the planner keeps, by selectivity and rows of a row group, beside the theory "
-        "1 - (1 - s)^R for rows in no order. Pale: skipped. Dark: all are read."
-    )
-    yield Figure("sweep", "Heat maps of the share of row groups kept", partial(draw_sweep, points))
-    rows = [
-        [
-            *(p.clustering, f"{p.row_group_rows:,}", str(p.predicates), f"{p.selectivity:.0e}"),
-            *(f"{p.kept:.0%}", f"{p.without_seconds:.3f}", f"{p.with_seconds:.3f}"),
-        ]
-        for p in points
-        if p.without_seconds is not None and p.with_seconds is not None
-    ]
-    if rows:
-        headings = ("clustering", "row-group rows", "predicates", "selectivity", "kept", "without s", "with s")
-        yield Table(headings, rows, "Spark's times")
 
 
 def scale_parts(points: Sequence[ScalePoint]) -> Iterator[Part]:
@@ -117,44 +90,3 @@ def step_parts(steps: Mapping[str, StepTime]) -> Iterator[Part]:
 
 def _exit_text(step: StepTime) -> Cell:
     return "well" if step.exit_code == 0 else Marked(f"exit code {step.exit_code}", "bad")
-
-
-def paired_parts(measured: Sequence[Paired], title: str, limit: float = inf) -> Iterator[Part]:
-    """Lay out times without and with something, in ms; a ratio over the limit is marked."""
-    rows: list[list[Cell]] = []
-    for pairs in measured:
-        planning = "" if pairs.planning_seconds is None else f"{pairs.planning_seconds * 1000:.1f}"
-        times = (_milliseconds(sorted(each)) for each in (pairs.without_seconds, pairs.with_seconds))
-        ratio = marked_if(pairs.ratio > limit, f"{pairs.ratio:.2f}")
-        rows.append([pairs.name, *times, _milliseconds(pairs.differences), planning, ratio])
-    rows.append(["geometric mean", "", "", "", "", f"{geometric_mean([pairs.ratio for pairs in measured]):.2f}"])
-    headings = ("query", "without (range)", "with (range)", "more (quartiles)", "of that planner", "ratio")
-    yield Table(headings, rows, title)
-
-
-def _milliseconds(ascending: Sequence[float]) -> str:
-    least, middle, most = (seconds * 1000 for seconds in (ascending[0], median(ascending), ascending[-1]))
-    return f"{middle:.1f} ({least:.1f} to {most:.1f})"
-
-
-def kernel_parts(kernels: Sequence[Kernel]) -> Iterator[Part]:
-    """Lay out the costs of each index of each column; what is over its limit is marked."""
-    rows = [_kernel_row(kernel) for kernel in kernels]
-    yield Table(_KERNEL_HEADINGS, rows, "an index of one row group, on one core: medians", ("index",))
-    yield Line(
-        "reference: np.sort of numbers, dictionary_encode of the rest; ratio: of the build to the reference; "
-        f"memory: of the build, in sizes of the Arrow column (limit {MEMORY_LIMIT:g})"
-    )
-
-
-def _kernel_row(kernel: Kernel) -> list[Cell]:
-    is_slow = kernel.limit is not None and kernel.ratio > kernel.limit
-    times = kernel.reference_seconds, kernel.build_seconds, kernel.look_up_seconds
-    reference, build, look_up = (f"{summarize(each).median_seconds * 1000:.2f}" for each in times)
-    memory = kernel.memory_ratio
-    return [
-        *(kernel.column, kernel.kind, reference, build, marked_if(is_slow, f"{kernel.ratio:.2f}")),
-        *("" if kernel.limit is None else f"{kernel.limit:g}", look_up),
-        f"{kernel.index_bytes / kernel.rows:.2f}",
-        "" if memory is None else marked_if(memory > MEMORY_LIMIT, f"{memory:.1f}"),
-    ]

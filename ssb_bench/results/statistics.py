@@ -8,8 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
-
 NOISE_BAND = 0.02
 """A ratio within this share of 1 says nothing."""
 
@@ -29,34 +27,6 @@ class Summary:
     median_seconds: float
     least_seconds: float
     greatest_seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class Paired:
-    """Times of one query without and with something that costs time.
-
-    Attributes:
-        name: The query.
-        without_seconds: Times without.
-        with_seconds: Times with, as many: times at the same place are a pair.
-        planning_seconds: The part of the time with that the planner reports; None where the planner is not asked.
-    """
-
-    name: str
-    without_seconds: tuple[float, ...]
-    with_seconds: tuple[float, ...]
-    planning_seconds: float | None = None
-
-    @property
-    def ratio(self) -> float:
-        """How many times as long the query takes, by medians."""
-        return ratio(self.with_seconds, self.without_seconds)
-
-    @property
-    def differences(self) -> list[float]:
-        """First quartile, median and third quartile of the differences of pairs, in seconds."""
-        differences = np.subtract(self.with_seconds, self.without_seconds)
-        return [float(quartile) for quartile in np.quantile(differences, (0.25, 0.5, 0.75))]
 
 
 def summarize(seconds: Sequence[float]) -> Summary:

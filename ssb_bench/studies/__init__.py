@@ -1,1 +1,1 @@
-"""Studies: sweep, scale, appends, kernels, what the hook and a build in the background cost."""
+"""Studies: appends, keys in bursts, scale, tables in a store."""

@@ -39,7 +39,7 @@ def test_every_measuring_step_leaves_a_result_that_the_report_reads(empty: Layou
     steps = plan_steps(empty, SMALL, spark=("--cores", "2"), row_group_rows=1000)
 
     assert [step.name for step in steps] == [
-        *("generate", "load", "build", "run", "systems", "append", "sweep", "scale", "report"),
+        *("generate", "load", "build", "run", "systems", "append", "clustered", "scale", "report"),
     ]
     for step in steps:
         if step.result is not None:

@@ -21,7 +21,7 @@ def invoke(*arguments: str) -> Result:
     return CliRunner().invoke(cli, arguments)
 
 
-@pytest.mark.parametrize("command", ["generate", "load", "build", "run", "report", "demo", "systems", "sweep", "all"])
+@pytest.mark.parametrize("command", ["generate", "load", "build", "run", "report", "demo", "systems", "append", "all"])
 def test_each_command_has_help(command: str) -> None:
     result = invoke(command, "--help")
 

@@ -21,11 +21,11 @@ from ssb_bench.report.page import Sources, write_page
 from ssb_bench.report.run_report import run_parts
 from ssb_bench.report.terminal import render
 from ssb_bench.results.appends import Appended, AppendRun, Execution
+from ssb_bench.results.clustered import Cell, ClusteredRun, TableFacts, TimedScan
 from ssb_bench.results.run import Run
 from ssb_bench.results.step_times import StepTime
 from ssb_bench.studies.scale import ScalePoint
 from ssb_bench.studies.scale_probe import Probe
-from ssb_bench.studies.sweep import SweepPoint
 from ssb_bench.systems.run import SystemResult, SystemsRun
 
 RECORDED = Path(__file__).parents[1] / "run.json"
@@ -64,12 +64,17 @@ def sources(run: Run) -> Sources:
     systems = SystemsRun("2026-01-01", 1.0, 10, 2, 100, {}, {"q1": "a = 1"}, (ran, wrong, absent))
     probe = Probe(0.1, 0.1, (0.2,), 1, 1, 1, 1, 1, True, 1_000_000, 1, {}, {})
     scale = [ScalePoint("bloom, equality", size, 1, 0.1, probe, None) for size in (1000, 10_000)]
-    sweep = [SweepPoint("random", 50_000, 1, s, 20, s, s, s, 10, 0.1, 1.0, 0.5) for s in (1e-3, 1e-2)]
+    cells = [
+        Cell("128 MB", "random", "long", burst, "needle", 20, 2, kept, 20, wrong, 9, 900, 0.1)
+        for burst, kept, wrong in ((1, 2, 0), (4, 1, 1), (12, 3, 0))
+    ]
+    facts, scans = (TableFacts("128 MB", 20, 9, 900, 90),), (TimedScan("128 MB", "needle", 20, 2, (0.2,), (0.1,)),)
+    clustered = ClusteredRun(100, 1, {}, facts, tuple(cells), scans, ("1 row group with matches is dropped",))
     appended = (Appended(1000, 0.5, 1.0, 2.0), Appended(1000, 0.4, 5.0, None))
     executions = (Execution("q1", 0.5, 0.3, None, None, None), Execution("q1", 4.0, 0.2, 4, 1, 0))
     settled = {"q1": [0.1, 0.2]}
     appends = AppendRun(1.0, 4.0, 100, {}, appended, executions, settled, settled, ("batch 1 was never indexed",))
-    return Sources(run, systems, appends, scale, sweep, {"load": StepTime(12.0, 0), "run": StepTime(30.0, 1)})
+    return Sources(run, systems, appends, scale, clustered, {"load": StepTime(12.0, 0), "run": StepTime(30.0, 1)})
 
 
 def page_of(sources: Sources, folder: Path) -> str:
@@ -91,7 +96,7 @@ def test_the_page_is_well_formed_and_needs_nothing_else(sources: Sources, tmp_pa
 def test_every_picture_is_also_a_file_of_either_kind(sources: Sources, tmp_path: Path) -> None:
     folder = write_page(sources, tmp_path / "report.html")
 
-    names = {"queries-count", "systems", "appends", "sweep", "scale"}
+    names = {"queries-count", "systems", "appends", "clustered", "scale"}
     assert folder == tmp_path / "report-pictures"
     assert {file.name for file in folder.iterdir()} == {f"{name}.{kind}" for name in names for kind in ("png", "svg")}
 
@@ -106,6 +111,9 @@ def test_everything_that_was_measured_is_there(sources: Sources, tmp_path: Path)
     assert "Hudi: not to be had" in text
     assert "answers 3, 4 is due" in text
     assert "batch 1 was never indexed" in text
+    assert "<p class=bad>FAILED  1 row group with matches is dropped</p>" in text
+    assert "<p class=bad>1 of 3 cells" in text
+    assert "<td>needle of longs in bursts of 12, random, row groups of 128 MB</td>" in text
     assert "<td>together</td><td>42</td>" in text
     assert "<td class=bad>exit code 1</td>" in text
     assert "Limitations" in text

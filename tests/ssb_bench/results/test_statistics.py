@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ssb_bench.results.statistics import Paired, Summary, geometric_mean, ratio, summarize, verdict
+from ssb_bench.results.statistics import Summary, geometric_mean, ratio, summarize, verdict
 
 TIMINGS = st.lists(st.floats(1e-6, 1e6), min_size=1, max_size=20)
 BAD_TIMINGS: list[list[float]] = [[], [0.0], [-1.0], [1.0, math.nan], [math.inf]]
@@ -80,11 +80,3 @@ def test_the_noise_band_includes_its_bounds(speed_up: float, said: str) -> None:
 def test_a_band_that_is_no_share_is_refused(band: float) -> None:
     with pytest.raises(ValueError, match="noise band"):
         verdict(1.0, band)
-
-
-def test_pairs_have_the_ratio_of_their_medians_and_the_quartiles_of_their_differences() -> None:
-    pairs = Paired("q", (1.0, 2.0, 4.0, 2.0, 2.0), (2.0, 4.0, 4.0, 5.0, 3.0))
-
-    assert pairs.ratio == 2.0
-    assert pairs.differences == [1.0, 1.0, 2.0]
-    assert Paired("q", (1.0,), (3.0,)).differences == [2.0, 2.0, 2.0], "one pair is enough"
