@@ -115,7 +115,9 @@ class AdvisedTable:
         predicate = UNKNOWN if expression is None else bind(expression, self.schema)
         return list_scan_files(self.table, self.snapshot, self.schema, predicate, Clock(LIMITS.seconds))
 
-    def plan(self, view: IndexView, expression: BooleanExpression, files: tuple[DataFile, ...]) -> ScanPlan:
+    def plan(
+        self, view: IndexView, expression: BooleanExpression, files: tuple[DataFile, ...], limits: Limits = LIMITS
+    ) -> ScanPlan:
         """Plan a scan of some data files by an index; deletes are not looked at.
 
         Raises:
@@ -123,7 +125,7 @@ class AdvisedTable:
         """
         numbers = _numbers(view, files)
         tried = TriedValues(self.schema, view, numbers, LIMITS.byte_budget, Clock(LIMITS.seconds))
-        return plan_files(view, bind(expression, self.schema, evaluate=tried.predicate), files, LIMITS)
+        return plan_files(view, bind(expression, self.schema, evaluate=tried.predicate), files, limits)
 
 
 def empty_view(io: FileIO) -> IndexView:

@@ -14,7 +14,13 @@ from planner.advice.asked import columns_of, find_named, keys_of, names_of, rema
 from planner.advice.interval import Range, range_of
 from planner.advice.sample import built_sample, choose
 from planner.advice.scanned import Scanned
-from planner.advice.verdict import Verdict, verdict_on_hidden, verdict_on_new
+from planner.advice.verdict import (
+    SMALL_ROW_GROUP_ROWS,
+    Verdict,
+    note_on_row_groups,
+    verdict_on_hidden,
+    verdict_on_new,
+)
 from puffin_index.definition.index_definition import IndexDefinition, ResolvedColumn, resolve
 from puffin_index.definition.table_properties import unite
 from puffin_index.errors import DefinitionError
@@ -150,6 +156,7 @@ def _measure_added(
     total, sampled = len(scanned), len(positions)
     with built_sample(advised, scanned, positions, columns) as built:
         verdicts = built.verdicts(question.expression)
+        shares_left = built.shares_left(question.expression, SMALL_ROW_GROUP_ROWS)
         index_bytes = built.table_bytes(keys_of(question.added))
         # The time is shared out by rows and by the number of indexes.
         share_of_build = len(keys_of(question.added)) / len(keys_of(columns))
@@ -167,10 +174,12 @@ def _measure_added(
     )
     if question.existing:
         warnings.append(f"the table has already: {', '.join(question.existing)}")
-    kept_bytes, all_bytes = scanned.row_group_bytes[positions[verdicts.kept]], scanned.row_group_bytes[positions]
+    sizes = scanned.row_group_bytes[positions]
+    if note := note_on_row_groups(sizes, today, verdicts.kept, shares_left):
+        warnings.append(note)
     return Measured(
         kept=range_of(int(np.count_nonzero(verdicts.kept)), sampled, total),
-        kept_share=float(kept_bytes.sum() / max(1.0, all_bytes.sum())),
+        kept_share=float(sizes[verdicts.kept].sum() / max(1.0, sizes.sum())),
         sampled=sampled,
         index_bytes=index_bytes - hidden_bytes,
         build_seconds=seconds,

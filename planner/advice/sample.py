@@ -14,7 +14,7 @@ import numpy as np
 from pyiceberg.expressions import BooleanExpression
 from pyiceberg.io import FileIO, load_file_io
 
-from planner.advice.advised_table import AdvisedTable
+from planner.advice.advised_table import LIMITS, AdvisedTable
 from planner.advice.scanned import Scanned
 from planner.prune.pruned import Reason, kept_mask
 from planner.view.index_view import IndexView
@@ -25,7 +25,7 @@ from puffin_index.data.data_table import DataFile, FileIdentity
 from puffin_index.definition.index_definition import ResolvedColumn
 from puffin_index.segments.directory import FieldKind, is_statistics, read_directory, statistics_key
 from puffin_index.segments.segment import Segment, SegmentTask, SkippedFile, write_segment
-from puffin_index.storage.arrays import Bytes, Flags, Ints
+from puffin_index.storage.arrays import Bytes, Flags, Floats, Ints
 from puffin_index.storage.files import FileReader
 
 DEFAULT_SAMPLE: Final = 64
@@ -111,6 +111,23 @@ class IndexSample:
         kept[known] = kept_before[last] > kept_before[first]
         reasons[known] = plan.reasons[first]
         return Verdicts(kept, reasons)
+
+    def shares_left(self, expression: BooleanExpression, row_group_rows: int) -> Floats:
+        """Bound the share of each sampled row group that would be read if it were cut into smaller ones.
+
+        A matching row keeps one of the smaller row groups at most. The share is 1 where the indexes do not count rows.
+
+        Args:
+            expression: The WHERE.
+            row_group_rows: Rows of a smaller row group.
+        """
+        shares, known = np.ones(len(self.positions)), (self._part_of >= 0) & ~self._is_whole_file
+        if (self.view.row_counts > row_group_rows).any():
+            plan = self.advised.plan(self.view, expression, self._parts, replace(LIMITS, rows_wanted=True))
+            at = np.searchsorted(plan.file_of, self._part_of[known]) + self._place_in_part[known]
+            found = np.where(plan.matches[at] < 0, plan.row_counts[at], plan.matches[at])
+            shares[known] = np.minimum(1, found * row_group_rows / np.maximum(plan.row_counts[at], 1))
+        return shares
 
 
 def choose(total: int, most: int) -> Ints:

@@ -9,10 +9,13 @@ import numpy as np
 
 from planner.advice.interval import Range
 from planner.prune.pruned import Reason
-from puffin_index.storage.arrays import Bytes
+from puffin_index.storage.arrays import Bytes, Flags, Floats
 
 WORTH_WHILE = 0.05
 """An index that saves less than this share of the row groups is not worth its upkeep."""
+
+SMALL_ROW_GROUP_ROWS = 20_000
+"""Rows of the smaller row groups that an answer may speak of."""
 
 _WHY_KEPT = {
     Reason.NOT_WORTH_READING: "by their value counts nearly every row group has a match, so the index is not even read",
@@ -75,6 +78,24 @@ def verdict_on_hidden(before: int, more: Range) -> Verdict:
     if more.high <= before * WORTH_WHILE:
         return Verdict("can be dropped", f"this WHERE would read {more} row groups more than the {before:,} of today")
     return Verdict("keep", f"without it, this WHERE would read {more} row groups more than the {before:,} of today")
+
+
+def note_on_row_groups(sizes: Floats, today: Flags, kept: Flags, shares_left: Floats) -> str | None:
+    """Say that smaller row groups would save more than the indexes do; None if they would not.
+
+    Args:
+        sizes: The bytes of each sampled row group.
+        today: Which of them a query reads today.
+        kept: Which of them it would still read with the indexes.
+        shares_left: The most that it would read of each of them with smaller row groups and the indexes.
+    """
+    before, after, least = (float(part.sum()) for part in (sizes[today], sizes[kept], sizes[kept] * shares_left[kept]))
+    if after - least <= max(before - after, WORTH_WHILE * before):
+        return None
+    return (
+        f"smaller row groups would save more: with these indexes, row groups of {SMALL_ROW_GROUP_ROWS:,} rows leave "
+        f"at most {least / before:.1%} of the bytes that are read today, those of now leave {after / before:.1%}"
+    )
 
 
 def _why(reasons_kept: Bytes) -> str:

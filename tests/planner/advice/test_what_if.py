@@ -113,6 +113,22 @@ def test_verdicts(table: Table) -> None:
     assert "Iceberg's own pruning" in nowhere.verdict.reason
 
 
+def test_smaller_row_groups_are_named_where_they_save_more(local_catalog: SqlCatalog) -> None:
+    """Each key has a row in either row group, so that no index drops one."""
+    keys = pa.table({"k": pa.array([*range(100_000)] * 2, pa.int32())})
+    large = create_table(local_catalog, "large", keys, 100_000)
+    answer = planner.what_if(large, "k = 5", {"bitmap": ["k"]})
+
+    assert answer.verdict.text == "do not build"
+    assert answer.what_if.row_groups.estimate == 2
+    (note,) = answer.warnings
+    assert note.startswith("smaller row groups would save more: with these indexes, row groups of 20,000 rows")
+    assert "at most 20.0% of the bytes" in note
+
+    assert planner.what_if(large, "k = 5", {"bloom": ["k"]}).warnings == (), "a bloom filter does not count rows"
+    assert planner.what_if(large, "k > 5", {"bitmap": ["k"]}).warnings == (), "all smaller ones would match, too"
+
+
 def test_an_existing_index_is_hidden(table: Table) -> None:
     index = TableIndex.create(table.catalog, "ns.t", IndexDefinition.of(bitmap=["k", "c"], bloom=["k"]))
     index.build(workers=1)
