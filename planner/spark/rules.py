@@ -6,15 +6,19 @@ import json
 from collections.abc import Iterable
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 if TYPE_CHECKING:
-    from py4j.java_gateway import JavaObject, JVMView
+    from py4j.java_gateway import JavaGateway, JavaObject, JVMView
     from pyspark.sql import SparkSession
 
 RULE = "io.puffinindex.spark.PruneScans"
 STRATEGY = "io.puffinindex.spark.AnswerAggregates"
 STATEMENTS = "io.puffinindex.spark.IndexStatements"
 EVERY_SESSION = "io.puffinindex.spark.EverySession"
+
+_compiled: WeakKeyDictionary[JavaGateway, list[tuple[JavaObject, tuple[str, ...], JavaObject]]] = WeakKeyDictionary()
+"""For each JVM: a loader, the files that were compiled on top of it, and the loader of their classes."""
 
 
 def jvm_of(spark: SparkSession) -> JVMView:
@@ -59,8 +63,8 @@ def is_ours(rule: JavaObject) -> bool:
 def call_ours(spark: SparkSession, rule: JavaObject, method: str) -> Any:
     """Call a method of the hook's rule.
 
-    Each compilation makes another class of the same name. py4j keeps methods by the name of their class, so only
-    reflection finds the method of the right class.
+    Another Python process of the JVM has classes of the same names. py4j keeps methods by the name of their class, so
+    only reflection finds the method of the right class.
     """
     return jvm_of(spark).org.apache.commons.lang3.reflect.MethodUtils.invokeMethod(rule, method)
 
@@ -88,7 +92,7 @@ def hook_source(name: str) -> str:
 def compile_java(
     spark: SparkSession, sources: Iterable[str], parent: JavaObject | None = None, target: int | None = None
 ) -> JavaObject:
-    """Compile Java files with Janino, which Spark ships; return the class loader that has the classes.
+    """Compile Java files with Janino, which Spark ships, once a JVM; return the class loader that has the classes.
 
     Args:
         spark: The session.
@@ -97,14 +101,22 @@ def compile_java(
         target: The version of Java to compile for; 8 if the files call static methods of interfaces.
     """
     jvm = jvm_of(spark)
-    loader = parent or jvm.java.lang.Thread.currentThread().getContextClassLoader()
-    for source in sources:
+    loader = beneath = parent or jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    texts = tuple(sources)
+    gateway = spark.sparkContext._gateway
+    assert gateway is not None
+    known = _compiled.setdefault(gateway, [])
+    for other, compiled, found in known:
+        if compiled == texts and other == beneath:
+            return found
+    for source in texts:
         compiler = jvm.org.codehaus.janino.SimpleCompiler()
         compiler.setParentClassLoader(loader)
         if target is not None:
             compiler.setTargetVersion(target)
         compiler.cook(source)
         loader = compiler.getClassLoader()
+    known.append((beneath, texts, loader))
     return loader
 
 

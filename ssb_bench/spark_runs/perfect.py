@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from functools import partial
 from importlib.resources import files
 from typing import TYPE_CHECKING, Final
-from weakref import WeakKeyDictionary
 
 from pyspark.sql import SparkSession
 
@@ -15,20 +14,9 @@ from planner.spark.rules import compile_java, hook_source, jvm_of, make, rules_o
 from ssb_bench.spark_runs.survivors import Survivors
 
 if TYPE_CHECKING:
-    from py4j.java_gateway import JavaGateway, JavaObject
+    from py4j.java_gateway import JavaObject
 
-_loaders: WeakKeyDictionary[JavaGateway, JavaObject] = WeakKeyDictionary()
 _RULE: Final = "io.puffinindex.bench.KeepRowGroups"
-
-
-def _loader(spark: SparkSession) -> JavaObject:
-    """Compile the rule once a JVM, because py4j keeps methods by the name of their class, not by the class."""
-    gateway = spark.sparkContext._gateway
-    assert gateway is not None
-    if gateway not in _loaders:
-        rule = files("ssb_bench.spark_runs").joinpath("KeepRowGroups.java").read_text(encoding="utf-8")
-        _loaders[gateway] = compile_java(spark, [hook_source("ScanTasks.java"), rule])
-    return _loaders[gateway]
 
 
 @contextmanager
@@ -38,7 +26,8 @@ def perfect_pruning(spark: SparkSession) -> Iterator[Callable[[Survivors], None]
     Yields:
         What lets the next queries read the surviving row groups only. No query's time includes this call.
     """
-    rule = make(spark, _loader(spark), _RULE)
+    source = files("ssb_bench.spark_runs").joinpath("KeepRowGroups.java").read_text(encoding="utf-8")
+    rule = make(spark, compile_java(spark, [hook_source("ScanTasks.java"), source]), _RULE)
     before = rules_of(spark)
     set_rules(spark, [*before, rule])
     try:

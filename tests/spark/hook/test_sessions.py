@@ -12,6 +12,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import DataFrame, SparkSession
 
 import planner
+from planner.spark.rules import is_ours, rules_of
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.errors import NotFoundError
 from tests.spark import corpus_tables
@@ -48,6 +49,18 @@ def test_all_sessions_are_those_that_are_there_and_those_that_come(spark: SparkS
     later.conf.set("spark.puffin-index.enabled", "false")
     assert kept(later) == [1, 1]
     assert kept(first) == [1, 1]
+
+
+def test_the_hook_is_compiled_once_for_all_sessions(first: SparkSession) -> None:
+    other = first.newSession()
+    for session in (first, other, other):
+        planner.enable(session, strict=True)
+
+    mine, theirs = ([rule.getClass() for rule in rules_of(session) if is_ours(rule)] for session in (first, other))
+    assert len(mine) == 1
+    assert mine == theirs
+    assert [kept(session) for session in (first, other)] == [[1], [1]]
+    planner.disable(other)
 
 
 def test_a_session_with_a_hook_of_its_own_keeps_it_among_all_sessions(first: SparkSession) -> None:
