@@ -11,6 +11,7 @@ SIDE_BY_SIDE := -n 2 --dist loadgroup
 BRIEF_JVM := JAVA_TOOL_OPTIONS="-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m"
 LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url \
   --no-emit-find-links --no-annotate
+TEST = TMPDIR="$$(bash scripts/test-folder)" JAVA_HOME="$$(bash scripts/find-java)" $(BRIEF_JVM) $(BIN)/python -m pytest $(SIDE_BY_SIDE)
 RELEASES ?= 4.0 3.5
 PAIRS ?= 50000
 SECONDS ?= 3600
@@ -31,26 +32,15 @@ java: ## Find Java 17+, or install it where that is allowed
 demo: $(STAMP) ## SSB data, Iceberg table, background index build, the seven queries with and without: a table and a picture
 	@JAVA_HOME="$$(bash scripts/find-java)" $(BIN)/ssb-bench demo --sf $(SF) --data $(DATA)
 
-test: $(STAMP) ## All tests, with a real Spark
-	@JAVA_HOME="$$(bash scripts/find-java)" $(BRIEF_JVM) $(BIN)/python -m pytest $(SIDE_BY_SIDE)
+test: $(STAMP) ## What a change needs, with a real Spark; some 12 minutes on two cores
+	@$(TEST)
 
 quick: $(STAMP) ## The tests that need no JVM
-	@$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "not spark and not paimon"
+	@TMPDIR="$$(bash scripts/test-folder)" $(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "not spark and not paimon"
 
-nightly: $(STAMP) ## The next 50,000 pairs of a table and a predicate (PAIRS=n), and the laws on more examples; some hours
+nightly: $(STAMP) ## Everything: all tests, each on many more examples, and the next 50,000 pairs of a table and a predicate (PAIRS=n)
 	@$(BIN)/python -m tests.planner.laws.pairs --pairs $(PAIRS) --state $(DATA)/pairs.json
-	@$(BIN)/python -m pytest --hypothesis-profile=nightly --timeout 7200 tests/planner/laws/test_types_law.py \
-	  tests/planner/laws/test_histories.py tests/planner/laws/test_imported_histories.py tests/planner/laws/test_any_bytes_law.py \
-	  tests/planner/laws/test_plan_law.py tests/planner/prune/test_several_look_ups.py tests/planner/prune/test_time_budget.py \
-	  tests/puffin_index/kinds tests/planner/laws/test_aggregates_law.py
-	@JAVA_HOME="$$(bash scripts/find-java)" $(BIN)/python -m pytest --hypothesis-profile=nightly --timeout 7200 \
-	  tests/spark/answers/test_histories.py tests/spark/answers/test_imported_histories.py \
-	  tests/spark/answers/test_ssb.py tests/spark/hook/test_hook.py tests/test_wheel.py
-	@JAVA_HOME="$$(bash scripts/find-java)" PUFFIN_INDEX_STRESS_SECONDS=180 $(BIN)/python -m pytest tests/spark/hook/test_stress.py
-	@JAVA_HOME="$$(bash scripts/find-java)" PUFFIN_INDEX_RANDOM_QUERIES=10000 $(BIN)/python -m pytest --timeout 14400 \
-	  tests/spark/shapes/test_shapes.py tests/spark/shapes/test_functions.py tests/spark/shapes/test_answered_aggregates.py
-	@PUFFIN_INDEX_KILL_POINTS=200 $(BIN)/python -m pytest tests/puffin_index/jobs/test_kills.py
-	@PUFFIN_INDEX_INTERLEAVED_STEP=1 $(BIN)/python -m pytest --timeout 7200 tests/puffin_index/jobs/test_interleaved.py
+	@$(TEST) --hypothesis-profile=nightly --timeout 14400
 
 soak: $(STAMP) ## An index under load with kills, locks, damage and a failing store, for an hour (SECONDS=n) more; SOAK=--spark adds Spark
 	@JAVA_HOME="$$(bash scripts/find-java 2> /dev/null)" $(BIN)/python -m tests.soak --seconds $(SECONDS) --state $(DATA)/soak $(SOAK)

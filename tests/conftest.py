@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,23 +20,47 @@ settings.register_profile("nightly", max_examples=4_000, deadline=None)
 settings.load_profile("repeatable")
 
 
+def is_nightly() -> bool:
+    """Whether everything is tried, because the profile is `nightly`."""
+    return settings().max_examples == settings.get_profile("nightly").max_examples
+
+
 def amount(few: int, many: int) -> int:
     """How much of something slow is tried: few in `make test`, many with the profile `nightly`."""
-    return many if settings().max_examples == settings.get_profile("nightly").max_examples else few
+    return many if is_nightly() else few
 
 
 @pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the groups in its own hook
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """With `-n 2`, give the tests that share a Spark session to one process, which begins with them: they take longest.
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what only `make nightly` tries, and say which tests share a process.
+
+    With `-n 2`, give the tests that share a Spark session to one process, which begins with them: they take longest.
 
     Those that start a JVM of their own stay together as well, beside all that need none.
     """
+    # Whoever names a test wants it.
+    if not is_nightly() and not any("::" in argument for argument in config.args):
+        cases: Counter[str] = Counter()
+        left_out = [item for item in items if not _is_chosen(item, cases)]
+        config.hook.pytest_deselected(items=left_out)
+        without = set(left_out)
+        items[:] = [item for item in items if item not in without]
     for item in items:
         if _shares_session(item):
             item.add_marker(pytest.mark.xdist_group("session"))
         elif item.get_closest_marker("spark") or item.get_closest_marker("paimon"):
             item.add_marker(pytest.mark.xdist_group("jvm"))
     items.sort(key=lambda item: not _shares_session(item))
+
+
+def _is_chosen(item: pytest.Item, cases: Counter[str]) -> bool:
+    """Whether `make test` runs a test; `cases` counts those of each function."""
+    mark = item.get_closest_marker("one_of")
+    if mark is None:
+        return item.get_closest_marker("nightly") is None
+    function = item.nodeid.partition("[")[0]
+    cases[function] += 1
+    return (cases[function] - 1) % int(mark.args[0]) == 0
 
 
 def _shares_session(item: pytest.Item) -> bool:

@@ -17,7 +17,7 @@ from planner.aggregates.result import AggregateOverflowError
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.errors import NotFoundError, UnsupportedError
 from puffin_index.storage.caches import clear_caches
-from tests.conftest import create_table
+from tests.conftest import amount, create_table
 from tests.deletes_sample import commit_equality_delete
 from tests.puffin_index.indexed_table import segment_files
 
@@ -61,7 +61,7 @@ def test_a_flipped_byte_never_changes_an_answer(local_catalog: SqlCatalog, defin
     original = segment.read_bytes()
     chooser = random.Random(11)
     read = warned = 0
-    for _ in range(60):
+    for _ in range(amount(24, 240)):
         damaged = bytearray(original)
         damaged[chooser.randrange(len(original))] ^= 1 << chooser.randrange(8)
         segment.write_bytes(damaged)

@@ -124,12 +124,14 @@ def test_new_snapshots_are_indexed_and_sigterm_ends_it_with_zero(
     assert "watch stopped" in service.log[-1]
 
 
+@pytest.mark.nightly
 def test_sigint_ends_it_with_zero_as_well(service: Service) -> None:
     service.wait_for_log("watch started")
 
     assert service.stop(signal.SIGINT) == 0
 
 
+@pytest.mark.nightly
 def test_a_table_that_vanishes_is_tried_again_and_followed_when_it_is_back(
     service: Service, local_catalog: SqlCatalog, table: Table
 ) -> None:
@@ -195,6 +197,7 @@ def test_a_table_without_any_definition_is_an_error_at_once(
     assert "run `puffin-index create` first" in "".join(running.log)
 
 
+@pytest.mark.nightly
 def test_a_stop_in_the_middle_of_a_build_leaves_only_whole_segments(local_catalog: SqlCatalog, tmp_path: Path) -> None:
     table = create_table(local_catalog, "t", rows(200_000), 50_000)
     for _ in range(5):
@@ -215,6 +218,7 @@ def test_a_stop_in_the_middle_of_a_build_leaves_only_whole_segments(local_catalo
     assert index.status().indexed_data_files == 6
 
 
+@pytest.mark.nightly
 def test_a_data_file_that_cannot_be_read_for_a_while_is_tried_again(
     local_catalog: SqlCatalog, table: Table, tmp_path: Path
 ) -> None:

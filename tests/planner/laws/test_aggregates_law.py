@@ -22,6 +22,7 @@ from planner.aggregates.answer import Aggregated, aggregate_with_plan
 from planner.aggregates.result import AggregateOverflowError
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.data.data_table import list_data_files
+from tests.conftest import amount
 from tests.deletes_sample import commit_deletion_vectors, commit_positional_deletes
 from tests.oracle import compare
 
@@ -242,7 +243,7 @@ def build(
     return index, live
 
 
-@settings(max_examples=settings().max_examples * 2 // 5, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=amount(16, 1_600), deadline=None, suppress_health_check=list(HealthCheck))
 @given(appends=tables(), row_group_rows=st.integers(1, 6), data=st.data())
 def test_aggregates_are_those_of_the_live_rows(
     appends: list[list[Row]], row_group_rows: int, data: st.DataObject

@@ -22,6 +22,7 @@ from planner.scans.plan import plan_scan
 from planner.scans.scan_plan import ScanPlan
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.errors import PuffinIndexError
+from tests.conftest import amount
 from tests.oracle import compare
 
 ROW_GROUP_ROWS = 3
@@ -161,7 +162,7 @@ def expressions(draw: st.DrawFn) -> tuple[BooleanExpression, Test]:
     return node(term, StringLiteral(literal)), lambda row: row[0] is not None and tests[node](row[0])
 
 
-@settings(max_examples=max(6, settings().max_examples // 12), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=amount(4, 330), deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     rows=st.lists(st.tuples(stored, maps), min_size=1, max_size=14),
     layout=st.sampled_from(["auto", "bitmaps", "postings"]),

@@ -30,8 +30,7 @@ from tests.oracle import evaluate
 from tests.puffin_index.indexed_table import named_segments, segment_files
 from tests.questions import Ask, batches, predicates
 
-HISTORIES = amount(5, 200)
-"""In `make test`; with the profile `nightly` 200."""
+HISTORIES = amount(3, 200)
 STEPS = 12
 ROW_GROUP_ROWS = 4
 SCHEMA = pa.schema([("n", pa.int64()), ("k", pa.int32()), ("s", pa.string())])

@@ -45,8 +45,7 @@ from tests.planner.laws.imported_files import StoredField, commit_file, remove_f
 from tests.planner.where.where_text import Writer
 from tests.questions import batches
 
-HISTORIES = amount(3, 200)
-"""In `make test`; with the profile `nightly` 200."""
+HISTORIES = amount(2, 200)
 STEPS = 12
 SCHEMA = Schema(
     NestedField(1, "n", LongType()),
@@ -444,7 +443,7 @@ class ImportedHistory(RuleBasedStateMachine):
             assert split.rows is None or split.rows == rows, f"{where}: {split}, not {rows} rows"
 
 
-@settings(max_examples=amount(4, 200), suppress_health_check=list(HealthCheck))
+@settings(max_examples=amount(3, 200), suppress_health_check=list(HealthCheck))
 @given(
     rows=batches,
     asked=st.lists(questions, min_size=8, max_size=8),

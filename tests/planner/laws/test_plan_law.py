@@ -148,7 +148,7 @@ def matching_rows(case: Case, where: str) -> list[set[int]]:
     return found
 
 
-@settings(max_examples=amount(16, 800), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=amount(8, 800), deadline=None, suppress_health_check=list(HealthCheck))
 @given(case=cases(), predicates=st.lists(PREDICATES, min_size=4, max_size=8), few_rows=st.sampled_from([0, 2, 1000]))
 def test_no_matching_row_lies_in_a_dropped_row_group_and_exact_counts_are_right(
     case: Case, predicates: list[tuple[str, str]], few_rows: int

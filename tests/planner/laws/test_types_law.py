@@ -85,7 +85,7 @@ def build_case(case: Case, directory: Path) -> tuple[TableIndex, list[str]]:
     return index, paths
 
 
-@settings(max_examples=amount(16, 1_600), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=amount(8, 1_600), deadline=None, suppress_health_check=list(HealthCheck))
 @given(case=cases(), few_rows=st.sampled_from([0, 2, 1000]), rows_wanted=st.booleans(), data=st.data())
 def test_no_matching_row_of_any_type_lies_in_a_dropped_row_group(
     case: Case, few_rows: int, rows_wanted: bool, data: st.DataObject

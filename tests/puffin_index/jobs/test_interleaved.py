@@ -17,11 +17,12 @@ from sqlalchemy.exc import OperationalError
 
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.jobs import expire
+from tests.conftest import amount
 from tests.puffin_index import faulty_io
 from tests.puffin_index.indexed_table import check_entries, check_queries, rows
 from tests.puffin_index.jobs.test_faults import check_recovery, make_work, prepared
 
-STEP = int(os.environ.get("PUFFIN_INDEX_INTERLEAVED_STEP", "25"))
+STEP = amount(50, 1)
 """Every how many requests another job runs."""
 
 SHORT_GRACE = timedelta(seconds=30)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 from datetime import timedelta
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
+from tests.conftest import amount
 from tests.puffin_index.indexed_table import (
     check_entries,
     check_queries,
@@ -23,8 +23,8 @@ from tests.puffin_index.jobs.upkeep_child import Child
 # Before and after: the segment's file is opened, the entries' file, manifest, manifest list and metadata are written,
 # the catalog is told; for the expiration also files are deleted.
 POINTS = {"build": [1, 2, 4, 11], "compact": [2, 5, 11, 16], "expire-now": [2, 7, 8, 9]}
-WANTED = int(os.environ.get("PUFFIN_INDEX_KILL_POINTS", "12"))
-"""How many kills, a dozen a table of each kind of work; `make nightly` asks for more."""
+WANTED = amount(12, 200)
+"""How many kills, a dozen a table of each kind of work."""
 ROUNDS = -(-WANTED // sum(map(len, POINTS.values())))
 
 

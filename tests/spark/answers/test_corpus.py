@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass
+from itertools import product
 
 import pytest
 from pyspark.sql import SparkSession
@@ -23,15 +24,8 @@ _COUNTS = (
     "total-position-deletes",
     "total-equality-deletes",
 )
-_THIRDS = {"v1": 0, "equality": 2, "parted": 1, "bucketed": 0, "evolved": 2, "orc": 1}
-"""Tables that see every third query of the corpus; the others see all."""
-
 _QUERIES = [
-    *(
-        (name, statement)
-        for name in FACT_TABLES
-        for statement in statements("queries")[_THIRDS.get(name, 0) :: 3 if name in _THIRDS else 1]
-    ),
+    *product(FACT_TABLES, statements("queries")),
     *(("lineorder", statement) for statement in statements("ssb")),
     *(("types", statement) for statement in statements("types")),
     ("v3", Statement("SELECT _row_id, _last_updated_sequence_number, _pos FROM {t} WHERE orderkey = 4000", True)),
@@ -68,6 +62,7 @@ def run(spark: SparkSession, sql: str, enabled: bool) -> Outcome:
     return Outcome(frame.schema.json(), answer_of(rows), read_task_input(spark, group).rows)
 
 
+@pytest.mark.one_of(4)
 @pytest.mark.parametrize(("name", "statement"), _QUERIES, ids=lambda v: v if isinstance(v, str) else v.sql[:100])
 def test_a_query_answers_the_same_and_reads_no_more(
     hooked: SparkSession, corpus: dict[str, dict[str, str]], name: str, statement: Statement
@@ -109,6 +104,7 @@ def change(spark: SparkSession, table: str, sql: str, enabled: bool) -> Change:
     return Change(rows, tuple(summary.get(key) for key in _COUNTS))
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize(("name", "statement"), _CHANGES, ids=lambda v: v if isinstance(v, str) else v.sql[:100])
 def test_a_statement_changes_the_same_rows(
     hooked: SparkSession, corpus: dict[str, dict[str, str]], name: str, statement: Statement

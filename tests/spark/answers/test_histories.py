@@ -31,14 +31,14 @@ import planner
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.errors import NotFoundError
 from puffin_index.storage.arrays import Rows
+from tests.conftest import amount
 from tests.oracle import evaluate
 from tests.questions import Ask, batches, leaves, predicates
 from tests.spark import agreement
 
 pytestmark = pytest.mark.spark
 
-HISTORIES = max(3, settings().max_examples // 100)
-"""In `make test`; with the profile `nightly` 40."""
+HISTORIES = amount(2, 40)
 STEPS = 12
 ROW_GROUP_ROWS = 4
 DEFINITION = IndexDefinition.of(bitmap=["k", "s"], bsi=["k", "n"], bloom=["s"], options={"s.layout": "postings"})

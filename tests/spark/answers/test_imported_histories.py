@@ -38,6 +38,7 @@ from puffin_index import IndexDefinition, TableIndex
 from puffin_index.errors import UnsupportedError
 from puffin_index.storage.arrays import Rows
 from tests.column_questions import Question, questions
+from tests.conftest import amount
 from tests.planner.laws.iceberg_reading import NAME_MAPPING, LeafColumn, leaf_columns, schema_at
 from tests.planner.laws.imported_files import StoredField, write_parquet
 from tests.planner.where.where_text import Writer
@@ -45,8 +46,7 @@ from tests.questions import batches
 
 pytestmark = pytest.mark.spark
 
-HISTORIES = max(2, settings().max_examples // 100)
-"""In `make test`; with the profile `nightly` 40."""
+HISTORIES = amount(1, 40)
 STEPS = 10
 ENABLED = "spark.puffin-index.enabled"
 NAME = "imports.t"

@@ -17,6 +17,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from planner.where.parser import parse_where
+from tests.conftest import amount
 from tests.oracle import Row
 from tests.planner.laws.expression_oracle import selects
 from tests.planner.where.test_parser import ERRORS
@@ -317,7 +318,7 @@ def test_text_that_the_parser_rejects_spark_rejects_too(spark: SparkSession, mar
         spark.sql(f"SELECT * FROM VALUES ('x', TRUE, 2) AS rows(a, b, c) WHERE {text}").collect()
 
 
-@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=amount(4, 200), deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(predicates.flatmap(render), min_size=30, max_size=30))
 def test_law_random_texts_select_the_rows_that_spark_selects(spark: SparkSession, table: str, texts: list[str]) -> None:
     found = spark_selects(spark, table, texts)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from datetime import date, datetime
 from random import Random
@@ -20,10 +19,11 @@ from planner.where.parser import parse_where
 from planner.where.patterns import rlike_regex
 from puffin_index.errors import UnsupportedError
 from puffin_index.storage.arrays import Flags
+from tests.conftest import amount
 
 pytestmark = pytest.mark.spark
 
-CONDITIONS = int(os.environ.get("PUFFIN_INDEX_RANDOM_QUERIES", "40")) * 5
+CONDITIONS = amount(20, 10_000) * 5
 SCHEMA = Schema(
     NestedField(1, "s", StringType()), NestedField(2, "dt", DateType()), NestedField(3, "nt", TimestampType())
 )

@@ -11,10 +11,11 @@ from pyspark.sql import SparkSession
 from puffin_index import BuildHandle, BuildReport, IndexDefinition, TableIndex
 from puffin_index.jobs.build_job import ProgressListener, build
 from puffin_index.jobs.engine import LocalEngine, SparkEngine, background_engine
+from tests.conftest import amount
 
 pytestmark = pytest.mark.spark
 
-ROWS = 1_500_000
+ROWS = amount(300_000, 1_500_000)
 
 
 @pytest.fixture

@@ -88,6 +88,7 @@ spark.stop()
 """
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(sys.platform != "linux", reason="finds the executors' processes in /proc")
 def test_a_build_outlives_one_of_its_executors(tmp_path: Path) -> None:
     program = tmp_path / "build.py"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import random
 import threading
 import time
@@ -18,11 +17,11 @@ from pyspark.sql import SparkSession
 
 import planner
 from puffin_index import IndexDefinition, TableIndex
+from tests.conftest import amount
 
 pytestmark = pytest.mark.spark
 
-SECONDS = float(os.environ.get("PUFFIN_INDEX_STRESS_SECONDS", "15"))
-"""`make nightly` asks for more."""
+SECONDS = amount(4, 180)
 
 LEAST_ROUNDS = 2
 """A slow machine takes longer than `SECONDS` for these; only rounds that overlap test anything."""

@@ -36,6 +36,7 @@ def indexed(catalog: SqlCatalog, name: str, **columns: list[str]) -> TableIndex:
     return index
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("table", [_PLAIN, _DELETED])
 @pytest.mark.parametrize(
     "sql",

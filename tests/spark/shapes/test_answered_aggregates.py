@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -18,6 +17,7 @@ import planner
 from planner import ScanPlan
 from planner.spark.hook import callback_of
 from puffin_index import IndexDefinition, TableIndex
+from tests.conftest import amount
 from tests.spark.agreement import settings
 from tests.spark.shapes import shapes
 from tests.spark.shapes.aggregate_queries import RandomAggregate
@@ -25,7 +25,7 @@ from tests.spark.shapes.aggregate_queries import RandomAggregate
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("tables")]
 
 ENABLED = "spark.puffin-index.enabled"
-RANDOM_QUERIES = int(os.environ.get("PUFFIN_INDEX_RANDOM_QUERIES", "48"))
+RANDOM_QUERIES = amount(24, 10_000)
 _PARTS = 4
 _SPACE = "answered"
 _PLAIN = f"lake.{shapes.NAMESPACE}.plain"
@@ -57,6 +57,7 @@ def plan_of(spark: SparkSession, sql: str) -> str:
     return str(spark.sql(sql)._jdf.queryExecution().executedPlan().toString())
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize(
     "sql",
     [
@@ -124,6 +125,7 @@ def test_only_rows_without_an_index_are_read(hooked: SparkSession, form: str, sq
     assert report.reason_counts()["answered"] == 30
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize(
     "sql",
     [
@@ -374,6 +376,7 @@ def test_an_answer_that_cannot_be_read_leaves_the_rows_to_spark(
         planner.disable(spark)
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("place", [0.1, 0.3, 0.5, 0.7, 0.9])
 def test_damage_in_the_midst_of_an_answer_falls_back_to_rows(
     spark: SparkSession, catalog: SqlCatalog, place: float

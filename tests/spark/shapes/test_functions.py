@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -16,6 +15,7 @@ from pyspark.sql.types import BooleanType
 import planner
 from planner import ScanPlan
 from puffin_index import IndexDefinition, TableIndex
+from tests.conftest import amount
 from tests.spark import every_type
 from tests.spark.agreement import settings
 
@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("table")]
 ENABLED = "spark.puffin-index.enabled"
 NAMESPACE = "functions"
 TABLE = f"lake.{NAMESPACE}.types"
-RANDOM_QUERIES = int(os.environ.get("PUFFIN_INDEX_RANDOM_QUERIES", "40"))
+RANDOM_QUERIES = amount(20, 10_000)
 _ERRORS = re.compile(
     r"\[(DIVIDE_BY_ZERO|CAST_INVALID_INPUT|CAST_OVERFLOW|ARITHMETIC_OVERFLOW|NUMERIC_VALUE_OUT_OF_RANGE|DATETIME_OVERFLOW"
     r"|INTERVAL_ARITHMETIC_OVERFLOW|INVALID_[A-Z_]+|INCONSISTENT_BEHAVIOR_CROSS_VERSION)"
@@ -66,6 +66,7 @@ def _thread(spark: SparkSession) -> int:
     return int(spark.sparkContext._jvm.java.lang.Thread.currentThread().getId())
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize(
     "where",
     [
@@ -108,6 +109,7 @@ def test_a_function_of_one_column_reads_only_row_groups_that_have_matches(hooked
     assert any(one.source == "function" and "not used" not in one.text for one in plan.implied)
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize(
     "where",
     [
@@ -144,6 +146,7 @@ def test_odd_conditions_have_the_same_rows(hooked: SparkSession, where: str) -> 
     check(hooked, where)
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize(
     ("name", "values", "where"),
     [
@@ -317,6 +320,7 @@ def _monotone(random: Random, column: str) -> str:
     return f"{text} {operator} {random.choice((0, 1, -5, 357913 * 4, 3141, random.randrange(-(10**6), 10**6)))}"
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("column", _EDGES)
 def test_random_functions_that_may_be_monotone(hooked: SparkSession, edges: str, column: str) -> None:
     random = Random(column)
@@ -326,6 +330,7 @@ def test_random_functions_that_may_be_monotone(hooked: SparkSession, edges: str,
             check(hooked, _monotone(random, column), edges)
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize(
     ("where", "ansi"),
     [
@@ -533,6 +538,7 @@ def test_an_order_by_a_leaf_of_a_struct_reads_few_row_groups(hooked: SparkSessio
     assert all(plan.kept < plan.row_groups for plan in first)
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("order", ["inner.leaf", "inner.deep.word DESC", "inner.leaf DESC NULLS FIRST"])
 @pytest.mark.parametrize("where", ["TRUE", "small < 0", "inner.leaf % 7 = 3", "inner IS NULL"])
 def test_leaves_of_missing_structs_are_null_in_an_order(hooked: SparkSession, order: str, where: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from random import Random
 
@@ -12,13 +11,14 @@ from pyspark.sql import SparkSession
 import planner
 from planner import ScanPlan
 from planner.predicate.implied import Implied
+from tests.conftest import amount
 from tests.spark.agreement import settings
 from tests.spark.shapes import shapes
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("tables")]
 
 ENABLED = "spark.puffin-index.enabled"
-RANDOM_QUERIES = int(os.environ.get("PUFFIN_INDEX_RANDOM_QUERIES", "48"))
+RANDOM_QUERIES = amount(24, 10_000)
 _PARTS = 4
 _PLAIN = f"lake.{shapes.NAMESPACE}.plain"
 _FEW = f"lake.{shapes.NAMESPACE}.few"
@@ -50,6 +50,7 @@ _NO_BROADCAST = {"spark.sql.autoBroadcastJoinThreshold": "-1"}
 _NOT_ADAPTIVE = {"spark.sql.adaptive.enabled": "false"}
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize(
     "conf",
     [{}, _NO_BROADCAST, _NOT_ADAPTIVE, _NO_BROADCAST | _NOT_ADAPTIVE],
@@ -180,6 +181,7 @@ _LIMIT = "SELECT COUNT(*) FROM (SELECT * FROM {t} WHERE part = {part} LIMIT {row
 _FIRST = "SELECT id FROM {t} WHERE part = {part} ORDER BY t DESC, id LIMIT 1"
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("conf", [{}, _NOT_ADAPTIVE], ids=["default", "not-adaptive"])
 @pytest.mark.parametrize(
     ("one", "other", "kept"),
