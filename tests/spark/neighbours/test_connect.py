@@ -199,6 +199,7 @@ def test_the_schema_is_sparks_own_for_these_files(views: ConnectSession) -> None
     assert [(field.name, field.dataType) for field in ours] == [(field.name, field.dataType) for field in native]
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("where", PREDICATES)
 def test_answers_are_those_of_spark_on_the_same_files(
     views: ConnectSession, options: dict[str, str], where: str
