@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
@@ -74,13 +75,20 @@ def server() -> Iterator[StoreServer]:
         yield running
 
 
-@pytest.fixture
-def local_catalog(tmp_path: Path) -> Iterator[SqlCatalog]:
-    """A catalog of its own for each test, called `local`, with the namespace `ns`."""
-    catalog = SqlCatalog("local", uri=f"sqlite:///{tmp_path / 'catalog.db'}", warehouse=tmp_path.as_uri())
+@contextmanager
+def open_catalog(folder: Path) -> Iterator[SqlCatalog]:
+    """Make a catalog in a folder, called `local`, with the namespace `ns`."""
+    catalog = SqlCatalog("local", uri=f"sqlite:///{folder / 'catalog.db'}", warehouse=folder.as_uri())
     catalog.create_namespace("ns")
     yield catalog
     catalog.close()
+
+
+@pytest.fixture
+def local_catalog(tmp_path: Path) -> Iterator[SqlCatalog]:
+    """A catalog of its own for each test."""
+    with open_catalog(tmp_path) as catalog:
+        yield catalog
 
 
 def create_table(catalog: SqlCatalog, name: str, data: pa.Table, row_group_rows: int) -> Table:

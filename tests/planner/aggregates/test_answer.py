@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from decimal import Decimal
 
 import pyarrow as pa
@@ -15,7 +16,7 @@ from planner.aggregates.question import ask
 from planner.prune.gate import Limits
 from planner.scans.plan import plan_scan
 from puffin_index import IndexDefinition, TableIndex
-from tests.conftest import create_table
+from tests.conftest import create_table, open_catalog
 from tests.planner.ten_rows import ROWS
 
 KINDS = [
@@ -27,12 +28,14 @@ KINDS = [
 ]
 
 
-@pytest.fixture(params=range(len(KINDS)))
-def ten_rows(local_catalog: SqlCatalog, request: pytest.FixtureRequest) -> TableIndex:
-    create_table(local_catalog, "t", ROWS, row_group_rows=2)
-    index = TableIndex.create(local_catalog, "ns.t", KINDS[request.param])
-    index.build(workers=1)
-    return index
+@pytest.fixture(scope="module", params=range(len(KINDS)))
+def ten_rows(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[TableIndex]:
+    """An index that tests only read."""
+    with open_catalog(tmp_path_factory.mktemp("ten_rows")) as catalog:
+        create_table(catalog, "t", ROWS, row_group_rows=2)
+        index = TableIndex.create(catalog, "ns.t", KINDS[request.param])
+        index.build(workers=1)
+        yield index
 
 
 def rows(found: Aggregated) -> list[tuple[object, ...]]:

@@ -25,7 +25,7 @@ from puffin_index.keys.leaf import NullTest, RangeTest, SetTest
 from puffin_index.keys.value_types import value_type_named, value_type_of
 from puffin_index.keys.values import key_of
 from puffin_index.storage.arrays import Flags
-from tests.conftest import create_table
+from tests.conftest import amount, create_table
 from tests.planner.ten_rows import BITMAPS, EVERY, POSTINGS, k, view_of_ten_rows
 
 ALL_ROWS = Everything(exact=True)
@@ -148,7 +148,7 @@ def _values(random: Random, column_type: str, rows: int) -> pa.Array:
 
 
 @pytest.mark.parametrize("column_type", ["double", "string", "decimal(38, 2)"])
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(amount(6, 100)))
 def test_the_first_rows_are_in_what_is_kept(local_catalog: SqlCatalog, seed: int, column_type: str) -> None:
     random = Random(seed)
     rows = random.choice([1, 7, 60, 400])
