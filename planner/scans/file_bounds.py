@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from datetime import date
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -19,8 +19,9 @@ from planner.predicate.nodes import Predicate
 from planner.predicate.partition_test import partition_tests, partition_type
 from planner.predicate.tree import PredicateTree
 from planner.prune.zone_map import JoinedVerdicts, Verdicts, judge_by_zone_map
-from planner.view.directories import FieldStatistics
+from planner.view.directories import FieldStatistics, KeyArray
 from puffin_index.errors import UnsupportedError
+from puffin_index.keys.forms import float_keys
 from puffin_index.keys.leaf import Key, LeafTest, NullTest
 from puffin_index.keys.map_key import MapKey
 from puffin_index.keys.value_types import ValueType, value_type_named
@@ -28,10 +29,15 @@ from puffin_index.keys.values import key_of, unscaled_of, wide_decimal_key
 from puffin_index.storage.arrays import Flags
 
 _EPOCH: Final = date(1970, 1, 1).toordinal()
-_DOUBLE: Final = value_type_named("double")
-_NAN: Final = key_of(math.nan, _DOUBLE)
-_INT_BYTES: Final = {"int": (4,), "date": (4,), "long": (4, 8)}
-_FLOATS: Final = {4: "<f4", 8: "<f8"}
+_NAN: Final = key_of(math.nan, value_type_named("double"))
+_FORMS: Final = {
+    "int": ("<i4",),
+    "date": ("<i4",),
+    "long": ("<i4", "<i8"),
+    "float": ("<f4",),
+    "double": ("<f4", "<f8"),
+}
+"""How bounds are stored; those of a promoted column as those of its old type. Other types have `<i8`."""
 _REPLACED: Final = (b"\xef\xbf\xbd", b"\xef\xbf\xbe")
 """What writers put into a bound or a partition value for bytes that are no text; with 1 added, in an upper bound."""
 
@@ -58,122 +64,120 @@ def may_match(table: Table, schema: Schema, files: Sequence[DataFile], predicate
     return verdicts.root.possible
 
 
-class _Known(NamedTuple):
-    """What is known of a column in one file. Without bounds, there are no values, or only the counts matter."""
-
-    rows: int
-    nulls: int
-    bounds: tuple[Key, Key] | None = None
-
-
 class _Manifests:
     def __init__(self, table: Table, schema: Schema, files: Sequence[DataFile]) -> None:
         self._schema, self._files, self._specs = schema, files, table.specs()
         self._nested = schema.field_ids - {field.field_id for field in schema.fields}
-        self._statistics: dict[tuple[int, bool], FieldStatistics] = {}
+        self._of_columns: dict[tuple[int, bool], FieldStatistics] = {}
+        self._of_partitions: dict[tuple[int, int], FieldStatistics] = {}
         self._of_spec: dict[int, list[int]] = {}
         for number, file in enumerate(files):
             self._of_spec.setdefault(file.spec_id, []).append(number)
 
     def may_match(self, field_id: int, test: LeafTest, value_type: ValueType) -> Flags:
-        is_null_test = isinstance(test, NullTest)
-        if (field_id, is_null_test) not in self._statistics:
-            known = [
-                self._counts(file, field_id) if is_null_test else self._values(file, field_id, value_type)
-                for file in self._files
-            ]
-            self._statistics[field_id, is_null_test] = _statistics(known, value_type)
-        possible = _possible(test, self._statistics[field_id, is_null_test])
+        key = field_id, isinstance(test, NullTest)
+        if key not in self._of_columns:
+            self._of_columns[key] = self._column(field_id, value_type, only_counts=key[1])
+        possible = _possible(test, self._of_columns[key])
         for spec_id, numbers in self._of_spec.items():
             for position, field in enumerate(self._specs[spec_id].fields if spec_id in self._specs else ()):
                 result = partition_type(field.transform, value_type) if field.source_id == field_id else None
                 if result is None:
                     continue
-                values = [self._files[number].partition[position] for number in numbers]
-                known = [_partition_value(value, result, field.transform) for value in values]
-                statistics = _statistics(known, result)
+                if (spec_id, position) not in self._of_partitions:
+                    values = [self._files[number].partition[position] for number in numbers]
+                    self._of_partitions[spec_id, position] = _partitions(values, result, field.transform)
+                statistics = self._of_partitions[spec_id, position]
                 tests = partition_tests(test, field.transform, value_type, self._schema.find_type(field_id))
                 possible[numbers] &= np.logical_or.reduce([_possible(projected, statistics) for projected in tests])
         return possible
 
-    def _counts(self, file: DataFile, field_id: int) -> _Known | None:
-        rows, nulls = (file.value_counts or {}).get(field_id), (file.null_value_counts or {}).get(field_id)
-        if rows is None or nulls is None:
-            return None
-        # ORC's own counts know nothing of the rows where the struct itself is NULL.
-        return None if field_id in self._nested and file.file_format != FileFormat.PARQUET else _Known(rows, nulls)
-
-    def _values(self, file: DataFile, field_id: int, value_type: ValueType) -> _Known | None:
-        counts = self._counts(file, field_id)
-        if counts is not None and counts.rows == counts.nulls:
-            return counts
-        low, high = ((bounds or {}).get(field_id) for bounds in (file.lower_bounds, file.upper_bounds))
-        nans = (file.nan_value_counts or {}).get(field_id)
-        keys = None if low is None or high is None else (_bound_key(low, value_type), _bound_key(high, value_type))
-        if value_type.is_floating and counts is not None and nans == counts.rows - counts.nulls:
-            keys = (_NAN, _NAN)
-        if keys is None or keys[0] is None or keys[1] is None or (keys[0] == _NAN and nans is None):
-            return None
-        # Bounds leave NaN out, which is greater than all numbers.
-        least, greatest = keys[0], _NAN if value_type.is_floating and nans != 0 else keys[1]
-        return _Known(2, 1, (least, greatest)) if counts is None else _Known(*counts[:2], (least, greatest))
+    def _column(self, field_id: int, value_type: ValueType, *, only_counts: bool) -> FieldStatistics:
+        """What manifests say of a column in each file, in the form of zone maps."""
+        files = self._files
+        rows, nulls, nans = (
+            np.array([-1 if counts is None else counts.get(field_id, -1) for counts in every], np.int64)
+            for every in (
+                [file.value_counts for file in files],
+                [file.null_value_counts for file in files],
+                [file.nan_value_counts for file in files],
+            )
+        )
+        is_counted = (rows >= 0) & (nulls >= 0)
+        if field_id in self._nested:
+            # ORC's own counts know nothing of the rows where the struct itself is NULL.
+            is_counted &= np.array([file.file_format == FileFormat.PARQUET for file in files], np.bool_)
+        least, is_low = _bounds([(file.lower_bounds or {}).get(field_id) for file in files], value_type)
+        greatest, is_high = _bounds([(file.upper_bounds or {}).get(field_id) for file in files], value_type)
+        known = is_low & is_high
+        if isinstance(least, np.ndarray) and isinstance(greatest, np.ndarray) and value_type.is_floating:
+            # Bounds leave NaN out, which is greater than all numbers.
+            has_only_nans = is_counted & (nans == rows - nulls)
+            known = (known & (least != _NAN)) | has_only_nans
+            least, greatest = np.where(has_only_nans, _NAN, least), np.where(nans == 0, greatest, _NAN)
+        known = is_counted if only_counts else known | (is_counted & (rows == nulls))
+        rows, nulls = np.where(is_counted, rows, 2), np.where(is_counted, nulls, 1)
+        return FieldStatistics(value_type, known, rows, nulls, rows - nulls, least, greatest, None)
 
 
 def _possible(test: LeafTest, statistics: FieldStatistics) -> Flags:
     return judge_by_zone_map(test, statistics, np.arange(len(statistics.known))).possible
 
 
-def _statistics(known: Sequence[_Known | None], value_type: ValueType) -> FieldStatistics:
-    """What is known of each file, in the form of zone maps."""
-    rows, nulls = (np.array([0 if file is None else file[part] for file in known], np.int64) for part in range(2))
-    lowest: Key = 0 if value_type.domain == "int64" else b""
-    ends = [(lowest, lowest) if file is None or file.bounds is None else file.bounds for file in known]
-    least, greatest = (
-        np.array([end[side] for end in ends], np.int64)
-        if value_type.domain == "int64"
-        else pa.array([end[side] for end in ends], pa.large_binary())
-        for side in range(2)
-    )
-    is_known = np.array([file is not None for file in known], np.bool_)
-    return FieldStatistics(value_type, is_known, rows, nulls, rows - nulls, least, greatest, None)
+def _partitions(values: Sequence[Any], result: ValueType, transform: Transform[Any, Any]) -> FieldStatistics:
+    """The partition values of files, as if each file had one row."""
+    key_of_value = {value: None if value is None else _partition_key(value, result, transform) for value in set(values)}
+    keys = _key_array([key_of_value[value] for value in values], result)
+    nulls = np.array([value is None for value in values], np.int64)
+    known = np.array([value is None or key_of_value[value] is not None for value in values], np.bool_)
+    return FieldStatistics(result, known, np.ones(len(values), np.int64), nulls, 1 - nulls, keys, keys, None)
 
 
-def _partition_value(value: object, result: ValueType, transform: Transform[Any, Any]) -> _Known | None:
-    if value is None:
-        return _Known(1, 1)
+def _partition_key(value: object, result: ValueType, transform: Transform[Any, Any]) -> Key | None:
+    """The key of a partition value; None where it cannot be trusted."""
     if isinstance(value, date) and isinstance(transform, DayTransform):
         value = value.toordinal() - _EPOCH
     try:
         key = key_of(value, result)
     except UnsupportedError:
         return None
-    is_text = isinstance(key, bytes) and not result.is_decimal
+    is_number = isinstance(key, int) or result.is_decimal
     # Java's numbers overflow where the least ones are truncated.
-    if isinstance(transform, TruncateTransform) and not is_text and unscaled_of(key) % transform.width:
+    if isinstance(transform, TruncateTransform) and is_number and unscaled_of(key) % transform.width:
         return None
-    return None if isinstance(key, bytes) and _is_replaced(key, result) else _Known(1, 0, (key, key))
+    return None if isinstance(key, bytes) and _is_replaced(key, result) else key
+
+
+def _bounds(stored: Sequence[bytes | None], value_type: ValueType) -> tuple[KeyArray, Flags]:
+    """The keys of bounds, and which of them can be trusted."""
+    if value_type.domain == "bytes" or value_type.is_decimal or value_type.name == "boolean":
+        found = [None if bound is None else _bound_key(bound, value_type) for bound in stored]
+        return _key_array(found, value_type), np.array([key is not None for key in found], np.bool_)
+    keys, known = np.zeros(len(stored), np.int64), np.zeros(len(stored), np.bool_)
+    lengths = np.array([0 if bound is None else len(bound) for bound in stored])
+    for form in _FORMS.get(value_type.name, ("<i8",)):
+        at = np.flatnonzero(lengths == np.dtype(form).itemsize)
+        numbers = np.frombuffer(b"".join(stored[place] or b"" for place in at.tolist()), form)
+        keys[at] = float_keys(numbers.astype(np.float64)) if value_type.is_floating else numbers
+        known[at] = True
+    return keys, known
 
 
 def _bound_key(stored: bytes, value_type: ValueType) -> Key | None:
-    """The key of a bound; None where the bound cannot be trusted."""
-    match value_type.name:
-        case "boolean":
-            return int(stored != b"\0")
-        case "float" | "double":
-            form = _FLOATS.get(len(stored))
-            return None if form is None else key_of(float(np.frombuffer(stored, form)[0]), _DOUBLE)
-        case "string" | "binary":
-            return None if _is_replaced(stored, value_type) else stored
-        case "uuid":
-            return None  # Java's writers took the least and greatest by signed halves
-        case _ if value_type.is_decimal:
-            unscaled = int.from_bytes(stored, "big", signed=True)
-            return unscaled if value_type.domain == "int64" else wide_decimal_key(unscaled)
-        case _ if value_type.domain == "bytes":
-            return stored
-        case name:
-            return int.from_bytes(stored, "little", signed=True) if len(stored) in _INT_BYTES.get(name, (8,)) else None
+    if value_type.name == "boolean":
+        return int(stored != b"\0")
+    if value_type.is_decimal:
+        unscaled = int.from_bytes(stored, "big", signed=True)
+        return unscaled if value_type.domain == "int64" else wide_decimal_key(unscaled)
+    # Java's writers took the least and greatest uuid by signed halves.
+    return None if value_type.name == "uuid" or _is_replaced(stored, value_type) else stored
 
 
 def _is_replaced(text: bytes, value_type: ValueType) -> bool:
     return value_type.name == "string" and any(character in text for character in _REPLACED)
+
+
+def _key_array(keys: Sequence[Any], value_type: ValueType) -> KeyArray:
+    if value_type.domain == "int64":
+        return np.array([0 if key is None else key for key in keys], np.int64)
+    return pa.array([b"" if key is None else key for key in keys], pa.large_binary())
