@@ -130,7 +130,7 @@ class RandomQuery:
         self._fact = f"lake.{NAMESPACE}.{random.choice(list(FORMS))}"
         shapes = [self._joined, self._left_joined, self._in, self._exists, self._scalar, self._star, self._self_joined]
         shapes += [self._first, self._first, self._first, self._limited, self._nested, self._ranked]
-        shapes += [self._subqueries, self._subqueries]
+        shapes += [self._subqueries, self._subqueries, self._compared, self._compared]
         self.sql: str = random.choice(shapes)()
 
     def _dimension(self) -> str:
@@ -182,6 +182,21 @@ class RandomQuery:
             f"f.{column} {operator} {value}" if self._random.random() < 0.7 else f"{value} {operator} f.{column}"
         )
         return self._counted(f"{self._fact} f", f"{comparison} AND {self._where()}")
+
+    def _compared(self) -> str:
+        """Comparisons with computed values of scalar subqueries, some without a row, beside keys with subqueries."""
+        where = [self._where()]
+        for column in self._random.choices(["i", "l", "x"], k=self._random.choice([1, 2, 4])):
+            end, operator = self._random.choice(["MIN", "MAX"]), self._random.choice(["=", "<", "<=", ">", ">="])
+            row = f"(SELECT {column} FROM {self._dimension()} WHERE id = {self._random.randrange(9)})"
+            value = self._random.choice([row, f"(SELECT {end}({column}) FROM {self._dimension()})"])
+            forms = ["{}", "{} + 1", "COALESCE({}, 70)", "ABS({} - (SELECT MIN(id) FROM {}))", "NULLIF({}, 31)"]
+            where.append(f"f.{column} {operator} {self._random.choice(forms).format(value, self._dimension())}")
+        if self._random.random() < 0.5:
+            column = self._column()
+            least = f"(SELECT MIN(id) FROM {self._dimension()})"
+            where.append(f"f.{column} IN (SELECT {column} FROM {self._dimension()} WHERE id >= {least})")
+        return self._counted(f"{self._fact} f", " AND ".join(where))
 
     def _value(self) -> str:
         """A scalar subquery over the fact table, of any shape."""

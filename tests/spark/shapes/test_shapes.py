@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from concurrent.futures import ThreadPoolExecutor
 from random import Random
 
 import pytest
@@ -79,6 +80,28 @@ def test_keys_that_are_found_at_run_time_drop_row_groups(
         reports = check(hooked, sql)
 
     assert min(report.kept for report in reports) <= kept, [report.where for report in reports]
+
+
+def test_no_thread_of_subqueries_waits_for_another(hooked: SparkSession) -> None:
+    """Spark has 16 threads for the subqueries of all queries."""
+    ends = ((">=", "MIN"), ("<=", "MAX"), (">", "MIN"), ("<", "MAX"))
+    compared = [
+        f"f.{column} {operator} (SELECT {end}({column}) FROM {_FEW} WHERE id <> {at})"
+        for at, column in enumerate(("i", "l", "x", "t"))
+        for operator, end in ends
+    ]
+    keys = f"SELECT i FROM {_FEW} WHERE t IN (SELECT t FROM {_FEW} WHERE id < 5) AND id >= (SELECT MIN(id) FROM {_FEW})"
+    queries = [
+        f"SELECT f.id FROM {_PLAIN} f WHERE {' AND '.join(compared)}",
+        f"SELECT f.id FROM {_PLAIN} f JOIN {_FEW} e ON f.i = e.i WHERE f.i IN ({keys}) AND {compared[4]}",
+    ]
+    expected = [rows_of(hooked, sql, enabled=False) for sql in queries]
+    with ThreadPoolExecutor(2) as threads:
+        running = [threads.submit(lambda sql=sql: sorted(map(str, hooked.sql(sql).collect()))) for sql in queries]
+        found = [one.result(timeout=60) for one in running]
+
+    assert found == expected
+    assert len(keys_of(planner.reports(hooked)[-6:])) >= 5
 
 
 @pytest.mark.parametrize(

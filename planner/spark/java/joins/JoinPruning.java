@@ -211,14 +211,17 @@ public class JoinPruning {
     /** This side with the filter, as near to the scan as it may be. */
     LogicalPlan filtered(LogicalPlan side) throws Exception {
       boolean isBare = otherKey == otherKeys.get(at);
-      // Spark takes the keys from the broadcast that the join makes. Without one, the other side has to run once more.
-      boolean mayRunAlone = sourceBytes(other).multiply(LEAST_GAIN).compareTo(bytes(side)) <= 0;
-      if (!isBare && !mayRunAlone) {
+      // Spark takes the keys from the broadcast that the join makes. Without one, the other side has to run once more. It
+      // then runs in the pool of all subqueries, where it must wait for no subquery.
+      LogicalPlan alone = RuntimeFilters.unfiltered(other);
+      boolean mayRunAlone =
+          sourceBytes(other).multiply(LEAST_GAIN).compareTo(bytes(side)) <= 0 && !RuntimeFilters.hasSubquery(alone);
+      if (!mayRunAlone && (!isBare || !alone.equals(other))) {
         return side;
       }
       // With all keys of the join, in their order, Spark finds the broadcast that the join makes.
       List keys = isBare ? otherKeys : Collections.singletonList(otherKey);
-      return RuntimeFilters.filtered(side, attribute, other, keys, isBare ? at : 0, !mayRunAlone);
+      return RuntimeFilters.filtered(side, attribute, mayRunAlone ? alone : other, keys, isBare ? at : 0, !mayRunAlone);
     }
   }
 

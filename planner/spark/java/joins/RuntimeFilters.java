@@ -7,8 +7,10 @@ import java.util.List;
 import java.util.Set;
 import org.apache.spark.api.python.PythonUtils;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
+import org.apache.spark.sql.catalyst.expressions.DynamicPruning;
 import org.apache.spark.sql.catalyst.expressions.DynamicPruningSubquery;
 import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.Literal$;
 import org.apache.spark.sql.catalyst.expressions.NamedExpression$;
 import org.apache.spark.sql.catalyst.expressions.SubqueryExpression;
 import org.apache.spark.sql.catalyst.optimizer.PushDownPredicates;
@@ -21,8 +23,10 @@ import org.apache.spark.sql.execution.dynamicpruning.PartitionPruning;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DoubleType;
 import org.apache.spark.sql.types.FloatType;
+import scala.Function1;
 import scala.Option;
 import scala.Tuple2;
+import scala.runtime.AbstractPartialFunction;
 
 /**
  * Spark's own dynamic pruning for indexed columns: a filter {@code DynamicPruningSubquery} above a scan becomes a runtime
@@ -89,6 +93,26 @@ public class RuntimeFilters {
             });
   }
 
+  /** Whether a plan has an expression that waits for another plan. */
+  public static boolean hasSubquery(LogicalPlan plan) {
+    for (scala.collection.Iterator it = plan.expressions().iterator(); it.hasNext(); ) {
+      if (SubqueryExpression.hasSubquery((Expression) it.next())) {
+        return true;
+      }
+    }
+    for (scala.collection.Iterator it = plan.children().iterator(); it.hasNext(); ) {
+      if (hasSubquery((LogicalPlan) it.next())) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  /** The plan without its runtime filters, which leave out only rows that a join leaves out as well. */
+  public static LogicalPlan unfiltered(LogicalPlan plan) {
+    return (LogicalPlan) plan.transformAllExpressions(new TrueForPruning());
+  }
+
   /** Whether another run of a plan gives the same rows: the keys may come from a run of their own. */
   public static boolean isRepeatable(LogicalPlan plan) {
     if (!plan.deterministic() || !REPEATABLE.contains(plan.getClass().getSimpleName()) || takesAnyRow(plan)) {
@@ -139,6 +163,17 @@ public class RuntimeFilters {
       }
     }
     return false;
+  }
+
+  /** Puts true in the place of runtime filters. */
+  private static class TrueForPruning extends AbstractPartialFunction {
+    public boolean isDefinedAt(Object expression) {
+      return expression instanceof DynamicPruning;
+    }
+
+    public Object applyOrElse(Object expression, Function1 otherwise) {
+      return isDefinedAt(expression) ? Literal$.MODULE$.TrueLiteral() : otherwise.apply(expression);
+    }
   }
 
   private static boolean isFloating(DataType type) {

@@ -3,9 +3,12 @@ package io.puffinindex.spark;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import org.apache.spark.api.python.PythonUtils;
+import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.Alias;
 import org.apache.spark.sql.catalyst.expressions.And;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
@@ -15,12 +18,13 @@ import org.apache.spark.sql.catalyst.expressions.GreaterThan;
 import org.apache.spark.sql.catalyst.expressions.GreaterThanOrEqual;
 import org.apache.spark.sql.catalyst.expressions.LessThan;
 import org.apache.spark.sql.catalyst.expressions.LessThanOrEqual;
+import org.apache.spark.sql.catalyst.expressions.Literal;
 import org.apache.spark.sql.catalyst.expressions.NamedExpression$;
 import org.apache.spark.sql.catalyst.expressions.ScalarSubquery;
 import org.apache.spark.sql.catalyst.expressions.SubqueryExpression;
+import org.apache.spark.sql.catalyst.plans.logical.Aggregate;
 import org.apache.spark.sql.catalyst.plans.logical.Filter;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
-import org.apache.spark.sql.catalyst.plans.logical.OneRowRelation;
 import org.apache.spark.sql.catalyst.plans.logical.Project;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2ScanRelation;
 import scala.Function1;
@@ -30,8 +34,11 @@ import scala.runtime.AbstractPartialFunction;
 
 /**
  * Lets scans wait for the value of a scalar subquery that a filter compares an indexed column with ({@link RuntimeFilters}).
- * The runtime filter has the same subquery as the filter, and Spark runs equal subqueries once. Compiled by Janino: no
- * generics, no lambdas.
+ * Compiled by Janino: no generics, no lambdas.
+ *
+ * <p>The runtime filter's query is the subquery's own plan, with what the filter computes of the value on top. Both share
+ * their shuffles, so Spark reads the subquery's tables once. The query must have no subquery itself: all subqueries of an
+ * application run in one small pool of threads, and would wait there for one another.
  */
 public class ScalarPruning {
   /** The operator of each comparison with the column first, and with the column last. */
@@ -66,16 +73,17 @@ public class ScalarPruning {
     return (LogicalPlan) plan.transformUp(new InsertFilters());
   }
 
+  /** The comparisons of a filter: one at most for each column and operator. */
   private static List comparisons(Filter filter) {
     List comparisons = new ArrayList();
-    collect(filter.condition(), filter, comparisons);
+    collect(filter.condition(), filter, comparisons, new HashSet());
     return comparisons;
   }
 
-  private static void collect(Expression condition, Filter filter, List comparisons) {
+  private static void collect(Expression condition, Filter filter, List comparisons, Set known) {
     if (condition instanceof And) {
-      collect(((And) condition).left(), filter, comparisons);
-      collect(((And) condition).right(), filter, comparisons);
+      collect(((And) condition).left(), filter, comparisons, known);
+      collect(((And) condition).right(), filter, comparisons, known);
       return;
     }
     String[] operators = (String[]) OPERATORS.get(condition.getClass());
@@ -86,34 +94,78 @@ public class ScalarPruning {
     Expression right = (Expression) condition.children().apply(1);
     Expression column = left instanceof Attribute ? left : right;
     Expression value = left instanceof Attribute ? right : left;
-    if (column instanceof Attribute && isRepeatable(value)) {
-      Tuple2 found = RuntimeFilters.find((Attribute) column, filter.child());
-      if (found != null) {
-        comparisons.add(new Comparison((Attribute) column, operators[column == left ? 0 : 1], value, found));
+    if (column instanceof Attribute && value.deterministic() && value.references().isEmpty()) {
+      ScalarSubquery subquery = onlySubquery(value);
+      Tuple2 found = subquery == null ? null : RuntimeFilters.find((Attribute) column, filter.child());
+      String operator = operators[column == left ? 0 : 1];
+      if (found != null && known.add(((Attribute) column).exprId() + operator)) {
+        comparisons.add(new Comparison((Attribute) column, operator, value, subquery, found));
       }
     }
   }
 
-  /** Whether an expression has a scalar subquery and no attribute, and has the same value each time. */
-  private static boolean isRepeatable(Expression value) {
-    return value.deterministic()
-        && value.references().isEmpty()
-        && SubqueryExpression.hasSubquery(value)
-        && hasRepeatableSubqueries(value);
+  /** The only subquery of a value, if its plan may run once more for the value; else null. */
+  private static ScalarSubquery onlySubquery(Expression value) {
+    Set subqueries = new HashSet();
+    addSubqueries(value, subqueries);
+    Object one = subqueries.size() == 1 ? subqueries.iterator().next() : null;
+    if (!(one instanceof ScalarSubquery) || ((ScalarSubquery) one).isCorrelated()) {
+      return null;
+    }
+    LogicalPlan plan = ((ScalarSubquery) one).plan();
+    boolean mayRun = RuntimeFilters.isRepeatable(plan) && !RuntimeFilters.hasSubquery(plan);
+    return mayRun && (hasRow(plan) || isNullOfNull(value, (ScalarSubquery) one)) ? (ScalarSubquery) one : null;
   }
 
-  private static boolean hasRepeatableSubqueries(Expression expression) {
+  private static void addSubqueries(Expression expression, Set subqueries) {
     if (expression instanceof SubqueryExpression) {
-      return expression instanceof ScalarSubquery
-          && !((ScalarSubquery) expression).isCorrelated()
-          && RuntimeFilters.isRepeatable(((ScalarSubquery) expression).plan());
+      subqueries.add(expression);
     }
     for (scala.collection.Iterator it = expression.children().iterator(); it.hasNext(); ) {
-      if (!hasRepeatableSubqueries((Expression) it.next())) {
-        return false;
-      }
+      addSubqueries((Expression) it.next(), subqueries);
     }
-    return true;
+  }
+
+  /** Whether a plan has a row whatever its tables have: an aggregate without groups. */
+  private static boolean hasRow(LogicalPlan plan) {
+    LogicalPlan node = plan;
+    while (node instanceof Project) {
+      node = ((Project) node).child();
+    }
+    return node instanceof Aggregate && ((Aggregate) node).groupingExpressions().isEmpty();
+  }
+
+  /** Whether a value is NULL, and so compares with nothing, if its subquery has no row. */
+  private static boolean isNullOfNull(Expression value, ScalarSubquery subquery) {
+    try {
+      return withSubquery(value, subquery, new Literal(null, subquery.dataType())).eval((InternalRow) null) == null;
+    } catch (Exception e) {
+      return false;
+    }
+  }
+
+  /** A value with another expression in the place of its subquery. */
+  private static Expression withSubquery(Expression value, ScalarSubquery subquery, Expression other) {
+    return (Expression) value.transform(new ReplaceSubquery(subquery, other));
+  }
+
+  /** Puts another expression in the place of a subquery. */
+  private static class ReplaceSubquery extends AbstractPartialFunction {
+    private final ScalarSubquery subquery;
+    private final Expression other;
+
+    ReplaceSubquery(ScalarSubquery subquery, Expression other) {
+      this.subquery = subquery;
+      this.other = other;
+    }
+
+    public boolean isDefinedAt(Object expression) {
+      return subquery.equals(expression);
+    }
+
+    public Object applyOrElse(Object expression, Function1 otherwise) {
+      return isDefinedAt(expression) ? other : otherwise.apply(expression);
+    }
   }
 
   /** A comparison of an attribute with the value of a scalar subquery. */
@@ -121,12 +173,14 @@ public class ScalarPruning {
     final Attribute attribute;
     final String operator;
     final Expression value;
+    final ScalarSubquery subquery;
     final Tuple2 found;
 
-    Comparison(Attribute attribute, String operator, Expression value, Tuple2 found) {
+    Comparison(Attribute attribute, String operator, Expression value, ScalarSubquery subquery, Tuple2 found) {
       this.attribute = attribute;
       this.operator = operator;
       this.value = value;
+      this.subquery = subquery;
       this.found = found;
     }
 
@@ -139,13 +193,13 @@ public class ScalarPruning {
       List none = Collections.EMPTY_LIST;
       Alias key =
           new Alias(
-              value,
+              withSubquery(value, subquery, (Attribute) subquery.plan().output().head()),
               "value",
               NamedExpression$.MODULE$.newExprId(),
               PythonUtils.toSeq(none),
               Option.empty(),
               PythonUtils.toSeq(none));
-      LogicalPlan query = new Project(PythonUtils.toSeq(Collections.singletonList(key)), new OneRowRelation());
+      LogicalPlan query = new Project(PythonUtils.toSeq(Collections.singletonList(key)), subquery.plan());
       // The filter's name reaches the scan and says how to compare. The attribute is the same: its ID counts.
       Attribute named = operator.equals("=") ? attribute : attribute.withName(name);
       return RuntimeFilters.filtered(plan, named, query, Collections.singletonList(key.toAttribute()), 0, false);
