@@ -29,6 +29,9 @@ import org.apache.spark.sql.connector.read.SupportsRuntimeV2Filtering;
  * thread that called {@code filter}.
  */
 public class RuntimeScan implements InvocationHandler {
+  /** A join with more keys is not asked about: they cross as text, and become an interval beyond a tenth of them. */
+  private static final int MOST_KEYS = 1000000;
+
   private final SupportsRuntimeV2Filtering scan;
   private final ScanQuestion question;
   private final IndexPlanner planner;
@@ -171,7 +174,7 @@ public class RuntimeScan implements InvocationHandler {
       if (column == null || own.contains(column)) {
         partition.add(predicates[i]);
       }
-      if (node != null) {
+      if (node != null && predicates[i].children().length <= MOST_KEYS) {
         keys.add(keys(node, predicates[i].children()));
       }
     }
