@@ -24,6 +24,9 @@ from puffin_index.keys.map_key import ColumnId
 from puffin_index.keys.value_types import ValueType
 from puffin_index.storage.arrays import Ints
 
+_VALUES_BETWEEN_LOOKS = 65_536
+"""After so many values the clock is asked. Arrow takes time in the length of pattern and text, whatever they say."""
+
 
 @dataclass(slots=True)
 class TriedValues:
@@ -86,10 +89,17 @@ class TriedValues:
     def _matching(
         self, test: ValueTest, found: FoundColumn, value_type: ValueType, values: ColumnValues
     ) -> tuple[Predicate, str]:
-        decided = verdicts(test, Column(value_type, len(values), values.keys, None))
-        places = np.flatnonzero(decided.matching)
+        matching, certain = np.ones(len(values), np.bool_), np.zeros(len(values), np.bool_)
+        for first in range(0, len(values), _VALUES_BETWEEN_LOOKS):
+            if self.clock.is_over:
+                break
+            some = slice(first, first + _VALUES_BETWEEN_LOOKS)
+            keys = values.keys[some]
+            decided = verdicts(test, Column(value_type, len(keys), keys, None))
+            matching[some], certain[some] = decided.matching, decided.certain
+        places = np.flatnonzero(matching)
         predicate = chosen(found.column, values.keys, places, value_type)
-        uncertain = int(np.count_nonzero(~decided.certain))
+        uncertain = int(np.count_nonzero(~certain))
         note = f", {uncertain} of which only Spark can decide" if uncertain else ""
         text = f"{test}: {test.column} in {len(places)} of {len(values)} values{note}"
         return conjunction([predicate, UNKNOWN]) if uncertain else predicate, text

@@ -6,14 +6,21 @@ from collections.abc import Callable
 from datetime import date, datetime, timedelta
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
 import planner
+from planner.clock import Clock
+from planner.predicate.nodes import Nothing
 from planner.prune.gate import Limits
-from planner.scans.plan import plan_scan
+from planner.scans.plan import plan_scan, view_of
+from planner.scans.tried_values import TriedValues
+from planner.where.parser import parse_where
+from planner.where.unknown import ValueTest
 from puffin_index import IndexDefinition, TableIndex
+from puffin_index.data.column_source import Reading
 from puffin_index.errors import NotFoundError, UnsupportedError
 from tests.conftest import create_table
 
@@ -138,6 +145,31 @@ def test_a_plan_says_what_was_found_and_why_a_test_is_not_used(index: TableIndex
     assert found[3] == "NOT upper(word) = 'BOB1': word in 20 of 21 values, 4 of which only Spark can decide"
     assert [one.source for one in implied] == ["function"] * 4
     assert all(one.seconds for one in implied)
+
+
+class _ShortClock(Clock):
+    """A clock whose time is over after some questions."""
+
+    def __init__(self, questions: int) -> None:
+        super().__init__(0)
+        self.questions = questions
+
+    @property
+    def is_over(self) -> bool:
+        self.questions -= 1
+        return self.questions < 0
+
+
+def test_values_that_are_not_tried_in_time_may_match(index: TableIndex, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("planner.scans.tried_values._VALUES_BETWEEN_LOOKS", 8)
+    schema = index.data_table.schema()
+    view = view_of(index.index_table, Reading(schema))
+    tried = TriedValues(schema, view, np.arange(view.row_group_count), 1 << 30, _ShortClock(2))
+    test = parse_where("trim(word) = 'no such'")
+    assert isinstance(test, ValueTest)
+
+    assert not isinstance(tried.predicate(test), Nothing)
+    assert tried.implied[0].text == "trim(word) = 'no such': word in 13 of 21 values, 13 of which only Spark can decide"
 
 
 def test_values_that_only_spark_can_decide_stay_and_are_refused_where_they_matter(index: TableIndex) -> None:
