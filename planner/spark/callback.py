@@ -21,9 +21,11 @@ from pyiceberg.table import Table
 from pyroaring import BitMap
 
 from planner.first_rows.search import Enough, FirstRows, prune_first_rows
-from planner.predicate.nodes import UNKNOWN, Predicate
+from planner.predicate.nodes import UNKNOWN, Predicate, leaves
 from planner.prune.distributed import Executors
+from planner.prune.gate import Limits
 from planner.prune.pruned import Pruned, Reason, kept_mask
+from planner.prune.row_groups import prune_row_groups
 from planner.scans.plan import view_of, warnings_of
 from planner.scans.scan_plan import ScanPlan
 from planner.scans.whole_files import keep_whole_files
@@ -55,6 +57,7 @@ from puffin_index.catalogue.open_catalog import PASSING_ERRORS
 from puffin_index.data.column_source import Reading, parse_name_mapping
 from puffin_index.errors import PuffinIndexError
 from puffin_index.jobs.log_lines import reason_of
+from puffin_index.keys.leaf import NullTest
 from puffin_index.roaring.read import row_set_of
 from puffin_index.storage.arrays import Bytes, Flags, Ints
 
@@ -65,6 +68,7 @@ _log = logging.getLogger(__name__)
 
 _KEPT_REPORTS = 100
 _KEPT_SESSIONS = 1_000
+_ONE_LEFT = "the rest of the condition leaves one row group at most"
 
 
 class PlannerCallback:
@@ -135,13 +139,15 @@ class PlannerCallback:
             return self._without_index(unasked, objection)
         # Not strict yet: what an older version of the index lacks, a newer one may have.
         schema, limits = reading.schema, settings.limits(strict=False)
-        functions = ColumnFunctions(request.functions if settings.functions else (), schema, view, numbers, limits)
+        executors = Executors(self._context, index_table, settings.planning_mode)
+        asked_functions = request.functions if settings.functions else ()
+        is_left = bool(asked_functions) and _leaves_one(request, view, numbers, limits, executors)
+        functions = ColumnFunctions(asked_functions, schema, view, numbers, limits, _ONE_LEFT if is_left else "")
         if functions.missing:
             return functions.wanted_values()
         predicate = bind_filters(request, functions.predicate)
         waits = settings.join_pruning and bool(request.runtime_fields)
         runtime_fields = wanted_runtime_fields(request.runtime_fields, predicate, schema, view) if waits else []
-        executors = Executors(self._context, index_table, settings.planning_mode)
         asked = AskedScan(request, settings, table, reading, view, numbers, predicate, functions)
         if request.aggregates is not None:
             return self._aggregates(asked, request.aggregates, functions, index_table.io, executors, started)
@@ -216,7 +222,7 @@ class PlannerCallback:
         )
         row_groups = row_set_of(np.setdiff1d(numbers, answered.unread), view.row_group_count)
         note = f"puffin-index: {text} of {request.table}" if settings.job_description else ""
-        serialized = serialize_answer(wanted, found.partial, row_groups, note)
+        serialized = serialize_answer(wanted, found.partial, row_groups, note, settings.planning_milliseconds)
         if serialized is None:
             return KEEP_ALL
         is_answered = answered.pruned.kept & ~np.isin(numbers, answered.unread)
@@ -313,6 +319,21 @@ class PlannerCallback:
         """Tells py4j which Java interface this is."""
 
         implements: ClassVar[list[str]] = ["java.util.function.BiFunction"]
+
+
+def _leaves_one(request: Request, view: IndexView, numbers: Ints, limits: Limits, executors: Executors | None) -> bool:
+    """Whether a request leaves one row group at most without functions that are still to be evaluated.
+
+    A function is evaluated for the values of all row groups, some of which may take long. Counts need functions anyway.
+    """
+    if request.aggregates is not None or request.wanted is not None:
+        return False
+    if all(function.values is not None for function in request.functions):
+        return False
+    rest = bind_filters(request)
+    if all(isinstance(leaf.test, NullTest) for leaf in leaves(rest)):
+        return False
+    return int(np.count_nonzero(prune_row_groups(view, rest, numbers, limits, executors).kept)) <= 1
 
 
 def _scan_plan(view: IndexView, pruned: Pruned, numbers: Ints, request: Request, started: float) -> ScanPlan:

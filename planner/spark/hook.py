@@ -44,6 +44,7 @@ _SOURCES = (
     "View.java",
     "functions/ColumnValues.java",
     "functions/MonotoneFunction.java",
+    "functions/Evaluation.java",
     "functions/ColumnFunction.java",
     "PythonCalls.java",
     "Conditions.java",

@@ -168,9 +168,11 @@ public class IndexPlanner {
       Object key = function.key(own.fingerprint);
       Object result = function.isOfThisSession() ? results.get(key) : TOO_SLOW;
       if (result == null) {
-        Map matches = function.matches(own, deadline);
-        result = matches == null ? TOO_SLOW : (Object) matches;
-        results.put(key, result);
+        Object matches = function.matches(own, deadline);
+        result = matches == null || matches == Evaluation.NOT_BEGUN ? TOO_SLOW : matches;
+        if (matches != Evaluation.NOT_BEGUN) {
+          results.put(key, result);
+        }
       }
       lists.put(list(question, function), own.fingerprint);
       function.take(own.fingerprint, result == TOO_SLOW ? null : result);

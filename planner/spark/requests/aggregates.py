@@ -5,6 +5,7 @@ An answer `G` goes on with these parts, as `AggregateAnswer.java` reads them. Al
 | size | meaning |
 | --- | --- |
 | 2 + n | a note for the job's description: length (uint16, may be 0), UTF-8 |
+| 4 | how long Spark's expressions of columns may be evaluated, in milliseconds (int32) |
 | 4 + n | the row groups that need no scan: length (int32), a roaring bitmap |
 | 4 | the number of groups (int32) = n |
 | for each column to group by | values |
@@ -78,7 +79,9 @@ def _asked(
     return AskedColumn(found.column, str(node), found.type, found.value_type, needs_sum, needs_least, needs_greatest)
 
 
-def serialize_answer(wanted: WantedAggregates, partial: Partial, answered: BitMap, note: str) -> bytes | None:
+def serialize_answer(
+    wanted: WantedAggregates, partial: Partial, answered: BitMap, note: str, milliseconds: int
+) -> bytes | None:
     """Serialise an answer; None if a sum could overflow or be rounded on the way, so that Spark has to add up.
 
     Args:
@@ -86,11 +89,12 @@ def serialize_answer(wanted: WantedAggregates, partial: Partial, answered: BitMa
         partial: What the answered row groups give.
         answered: The row groups that need no scan, as view numbers.
         note: What the job's description says, may be empty.
+        milliseconds: How long Spark's expressions of columns may be evaluated.
     """
     groups, question = partial.groups.combine_chunks(), partial.question
     row_groups = answered.serialize()
-    parts: list[bytes] = [b"G", serialized_note(note), write_int32_be(len(row_groups)), row_groups]
-    parts.append(write_int32_be(len(groups)))
+    parts: list[bytes] = [b"G", serialized_note(note), write_int32_be(milliseconds)]
+    parts += (write_int32_be(len(row_groups)), row_groups, write_int32_be(len(groups)))
     for number, group in enumerate(question.groups):
         parts += _values(groups[group_name(number)], group.value_type)
     parts.append(_longs(groups["rows"]))

@@ -42,6 +42,7 @@ class ColumnFunctions:
         view: The index.
         row_groups: The row groups of the view that the scan has.
         limits: Bounds.
+        objection: Why no function is to be evaluated; empty if there is no reason.
         found: The predicate of each function that was bound, by number, and what is implied.
     """
 
@@ -50,6 +51,7 @@ class ColumnFunctions:
     view: IndexView
     row_groups: Ints
     limits: Limits
+    objection: str = ""
     found: dict[int, tuple[Predicate, Implied]] = field(init=False, default_factory=dict)
     _values: dict[Column, tuple[FoundColumn, ColumnValues | KeyBounds | str]] = field(init=False)
     _costs: dict[Column, Cost] = field(init=False, default_factory=dict)
@@ -65,6 +67,8 @@ class ColumnFunctions:
                 self._values[function.column] = found, values
 
     def _find(self, column: FoundColumn, value_type: ValueType) -> ColumnValues | KeyBounds | str:
+        if self.objection:
+            return self.objection
         if value_type.name == "uuid":
             return "Spark has text where the index has the bytes of UUIDs"
         return values_to_try(self.view, column, self.row_groups, self.limits.byte_budget)

@@ -18,6 +18,7 @@ from puffin_index import IndexDefinition, TableIndex
 from tests.conftest import amount
 from tests.spark import every_type
 from tests.spark.agreement import settings
+from tests.spark.shapes import shapes
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("table")]
 
@@ -166,6 +167,58 @@ def test_settings_that_change_the_meaning_are_heeded(
     for value in (*values, *values):
         with settings(hooked, {name: value}):
             check(hooked, text)
+
+
+_COSTLY = r"^(a+)+\\1$"
+"""A pattern that takes seconds for the text that the table `costly` has in row 777."""
+
+
+@pytest.fixture(scope="module")
+def costly(spark: SparkSession, catalog: SqlCatalog, table: TableIndex) -> str:
+    """A table of a few values, some of which take long, or too much memory, if they are tried."""
+    del table
+    name = f"{NAMESPACE}.costly"
+    spark.sql(
+        f"CREATE TABLE lake.{name} USING iceberg TBLPROPERTIES ({shapes.LAYOUT}) AS SELECT /*+ COALESCE(1) */ id AS k, "
+        "CASE id WHEN 777 THEN concat(repeat('a', 24), 'b') WHEN 888 THEN repeat('ab', 20000) "
+        "ELSE concat('v', id DIV 100) END AS s, "
+        "IF(id = 777, 400000000, CAST(id DIV 100 AS INT)) AS r FROM RANGE(0, 1000, 1, 1)"
+    )
+    TableIndex.create(catalog, name, IndexDefinition.of(bitmap=["s", "r"], bsi=["k"])).build()
+    return f"lake.{name}"
+
+
+@pytest.mark.parametrize(
+    ("where", "kept", "text"),
+    [
+        (f"k = 5 AND s RLIKE '{_COSTLY}'", 1, "leaves one row group"),
+        (f"k < 250 AND NOT s RLIKE '{_COSTLY}'", 3, "takes too long"),
+        ("k < 250 AND NOT s RLIKE '^(a|b)*$' AND s LIKE '%1'", 1, "in 11 of 12 values"),
+        ("k < 250 AND length(lpad('x', r, ' ')) = 1", 3, ""),
+        ("k < 250 AND length(repeat('xyz', r)) < 6", 3, ""),
+        ("k < 250 AND size(sequence(0, r)) > 2", 3, ""),
+        ("k < 250 AND size(array_repeat('x', r)) < 2", 3, ""),
+        ("k < 250 AND length(format_number(r, r)) < 5", 3, ""),
+        ("k < 250 AND length(rpad(CAST(r AS STRING), 3, ' ')) = 3 AND r % 2 = 1", 1, "in 5 of 11 values"),
+    ],
+)
+def test_a_value_that_no_matching_row_has_costs_little(
+    hooked: SparkSession, costly: str, where: str, kept: int, text: str
+) -> None:
+    plan = check(hooked, where, costly)
+
+    assert plan is not None
+    assert plan.kept == kept
+    assert [text in implied.text for implied in plan.implied].count(True) >= bool(text), plan.implied
+
+
+@pytest.mark.parametrize("group", ["length(s) > 9", "length(lpad('x', r % 3, ' '))"])
+def test_groups_of_values_that_are_costly_to_try(hooked: SparkSession, costly: str, group: str) -> None:
+    sql = f"SELECT {group}, count(*) FROM {costly} GROUP BY 1"
+    with settings(hooked, {ENABLED: "false"}):
+        expected = keys(hooked, sql)
+    with settings(hooked, {"spark.puffin-index.aggregates": "true"}):
+        assert keys(hooked, sql) == expected
 
 
 class _RandomCondition:

@@ -14,6 +14,8 @@ public class AggregateAnswer {
   public final View view;
   /** What the job's description says, may be empty. */
   public final String note;
+  /** How long expressions may be evaluated. */
+  public final int milliseconds;
   /** The row groups that need no scan. */
   public final RoaringBitmap answered = new RoaringBitmap();
   /** The number of groups. */
@@ -37,6 +39,7 @@ public class AggregateAnswer {
     byte[] text = new byte[in.readUnsignedShort()];
     in.readFully(text);
     note = new String(text, "UTF-8");
+    milliseconds = in.readInt();
     int length = in.readInt();
     int before = in.available();
     answered.deserialize(in);

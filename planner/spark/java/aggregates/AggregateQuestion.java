@@ -450,14 +450,57 @@ public class AggregateQuestion {
    * @return null if Spark has to read all rows: an expression fails for a value, or a sum might not be exact
    */
   public List rows(AggregateAnswer answer, List unread) throws Exception {
-    try {
-      return isExact(answer, unread) ? everyRow(answer) : null;
-    } catch (RuntimeException e) {
+    if (!isExact(answer, unread)) {
       return null;
+    }
+    if (!evaluates()) {
+      return everyRow(answer, null);
+    }
+    Object rows = new EveryRow(answer).result(System.nanoTime() + answer.milliseconds * 1000000L);
+    return rows == Evaluation.NOT_BEGUN ? null : (List) rows;
+  }
+
+  /** Whether anything is computed of the values of columns. */
+  private boolean evaluates() {
+    for (int i = 0; i < keys.size(); i++) {
+      for (Iterator it = ((List) keys.get(i)).iterator(); it.hasNext(); ) {
+        if (!(it.next() instanceof BoundReference)) {
+          return true;
+        }
+      }
+    }
+    for (int i = 0; i < buffers.size(); i++) {
+      Object[] buffer = (Object[]) buffers.get(i);
+      if (buffer[3] != null || buffer[4] != null) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  private class EveryRow extends Evaluation {
+    private final AggregateAnswer answer;
+
+    EveryRow(AggregateAnswer answer) {
+      this.answer = answer;
+    }
+
+    protected Object evaluate() {
+      return everyRow(answer, this);
+    }
+
+    void begin(GenericInternalRow values) {
+      next();
+      for (int i = 0; i < values.numFields(); i++) {
+        if (isLong(values.genericGet(i))) {
+          throw new ArithmeticException("a value that is too long to be tried");
+        }
+      }
     }
   }
 
-  private List everyRow(AggregateAnswer answer) {
+  /** @param evaluation what waits for the rows; null if nothing is computed of values */
+  private List everyRow(AggregateAnswer answer, EveryRow evaluation) {
     List rows = new ArrayList(answer.size);
     for (int i = 0; i < buffers.size(); i++) {
       ComputedValues computed = (ComputedValues) ((Object[]) buffers.get(i))[4];
@@ -469,6 +512,9 @@ public class AggregateQuestion {
     for (int group = 0; group < answer.size; group++) {
       for (int i = 0; i < groups.size(); i++) {
         values.update(i, answer.key(i, group, (DataType) groupTypes.get(i)));
+      }
+      if (evaluation != null) {
+        evaluation.begin(values);
       }
       List own = rowsOf(answer, group, values);
       for (Iterator it = own.iterator(); it.hasNext(); ) {

@@ -3,6 +3,7 @@ package io.puffinindex.spark;
 import java.nio.ByteBuffer;
 import java.util.Arrays;
 import java.util.Base64;
+import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -12,6 +13,7 @@ import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.sql.catalyst.expressions.HigherOrderFunction;
 import org.apache.spark.sql.catalyst.expressions.InterpretedPredicate;
+import org.apache.spark.sql.catalyst.expressions.Literal;
 import org.apache.spark.sql.catalyst.expressions.Predicate$;
 import org.apache.spark.sql.catalyst.expressions.SubqueryExpression;
 import org.apache.spark.sql.catalyst.expressions.Unevaluable;
@@ -35,7 +37,21 @@ public class ColumnFunction {
   private static final int MOST_TEXT = 1000;
   /** Compiling a condition takes some 30 ms. */
   private static final int LEAST_COMPILED = 5000;
-  private static final int VALUES_BETWEEN_LOOKS = 16;
+  private static final int MOST_SIZE = 1000;
+
+  /** Functions whose result is as large as an argument says, with the place of the argument. */
+  private static final Map SIZES = new HashMap();
+
+  static {
+    SIZES.put("StringRepeat", Integer.valueOf(1));
+    SIZES.put("StringLPad", Integer.valueOf(1));
+    SIZES.put("StringRPad", Integer.valueOf(1));
+    SIZES.put("StringSpace", Integer.valueOf(0));
+    SIZES.put("ArrayRepeat", Integer.valueOf(1));
+    SIZES.put("ArrayInsert", Integer.valueOf(1));
+    SIZES.put("FormatNumber", Integer.valueOf(1));
+    SIZES.put("FormatString", Integer.valueOf(0));
+  }
 
   /** The node of the request. */
   public final Map node;
@@ -72,8 +88,8 @@ public class ColumnFunction {
   }
 
   /**
-   * Whether Spark gives the same result for the same value each time, here as in a task. The code of users need not: it may
-   * read what changes.
+   * Whether Spark gives the same result for the same value each time, here as in a task, and the size of the result is bounded
+   * by that of the value. The code of users need not: it may read what changes.
    */
   public static boolean isRepeatable(Expression expression) {
     if (!expression.deterministic()
@@ -82,6 +98,7 @@ public class ColumnFunction {
         || expression instanceof UserDefinedExpression
         // The variables of lambda functions are shared with the plan, which another thread may run.
         || expression instanceof HigherOrderFunction
+        || !isBounded(expression)
         || !expression.getClass().getName().startsWith(SPARKS_EXPRESSIONS)) {
       return false;
     }
@@ -93,6 +110,20 @@ public class ColumnFunction {
       return !(target instanceof ObjectType) || isOfSpark(((ObjectType) target).cls());
     }
     return true;
+  }
+
+  /** Whether the size of a function's result is no value of a column: a value that no matching row has may be huge. */
+  private static boolean isBounded(Expression expression) {
+    String name = expression.getClass().getSimpleName();
+    // Binaries are padded by a static method.
+    boolean isPad = expression instanceof StaticInvoke && ((StaticInvoke) expression).functionName().endsWith("pad");
+    Integer place = isPad ? Integer.valueOf(1) : (Integer) SIZES.get(name);
+    if (place == null) {
+      return !name.equals("Sequence");
+    }
+    Object size = expression.children().apply(place.intValue());
+    Object value = size instanceof Literal ? ((Literal) size).value() : size;
+    return value instanceof Number ? ((Number) value).doubleValue() <= MOST_SIZE : size instanceof Literal;
   }
 
   private static boolean isOfSpark(Class type) {
@@ -119,59 +150,72 @@ public class ColumnFunction {
   }
 
   /**
-   * Find the values for which the condition is true. One thread at a time, as expressions may have buffers. A value for which it fails counts as well: the query fails if a row has
+   * Find the values for which the condition is true. A value for which it fails counts as well: the query fails if a row has
    * this value.
    *
-   * @return the content of a request; null if there is no time to evaluate all values
+   * @return the content of a request; null if there is no time to evaluate all values; {@code Evaluation.NOT_BEGUN}
    */
-  public synchronized Map matches(ColumnValues values, long deadline) {
-    if (values.areBounds) {
-      return between(values.first, values.last);
+  public Object matches(ColumnValues values, long deadline) {
+    return new Matches(values).result(deadline);
+  }
+
+  private class Matches extends Evaluation {
+    private final ColumnValues values;
+    /** An expression of this thread's own, as expressions may have buffers. */
+    private final Expression own = (Expression) bound.clone();
+
+    Matches(ColumnValues values) {
+      this.values = values;
     }
-    BasePredicate predicate =
-        values.size < LEAST_COMPILED
-            ? new InterpretedPredicate(bound)
-            : (BasePredicate) Predicate$.MODULE$.create(bound);
-    predicate.initialize(0);
-    GenericInternalRow row = new GenericInternalRow(1);
-    RoaringBitmap positions = new RoaringBitmap();
-    boolean exact = true;
-    long started = System.nanoTime();
-    for (int place = 0; place < values.size; place++) {
-      if (place % VALUES_BETWEEN_LOOKS == 0 && System.nanoTime() > deadline) {
-        return null;
-      }
-      Object value = values.value(place, type);
-      row.update(0, value);
-      Boolean matches = evaluate(predicate, row);
-      Object opposite = opposite(value);
-      if (opposite != null) {
-        // The index has one key for 0.0 and -0.0.
-        row.update(0, opposite);
-        Boolean other = evaluate(predicate, row);
-        matches = other == null || !other.equals(matches) ? null : matches;
-      }
-      exact &= matches != null;
-      if (matches == null || matches.booleanValue()) {
-        positions.add(place);
-      }
+
+    protected Object evaluate() {
+      return values.areBounds ? between(own, values.first, values.last) : among();
     }
-    positions.runOptimize();
-    ByteBuffer serialized = ByteBuffer.allocate(positions.serializedSizeInBytes());
-    positions.serialize(serialized);
-    Map found = found(predicate, exact, started);
-    found.put("positions", Base64.getEncoder().encodeToString(serialized.array()));
-    return found;
+
+    private Map among() {
+      BasePredicate predicate =
+          values.size < LEAST_COMPILED
+              ? new InterpretedPredicate(own)
+              : (BasePredicate) Predicate$.MODULE$.create(own);
+      predicate.initialize(0);
+      GenericInternalRow row = new GenericInternalRow(1);
+      RoaringBitmap positions = new RoaringBitmap();
+      boolean exact = true;
+      long started = System.nanoTime();
+      for (int place = 0; place < values.size; place++) {
+        next();
+        Object value = values.value(place, type);
+        row.update(0, value);
+        Boolean matches = isLong(value) ? null : ColumnFunction.evaluate(predicate, row);
+        Object opposite = opposite(value);
+        if (opposite != null) {
+          // The index has one key for 0.0 and -0.0.
+          row.update(0, opposite);
+          Boolean other = ColumnFunction.evaluate(predicate, row);
+          matches = other == null || !other.equals(matches) ? null : matches;
+        }
+        exact &= matches != null;
+        if (matches == null || matches.booleanValue()) {
+          positions.add(place);
+        }
+      }
+      positions.runOptimize();
+      ByteBuffer serialized = ByteBuffer.allocate(positions.serializedSizeInBytes());
+      positions.serialize(serialized);
+      Map found = found(predicate, exact, started);
+      found.put("positions", Base64.getEncoder().encodeToString(serialized.array()));
+      return found;
+    }
   }
 
   /** The interval of keys for which a monotone condition is true; null for another condition. */
-  private Map between(long least, long greatest) {
+  private Map between(Expression own, long least, long greatest) {
     long started = System.nanoTime();
-    long[] keys = MonotoneFunction.keys(bound, type, least, greatest);
+    long[] keys = MonotoneFunction.keys(own, type, least, greatest);
     if (keys == null) {
       return null;
     }
-    Map found = found(new InterpretedPredicate(bound), true, started);
+    Map found = found(new InterpretedPredicate(own), true, started);
     found.put("between", keys);
     return found;
   }
@@ -193,6 +237,8 @@ public class ColumnFunction {
     try {
       return Boolean.valueOf(predicate.eval(row));
     } catch (Exception e) {
+      return null;
+    } catch (StackOverflowError e) {
       return null;
     }
   }
