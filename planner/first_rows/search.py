@@ -179,7 +179,13 @@ def _first_of(counting: Counting, predicate: Predicate, plain: Pruned, wanted: i
     statistics = counting.view.statistics(order.nulls(), IndexReads())
     if statistics is None:
         return Enough(plain)
-    guess = Guess(statistics, counting.row_groups[plain.kept], _tests_of(predicate, order), descending=order.descending)
+    guess = Guess(
+        statistics,
+        counting.row_groups[plain.kept],
+        _tests_of(predicate, order),
+        descending=order.descending,
+        is_text=order.value_type == "string",
+    )
     search = _Search(counting, predicate, plain, wanted, order, guess)
     search.run()
     return search.result()

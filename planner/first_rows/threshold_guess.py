@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from itertools import takewhile
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -10,6 +13,7 @@ from planner.predicate.nodes import Predicate, leaves
 from planner.view.directories import LAST_STEP, FieldStatistics
 from puffin_index.keys.leaf import Key, RangeTest
 from puffin_index.keys.merge import rank_keys
+from puffin_index.keys.sorted_keys import bytes_of_keys, common_prefix
 from puffin_index.storage.arrays import Floats, Ints
 
 _LEAST_KEY, _GREATEST_KEY = -(2**63), 2**63 - 1
@@ -19,28 +23,33 @@ _TAIL_KEYS = 12
 
 _MOST_SAMPLED_KEYS = 1_000_000
 
+_MOST_DIGITS, _SCALE_BITS = 24, 62
+"""Bytes of a key that make its number, if they fit into so many bits."""
+
 
 class Guess:
     """Guesses from directories alone which key so many rows of a column reach.
 
-    Keys are numbers. Where the column's keys are bytes, a number is a place among the least and greatest keys of row
-    groups, in order: only these can become the threshold.
+    Keys are numbers, see `_ByteScale` where the column's keys are bytes.
 
     Args:
         statistics: Of the column.
         row_groups: The row groups of the view that may have a wanted row (int64).
         tests: What the predicate says of the column.
         descending: Whether the greatest keys come first.
+        is_text: Whether keys that are bytes are UTF-8.
 
     Attributes:
         has_keys: Whether a row group is known to have a value; otherwise no number stands for a key.
     """
 
-    def __init__(self, statistics: FieldStatistics, row_groups: Ints, tests: Predicate, *, descending: bool) -> None:
+    def __init__(
+        self, statistics: FieldStatistics, row_groups: Ints, tests: Predicate, *, descending: bool, is_text: bool
+    ) -> None:
         self._is_descending = descending
         here = row_groups[statistics.has_values[row_groups]]
         self.has_keys = len(here) > 0
-        low, high, self._ends = _as_numbers(statistics, here)
+        low, high, self._scale = _as_numbers(statistics, here, is_text)
         values = statistics.value_count[here].astype(np.float64)
         ends = high if descending else low
         self.first_key = 0 if not len(here) else int(ends.max() if descending else ends.min())
@@ -52,11 +61,13 @@ class Guess:
             weight[outermost] /= 2
             keys += [sampled.ravel(), tail.ravel()]
             weights += [weight.ravel(), tail_weight.ravel()]
-        elif self._ends is not None:
-            keys.append(low if descending else high)
-            weights.append(values - 1)
+        elif self._scale is not None:
+            others = low if descending else high
+            tail, tail_weight = _tail(ends, others, values - 1)
+            keys += [others, tail.ravel()]
+            weights += [(values - 1) / 2, tail_weight.ravel()]
         joined, weight = np.concatenate(keys), np.concatenate(weights)
-        if self._ends is None:
+        if self._scale is None:
             least, most = _bounds(tests)
             inside = (least <= joined) & (joined <= most)
             joined, weight = joined[inside], weight[inside]
@@ -68,7 +79,7 @@ class Guess:
 
     def key_at(self, number: int) -> Key:
         """The key that a number on the scale stands for."""
-        return number if self._ends is None else self._ends[number].as_py()
+        return number if self._scale is None else self._scale.key(number)
 
     def reach(self, number: int) -> float:
         """About how many rows reach a key."""
@@ -81,6 +92,59 @@ class Guess:
             return self.first_key
         at = int(np.searchsorted(self._reach, rows))
         return int(self._keys[min(at, len(self._keys) - 1)])
+
+
+class _ByteScale:
+    """Numbers of keys that are bytes, in the order of the keys.
+
+    The least and greatest keys of row groups have a number each. Digits tell how far apart two of them are: a digit is
+    the place of a byte among the bytes that these keys have behind their common prefix. So a number between those of
+    two keys stands for bytes that other keys may well have.
+
+    Args:
+        ends: The least and greatest keys, distinct and ascending.
+        is_text: Whether keys are UTF-8.
+
+    Attributes:
+        numbers: The numbers of these keys.
+    """
+
+    def __init__(self, ends: pa.LargeBinaryArray, is_text: bool) -> None:
+        self._ends, self._is_text = ends, is_text
+        data, offsets = bytes_of_keys(ends)
+        lengths = np.diff(offsets)
+        self._length = int(lengths[0]) if len(ends) and (lengths == lengths[0]).all() else None
+        self._prefix: bytes = ends[0].as_py()[: common_prefix(ends[0].as_py(), ends[-1].as_py())] if len(ends) else b""
+        starts = offsets[:-1] + len(self._prefix)
+        counts = np.zeros(256, np.int64)
+        for at in range(_MOST_DIGITS):
+            counts += np.bincount(data[starts[starts + at < offsets[1:]] + at], minlength=256)
+        self._alphabet = np.flatnonzero(counts).astype(np.uint8)
+        self._base = max(len(self._alphabet) + 1, 2)
+        self._digits = min(_MOST_DIGITS, int(_SCALE_BITS / math.log2(self._base)))
+        self._heads = np.zeros(len(ends), np.int64)
+        for at in range(self._digits):
+            there = starts + at < offsets[1:]
+            self._heads *= self._base
+            self._heads[there] += np.searchsorted(self._alphabet, data[starts[there] + at]) + 1
+        self.numbers = np.cumsum(np.diff(self._heads, prepend=self._heads[:1]).clip(1))
+
+    def key(self, number: int) -> bytes:
+        """The key that a number stands for."""
+        at = max(int(np.searchsorted(self.numbers, number, side="right")) - 1, 0)
+        beyond = number - int(self.numbers[at])
+        if beyond <= 0 or at + 1 == len(self._ends):
+            end: bytes = self._ends[at].as_py()
+            return end
+        head, places = int(self._heads[at]) + beyond, []
+        for _ in range(self._digits):
+            head, place = divmod(head, self._base)
+            places.append(place)
+        digits = takewhile(bool, reversed(places))
+        key = self._prefix + bytes(self._alphabet[place - 1] for place in digits)
+        if self._is_text:
+            return key.decode(errors="ignore").encode()
+        return key if self._length is None else key[: self._length].ljust(self._length, b"\0")
 
 
 def _bounds(tests: Predicate) -> tuple[int, int]:
@@ -96,14 +160,14 @@ def _bounds(tests: Predicate) -> tuple[int, int]:
     return least, max(least, most)
 
 
-def _as_numbers(statistics: FieldStatistics, here: Ints) -> tuple[Ints, Ints, pa.LargeBinaryArray | None]:
-    """The least and the greatest key of some row groups; where keys are bytes, places among all of them, and these."""
+def _as_numbers(statistics: FieldStatistics, here: Ints, is_text: bool) -> tuple[Ints, Ints, _ByteScale | None]:
+    """The least and the greatest key of some row groups; where keys are bytes, as numbers of a scale, and the scale."""
     low, high = statistics.minimum, statistics.maximum
     if isinstance(low, np.ndarray) and isinstance(high, np.ndarray):
         return low[here], high[here], None
     keys, ranks = rank_keys([ends.take(pa.array(here)).cast(pa.large_binary()) for ends in (low, high)])
-    places = ranks.astype(np.int64)
-    return places[: len(here)], places[len(here) :], keys
+    scale = _ByteScale(keys, is_text)
+    return scale.numbers[ranks[: len(here)]], scale.numbers[ranks[len(here) :]], scale
 
 
 def _sample(

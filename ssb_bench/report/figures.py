@@ -236,7 +236,7 @@ def draw_appends(run: AppendRun) -> Figure:
 
 @_styled
 def draw_clustered(run: ClusteredRun) -> Figure:
-    """Draw the share of row groups kept, a heat map for each order and size; red: more than match by over a tenth."""
+    """Draw the share of row groups kept, a heat map for each order and size; in red frames, too many."""
     orders, sizes, queries, bursts = (
         [*dict.fromkeys(getattr(cell, name) for cell in run.cells)] for name in ("order", "size", "query", "burst")
     )
@@ -253,8 +253,9 @@ def draw_clustered(run: ClusteredRun) -> Figure:
         axes.set_yticks(range(len(bursts)), [str(burst) for burst in bursts], fontsize=7)
         axes.set_title(f"{order}, row groups of {size}", fontsize=8)
         for (y, x), share in np.ndenumerate(shares):
+            frame = {"facecolor": "white", "edgecolor": "#c22", "pad": 1.5} if missed[y, x] else None
             color = "#c22" if missed[y, x] else "white" if share > 0.6 else "black"
-            axes.text(x, y, f"{share:.0%}", ha="center", va="center", fontsize=6, color=color)
+            axes.text(x, y, f"{share:.0%}", ha="center", va="center", fontsize=6, color=color, bbox=frame)
     grid[0, 0].set_ylabel("rows of a burst")
     return figure
 

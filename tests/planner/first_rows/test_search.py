@@ -226,3 +226,22 @@ def test_an_order_by_text_needs_few_row_groups(local_catalog: SqlCatalog) -> Non
 
     assert enough.implied == "5 rows are >= 995"
     assert enough.pruned.kept.sum() <= 5
+
+
+@pytest.mark.parametrize("descending", [True, False])
+def test_an_order_by_text_is_cut_between_the_ends_of_row_groups(local_catalog: SqlCatalog, *, descending: bool) -> None:
+    """Each row group has nearly the least and the greatest word, and rows that match in the middle."""
+    numbers = np.arange(4_000) * 7919 % 4_000
+    rare = Leaf(2, SetTest((1,)), "long")
+    matches = (numbers % 100 == 50) & (numbers > 500) & (numbers < 3_500)
+    data = pa.table({"s": [f"user {number:04}" for number in numbers.tolist()], "c": matches.astype(np.int64)})
+    create_table(local_catalog, "t", data, row_group_rows=100)
+    index = TableIndex.create(local_catalog, "ns.t", IndexDefinition.of(bitmap=["s", "c"]))
+    index.build(workers=1)
+    view = view_of(index.index_table, reading_of(index.data_table))
+
+    enough = first_rows(view, rare, FirstRows(3, Order(1, "string", descending, False)))
+
+    ordered = np.sort(numbers[matches])
+    first = ordered[-3:] if descending else ordered[:3]
+    assert kept(enough) == np.unique(np.flatnonzero(np.isin(numbers, first)) // 100).tolist()
