@@ -16,7 +16,7 @@ from pyiceberg.transforms import DayTransform, Transform, TruncateTransform
 
 from planner.clock import Clock
 from planner.predicate.nodes import Predicate
-from planner.predicate.partition_test import partition_tests, partition_type
+from planner.predicate.partitions import partition_tests, partition_type
 from planner.predicate.tree import PredicateTree
 from planner.prune.zone_map import JoinedVerdicts, Verdicts, judge_by_zone_map
 from planner.view.directories import FieldStatistics, KeyArray

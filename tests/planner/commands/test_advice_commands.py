@@ -86,3 +86,11 @@ def test_advise_says_what_is_wrong(run: Runner, table: str, tmp_path: Path) -> N
     ):
         result = run("advise", table, *arguments)
         assert (result.exit_code, message in " ".join(result.output.split())) == (code, True), result.output
+
+
+def test_benefits_need_queries_of_the_table(run: Runner, table: str, tmp_path: Path) -> None:
+    run.json("create", table, "--bitmap", "k")
+    (tmp_path / "2026-01-01-x.jsonl").write_text(logged_scan("local.ns.other", "k = 5", 1000))
+    for folder in (tmp_path, tmp_path / "nowhere"):
+        result = run("benefits", table, "--query-log", folder.as_uri())
+        assert (result.exit_code, "has no query of ns.t: name the folder" in result.output) == (1, True), result.output
