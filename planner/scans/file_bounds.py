@@ -141,6 +141,9 @@ def _partition_key(value: object, result: ValueType, transform: Transform[Any, A
         key = key_of(value, result)
     except UnsupportedError:
         return None
+    # PyIceberg's reader of manifests takes the least numbers for zero.
+    if result.is_floating and value == 0:
+        return None
     is_number = isinstance(key, int) or result.is_decimal
     # Java's numbers overflow where the least ones are truncated.
     if isinstance(transform, TruncateTransform) and is_number and unscaled_of(key) % transform.width:

@@ -371,6 +371,7 @@ def test_bounds_say_no_more_than_their_writers_knew(
 @pytest.mark.parametrize(
     ("source", "transform", "value", "test", "is_possible"),
     [
+        (DoubleType(), IdentityTransform(), 0.0, RangeTest(1, None), True),
         # The least number, truncated by Java.
         (LongType(), TruncateTransform(10), -(2**63) - 2 + 2**64, RangeTest(None, 5), True),
         (LongType(), TruncateTransform(10), 10, RangeTest(None, 10, high_inclusive=False), False),
