@@ -11,7 +11,8 @@ SIDE_BY_SIDE := -n 2 --dist loadgroup
 BRIEF_JVM := JAVA_TOOL_OPTIONS="-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m"
 LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url \
   --no-emit-find-links --no-annotate
-TEST = TMPDIR="$$(bash scripts/test-folder)" JAVA_HOME="$$(bash scripts/find-java)" $(BRIEF_JVM) $(BIN)/python -m pytest $(SIDE_BY_SIDE)
+IN_MEMORY = TMPDIR="$$(bash scripts/test-folder)"
+WITH_SPARK = JAVA_HOME="$$(bash scripts/find-java)" $(BRIEF_JVM) $(BIN)/python -m pytest $(SIDE_BY_SIDE)
 RELEASES ?= 4.0 3.5
 PAIRS ?= 50000
 SECONDS ?= 3600
@@ -33,14 +34,14 @@ demo: $(STAMP) ## SSB data, Iceberg table, background index build, the seven que
 	@JAVA_HOME="$$(bash scripts/find-java)" $(BIN)/ssb-bench demo --sf $(SF) --data $(DATA)
 
 test: $(STAMP) ## What a change needs, with a real Spark; some 12 minutes on two cores
-	@$(TEST)
+	@$(IN_MEMORY) $(WITH_SPARK)
 
 quick: $(STAMP) ## The tests that need no JVM
-	@TMPDIR="$$(bash scripts/test-folder)" $(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "not spark and not paimon"
+	@$(IN_MEMORY) $(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "not spark and not paimon"
 
 nightly: $(STAMP) ## Everything: all tests, each on many more examples, and the next 50,000 pairs of a table and a predicate (PAIRS=n)
 	@$(BIN)/python -m tests.planner.laws.pairs --pairs $(PAIRS) --state $(DATA)/pairs.json
-	@$(TEST) --hypothesis-profile=nightly --timeout 14400
+	@$(WITH_SPARK) --hypothesis-profile=nightly --timeout 14400
 
 soak: $(STAMP) ## An index under load with kills, locks, damage and a failing store, for an hour (SECONDS=n) more; SOAK=--spark adds Spark
 	@JAVA_HOME="$$(bash scripts/find-java 2> /dev/null)" $(BIN)/python -m tests.soak --seconds $(SECONDS) --state $(DATA)/soak $(SOAK)
