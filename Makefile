@@ -33,7 +33,7 @@ java: ## Find Java 17+, or install it where that is allowed
 demo: $(STAMP) ## SSB data, Iceberg table, background index build, the seven queries with and without: a table and a picture
 	@JAVA_HOME="$$(bash scripts/find-java)" $(BIN)/ssb-bench demo --sf $(SF) --data $(DATA)
 
-test: $(STAMP) ## What a change needs, with a real Spark; some 12 minutes on two cores
+test: $(STAMP) ## What a change needs, with a real Spark
 	@$(IN_MEMORY) $(WITH_SPARK)
 
 quick: $(STAMP) ## The tests that need no JVM
