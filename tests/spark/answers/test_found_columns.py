@@ -265,8 +265,7 @@ def test_first_rows_where_files_lack_the_column(hook: SparkSession, catalog: Sql
     hook.sql("INSERT INTO lake.found.lacking SELECT CAST(id AS INT), CONCAT('k', id % 7), id FROM RANGE(200, 300)")
     index = indexed(catalog, "lacking", "id", "s", "w")
 
-    orders = ("s ASC NULLS LAST", "w DESC NULLS FIRST", "w")
-    wheres = ("id < 200", "id > 120", "TRUE")
+    orders, wheres = ("s ASC NULLS LAST", "w DESC NULLS FIRST"), ("id < 200", "TRUE")
     check_in_spark(hook, index, *(f"{where} ORDER BY {order}, id LIMIT 7" for where in wheres for order in orders))
 
 

@@ -287,12 +287,17 @@ class SparkHistory(RuleBasedStateMachine):
         where, expected = self.matching(self.questions[self.step % len(self.questions)])
         found = self.spark.sql(f"SELECT n FROM {TABLE} WHERE {where}").collect()
         assert sorted(row[0] for row in found) == sorted(expected), where
-        groups = self.spark.sql(f"SELECT {self.k} * -0.0D AS g, COUNT(*) AS c FROM {TABLE} WHERE {where} GROUP BY 1")
-        counts = Counter(None if self.now[n][0] is None else 0.0 for n in expected)
-        assert sorted(map(str, groups.collect())) == sorted(f"Row(g={g}, c={c})" for g, c in counts.items()), where
+        if self.step % 3 == 0:
+            self.ask_groups(where, expected)
         if self.references:
             name = sorted(self.references)[self.step % len(self.references)]
             self.ask_reference(name, self.questions[(self.step + 1) % len(self.questions)])
+
+    def ask_groups(self, where: str, expected: set[int]) -> None:
+        """Ask for groups of a computed double: -0.0 and 0.0 are one, which the text of rows tells apart."""
+        groups = self.spark.sql(f"SELECT {self.k} * -0.0D AS g, COUNT(*) AS c FROM {TABLE} WHERE {where} GROUP BY 1")
+        counts = Counter(None if self.now[n][0] is None else 0.0 for n in expected)
+        assert sorted(map(str, groups.collect())) == sorted(f"Row(g={g}, c={c})" for g, c in counts.items()), where
 
     def ask_reference(self, name: str, ask: Ask) -> None:
         """Ask what a branch or tag holds; a tag has the names of its own time."""
