@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from pyiceberg.exceptions import ResolveError
-from pyiceberg.io.pyarrow import ArrowAccessor, ArrowProjectionVisitor, pyarrow_to_schema, schema_to_pyarrow
+from pyiceberg.io.pyarrow import (
+    ArrowAccessor,
+    ArrowProjectionVisitor,
+    UnsupportedPyArrowTypeException,
+    pyarrow_to_schema,
+    schema_to_pyarrow,
+)
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema, visit_with_partner
 from pyiceberg.transforms import IdentityTransform
@@ -18,8 +26,15 @@ from pyiceberg.types import ListType, MapType
 
 from puffin_index.data.column_source import Reading
 from puffin_index.data.file_fields import PARQUET_FIELD_ID, FileField, FileFields, identify_fields
+from puffin_index.data.stored_types import check_stored, parquet_type
 from puffin_index.errors import UnsupportedError
 from puffin_index.storage.caches import cleared_by
+
+# PyIceberg asks a number in place of a timestamp for its zone, which is an AttributeError.
+_PROJECTION_ERRORS = (
+    *(ValueError, TypeError, AttributeError),
+    *(ResolveError, UnsupportedPyArrowTypeException, pa.ArrowException),
+)
 
 
 def constants_of(partition: Record, spec: PartitionSpec) -> dict[int, object]:
@@ -38,34 +53,45 @@ class FileColumns:
     Attributes:
         reading: How the scan finds columns.
         fields: The file's fields.
+        stored: Names the type of a leaf column of the file.
         constants: Values of identity partitions by field id.
         location: The data file.
     """
 
     reading: Reading
     fields: FileFields
+    stored: Callable[[int], str]
     constants: Mapping[int, object]
     location: str
+    _checked: set[int] = dataclasses.field(default_factory=set, repr=False, compare=False)
 
     @classmethod
     def of(
-        cls, reading: Reading, file_schema: pa.Schema, constants: Mapping[int, object], location: str
+        cls, reading: Reading, parquet: pq.ParquetFile, constants: Mapping[int, object], location: str
     ) -> FileColumns:
         """Match a file's columns to field ids.
 
         Raises:
             UnsupportedError: If two fields of the file have one name.
         """
+        file_schema = parquet.schema_arrow
         if len(set(file_schema.names)) < len(file_schema.names):
             raise UnsupportedError(f"data file {location}: two of its columns have one name")
         fields = identify_fields(file_schema, "PARQUET", reading.name_mapping)
         assert fields is not None
-        return cls(reading, fields, constants, location)
+        return cls(reading, fields, partial(parquet_type, parquet.schema), constants, location)
 
     def fields_of(self, field_ids: Iterable[int]) -> list[FileField]:
-        """The file's top-level fields that hold some columns, each once; columns that the file lacks are left out."""
-        paths = (self._path(field_id) for field_id in field_ids)
-        return list({path[0].leaves.start: path[0] for path in paths if path}.values())
+        """The file's top-level fields that hold some columns, each once; columns that the file lacks are left out.
+
+        Raises:
+            UnsupportedError: If Iceberg's readers would give other values of a column than Arrow.
+        """
+        paths = {field_id: path for field_id in field_ids if (path := self._path(field_id))}
+        for field_id in paths.keys() - self._checked:
+            check_stored(self.stored, paths[field_id][-1], self.reading.schema, self.location)
+            self._checked.add(field_id)
+        return list({path[0].leaves.start: path[0] for path in paths.values()}.values())
 
     def _path(self, field_id: int) -> tuple[FileField, ...]:
         if field_id in self.constants:
@@ -121,8 +147,7 @@ class FileColumns:
                 self._without_hidden_defaults(projection), table, visitor, ArrowAccessor(file_schema)
             )
             return pa.Table.from_arrays(projected.flatten(), names=target.names).cast(target)
-        # PyIceberg asks a number in place of a timestamp for its zone, which is an AttributeError.
-        except (ValueError, TypeError, AttributeError, ResolveError, pa.ArrowException) as error:
+        except _PROJECTION_ERRORS as error:
             raise UnsupportedError(
                 f"data file {self.location}: columns cannot be read as the table's schema has them: {error}"
             ) from error

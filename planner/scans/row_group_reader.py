@@ -168,7 +168,7 @@ class RowGroupReader:
         if columns is None:
             constants = constants_of(entry.partition, self.table.specs()[entry.spec_id])
             reading = reading_of(self.table, self.schema)
-            columns = FileColumns.of(reading, opened.parquet.schema_arrow, constants, location)
+            columns = FileColumns.of(reading, opened.parquet, constants, location)
             # Two threads may make the same columns of a file, and either may stay.
             self._columns_of[location] = columns
         return columns

@@ -1,6 +1,6 @@
-"""Read the places and rows of stripes from an ORC footer.
+"""Read the places and rows of stripes, and the stored types, from an ORC footer.
 
-PyArrow tells neither. PyArrow has parsed the footer before, so the bytes are a valid ORC footer.
+PyArrow tells none of them. PyArrow has parsed the footer before, so the bytes are a valid ORC footer.
 """
 
 from __future__ import annotations
@@ -16,9 +16,15 @@ from pyarrow.orc import ORCFile
 from puffin_index.errors import UnsupportedError
 
 _CHUNK_HEADER_BYTES = 3
-_STRIPES = 3
-"""The field number of the stripes in the footer, from orc_proto.proto."""
+# Field numbers of orc_proto.proto.
+_STRIPES, _TYPES = 3, 4
 _STRIPE_OFFSET, _STRIPE_ROWS = 1, 5
+_TYPE_KIND, _TYPE_PRECISION, _TYPE_SCALE = 1, 5, 6
+_KINDS = (
+    *("BOOLEAN", "BYTE", "SHORT", "INT", "LONG", "FLOAT", "DOUBLE", "STRING", "BINARY", "TIMESTAMP"),
+    *("LIST", "MAP", "STRUCT", "UNION", "DECIMAL", "DATE", "VARCHAR", "CHAR", "TIMESTAMP_INSTANT"),
+)
+_NESTED = ("LIST", "MAP", "STRUCT", "UNION")
 
 
 class SeekableStream(Protocol):
@@ -44,8 +50,21 @@ class Stripe:
     rows: int
 
 
-def read_stripes(stream: SeekableStream, orc: ORCFile) -> tuple[Stripe, ...]:
-    """Read the stripes of an ORC file, in their order.
+@dataclass(frozen=True, slots=True)
+class OrcFooter:
+    """What a footer says.
+
+    Attributes:
+        stripes: The stripes, in their order.
+        leaf_types: The stored type of each leaf column, in the order of the schema: `ORC CHAR`.
+    """
+
+    stripes: tuple[Stripe, ...]
+    leaf_types: tuple[str, ...]
+
+
+def read_footer(stream: SeekableStream, orc: ORCFile) -> OrcFooter:
+    """Read the footer of an ORC file.
 
     Args:
         stream: The file.
@@ -63,8 +82,20 @@ def read_stripes(stream: SeekableStream, orc: ORCFile) -> tuple[Stripe, ...]:
         footer = b"".join(_chunks(stored, _DECOMPRESS[orc.compression]))
     else:
         raise UnsupportedError(f"an ORC footer compressed by {orc.compression} cannot be read")
-    stripes = [dict(_fields(value)) for number, value in _fields(footer) if number == _STRIPES and value]
-    return tuple(Stripe(_number(stripe.get(_STRIPE_OFFSET)), _number(stripe.get(_STRIPE_ROWS))) for stripe in stripes)
+    fields = [(number, dict(_fields(value))) for number, value in _fields(footer) if number in (_STRIPES, _TYPES)]
+    stripes = (own for number, own in fields if number == _STRIPES and own)
+    types = (_type_name(own) for number, own in fields if number == _TYPES)
+    return OrcFooter(
+        tuple(Stripe(_number(stripe.get(_STRIPE_OFFSET)), _number(stripe.get(_STRIPE_ROWS))) for stripe in stripes),
+        tuple(f"ORC {name}" for name in types if name not in _NESTED),
+    )
+
+
+def _type_name(own: dict[int, bytes | int]) -> str:
+    kind = _number(own.get(_TYPE_KIND))
+    name = _KINDS[kind] if kind < len(_KINDS) else f"type {kind}"
+    is_decimal = name == "DECIMAL"
+    return f"{name}({_number(own.get(_TYPE_PRECISION))},{_number(own.get(_TYPE_SCALE))})" if is_decimal else name
 
 
 def _chunks(stored: bytes, decompress: Callable[[bytes], bytes]) -> Iterator[bytes]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import BinaryIO, Protocol, cast
 
 import pyarrow as pa
@@ -19,9 +20,10 @@ from puffin_index.data.constant_column import constant_column
 from puffin_index.data.data_table import DataFile
 from puffin_index.data.file_fields import FileFields, Rule, identify_fields
 from puffin_index.data.located_column import LocatedColumn, locate_column
-from puffin_index.data.orc_footer import SeekableStream, read_stripes
+from puffin_index.data.orc_footer import SeekableStream, read_footer
 from puffin_index.data.parquet import fetch_columns, open_stream, parquet_file
 from puffin_index.data.parquet_footer import row_group_places
+from puffin_index.data.stored_types import check_stored, parquet_type
 from puffin_index.errors import BuildError, UnsupportedError
 from puffin_index.keys.arrow_keys import column_of, gather_column
 from puffin_index.keys.columns import Column
@@ -37,7 +39,6 @@ BATCH_ROWS = 262_144
 
 _BUFFER_BYTES = 4 * 1024 * 1024
 _ORC_LONG_TYPE = b"iceberg.long-type"
-_MICROSECONDS = frozenset({"timestamp", "timestamptz"})
 # Older PyArrow releases wrap timestamps that exceed 64-bit nanoseconds, instead of refusing them.
 _ORC_TIMESTAMPS_ARE_CHECKED = int(pa.__version__.split(".")[0]) >= 26
 
@@ -68,8 +69,8 @@ class OpenDataFile(RowGroups, Protocol):
             UnsupportedError: If it is uncertain what Iceberg would read.
         """
 
-    def check_type(self, column: ColumnId, value_type: ValueType) -> None:
-        """Check that Iceberg and Arrow read the same values from the file.
+    def check_type(self, field_id: int) -> None:
+        """Check that Iceberg and Arrow read the same values of a column from the file.
 
         Raises:
             UnsupportedError: If they do not, or the values of this file cannot be read without a loss.
@@ -111,19 +112,10 @@ class OpenParquetFile:
         """Find a column of the table."""
         return locate_column(self._fields, self._reading, self.file.constants, field_id, self.file.path)
 
-    def check_type(self, column: ColumnId, value_type: ValueType) -> None:
+    def check_type(self, field_id: int) -> None:
         """Check that Iceberg reads the values that are stored as Arrow does."""
-        field_id, map_key = column_and_key(column)
-        located = self.locate(field_id)
-        if not located.path:
-            return
-        field = located.path[-1] if map_key is None else located.path[-1].children[1]
-        is_int96 = self._parquet.schema.column(field.leaves[0]).physical_type == "INT96"
-        if not _reads_alike(field.field.type, value_type) or (is_int96 and value_type.name not in _MICROSECONDS):
-            stored = "INT96" if is_int96 else field.field.type
-            raise UnsupportedError(
-                f"data file {self.file.path}: column {field_id} is stored as {stored}, which is no {value_type.name}"
-            )
+        for field in self.locate(field_id).path[-1:]:
+            check_stored(partial(parquet_type, self._parquet.schema), field, self._reading.schema, self.file.path)
 
     def fetch(self, row_groups: Sequence[int], field_id: int) -> None:
         """Begin to read a column of some row groups."""
@@ -155,6 +147,7 @@ class OpenOrcFile:
     row_counts: tuple[int, ...]
     row_group_offsets: tuple[int, ...]
     _orc: ORCFile
+    _leaf_types: tuple[str, ...]
     _fields: FileFields
     _reading: Reading
 
@@ -162,16 +155,16 @@ class OpenOrcFile:
         """Find a column of the table."""
         return locate_column(self._fields, self._reading, self.file.constants, field_id, self.file.path)
 
-    def check_type(self, column: ColumnId, value_type: ValueType) -> None:  # noqa: ARG002 - Arrow converts ORC's types
+    def check_type(self, field_id: int) -> None:
         """Check that Iceberg reads the values that are stored as Arrow does."""
-        field_id, map_key = column_and_key(column)
         path = self.locate(field_id).path
         if not path:
             return
         names = [field.field.name for field in path]
         if any("." in name for name in names):
             raise UnsupportedError(f"data file {self.file.path}: ORC columns with a dot in the name cannot be read")
-        stored = (path[-1] if map_key is None else path[-1].children[1]).field.type
+        check_stored(self._leaf_types.__getitem__, path[-1], self._reading.schema, self.file.path)
+        stored = (path[-1].children[1] if path[-1].children else path[-1]).field.type
         is_temporal = pa.types.is_temporal(stored)
         if is_temporal and self._fields.rule is not Rule.FIELD_IDS:
             # Other writers count dates and times in a time zone and a calendar of their own.
@@ -197,20 +190,6 @@ class OpenOrcFile:
         yield values.cast(pa.time64("us")) if is_time else values
 
 
-def _reads_alike(stored: pa.DataType, value_type: ValueType) -> bool:
-    """Return whether Iceberg's Parquet readers, which never convert stored numbers, give the same values as Arrow."""
-    if pa.types.is_timestamp(stored):
-        return bool(stored.unit == "ns") == value_type.name.endswith("_ns")
-    if pa.types.is_unsigned_integer(stored):
-        # Iceberg's vectorised readers take unsigned numbers as signed.
-        return False
-    if pa.types.is_time(stored):
-        return bool(stored.unit != "ns")
-    if pa.types.is_decimal(stored) and value_type.is_decimal:
-        return bool(stored.scale == value_type.decimal_scale)
-    return True
-
-
 def read_keys(opened: OpenDataFile, row_group: int, column: ColumnId, value_type: ValueType) -> Column:
     """Read the keys of one column, or of one key of a map, in one row group; all NULL if the file lacks the column.
 
@@ -225,7 +204,7 @@ def read_keys(opened: OpenDataFile, row_group: int, column: ColumnId, value_type
         return constant_column(located.constant, value_type, row_count)
     if not located.path:
         return column_of(pa.nulls(row_count), value_type)
-    opened.check_type(column, value_type)
+    opened.check_type(field_id)
     try:
         return gather_column(opened.read_column(row_group, field_id, map_key), value_type, row_count)
     except (pa.ArrowException, OSError) as error:
@@ -296,10 +275,13 @@ def _open_orc(stream: SeekableStream, file: DataFile, reading: Reading) -> OpenO
         raise UnsupportedError(
             f"data file {file.path}: the columns of this ORC file have no field ids, and the table has no name mapping"
         )
-    stripes = read_stripes(stream, orc)
-    offsets = [stripe.offset for stripe in stripes]
+    footer = read_footer(stream, orc)
+    if sum(len(field.leaves) for field in fields.fields) != len(footer.leaf_types):
+        raise UnsupportedError(f"data file {file.path}: its columns are nested in a way that is not known")
+    offsets = [stripe.offset for stripe in footer.stripes]
     starts = range_starts(offsets, offsets, file.file_size)
-    return OpenOrcFile(file, tuple(stripe.rows for stripe in stripes), starts, orc, fields, reading)
+    rows = tuple(stripe.rows for stripe in footer.stripes)
+    return OpenOrcFile(file, rows, starts, orc, footer.leaf_types, fields, reading)
 
 
 def _check_rows(opened: OpenDataFile) -> None:

@@ -260,7 +260,7 @@ def write_files(
 
 def _check_columns(opened: OpenDataFile, columns: Sequence[ResolvedColumn]) -> None:
     for column in columns:
-        opened.check_type(column.column_id, column.value_type)
+        opened.check_type(column.field_id)
 
 
 def _sources(opened: OpenDataFile, columns: Sequence[ResolvedColumn]) -> dict[int, str]:

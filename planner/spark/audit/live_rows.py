@@ -101,13 +101,14 @@ class Snapshot:
                 def read_stripe(field_id: int) -> pa.Array:
                     if not orc.locate(field_id).path:
                         raise UnsupportedError(f"data file {file.file.path} lacks column {field_id}")
+                    orc.check_type(field_id)
                     return pa.concat_arrays(list(orc.read_column(ordinal, field_id)))
 
                 yield LiveRows(row_count, live, read_stripe)
             return
         with open_parquet(self.table.io, file.file.path, file.file.file_size) as parquet:
             constants = constants_of(file.entry.partition, self.table.specs()[file.entry.spec_id])
-            columns = FileColumns.of(self.reading, parquet.schema_arrow, constants, file.file.path)
+            columns = FileColumns.of(self.reading, parquet, constants, file.file.path)
             table = _read(parquet, columns, ordinal, field_ids, file.file.path)
             if table.num_rows != row_count:
                 reason = f"row group {ordinal} has {table.num_rows} rows, the index says {row_count}"

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import tempfile
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -384,8 +386,46 @@ def test_a_file_column_of_a_type_that_none_is_promoted_from_is_refused(
     index = TableIndex.create(local_catalog, "ns.odd", IndexDefinition.of(bsi=["k"]))
     index.build(workers=1)
 
-    with pytest.raises(UnsupportedError, match=r"odd\.parquet: columns cannot be read"):
+    with pytest.raises(UnsupportedError, match=r"odd\.parquet: column 'id' is stored as BYTE_ARRAY STRING"):
         read(index, None, ["id"])
+
+
+@pytest.mark.parametrize(
+    ("stored", "reason"),
+    [
+        (pa.timestamp("ms"), r"INT64 TIMESTAMP\(MILLIS\)"),
+        (pa.timestamp("ms", "UTC"), r"INT64 TIMESTAMP\(MILLIS\)"),
+        (pa.timestamp("ns"), r"INT64 TIMESTAMP\(NANOS\)"),
+    ],
+)
+def test_a_column_that_iceberg_reads_as_other_values_is_neither_indexed_nor_scanned(
+    local_catalog: SqlCatalog, tmp_path: Path, stored: pa.DataType, reason: str
+) -> None:
+    table = create_table(local_catalog, "old", pa.table({"id": [0], "at": pa.array([None], pa.timestamp("us"))}), 5)
+    path = tmp_path / "old.parquet"
+    moments = [datetime(2023, 1, day) for day in range(1, 9)]
+    fields = [StoredField("id", list(range(1, 9)), pa.int64(), 1), StoredField("at", moments, stored, 2)]
+    write_parquet(path, fields, 4, statistics=True)
+    commit_file(table, path.as_uri(), Record(), 0, with_offsets=True)
+
+    index = TableIndex.create(local_catalog, "ns.old", IndexDefinition.of(bsi=["id", "at"]))
+    [skipped] = index.build(workers=1).skipped
+    assert re.search(f"column 'at' is stored as {reason}", skipped.reason)
+
+    where = "at > TIMESTAMP_NTZ '2000-01-01'"
+    for refused in (
+        lambda: read(index, where, ["id"]),
+        lambda: read(index, "id < 3"),
+        lambda: planner.count(index, where),
+        lambda: planner.aggregate(index, None, "max(at)"),
+    ):
+        with pytest.raises(UnsupportedError, match=reason):
+            refused()
+    assert sorted(row["id"] for row in read(index, "id < 3", ["id"])) == [0, 1, 2]
+
+    # Without the column, the file is indexed.
+    index = TableIndex.create(local_catalog, "ns.old", IndexDefinition.of(bsi=["id"]))
+    assert index.build(workers=1).skipped == ()
 
 
 def test_a_pattern_over_what_is_no_text_in_a_file_is_refused(local_catalog: SqlCatalog, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from pyiceberg.types import IcebergType, NestedField
 
 from planner.scans.file_columns import FileColumns
 from puffin_index.data.column_source import Reading
+from puffin_index.data.file_fields import identify_fields
 from puffin_index.errors import UnsupportedError
 
 MOMENT = datetime(2024, 2, 29, 1, 2, 3)
@@ -80,12 +81,19 @@ def columns(draw: st.DrawFn) -> tuple[pa.Table, Schema, dict[int, object]]:
     return table, Schema(*wanted), constants
 
 
+def file_columns(schema: Schema, stored: pa.Schema, constants: dict[int, object]) -> FileColumns:
+    """The columns of a file of any Arrow schema, whatever Parquet would make of its types."""
+    fields = identify_fields(stored, "PARQUET", None)
+    assert fields is not None
+    return FileColumns(Reading(schema), fields, str, constants, "file:/data.parquet")
+
+
 @given(columns())
 def test_the_shortcut_gives_what_the_projection_gives(
     given_columns: tuple[pa.Table, Schema, dict[int, object]],
 ) -> None:
     table, schema, constants = given_columns
-    mapped = FileColumns.of(Reading(schema), table.schema, constants, "file:/data.parquet")
+    mapped = file_columns(schema, table.schema, constants)
     target = schema_to_pyarrow(schema, include_field_ids=False)
 
     def projected() -> object:
@@ -115,7 +123,7 @@ def test_columns_of_equal_types_do_not_need_the_projection() -> None:
         ]
     )
     table = pa.table([["x", None], [1, 2]], schema=stored)
-    mapped = FileColumns.of(Reading(schema), stored, {}, "file:/data.parquet")
+    mapped = file_columns(schema, stored, {})
     target = schema_to_pyarrow(schema, include_field_ids=False)
     with patch("planner.scans.file_columns.visit_with_partner", side_effect=AssertionError):
         found = mapped.project(table, schema, target)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pyarrow import orc
 
 from puffin_index.data.byte_ranges import READ_WHOLE, range_starts
-from puffin_index.data.orc_footer import lz4_size, read_stripes
+from puffin_index.data.orc_footer import lz4_size, read_footer
 from puffin_index.data.parquet_footer import row_group_places
 from tests.parquet_footer_edit import Struct, columns, edit_footer, metadata, row_groups
 
@@ -124,7 +124,7 @@ def test_stripes_of_an_orc_file_are_found(tmp_path: Path, compression: str, rows
     orc.write_table(table, path, compression=compression, stripe_size=65_536, batch_size=1_024)
     with path.open("rb") as stream:
         opened = orc.ORCFile(stream)
-        stripes = read_stripes(stream, opened)
+        stripes = read_footer(stream, opened).stripes
 
         assert [stripe.rows for stripe in stripes] == [
             opened.read_stripe(at, columns=["a"]).num_rows for at in range(opened.nstripes)

@@ -25,10 +25,9 @@ from pyiceberg.types import (
 
 from puffin_index.data.column_source import Reading
 from puffin_index.data.data_table import DataFile
-from puffin_index.data.orc_footer import read_stripes
+from puffin_index.data.orc_footer import read_footer
 from puffin_index.data.row_groups import OpenDataFile, open_data_file
 from puffin_index.errors import BuildError, PuffinIndexError, UnsupportedError
-from puffin_index.keys.value_types import value_type_named
 
 ROWS = 30_000
 IO = PyArrowFileIO()
@@ -106,7 +105,7 @@ def read(opened: OpenDataFile, field_id: int) -> list[object]:
 def first_bytes(file: DataFile) -> tuple[int, ...]:
     if file.format == "ORC":
         with open(file.path, "rb") as stream:
-            return tuple(stripe.offset for stripe in read_stripes(stream, orc.ORCFile(stream)))
+            return tuple(stripe.offset for stripe in read_footer(stream, orc.ORCFile(stream)).stripes)
     metadata = pq.ParquetFile(file.path).metadata
     columns = [metadata.row_group(group).column(0) for group in range(metadata.num_row_groups)]
     return tuple(column.dictionary_page_offset or column.data_page_offset for column in columns)
@@ -166,7 +165,7 @@ def test_what_orc_cannot_say_for_certain_is_not_indexed(tmp_path: Path) -> None:
         open_only(plain)
     file = write(tmp_path / "file.orc", rows(), "ORC")
     with open_data_file(IO, file, READING) as opened, pytest.raises(UnsupportedError, match="a dot in the name"):
-        opened.check_type(5, value_type_named("int"))
+        opened.check_type(5)
 
 
 def test_manifests_need_not_list_row_groups(file: DataFile) -> None:
