@@ -23,6 +23,7 @@ from puffin_index.display import Cell, Html, facts, format_bytes, panel, sentenc
 from puffin_index.errors import NotFoundError
 from puffin_index.keys.map_key import plain_kind
 from puffin_index.segments.directory import STATISTICS, Directory, FieldKind, read_directory
+from puffin_index.segments.segment import objection
 from puffin_index.storage.arrays import Ints
 from puffin_index.storage.files import FileReader
 from puffin_index.storage.parallel import in_parallel, requests_at_once
@@ -44,6 +45,9 @@ class Sizes:
     def __add__(self, other: Sizes) -> Sizes:
         return Sizes(self.whole + other.whole, self.live + other.live)
 
+
+_MOST_JUDGED = 10
+"""Data files without an index whose footers are read for the reason."""
 
 KindSizes: TypeAlias = dict[tuple[int, str], Sizes]
 
@@ -106,6 +110,7 @@ class IndexStatus:
         snapshots_behind: The number of snapshots from the one that added the oldest of these files to the current one;
             0 without unindexed files.
         outdated: Reasons, as sentences, why indexes of the snapshot's data files are unusable; builds make them anew.
+        left_out: Reasons why builds leave out data files, of the first ten files without an index.
         live_index_bytes: Bytes of the definition's indexes that belong to data files of the current snapshot.
         total_index_bytes: Bytes of all segments, whichever snapshot needs them.
         index_table: The index table.
@@ -124,6 +129,7 @@ class IndexStatus:
     unindexed_bytes: int = 0
     snapshots_behind: int = 0
     outdated: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
     live_index_bytes: int = 0
     total_index_bytes: int = 0
     index_table: str = ""
@@ -145,7 +151,9 @@ class IndexStatus:
         )
         columns = table(("column", "kind", "size"), sizes)
         title = f"index of {self.table}, snapshot {self.snapshot_id}"
-        return panel(title, facts(numbers), columns, sentences("outdated", self.outdated))
+        return panel(
+            title, facts(numbers), columns, sentences("outdated", self.outdated), sentences("left out", self.left_out)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,10 +208,19 @@ def read_status(data_table: Table, index_table: Table, columns: Sequence[Resolve
         unindexed_bytes=lag.bytes,
         snapshots_behind=lag.snapshots,
         outdated=(*_outdated_sources(every, live.files, reading), *_outdated_files(every, live.files)),
+        left_out=tuple(_objections(data_table, missing[:_MOST_JUDGED], reading, columns)),
         live_index_bytes=sum(column.live_bytes for column in column_status),
         total_index_bytes=sum(_segment_sizes(every).values()),
         index_table=".".join(index_table.name()),
     )
+
+
+def _objections(
+    data_table: Table, files: Sequence[DataFile], reading: Reading, columns: Sequence[ResolvedColumn]
+) -> Iterator[str]:
+    at_once = requests_at_once(data_table.io, data_table.location())
+    reasons = in_parallel(lambda file: objection(data_table.io, file, reading, columns), files, at_once)
+    return (reason for reason in reasons if reason is not None)
 
 
 def _outdated_sources(entries: pa.Table, files: Sequence[DataFile], reading: Reading) -> Iterator[str]:
@@ -218,8 +235,8 @@ def _outdated_sources(entries: pa.Table, files: Sequence[DataFile], reading: Rea
             if (field_id, source) in rejected:
                 name = str(reading.schema.find_column_name(field_id))
                 affected.setdefault((name, str(reading.objection(field_id, source))), set()).add(path)
-    for (name, objection), paths in sorted(affected.items()):
-        yield f"column {name} of {len(paths)} data files: {objection} when it was indexed"
+    for (name, reason), paths in sorted(affected.items()):
+        yield f"column {name} of {len(paths)} data files: {reason} when it was indexed"
 
 
 def _outdated_files(entries: pa.Table, files: Sequence[DataFile]) -> Iterator[str]:

@@ -46,6 +46,8 @@ def status_command(table: str, properties: tuple[str, ...], as_json: bool) -> No
     grid.add_row("behind", _describe_lag(status))
     for sentence in status.outdated:
         grid.add_row("outdated", sentence)
+    for sentence in status.left_out:
+        grid.add_row("left out", sentence)
     for column in status.columns:
         kinds = ", ".join(f"{kind} {format_bytes(size)}" for kind, size in column.live_kinds.items())
         beside = "" if column.data_bytes is None else f" beside {format_bytes(column.data_bytes)}"

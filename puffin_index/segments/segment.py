@@ -263,6 +263,16 @@ def _check_columns(opened: OpenDataFile, columns: Sequence[ResolvedColumn]) -> N
         opened.check_type(column.field_id)
 
 
+def objection(io: FileIO, file: DataFile, reading: Reading, columns: Sequence[ResolvedColumn]) -> str | None:
+    """Return why a build would leave out a data file, as far as its footer tells; None if it would not."""
+    try:
+        with open_data_file(io, file, reading) as opened:
+            _check_columns(opened, columns)
+    except (BuildError, UnsupportedError) as error:
+        return str(error)
+    return None
+
+
 def _sources(opened: OpenDataFile, columns: Sequence[ResolvedColumn]) -> dict[int, str]:
     return {column.field_id: opened.locate(column.field_id).source.to_text() for column in columns}
 

@@ -79,7 +79,7 @@ def _status(session: StatementSession, table: str) -> Iterable[Row]:
         status.unindexed_bytes,
         status.snapshots_behind,
         None if handle is None else _state(handle),
-        _sentences([*status.outdated, *index.warnings]),
+        _sentences([*status.outdated, *status.left_out, *index.warnings]),
     )
 
 

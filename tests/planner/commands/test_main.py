@@ -98,6 +98,7 @@ def test_create_build_status_explain_inspect(run: Runner, table: str, tmp_path: 
         "snapshots_behind",
         "live_index_bytes",
         "outdated",
+        "left_out",
         "total_index_bytes",
         "index_table",
     }

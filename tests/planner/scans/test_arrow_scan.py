@@ -411,6 +411,7 @@ def test_a_column_that_iceberg_reads_as_other_values_is_neither_indexed_nor_scan
     index = TableIndex.create(local_catalog, "ns.old", IndexDefinition.of(bsi=["id", "at"]))
     [skipped] = index.build(workers=1).skipped
     assert re.search(f"column 'at' is stored as {reason}", skipped.reason)
+    assert index.status().left_out == (skipped.reason,)
 
     where = "at > TIMESTAMP_NTZ '2000-01-01'"
     for refused in (
@@ -426,6 +427,7 @@ def test_a_column_that_iceberg_reads_as_other_values_is_neither_indexed_nor_scan
     # Without the column, the file is indexed.
     index = TableIndex.create(local_catalog, "ns.old", IndexDefinition.of(bsi=["id"]))
     assert index.build(workers=1).skipped == ()
+    assert index.status().left_out == ()
 
 
 def test_a_pattern_over_what_is_no_text_in_a_file_is_refused(local_catalog: SqlCatalog, tmp_path: Path) -> None:
