@@ -20,7 +20,7 @@ from pyiceberg.table import StaticTable
 from pyspark.errors import PySparkTypeError
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import StringType, StructField, StructType
 
 from planner.predicate.session_time import DEFAULT_ZONE, in_session, zone_named
 from planner.scans.arrow_scan import in_order, project, residual_of
@@ -31,6 +31,7 @@ from planner.spark.settings import PlanningBounds
 from planner.where.parser import parse_where
 from puffin_index.catalogue.open_catalog import QualifiedTable, open_catalog
 from puffin_index.errors import UnsupportedError
+from puffin_index.keys.arrow_values import texts_of_uuids
 from puffin_index.table_index import TableIndex
 
 _log = logging.getLogger(__name__)
@@ -105,6 +106,9 @@ def spark_schema(schema: Schema) -> StructType:
 
 
 def _spark_field(field: pa.Field) -> StructField:
+    if isinstance(field.type, pa.UuidType):
+        # As Spark has them of Iceberg's own source.
+        return StructField(field.name, StringType(), field.nullable)
     try:
         return StructField(field.name, from_arrow_type(field.type, prefer_timestamp_ntz=True), field.nullable)
     except PySparkTypeError as error:
@@ -224,5 +228,9 @@ def _read(scan: _Scan, tasks: Sequence[RowGroupTask]) -> Iterator[pa.RecordBatch
     target = to_arrow_schema(spark_schema(scan.projection))
     for batches in in_order(lambda task: reader.read(task, scan.projection, read_as), tasks):
         for batch in batches:
+            shown = pa.RecordBatch.from_arrays(
+                [texts_of_uuids(each) if isinstance(each.type, pa.UuidType) else each for each in batch.columns],
+                batch.schema.names,
+            )
             for start in range(0, batch.num_rows, _BATCH_ROWS):
-                yield batch.slice(start, _BATCH_ROWS).cast(target)
+                yield shown.slice(start, _BATCH_ROWS).cast(target)
