@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeAlias
 
 from hypothesis import strategies as st
-from pyiceberg.types import StringType
+from pyiceberg.types import StringType, TimestamptzType
 
 from tests.oracle import Among, And, Between, Compare, IsNull, Like, Not, Or, Predicate
 from tests.planner.laws.iceberg_reading import LeafColumn
 
 Question: TypeAlias = Callable[[Sequence[LeafColumn]], Predicate]
-"""From columns of numbers and texts to a predicate about some of them."""
+"""From columns of numbers, texts and moments to a predicate about some of them."""
 
 places = st.integers(0, 2**16)
 numbers = st.integers(-2, 4)
 texts = st.sampled_from(["", "a", "b", "ab", "c", "ü"])
+
+
+def moment_of(number: int) -> datetime:
+    """The moment that stands for a number in columns of timestamps."""
+    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(hours=number)
 
 
 @st.composite
@@ -31,7 +37,11 @@ def leaf_questions(draw: st.DrawFn) -> Question:
     def ask(columns: Sequence[LeafColumn]) -> Predicate:
         column = columns[place % len(columns)]
         is_text = isinstance(column.field.field_type, StringType)
+        first: Any
+        second: Any
         first, second = (text, "b") if is_text else (number, other)
+        if isinstance(column.field.field_type, TimestamptzType):
+            first, second = moment_of(number), moment_of(other)
         match kind:
             case "in":
                 return Among(column.name, (first, second))

@@ -30,9 +30,9 @@ from tests.oracle import Row
 
 NAME_MAPPING = "schema.name-mapping.default"
 _STORED: dict[type[IcebergType], tuple[pa.DataType, ...]] = {
-    IntegerType: (pa.int32(),),
-    LongType: (pa.int32(), pa.int64()),
-    StringType: (pa.string(), pa.large_string()),
+    IntegerType: (pa.int32(), pa.int16()),
+    LongType: (pa.int32(), pa.int64(), pa.int16()),
+    StringType: (pa.string(), pa.large_string(), pa.dictionary(pa.int32(), pa.string())),
 }
 
 

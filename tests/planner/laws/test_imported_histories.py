@@ -28,7 +28,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import Record
-from pyiceberg.types import IntegerType, LongType, NestedField, StringType, StructType
+from pyiceberg.types import IcebergType, IntegerType, LongType, NestedField, StringType, StructType
 
 from planner.scans.arrow_scan import scan
 from planner.scans.count import count
@@ -56,6 +56,13 @@ SCHEMA = Schema(
 SPARE_NAMES = ("k2", "s2", "x")
 OUTDATED = "other column mappings"
 CHANGES = ("rename", "map", "unmap", "restore")
+
+STORED: dict[type[IcebergType], tuple[pa.DataType, ...]] = {
+    IntegerType: (pa.int16(), pa.decimal128(9, 0), pa.date32()),
+    LongType: (pa.int32(), pa.timestamp("ms"), pa.decimal128(9, 0)),
+    StringType: (pa.dictionary(pa.int32(), pa.string()), pa.binary()),
+}
+"""Other types that files store columns as: the first is read as it should be, the others are not to be read."""
 
 places = st.integers(0, 2**16)
 
@@ -148,6 +155,7 @@ class ImportedHistory(RuleBasedStateMachine):
         row_group_rows=st.integers(1, 4),
         flags=st.tuples(st.booleans(), st.booleans()),
         partition=st.tuples(numbers, texts),
+        stored_as=st.sampled_from([None, None, 0, 1, 2]),
     )
     def import_file(
         self,
@@ -160,8 +168,9 @@ class ImportedHistory(RuleBasedStateMachine):
         row_group_rows: int,
         flags: tuple[bool, bool],
         partition: tuple[int, str],
+        stored_as: int | None,
     ) -> None:
-        fields = self.stored_fields(rows, numbered, shift, left_out)
+        fields = self.stored_fields(rows, numbered, shift, left_out, stored_as)
         if not in_order:
             fields = [fields[place] for place in order if place < len(fields)]
         self.import_fields(fields, row_group_rows, flags, partition)
@@ -174,7 +183,9 @@ class ImportedHistory(RuleBasedStateMachine):
         self.imported.append(path.as_uri())
         self.commit(path.as_uri(), partition, with_offsets=flags[1])
 
-    def stored_fields(self, rows: Rows, numbered: str, shift: int, left_out: set[int]) -> list[StoredField]:
+    def stored_fields(
+        self, rows: Rows, numbered: str, shift: int, left_out: set[int], stored_as: int | None = None
+    ) -> list[StoredField]:
         """The table's columns as fields of a file, then some that it lacks, numbered as if they were added next."""
         table = self.table
         known = table.schema()
@@ -193,12 +204,19 @@ class ImportedHistory(RuleBasedStateMachine):
                 StoredField(
                     field.name,
                     self.values_of(field, rows),
-                    Schema(field).as_arrow().field(0).type if inner is None else pa.struct([("v", pa.int32())]),
+                    self.stored_type(field, place, stored_as) if inner is None else pa.struct([("v", pa.int32())]),
                     field.field_id + (shift if field.field_id != 1 else 0) if has_id else None,
                     () if inner is None else (inner if has_id else None,),
                 )
             )
         return stored
+
+    def stored_type(self, field: NestedField, place: int, stored_as: int | None) -> pa.DataType:
+        """The type that a file stores a column as; every other column is stored as it should be."""
+        others = STORED[type(field.field_type)]
+        if stored_as is None or field.field_id == 1 or (place + stored_as) % 2:
+            return Schema(field).as_arrow().field(0).type
+        return others[stored_as % len(others)]
 
     def commit(self, path: str, partition: tuple[int, str], *, with_offsets: bool) -> None:
         table = self.table

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import tempfile
 from contextlib import suppress
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -30,14 +30,14 @@ from hypothesis.stateful import (
 from py4j.protocol import Py4JJavaError
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
-from pyiceberg.types import NestedField, StringType
+from pyiceberg.types import NestedField, StringType, TimestamptzType
 from pyspark.sql import SparkSession
 
 import planner
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.errors import UnsupportedError
 from puffin_index.storage.arrays import Rows
-from tests.column_questions import Question, questions
+from tests.column_questions import Question, moment_of, questions
 from tests.conftest import amount
 from tests.planner.laws.iceberg_reading import NAME_MAPPING, LeafColumn, leaf_columns, schema_at
 from tests.planner.laws.imported_files import StoredField, write_parquet
@@ -52,10 +52,21 @@ ENABLED = "spark.puffin-index.enabled"
 NAME = "imports.t"
 TABLE = f"lake.{NAME}"
 
-_ARROW = {"int": pa.int32(), "long": pa.int64(), "string": pa.string()}
-_SPARK = {"int": "INT", "long": "BIGINT", "string": "STRING"}
+_ARROW = {
+    "int": (pa.int32(), pa.int16(), pa.date32()),
+    "long": (pa.int64(), pa.int32(), pa.timestamp("us", "UTC")),
+    "string": (pa.string(), pa.binary(), pa.dictionary(pa.int8(), pa.string())),
+    "timestamptz": (pa.timestamp("us", "UTC"), pa.timestamp("ms", "UTC"), pa.timestamp("ns"), pa.timestamp("us")),
+}
+"""How imported files store the columns of a type; Iceberg reads some of them as other values, or not at all."""
+
+_SPARK = {"int": "INT", "long": "BIGINT", "string": "STRING", "timestamptz": "TIMESTAMP"}
 
 places = st.integers(0, 2**16)
+
+
+def _literal(value: Any) -> str:
+    return f"TIMESTAMP '{value}'" if isinstance(value, datetime) else repr(value)
 
 
 class SparkImportedHistory(RuleBasedStateMachine):
@@ -73,7 +84,7 @@ class SparkImportedHistory(RuleBasedStateMachine):
     @initialize(rows=batches, asked=st.lists(questions, min_size=8, max_size=8), is_partitioned=st.booleans())
     def begin(self, rows: Rows, asked: list[Question], is_partitioned: bool) -> None:
         self.asked, self.is_partitioned = asked, is_partitioned
-        self.create("CREATE TABLE", "n BIGINT, k INT, s STRING, p INT")
+        self.create("CREATE TABLE", "n BIGINT, k INT, s STRING, p INT, t TIMESTAMP")
         self.define()
         self.insert(rows)
 
@@ -102,6 +113,8 @@ class SparkImportedHistory(RuleBasedStateMachine):
             self.rows += 1
             return str(self.rows) if isinstance(field.field_type, StringType) else self.rows
         number, text = rows[(row + field.field_id) % len(rows)]
+        if isinstance(field.field_type, TimestamptzType):
+            return None if number is None else moment_of(number)
         return text if isinstance(field.field_type, StringType) else number
 
     def free_fields(self) -> list[NestedField]:
@@ -112,7 +125,7 @@ class SparkImportedHistory(RuleBasedStateMachine):
     def insert(self, rows: Rows) -> None:
         fields = self.table.schema().fields
         literals = [
-            ", ".join("NULL" if value is None else repr(value) for value in row)
+            ", ".join("NULL" if value is None else _literal(value) for value in row)
             for row in ([self.value(field, at, rows) for field in fields] for at in range(len(rows)))
         ]
         self.spark.sql(f"INSERT INTO {TABLE} VALUES {', '.join(f'({row})' for row in literals)}")
@@ -124,22 +137,36 @@ class SparkImportedHistory(RuleBasedStateMachine):
         is_turned=st.booleans(),
         partition=st.sampled_from(["1", "5", "__HIVE_DEFAULT_PARTITION__"]),
         has_extra=st.booleans(),
+        stored_as=st.sampled_from([0, 0, 0, 1, 2, 3]),
     )
     def add_folder(
-        self, rows: Rows, numbered: str, left_out: set[int], is_turned: bool, partition: str, has_extra: bool
+        self,
+        rows: Rows,
+        numbered: str,
+        left_out: set[int],
+        is_turned: bool,
+        partition: str,
+        has_extra: bool,
+        stored_as: int,
     ) -> None:
         folder = self.folder / self.fresh()
         inner = folder / f"p={partition}" if self.is_partitioned else folder
         inner.mkdir(parents=True)
         schema = self.table.schema()
         stored: list[StoredField] = []
+        odd_place = len(rows) % len(schema.fields)
         for at, field in enumerate(schema.fields):
             if at in left_out:
                 continue
             has_id = numbered == "all" or (numbered == "some" and at % 2 == 0)
             values = [self.value(field, row, rows) for row in range(len(rows))]
+            # One column at a time is odd, so that Spark can read the others.
+            arrow_types = _ARROW[str(field.field_type)]
+            arrow_types = arrow_types if at == odd_place else arrow_types[:1]
             stored.append(
-                StoredField(field.name, values, _ARROW[str(field.field_type)], field.field_id if has_id else None)
+                StoredField(
+                    field.name, values, arrow_types[stored_as % len(arrow_types)], field.field_id if has_id else None
+                )
             )
         if has_extra and all(field.name != "x" for field in schema.fields):
             stored.append(StoredField("x", [number for number, _ in rows], pa.int32()))
@@ -191,7 +218,7 @@ class SparkImportedHistory(RuleBasedStateMachine):
         """Another table with other types, the old snapshots behind a tag."""
         if self.table.current_snapshot() is not None:
             self.tag()
-        self.create("CREATE OR REPLACE TABLE", f"n BIGINT, {types}, p INT")
+        self.create("CREATE OR REPLACE TABLE", f"n BIGINT, {types}, p INT, t TIMESTAMP")
 
     @rule()
     def tag(self) -> None:
