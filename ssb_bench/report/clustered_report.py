@@ -55,9 +55,9 @@ def clustered_parts(run: ClusteredRun) -> Iterator[Part]:
         for scan in run.scans
     ]
     if rows:
-        headings = ("row groups of", "query", "kept", "PyIceberg ms (range)", "planner.scan ms (range)", "ratio")
+        of_scans = ("row groups of", "query", "kept", "PyIceberg ms (range)", "planner.scan ms (range)", "ratio")
         yield Table(
-            headings, rows, "rows of strings in bursts of 12, random order, without Spark, in pairs", ("query",)
+            of_scans, rows, "rows of strings in bursts of 12, random order, without Spark, in pairs", ("query",)
         )
     yield from failed(run.failures)
 

@@ -145,7 +145,7 @@ def _bytes_per_row(sample: pa.Table) -> float:
     """About how many bytes of a data file a row takes."""
     sink = pa.BufferOutputStream()
     pq.write_table(sample, sink, compression="zstd")
-    return sink.getvalue().size / len(sample)
+    return float(sink.getvalue().size) / len(sample)
 
 
 @dataclass(frozen=True, slots=True)
