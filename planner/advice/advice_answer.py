@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 
 from planner.advice.ddl import Names
+from planner.advice.interval import CONFIDENCE, range_of
 from puffin_index.display import Bar, Html, format_bytes, panel, sentences, table
 
 _SHOWN = 10
@@ -122,8 +123,14 @@ class Advice:
 
     @property
     def source(self) -> str:
-        """Where the numbers come from: `measured on n of N row groups`."""
-        return f"measured on {self.sampled:,} of {self.row_groups:,} row groups"
+        """Where the numbers come from: `measured on n of N row groups`, how many scans, and how sure they are."""
+        measured = f"measured on {self.sampled:,} of {self.row_groups:,} row groups for {self.scans:,} scans"
+        if self.sampled >= self.row_groups or not self.bytes_read:
+            return measured
+        # As if row groups had equal bytes.
+        saved = range_of(round(self.share_saved * self.sampled), self.sampled, self.row_groups)
+        low, high = saved.low / self.row_groups, saved.high / self.row_groups
+        return f"{measured}; by this sample {low:.0%} to {high:.0%} are saved with {CONFIDENCE:.0%} confidence"
 
     @property
     def statements(self) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -96,10 +97,16 @@ def advise_on(advised: AdvisedTable, workload: Workload, max_share: float, sampl
         max_share: The bytes of all indexes together, as a share of the data's bytes.
         sample: The most row groups to measure; None for all.
     """
+    served = _served(advised, workload)
     workload = condensed(workload)
     candidates = find_candidates(workload.queries, advised.schema)
     everything = advised.scanned(AlwaysTrue())
     warnings = [*workload.skipped, *candidates.skipped, *_remarks(workload)]
+    names = names_of(advised.columns)
+    warnings += [
+        f"{names[key]}: joins, aggregates or first rows of {times:,} scans can use it, beyond what is measured here"
+        for key, times in sorted(served.items())
+    ]
     left = [advised.scanned(one.expression) for one in candidates.queries]
     positions = _positions(everything, left, sample)
     existing = {own.column_id: own for own in advised.columns}
@@ -125,15 +132,24 @@ def advise_on(advised: AdvisedTable, workload: Workload, max_share: float, sampl
         _kept=tuple((column.name, kind) for column in advised.columns for kind in column.kinds),
     )
     if not len(positions) or not columns:
-        return replace(base, unused=_never_asked(advised, keys_of(columns)))
+        return replace(base, unused=_never_asked(advised, keys_of(columns) | served.keys()))
     with built_sample(advised, everything, positions, columns) as built:
         gains = Gains(advised, built, everything, candidates.queries, left)
-        return _Choice(advised, columns, built, gains, base).advice()
+        return _Choice(advised, columns, built, gains, base, frozenset(served)).advice()
+
+
+def _served(advised: AdvisedTable, workload: Workload) -> dict[FieldKind, int]:
+    """The existing indexes that scans need in ways that no condition shows, and how many scans do."""
+    names = names_of(advised.columns)
+    used = Counter(workload.used)
+    used = Counter(workload.used)
+    times = {key: used[name] + used[name.rpartition(".")[0]] for key, name in names.items()}
+    return {key: count for key, count in times.items() if count}
 
 
 def _remarks(workload: Workload) -> list[str]:
     remarks = []
-    whole = sum(query.times for query in workload.queries if query.where is None)
+    whole = sum(query.times for query in workload.queries if query.where is None and not query.held)
     if whole:
         remarks.append(f"{whole:,} scans have no condition on the table that an index could use")
     if workload.of_other_tables:
@@ -153,8 +169,9 @@ def _never_asked(advised: AdvisedTable, asked: Iterable[FieldKind]) -> tuple[Rej
     sizes = _existing_bytes(advised)
     names = names_of(advised.columns)
     split = {key: name.rpartition(".") for key, name in names.items()}
+    reason = "no query has a condition or aggregate that it could answer"
     return tuple(
-        Rejected(split[key][0], split[key][2], sizes.get(key), 0, "no query has a condition that it could answer")
+        Rejected(split[key][0], split[key][2], sizes.get(key), 0, reason)
         for key in sorted(advised.defined - set(asked))
     )
 
@@ -180,6 +197,7 @@ class _Choice:
         built: The sample.
         gains: What sets of them save.
         base: The advice without proposals.
+        served: Existing indexes that are of use in ways that are not measured.
     """
 
     advised: AdvisedTable
@@ -187,6 +205,7 @@ class _Choice:
     built: IndexSample
     gains: Gains
     base: Advice
+    served: frozenset[FieldKind]
 
     def advice(self) -> Advice:
         """Choose, and say why."""
@@ -205,7 +224,9 @@ class _Choice:
             (self._proposal(key, chosen, sizes) for key in sorted(chosen)), key=lambda own: -own.bytes_saved
         )
         rest = asked - chosen
-        idle = tuple(self._rejected(key, chosen, sizes, left) for key in sorted(rest & self.advised.defined))
+        idle = tuple(
+            self._rejected(key, chosen, sizes, left) for key in sorted((rest & self.advised.defined) - self.served)
+        )
         rejected = (self._rejected(key, chosen, sizes, left) for key in sorted(rest - self.advised.defined))
         return replace(
             self.base,
@@ -213,7 +234,7 @@ class _Choice:
             bytes_saved=round(self.gains.total(chosen)),
             index_bytes=sum(sizes[key] for key in chosen),
             proposals=tuple(proposals),
-            unused=(*_never_asked(self.advised, asked), *idle),
+            unused=(*_never_asked(self.advised, asked | self.served), *idle),
             rejected=tuple(sorted(rejected, key=lambda own: -own.alone_bytes_saved)),
             warnings=(*self.base.warnings, *(f"not indexed: {one.reason}" for one in self.built.skipped)),
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
 
@@ -35,6 +35,8 @@ from puffin_index.table_index import TableIndex
 
 LIMITS: Final = Limits(seconds=60.0)
 """Nobody waits for a query here, so planning may take longer than a query's planning may."""
+MEASURED: Final = replace(LIMITS, rows_wanted=True)
+"""Whatever the indexes of a sample can tell is asked: estimates of the cost gate are for a whole table."""
 
 
 @dataclass(frozen=True)

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC
 
-from pyiceberg.expressions import BooleanExpression
+from pyiceberg.expressions import AlwaysTrue, BooleanExpression, NotNull
 from pyiceberg.schema import Schema
 
 from planner.advice.asked import kinds_for, tests_of
 from planner.advice.queries.workload import Query
-from planner.predicate.nodes import Leaf
+from planner.predicate.bind import bind
+from planner.predicate.nodes import Leaf, is_exact
 from planner.where.parser import parse_where
 from puffin_index.definition.index_definition import IndexDefinition, IndexedColumn, ResolvedColumn, resolve
 from puffin_index.errors import DefinitionError, NotFoundError, WhereSyntaxError
 from puffin_index.keys.map_key import SEPARATOR, ColumnId, column_and_key, stored_kind
+from puffin_index.kinds.kind import Answer
+from puffin_index.kinds.registry import kinds_answering, kinds_holding_keys
 from puffin_index.segments.directory import FieldKind
 
 
@@ -28,12 +31,17 @@ class ReadQuery:
         expression: Its WHERE.
         candidates: The indexes that could answer a part of it.
         columns: The columns of these indexes.
+        answered_by: For each column that the answer needs, and each test of the WHERE, the indexes that have it: an
+            index of each of them answers the query. Empty if it wants rows, or what no index says exactly.
+        groups: The columns that it groups by.
     """
 
     query: Query
     expression: BooleanExpression
     candidates: frozenset[FieldKind]
     columns: frozenset[ColumnId]
+    answered_by: tuple[frozenset[FieldKind], ...] = ()
+    groups: tuple[Leaf, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,36 +62,67 @@ class Candidates:
 def find_candidates(queries: Iterable[Query], schema: Schema) -> Candidates:
     """Read the WHERE of each query, and find the indexes that could answer a part of it."""
     skipped: list[str] = []
-    read: list[tuple[Query, BooleanExpression, tuple[Leaf, ...]]] = []
+    read: list[_Read] = []
     for query in queries:
-        if query.where is None:
+        if query.where is None and not query.held:
             continue
         try:
             # Times without a zone are those of the sessions that asked. What lies near is as good for advice.
-            expression = parse_where(query.where, session_zone=UTC)
-            read.append((query, expression, tests_of(expression, schema)))
+            expression = AlwaysTrue() if query.where is None else parse_where(query.where, session_zone=UTC)
+            held = {name: tests_of(NotNull(name), schema) for name in query.held}
+            is_answerable = bool(held) and all(held.values()) and is_exact(bind(expression, schema))
+            read.append(_Read(query, expression, tests_of(expression, schema), held if is_answerable else {}))
         except (WhereSyntaxError, NotFoundError) as error:
             skipped.append(f"WHERE {query.where}: {str(error).splitlines()[0]}")
     kinds: dict[ColumnId, set[str]] = {}
-    for _, _, tests in read:
-        for test in tests:
-            kinds.setdefault(test.field_id, set()).update(kinds_for(test))
+    for one in read:
+        for test, some in one.wanted:
+            kinds.setdefault(test.field_id, set()).update(some)
     columns: list[ResolvedColumn] = []
     for column, wanted in kinds.items():
         resolved, reasons = _buildable(column, wanted, schema)
         columns += resolved
         skipped += reasons
     usable = {(own.column_id, kind) for own in columns for kind in own.kinds}
-    found = [_read_query(query, expression, tests, usable) for query, expression, tests in read]
+    found = [_read_query(one, usable) for one in read]
     return Candidates(tuple(one for one in found if one.candidates), tuple(columns), tuple(dict.fromkeys(skipped)))
 
 
-def _read_query(
-    query: Query, expression: BooleanExpression, tests: tuple[Leaf, ...], usable: set[tuple[ColumnId, str]]
-) -> ReadQuery:
-    pairs = {(test.field_id, kind) for test in tests for kind in kinds_for(test)} & usable
+@dataclass(frozen=True, slots=True)
+class _Read:
+    query: Query
+    expression: BooleanExpression
+    tests: tuple[Leaf, ...]
+    held: Mapping[str, tuple[Leaf, ...]]
+
+    @property
+    def wanted(self) -> list[tuple[Leaf, frozenset[str]]]:
+        """The columns, as tests, and the kinds that each wants."""
+        holders = frozenset(kind.name for kind in kinds_holding_keys())
+        held = [(leaf, holders) for some in self.held.values() for leaf in some]
+        return [*((test, frozenset(kinds_for(test))) for test in self.tests), *held]
+
+    @property
+    def needed(self) -> list[tuple[Leaf, frozenset[str]]]:
+        """The same where all are needed exactly, for an answer."""
+        exact = [
+            (test, frozenset(kind.name for kind in kinds_answering(test.test, Answer.EXACT))) for test in self.tests
+        ]
+        return [*exact, *self.wanted[len(self.tests) :]] if self.held else []
+
+
+def _read_query(one: _Read, usable: set[tuple[ColumnId, str]]) -> ReadQuery:
+    def keys(test: Leaf, kinds: Iterable[str]) -> frozenset[FieldKind]:
+        return frozenset(_key(test.field_id, kind) for kind in kinds if (test.field_id, kind) in usable)
+
+    pairs = {(test.field_id, kind) for test, kinds in one.wanted for kind in kinds} & usable
     return ReadQuery(
-        query, expression, frozenset(_key(*pair) for pair in pairs), frozenset(column for column, _ in pairs)
+        one.query,
+        one.expression,
+        frozenset(_key(*pair) for pair in pairs),
+        frozenset(column for column, _ in pairs),
+        tuple(keys(*need) for need in one.needed),
+        tuple(leaf for name in sorted(one.query.groups) for leaf in one.held.get(name, ())),
     )
 
 

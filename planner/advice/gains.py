@@ -13,6 +13,8 @@ from planner.advice.advised_table import AdvisedTable
 from planner.advice.candidates import ReadQuery
 from planner.advice.sample import IndexSample
 from planner.advice.scanned import Scanned
+from planner.aggregates.question import MOST_GROUPS
+from planner.view.directories import IndexReads
 from puffin_index.keys.map_key import ColumnId, split_kind
 from puffin_index.segments.directory import FieldKind
 from puffin_index.storage.arrays import Flags
@@ -68,7 +70,21 @@ class Gains:
         own = self.queries[number].candidates & frozenset(chosen)
         if not own:
             return 0.0
-        return self._share_saved(number, own) * self.bytes_read[number] * self.queries[number].query.times
+        needed = self.queries[number].answered_by
+        is_answered = bool(needed) and all(part & own for part in needed) and self._has_few_groups(number)
+        share = 1.0 if is_answered else self._share_saved(number, own)
+        return share * self.bytes_read[number] * self.queries[number].query.times
+
+    def _has_few_groups(self, number: int) -> bool:
+        """Whether Spark takes an answer by groups, at the most that the sample's numbers of values allow."""
+        groups = 1.0
+        for leaf in self.queries[number].groups:
+            statistics = self._sample.view.statistics(leaf, IndexReads())
+            if statistics is None:
+                return False
+            distinct = statistics.distinct_count[statistics.known]
+            groups *= max(1.0, float(distinct.sum()) * self._sample.growth)
+        return groups <= MOST_GROUPS
 
     def _share_saved(self, number: int, chosen: frozenset[FieldKind]) -> float:
         """Return the share of its bytes that a query saves. Plans that others have decided are not made."""

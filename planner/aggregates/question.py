@@ -16,6 +16,9 @@ from puffin_index.errors import PuffinIndexError, UnsupportedError
 from puffin_index.keys.map_key import ColumnId
 from puffin_index.keys.value_types import ValueType
 
+MOST_GROUPS: Final = 200_000
+"""Spark gets the parts of so many groups; with more, rows are read."""
+
 FUNCTIONS: Final = ("avg", "bool_and", "bool_or", "count", "max", "min", "sum")
 
 _PART = r"(?:`(?:[^`]|``)+`|\w+)"

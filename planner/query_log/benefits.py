@@ -11,6 +11,7 @@ from pyiceberg.io import load_file_io
 
 from planner.query_log.records import AuditRecord, QueryLog, QueryRecord, read_log
 from puffin_index.display import Cell, Html, format_bytes, panel, sentences, share_of, table
+from puffin_index.errors import PuffinIndexError
 from puffin_index.table_index import TableIndex
 
 DEFAULT_BYTES_PER_SECOND: Final = 100_000_000
@@ -79,6 +80,7 @@ class Benefits:
     def assumption(self) -> str:
         """What the seconds rest on, as a sentence."""
         return (
+            f"seen: {self.total.scans:,} scans on {len(self.by_day)} days; "
             f"seconds: {self.bytes_per_second / 1e6:g} MB of row groups a second, all columns, less the time of "
             "planning; row groups of data files without an index have no size here"
         )
@@ -93,7 +95,7 @@ class Benefits:
             table(("index", *headers), ((name, *_cells(sums)) for name, sums in indexes)),
             sentences("no query used", (f"{column}.{kind}" for column, kind in self.unused)),
             sentences("miss", self.misses),
-            sentences("assumed", (self.assumption,)),
+            sentences("source", (self.assumption,)),
         )
 
     def to_json(self) -> dict[str, object]:
@@ -122,8 +124,13 @@ def benefits(index: TableIndex, query_log: str, *, bytes_per_second: int = DEFAU
         index: The table's index.
         query_log: The folder of the log.
         bytes_per_second: How many bytes of row groups a query is taken to read in a second.
+
+    Raises:
+        PuffinIndexError: If the folder has nothing of the table.
     """
     log = read_log(load_file_io(dict(index.catalog.properties), query_log), query_log, index.name)
+    if not log.queries and not log.audits:
+        raise PuffinIndexError(f"{query_log} has no query of {index.name}: name the folder of the hook's query log")
     own = [(column.name, kind) for column in index.columns for kind in column.kinds]
     return sum_up(log, index.name, own, bytes_per_second)
 

@@ -14,7 +14,7 @@ from pyiceberg.schema import Schema
 from planner.aggregates.answer import COLUMN_SHARE, ROW_GROUP_OVERHEAD_BYTES, Answer, answer
 from planner.aggregates.known_rows import KnownRows
 from planner.aggregates.partial import Partial
-from planner.aggregates.question import Question
+from planner.aggregates.question import MOST_GROUPS, Question
 from planner.aggregates.settled import leaf_of
 from planner.clock import Clock
 from planner.predicate.nodes import Everything, Predicate, is_exact, necessary_leaves
@@ -39,9 +39,6 @@ from puffin_index.data.deletes import DeleteFile
 from puffin_index.keys.forms import floats_of_keys
 from puffin_index.storage.arrays import Flags, Floats, Ints
 from puffin_index.storage.files import ReadCount
-
-MOST_GROUPS: Final = 200_000
-"""Spark gets the parts of so many groups; with more, rows are read."""
 
 _FEW_GROUPS: Final = 10_000
 """A column with so many values in a row group is tried, however many values and matching rows there may be."""

@@ -7,7 +7,15 @@ from datetime import UTC, datetime
 from planner.query_log.records import QueryRecord
 
 
-def logged_scan(table: str, where: str, size: int, *, continues: bool = False) -> str:
+def logged_scan(
+    table: str,
+    where: str,
+    size: int,
+    *,
+    continues: bool = False,
+    sources: tuple[str, ...] = (),
+    columns: tuple[tuple[str, str], ...] = (),
+) -> str:
     """Return the line of a scan that reads `size` bytes without an index."""
     record = QueryRecord(
         time=datetime(2026, 1, 1, tzinfo=UTC),
@@ -20,8 +28,8 @@ def logged_scan(table: str, where: str, size: int, *, continues: bool = False) -
         bytes_read=1,
         index_bytes=1,
         planning_seconds=0.1,
-        sources=(),
-        columns=(),
+        sources=sources,
+        columns=columns,
         answered=0,
         continues=continues,
     )

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
+from typing import Final
 
 from pyiceberg.io import FileIO
 
@@ -12,6 +14,9 @@ from planner.query_log.records import read_log
 from puffin_index.errors import PuffinIndexError
 
 _TEXT_OR_PLACEHOLDER = re.compile(r"'(?:[^'\\]|\\.|'')*'|(\?)")
+
+_BESIDE_WHERE: Final = frozenset({"join", "subquery", "join or subquery", "top-k", "limit", "aggregates"})
+"""Sources of a record by which an index serves a query though its WHERE may not name the column."""
 
 
 def read_query_log(io: FileIO, folder: str, table: Sequence[str]) -> Workload:
@@ -30,12 +35,16 @@ def read_query_log(io: FileIO, folder: str, table: Sequence[str]) -> Workload:
         raise PuffinIndexError(f"{folder} has no query log, or an empty one: there is no query to learn from")
     queries: list[Query] = []
     others = hidden = 0
+    used: Counter[str] = Counter()
     for record in records:
         if not is_named(record.table.split("."), table):
             others += 1
-        elif record.continues:
             continue
-        elif any(_TEXT_OR_PLACEHOLDER.findall(record.where)):
+        if _BESIDE_WHERE & set(record.sources):
+            used.update(".".join(pair) for pair in record.columns)
+        if record.continues:
+            continue
+        if any(_TEXT_OR_PLACEHOLDER.findall(record.where)):
             hidden += 1
         else:
             queries.append(Query(record.where or None, bytes_read=record.bytes_without_index))
@@ -43,4 +52,4 @@ def read_query_log(io: FileIO, folder: str, table: Sequence[str]) -> Workload:
     if hidden:
         setting = "spark.puffin-index.query-log-literals"
         skipped.append(f"{folder}: {hidden} queries without their literals (`{setting}` = true logs these)")
-    return Workload.of(queries, skipped, others)
+    return Workload.of(queries, skipped, others, used)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import sqlglot
 from sqlglot import exp
@@ -39,6 +40,7 @@ def read_statements(text: str, table: Sequence[str], columns: Sequence[str]) -> 
     queries: list[Query] = []
     skipped: list[str] = []
     others = 0
+    used: Counter[str] = Counter()
     known = frozenset(name.casefold() for name in columns)
     statements = _split(text)
     if not statements:
@@ -49,14 +51,14 @@ def read_statements(text: str, table: Sequence[str], columns: Sequence[str]) -> 
             continue
         try:
             parsed = sqlglot.parse_one(statement, read=_DIALECT)
-            found = list(_scans(parsed, table, known))
+            found = list(_scans(parsed, table, known, used))
         except (SqlglotError, RecursionError) as error:
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
             skipped.append(f"{_shown(statement)}: {reason}")
             continue
         queries += found
         others += not found
-    return Workload.of(queries, skipped, others)
+    return Workload.of(queries, skipped, others, used)
 
 
 def _split(text: str) -> list[str]:
@@ -105,7 +107,7 @@ class _Names:
         return parts if first in self.columns and first not in self.others else None
 
 
-def _scans(parsed: exp.Expr, table: Sequence[str], columns: frozenset[str]) -> Iterator[Query]:
+def _scans(parsed: exp.Expr, table: Sequence[str], columns: frozenset[str], used: Counter[str]) -> Iterator[Query]:
     if isinstance(parsed, exp.Update | exp.Delete):
         target = parsed.this
         if isinstance(target, exp.Table) and is_named(_parts(target), table):
@@ -114,10 +116,10 @@ def _scans(parsed: exp.Expr, table: Sequence[str], columns: frozenset[str]) -> I
         return
     for scope in traverse_scope(parsed):
         if isinstance(scope.expression, exp.Select):
-            yield from _scans_of(scope, table, columns)
+            yield from _scans_of(scope, table, columns, used)
 
 
-def _scans_of(scope: Scope, table: Sequence[str], columns: frozenset[str]) -> Iterator[Query]:
+def _scans_of(scope: Scope, table: Sequence[str], columns: frozenset[str], used: Counter[str]) -> Iterator[Query]:
     sources: Mapping[str, object] = scope.sources
     for alias, source in sources.items():
         if not isinstance(source, exp.Table) or not is_named(_parts(source), table):
@@ -128,7 +130,49 @@ def _scans_of(scope: Scope, table: Sequence[str], columns: frozenset[str]) -> It
         for join in scope.expression.args.get("joins") or ():
             # The condition of an outer join keeps no row of its preserved side away.
             conditions += [] if join.side else _parts_of_and(join.args.get("on"))
-        yield _query(conditions, names, _columns_read(scope, names))
+        used.update({path for condition in conditions if (path := _joined(condition, names)) is not None})
+        query = _query(conditions, names, _columns_read(scope, names))
+        answerable = _answerable(scope.expression, names) if len(sources) == 1 else None
+        if answerable is not None and all(_own_text(condition, names) is not None for condition in conditions):
+            query = replace(query, groups=answerable[0], held=answerable[1])
+        yield query
+
+
+def _joined(condition: exp.Expr, names: _Names) -> str | None:
+    """The column of the table that is compared with a column of another table, or with a subquery."""
+    if isinstance(condition, exp.In) and condition.args.get("query") is not None:
+        sides = [condition.this]
+    elif isinstance(condition, exp.EQ) and condition.left.find(exp.Column) and condition.right.find(exp.Column):
+        sides = [condition.left, condition.right]
+    else:
+        return None
+    own = [path for side in sides if isinstance(side, exp.Column) and (path := names.own_path(side)) is not None]
+    return ".".join(own[0]) if len(own) == 1 else None
+
+
+def _answerable(select: exp.Expr, names: _Names) -> tuple[frozenset[str], frozenset[str]] | None:
+    """The columns that a query groups by, and these with those of its aggregates; None if it wants anything else."""
+    if not isinstance(select, exp.Select):
+        return None
+    selected = [projection.unalias() for projection in select.selects]
+    group, is_distinct = select.args.get("group"), select.args.get("distinct") is not None
+    by = [_grouped(part, selected) for part in group.expressions] if group is not None else []
+    by = by or (selected if is_distinct else [])
+    asked = [part for part in selected if part not in by]
+    if not all(isinstance(part, exp.Count | exp.Sum | exp.Avg | exp.Min | exp.Max) for part in asked):
+        return None
+    arguments = [part.this for part in asked if not isinstance(part.this, exp.Star)]
+    paths = [names.own_path(part) if isinstance(part, exp.Column) else None for part in (*by, *arguments)]
+    if not paths or None in paths:
+        return None
+    texts = [".".join(path or ()) for path in paths]
+    return frozenset(texts[: len(by)]), frozenset(texts)
+
+
+def _grouped(part: exp.Expr, selected: Sequence[exp.Expr]) -> exp.Expr:
+    """What a part of GROUP BY means: `1` is the first column that is selected."""
+    is_place = isinstance(part, exp.Literal) and str(part.this).isdigit() and 0 < int(part.this) <= len(selected)
+    return selected[int(part.this) - 1] if is_place else part
 
 
 def _parts(table: exp.Table) -> list[str]:

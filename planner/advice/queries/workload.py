@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 _NUMBER_OR_TEXT = re.compile(r"'(?:[^'\\]|\\.|'')*'|\b\d[\w.+-]*")
 
@@ -19,12 +20,16 @@ class Query:
         columns: The names of the columns that are read; None if that is unknown or all are.
         bytes_read: The bytes that the scan reads without any index; None if that is unknown.
         times: How often it was asked.
+        groups: The columns by which the query groups; an index that holds them and `held` can answer it.
+        held: The columns that the query's aggregates need, `groups` included; empty if it wants rows.
     """
 
     where: str | None
     columns: frozenset[str] | None = None
     bytes_read: int | None = None
     times: int = 1
+    groups: frozenset[str] = frozenset()
+    held: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,14 +40,23 @@ class Workload:
         queries: The distinct scans; those asked most often come first.
         skipped: What could not be read, with the reasons, as sentences.
         of_other_tables: Scans of other tables.
+        used: How many scans needed an index in ways that no condition shows, such as a join: by `column.kind`, or by
+            `column` where the kind is not known.
     """
 
     queries: tuple[Query, ...]
     skipped: tuple[str, ...] = ()
     of_other_tables: int = 0
+    used: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, queries: Iterable[Query], skipped: Sequence[str] = (), of_other_tables: int = 0) -> Workload:
+    def of(
+        cls,
+        queries: Iterable[Query],
+        skipped: Sequence[str] = (),
+        of_other_tables: int = 0,
+        used: Mapping[str, int] = MappingProxyType({}),
+    ) -> Workload:
         """Count equal scans. Where the bytes of equal scans differ, their mean stands for all of them."""
         times: Counter[Query] = Counter()
         bytes_read: Counter[Query] = Counter()
@@ -54,7 +68,7 @@ class Workload:
             replace(bare, times=count, bytes_read=None if bare.bytes_read is None else bytes_read[bare] // count)
             for bare, count in times.most_common()
         )
-        return cls(tuple(distinct), tuple(dict.fromkeys(skipped)), of_other_tables)
+        return cls(tuple(distinct), tuple(dict.fromkeys(skipped)), of_other_tables, used)
 
     @property
     def scans(self) -> int:
@@ -81,10 +95,10 @@ def condensed(workload: Workload, most_alike: int = 4, most: int = 100) -> Workl
         most_alike: The queries that stand for all that are alike.
         most: The most queries in all; those that are asked least often are left out.
     """
-    alike: dict[str, list[Query]] = {}
+    alike: dict[tuple[str, frozenset[str], frozenset[str]], list[Query]] = {}
     for query in workload.queries:
         shape = "" if query.where is None else _NUMBER_OR_TEXT.sub("?", query.where)
-        alike.setdefault(shape, []).append(query)
+        alike.setdefault((shape, query.groups, query.held), []).append(query)
     chosen: list[Query] = []
     for group in alike.values():
         kept = group if len(group) <= most_alike else [group[len(group) * i // most_alike] for i in range(most_alike)]
@@ -96,4 +110,4 @@ def condensed(workload: Workload, most_alike: int = 4, most: int = 100) -> Workl
     remarks = [f"{left_out:,} scans of rare shapes were left out"] if left_out else []
     if len(chosen) < len(workload.queries):
         remarks.append(f"{min(len(chosen), most)} queries stand for {len(workload.queries):,} that are like them")
-    return Workload(tuple(chosen[:most]), (*workload.skipped, *remarks), workload.of_other_tables)
+    return Workload(tuple(chosen[:most]), (*workload.skipped, *remarks), workload.of_other_tables, workload.used)

@@ -159,7 +159,7 @@ def test_existing_indexes(table: Table) -> None:
     assert advice.statements == ()
     reasons = {f"{own.column}.{own.kind}": own.reason for own in advice.unused}
     assert reasons.keys() == {"b.bitmap", "c.bitmap"}
-    assert reasons["b.bitmap"] == "no query has a condition that it could answer"
+    assert reasons["b.bitmap"] == "no query has a condition or aggregate that it could answer"
     assert "1 scans have no condition" in " ".join(advice.warnings)
 
     created = planner.advise(table, f"{queries}; SELECT * FROM ns.t WHERE a = 3 AND b = 7", max_share=3, create=True)
@@ -168,6 +168,24 @@ def test_existing_indexes(table: Table) -> None:
     defined = {(c.name, kind) for c in TableIndex.open(catalog, "ns.t").columns for kind in c.kinds}
     assert defined >= {("c", "bitmap"), ("b", "bitmap"), ("k", "bsi")}
     assert "a" in {column for column, _ in defined}
+
+
+def test_answers_and_joins_are_uses(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("planner.advice.gains.MOST_GROUPS", 10_000)
+    index = TableIndex.create(table.catalog, "ns.t", IndexDefinition.of(bitmap=["c", "b"], bsi=["k", "a"], bloom=["k"]))
+    index.build(workers=1)
+    queries = (
+        "SELECT c, count(*), sum(k) FROM ns.t GROUP BY c; SELECT c, count(*) FROM ns.t WHERE k < 500 GROUP BY 1;"
+        "SELECT id, count(*) FROM ns.t GROUP BY id; SELECT 1 FROM ns.t JOIN d ON t.b = d.b"
+    )
+    advice = planner.advise(index, queries, max_share=3, sample=20)
+
+    assert proposed(advice) == {"c": "keep", "k": "keep"}
+    assert {f"{own.column}.{own.kind}" for own in advice.unused} == {"a.bsi", "k.bloom"}
+    assert "b.bitmap: joins, aggregates or first rows of 1 scans" in " ".join(advice.warnings)
+    # A group for each row is more than the index answers.
+    assert "id" not in {own.column for own in advice.proposals}
+    assert advice.source.startswith("measured on 20 of 40 row groups for 4 scans; by this sample ")
 
 
 def test_nothing_is_created_unless_told(table: Table) -> None:

@@ -44,8 +44,10 @@ def test_the_real_build_keeps_what_was_said(lineorder: Table, kind: str, column:
     kept = planner.plan(index, where).kept
 
     assert whole.what_if.row_groups.is_exact
-    assert whole.what_if.row_groups.estimate == kept
-    assert sampled.what_if.row_groups.low <= kept <= sampled.what_if.row_groups.high
+    # An index that drops next to nothing is measured, but the real plan may find it not worth a read.
+    assert 0.94 * kept <= whole.what_if.row_groups.estimate <= kept
+    assert sampled.what_if.row_groups.low <= kept
+    assert sampled.what_if.row_groups.high >= whole.what_if.row_groups.estimate
     for answer in (sampled, whole):
         assert answer.index_bytes == pytest.approx(built.index_bytes, rel=0.25)
         assert answer.today.row_groups == answer.without_index.row_groups
@@ -127,6 +129,17 @@ def test_smaller_row_groups_are_named_where_they_save_more(local_catalog: SqlCat
 
     assert planner.what_if(large, "k = 5", {"bloom": ["k"]}).warnings == (), "a bloom filter does not count rows"
     assert planner.what_if(large, "k > 5", {"bitmap": ["k"]}).warnings == (), "all smaller ones would match, too"
+
+
+def test_needles_in_bursts_are_measured(local_catalog: SqlCatalog) -> None:
+    """Users come in sessions of 12 lines, in two row groups each."""
+    numbers = [(row // 1_000 * 40 + row // 12 % 40) * 7_919 % 800 for row in range(20_000)]
+    users = [f"user {number:05}" for number in numbers]
+    table = create_table(local_catalog, "t", pa.table({"user": users, "n": range(20_000)}), 500)
+    where = f"user = '{users[19_000]}'"
+    matching = len({row // 500 for row, user in enumerate(users) if user == users[19_000]})
+    answer = planner.what_if(table, where, {"bitmap": ["user"]}, sample=None)
+    assert (answer.what_if.row_groups.estimate, answer.verdict.text) == (matching, "build")
 
 
 def test_an_existing_index_is_hidden(table: Table) -> None:

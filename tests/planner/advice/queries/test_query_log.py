@@ -18,7 +18,7 @@ def test_the_query_log(tmp_path: Path) -> None:
     lines = [
         logged_scan("lake.ns.t", "i = 5", 100),
         logged_scan("ns.t", "i = 5", 300),
-        logged_scan("ns.t", "i = 5 AND i IN (?)", 300, continues=True),
+        logged_scan("ns.t", "i = 5 AND i IN (?)", 300, continues=True, sources=("join",), columns=(("i", "bloom"),)),
         logged_scan("ns.t", "i = ?", 300),
         logged_scan("ns.t", "s = 'why?'", 30),
         logged_scan("ns.u", "i = 5", 10),
@@ -32,6 +32,7 @@ def test_the_query_log(tmp_path: Path) -> None:
         ("i = 5", 2, 200),
         ("s = 'why?'", 1, 30),
     ]
+    assert workload.used == {"i.bloom": 1}
     assert workload.of_other_tables == 1
     (skipped,) = workload.skipped
     assert "1 queries without their literals" in skipped

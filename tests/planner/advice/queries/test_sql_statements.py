@@ -46,6 +46,32 @@ def test_the_condition_of_a_statement(statement: str, where: str | None) -> None
     assert not workload.skipped
 
 
+@pytest.mark.parametrize(
+    ("statement", "groups", "held"),
+    [
+        ("SELECT a, count(*), sum(x.b) FROM t AS x WHERE s = 'x' GROUP BY a", {"a"}, {"a", "b"}),
+        ("SELECT k AS key, avg(b) AS mean FROM t GROUP BY 1 HAVING count(*) > 5", {"k"}, {"k", "b"}),
+        ("SELECT DISTINCT a, b FROM t", {"a", "b"}, {"a", "b"}),
+        ("SELECT max(a) FROM t WHERE b = 1", set(), {"a"}),
+        ("SELECT count(*) FROM t WHERE b = 1", set(), set()),
+        ("SELECT a, b FROM t GROUP BY a", set(), set()),
+        ("SELECT a, sum(b + 1) FROM t GROUP BY a", set(), set()),
+        ("SELECT t.a, count(*) FROM t JOIN d ON t.k = d.k GROUP BY t.a", set(), set()),
+    ],
+)
+def test_columns_that_answer_a_query(statement: str, groups: set[str], held: set[str]) -> None:
+    (query,) = read(statement).queries
+    assert (query.groups, query.held) == (groups, held)
+
+
+def test_columns_that_joins_and_subqueries_compare() -> None:
+    text = (
+        "SELECT 1 FROM t JOIN d ON t.k = d.k AND t.a > 7; SELECT 1 FROM t, d WHERE t.k = d.x AND t.a = t.b;"
+        "SELECT 1 FROM t WHERE a IN (SELECT x FROM d) AND b IN (1, 2)"
+    )
+    assert read(text).used == {"k": 2, "a": 1}
+
+
 def test_columns_that_are_read() -> None:
     assert read("SELECT a, count(b) FROM t WHERE s = 'x'").queries[0].columns == {"a", "b", "s"}
     assert read("SELECT t.*, 1 FROM t WHERE s = 'x'").queries[0].columns is None
