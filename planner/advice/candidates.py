@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC
 
-from pyiceberg.expressions import AlwaysTrue, BooleanExpression, NotNull
+from pyiceberg.expressions import AlwaysTrue, BooleanExpression, NotNull, Reference
 from pyiceberg.schema import Schema
 
 from planner.advice.asked import kinds_for, tests_of
@@ -69,7 +69,7 @@ def find_candidates(queries: Iterable[Query], schema: Schema) -> Candidates:
         try:
             # Times without a zone are those of the sessions that asked. What lies near is as good for advice.
             expression = AlwaysTrue() if query.where is None else parse_where(query.where, session_zone=UTC)
-            held = {name: tests_of(NotNull(name), schema) for name in query.held}
+            held = {name: tests_of(NotNull(term=Reference(name)), schema) for name in query.held}
             is_answerable = bool(held) and all(held.values()) and is_exact(bind(expression, schema))
             read.append(_Read(query, expression, tests_of(expression, schema), held if is_answerable else {}))
         except (WhereSyntaxError, NotFoundError) as error:

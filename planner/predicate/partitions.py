@@ -112,7 +112,7 @@ def _monotone(transform: Transform[Any, Any], source: ValueType) -> Callable[[An
     if not isinstance(transform, TruncateTransform):
         unit = "D" if source.name == "date" else "ns" if source.name.endswith("_ns") else "us"
         return lambda key: int(
-            np.datetime64(key, unit).astype(f"datetime64[{_UNITS[type(transform)]}]").astype(np.int64)
+            np.array(key, f"datetime64[{unit}]").astype(f"datetime64[{_UNITS[type(transform)]}]").astype(np.int64)
         )
     width = transform.width
     if source.name == "string":

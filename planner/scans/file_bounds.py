@@ -96,7 +96,7 @@ class _Manifests:
         """What manifests say of a column in each file, in the form of zone maps."""
         files = self._files
         rows, nulls, nans = (
-            np.array([-1 if counts is None else counts.get(field_id, -1) for counts in every], np.int64)
+            np.array([(counts or {}).get(field_id, -1) for counts in every], np.int64)
             for every in (
                 [file.value_counts for file in files],
                 [file.null_value_counts for file in files],

@@ -152,7 +152,7 @@ SCHEMA = pa.schema(
 )
 TIMES: list[Transform[Any, Any]] = [YearTransform(), MonthTransform(), DayTransform(), HourTransform()]
 TRANSFORMS: dict[str, list[Transform[Any, Any]]] = {
-    "i": [TruncateTransform(3), BucketTransform(4)],
+    "i": [TruncateTransform(4), BucketTransform(4)],
     "d": [TruncateTransform(50), BucketTransform(4)],
     "f": [],
     "s": [TruncateTransform(1), TruncateTransform(2), BucketTransform(4)],
