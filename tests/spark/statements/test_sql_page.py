@@ -20,7 +20,7 @@ pytestmark = [
 ]
 
 PAGE = Path(__file__).parents[3] / "docs" / "sql.md"
-STATEMENT = re.compile(r"```sql\n(.*?)\n```\n(?:\n```\n(.*?)```\n)?", re.DOTALL)
+STATEMENT = re.compile(r"```(sql|python)\n(.*?)\n```\n(?:\n```\n(.*?)```\n)?", re.DOTALL)
 VARIES = re.compile(r"bytes|reads|seconds|snapshot_id")
 """Columns whose values are examples."""
 
@@ -45,7 +45,10 @@ def cells(output: str) -> list[list[str]]:
 
 def test_the_page_shows_what_spark_answers(sql: SparkSession) -> None:
     text = PAGE.read_text(encoding="utf-8")
-    for statement, output in STATEMENT.findall(text):
+    for language, statement, output in STATEMENT.findall(text):
+        if language == "python":
+            exec(statement, {"spark": sql})
+            continue
         frame = sql.sql(statement)
         if not frame.columns:
             assert output == ""
