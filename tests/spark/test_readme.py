@@ -29,6 +29,17 @@ _COMMANDS = ("puffin-index ", "_PUFFIN_INDEX_COMPLETE")
 _PLACEHOLDERS = ("--watch", "00000-0-f3c1.parquet", "/var/log/spark-events", "s3://logs")
 """A command that never ends, and names of files that a reader puts in."""
 
+_ANOTHER_PYTHON = """
+import os, sys
+from puffin_index.errors import BuildError
+
+os.environ["PYSPARK_PYTHON"] = spark.sparkContext.pythonExec = sys._base_executable
+try:
+    TableIndex.create(catalog, "sales.orders", IndexDefinition.of(bloom=["id"])).build(spark)
+except BuildError as error:
+    print(f"refused: {error}")
+"""
+
 
 def _blocks(lake: Path) -> Iterator[tuple[str, str]]:
     """The languages and texts of all blocks that somebody can run; examples of formats and outputs are left out."""
@@ -48,6 +59,7 @@ def test_every_block_runs_as_it_stands(tmp_path: Path) -> None:
     blocks = [*_blocks(tmp_path / "lake")]
     (script,) = (block for block in blocks if "SparkSession.builder" in block[1])
     blocks.insert(blocks.index(script), script)  # a script that was started again
+    blocks.append(("python", _ANOTHER_PYTHON))
     environment = {"HOME": str(tmp_path / "home"), "COLUMNS": "120"}
 
     ran = run(

@@ -96,6 +96,34 @@ def test_the_driver_plans_small_scans_in_every_mode(
     monkeypatch.setattr("planner.prune.row_groups.prune_on_executors", refuse)
     planner.plan(index, "k = 4711", spark=spark, planning_mode="distributed")
     for few in ("FEW_ROW_GROUPS", "FEW_ROWS"):
-        with monkeypatch.context() as fewer, pytest.raises(AssertionError, match="executors were asked"):
+        with monkeypatch.context() as fewer:
             fewer.setattr(f"planner.prune.distributed.{few}", 3)
-            planner.plan(index, "k = 4711", spark=spark, planning_mode="distributed")
+            with pytest.raises(AssertionError, match="executors were asked"):
+                planner.plan(index, "k = 4711", spark=spark, planning_mode="distributed")
+
+
+def test_the_callers_job_description_stays(spark: SparkSession, index: TableIndex) -> None:
+    spark.sparkContext.setJobDescription("mine")
+    try:
+        planner.plan(index, "k = 4711", spark=spark, planning_mode="distributed")
+        assert spark.sparkContext.getLocalProperty("spark.job.description") == "mine"
+    finally:
+        spark.sparkContext.setLocalProperty("spark.job.description", "")
+
+
+def test_trouble_on_executors_keeps_row_groups_and_is_told(
+    spark: SparkSession, catalog: SqlCatalog, index: TableIndex
+) -> None:
+    """On an index that no executor has read yet."""
+    create_items(spark, "spoilt")
+    spoilt = TableIndex.create(catalog, "ns.spoilt", IndexDefinition.of(bsi=["k"]))
+    spoilt.build(spark)
+    spoilt.refresh()
+    for location, size in view_of(spoilt.index_table, reading_of(spoilt.data_table)).segments:
+        Path(location.removeprefix("file://")).write_bytes(bytes(size))
+    with pytest.raises(PuffinIndexError, match="checksum"):
+        planner.plan(spoilt, "k = 4711", spark=spark, planning_mode="distributed", strict=True)
+    plan = planner.plan(spoilt, "k = 4711", spark=spark, planning_mode="distributed")
+    assert plan.kept == plan.row_groups
+    assert "checksum" in plan.warnings[0]
+    assert planner.plan(index, "k = 4711", spark=spark, planning_mode="distributed").kept == 2
