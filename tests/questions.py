@@ -15,7 +15,11 @@ Ask: TypeAlias = Callable[[str, str], tuple[str, Predicate]]
 
 numbers = st.one_of(st.none(), st.integers(-2, 4))
 texts = st.one_of(st.none(), st.sampled_from(["", "a", "b", "ab", "ü"]))
-batches = st.lists(st.tuples(numbers, texts), min_size=1, max_size=10)
+rows = st.tuples(numbers, texts)
+bursts = st.lists(st.tuples(rows, st.integers(1, 6)), min_size=1, max_size=4)
+batches = st.one_of(
+    st.lists(rows, min_size=1, max_size=10), bursts.map(lambda some: [row for row, times in some for _ in range(times)])
+)
 
 
 @st.composite

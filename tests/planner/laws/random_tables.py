@@ -150,12 +150,15 @@ def _values(column: str, count: int, random: Random) -> Values:
     if random.random() < 0.6:
         distinct.append(None)
     codes = [random.randrange(len(distinct)) for _ in range(count)]
-    # Sorted or in runs, so that some row groups have few values and narrow bounds.
-    match random.randrange(3):
+    # Sorted, partly sorted or in bursts, so that some row groups have few values and narrow bounds.
+    match random.randrange(4):
         case 0:
             codes.sort()
         case 1:
-            codes = [codes[row - row % 5] for row in range(count)]
+            burst = random.choice([2, 5, 12])
+            codes = [codes[row - row % burst] for row in range(count)]
+        case 2:
+            codes[::2] = sorted(codes[::2])
     return Values(distinct, np.array(codes, np.int64))
 
 
