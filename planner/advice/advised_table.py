@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
@@ -33,10 +33,9 @@ from puffin_index.segments.directory import FieldKind
 from puffin_index.storage.arrays import Ints
 from puffin_index.table_index import TableIndex
 
-LIMITS: Final = Limits(seconds=60.0)
-"""Nobody waits for a query here, so planning may take longer than a query's planning may."""
-MEASURED: Final = replace(LIMITS, rows_wanted=True)
-"""Whatever the indexes of a sample can tell is asked: estimates of the cost gate are for a whole table."""
+LIMITS: Final = Limits(seconds=60.0, regret_share=1.0)
+"""Nobody waits for a query here, so planning may take longer than a query's planning may. First look-ups in a sample
+must not end what look-ups in the whole table would pay for."""
 
 
 @dataclass(frozen=True)

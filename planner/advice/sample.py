@@ -14,7 +14,7 @@ import numpy as np
 from pyiceberg.expressions import BooleanExpression
 from pyiceberg.io import FileIO, load_file_io
 
-from planner.advice.advised_table import MEASURED, AdvisedTable
+from planner.advice.advised_table import LIMITS, AdvisedTable
 from planner.advice.scanned import Scanned
 from planner.prune.pruned import Reason, kept_mask
 from planner.view.index_view import IndexView
@@ -97,7 +97,7 @@ class IndexSample:
             return Verdicts(
                 np.ones(len(self.positions), np.bool_), np.full(len(self.positions), Reason.UNINDEXED, np.uint8)
             )
-        plan = self.advised.plan(view, expression, self._parts, MEASURED)
+        plan = self.advised.plan(view, expression, self._parts, LIMITS)
         reasons = np.full(len(self.positions), Reason.UNINDEXED, np.uint8)
         starts = np.searchsorted(plan.file_of, np.arange(len(self._parts)))
         ends = np.searchsorted(plan.file_of, np.arange(len(self._parts)), side="right")
@@ -123,7 +123,7 @@ class IndexSample:
         """
         shares, known = np.ones(len(self.positions)), (self._part_of >= 0) & ~self._is_whole_file
         if (self.view.row_counts > row_group_rows).any():
-            plan = self.advised.plan(self.view, expression, self._parts, MEASURED)
+            plan = self.advised.plan(self.view, expression, self._parts, replace(LIMITS, rows_wanted=True))
             at = np.searchsorted(plan.file_of, self._part_of[known]) + self._place_in_part[known]
             found = np.where(plan.matches[at] < 0, plan.row_counts[at], plan.matches[at])
             shares[known] = np.minimum(1, found * row_group_rows / np.maximum(plan.row_counts[at], 1))

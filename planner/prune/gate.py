@@ -1,12 +1,13 @@
-"""The cost gate: whether reading an index is expected to save more than it costs, and within what bounds.
+"""The cost gate: which look-ups are made, and how many bytes a query may lose by them.
 
-Data bytes, index bytes and requests are all counted in bytes. Estimates come from directories alone; a wrong estimate
-costs time, never an answer.
+Estimates, which come from directories alone, say which look-ups are worth their bytes. They may be wrong, so they do
+not say how much is spent: look-ups that drop nothing end when they have taken a small share of what the scan reads
+anyway. Each row group that is dropped pays for more of them. Data bytes, index bytes and requests are counted in bytes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
@@ -16,15 +17,19 @@ import numpy as np
 from planner.clock import DEFAULT_MILLISECONDS
 from planner.predicate.tree import PredicateTree
 from planner.prune.estimate import Estimate, JoinedEstimates
-from planner.view.directories import selection_among, selection_of
+from planner.prune.pruned import Reason
+from planner.view.directories import IndexReads, selection_among, selection_of
 from planner.view.index_view import IndexView
-from puffin_index.storage.arrays import Flags, Floats, Ints, Selection
+from puffin_index.storage.arrays import Bytes, Flags, Floats, Ints
 
 DEFAULT_BYTE_BUDGET: Final = 256 * 1024 * 1024
 """How many index bytes a query may read, unless it is told otherwise."""
 
 ROWS_BYTE_BUDGET: Final = 4 * 1024 * 1024 * 1024
 """How many index bytes a count or aggregate may read: what the index does not answer is read from the data."""
+
+DEFAULT_REGRET_SHARE: Final = 0.02
+"""What look-ups that drop nothing may take of the bytes that a scan reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,18 +42,19 @@ class Limits:
         rows_wanted: Somebody will count the rows. An index is then worth its bytes even where no row group is dropped.
         seconds: How long judging may take; a row group that is undecided by then is kept. The clock is asked between
             pieces of work (a leaf, a payload, a row group), so the last piece may end later.
+        regret_share: Look-ups end when they have taken this share of the bytes that the scan reads and no row group was
+            dropped; the bytes of dropped row groups may be spent as well. A small scan may spend what one of its row
+            groups takes. One look-up of each test may take more than what is left.
     """
 
     strict: bool = False
     byte_budget: int = DEFAULT_BYTE_BUDGET
     rows_wanted: bool = False
     seconds: float = DEFAULT_MILLISECONDS / 1000
+    regret_share: float = DEFAULT_REGRET_SHARE
 
 
 DEFAULT_LIMITS: Final = Limits()
-
-SURE: Final = 0.98
-"""At this probability of a match and above, an index is not worth a read."""
 
 _READ_SHARE = 0.25
 """Share of a row group's bytes that a typical query reads: a few of its columns."""
@@ -62,6 +68,8 @@ _ROW_GROUP_OVERHEAD_BYTES = 128 * 1024
 _REQUEST_BYTES = 16 * 1024
 """What a request costs besides its bytes, in bytes."""
 
+_GOLDEN_RATIO = (5**0.5 - 1) / 2
+
 
 class CostGate:
     """Weighs what reading an index saves against what it costs, for some row groups of a view.
@@ -71,19 +79,38 @@ class CostGate:
         tree: The predicate.
         row_groups: The row groups of the view that are judged; positions are places in this array.
         limits: Bounds.
+        matches: Of each position the matching rows, -1 where they are not known. Look-ups write into this array: where
+            it is 0, a row group was dropped.
+        reads: Counts what look-ups read.
     """
 
-    def __init__(self, view: IndexView, tree: PredicateTree, row_groups: Ints, limits: Limits) -> None:
+    def __init__(
+        self,
+        view: IndexView,
+        tree: PredicateTree,
+        row_groups: Ints,
+        limits: Limits,
+        matches: Ints,
+        reads: IndexReads,
+    ) -> None:
         self._view = view
         self._tree = tree
         self._row_groups = row_groups
-        self._left = limits.byte_budget
-        self._rows_wanted = limits.rows_wanted
+        self._limits = limits
+        self._matches = matches
+        self._reads = reads
+        self._spent = 0
 
     @cached_property
     def estimates(self) -> JoinedEstimates:
         """Estimates of the leaves, joined. A leaf is unknown until an estimate is put. Zone maps need none."""
         return JoinedEstimates(self._tree, self._view.row_counts[selection_of(self._row_groups)])
+
+    @cached_property
+    def _bytes_without(self) -> Floats:
+        """About how many bytes a query reads of each row group, requests counted as bytes."""
+        read = self._view.row_group_bytes[selection_of(self._row_groups)] * _READ_SHARE + _ROW_GROUP_OVERHEAD_BYTES
+        return np.asarray(read, np.float64)
 
     def saved(self, at: Ints, known: tuple[int, Estimate] | None = None) -> Floats:
         """The bytes that dropping row groups is expected to save, for each of some positions.
@@ -92,35 +119,50 @@ class CostGate:
             at: The positions, ascending.
             known: The number of a leaf, and a better estimate of this leaf at these positions.
         """
-        if self._rows_wanted:
-            return self._bytes_without(at)
-        if known is None:
-            presence = self.estimates.root.presence[self._selection(at)]
-        else:
-            presence = self.estimates.root_if(*known, self._selection(at)).presence
-        unsure = presence < SURE
-        if not unsure.any():
-            return np.zeros(len(at))
-        return np.where(unsure, (1 - presence) * self._bytes_without(at), 0.0)
+        here = selection_among(at, len(self._row_groups))
+        if self._limits.rows_wanted:
+            return self._bytes_without[here]
+        estimates = self.estimates
+        presence = estimates.root.presence[here] if known is None else estimates.root_if(*known, here).presence
+        return np.asarray((1 - presence) * self._bytes_without[here], np.float64)
 
     def worth(self, saved: Floats | float, cost: Ints | int, reads: int) -> Flags:
         """Whether bytes that are saved outweigh index bytes and requests."""
         return np.asarray(np.asarray(saved) > np.asarray(cost) * _COST_WEIGHT + reads * _REQUEST_BYTES, np.bool_)
 
-    def afford(self, costs: Sequence[int] | Ints) -> Flags:
-        """Take costs from the budget, one after the other; say which ones the budget pays for."""
-        spent = np.cumsum(np.asarray(costs, np.int64))
-        affordable = spent <= self._left
-        if len(spent) and affordable.any():
-            self._left -= int(spent[affordable][-1])
-        return np.asarray(affordable, np.bool_)
+    def in_turn(self, costs: Ints) -> Iterator[Ints]:
+        """Yield the places of look-ups to make now, as often as there are any; the caller settles what these found.
 
-    def _selection(self, at: Ints) -> Selection:
-        return selection_among(at, len(self._row_groups))
+        The cheapest come first. Among look-ups of about one cost, neighbours are far apart in turn: what the first few
+        find then stands for all.
 
-    def _bytes_without(self, at: Ints) -> Floats:
-        """About how many bytes a query reads of each row group, requests counted as bytes."""
-        read = (
-            self._view.row_group_bytes[self._row_groups[self._selection(at)]] * _READ_SHARE + _ROW_GROUP_OVERHEAD_BYTES
-        )
-        return np.asarray(read, np.float64)
+        Args:
+            costs: The bytes of each look-up, about. What it has read is what it has spent.
+        """
+        scattered = np.arange(len(costs)) * _GOLDEN_RATIO % 1
+        left, least = np.lexsort((scattered, np.frexp(costs)[1])), 1
+        while len(left):
+            spent = np.cumsum(costs[left])
+            pays = spent <= self._limits.byte_budget - self._spent
+            if not self._limits.rows_wanted:
+                # The first one is made in any case: the tests of an OR drop nothing one by one.
+                pays &= (spent - costs[left] < max(self._allowance(), least)) | (spent == 0)
+            least = 0
+            count = int(np.count_nonzero(pays))
+            if not count:
+                return
+            before = self._reads.count.bytes
+            yield np.sort(left[:count])
+            self._spent += self._reads.count.bytes - before
+            left = left[count:]
+
+    def refusals(self, costs: Ints) -> Bytes:
+        """The reasons for which look-ups are not made that are worth their bytes."""
+        is_over = costs > self._limits.byte_budget - self._spent
+        return np.where(is_over, Reason.OVER_BUDGET, Reason.NOT_WORTH_READING).astype(np.uint8)
+
+    def _allowance(self) -> float:
+        """What look-ups may have taken when another one begins."""
+        read = self._bytes_without
+        regret = max(self._limits.regret_share * float(read.sum()), float(read.max(initial=0)))
+        return regret + float(read[self._matches == 0].sum()) - self._spent

@@ -94,10 +94,26 @@ class IndexStages:
 
     def _look_leaf_up(self, state: LeafState, kind: str, widest_share: float) -> None:
         directory, undecided = self._merged(state, kind)
-        if directory is not None and len(undecided):
-            # Narrow leaves are read whole in any case.
-            candidates = None if widest_share == WIDE_SHARE else self._candidates(undecided)
-            self._look_up(LookUp(self._pruning, state, directory, widest_share, candidates), undecided)
+        if directory is None or not len(undecided):
+            return
+        candidates = self._candidates(undecided)
+        if candidates is not None and len(self._narrowing) > 1:
+            self._drop_without(candidates, undecided)
+            undecided = self._merged(state, kind)[1]
+        # Narrow leaves are read whole in any case.
+        among = None if widest_share == WIDE_SHARE else candidates
+        look_up = LookUp(self._pruning, state, directory, widest_share, among)
+        for found, counts in look_up.find(undecided):
+            self._take(look_up, undecided, found, counts)
+
+    def _drop_without(self, rows: FoundRows, positions: Ints) -> None:
+        """Drop the positions where no row satisfies several leaves at once, before the next leaf is looked up."""
+        pruning = self._pruning
+        empty = positions[rows.counts(pruning.row_groups[positions]) == 0]
+        pruning.reasons[empty], pruning.matches[empty] = Reason.ROWS_EMPTY, 0
+        pruning.alive = np.setdiff1d(pruning.alive, empty, assume_unique=True)
+        if len(empty):
+            pruning.used.update((state.leaf.field_id, state.kind) for state in self._narrowing)
 
     def _merged(self, state: LeafState, kind: str) -> tuple[KindDirectory | None, Ints]:
         """The directory of a leaf's payloads, and the undecided positions whose payload covers several row groups."""
@@ -128,8 +144,8 @@ class IndexStages:
             found[state.leaf] = state.found
         return joint_rows(predicate, found, self._pruning.row_groups[positions])
 
-    def _look_up(self, look_up: LookUp, undecided: Ints) -> None:
-        found, found_counts = look_up.find(undecided)
+    def _take(self, look_up: LookUp, undecided: Ints, found: FoundRows, found_counts: Ints) -> None:
+        """Write down what a look-up has found so far."""
         if not found.rows:
             return
         pruning, state = self._pruning, look_up.state
@@ -137,10 +153,12 @@ class IndexStages:
         counts = np.full(len(pruning.row_groups), -1, np.int64)
         counts[pruning.selection(undecided)] = found_counts
         asked = counts >= 0
+        new = np.flatnonzero(asked if state.answered is None else asked & ~state.answered)
+        self._remember(state, new, int(np.count_nonzero(counts[new])))
         state.found, state.answered, state.kind = found, asked, look_up.directory.kind
         if (found_counts == 0).any():
             pruning.used.add((state.leaf.field_id, state.kind))
-        if state.number in self._conjuncts and len(self._narrowing) < _MOST_CANDIDATES:
+        if state.number in self._conjuncts and state not in self._narrowing and len(self._narrowing) < _MOST_CANDIDATES:
             self._narrowing.append(state)
         verdicts, estimate = state.verdicts, state.estimate
         state.verdicts = Verdicts(
@@ -155,6 +173,13 @@ class IndexStages:
             matching = undecided[counts[undecided] > 0]
             pruning.reasons[matching], pruning.matches[matching] = Reason.ROWS_MATCH, counts[matching]
         pruning.settle(Reason.ROWS_EMPTY)
+
+    def _remember(self, state: LeafState, asked: Ints, found: int) -> None:
+        """Remember in how many row groups a leaf was found where it was not sure to be, for later plans."""
+        presence = state.estimate.presence[asked]
+        proved = int(np.count_nonzero(presence == 1))
+        if proved < len(asked):
+            self._pruning.view.experience.note(state.leaf, float(presence.sum()) - proved, max(found - proved, 0))
 
     def _by_filters(self) -> None:
         self._leave_out_answered()
@@ -176,14 +201,15 @@ class IndexStages:
             if other is not None:
                 # For about the same bytes that kind tells which rows match. What it has merged was asked already.
                 undecided = undecided[~other.known[pruning.row_groups[undecided]]]
-        answers = Probe(pruning, state, directory).possible(undecided)
-        if answers.all():
-            return
-        possible = state.verdicts.possible.copy()
-        possible[undecided] = answers
-        pruning.used.add((leaf.field_id, kind))
-        state.verdicts = Verdicts(possible, state.verdicts.certain)
-        pruning.settle(Reason.BLOOM)
+        for asked, answers in Probe(pruning, state, directory).ask(undecided):
+            self._remember(state, asked, int(np.count_nonzero(answers)))
+            if answers.all():
+                continue
+            possible = state.verdicts.possible.copy()
+            possible[asked] = answers
+            pruning.used.add((leaf.field_id, kind))
+            state.verdicts = Verdicts(possible, state.verdicts.certain)
+            pruning.settle(Reason.BLOOM)
 
     def _leave_out_answered(self) -> None:
         """Leave row groups out that look-ups have answered: these have their verdict."""
@@ -202,28 +228,39 @@ class IndexStages:
         if pruning.clock.is_over:
             pruning.reasons[pruning.alive] = Reason.TIME_BUDGET
             return
-        worth = self._worth_reading()
-        evaluator = RowEvaluator(pruning)
+        at, costs = self._worth_reading()
+        evaluator, left = RowEvaluator(pruning), np.ones(len(at), np.bool_)
+        for some in pruning.gate.in_turn(costs):
+            left[some] = False
+            self._evaluate(evaluator, at[some])
+        pruning.reasons[at[left]] = pruning.gate.refusals(costs[left])
 
-        def evaluate(at: int) -> RowSet | None:
-            return None if pruning.clock.is_over else evaluator.evaluate(at)
+    def _evaluate(self, evaluator: RowEvaluator, at: Ints) -> None:
+        """Evaluate the predicate in some row groups, one by one."""
+        pruning = self._pruning
 
-        with pruning.view.held(evaluator.first_reads(worth)):
-            results = pruning.view.each(evaluate, worth.tolist())
-        for at, result in zip(worth.tolist(), results, strict=True):
+        def evaluate(position: int) -> RowSet | None:
+            return None if pruning.clock.is_over else evaluator.evaluate(position)
+
+        with pruning.view.held(evaluator.first_reads(at)):
+            results = pruning.view.each(evaluate, at.tolist())
+        if isinstance(pruning.tree.predicate, Leaf):
+            present = sum(result is None or bool(result.rows) for result in results)
+            self._remember(pruning.leaves[0], at, present)
+        for position, result in zip(at.tolist(), results, strict=True):
             if result is None:
-                pruning.reasons[at] = Reason.TIME_BUDGET
+                pruning.reasons[position] = Reason.TIME_BUDGET
                 continue
-            self._row_sets.keep(int(pruning.row_groups[at]), result)
+            self._row_sets.keep(int(pruning.row_groups[position]), result)
             if not result.rows:
-                pruning.reasons[at], pruning.matches[at] = Reason.ROWS_EMPTY, 0
-                pruning.used.update(evaluator.used.get(at, ()))
+                pruning.reasons[position], pruning.matches[position] = Reason.ROWS_EMPTY, 0
+                pruning.used.update(evaluator.used.get(position, ()))
             elif result.exact:
-                pruning.reasons[at], pruning.matches[at] = Reason.ROWS_MATCH, len(result.rows)
-            elif at in evaluator.troubled:
-                pruning.reasons[at] = Reason.INDEX_UNREADABLE
-            elif at in evaluator.late:
-                pruning.reasons[at] = Reason.TIME_BUDGET
+                pruning.reasons[position], pruning.matches[position] = Reason.ROWS_MATCH, len(result.rows)
+            elif position in evaluator.troubled:
+                pruning.reasons[position] = Reason.INDEX_UNREADABLE
+            elif position in evaluator.late:
+                pruning.reasons[position] = Reason.TIME_BUDGET
 
     def _settle_by_joint_rows(self) -> None:
         """Settle the positions whose leaves were all looked up."""
@@ -243,8 +280,8 @@ class IndexStages:
             pruning.used.update((state.leaf.field_id, state.kind) for state in pruning.leaves if state.kind)
         pruning.alive = pruning.alive[counts < 0]
 
-    def _worth_reading(self) -> Ints:
-        """The row groups to evaluate one by one: those where reading an index saves more than it costs."""
+    def _worth_reading(self) -> tuple[Ints, Ints]:
+        """The row groups to evaluate one by one, where reading an index saves more than it costs; and what it costs."""
         pruning, alive = self._pruning, self._pruning.alive
         view, here = pruning.view, pruning.selection(alive)
         row_groups = pruning.row_groups[here]
@@ -265,13 +302,10 @@ class IndexStages:
                 continue
             if pruning.clock.is_over:
                 pruning.reasons[alive] = Reason.TIME_BUDGET
-                return alive[:0]
+                return alive[:0], cost[:0]
             for directory in exact_directories(view, state.leaf, pruning.reads)[:1]:
                 cost += np.where(needed, index_cost_bytes(state.leaf.test, directory, row_groups), 0)
         worth = pruning.gate.worth(saved, cost, 0)
         pruning.reasons[alive[~worth & (cost > 0)]] = Reason.NOT_WORTH_READING
-        read = np.flatnonzero(worth & (cost > 0))
-        affordable = pruning.gate.afford(cost[read])
-        pruning.reasons[alive[read[~affordable]]] = Reason.OVER_BUDGET
-        free = np.flatnonzero(found & (cost == 0))
-        return alive[np.sort(np.concatenate((read[affordable], free)))]
+        read = np.flatnonzero((worth & (cost > 0)) | (found & (cost == 0)))
+        return alive[read], cost[read]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -12,9 +11,10 @@ from typing import TypeAlias
 import numpy as np
 from pyroaring import BitMap
 
-from planner.prune.estimate import Estimate
+from planner.prune.estimate import Estimate, estimate_by_payload
 from planner.prune.evaluate import exact_directories
 from planner.prune.found_rows import FoundRows
+from planner.prune.pruned import Reason
 from planner.prune.pruning import LeafState, Pruning
 from planner.view.directories import IndexTrouble, KindDirectory, or_trouble, positions_by_number
 from planner.view.index_view import Span
@@ -109,17 +109,18 @@ class LookUp:
     widest_share: float = 1.0
     candidates: FoundRows | None = None
 
-    def find(self, undecided: Ints) -> tuple[FoundRows, Ints]:
-        """Look the leaf up for some positions, where asking is worth its bytes and there is time.
+    def find(self, undecided: Ints) -> Iterator[tuple[FoundRows, Ints]]:
+        """Look the leaf up where that is worth its bytes and there is time, some payloads at a time.
 
-        Returns:
-            The matching rows, complete for these positions and among the candidates; payloads may add other rows. And
-            how many rows match at each position, -1 where nobody asked.
+        Yields:
+            At least once, the matching rows so far, complete for the positions that were asked and among the
+            candidates; payloads may add other rows. And how many rows match at each position, -1 where nobody asked.
         """
-        view, row_groups = self.pruning.view, self.pruning.row_groups[undecided]
+        pruning, view = self.pruning, self.pruning.view
+        row_groups = pruning.row_groups[undecided]
         blobs = positions_by_number(self.directory.blob[row_groups])
         every: list[_Opened] = []
-        troubles = self.pruning.reads.troubles
+        troubles = pruning.reads.troubles
         works = self._works(blobs, undecided)
         with view.held(self._first_reads(works)):
             results = view.each(self._open, works)
@@ -128,21 +129,25 @@ class LookUp:
                 troubles.append(result)
             elif result is not None:
                 every.append(result)
-        opened = [one for one in every if self._worth_asking(one)]
-        if opened and self._takes_longer_than_by_rows(opened):
-            opened = []
-        affordable = self.pruning.gate.afford([one.cost for one in opened])
-        asked = [one for one, pays in zip(opened, affordable, strict=True) if pays]
-        found = FoundRows(self.directory, view.row_counts)
-        for one, rows in zip(asked, self._rows_of_all(asked), strict=True):
-            if isinstance(rows, IndexTrouble):
-                troubles.append(rows)
-            elif rows is not None:
-                found.rows[one.blob] = rows
+        opened = self._worth_asking(every)
+        found, left = FoundRows(self.directory, view.row_counts), set(range(len(opened)))
+        costs = np.array([one.cost for one in opened], np.int64)
+        for some in pruning.gate.in_turn(costs):
+            left -= set(some.tolist())
+            asked = [opened[place] for place in some.tolist()]
+            for one, rows in zip(asked, self._rows_of_all(asked), strict=True):
+                if isinstance(rows, IndexTrouble):
+                    troubles.append(rows)
+                elif rows is not None:
+                    found.rows[one.blob] = rows
+            if left:
+                yield found, found.counts(row_groups, blobs)
+        for place, reason in zip(sorted(left), pruning.gate.refusals(costs[sorted(left)]), strict=True):
+            pruning.refuse(opened[place].positions, reason)
         for one in every:
             if one.payload.nbytes != one.nbytes:
                 view.weigh(self.state.leaf.field_id, self.directory, self._row_group(one.positions))
-        return found, found.counts(row_groups, blobs)
+        yield found, found.counts(row_groups, blobs)
 
     def _works(self, blobs: list[tuple[int, Ints]], undecided: Ints) -> list[_Work]:
         test = AskedTest(self.state.leaf.test)
@@ -247,25 +252,52 @@ class LookUp:
     def _segment(self, blob: int) -> str:
         return self.pruning.view.segments[blob >> 32][0]
 
-    def _worth_asking(self, one: _Opened) -> bool:
-        """Ask the cost gate, with the number of matches that the payload's own directory tells."""
-        undecided = one.positions
-        least, most = one.bounds
+    def _worth_asking(self, every: Sequence[_Opened]) -> list[_Opened]:
+        """Ask the cost gate, with what the payloads' own directories tell. Wide tests are left for later."""
+        gate, worth, others = self.pruning.gate, list[_Opened](), list[tuple[Ints, Estimate]]()
+        for one in every:
+            estimate = self._expected(one)
+            if estimate is None:
+                worth.append(one)
+                continue
+            is_narrow = estimate.selectivity[0] <= self.widest_share
+            saved = gate.saved(one.positions, (self.state.number, estimate)).sum() if is_narrow else 0.0
+            if gate.worth(saved, one.cost, one.reads):
+                worth.append(one)
+                continue
+            others.append((one.positions, estimate))
+            if self.widest_share == 1:
+                self.pruning.refuse(one.positions, Reason.NOT_WORTH_READING)
+        self._learn(others)
+        return [] if worth and self._takes_longer_than_by_rows(worth) else worth
+
+    def _learn(self, expected: Sequence[tuple[Ints, Estimate]]) -> None:
+        """Let later stages know what the directories of payloads tell that are not asked."""
+        if not expected:
+            return
+        known = self.state.estimate
+        selectivity, presence = known.selectivity.copy(), known.presence.copy()
+        for positions, estimate in expected:
+            selectivity[positions], presence[positions] = estimate.selectivity, estimate.presence
+        self.state.estimate = Estimate(selectivity, presence)
+
+    def _expected(self, one: _Opened) -> Estimate | None:
+        """What to expect at the positions of a payload; None if the payload has no match."""
+        state, statistics = self.state, self.state.statistics
+        (least, most), here = one.bounds, self.pruning.selection(one.positions)
         if most == 0:
-            return True
-        row_counts = self.pruning.view.row_counts[self.pruning.row_groups[undecided]]
-        rows = int(row_counts.sum())
-        guess = float((self.state.estimate.selectivity[undecided] * row_counts).sum())
+            return None
+        row_groups = self.pruning.row_groups[one.positions]
+        row_counts = self.pruning.view.row_counts[row_groups]
+        rows, own = int(row_counts.sum()), state.estimate.at(here)
+        share, sizes = float((own.selectivity * row_counts).sum()) / rows, one.payload.sizes
         # The bounds are of all row groups of the payload, of which only some may be asked about.
-        matches = min(max(guess, least), most, rows)
-        if matches > self.widest_share * rows:
-            return False
-        # As if matches were spread evenly over the payload's row groups.
-        count = len(undecided)
-        presence = 1 - math.exp(-matches / count)
-        known = Estimate(np.full(count, min(1.0, matches / rows)), np.full(count, presence))
-        gate = self.pruning.gate
-        return bool(gate.worth(gate.saved(undecided, (self.state.number, known)).sum(), one.cost, one.reads))
+        share = min(max(share, least / max(rows if sizes is None else sizes[0], 1)), most / rows, 1.0)
+        presence = own.presence
+        if sizes is not None and statistics is not None:
+            distinct, are_numbers = statistics.distinct_count[row_groups], statistics.quantiles is not None
+            presence = estimate_by_payload(state.leaf.test, own, distinct, sizes, one.bounds, are_numbers=are_numbers)
+        return Estimate(np.full(len(row_groups), share), presence)
 
     def _takes_longer_than_by_rows(self, opened: list[_Opened]) -> bool:
         """Whether somebody wants the rows, and a kind that is not found by key gives them in less time.

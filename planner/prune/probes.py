@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
-from planner.prune.gate import SURE
+from planner.prune.pruned import Reason
 from planner.prune.pruning import LeafState, Pruning
 from planner.view.directories import IndexTrouble, KindDirectory, or_trouble, positions_by_number
 from puffin_index.keys.asked_test import AskedTest
@@ -24,14 +25,14 @@ class _Asked:
         first: The row group of the segment that the matrix begins with.
         reads: Requests that asking takes.
         cost: Bytes that asking takes.
-        places: Where the row groups that are asked about stand among the undecided ones.
+        positions: The positions that are asked about.
     """
 
     matrix: MergedFilter
     first: int
     reads: int
     cost: int
-    places: Ints
+    positions: Ints
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,44 +49,47 @@ class Probe:
     state: LeafState
     directory: KindDirectory
 
-    def possible(self, undecided: Ints) -> Flags:
-        """Say which of some positions may hold a match; a row group whose filter is not asked may."""
-        merged = self.directory.merged[self.pruning.row_groups[undecided]]
-        unlikely = self.state.estimate.presence[self.pruning.selection(undecided)] < SURE
-        possible = np.ones(len(undecided), np.bool_)
-        for here, probe in (
-            (np.flatnonzero(unlikely & merged), self._probe_matrices),
-            (np.flatnonzero(unlikely & ~merged), self._probe_filters),
-        ):
-            possible[here] = probe(undecided[here])
-        return possible
+    def ask(self, undecided: Ints) -> Iterator[tuple[Ints, Flags]]:
+        """Yield those of some positions whose filters were asked, and where a row may match; some at a time."""
+        pruning = self.pruning
+        unsure = undecided[self.state.estimate.presence[pruning.selection(undecided)] < 1]
+        merged = self.directory.merged[pruning.row_groups[unsure]]
+        yield from self._probe_matrices(unsure[merged])
+        yield from self._probe_filters(unsure[~merged])
 
-    def _probe_filters(self, undecided: Ints) -> Flags:
-        gate, row_groups = self.pruning.gate, self.pruning.row_groups
+    def _probe_filters(self, undecided: Ints) -> Iterator[tuple[Ints, Flags]]:
+        pruning, row_groups = self.pruning, self.pruning.row_groups
         lengths = self.directory.length[row_groups[undecided]]
         costs = kind_named(self.directory.kind).cost(self.state.leaf.test, lengths)
-        asked = np.flatnonzero(gate.worth(gate.saved(undecided), costs, 1))
-        asked = asked[gate.afford(costs[asked])]
+        worth = pruning.gate.worth(pruning.gate.saved(undecided), costs, 1)
+        pruning.refuse(undecided[~worth], Reason.NOT_WORTH_READING)
+        undecided, costs = undecided[worth], costs[worth]
+        left = np.ones(len(undecided), np.bool_)
 
         def may_contain(at: int) -> bool | IndexTrouble:
-            if self.pruning.clock.is_over:
+            if pruning.clock.is_over:
                 return True
             row_group = int(row_groups[at])
             return or_trouble(self._segment(row_group), lambda: self._filter_may_contain(row_group))
 
-        possible = np.ones(len(undecided), np.bool_)
-        view = self.pruning.view
-        with view.held(view.spans_alone(self.directory, row_groups[undecided[asked]])):
-            answers = view.each(may_contain, undecided[asked].tolist())
-        possible[asked] = [answer is not False for answer in answers]
-        self.pruning.reads.troubles += [answer for answer in answers if isinstance(answer, IndexTrouble)]
-        return possible
+        for some in pruning.gate.in_turn(costs):
+            left[some] = False
+            asked = undecided[some]
+            with pruning.view.held(pruning.view.spans_alone(self.directory, row_groups[asked])):
+                answers = pruning.view.each(may_contain, asked.tolist())
+            pruning.reads.troubles += [answer for answer in answers if isinstance(answer, IndexTrouble)]
+            yield asked, np.array([answer is not False for answer in answers], np.bool_)
+        self._refuse(undecided[left], costs[left])
+
+    def _refuse(self, positions: Ints, costs: Ints) -> None:
+        for reason in (Reason.OVER_BUDGET, Reason.NOT_WORTH_READING):
+            self.pruning.refuse(positions[self.pruning.gate.refusals(costs) == reason], reason)
 
     def _filter_may_contain(self, row_group: int) -> bool:
         index = self.pruning.view.open_alone(self.state.leaf.field_id, self.directory, row_group)
         return bool(index.evaluate(self.state.leaf.test).rows)
 
-    def _probe_matrices(self, undecided: Ints) -> Flags:
+    def _probe_matrices(self, undecided: Ints) -> Iterator[tuple[Ints, Flags]]:
         view, gate, troubles = self.pruning.view, self.pruning.gate, self.pruning.reads.troubles
         saved, asked_test = gate.saved(undecided), AskedTest(self.state.leaf.test)
         blobs = self.directory.blob[self.pruning.row_groups[undecided]]
@@ -96,16 +100,20 @@ class Probe:
             if isinstance(opened, IndexTrouble):
                 troubles.append(opened)
             elif opened is not None and gate.worth(saved[here].sum(), opened.cost, opened.reads):
-                worth.append(replace(opened, places=here))
-        asked = [one for one, pays in zip(worth, gate.afford([one.cost for one in worth]), strict=True) if pays]
-        possible = np.ones(len(undecided), np.bool_)
-        answers = view.each(lambda one: self._ask(one, asked_test, undecided), asked)
-        for one, answer in zip(asked, answers, strict=True):
-            if isinstance(answer, IndexTrouble):
-                troubles.append(answer)
-            elif answer is not None:
-                possible[one.places] = answer
-        return possible
+                worth.append(opened)
+            elif opened is not None:
+                self.pruning.refuse(undecided[here], Reason.NOT_WORTH_READING)
+        costs, left = np.array([one.cost for one in worth], np.int64), np.ones(len(worth), np.bool_)
+        for some in gate.in_turn(costs):
+            left[some] = False
+            asked = [worth[place] for place in some.tolist()]
+            answers = view.each(lambda one: self._ask(one, asked_test), asked)
+            troubles += [answer for answer in answers if isinstance(answer, IndexTrouble)]
+            found = [pair for pair in zip(asked, answers, strict=True) if isinstance(pair[1], np.ndarray)]
+            if found:
+                yield np.concatenate([one.positions for one, _ in found]), np.concatenate([flags for _, flags in found])
+        for place in np.flatnonzero(left).tolist():
+            self._refuse(worth[place].positions, np.full(len(worth[place].positions), costs[place]))
 
     def _open(self, test: AskedTest, positions: Ints) -> _Asked | IndexTrouble | None:
         if self.pruning.clock.is_over:
@@ -122,10 +130,10 @@ class Probe:
 
         return or_trouble(self._segment(row_group), read)
 
-    def _ask(self, one: _Asked, test: AskedTest, undecided: Ints) -> Flags | IndexTrouble | None:
+    def _ask(self, one: _Asked, test: AskedTest) -> Flags | IndexTrouble | None:
         if self.pruning.clock.is_over:
             return None
-        row_groups = self.pruning.row_groups[undecided[one.places]]
+        row_groups = self.pruning.row_groups[one.positions]
 
         def read() -> Flags:
             ordinals = self.pruning.view.ordinals(self.state.leaf.field_id, self.directory.kind, row_groups)

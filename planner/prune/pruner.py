@@ -9,7 +9,7 @@ from __future__ import annotations
 from planner.clock import Clock
 from planner.predicate.nodes import Predicate
 from planner.predicate.tree import PredicateTree
-from planner.prune.estimate import estimate_leaf
+from planner.prune.estimate import Estimate, estimate_leaf
 from planner.prune.funnel import Funnel
 from planner.prune.gate import DEFAULT_LIMITS, Limits
 from planner.prune.index_stages import IndexStages
@@ -93,4 +93,11 @@ def _estimate(pruning: Pruning) -> None:
         if pruning.is_finished:
             break
         if state.statistics is not None:
-            state.estimate = estimate_leaf(state.leaf.test, state.statistics, pruning.row_groups, is_alone=is_alone)
+            estimate = estimate_leaf(state.leaf.test, state.statistics, pruning.row_groups, is_alone=is_alone)
+            presence = pruning.view.experience.corrected(state.leaf, estimate.presence)
+            possible = state.verdicts.possible
+            if possible.all():
+                state.estimate = Estimate(estimate.selectivity, presence)
+            else:
+                # A test under OR may be ruled out by bounds where others are not.
+                state.estimate = Estimate(estimate.selectivity * possible, presence * possible)

@@ -99,12 +99,12 @@ class Pruning:
         """Know nothing: all row groups are to be judged."""
         count = len(self.row_groups)
         self.verdicts = JoinedVerdicts(self.tree, count)
-        self.gate = CostGate(self.view, self.tree, self.row_groups, self.limits)
+        self.matches = np.full(count, -1, np.int64)
+        self.gate = CostGate(self.view, self.tree, self.row_groups, self.limits, self.matches, self.reads)
         self.leaves = [
             LeafState(leaf, number, self.verdicts, self.gate) for number, leaf in enumerate(self.tree.leaves)
         ]
         self.reasons = np.full(count, Reason.MAY_MATCH, np.uint8)
-        self.matches = np.full(count, -1, np.int64)
         self.alive = np.arange(count)
 
     @property
@@ -120,6 +120,11 @@ class Pruning:
         """The positions still to be judged where a leaf is neither certain nor impossible."""
         verdicts = state.verdicts.at(self.selection(self.alive))
         return self.alive[verdicts.possible & ~verdicts.certain]
+
+    def refuse(self, positions: Ints, reason: Reason) -> None:
+        """Write down why an index is not read that might have dropped row groups; other verdicts stay."""
+        here = positions[self.reasons[positions] == Reason.MAY_MATCH]
+        self.reasons[here] = reason
 
     def settle(self, reason: Reason) -> None:
         """Write down what the leaves' verdicts settle; this is the reason where no row can match."""

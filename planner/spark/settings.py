@@ -9,7 +9,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from planner.clock import DEFAULT_MILLISECONDS
 from planner.prune.distributed import PlanningMode
-from planner.prune.gate import DEFAULT_BYTE_BUDGET, Limits
+from planner.prune.gate import DEFAULT_BYTE_BUDGET, DEFAULT_REGRET_SHARE, Limits
 from puffin_index.errors import PuffinIndexError
 
 _PREFIX = "spark.puffin-index."
@@ -38,16 +38,20 @@ class PlanningBounds(BaseModel):
     Attributes:
         byte_budget: How many bytes of index a scan may read, directories not counted.
         planning_milliseconds: How long planning may judge the row groups of a scan. Undecided row groups are read.
+        regret_share: Which share of the bytes that a scan reads look-ups may take that drop no row group.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=lambda name: name.replace("_", "-"))
 
     byte_budget: int = Field(default=DEFAULT_BYTE_BUDGET, ge=0)
     planning_milliseconds: int = Field(default=DEFAULT_MILLISECONDS, ge=0)
+    regret_share: float = Field(default=DEFAULT_REGRET_SHARE, ge=0, le=1, allow_inf_nan=False)
 
     def limits(self, *, strict: bool) -> Limits:
         """The bounds for the planner."""
-        return Limits(strict, self.byte_budget, seconds=self.planning_milliseconds / 1000)
+        return Limits(
+            strict, self.byte_budget, seconds=self.planning_milliseconds / 1000, regret_share=self.regret_share
+        )
 
     @classmethod
     def names(cls) -> list[str]:

@@ -32,6 +32,7 @@ from planner.view.directories import (
     or_trouble,
     segment_statistics,
 )
+from planner.view.experience import Experience
 from planner.view.index_cache import CACHE, Cached, IndexCache, KeptForm, KeyList, OpenPayload, StoredDirectory
 from planner.view.segment_files import SegmentFiles, SegmentReader
 from planner.view.shared_payloads import SHARED
@@ -69,6 +70,9 @@ class IndexView(CoveredRowGroups):
         io: The FileIO of the index table.
         cache: Where directories and opened payloads are kept.
         rejected: The sources of columns whose directories are left out.
+
+    Attributes:
+        experience: What plans of this view have found.
     """
 
     def __init__(
@@ -88,6 +92,7 @@ class IndexView(CoveredRowGroups):
         self._identity = object()
         self._files = SegmentFiles(io)
         self._own_keys: set[object] = set()
+        self.experience = Experience()
         # What is of segments outlives the view; what is numbered as in the view does not, nor do open files.
         weakref.finalize(self, _let_go, self._files, cache, self._own_keys).atexit = False
 

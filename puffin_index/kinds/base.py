@@ -180,6 +180,11 @@ class MergedIndex(ABC):
         """Prepare a test and return its `PreparedLookUp.cost`."""
         return self.prepare(AskedTest(test)).cost()
 
+    @property
+    def sizes(self) -> tuple[int, int] | None:
+        """The numbers of non-NULL rows and of distinct keys; None if the directory does not tell."""
+        return None
+
     def keys(self, most: int) -> KeyArray | None:
         """Return the distinct keys, ascending; None if the payload does not list its keys, or has more than `most`.
 

@@ -148,6 +148,11 @@ class Postings(MergedIndex, HoldsKeys):
         """The root of the directory, until memory has it."""
         return self._directory.unread_root
 
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """The numbers of non-NULL rows and of distinct keys; reads the root of the directory."""
+        return self._counts[0], self._directory.key_count
+
     def prepare(self, test: AskedTest) -> PreparedTest:
         """Prepare a test; the result looks the keys up in the directory only once."""
         return PreparedTest(self, test)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.types import LongType
 
+from planner.predicate.nodes import Leaf
 from planner.prune.gate import DEFAULT_BYTE_BUDGET, Limits
 from planner.scans.plan import plan, plan_scan
 from planner.scans.scan_plan import ScanPlan
+from planner.view.experience import Experience
 from puffin_index import IndexDefinition, TableIndex
+from puffin_index.keys.leaf import SetTest
 from tests.conftest import create_table
 
 ROWS, ROW_GROUP_ROWS = 20_000, 1_000
@@ -103,3 +107,70 @@ def test_what_postings_answered_takes_nothing_more_of_the_budget(index: TableInd
     bounded = counted(sum(stage.bytes_read for stage in free.funnel) + 16_384)
     assert bounded.reason_counts() == {"rows-match": 20}
     assert (bounded.matches == free.matches).all()
+
+
+BURST, BURSTS, USERS = 12, 1_500, 150
+
+
+@pytest.fixture
+def sessions(local_catalog: SqlCatalog, request: pytest.FixtureRequest) -> tuple[TableIndex, pa.Table]:
+    """Each of 150 users has some ten sessions of 12 lines; an incident spans four row groups of 40."""
+    chooser = np.random.default_rng(4)
+    users = np.repeat(chooser.integers(0, USERS, BURSTS), BURST)
+    lines = np.arange(len(users))
+    data = pa.table(
+        {
+            "user": pa.array(np.char.mod("u%05d", users * 31).astype(object), pa.string()),
+            "status": pa.array(np.where((lines // 900) == 7, 500, 200), pa.int32()),
+            "grade": pa.array(chooser.integers(0, 3, len(users)), pa.int32()),
+            "row_group": pa.array(lines // 450, pa.int32()),
+        }
+    )
+    create_table(local_catalog, "t", data, 450)
+    options = {"user.layout": request.param} if request.param == "postings" else None
+    kinds = {"bitmap": ["user", "status", "grade"]} if options else {request.param: ["user", "status", "grade"]}
+    index = TableIndex.create(local_catalog, "ns.t", IndexDefinition.of(options=options, **kinds))
+    index.build(workers=1)
+    return index, data
+
+
+@pytest.mark.parametrize("sessions", ["postings", "bsi", "bitmap"], indirect=True)
+@pytest.mark.parametrize(
+    "where",
+    [
+        "user = 'u00310'",
+        "user IN ('u00310', 'u04340')",
+        "user LIKE 'u0031%'",
+        "user >= 'u00310' AND user < 'u00340'",
+        "user = 'u00310' AND grade = 1",
+        "user = 'u00310' OR status = 500",
+    ],
+)
+def test_needles_that_come_in_bursts_are_found(sessions: tuple[TableIndex, pa.Table], where: str) -> None:
+    index, data = sessions
+    with duckdb.connect() as connection:
+        connection.register("data", data)
+        found = connection.sql(f"SELECT DISTINCT row_group FROM data WHERE {where}").fetchall()
+    found_plan = plan(index, where)
+    assert found_plan.row_groups == 40
+    assert len(found) <= found_plan.kept <= 1.1 * len(found), found_plan.reason_counts()
+
+
+@pytest.mark.parametrize("sessions", ["bsi"], indirect=True)
+def test_what_plans_found_corrects_the_next_estimates(sessions: tuple[TableIndex, pa.Table]) -> None:
+    view = plan_scan(sessions[0], "user = 'u00310'").view
+    leaf = Leaf(1, SetTest((b"u04340",)), "string")
+    assert view.experience.corrected(leaf, np.full(1, 0.5))[0] < 0.4
+
+
+def test_experience_leaves_what_is_proved_and_is_never_too_sure() -> None:
+    experience, leaf = Experience(), Leaf(1, SetTest((1,)), "long")
+    estimated = np.array([0.1, 0.5, 0.95, 1.0])
+    assert experience.corrected(leaf, estimated).tolist() == estimated.tolist()
+    for _ in range(20):
+        experience.note(leaf, 10.0, 400)
+    assert experience.corrected(leaf, estimated).tolist() == [0.9, 0.9, 0.95, 1.0]
+    assert experience.corrected(Leaf(2, SetTest((1,)), "long"), estimated).tolist() == estimated.tolist()
+    for _ in range(40):
+        experience.note(leaf, 400.0, 0)
+    assert (experience.corrected(leaf, estimated)[:3] < 0.05).all()

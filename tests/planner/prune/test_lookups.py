@@ -29,6 +29,11 @@ def opened(view: IndexView, test: LeafTest, limits: Limits) -> tuple[Pruning, Ki
     return pruning, directory
 
 
+def asked(look_up: LookUp) -> tuple[FoundRows, list[int]]:
+    *_, (found, counts) = look_up.find(EVERY)
+    return found, counts.tolist()
+
+
 @pytest.mark.parametrize(
     ("test", "counts"),
     [
@@ -43,16 +48,16 @@ def opened(view: IndexView, test: LeafTest, limits: Limits) -> tuple[Pruning, Ki
 def test_one_search_counts_the_matches_of_every_row_group(view: IndexView, test: LeafTest, counts: list[int]) -> None:
     pruning, directory = opened(view, test, Limits(rows_wanted=True))
 
-    found, told = LookUp(pruning, pruning.leaves[0], directory).find(EVERY)
+    found, told = asked(LookUp(pruning, pruning.leaves[0], directory))
 
-    assert told.tolist() == counts
+    assert told == counts
     assert [len(found.of(row_group) or ()) for row_group in range(5)] == counts
 
 
 def test_rows_are_those_of_the_segment_until_a_row_group_asks(view: IndexView) -> None:
     pruning, directory = opened(view, RangeTest(5, 8), Limits(rows_wanted=True))
 
-    found, _ = LookUp(pruning, pruning.leaves[0], directory).find(EVERY)
+    found, _ = asked(LookUp(pruning, pruning.leaves[0], directory))
 
     # Row group i has the rows from 65,536 i on in the segment's row space.
     assert directory.base.tolist() == [0, 65_536, 131_072, 196_608, 262_144]
@@ -64,10 +69,10 @@ def test_a_wide_leaf_is_left_for_later(view: IndexView) -> None:
     pruning, directory = opened(view, RangeTest(5, 8), Limits(rows_wanted=True))
 
     # Four of ten rows match.
-    found, counts = LookUp(pruning, pruning.leaves[0], directory, widest_share=0.3).find(EVERY)
+    found, counts = asked(LookUp(pruning, pruning.leaves[0], directory, widest_share=0.3))
 
     assert found.rows == {}
-    assert counts.tolist() == [-1] * 5
+    assert counts == [-1] * 5
 
 
 def test_wide_ranges_whose_rows_are_wanted_are_left_to_bit_slices(
@@ -86,9 +91,9 @@ def test_wide_ranges_whose_rows_are_wanted_are_left_to_bit_slices(
         monkeypatch.setattr("planner.prune.lookups._DECODING_WEIGHT", weight)
         pruning, directory = opened(both, test, limits)
 
-        _, told = LookUp(pruning, pruning.leaves[0], directory).find(EVERY)
+        _, told = asked(LookUp(pruning, pruning.leaves[0], directory))
 
-        assert told.tolist() == counts
+        assert told == counts
 
 
 def test_a_wide_leaf_is_looked_for_among_candidates(view: IndexView, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,17 +102,17 @@ def test_a_wide_leaf_is_looked_for_among_candidates(view: IndexView, monkeypatch
     pruning, directory = opened(view, RangeTest(5, 8), Limits(rows_wanted=True))
     narrow = FoundRows(directory, view.row_counts, {int(directory.blob[0]): BitMap([65_537, 196_608])})
 
-    found, counts = LookUp(pruning, pruning.leaves[0], directory, candidates=narrow).find(EVERY)
+    found, counts = asked(LookUp(pruning, pruning.leaves[0], directory, candidates=narrow))
 
     assert [list(rows) for rows in found.rows.values()] == [[65_537, 196_608]]
-    assert counts.tolist() == [0, 1, 0, 1, 0]
+    assert counts == [0, 1, 0, 1, 0]
 
 
 def test_without_bytes_left_no_row_is_read_but_what_the_payload_lacks_is_known(view: IndexView) -> None:
     for test, counts in ((SetTest((5,)), [-1] * 5), (SetTest((0,)), [0] * 5)):
         pruning, directory = opened(view, test, Limits(byte_budget=0, rows_wanted=True))
 
-        _, told = LookUp(pruning, pruning.leaves[0], directory).find(EVERY)
+        _, told = asked(LookUp(pruning, pruning.leaves[0], directory))
 
         # The payload's directory says that blocks begin with key 1: there is nothing to read for 0.
-        assert told.tolist() == counts
+        assert told == counts
