@@ -73,7 +73,7 @@ class IndexStages:
                 for kind in kinds_answering(state.leaf.test, Answer.EXACT):
                     if self._pruning.is_finished:
                         return
-                    if kind.is_found_by_key == by_key and state.found is None:
+                    if kind.is_found_by_key == by_key and (state.found is None or state.kind == kind.name):
                         self._look_leaf_up(state, kind.name, widest_share)
 
     def _read_directories(self) -> None:
@@ -93,13 +93,13 @@ class IndexStages:
             read_directories(look_ups)
 
     def _look_leaf_up(self, state: LeafState, kind: str, widest_share: float) -> None:
-        directory, undecided = self._merged(state, kind)
+        directory, undecided = self._unanswered(state, kind)
         if directory is None or not len(undecided):
             return
         candidates = self._candidates(undecided)
         if candidates is not None and len(self._narrowing) > 1:
             self._drop_without(candidates, undecided)
-            undecided = self._merged(state, kind)[1]
+            undecided = self._unanswered(state, kind)[1]
         # Narrow leaves are read whole in any case.
         among = None if widest_share == WIDE_SHARE else candidates
         look_up = LookUp(self._pruning, state, directory, widest_share, among)
@@ -122,6 +122,11 @@ class IndexStages:
         if directory is None:
             return None, undecided[:0]
         return directory, undecided[directory.merged[pruning.row_groups[undecided]]]
+
+    def _unanswered(self, state: LeafState, kind: str) -> tuple[KindDirectory | None, Ints]:
+        """The same without the positions that the leaf was looked up for: what was dear may be cheap among few rows."""
+        directory, undecided = self._merged(state, kind)
+        return directory, undecided if state.answered is None else undecided[~state.answered[undecided]]
 
     def _mean_selectivity(self, state: LeafState) -> float:
         pruning = self._pruning
@@ -155,7 +160,12 @@ class IndexStages:
         asked = counts >= 0
         new = np.flatnonzero(asked if state.answered is None else asked & ~state.answered)
         self._remember(state, new, int(np.count_nonzero(counts[new])))
-        state.found, state.answered, state.kind = found, asked, look_up.directory.kind
+        if state.found is not None and state.answered is not None:
+            found.rows.update(state.found.rows)
+            state.answered = state.answered | asked
+        else:
+            state.answered = asked
+        state.found, state.kind = found, look_up.directory.kind
         if (found_counts == 0).any():
             pruning.used.add((state.leaf.field_id, state.kind))
         if state.number in self._conjuncts and state not in self._narrowing and len(self._narrowing) < _MOST_CANDIDATES:
