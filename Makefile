@@ -11,7 +11,7 @@ SIDE_BY_SIDE := -n 2 --dist loadgroup
 BRIEF_JVM := JAVA_TOOL_OPTIONS="-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m"
 LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url \
   --no-emit-find-links --no-annotate
-IN_MEMORY = TMPDIR="$$(bash scripts/test-folder)"
+IN_MEMORY = bash scripts/in-test-folder env
 WITH_SPARK = JAVA_HOME="$$(bash scripts/find-java)" $(BRIEF_JVM) $(BIN)/python -m pytest $(SIDE_BY_SIDE)
 RELEASES ?= 4.0 3.5
 PAIRS ?= 50000

@@ -1,4 +1,7 @@
-"""Open Parquet files through a FileIO. Memory keeps their footers, as files of a table never change."""
+"""Open Parquet files through a FileIO. Memory keeps their footers, as files of a table never change.
+
+An imported file may have been replaced at its location, so a footer is found by the size of the file too.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ Chunks: TypeAlias = tuple[int, Sequence[int]]
 _FOOTERS_BYTES = 64 << 20
 _LENGTH_BYTES = 4
 
-_footers: LRUCache[str, pq.FileMetaData] = LRUCache(
+_footers: LRUCache[tuple[str, int | None], pq.FileMetaData] = LRUCache(
     maxsize=_FOOTERS_BYTES, getsizeof=lambda footer: int(footer.serialized_size)
 )
 _footers_lock = threading.Lock()
@@ -173,7 +176,7 @@ def open_parquet_file(io: FileIO, location: str, size: int | None = None) -> Ite
         CorruptFileError: If the file is not a Parquet file.
     """
     with _footers_lock:
-        footer = _footers.get(location)
+        footer = _footers.get((location, size))
     try:
         stream = open_stream(io, location, size)
         with cast(BinaryIO, stream):
@@ -183,7 +186,7 @@ def open_parquet_file(io: FileIO, location: str, size: int | None = None) -> Ite
                 raise CorruptFileError(f"it cannot be read as Parquet: {error}", location=location) from error
             with _footers_lock:
                 if footer is None and parquet.metadata.serialized_size < _FOOTERS_BYTES:
-                    _footers[location] = parquet.metadata
+                    _footers[location, size] = parquet.metadata
             yield OpenParquet(parquet, _bytes_of(stream, location), stream)
     except FileNotFoundError as error:
         raise NotFoundError(f"file not found: {location}") from error

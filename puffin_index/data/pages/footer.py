@@ -178,24 +178,26 @@ def _integer(fields: Mapping[int, tuple[int, bytes]], number: int) -> int | None
     return CompactReader(fields[number][1]).integer() if number in fields else None
 
 
-_layouts: LRUCache[str, FooterLayout] = LRUCache(maxsize=_CACHED_BYTES, getsizeof=lambda layout: layout.size)
+_layouts: LRUCache[tuple[str, int], FooterLayout] = LRUCache(
+    maxsize=_CACHED_BYTES, getsizeof=lambda layout: layout.size
+)
 _layouts_lock = threading.Lock()
 cleared_by(_layouts.clear, _layouts_lock)
 
 
-def layout_of(footer: pq.FileMetaData, location: str) -> FooterLayout:
-    """Cut a footer into its parts, once a file.
+def layout_of(footer: pq.FileMetaData, location: str, size: int) -> FooterLayout:
+    """Cut the footer of a file of some size into its parts, once a file.
 
     Raises:
         CorruptFileError: If the footer is broken.
     """
     with _layouts_lock:
-        layout = _layouts.get(location)
+        layout = _layouts.get((location, size))
     if layout is None:
         layout = _cut(footer, location)
         with _layouts_lock:
             if layout.size < _CACHED_BYTES:
-                _layouts[location] = layout
+                _layouts[location, size] = layout
     return layout
 
 

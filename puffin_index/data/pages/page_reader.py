@@ -32,9 +32,9 @@ _MAGIC = b"PAR1"
 _INDEX_BYTES = 32 << 20
 _CHUNKS = 20_000
 
-# Files of a table never change. Keys are location, row group and leaf.
-_indexes: LRUCache[tuple[str, int, int], OffsetIndex] = LRUCache(_INDEX_BYTES, lambda index: index.byte_count)
-_chunks: LRUCache[tuple[str, int, int], ColumnChunk] = LRUCache(_CHUNKS)
+# Files of a table never change. Keys are location, size, row group and leaf.
+_indexes: LRUCache[tuple[str, int, int, int], OffsetIndex] = LRUCache(_INDEX_BYTES, lambda index: index.byte_count)
+_chunks: LRUCache[tuple[str, int, int, int], ColumnChunk] = LRUCache(_CHUNKS)
 _cache_lock = threading.Lock()
 cleared_by(_indexes.clear, _cache_lock)
 cleared_by(_chunks.clear, _cache_lock)
@@ -105,7 +105,7 @@ class PageReader:
     @classmethod
     def of(cls, parquet: pq.ParquetFile, file: RangedReader, ordinal: int) -> PageReader:
         """Return a reader of a row group."""
-        return cls(parquet, file, layout_of(parquet.metadata, file.location), ordinal)
+        return cls(parquet, file, layout_of(parquet.metadata, file.location, file.size), ordinal)
 
     @property
     def row_count(self) -> int:
@@ -116,13 +116,13 @@ class PageReader:
         """Return column chunks by leaf; without those that are encrypted, or that do not lie in this file."""
         location, size = self.file.location, self.file.size
         with _cache_lock:
-            known = {leaf: _chunks.get((location, self.ordinal, leaf)) for leaf in leaves}
+            known = {leaf: _chunks.get((location, size, self.ordinal, leaf)) for leaf in leaves}
         missing = frozenset(leaf for leaf, chunk in known.items() if chunk is None)
         if missing:
             found = self.layout.chunks(self.ordinal, missing, location)
             known |= found
             with _cache_lock:
-                _chunks.update({(location, self.ordinal, leaf): chunk for leaf, chunk in found.items()})
+                _chunks.update({(location, size, self.ordinal, leaf): chunk for leaf, chunk in found.items()})
         return {
             leaf: chunk
             for leaf, chunk in known.items()
@@ -141,9 +141,9 @@ class PageReader:
         Raises:
             CorruptFileError: If an offset index is broken.
         """
-        location = self.file.location
+        location, size = self.file.location, self.file.size
         with _cache_lock:
-            known = {leaf: _indexes.get((location, self.ordinal, leaf)) for leaf in chunks}
+            known = {leaf: _indexes.get((location, size, self.ordinal, leaf)) for leaf in chunks}
         missing = {leaf: chunk for leaf, chunk in chunks.items() if known[leaf] is None}
         places = np.array([chunk.offset_index for chunk in missing.values()], np.int64).reshape(-1, 2)
         found = read_ranges(self.file, places[:, 0], places[:, 1], self.each)
@@ -151,7 +151,7 @@ class PageReader:
             index = known[leaf] = parse_offset_index(data, chunk, self.row_count, location)
             if index is not None and index.byte_count < _INDEX_BYTES:
                 with _cache_lock:
-                    _indexes[location, self.ordinal, leaf] = index
+                    _indexes[location, size, self.ordinal, leaf] = index
         return {leaf: index for leaf, index in known.items() if index is not None}
 
     def pages(self, leaf: int, chunk: ColumnChunk, index: OffsetIndex, rows: Ints) -> LeafPages:

@@ -26,6 +26,7 @@ from pyiceberg.types import (
 from puffin_index.data.column_source import Reading
 from puffin_index.data.data_table import DataFile
 from puffin_index.data.orc_footer import read_footer
+from puffin_index.data.parquet import open_parquet
 from puffin_index.data.row_groups import OpenDataFile, open_data_file
 from puffin_index.errors import BuildError, PuffinIndexError, UnsupportedError
 
@@ -222,3 +223,11 @@ def test_bytes_of_something_else_are_refused(tmp_path: Path, file_format: str) -
 def test_avro_files_have_no_row_groups() -> None:
     with pytest.raises(UnsupportedError, match="AVRO files have no row groups"):
         open_only(DataFile("/x.avro", 1, 1, (), "AVRO"))
+
+
+def test_a_file_that_was_replaced_is_read_by_its_own_footer(tmp_path: Path) -> None:
+    path = tmp_path / "imported.parquet"
+    for count in (3_000, 500):
+        pq.write_table(pa.table({"name": [f"name {at % 7}" for at in range(count)], "id": range(count)}), path)
+        with open_parquet(PyArrowFileIO(), path.as_uri(), path.stat().st_size) as parquet:
+            assert parquet.read(["id"])["id"].to_pylist() == list(range(count))
