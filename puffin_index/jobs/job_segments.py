@@ -66,7 +66,8 @@ class JobSegments(AbstractContextManager["JobSegments"]):
         try:
             self._delete_uncommitted()
         except PASSING_ERRORS as error:
-            _log.warning("segments of a failed job are left to `expire`: %s", reason_of(error))
+            # The job itself says that it failed.
+            _log.info("segments of a failed job are left to `expire`: %s", reason_of(error))
 
     def _delete_uncommitted(self) -> None:
         listed = list_stored_files(self._index_table.io, segments_folder(self._index_table))
