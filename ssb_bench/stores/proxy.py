@@ -100,6 +100,10 @@ class Proxy:
 
     async def _serve(self, request: web.BaseRequest) -> web.StreamResponse:
         began = time.perf_counter()
+        if "expect" in request.headers:
+            # Clients wait for this a second; what has been written counts as the head of an answer otherwise.
+            await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            request.writer.output_size = 0
         body = await request.content.read()
         await self._up.passes(len(body), self.bandwidth)
         answer = await self._answer_of(request, body)
