@@ -10,6 +10,7 @@ import pyarrow as pa
 from puffin_index.data.data_table import DataFile
 from puffin_index.data.located_column import LocatedColumn
 from puffin_index.data.row_groups import OpenDataFile
+from puffin_index.keys.value_types import ValueType
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +45,9 @@ class ChosenRowGroups:
         """Find a column of the table."""
         return self.whole.locate(field_id)
 
-    def check_type(self, field_id: int) -> None:
+    def check_type(self, field_id: int, value_type: ValueType | None = None) -> None:
         """Check that Iceberg reads the values that are stored as Arrow does."""
-        self.whole.check_type(field_id)
+        self.whole.check_type(field_id, value_type)
 
     def fetch(self, row_groups: Sequence[int], field_id: int) -> None:
         """Begin to read a column of some chosen row groups."""

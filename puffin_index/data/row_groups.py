@@ -69,7 +69,7 @@ class OpenDataFile(RowGroups, Protocol):
             UnsupportedError: If it is uncertain what Iceberg would read.
         """
 
-    def check_type(self, field_id: int) -> None:
+    def check_type(self, field_id: int, value_type: ValueType | None = None) -> None:
         """Check that Iceberg and Arrow read the same values of a column from the file.
 
         Raises:
@@ -112,10 +112,12 @@ class OpenParquetFile:
         """Find a column of the table."""
         return locate_column(self._fields, self._reading, self.file.constants, field_id, self.file.path)
 
-    def check_type(self, field_id: int) -> None:
+    def check_type(self, field_id: int, value_type: ValueType | None = None) -> None:
         """Check that Iceberg reads the values that are stored as Arrow does."""
         for field in self.locate(field_id).path[-1:]:
-            check_stored(partial(parquet_type, self._parquet.schema), field, self._reading.schema, self.file.path)
+            check_stored(
+                partial(parquet_type, self._parquet.schema), field, self._reading.schema, self.file.path, value_type
+            )
 
     def fetch(self, row_groups: Sequence[int], field_id: int) -> None:
         """Begin to read a column of some row groups."""
@@ -155,7 +157,7 @@ class OpenOrcFile:
         """Find a column of the table."""
         return locate_column(self._fields, self._reading, self.file.constants, field_id, self.file.path)
 
-    def check_type(self, field_id: int) -> None:
+    def check_type(self, field_id: int, value_type: ValueType | None = None) -> None:
         """Check that Iceberg reads the values that are stored as Arrow does."""
         path = self.locate(field_id).path
         if not path:
@@ -163,7 +165,7 @@ class OpenOrcFile:
         names = [field.field.name for field in path]
         if any("." in name for name in names):
             raise UnsupportedError(f"data file {self.file.path}: ORC columns with a dot in the name cannot be read")
-        check_stored(self._leaf_types.__getitem__, path[-1], self._reading.schema, self.file.path)
+        check_stored(self._leaf_types.__getitem__, path[-1], self._reading.schema, self.file.path, value_type)
         stored = (path[-1].children[1] if path[-1].children else path[-1]).field.type
         is_temporal = pa.types.is_temporal(stored)
         if is_temporal and self._fields.rule is not Rule.FIELD_IDS:
@@ -204,7 +206,7 @@ def read_keys(opened: OpenDataFile, row_group: int, column: ColumnId, value_type
         return constant_column(located.constant, value_type, row_count)
     if not located.path:
         return column_of(pa.nulls(row_count), value_type)
-    opened.check_type(field_id)
+    opened.check_type(field_id, value_type)
     try:
         return gather_column(opened.read_column(row_group, field_id, map_key), value_type, row_count)
     except (pa.ArrowException, OSError) as error:

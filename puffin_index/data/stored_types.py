@@ -91,7 +91,13 @@ def parquet_type(schema: pq.ParquetSchema, leaf: int) -> str:
     return f"{physical} {kind}"
 
 
-def check_stored(stored: Callable[[int], str], field: FileField, schema: Schema, location: str) -> None:
+def check_stored(
+    stored: Callable[[int], str],
+    field: FileField,
+    schema: Schema,
+    location: str,
+    value_type: ValueType | None = None,
+) -> None:
     """Check that Iceberg's readers give the values that Arrow reads from a field of a data file.
 
     Args:
@@ -99,16 +105,18 @@ def check_stored(stored: Callable[[int], str], field: FileField, schema: Schema,
         field: The field, whose leaves are compared with the columns of their field ids.
         schema: The schema of the scan.
         location: The data file.
+        value_type: The type that values are read as, of a map its values; by default that of the schema. A tag may hold
+            files of before the table was replaced by one with other types.
 
     Raises:
         UnsupportedError: If one of them gives other values.
     """
     for child in field.children:
-        check_stored(stored, child, schema, location)
+        check_stored(stored, child, schema, location, value_type if child is field.children[-1] else None)
     if field.children or field.field_id is None:
         return
     try:
-        value_type = value_type_of(schema.find_type(field.field_id))
+        value_type = value_type or value_type_of(schema.find_type(field.field_id))
     except (ValueError, UnsupportedError):
         # Nobody reads the field, or its values have no keys.
         return

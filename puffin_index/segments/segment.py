@@ -260,7 +260,7 @@ def write_files(
 
 def _check_columns(opened: OpenDataFile, columns: Sequence[ResolvedColumn]) -> None:
     for column in columns:
-        opened.check_type(column.field_id)
+        opened.check_type(column.field_id, column.value_type)
 
 
 def objection(io: FileIO, file: DataFile, reading: Reading, columns: Sequence[ResolvedColumn]) -> str | None:
