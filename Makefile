@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DATA ?= data
 SF ?= 1
-# Two processes: tests that share a Spark session are in one, all others in the other.
+# Two processes, each with a Spark session that tests share.
 SIDE_BY_SIDE := -n 2 --dist loadgroup
 # Queries of tests run too seldom to repay the optimizing compiler, which took a quarter of the processor time of their JVM.
 BRIEF_JVM := JAVA_TOOL_OPTIONS="-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m"

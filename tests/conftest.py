@@ -35,7 +35,7 @@ def amount(few: int, many: int) -> int:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what only `make nightly` tries, and say which tests share a process.
 
-    With `-n 2`, give the tests that share a Spark session to one process, which begins with them: they take longest.
+    With `-n 2`, each process begins with tests that share a Spark session: they take longest.
 
     Those that start a JVM of their own stay together as well, beside all that need none.
     """
@@ -48,7 +48,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if item not in without]
     for item in items:
         if _shares_session(item):
-            item.add_marker(pytest.mark.xdist_group("session"))
+            # Two sessions, one a process, take about as long as each other.
+            item.add_marker(pytest.mark.xdist_group("answers" if "/answers/" in item.nodeid else "session"))
         elif item.get_closest_marker("spark") or item.get_closest_marker("paimon"):
             item.add_marker(pytest.mark.xdist_group("jvm"))
     items.sort(key=lambda item: not _shares_session(item))
