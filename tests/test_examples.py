@@ -50,7 +50,7 @@ def test_the_first_steps_show_what_they_say(capfd: pytest.CaptureFixture[str]) -
         "|row groups kept|1 of 20|",
         "not used: reverse(status) = 'nepo': the planner does not evaluate reverse(...) here",
         "|row groups read|0 of 20|",
-        "|not indexed|1|",
+        "|not indexed|1 (1 of 2 files is indexed: run `puffin-index build`)|",
     ):
         assert text in shown, text
     assert capfd.readouterr() == ("", "")

@@ -94,7 +94,7 @@ class ScanPlan:
             "where": self.where,
             "answered": self.answered,
             "row groups kept": share_of(self.kept, self.row_groups),
-            "not indexed": self.staleness or self.unindexed,
+            "not indexed": f"{self.unindexed} ({self.staleness})" if self.staleness else self.unindexed,
             "rows kept": self.kept_rows,
             "index read": read,
             "planning": f"{self.planning_seconds * 1000:.0f} ms",
