@@ -73,7 +73,8 @@ def test_a_plan_with_directories_in_memory_takes_a_round_for_each_column(
     server: StoreServer, catalog: SqlCatalog
 ) -> None:
     index = TableIndex.open(catalog, "ns.t")
-    for where, rounds in (("k = 77", 1), ("k = 77 AND b = 3", 2), ("k < 60 AND b = 3", 2), ("s = 'value 7'", 1)):
+    # A wide test is looked up again where the narrow one left row groups: that takes a third round.
+    for where, rounds in (("k = 77", 1), ("k = 77 AND b = 3", 2), ("k < 60 AND b = 3", 3), ("s = 'value 7'", 1)):
         asked(server, index, where)
         traffic = asked(server, index, where)
         assert 0 < traffic.rounds <= rounds

@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("tables")]
 
 ENABLED = "spark.puffin-index.enabled"
 RANDOM_QUERIES = amount(24, 10_000)
-_PARTS = 4
+_PARTS = amount(1, 4)
 _PLAIN = f"lake.{shapes.NAMESPACE}.plain"
 _FEW = f"lake.{shapes.NAMESPACE}.few"
 _MANY = f"lake.{shapes.NAMESPACE}.many"
