@@ -149,12 +149,16 @@ def build(
     snapshot = scope.find_snapshot(data_table)
     segments = JobSegments(index_table)
     committer = _Committer(data_table, index_table, missing, listener, scope, segments, commit_timeout_seconds)
-    tasks = [_segment_task(batch, data_table, index_table, segments.job_id) for batch in missing.batches]
-    _log_start(data_table, snapshot, committer.progress, len(tasks))
-    if tasks:
-        with segments, _finished(committer), closing(engine.run(tasks)) as finished:
-            for segment in finished:
-                committer.add(segment)
+    _log_start(data_table, snapshot, committer.progress, len(missing.batches))
+    batches = missing.batches
+    with segments, _finished(committer):
+        while batches:
+            skipped = len(committer.skipped)
+            tasks = [_segment_task(batch, data_table, index_table, segments.job_id) for batch in batches]
+            with closing(engine.run(tasks)) as finished:
+                for segment in finished:
+                    committer.add(segment)
+            batches = _without_bad_columns(batches, committer.skipped[skipped:])
     report = BuildReport(
         snapshot_id=snapshot.snapshot_id if snapshot else None,
         files=committer.progress.files_done,
@@ -162,7 +166,7 @@ def build(
         rows=committer.progress.rows_done,
         segments=committer.progress.segments,
         index_bytes=committer.progress.index_bytes,
-        skipped=tuple(committer.skipped),
+        skipped=_by_file(committer.skipped),
         seconds=time.monotonic() - started,
         files_left=missing.left,
     )
@@ -193,6 +197,26 @@ def _log_end(data_table: Table, report: BuildReport) -> None:
     made = {"segments": report.segments, "index_bytes": report.index_bytes}
     open_ends = {"skipped": len(report.skipped), "files_left": report.files_left}
     _log.info("%s", log_line("build finished", table=table, **done, **made, **open_ends, seconds=report.seconds))
+
+
+def _without_bad_columns(batches: Sequence[FileBatch], skipped: Sequence[SkippedFile]) -> tuple[FileBatch, ...]:
+    """Batch the data files that were skipped for some columns, with the others: a bad column costs only its indexes."""
+    others = {file.path: file.others for file in skipped if file.others}
+    by_columns: dict[tuple[ResolvedColumn, ...], list[DataFile]] = {}
+    for batch in batches:
+        for file in batch.files:
+            if file.path in others:
+                by_columns.setdefault(others[file.path], []).append(file)
+    return tuple(FileBatch(tuple(files), columns) for columns, files in by_columns.items())
+
+
+def _by_file(skipped: Sequence[SkippedFile]) -> tuple[SkippedFile, ...]:
+    """Name each data file once, with the reasons of all rounds, and what the last round left."""
+    files: dict[str, SkippedFile] = {}
+    for one in skipped:
+        before = files.get(one.path)
+        files[one.path] = one if before is None else replace(one, reason=f"{before.reason}; {one.reason}")
+    return tuple(files.values())
 
 
 def _segment_task(batch: FileBatch, data_table: Table, index_table: Table, job_id: str) -> SegmentTask:

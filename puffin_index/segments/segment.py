@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TypeAlias, TypeVar
@@ -89,10 +89,17 @@ class CoveredFile:
 
 @dataclass(frozen=True, slots=True)
 class SkippedFile:
-    """A data file that could not be indexed, and the reason. Scans simply read the file."""
+    """A data file that could not be indexed as a whole. Scans simply read the file.
+
+    Attributes:
+        path: The location of the file.
+        reason: Why not.
+        others: The columns without trouble, which can be indexed without the others.
+    """
 
     path: str
     reason: str
+    others: tuple[ResolvedColumn, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,16 +199,17 @@ def write_segment(task: SegmentTask) -> Segment:
             except _UnreadableFileError as error:
                 # One bad data file must not prevent indexes of the others: the segment is rewritten without the file.
                 _log.warning("not indexed: %s", error)
-                skipped.append(SkippedFile(error.path, str(error)))
+                skipped.append(SkippedFile(error.path, str(error), _others(task.columns, [error.column])))
                 opened = [other for other in opened if other.file.path != error.path]
     return Segment("", 0, 0, (), (), tuple(skipped))
 
 
 class _UnreadableFileError(BuildError):
-    """Says which data file could not be read completely."""
+    """Says which column of which data file could not be read."""
 
-    def __init__(self, path: str, reason: str) -> None:
+    def __init__(self, path: str, column: ResolvedColumn, reason: str) -> None:
         self.path = path
+        self.column = column
         super().__init__(reason)
 
 
@@ -214,10 +222,14 @@ def _open_files(task: SegmentTask, stack: ExitStack, skipped: list[SkippedFile])
                 candidate = context.enter_context(open_data_file(task.io, file, task.reading))
                 if file.identity in task.row_groups:
                     candidate = ChosenRowGroups.of(candidate, task.row_groups[file.identity])
-                _check_columns(candidate, task.columns)
+                objections = _objections(candidate, task.columns)
             except (BuildError, UnsupportedError) as error:
                 _log.warning("not indexed: %s", error)
                 return SkippedFile(file.path, str(error))
+            if objections:
+                reason = "; ".join(dict.fromkeys(objections.values()))
+                _log.warning("not indexed: %s", reason)
+                return SkippedFile(file.path, reason, _others(task.columns, objections))
             return context.pop_all(), candidate
 
     opened: list[OpenDataFile] = []
@@ -258,19 +270,28 @@ def write_files(
     return Segment(location, summary.file_size, summary.footer_size, covered, locations, tuple(skipped))
 
 
-def _check_columns(opened: OpenDataFile, columns: Sequence[ResolvedColumn]) -> None:
+def _objections(opened: OpenDataFile, columns: Sequence[ResolvedColumn]) -> dict[ResolvedColumn, str]:
+    """Return why columns of a data file cannot be indexed, as far as its footer tells."""
+    objections: dict[ResolvedColumn, str] = {}
     for column in columns:
-        opened.check_type(column.field_id, column.value_type)
+        try:
+            opened.check_type(column.field_id, column.value_type)
+        except (BuildError, UnsupportedError) as error:
+            objections[column] = str(error)
+    return objections
+
+
+def _others(columns: Sequence[ResolvedColumn], bad: Collection[ResolvedColumn]) -> tuple[ResolvedColumn, ...]:
+    return tuple(column for column in columns if column not in bad)
 
 
 def objection(io: FileIO, file: DataFile, reading: Reading, columns: Sequence[ResolvedColumn]) -> str | None:
-    """Return why a build would leave out a data file, as far as its footer tells; None if it would not."""
+    """Return why a build would leave columns of a data file out, as far as its footer tells; None if it would not."""
     try:
         with open_data_file(io, file, reading) as opened:
-            _check_columns(opened, columns)
+            return "; ".join(dict.fromkeys(_objections(opened, columns).values())) or None
     except (BuildError, UnsupportedError) as error:
         return str(error)
-    return None
 
 
 def _sources(opened: OpenDataFile, columns: Sequence[ResolvedColumn]) -> dict[int, str]:
@@ -347,7 +368,7 @@ def _read_row_groups(column: ResolvedColumn, files: Sequence[OpenDataFile]) -> I
                 yield read_keys(opened, ordinal, column.column_id, column.value_type)
         except (UnsupportedError, BuildError) as error:
             reason = f"data file {path}, row group {ordinal}, column {column.name!r}: {error}"
-            raise _UnreadableFileError(path, reason) from error
+            raise _UnreadableFileError(path, column, reason) from error
         opened.fetch((), column.field_id)
 
 

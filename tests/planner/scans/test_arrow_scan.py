@@ -409,9 +409,16 @@ def test_a_column_that_iceberg_reads_as_other_values_is_neither_indexed_nor_scan
     commit_file(table, path.as_uri(), Record(), 0, with_offsets=True)
 
     index = TableIndex.create(local_catalog, "ns.old", IndexDefinition.of(bsi=["id", "at"]))
-    [skipped] = index.build(workers=1).skipped
+    report = index.build(workers=1)
+    [skipped] = report.skipped
     assert re.search(f"column 'at' is stored as {reason}", skipped.reason)
     assert index.status().left_out == (skipped.reason,)
+    # The other column of the file is indexed, and is found so by the next build and by plans.
+    assert (report.files, [column.name for column in skipped.others]) == (2, ["id"])
+    assert (index.build(workers=1).segments, len(index.verify().findings)) == (0, 0)
+    assert [split.verdict for split in planner.plan(index, "id = 7").splits][-1] == "kept"
+    assert planner.plan(index, "id = 7").kept == 1
+    assert planner.count(index, "id > 5").rows == 3
 
     where = "at > TIMESTAMP_NTZ '2000-01-01'"
     for refused in (

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.expressions import EqualTo
@@ -127,19 +128,26 @@ def test_a_build_that_was_interrupted_goes_on_where_it_stopped(index: TableIndex
     assert len(list_data_files(table)) == DAYS
 
 
-def test_an_unreadable_data_file_is_skipped_and_the_others_are_indexed(index: TableIndex, table: Table) -> None:
+def test_an_unreadable_column_of_a_file_is_skipped_and_the_others_are_indexed(index: TableIndex, table: Table) -> None:
     victim = list_data_files(table)[1]
     path = Path(victim.path.removeprefix("file://"))
     content = bytearray(path.read_bytes())
-    middle = slice(4, len(content) // 2)
-    content[middle] = bytes(255 - byte for byte in content[middle])
+    chunk = pq.read_metadata(path).row_group(0).column(1)
+    assert chunk.path_in_schema == "k"
+    first = chunk.dictionary_page_offset or chunk.data_page_offset
+    damaged = slice(first, first + chunk.total_compressed_size)
+    content[damaged] = bytes(255 - byte for byte in content[damaged])
     path.write_bytes(content)
+    other = TableIndex.create(index.catalog, "ns.t", IndexDefinition.of(bsi=["k"], bitmap=["day"]))
 
-    report = index.build(workers=1)
+    report = other.build(workers=1)
 
-    assert [skipped.path for skipped in report.skipped] == [victim.path]
-    assert report.files == DAYS - 1
-    assert indexed_paths(index) == {file.path for file in list_data_files(table)} - {victim.path}
+    [skipped] = report.skipped
+    assert (skipped.path, "row group 0, column 'k'" in skipped.reason) == (victim.path, True)
+    assert [column.name for column in skipped.others] == ["day"]
+    assert report.files == DAYS
+    assert other.status().indexed_data_files == DAYS - 1
+    assert indexed_paths(index) == {file.path for file in list_data_files(table)}
 
 
 def test_a_batch_knows_its_size(index: TableIndex, table: Table) -> None:
