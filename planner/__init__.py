@@ -10,12 +10,12 @@ if TYPE_CHECKING:
     from planner.advice.advise import advise
     from planner.advice.what_if import what_if
     from planner.advice.what_if_answer import WhatIf
-    from planner.aggregates.answer import aggregate
     from planner.query_log.benefits import Benefits, benefits
+    from planner.report.scan_plan import ScanPlan, Split
+    from planner.scans.aggregate import aggregate
     from planner.scans.arrow_scan import scan
     from planner.scans.count import RowCount, count
     from planner.scans.plan import plan
-    from planner.scans.scan_plan import ScanPlan, Split
     from planner.spark.call import call
     from planner.spark.explain import explain
     from planner.spark.hook import disable, enable, reports
@@ -49,11 +49,11 @@ _HOMES: Final = {
     # Spark is optional, and before 4.1 its Python data sources take no filters.
     "PuffinIndexSource": "spark.source",
     "RowCount": "scans.count",
-    "ScanPlan": "scans.scan_plan",
-    "Split": "scans.scan_plan",
+    "ScanPlan": "report.scan_plan",
+    "Split": "report.scan_plan",
     "WhatIf": "advice.what_if_answer",
     "advise": "advice.advise",
-    "aggregate": "aggregates.answer",
+    "aggregate": "scans.aggregate",
     "benefits": "query_log.benefits",
     "call": "spark.call",
     "count": "scans.count",

@@ -18,11 +18,11 @@ from planner.clock import Clock
 from planner.predicate.bind import bind
 from planner.predicate.nodes import UNKNOWN
 from planner.prune.gate import Limits
+from planner.report.scan_plan import ScanPlan
 from planner.scans.plan import plan_files, snapshot_of, view_of
-from planner.scans.scan_plan import ScanPlan
-from planner.scans.scan_row_groups import ScanRowGroups
-from planner.scans.snapshot_files import ScanFile, list_scan_files
 from planner.scans.tried_values import TriedValues
+from planner.snapshot.scan import ScanRowGroups
+from planner.snapshot.snapshot_files import ScanFile, list_scan_files
 from planner.view.index_view import IndexView
 from puffin_index.catalogue.index_table import entries_of
 from puffin_index.data.column_source import reading_of

@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from planner.scans.snapshot_files import ScanFile
+from planner.snapshot.snapshot_files import ScanFile
 from puffin_index.data.data_table import DataFile
 from puffin_index.storage.arrays import Floats, Ints
 

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from pyiceberg.io import FileIO
 from pyroaring import BitMap
 
-from planner.predicate.nodes import Leaf, necessary_leaves
+from planner.predicate.nodes import Everything, Leaf, Predicate, necessary_leaves
 from planner.prune.found_rows import RowSets
 from planner.prune.pruned import Reason, kept_mask
-from planner.scans.planned_scan import PlannedScan
-from planner.scans.scan_row_groups import ScanRowGroups
-from planner.scans.snapshot_files import FileWithDeletes
+from planner.snapshot.scan import Scan, ScanRowGroups
 from puffin_index.data.deletes import deleted_positions
 from puffin_index.storage.arrays import Bytes, Flags, Ints
 
@@ -24,42 +20,55 @@ class KnownRows:
     """The matching rows of row groups, where they are known exactly.
 
     Attributes:
-        row_groups: The row groups of a scan for which exact rows were wanted.
+        scan: A scan for which exact rows were wanted.
+        predicate: What rows satisfy.
         reasons: For each row group why it is kept or dropped (`Reason` values).
         matches: For each row group its matching rows, deleted ones subtracted; -1 where they are not known exactly.
         row_sets: Rows that can match, by number in the view; deleted rows are not subtracted.
-        files: The data files that `row_groups.file_of` numbers.
-        io: The FileIO of the data table.
-        tests: Tests that all matching rows satisfy.
         positions: The kept row groups whose matching rows are known, as places in the arrays above, ascending.
         is_whole: For each row group whether all of its rows match and none is deleted.
     """
 
-    row_groups: ScanRowGroups
+    scan: Scan
+    predicate: Predicate
     reasons: Bytes
     matches: Ints
     row_sets: RowSets
-    files: Sequence[FileWithDeletes]
-    io: FileIO
-    tests: Sequence[Leaf] = ()
     positions: Ints = field(init=False)
     is_whole: Flags = field(init=False)
-
-    @classmethod
-    def of_scan(cls, planned: PlannedScan, io: FileIO) -> KnownRows:
-        """Return the rows of a planned scan."""
-        plan = planned.plan
-        tests = necessary_leaves(planned.predicate)
-        return cls(planned.row_groups, plan.reasons, plan.matches, planned.row_sets, planned.files, io, tests)
 
     def __post_init__(self) -> None:
         """Say what is known."""
         # A count of matches is exact only where deleted rows could be subtracted.
-        is_known = kept_mask(self.reasons) & (self.matches >= 0) & (self.row_groups.numbers >= 0)
+        is_known = kept_mask(self.reasons) & (self.matches >= 0) & self.scan.is_indexed
         object.__setattr__(self, "is_whole", is_known & (self.matches == self.row_groups.row_counts))
         some = np.flatnonzero(is_known & ~self.is_whole).tolist()
         is_known[[at for at in some if not self._is_kept(at)]] = False
         object.__setattr__(self, "positions", np.flatnonzero(is_known))
+
+    @property
+    def row_groups(self) -> ScanRowGroups:
+        """The row groups of the scan."""
+        return self.scan.row_groups
+
+    @property
+    def tests(self) -> tuple[Leaf, ...]:
+        """Tests that all matching rows satisfy."""
+        return necessary_leaves(self.predicate)
+
+    def count(self) -> tuple[int, Flags]:
+        """How many rows match in row groups where that is known, and which these are.
+
+        Manifests tell the rows of files without an index.
+        """
+        known = self.matches >= 0
+        count = int(self.matches[known].sum())
+        if self.predicate == Everything(exact=True):
+            listed = ~known & ~self.scan.is_indexed & ~self.scan.has_deletes
+            files = np.unique(self.row_groups.file_of[listed]).tolist()
+            count += sum(self.scan.files[number].file.record_count for number in files)
+            known |= listed
+        return count, known
 
     def _is_kept(self, at: int) -> bool:
         """Whether somebody has kept the rows, and not only their count."""
@@ -80,9 +89,9 @@ class KnownRows:
             return BitMap(range(row_count))
         found = None if self._is_every_row(at) else self.row_sets.of(int(row_groups.numbers[at]))
         rows = BitMap(range(row_count)) if found is None else found.rows
-        file = self.files[int(row_groups.file_of[at])]
-        if not file.deletes:
+        file = self.scan.deletes_of(at)
+        if file is None:
             return rows
         first = int(row_groups.first_rows[at])
-        deleted = deleted_positions(self.io, file.file.path, file.deletes) & BitMap(range(first, first + row_count))
-        return rows - deleted.shift(-first)
+        deleted = deleted_positions(self.scan.io, file.file.path, file.deletes)
+        return rows - (deleted & BitMap(range(first, first + row_count))).shift(-first)

@@ -57,6 +57,11 @@ class Partial:
     groups: pa.Table
     distinct: Mapping[int, pa.Table]
 
+    @property
+    def row_count(self) -> int:
+        """The number of rows, of all groups."""
+        return int(pc.sum(self.groups["rows"]).as_py() or 0)
+
     @classmethod
     def of_rows(
         cls,

@@ -93,11 +93,15 @@ class Question:
         aggregates: The aggregates, in the order of the result's columns.
         columns: The columns that aggregates are of, each once.
         groups: The columns to group by; none for one group of all rows.
+        added_doubles: The places of columns to group by whose values Spark adds up as doubles.
+        text: The aggregates and groups of a Spark query, for people.
     """
 
     aggregates: tuple[Aggregate, ...]
     columns: tuple[AskedColumn, ...]
     groups: tuple[AskedColumn, ...]
+    added_doubles: tuple[int, ...] = ()
+    text: str = ""
 
     @property
     def every_column(self) -> tuple[AskedColumn, ...]:
@@ -108,6 +112,10 @@ class Question:
     def needs_data(self) -> bool:
         """Whether no index can answer."""
         return any(column.needs_data for column in self.columns)
+
+
+ALL_ROWS: Final = Question((), (), ())
+"""How many rows there are."""
 
 
 def ask(aggregates: str | Sequence[str], group_by: str | Sequence[str], schema: Schema) -> Question:

@@ -8,12 +8,12 @@ import click
 from rich.table import Column
 from rich.table import Table as RichTable
 
-from planner.aggregates.answer import aggregate_with_plan
 from planner.predicate.session_time import DEFAULT_ZONE
 from planner.prune.pruned import Reason
+from planner.report.scan_plan import ScanPlan
+from planner.scans.aggregate import aggregate_with_plan
 from planner.scans.count import count
 from planner.scans.plan import plan
-from planner.scans.scan_plan import ScanPlan
 from puffin_index.commands.main import console, error_console, escape, open_index, table_command
 from puffin_index.data.data_table import find_snapshot
 from puffin_index.display import format_bytes
@@ -134,13 +134,13 @@ def aggregate_command(
         console.print(f"and {found.table.num_rows - _SHOWN_GROUPS} more; --json prints all", highlight=False)
     console.print(
         f"{found.row_groups_read} of {found.row_groups} row groups had to be read, {found.row_groups_indexed} were "
-        f"answered by indexes and {found.row_groups_settled} by statistics, {format_bytes(found.index_bytes_read)} of "
-        f"index, {found.seconds * 1000:.0f} ms",
+        f"answered by indexes and {found.row_groups_settled} by statistics, "
+        f"{format_bytes(found.plan.index_bytes_read)} of index, {found.seconds * 1000:.0f} ms",
         highlight=False,
         soft_wrap=True,
     )
     _print_unused(found.plan)
-    for warning in found.warnings:
+    for warning in found.plan.warnings:
         error_console.print(f"warning: {warning}", highlight=False, soft_wrap=True)
 
 

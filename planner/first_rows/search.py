@@ -94,10 +94,12 @@ class FirstRows:
     Attributes:
         count: The rows, those that OFFSET skips included.
         order: The order whose first rows are wanted; None if any rows will do.
+        text: The same, for people.
     """
 
     count: int
     order: Order | None
+    text: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)

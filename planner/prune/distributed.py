@@ -50,8 +50,8 @@ _TASKS_A_CORE = 2
 Found = TypeVar("Found")
 
 Work: TypeAlias = Callable[[IndexView, int, Ints, Limits], Found]
-"""What a task does with the view of its data files, the number of their first row group in the driver's view, row
-groups of the task's view, and its share of the limits. The work has to be picklable, and so has what it finds."""
+"""What a task does with the view of its data files, the number of the first of them in the driver's view, row groups of
+the task's view, and its share of the limits. The work has to be picklable, and so has what it finds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,6 @@ class _Part:
         rejected: The sources of columns that the view leaves out.
         first_file, end_file: The data files of the task, by number in the view.
         row_groups: Row groups of these files, counted from the first one of the first file.
-        first_row_group: The number of this row group in the driver's view.
         work: What to do.
         limits: The task's share of the limits.
     """
@@ -77,7 +76,6 @@ class _Part:
     first_file: int
     end_file: int
     row_groups: Ints
-    first_row_group: int
     work: Work[Any]
     limits: Limits
 
@@ -199,11 +197,9 @@ def _parts(
     for part, (first, end) in enumerate(zip(first_files.tolist(), end_files.tolist(), strict=True)):
         place = np.flatnonzero(part_of == part)
         if len(place):
-            first_row_group = int(view.first_row_groups[first])
-            numbers = row_groups[place] - first_row_group
-            location = index_table.metadata_location
-            named = (location, properties, view.version, view.rejected)
-            parts.append(_Part(*named, first, end, numbers, first_row_group, work, own))
+            numbers = row_groups[place] - int(view.first_row_groups[first])
+            named = (index_table.metadata_location, properties, view.version, view.rejected)
+            parts.append(_Part(*named, first, end, numbers, work, own))
             places.append(place)
     return places, parts
 
@@ -217,7 +213,7 @@ def _run_part(part: _Part) -> Any:
         count = len(part.row_groups)
         trouble = IndexTrouble.of(part.metadata, error)
         return Pruned(np.full(count, Reason.INDEX_UNREADABLE, np.uint8), np.full(count, -1, np.int64), (), (trouble,))
-    return part.work(view, part.first_row_group, part.row_groups, part.limits)
+    return part.work(view, part.first_file, part.row_groups, part.limits)
 
 
 def _prune(predicate: Predicate, view: IndexView, first: int, row_groups: Ints, limits: Limits) -> Pruned:

@@ -18,8 +18,8 @@ from pyiceberg.schema import Schema
 from planner.clock import DEFAULT_MILLISECONDS
 from planner.predicate.session_time import DEFAULT_ZONE
 from planner.prune.gate import Limits
+from planner.query import QueryAnswer
 from planner.scans.plan import plan_scan
-from planner.scans.planned_scan import PlannedScan
 from planner.scans.reading.data_read import DataRead
 from planner.scans.residual import Residual, compile_residual
 from planner.scans.row_group_reader import RowGroupReader, RowGroupTask, tasks_of
@@ -90,14 +90,14 @@ def scan(
     limits = Limits(seconds=planning_milliseconds / 1000)
     wanted = Wanted(keys or {}, order_by, limit)
     planned = plan_scan(index, where, snapshot_id, limits, refresh=refresh, wanted=wanted, session_zone=session_zone)
-    projection = project(planned.schema, columns)
-    first, counted = planned.first_rows, data_read or DataRead()
+    projection = project(planned.request.schema, columns)
+    first, counted = planned.request.first_rows, data_read or DataRead()
     if first is None or first.order is None:
         batches = _batches(index, planned, projection, counted)
         return _reader(projection, batches if first is None else _any(batches, first.count))
-    with_order = _with_field(projection, planned.schema, first.order.field_id)
+    with_order = _with_field(projection, planned.request.schema, first.order.field_id)
     rows = _reader(with_order, _batches(index, planned, with_order, counted)).read_all()
-    ordered = first_of(rows, first.order, planned.schema, first.count).select(
+    ordered = first_of(rows, first.order, planned.request.schema, first.count).select(
         [field.name for field in projection.fields]
     )
     return _reader(projection, ordered.to_batches())
@@ -123,13 +123,15 @@ def _with_field(projection: Schema, schema: Schema, field_id: ColumnId) -> Schem
 
 
 def _batches(
-    index: TableIndex, planned: PlannedScan, projection: Schema, data_read: DataRead
+    index: TableIndex, planned: QueryAnswer, projection: Schema, data_read: DataRead
 ) -> Iterator[pa.RecordBatch]:
     """The rows of the row groups that a plan keeps."""
     table = index.data_table
     kept = np.flatnonzero(planned.plan.kept_mask)
     residual = residual_of(planned)
-    reader = RowGroupReader(table, planned.schema, residual, side_by_side=len(kept) < _THREADS, data_read=data_read)
+    reader = RowGroupReader(
+        table, planned.request.schema, residual, side_by_side=len(kept) < _THREADS, data_read=data_read
+    )
     tasks, target = tasks_of(planned, table, kept), schema_to_pyarrow(projection, include_field_ids=False)
     read = in_order(lambda task: reader.read(task, projection, target), tasks)
     return _logged((batch for batches in read for batch in batches), planned.plan.table, data_read)
@@ -141,11 +143,12 @@ def _logged(batches: Iterator[pa.RecordBatch], table: str, data_read: DataRead) 
     _log.info("scan of %s: %s", table, data_read)
 
 
-def residual_of(planned: PlannedScan) -> Residual | None:
+def residual_of(planned: QueryAnswer) -> Residual | None:
     """The predicate of a planned scan as a test of rows; None if all rows match."""
-    if isinstance(planned.expression, AlwaysTrue):
+    expression = planned.request.expression
+    if expression is None or isinstance(expression, AlwaysTrue):
         return None
-    return compile_residual(planned.expression, planned.schema)
+    return compile_residual(expression, planned.request.schema)
 
 
 def project(schema: Schema, columns: Sequence[str] | None) -> Schema:

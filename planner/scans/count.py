@@ -5,21 +5,17 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 
-import numpy as np
-from pyiceberg.expressions import AlwaysTrue
-
+from planner.aggregates.question import ALL_ROWS
 from planner.clock import DEFAULT_MILLISECONDS
 from planner.predicate.session_time import DEFAULT_ZONE
 from planner.prune.gate import ROWS_BYTE_BUDGET, Limits
+from planner.report.scan_plan import ScanPlan
 from planner.scans.arrow_scan import in_order, residual_of
 from planner.scans.plan import plan_scan
-from planner.scans.planned_scan import PlannedScan
 from planner.scans.reading.data_read import DataRead
 from planner.scans.row_group_reader import RowGroupReader, tasks_of
-from planner.scans.scan_plan import ScanPlan
 from planner.scans.wanted import Keys, Wanted
 from puffin_index.display import Cell, Html, facts, panel, share_of
-from puffin_index.storage.arrays import Ints
 from puffin_index.table_index import TableIndex
 
 
@@ -103,28 +99,23 @@ def count(
     """
     started = time.perf_counter()
     limits = Limits(byte_budget=ROWS_BYTE_BUDGET, rows_wanted=True, seconds=planning_milliseconds / 1000)
+    wanted = Wanted(keys or {})
     planned = plan_scan(
-        index, where, snapshot_id, limits, refresh=refresh, wanted=Wanted(keys or {}), session_zone=session_zone
+        index,
+        where,
+        snapshot_id,
+        limits,
+        refresh=refresh,
+        wanted=wanted,
+        question=ALL_ROWS,
+        session_zone=session_zone,
     )
-    known, unknown = count_known(planned)
-    read, data_read = 0, DataRead()
-    if len(unknown):
+    assert planned.aggregates is not None
+    count, read, data_read = planned.aggregates.partial.row_count, 0, DataRead()
+    if len(planned.aggregates.unread):
         table = index.data_table
-        reader = RowGroupReader(table, planned.schema, residual_of(planned), data_read=data_read)
-        for rows in in_order(reader.count, tasks_of(planned, table, unknown)):
-            known, read = known + rows, read + 1
+        reader = RowGroupReader(table, planned.request.schema, residual_of(planned), data_read=data_read)
+        for rows in in_order(reader.count, tasks_of(planned, table, planned.aggregates.unread)):
+            count, read = count + rows, read + 1
     plan = planned.plan
-    return RowCount(known, plan.row_groups, read, time.perf_counter() - started, plan, data_read)
-
-
-def count_known(planned: PlannedScan) -> tuple[int, Ints]:
-    """The matching rows that are known without reading data, and the positions of the row groups to read."""
-    plan = planned.plan
-    known = plan.matches >= 0
-    total = int(plan.matches[known].sum())
-    if isinstance(planned.expression, AlwaysTrue):
-        counted = np.array([not file.file.has_deletes for file in planned.files], np.bool_)[plan.file_of]
-        whole = np.unique(plan.file_of[counted & ~known])
-        total += sum(planned.files[number].file.record_count for number in whole.tolist())
-        known = known | counted
-    return total, np.flatnonzero(plan.kept_mask & ~known)
+    return RowCount(count, plan.row_groups, read, time.perf_counter() - started, plan, data_read)

@@ -10,7 +10,6 @@ from contextvars import copy_context
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import numpy as np
 import xxhash
 from cachetools import LRUCache
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression
@@ -18,10 +17,9 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
+from planner.aggregates.question import Question
 from planner.clock import DEFAULT_MILLISECONDS, Clock
-from planner.first_rows.search import Enough, FirstRows, prune_first_rows
 from planner.predicate.bind import bind
-from planner.predicate.implied import Implied
 from planner.predicate.junctions import fold_junctions
 from planner.predicate.nodes import Predicate
 from planner.predicate.session_time import DEFAULT_ZONE, in_session, zone_named
@@ -29,15 +27,12 @@ from planner.predicate.tree import PredicateTree
 from planner.predicate.unused import quoted_names, unused_leaf
 from planner.prune.distributed import Executors, PlanningMode
 from planner.prune.gate import DEFAULT_BYTE_BUDGET, DEFAULT_LIMITS, Limits
-from planner.prune.pruned import Pruned, Reason, kept_mask
-from planner.scans.planned_scan import PlannedScan
-from planner.scans.scan_plan import ScanPlan
-from planner.scans.scan_row_groups import ScanRowGroups
-from planner.scans.snapshot_files import ScanFile, list_scan_files
-from planner.scans.subtract_deletes import AfterDeletes, subtract_deletes
+from planner.query import Piece, QueryAnswer, QueryRequest, answer_query
+from planner.report.scan_plan import ScanPlan
 from planner.scans.tried_values import TriedValues
 from planner.scans.wanted import ALL_ROWS, Keys, Wanted, first_rows
-from planner.scans.whole_files import keep_whole_files
+from planner.snapshot.scan import Scan
+from planner.snapshot.snapshot_files import ScanFile, list_scan_files
 from planner.view.index_view import IndexView
 from planner.where.leaf_text import leaf_text
 from planner.where.parser import parse_where
@@ -81,23 +76,6 @@ def view_of(index_table: Table, reading: Reading) -> IndexView:
         if narrowed is None:
             narrowed = _views[key] = view.without_sources(rejected)
     return narrowed
-
-
-def warnings_of(view: IndexView, pruned: Pruned) -> tuple[str, ...]:
-    """The parts of an index that could not be used for a scan, and why, as sentences."""
-    outdated = (
-        f"field {field_id}: indexes that were built while the table had other column mappings are not used; "
-        "`puffin-index build` makes them anew"
-        for field_id in sorted({field_id for field_id, _ in view.rejected})
-    )
-    of_segment: dict[str, list[str]] = {}
-    for trouble in pruned.troubles:
-        of_segment.setdefault(trouble.segment, []).append(trouble.reason)
-    damaged = (
-        f"{segment}: {reasons[0]}" + (f"; {len(reasons) - 1} more of this segment" if len(reasons) > 1 else "")
-        for segment, reasons in of_segment.items()
-    )
-    return (*outdated, *damaged)
 
 
 def plan(
@@ -148,7 +126,7 @@ def plan(
         spark=spark,
         planning_mode=planning_mode,
         refresh=refresh,
-        by_byte_ranges=True,
+        for_spark=True,
         wanted=Wanted(keys or {}, order_by, limit),
         session_zone=session_zone,
     )
@@ -178,11 +156,12 @@ def plan_scan(
     spark: SparkSession | None = None,
     planning_mode: PlanningMode = "auto",
     refresh: bool = True,
-    by_byte_ranges: bool = False,
+    for_spark: bool = False,
     wanted: Wanted = ALL_ROWS,
+    question: Question | None = None,
     session_zone: str = DEFAULT_ZONE,
-) -> PlannedScan:
-    """Plan a scan of a table, for somebody who reads or counts the rows.
+) -> QueryAnswer:
+    """Plan a scan of a table, for somebody who reads, counts or aggregates the rows.
 
     Args:
         index: The table's index.
@@ -192,8 +171,9 @@ def plan_scan(
         spark: A session whose executors may plan.
         planning_mode: `local`, `distributed`, or `auto` for what suits the number of row groups.
         refresh: Ask the catalog for the newest versions of table and index first.
-        by_byte_ranges: The reader reads ranges of bytes, so that some data files are read whole or not at all.
+        for_spark: The reader reads ranges of bytes, so that some data files are read whole or not at all.
         wanted: What the rest of the query says.
+        question: Aggregates of the rows; None if the rows are wanted.
         session_zone: The time zone of timestamps that name none.
 
     Raises:
@@ -214,50 +194,31 @@ def plan_scan(
     # Executors that plan read directories themselves.
     files, view = _read_tables(index, snapshot, schema, expression, clock, ahead if spark is None else None)
     data_files = [file.file for file in files]
-    row_groups = ScanRowGroups.of(view, data_files)
-    tried = TriedValues(schema, view, row_groups.numbers[row_groups.numbers >= 0], limits.byte_budget, clock)
+    scan = Scan.of_files(view, data_files, files, table.io, index.name, snapshot.snapshot_id if snapshot else None)
+    tried = TriedValues(schema, view, scan.row_groups.numbers[scan.is_indexed], limits.byte_budget, clock)
     predicate = bind(expression, schema, evaluate=tried.predicate, unused=tried.unused.append)
+    unused = dict.fromkeys(unused_leaf(leaf, schema) for leaf in tried.unused)
+    unused |= dict.fromkeys(quoted_names(where, schema) if isinstance(where, str) else ())
     executors = None
     if spark is not None:
         executors = Executors(context_of(spark, "plan without a session"), index.index_table, planning_mode)
-    left = replace(limits, seconds=clock.seconds_left)
-    enough = _prune_scan(view, predicate, data_files, row_groups, left, executors, first)
-    pruned = enough.pruned
-    after = subtract_deletes(
-        files,
-        row_groups,
-        pruned,
-        table.io,
-        clock,
-        all_rows=isinstance(expression, AlwaysTrue),
-        strict=limits.strict,
-        always=limits.rows_wanted,
-    )
-    if by_byte_ranges:
-        reasons = keep_whole_files(after.reasons, row_groups.file_of, row_groups.is_read_whole)
-        after = replace(after, reasons=reasons)
-    snapshot_id = snapshot.snapshot_id if snapshot else None
-    unused = dict.fromkeys(unused_leaf(leaf, schema) for leaf in tried.unused)
-    unused |= dict.fromkeys(quoted_names(where, schema) if isinstance(where, str) else ())
-    plan = _scan_plan(
-        index.name,
-        snapshot_id,
-        _text_of(where),
-        (*wanted.implied(enough, kept_mask(after.reasons)[row_groups.numbers >= 0]), *tried.implied),
-        data_files,
-        row_groups,
-        pruned,
-        after,
-        warnings_of(view, pruned),
-        started,
-    )
-    plan = replace(
-        plan,
+    request = QueryRequest(
+        scan=scan,
+        predicate=predicate,
+        where=_text_of(where),
+        pieces=tuple(map(Piece, (*wanted.implied, *tried.implied))),
         unused=tuple(unused),
-        index_reads=plan.index_reads + ahead.requests,
-        index_bytes_read=plan.index_bytes_read + ahead.bytes,
+        first_rows=first,
+        question=question,
+        for_spark=for_spark,
+        limits=replace(limits, seconds=clock.seconds_left),
+        executors=executors,
+        schema=schema,
+        expression=expression,
+        ahead=ahead,
+        started=started,
     )
-    return PlannedScan(plan, schema, expression, predicate, files, row_groups, view, pruned.row_sets, first)
+    return answer_query(request)
 
 
 def _read_tables(
@@ -324,62 +285,4 @@ def plan_files(
         files: The data files of the scan.
         limits: Bounds.
     """
-    started = time.perf_counter()
-    row_groups = ScanRowGroups.of(view, files)
-    pruned = _prune_scan(view, predicate, files, row_groups, limits, None).pruned
-    after = AfterDeletes(pruned.reasons, pruned.matches)
-    return _scan_plan("", None, "", (), files, row_groups, pruned, after, warnings_of(view, pruned), started)
-
-
-def _scan_plan(
-    table: str,
-    snapshot_id: int | None,
-    where: str,
-    implied: tuple[Implied, ...],
-    files: Sequence[DataFile],
-    row_groups: ScanRowGroups,
-    pruned: Pruned,
-    after: AfterDeletes,
-    warnings: tuple[str, ...],
-    started: float,
-) -> ScanPlan:
-    """Build the scan plan, once everything is known."""
-    return ScanPlan(
-        table=table,
-        snapshot_id=snapshot_id,
-        where=where,
-        implied=implied,
-        data_files=tuple(file.path for file in files),
-        file_of=row_groups.file_of,
-        ordinals=row_groups.ordinals,
-        row_counts=row_groups.row_counts,
-        reasons=after.reasons,
-        matches=after.matches,
-        funnel=(*pruned.stages, *after.stages),
-        index_reads=sum(stage.reads for stage in pruned.stages),
-        index_bytes_read=sum(stage.bytes_read for stage in pruned.stages),
-        planning_seconds=time.perf_counter() - started,
-        warnings=(*warnings, *after.warnings),
-    )
-
-
-def _prune_scan(
-    view: IndexView,
-    predicate: Predicate,
-    files: Sequence[DataFile],
-    row_groups: ScanRowGroups,
-    limits: Limits,
-    executors: Executors | None,
-    first: FirstRows | None = None,
-) -> Enough:
-    """Judge the row groups of a scan, those without an index included."""
-    indexed = row_groups.numbers >= 0
-    numbers = row_groups.numbers[indexed]
-    has_deletes = np.array([file.has_deletes for file in files], np.bool_)[row_groups.file_of]
-    enough = prune_first_rows(view, predicate, numbers, ~has_deletes[indexed], first, limits, executors)
-    reasons = np.full(len(indexed), Reason.UNINDEXED, np.uint8)
-    matches = np.full(len(indexed), -1, np.int64)
-    reasons[indexed], matches[indexed] = enough.pruned.reasons, enough.pruned.matches
-    # With deletes, a count is an upper bound until deleted rows are subtracted.
-    matches[has_deletes & (matches > 0)] = -1
-    return replace(enough, pruned=replace(enough.pruned, reasons=reasons, matches=matches))
+    return answer_query(QueryRequest(scan=Scan.of_files(view, files), predicate=predicate, limits=limits)).plan

@@ -12,12 +12,12 @@ from pyiceberg.table import Table
 from pyroaring import BitMap
 
 from planner.prune.pruned import Reason
+from planner.query import QueryAnswer
 from planner.scans.file_columns import FileColumns, constants_of
-from planner.scans.planned_scan import PlannedScan
 from planner.scans.reading.data_read import DataRead
 from planner.scans.reading.rows_of_columns import RowGroupColumns
 from planner.scans.residual import Residual, values_of
-from planner.scans.snapshot_files import ScanFile
+from planner.snapshot.snapshot_files import ScanFile
 from puffin_index.data.column_source import reading_of
 from puffin_index.data.deletes import deleted_positions
 from puffin_index.data.file_fields import FileField
@@ -49,7 +49,7 @@ class RowGroupTask:
     memory_bytes: int
 
 
-def tasks_of(planned: PlannedScan, table: Table, positions: Ints) -> Iterator[RowGroupTask]:
+def tasks_of(planned: QueryAnswer, table: Table, positions: Ints) -> Iterator[RowGroupTask]:
     """Give row groups of a planned scan to read. Of a file without an index, the footer is read for that.
 
     Args:
@@ -63,9 +63,10 @@ def tasks_of(planned: PlannedScan, table: Table, positions: Ints) -> Iterator[Ro
     plan, seen = planned.plan, -1
     for at in positions.tolist():
         number = int(plan.file_of[at])
-        file = planned.files[number]
+        file = planned.scan.files[number]
+        assert isinstance(file, ScanFile)
         _check_readable(file)
-        if planned.row_groups.numbers[at] >= 0:
+        if planned.scan.is_indexed[at]:
             yield _task(file, int(plan.ordinals[at]), int(plan.row_counts[at]), _known_rows(planned, at))
         elif number != seen:
             # The footer says which row groups there are; the manifest may be wrong.
@@ -91,10 +92,10 @@ def _task(file: ScanFile, ordinal: int, row_count: int, rows: RowSet | None) -> 
     )
 
 
-def _known_rows(planned: PlannedScan, at: int) -> RowSet | None:
+def _known_rows(planned: QueryAnswer, at: int) -> RowSet | None:
     if planned.plan.reasons[at] == Reason.ALL_ROWS_MATCH:
         return RowSet(BitMap(range(int(planned.plan.row_counts[at]))), exact=True)
-    return planned.row_sets.of(int(planned.row_groups.numbers[at]))
+    return planned.row_sets.of(int(planned.scan.row_groups.numbers[at]))
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,13 +15,12 @@ from pyiceberg.expressions.literals import literal
 from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField
 
-from planner.first_rows.search import Enough, FirstRows, Order
+from planner.first_rows.search import FirstRows, Order
 from planner.predicate.implied import Implied
 from puffin_index.errors import NotFoundError, PuffinIndexError
 from puffin_index.keys.arrow_keys import column_of
 from puffin_index.keys.columns import SortedColumn
 from puffin_index.keys.value_types import value_type_of
-from puffin_index.storage.arrays import Flags
 
 Keys: TypeAlias = Mapping[str, Any]
 """Values by column name: Arrow arrays, numpy arrays or lists."""
@@ -51,16 +50,10 @@ class Wanted:
             expression = And(expression, _one_of(_field(schema, name).name, values))
         return expression
 
-    def implied(self, enough: Enough, kept: Flags) -> tuple[Implied, ...]:
-        """What is implied besides the WHERE.
-
-        Args:
-            enough: What was found for the first rows.
-            kept: Which of the row groups that this was asked for are read in the end.
-        """
-        keys = tuple(Implied("keys", f"{name} in {len(values)} keys") for name, values in self.keys.items())
-        order = "any rows" if self.order_by is None else f"order by {self.order_by}"
-        return (*keys, *enough.as_implied(f"{order} limit {self.limit}", kept))
+    @property
+    def implied(self) -> tuple[Implied, ...]:
+        """What is implied besides the WHERE and the first rows."""
+        return tuple(Implied("keys", f"{name} in {len(values)} keys") for name, values in self.keys.items())
 
 
 ALL_ROWS: Final = Wanted({})
@@ -106,7 +99,7 @@ def first_rows(order_by: str | None, limit: int | None, schema: Schema) -> First
     if limit < 0:
         raise OrderSyntaxError(f"a limit of {limit} rows")
     if order_by is None:
-        return FirstRows(limit, None)
+        return FirstRows(limit, None, f"any rows limit {limit}")
     found = _ORDER.fullmatch(order_by)
     if found is None:
         raise OrderSyntaxError(f"ORDER BY one column, as `c DESC NULLS LAST`, and not {order_by!r}")
@@ -114,7 +107,8 @@ def first_rows(order_by: str | None, limit: int | None, schema: Schema) -> First
     field = _field(schema, quoted.replace("``", "`") if quoted else plain)
     descending = (direction or "asc").lower() == "desc"
     nulls_first = not descending if nulls is None else nulls.lower() == "first"
-    return FirstRows(limit, Order(field.field_id, value_type_of(field.field_type).name, descending, nulls_first))
+    order = Order(field.field_id, value_type_of(field.field_type).name, descending, nulls_first)
+    return FirstRows(limit, order, f"order by {order_by} limit {limit}")
 
 
 def _field(schema: Schema, name: str) -> NestedField:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from planner.scans.scan_plan import ScanPlan
+from planner.report.scan_plan import ScanPlan
 from planner.spark.hook import callback_of
 from planner.spark.rules import jvm_of
 
@@ -20,7 +20,7 @@ def explain(frame: DataFrame) -> str:
     """
     callback = callback_of(frame.sparkSession)
     thread = jvm_of(frame.sparkSession).java.lang.Thread.currentThread().getId()
-    with callback.recorded(thread) as plans:
+    with callback.reports.recorded(thread) as plans:
         # A DataFrame keeps its first plan. Spark plans an alias anew.
         spark_plan = frame.alias("explained")._jdf.queryExecution().executedPlan().toString()
     described = [describe(plan) for plan in plans] or ["no scan of an indexed table with filters"]

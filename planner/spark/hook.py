@@ -8,7 +8,7 @@ from weakref import WeakValueDictionary
 
 from pyiceberg.catalog import Catalog
 
-from planner.scans.scan_plan import ScanPlans
+from planner.report.scan_plan import ScanPlans
 from planner.spark.callback import PlannerCallback
 from planner.spark.rules import (
     EVERY_SESSION,
@@ -165,7 +165,7 @@ def reports(spark: SparkSession) -> ScanPlans:
     The scan plans of copies that Spark makes of the session, for streaming queries and for caching, are among them.
     """
     found = _hook_of(spark)
-    return ScanPlans() if found is None else ScanPlans(found[0].reports(found[1]))
+    return ScanPlans() if found is None else ScanPlans(found[0].reports.of(found[1]))
 
 
 def callback_of(spark: SparkSession) -> PlannerCallback:

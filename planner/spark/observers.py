@@ -4,19 +4,12 @@ from __future__ import annotations
 
 import time
 
-import numpy as np
-
-from planner.prune.pruned import Reason
 from planner.query_log.records import AuditRecord
-from planner.scans.scan_plan import ScanPlan
 from planner.spark.audit.auditor import Auditor
 from planner.spark.left_behind import DataTable
 from planner.spark.observe.log_writer import LogWriters
 from planner.spark.observe.planned_query import PlannedQuery
-from planner.spark.requests.where_text import where_of
 from planner.spark.requests.wire import Request
-from planner.view.index_view import IndexView
-from puffin_index.storage.arrays import Ints
 
 
 class Observers:
@@ -47,25 +40,3 @@ class Observers:
         if query.settings.query_log:
             properties = query.table.catalog.properties
             self._logs.of(query.settings.query_log).put(content, query.request.session, properties)
-
-
-def unused_plan(view: IndexView, numbers: Ints, request: Request, *warnings: str) -> ScanPlan:
-    """The plan of a scan that reads everything: none of its files is indexed, or an audit found the index wrong."""
-    return ScanPlan(
-        table=request.table,
-        snapshot_id=request.snapshot,
-        where=where_of(request, literals=True, for_people=True),
-        data_files=view.paths,
-        file_of=view.file_of[numbers],
-        ordinals=view.ordinals_in_file[numbers],
-        row_counts=view.row_counts[numbers],
-        reasons=np.full(len(numbers), Reason.NOT_TRUSTED, np.uint8),
-        matches=np.full(len(numbers), -1, np.int64),
-        funnel=(),
-        index_reads=0,
-        index_bytes_read=0,
-        planning_seconds=0.0,
-        warnings=warnings,
-        unlisted=request.unindexed,
-        unlisted_files=request.unindexed_files,
-    )

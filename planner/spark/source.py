@@ -191,8 +191,8 @@ class _Reader(DataSourceReader):
         scan = _Scan(
             table.metadata_location,
             tuple(sorted((key, str(value)) for key, value in table.io.properties.items())),
-            planned.schema,
-            Schema(*(planned.schema.find_field(name) for name in self._columns)),
+            planned.request.schema,
+            Schema(*(planned.request.schema.find_field(name) for name in self._columns)),
             residual_of(planned),
         )
         tasks = tasks_of(planned, table, np.flatnonzero(plan.kept_mask))

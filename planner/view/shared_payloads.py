@@ -58,6 +58,10 @@ SHARED: ContextVar[SharedPayloads | None] = ContextVar("SHARED", default=None)
 @contextmanager
 def sharing_payloads(columns: Collection[ColumnId]) -> Iterator[None]:
     """Keep payloads of some columns open from the first look at rows to the aggregates of the rows."""
+    if SHARED.get() is not None:
+        # Somebody who began earlier keeps them longer.
+        yield
+        return
     token = SHARED.set(SharedPayloads(columns))
     try:
         yield

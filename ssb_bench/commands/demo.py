@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 from rich.live import Live
 
-from planner.scans.scan_plan import ScanPlan
+from planner.report.scan_plan import ScanPlan
 from puffin_index import TableIndex
 from ssb_bench.commands.options import (
     SparkSize,

@@ -12,7 +12,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 import planner
-from planner.scans.scan_plan import ScanPlan
+from planner.report.scan_plan import ScanPlan
 from ssb_bench.data.layout import NAMESPACE
 from ssb_bench.data.workload import FittedQuery
 from ssb_bench.spark_runs.answers import fetches

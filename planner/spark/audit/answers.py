@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -10,12 +10,12 @@ from pyiceberg.table import Table
 
 from planner.aggregates.partial import Partial, group_name
 from planner.aggregates.question import Question
+from planner.query import answer_query
 from planner.scans.residual import Residual, values_of
-from planner.spark.aggregates import answer_aggregates
+from planner.snapshot.scan import Scan
 from planner.spark.audit.live_rows import LiveRows, Snapshot
 from planner.spark.audit.residuals import residual_of
 from planner.spark.observe.planned_query import PlannedQuery
-from planner.spark.requests.aggregates import question_of
 from puffin_index.errors import PuffinIndexError
 from puffin_index.keys.arrow_keys import column_of
 from puffin_index.storage.arrays import Ints
@@ -49,18 +49,16 @@ def compare_answers(
         field_ids: The columns of the query.
         is_whole: Whether these are all row groups that the index has answered. Otherwise the index answers again.
     """
-    request, schema, answered = query.request, query.reading.schema, query.answered
-    question = None if request.aggregates is None else question_of(request.aggregates, schema)
-    if question is None or answered is None or request.aggregates is None:
+    request, answered = query.answer.request, query.answer.aggregates
+    question = request.question
+    if question is None or answered is None:
         return Compared([])
     if not is_whole:
-        limits = query.settings.limits(strict=False)
-        answered = answer_aggregates(
-            query.view, query.predicate, numbers, request.aggregates, schema, table.io, limits, None
-        )
+        scan = Scan.of_view(query.view, numbers, request.scan.files, io=table.io)
+        answered = answer_query(replace(request, scan=scan, executors=None)).aggregates
         if answered is None:
             return Compared([])
-        numbers = np.setdiff1d(numbers, answered.unread)
+        numbers = np.delete(numbers, answered.unread)
     residual = residual_of(query.predicate)
     parts: list[Partial] = []
     try:
@@ -69,8 +67,8 @@ def compare_answers(
                 parts.append(_partial(question, residual, rows))
     except (PuffinIndexError, OSError, pa.ArrowException):
         return Compared([])
-    said, data = _groups(answered.answer.partial), _groups(Partial.merged(question, parts))
-    return Compared(numbers.tolist(), _difference(said, data, request.aggregates.text))
+    said, data = _groups(answered.partial), _groups(Partial.merged(question, parts))
+    return Compared(numbers.tolist(), _difference(said, data, question.text))
 
 
 def _partial(question: Question, residual: Residual, rows: LiveRows) -> Partial:

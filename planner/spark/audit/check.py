@@ -92,15 +92,15 @@ class Check:
             # Rows may have been deleted since: that adds none to dropped row groups, but counts differ.
             self.unchecked += len(answered)
             return
-        if self.query.has_dropped_for_first_rows:
+        if self.query.dropped_for_first_rows.any():
             self._check_first_rows(snapshot)
         self._check_answers(table, snapshot, answered)
 
     @property
     def _threshold(self) -> Predicate:
         """What the first rows satisfy that the query wants."""
-        enough = self.query.enough
-        return Everything(exact=True) if enough is None or enough.threshold is None else enough.threshold
+        threshold = self.query.answer.enough.threshold
+        return Everything(exact=True) if threshold is None else threshold
 
     @property
     def _field_ids(self) -> list[int]:
@@ -136,8 +136,7 @@ class Check:
         claimed = residual_of(conjunction([query.predicate, self._threshold]))
         keys = [bind_runtime_keys(one, schema) for one in request.runtime_keys]
         others = residual_of(conjunction([*keys, self._threshold]))
-        functions = query.functions
-        listed = residual_of(Everything(exact=True) if functions is None else functions.listed)
+        listed = residual_of(query.listed)
         direct = DirectTest(request.filters, request.conditions, schema)
 
         def judge(at: int, rows: LiveRows) -> None:
@@ -169,7 +168,8 @@ class Check:
     def _check_first_rows(self, snapshot: Snapshot) -> None:
         query = self.query
         kept = np.flatnonzero(query.plan.kept_mask)
-        wanted = 0 if query.wanted is None else query.wanted.count
+        first = query.answer.request.first_rows
+        wanted = 0 if first is None else first.count
         sample = self._sample(kept)
         if len(sample) < len(kept) or not is_exact(query.predicate):
             self.unchecked += 1

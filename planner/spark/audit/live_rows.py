@@ -16,7 +16,7 @@ from planner.clock import Clock
 from planner.predicate.nodes import UNKNOWN
 from planner.scans.file_columns import FileColumns, constants_of
 from planner.scans.residual import ReadColumn
-from planner.scans.snapshot_files import ScanFile, list_scan_files
+from planner.snapshot.snapshot_files import ScanFile, list_scan_files
 from planner.view.index_view import IndexView
 from puffin_index.data.column_source import Reading
 from puffin_index.data.deletes import deleted_positions

@@ -2,86 +2,64 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 import numpy as np
 from pyiceberg.io import FileIO
 
-from planner.first_rows.search import Enough, FirstRows
-from planner.predicate.nodes import Predicate
-from planner.prune.pruned import Used
-from planner.scans.scan_plan import ScanPlan
-from planner.spark.aggregates import AnsweredScan
+from planner.predicate.nodes import Everything, Predicate
+from planner.query import QueryAnswer
+from planner.report.scan_plan import ScanPlan
 from planner.spark.left_behind import DataTable
-from planner.spark.requests.functions import ColumnFunctions
 from planner.spark.requests.wire import Request
 from planner.spark.settings import Settings
 from planner.view.index_view import IndexView
 from puffin_index.data.column_source import Reading
-from puffin_index.storage.arrays import Ints
+from puffin_index.storage.arrays import Flags, Ints
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class AskedScan:
-    """One scan that the hook asks about.
+class PlannedQuery:
+    """One scan that the hook was asked about.
 
     Attributes:
         request: The request.
         settings: The settings of its session.
         table: The data table.
         reading: How the scan finds columns.
-        view: The index.
-        numbers: The row groups of the view that the scan has.
-        predicate: What rows satisfy.
-        functions: The functions of the request.
+        answer: What was planned.
+        listed: What every row satisfies if the index knows all values that functions were evaluated for.
+        time: When it was planned, in UTC.
     """
 
     request: Request
     settings: Settings
     table: DataTable
     reading: Reading
-    view: IndexView
-    numbers: Ints
-    predicate: Predicate
-    functions: ColumnFunctions | None
+    answer: QueryAnswer
+    listed: Predicate = field(default=Everything(exact=True))
+    time: datetime = field(default_factory=lambda: datetime.now(UTC))
 
+    @property
+    def plan(self) -> ScanPlan:
+        """What was planned for the row groups, in the order of `numbers`."""
+        return self.answer.plan
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class PlannedQuery(AskedScan):
-    """One scan, planned.
+    @property
+    def predicate(self) -> Predicate:
+        """What rows satisfy."""
+        return self.answer.request.predicate
 
-    Attributes:
-        time: When it was planned, in UTC.
-        plan: What was planned for the row groups, in the order of `numbers`.
-        used: The columns and kinds of index that decided something.
-        enough: What was found for a query that wants only some rows.
-        wanted: The rows that such a query wants.
-        answered: What was answered from the index, for a query of aggregates.
-    """
+    @property
+    def view(self) -> IndexView:
+        """The index."""
+        return self.answer.scan.view
 
-    time: datetime
-    plan: ScanPlan
-    used: frozenset[Used] = frozenset()
-    enough: Enough | None = None
-    wanted: FirstRows | None = None
-    answered: AnsweredScan | None = None
-
-    @classmethod
-    def of(
-        cls,
-        asked: AskedScan,
-        plan: ScanPlan,
-        used: frozenset[Used] = frozenset(),
-        *,
-        enough: Enough | None = None,
-        wanted: FirstRows | None = None,
-        answered: AnsweredScan | None = None,
-    ) -> PlannedQuery:
-        """A scan that was planned just now."""
-        known = {field.name: getattr(asked, field.name) for field in fields(AskedScan)}
-        time = datetime.now(UTC)
-        return cls(**known, time=time, plan=plan, used=used, enough=enough, wanted=wanted, answered=answered)
+    @property
+    def numbers(self) -> Ints:
+        """The row groups of the view that the scan has."""
+        return self.answer.scan.row_groups.numbers
 
     @property
     def io(self) -> FileIO:
@@ -89,6 +67,7 @@ class PlannedQuery(AskedScan):
         return self.view.io
 
     @property
-    def has_dropped_for_first_rows(self) -> bool:
-        """Whether row groups were dropped because others have all the rows that the query wants."""
-        return self.enough is not None and self.enough.dropped is not None and bool(np.any(self.enough.dropped))
+    def dropped_for_first_rows(self) -> Flags:
+        """Which row groups were dropped because others have all the rows that the query wants."""
+        dropped = self.answer.enough.dropped
+        return np.zeros(len(self.numbers), np.bool_) if dropped is None else dropped

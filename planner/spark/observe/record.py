@@ -11,7 +11,6 @@ from planner.prune.pruned import Reason, Used
 from planner.prune.zone_map import JoinedVerdicts, judge_by_zone_map
 from planner.query_log.records import QueryRecord
 from planner.spark.observe.planned_query import PlannedQuery
-from planner.spark.requests.aggregates import question_of
 from planner.spark.requests.hook_filters import bind_filters
 from planner.spark.requests.where_text import where_of
 from planner.spark.requests.wire import Request
@@ -66,16 +65,14 @@ def column_text(column: ColumnId, schema: Schema) -> str:
 
 def deciding(query: PlannedQuery) -> frozenset[Used]:
     """The columns and kinds that decided something. Those that may have counted or answered are among them."""
-    used = set(query.used)
-    if query.has_dropped_for_first_rows:
-        assert query.enough is not None
+    enough, question = query.answer.enough, query.answer.request.question
+    used = set(enough.pruned.used)
+    if query.dropped_for_first_rows.any():
         used |= _exact(query.view, query.predicate, query.numbers)
-        used |= _exact(query.view, query.enough.threshold or UNKNOWN, query.numbers)
-    request = query.request
-    if query.answered is not None and request.aggregates is not None:
+        used |= _exact(query.view, enough.threshold or UNKNOWN, query.numbers)
+    if query.answer.aggregates is not None and question is not None:
         used |= _exact(query.view, query.predicate, query.numbers)
-        question = question_of(request.aggregates, query.reading.schema)
-        for asked in question.every_column if question is not None else ():
+        for asked in question.every_column:
             used |= {
                 (asked.column, kind.name)
                 for kind in kinds_holding_keys()
@@ -97,11 +94,10 @@ def _exact(view: IndexView, predicate: Predicate, numbers: Ints) -> set[Used]:
 def _sources(query: PlannedQuery, answered: int) -> tuple[str, ...]:
     request, dropped = query.request, ~query.plan.kept_mask
     sources: list[str] = []
-    if query.enough is not None and query.enough.dropped is not None:
-        first = bool((dropped & query.enough.dropped).any())
-        dropped = dropped & ~query.enough.dropped
-        if first:
-            sources.append("limit" if query.enough.threshold is None else "top-k")
+    first = query.dropped_for_first_rows
+    if (dropped & first).any():
+        sources.append("limit" if query.answer.enough.threshold is None else "top-k")
+    dropped = dropped & ~first
     if answered:
         sources.append("aggregates")
         dropped = dropped & (query.plan.reasons != Reason.ANSWERED)

@@ -62,7 +62,7 @@ def question_of(wanted: WantedAggregates, schema: Schema) -> Question | None:
     known_groups = tuple(group for group in groups if group is not None)
     if len(known_columns) < len(columns) or len(known_groups) < len(groups):
         return None
-    question = Question((), known_columns, known_groups)
+    question = Question((), known_columns, known_groups, wanted.added_doubles, wanted.text)
     return None if question.needs_data else question
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from pyiceberg.schema import Schema
@@ -12,12 +12,14 @@ from pyroaring import BitMap
 from planner.predicate.found_column import FoundColumn
 from planner.predicate.implied import Cost, Implied, costs
 from planner.predicate.key_lists import MOST_KEYS, chosen
-from planner.predicate.nodes import UNKNOWN, Leaf, Nothing, Predicate
+from planner.predicate.nodes import UNKNOWN, Leaf, Nothing, Predicate, leaves
 from planner.predicate.simplify import conjunction, disjunction
 from planner.prune.gate import Limits
+from planner.query import QueryRequest, answer_query
 from planner.spark.requests.condition_nodes import Column, Function, Matches
 from planner.spark.requests.conditions import found_column
-from planner.spark.requests.wire import serialize_values
+from planner.spark.requests.hook_filters import bind_filters
+from planner.spark.requests.wire import Request, serialize_values
 from planner.view.column_values import ColumnValues, KeyBounds, KeyRange, values_to_try
 from planner.view.index_view import IndexView
 from planner.where.unknown import Unknown, UnknownFunction
@@ -26,6 +28,7 @@ from puffin_index.keys.value_types import ValueType
 from puffin_index.keys.values import value_of
 from puffin_index.storage.arrays import Ints
 
+_ONE_LEFT = "the rest of the condition leaves one row group at most"
 _REASONS = {
     ColumnValues: "its evaluation takes too long",
     KeyBounds: "the column has too many values, and the condition is no comparison of a monotone function",
@@ -152,6 +155,35 @@ class ColumnFunctions:
             is_null = Leaf(found.column, NullTest(is_null=True), value_type.name)
             predicate = disjunction([predicate, is_null])
         return predicate if matches.exact else conjunction([predicate, UNKNOWN]), text
+
+
+def functions_of(request: Request, schema: Schema, query: QueryRequest, *, is_asked: bool) -> ColumnFunctions:
+    """The functions of a request, if they are of use.
+
+    Args:
+        request: The request.
+        schema: The schema of its columns.
+        query: The query, without its predicate.
+        is_asked: Whether functions may be evaluated.
+    """
+    functions, numbers = request.functions if is_asked else (), query.scan.row_groups.numbers
+    objection = _ONE_LEFT if functions and _leaves_one(request, query) else ""
+    return ColumnFunctions(functions, schema, query.scan.view, numbers, query.limits, objection)
+
+
+def _leaves_one(request: Request, query: QueryRequest) -> bool:
+    """Whether a request leaves one row group at most without functions that are still to be evaluated.
+
+    A function is evaluated for the values of all row groups, some of which may take long. Counts need functions anyway.
+    """
+    if request.aggregates is not None or request.wanted is not None:
+        return False
+    if all(function.values is not None for function in request.functions):
+        return False
+    rest = bind_filters(request)
+    if all(isinstance(leaf.test, NullTest) for leaf in leaves(rest)):
+        return False
+    return answer_query(replace(query, predicate=rest, is_weighed=False)).plan.kept <= query.scan.unlisted + 1
 
 
 def _has_listed_value(found: FoundColumn, values: ColumnValues | KeyBounds, value_type: ValueType) -> Predicate:

@@ -1,4 +1,4 @@
-"""Turn a request into what the planner judges by: a predicate, and how many rows the query wants.
+"""Turn a request into what the planner judges by: a scan, a predicate, and how many rows the query wants.
 
 A filter that is not understood keeps all rows.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -21,11 +22,16 @@ from planner.first_rows.search import FirstRows, Order
 from planner.predicate.bind import bind
 from planner.predicate.nodes import UNKNOWN, Predicate
 from planner.predicate.simplify import conjunction
+from planner.snapshot.scan import Scan
+from planner.snapshot.snapshot_files import FileWithDeletes
 from planner.spark.requests.conditions import expression_of, spark_type
 from planner.spark.requests.runtime_keys import bind_runtime_keys
-from planner.spark.requests.wire import Request, Wanted
+from planner.spark.requests.wire import FileDeletes, Request, Wanted
 from planner.spark.settings import Settings
+from planner.view.index_view import IndexView
 from planner.where.unknown import Unknown
+from puffin_index.data.data_table import DataFile
+from puffin_index.data.deletes import DeleteFile
 from puffin_index.errors import NotFoundError, UnsupportedError
 from puffin_index.keys.value_types import value_type_named, value_type_of
 from puffin_index.storage.arrays import Flags, Ints
@@ -139,18 +145,42 @@ def first_rows(wanted: Wanted | None, schema: Schema, settings: Settings) -> Fir
     if wanted is None or not (settings.limit if wanted.order is None else settings.top_k):
         return None
     if wanted.order is None:
-        return FirstRows(wanted.rows, None)
+        return FirstRows(wanted.rows, None, str(wanted))
     field, column = wanted.order.field, wanted.order
     column_type = schema.find_type(field)
     if spark_type(column_type) != column.type:
         return None
     order = Order(field, value_type_of(column_type).name, column.descending, column.nulls_first)
-    return FirstRows(wanted.rows, order)
+    return FirstRows(wanted.rows, order, str(wanted))
 
 
-def without_deletes(wanted: Wanted | None, numbers: Ints) -> Flags:
-    """Return for each row group, by its number in the view, whether none of its rows is known to be deleted."""
-    if wanted is None:
-        return np.ones(len(numbers), np.bool_)
-    deleted = BitMap.deserialize(wanted.deleted)
-    return ~np.isin(numbers, np.frombuffer(deleted.to_array(), np.uint32).astype(np.int64))
+def scan_of(request: Request, view: IndexView, numbers: Ints) -> Scan:
+    """Return the scan of a request.
+
+    Args:
+        request: The request.
+        view: The index.
+        numbers: The row groups of the view that the scan has.
+    """
+    files = None
+    # Spark's tasks hold the delete files: where the request does not speak of them, any row may be deleted.
+    has_deletes: Flags | None = np.ones(len(numbers), np.bool_)
+    if request.aggregates is not None:
+        files, has_deletes = dict(_with_deletes(view, own) for own in request.aggregates.deletes), None
+    elif request.wanted is not None:
+        deleted = BitMap.deserialize(request.wanted.deleted)
+        has_deletes = np.isin(numbers, np.frombuffer(deleted.to_array(), np.uint32).astype(np.int64))
+    scan = Scan.of_view(view, numbers, files, has_deletes)
+    return replace(
+        scan,
+        table=request.table,
+        snapshot_id=request.snapshot,
+        unlisted=request.unindexed,
+        unlisted_files=request.unindexed_files,
+    )
+
+
+def _with_deletes(view: IndexView, deletes: FileDeletes) -> tuple[int, FileWithDeletes]:
+    number = int(view.file_of[deletes.first])
+    file = DataFile(view.paths[number], int(view.file_sizes[number]), int(view.record_counts[number]), ())
+    return number, FileWithDeletes(file, tuple(DeleteFile(*one) for one in deletes.files), deletes.others)

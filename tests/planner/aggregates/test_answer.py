@@ -10,10 +10,11 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
 import planner
-from planner.aggregates.answer import Aggregated, aggregate_with_plan, answer
+from planner.aggregates.answer import answer
 from planner.aggregates.known_rows import KnownRows
 from planner.aggregates.question import ask
 from planner.prune.gate import Limits
+from planner.scans.aggregate import Aggregated, aggregate_with_plan
 from planner.scans.plan import plan_scan
 from puffin_index import IndexDefinition, TableIndex
 from tests.conftest import create_table, open_catalog
@@ -68,13 +69,14 @@ def test_aggregates_by_group(ten_rows: TableIndex) -> None:
 def test_row_groups_beyond_the_bounds_are_unread(ten_rows: TableIndex, limits: Limits) -> None:
     question = ask("sum(k)", "c", ten_rows.data_table.schema())
     planned = plan_scan(ten_rows, "k > 1", limits=Limits(rows_wanted=True))
-    known = KnownRows.of_scan(planned, ten_rows.data_table.io)
+    plan = planned.plan
+    known = KnownRows(planned.scan, planned.request.predicate, plan.reasons, plan.matches, planned.row_sets)
 
-    found = answer(planned.view, known, question, limits=limits)
+    found = answer(known, question, limits=limits)
 
     assert len(found.unread) == planned.plan.kept - found.row_groups_settled
     assert found.row_groups_indexed == len(found.indexed.groups) == 0
-    assert not len(answer(planned.view, known, question).unread)
+    assert not len(answer(known, question).unread)
 
 
 def test_null_is_a_group_and_comes_first(ten_rows: TableIndex) -> None:

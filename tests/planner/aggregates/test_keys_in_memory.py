@@ -9,10 +9,11 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
-from planner.aggregates.answer import Answer, aggregate_with_plan, answer
+from planner.aggregates.answer import Answer, answer
 from planner.aggregates.known_rows import KnownRows
 from planner.aggregates.question import ask
 from planner.prune.gate import Limits
+from planner.scans.aggregate import aggregate_with_plan
 from planner.scans.plan import plan_scan
 from planner.view.index_cache import CACHE
 from puffin_index import IndexDefinition, TableIndex
@@ -56,15 +57,16 @@ def test_groups_by_a_column_of_postings(index: TableIndex, group: str) -> None:
         assert found.row_groups_read == 0
     again = aggregate_with_plan(index, WHERE, "count(*)", group)
     # Postings of `w` are not read: `w` has bit slices, and the keys to group by are in memory.
-    assert again.index_bytes_read == plan_scan(index, WHERE, limits=Limits(rows_wanted=True)).plan.index_bytes_read
+    assert again.plan.index_bytes_read == plan_scan(index, WHERE, limits=Limits(rows_wanted=True)).plan.index_bytes_read
 
 
 def test_decoding_waits_until_data_has_cost_as_much(index: TableIndex) -> None:
     def asked(cost: float) -> Answer:
         planned = plan_scan(index, WHERE, limits=Limits(rows_wanted=True))
-        rows = KnownRows.of_scan(planned, index.data_table.io)
+        plan = planned.plan
+        rows = KnownRows(planned.scan, planned.request.predicate, plan.reasons, plan.matches, planned.row_sets)
         question = ask("count(*)", "k", index.data_table.schema())
-        return answer(planned.view, rows, question, np.full(planned.plan.row_groups, cost))
+        return answer(rows, question, np.full(planned.plan.row_groups, cost))
 
     assert len(asked(1.0).unread) == 4
     found = next(cost for cost in 2.0 ** np.arange(1, 40) if not len(asked(float(cost)).unread))
@@ -98,7 +100,7 @@ def test_few_rows_take_only_the_keys_that_the_where_tests(
         assert max(found.table["max(k)"].to_pylist()) == max(keys)
         assert found.row_groups_read == 0
         # The postings take some 80 KB.
-        assert found.index_bytes_read - found.plan.index_bytes_read < 30_000
+        assert found.plan.index_bytes_read - sum(stage.bytes_read for stage in found.plan.funnel) < 30_000
 
 
 def test_slices_that_the_where_has_read_are_not_read_again(local_catalog: SqlCatalog) -> None:
@@ -112,7 +114,7 @@ def test_slices_that_the_where_has_read_are_not_read_again(local_catalog: SqlCat
     assert found.table.to_pylist() == [{"sum(v)": int(values.sum()), "count(*)": len(values)}]
     assert found.row_groups_read == 0
     every = aggregate_with_plan(index, None, "sum(v)")
-    assert found.index_bytes_read < every.index_bytes_read + 5_000
+    assert found.plan.index_bytes_read < every.plan.index_bytes_read + 5_000
 
 
 def test_keys_without_room_are_not_kept(index: TableIndex) -> None:
@@ -123,4 +125,4 @@ def test_keys_without_room_are_not_kept(index: TableIndex) -> None:
     finally:
         CACHE.resize(limit)
     assert found[0].table.equals(found[1].table)
-    assert min(one.index_bytes_read for one in found) > 150_000
+    assert min(one.plan.index_bytes_read for one in found) > 150_000

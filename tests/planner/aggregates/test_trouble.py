@@ -11,9 +11,9 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
 import planner
-from planner.aggregates.answer import aggregate_with_plan
 from planner.aggregates.question import AggregateSyntaxError
 from planner.aggregates.result import AggregateOverflowError
+from planner.scans.aggregate import aggregate_with_plan
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.errors import NotFoundError, UnsupportedError
 from puffin_index.storage.caches import clear_caches
@@ -70,8 +70,8 @@ def test_a_flipped_byte_never_changes_an_answer(local_catalog: SqlCatalog, defin
             found = aggregate_with_plan(index, *question, refresh=False)
             assert found.table.equals(right.table)
             read += found.row_groups_read > 0
-            warned += bool(found.warnings)
-            assert found.warnings or not found.row_groups_read
+            warned += bool(found.plan.warnings)
+            assert found.plan.warnings or not found.row_groups_read
     assert read
     assert warned >= read
 
@@ -107,7 +107,7 @@ def test_a_missing_segment_is_read_around(local_catalog: SqlCatalog, caplog: pyt
     found = aggregate_with_plan(index, "k > 5", "sum(k)")
     assert found.table.equals(right.table)
     assert (right.row_groups_read, found.row_groups_read) == (0, 4)
-    assert str(segment) in found.warnings[0]
+    assert str(segment) in found.plan.warnings[0]
     assert planner.aggregate(index, "k > 5", "sum(k)").equals(right.table)
     assert str(segment) in caplog.text
 

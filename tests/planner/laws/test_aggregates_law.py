@@ -18,8 +18,8 @@ from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 from pyiceberg.catalog.sql import SqlCatalog
 
-from planner.aggregates.answer import Aggregated, aggregate_with_plan
 from planner.aggregates.result import AggregateOverflowError
+from planner.scans.aggregate import Aggregated, aggregate_with_plan
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.data.data_table import list_data_files
 from tests.conftest import amount
@@ -282,7 +282,7 @@ def check(index: TableIndex, rows: Sequence[Row], where: str | None, asked: list
             return
         raise AssertionError("a result that does not fit its type") from None
     found = aggregate_with_plan(index, where, texts, by)
-    assert not found.warnings
+    assert not found.plan.warnings
     answers = answers_of(found, len(by))
     assert set(answers) == set(wanted)
     for key, values in answers.items():

@@ -18,8 +18,8 @@ from pyiceberg.expressions import BooleanExpression, EqualTo, GreaterThanOrEqual
 from pyiceberg.expressions.literals import StringLiteral
 
 import planner
+from planner.report.scan_plan import ScanPlan
 from planner.scans.plan import plan_scan
-from planner.scans.scan_plan import ScanPlan
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.errors import PuffinIndexError
 from tests.conftest import amount

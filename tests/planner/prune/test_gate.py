@@ -11,8 +11,8 @@ from pyiceberg.types import LongType
 
 from planner.predicate.nodes import Leaf
 from planner.prune.gate import DEFAULT_BYTE_BUDGET, Limits
+from planner.report.scan_plan import ScanPlan
 from planner.scans.plan import plan, plan_scan
-from planner.scans.scan_plan import ScanPlan
 from planner.view.experience import Experience
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.keys.leaf import SetTest
@@ -158,7 +158,7 @@ def test_needles_that_come_in_bursts_are_found(sessions: tuple[TableIndex, pa.Ta
 
 @pytest.mark.parametrize("sessions", ["bsi"], indirect=True)
 def test_what_plans_found_corrects_the_next_estimates(sessions: tuple[TableIndex, pa.Table]) -> None:
-    view = plan_scan(sessions[0], "user = 'u00310'").view
+    view = plan_scan(sessions[0], "user = 'u00310'").scan.view
     leaf = Leaf(1, SetTest((b"u04340",)), "string")
     assert view.experience.corrected(leaf, np.full(1, 0.5))[0] < 0.4
 

@@ -78,9 +78,9 @@ from pyiceberg.types import (
 from planner.clock import Clock
 from planner.predicate.bind import bind
 from planner.predicate.nodes import Leaf, Predicate, leaves
-from planner.scans.file_bounds import may_match
 from planner.scans.plan import plan
-from planner.scans.snapshot_files import list_scan_files
+from planner.snapshot.file_bounds import may_match
+from planner.snapshot.snapshot_files import list_scan_files
 from planner.where.parser import parse_where
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.keys.leaf import LeafTest, NullTest, RangeTest, SetTest

@@ -8,7 +8,7 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
 import planner
-from planner.scans.scan_plan import ScanPlans
+from planner.report.scan_plan import ScanPlans
 from puffin_index import IndexDefinition, TableIndex
 from tests.conftest import create_table
 from tests.planner.ten_rows import ROWS

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.prune.pruned import Reason, kept_mask
-from planner.scans.whole_files import keep_whole_files
+from planner.snapshot.whole_files import keep_whole_files
 
 FILES = 5
 

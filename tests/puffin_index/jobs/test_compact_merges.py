@@ -13,8 +13,8 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 from planner.predicate.bind import bind
 from planner.prune.gate import Limits
+from planner.report.scan_plan import ScanPlan
 from planner.scans.plan import plan_files
-from planner.scans.scan_plan import ScanPlan
 from planner.view.index_cache import new_cache
 from planner.view.index_view import IndexView
 from planner.where.parser import parse_where

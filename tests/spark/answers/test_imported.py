@@ -13,7 +13,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import DataFrame, SparkSession
 
 import planner
-from planner.scans.scan_plan import ScanPlan
+from planner.report.scan_plan import ScanPlan
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.data.data_table import list_data_files
 from ssb_bench.spark_runs.measure import Measurement, measure

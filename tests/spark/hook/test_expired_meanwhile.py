@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from py4j.protocol import Py4JJavaError
@@ -14,7 +15,8 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import SparkSession
 
 import planner
-import planner.spark.callback
+import planner.query
+import planner.spark.read_index
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.storage.caches import clear_caches
 from tests.spark import corpus_tables
@@ -83,19 +85,17 @@ def remove_after_upkeep(index: TableIndex, pattern: str) -> None:
         file.unlink()
 
 
-def meanwhile(
-    monkeypatch: pytest.MonkeyPatch, step: str, happens: Callable[[], None], *, before_number: int = 1
-) -> list[int]:
+def meanwhile(monkeypatch: pytest.MonkeyPatch, where: ModuleType, step: str, happens: Callable[[], None]) -> list[int]:
     """Let something happen once, right before a step of the planner; return where the steps are counted."""
-    original, count = getattr(planner.spark.callback, step), [0]
+    original, count = getattr(where, step), [0]
 
     def wrapped(*args: object, **named: object) -> object:
         count[0] += 1
-        if count[0] == before_number:
+        if count[0] == 1:
             happens()
         return original(*args, **named)
 
-    monkeypatch.setattr(planner.spark.callback, step, wrapped)
+    monkeypatch.setattr(where, step, wrapped)
     return count
 
 
@@ -117,7 +117,9 @@ def test_entries_that_are_gone_are_read_of_the_newest_version(
     session.conf.set("spark.puffin-index.refresh-seconds", "0")
     session.sql(f"INSERT INTO lake.{NAME} VALUES (5000, 5000)")
     index.build()
-    count = meanwhile(monkeypatch, "view_of", lambda: remove_after_upkeep(index, "data/**/*.parquet"))
+    count = meanwhile(
+        monkeypatch, planner.spark.read_index, "view_of", lambda: remove_after_upkeep(index, "data/**/*.parquet")
+    )
 
     assert session.sql(SQL).collect() == [(1,)]
 
@@ -129,7 +131,12 @@ def test_executors_that_miss_the_index_tables_metadata_are_trouble_that_is_mende
     session: SparkSession, index: TableIndex, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session.conf.set("spark.puffin-index.planning-mode", "distributed")
-    count = meanwhile(monkeypatch, "prune_first_rows", lambda: remove_after_upkeep(index, "metadata/*.metadata.json"))
+    count = meanwhile(
+        monkeypatch,
+        planner.query,
+        "prune_first_rows",
+        lambda: remove_after_upkeep(index, "metadata/*.metadata.json"),
+    )
     monkeypatch.setattr("planner.prune.distributed._TASKS_A_CORE", 1)
     monkeypatch.setattr("planner.prune.distributed.FEW_ROW_GROUPS", 0)
 

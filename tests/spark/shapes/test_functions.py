@@ -55,7 +55,7 @@ def check(spark: SparkSession, where: str, table: str = TABLE) -> ScanPlan | Non
     sql = f"SELECT k FROM {table} WHERE {where}"
     with settings(spark, {ENABLED: "false"}):
         expected = keys(spark, sql)
-    with planner.spark.hook.callback_of(spark).recorded(_thread(spark)) as plans:
+    with planner.spark.hook.callback_of(spark).reports.recorded(_thread(spark)) as plans:
         found = keys(spark, sql)
     # An index may drop the rows for which a condition fails; no other query may fail, and no row may be missing.
     assert found == expected or _ERRORS.match(expected[0]), where
@@ -583,7 +583,7 @@ def test_an_order_by_a_leaf_of_a_struct_reads_few_row_groups(hooked: SparkSessio
     sql = sql.format(t=TABLE)
     with settings(hooked, {ENABLED: "false"}):
         expected = keys(hooked, sql)
-    with planner.spark.hook.callback_of(hooked).recorded(_thread(hooked)) as plans:
+    with planner.spark.hook.callback_of(hooked).reports.recorded(_thread(hooked)) as plans:
         assert keys(hooked, sql) == expected
 
     first = [plan for plan in plans if any(implied.source == "top-k" for implied in plan.implied)]

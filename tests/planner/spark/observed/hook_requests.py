@@ -16,9 +16,9 @@ from pyroaring import BitMap
 
 from planner.clock import Clock
 from planner.predicate.nodes import UNKNOWN
+from planner.report.scan_plan import ScanPlan
 from planner.scans.plan import view_of
-from planner.scans.scan_plan import ScanPlan
-from planner.scans.snapshot_files import list_scan_files
+from planner.snapshot.snapshot_files import list_scan_files
 from planner.spark.callback import PlannerCallback
 from planner.view.index_view import IndexView
 from puffin_index import TableIndex
@@ -125,9 +125,9 @@ class AskedHook:
             "unindexed": unindexed,
             "unindexed_files": unindexed_files,
         }
-        before = self.callback.reports(session)
+        before = self.callback.reports.of(session)
         answer = self.callback.apply(json.dumps(request), numbers.serialize())
-        after = self.callback.reports(session)
+        after = self.callback.reports.of(session)
         return Asked(bytes(answer), after[-1] if len(after) > len(before) else None)
 
     def wait(self) -> None:

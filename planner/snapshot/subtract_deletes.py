@@ -9,17 +9,15 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from pyiceberg.io import FileIO
 from pyroaring import BitMap
 
 from planner.clock import Clock
 from planner.prune.pruned import Pruned, Reason, Stage
-from planner.scans.scan_row_groups import ScanRowGroups
-from planner.scans.snapshot_files import FileWithDeletes
+from planner.snapshot.scan import Scan
+from planner.snapshot.snapshot_files import FileWithDeletes
 from puffin_index.data.deletes import DeleteFile, deleted_positions, is_kept
 from puffin_index.errors import CorruptFileError, NotFoundError, UnsupportedError
 from puffin_index.storage.arrays import Bytes, Ints
@@ -45,33 +43,23 @@ class AfterDeletes:
 
 
 def subtract_deletes(
-    files: Sequence[FileWithDeletes],
-    row_groups: ScanRowGroups,
-    pruned: Pruned,
-    io: FileIO,
-    clock: Clock,
-    *,
-    all_rows: bool,
-    strict: bool = False,
-    always: bool = False,
+    scan: Scan, pruned: Pruned, clock: Clock, *, all_rows: bool, strict: bool = False, always: bool = False
 ) -> AfterDeletes:
     """Run the stage.
 
     Args:
-        files: The data files of the scan.
-        row_groups: Their row groups.
-        pruned: What all other stages say of the row groups.
-        io: The FileIO of the data table.
+        scan: The scan.
+        pruned: What all other stages say of its row groups.
         clock: Says when no more row groups are judged, unless exact counts are wanted.
         all_rows: The predicate is true for every row, whatever an index says.
         strict: Raise if a delete file cannot be read, instead of keeping its row groups.
         always: Read the deletes whatever they cost: exact counts are wanted.
     """
-    if not any(file.deletes for file in files):
+    if not any(file.deletes for file in scan.files.values()):
         return AfterDeletes(pruned.reasons, pruned.matches)
     started = time.perf_counter()
-    stage = _DeletesStage(files, row_groups, pruned, io, all_rows, strict)
-    alive = np.flatnonzero(pruned.kept & (row_groups.numbers >= 0))
+    stage = _DeletesStage(scan, pruned, all_rows, strict)
+    alive = np.flatnonzero(pruned.kept & scan.is_indexed)
     candidates = [at for at in alive.tolist() if stage.can_know(at, always=always)]
     if always or stage.is_worth_reading(candidates):
         for at in candidates:
@@ -86,10 +74,8 @@ def subtract_deletes(
 
 @dataclass(slots=True)
 class _DeletesStage:
-    files: Sequence[FileWithDeletes]
-    row_groups: ScanRowGroups
+    scan: Scan
     pruned: Pruned
-    io: FileIO
     all_rows: bool
     strict: bool
     reasons: Bytes = field(init=False)
@@ -104,17 +90,17 @@ class _DeletesStage:
 
     def can_know(self, at: int, *, always: bool) -> bool:
         """Whether the matching rows of a row group are known, and have to be counted or may all be deleted."""
-        file = self._file(at)
-        if not file.deletes:
+        file = self.scan.deletes_of(at)
+        if file is None:
             return False
         matching = self._matching(at)
         if matching is None:
             return False
-        count = len(matching[0]) if matching[0] is not None else int(self.row_groups.row_counts[at])
+        count = len(matching[0]) if matching[0] is not None else int(self.scan.row_groups.row_counts[at])
         return always or count <= sum(delete.record_count for delete in file.deletes)
 
     def _file(self, at: int) -> FileWithDeletes:
-        return self.files[int(self.row_groups.file_of[at])]
+        return self.scan.files[int(self.scan.row_groups.file_of[at])]
 
     def _matching(self, at: int) -> tuple[BitMap | None, bool] | None:
         """The matching rows (None for all) and whether they are exact; None if they are not known."""
@@ -122,16 +108,18 @@ class _DeletesStage:
             return None, True
         if self.reasons[at] == Reason.NO_PREDICATE:
             return None, self.all_rows
-        rows = self.pruned.row_sets.of(int(self.row_groups.numbers[at]))
+        rows = self.pruned.row_sets.of(int(self.scan.row_groups.numbers[at]))
         return None if rows is None else (rows.rows, rows.exact)
 
     def is_worth_reading(self, candidates: list[int]) -> bool:
         """Whether the delete files that are not in memory have fewer bytes than the row groups in question."""
-        file_numbers = {int(self.row_groups.file_of[at]) for at in candidates}
-        unread = {delete for number in file_numbers for delete in self.files[number].deletes if not is_kept(delete)}
+        file_numbers = {int(self.scan.row_groups.file_of[at]) for at in candidates}
+        unread = {
+            delete for number in file_numbers for delete in self.scan.files[number].deletes if not is_kept(delete)
+        }
         saved = sum(
             self._file(at).file.file_size
-            * int(self.row_groups.row_counts[at])
+            * int(self.scan.row_groups.row_counts[at])
             // max(1, self._file(at).file.record_count)
             for at in candidates
         )
@@ -139,11 +127,11 @@ class _DeletesStage:
 
     def judge(self, at: int) -> None:
         """Subtract the deleted rows of one row group."""
-        matching, deleted = self._matching(at), self._deleted_rows(int(self.row_groups.file_of[at]))
+        matching, deleted = self._matching(at), self._deleted_rows(int(self.scan.row_groups.file_of[at]))
         if matching is None or deleted is None:
             return
         rows, exact = matching
-        first, count = int(self.row_groups.first_rows[at]), int(self.row_groups.row_counts[at])
+        first, count = int(self.scan.row_groups.first_rows[at]), int(self.scan.row_groups.row_counts[at])
         if rows is None:
             left = count - deleted.range_cardinality(first, first + count)
         else:
@@ -159,11 +147,11 @@ class _DeletesStage:
         return self._deleted[number]
 
     def _read(self, number: int) -> BitMap | None:
-        file = self.files[number]
+        file = self.scan.files[number]
         for delete in file.deletes:
             self._count_read(delete)
         try:
-            return deleted_positions(self.io, file.file.path, file.deletes)
+            return deleted_positions(self.scan.io, file.file.path, file.deletes)
         except (CorruptFileError, UnsupportedError, NotFoundError, OSError) as error:
             if self.strict:
                 raise

@@ -17,7 +17,7 @@ from pyiceberg.table.snapshots import Snapshot
 
 from planner.clock import Clock
 from planner.predicate.nodes import Everything, Predicate
-from planner.scans.file_bounds import may_match
+from planner.snapshot.file_bounds import may_match
 from puffin_index.data.data_table import DataFile, data_file_of
 from puffin_index.data.deletes import DeleteFile
 from puffin_index.storage.caches import cleared_by

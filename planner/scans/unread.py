@@ -9,8 +9,8 @@ from pyiceberg.table import Table
 
 from planner.aggregates.partial import Partial
 from planner.aggregates.question import Question
+from planner.query import QueryAnswer
 from planner.scans.arrow_scan import in_order, residual_of
-from planner.scans.planned_scan import PlannedScan
 from planner.scans.row_group_reader import RowGroupReader, RowGroupTask, tasks_of
 from puffin_index.keys.arrow_keys import column_of
 from puffin_index.keys.columns import Column
@@ -20,7 +20,7 @@ _JOINED_AT = 256
 """So many partial answers are joined to one, so that memory does not grow with the row groups."""
 
 
-def read_partial(planned: PlannedScan, table: Table, question: Question, positions: Ints) -> tuple[Partial, int]:
+def read_partial(planned: QueryAnswer, table: Table, question: Question, positions: Ints) -> tuple[Partial, int]:
     """Read row groups and answer from their data.
 
     Args:
@@ -37,7 +37,7 @@ def read_partial(planned: PlannedScan, table: Table, question: Question, positio
     """
     if not len(positions):
         return Partial.merged(question, []), 0
-    reader = RowGroupReader(table, planned.schema, residual_of(planned))
+    reader = RowGroupReader(table, planned.request.schema, residual_of(planned))
 
     def read(task: RowGroupTask) -> Partial:
         values, row_count = reader.values(task, [asked.column for asked in question.every_column])

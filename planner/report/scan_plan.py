@@ -153,6 +153,14 @@ class ScanPlan:
         return f"{indexed} of {files} files {'is' if indexed == 1 else 'are'} indexed: run `puffin-index build`"
 
     @property
+    def note(self) -> str:
+        """What the descriptions of a query's jobs say."""
+        if self.answered:
+            return f"puffin-index: {self.answered} of {self.table}"
+        note = f"puffin-index: {self.kept} of {self.row_groups} row groups of {self.table}"
+        return f"{note}, {self.staleness}" if self.staleness else note
+
+    @property
     def kept_rows(self) -> int:
         """Rows of the kept row groups of indexed files."""
         return int(self.row_counts[self.kept_mask].sum())

@@ -1,0 +1,355 @@
+"""One query of one scan: which row groups it has to read, and what the index gives of its aggregates.
+
+Every door makes a `QueryRequest` of what it was asked and shows a `QueryAnswer`: `planner.plan`, `scan`, `count` and
+`aggregate`, what-if, the data source, and the hook in a Spark session.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+import numpy as np
+from pyiceberg.expressions import BooleanExpression
+from pyiceberg.io import FileIO
+from pyiceberg.schema import Schema
+
+from planner.aggregates.answer import Answer, answer, costs_of_data
+from planner.aggregates.known_rows import KnownRows
+from planner.aggregates.question import MOST_GROUPS, Question
+from planner.aggregates.worth import most_rows
+from planner.clock import Clock
+from planner.first_rows.search import Enough, FirstRows, prune_first_rows
+from planner.predicate.implied import Implied
+from planner.predicate.nodes import Everything, Predicate
+from planner.predicate.unused import Unused
+from planner.prune.distributed import Executors, join_pruned, run_on_executors
+from planner.prune.found_rows import RowSets
+from planner.prune.gate import DEFAULT_LIMITS, Limits
+from planner.prune.pruned import Pruned, Reason, kept_mask
+from planner.report.scan_plan import ScanPlan
+from planner.snapshot.scan import Scan
+from planner.snapshot.snapshot_files import FileWithDeletes
+from planner.snapshot.subtract_deletes import subtract_deletes
+from planner.snapshot.whole_files import keep_whole_files
+from planner.view.index_view import IndexView
+from planner.view.shared_payloads import sharing_payloads
+from puffin_index.storage.arrays import Flags, Ints
+from puffin_index.storage.files import ReadCount
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One thing that a query implies.
+
+    Attributes:
+        implied: What is known of it.
+        alone: What it says of a row, without the rest of the query; None if nobody needs to ask.
+        others: What the rest of the query says; None if nobody needs to ask.
+    """
+
+    implied: Implied
+    alone: Predicate | None = None
+    others: Predicate | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class QueryRequest:
+    """What a query asks of one scan.
+
+    Attributes:
+        scan: The row groups.
+        predicate: What rows satisfy.
+        where: The predicate as it came, for people.
+        pieces: What the rest of the query says about the rows, and what functions do.
+        unused: Parts of the text that nothing is known of.
+        first_rows: How many rows are wanted, and in what order; None for all.
+        question: Aggregates of the matching rows; None if the rows are wanted.
+        for_spark: Spark reads what is left: by ranges of bytes, so that some data files are read whole or not at all.
+            What the index does not answer of aggregates, Spark plans once more.
+        limits: Bounds.
+        executors: Where many row groups are judged; None for here.
+        is_weighed: Whether to say what each piece drops, which takes a pass for each.
+        schema: The schema of the scan.
+        expression: The predicate for those who test rows here.
+        ahead: What was read of the index before.
+        started: When planning began, by `time.perf_counter`.
+    """
+
+    scan: Scan
+    predicate: Predicate
+    where: str = ""
+    pieces: tuple[Piece, ...] = ()
+    unused: tuple[Unused, ...] = ()
+    first_rows: FirstRows | None = None
+    question: Question | None = None
+    for_spark: bool = False
+    limits: Limits = DEFAULT_LIMITS
+    executors: Executors | None = None
+    is_weighed: bool = False
+    schema: Schema = field(default_factory=Schema)
+    expression: BooleanExpression | None = None
+    ahead: ReadCount = field(default_factory=ReadCount)
+    started: float = field(default_factory=time.perf_counter)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class QueryAnswer:
+    """What a query has to read, and what the index gives of its aggregates.
+
+    Attributes:
+        request: The request.
+        plan: Which row groups are read.
+        enough: The verdicts behind the plan, and what was found for the first rows.
+        aggregates: What the index gives of aggregates; None if rows were asked for, or if Spark has to read them.
+        troubles: What could not be read, as sentences.
+    """
+
+    request: QueryRequest
+    plan: ScanPlan
+    enough: Enough
+    aggregates: Answer | None = None
+    troubles: tuple[str, ...] = ()
+
+    @property
+    def scan(self) -> Scan:
+        """The scan."""
+        return self.request.scan
+
+    @property
+    def row_sets(self) -> RowSets:
+        """Rows that can match, by number in the view; deleted rows are not subtracted."""
+        return self.enough.pruned.row_sets
+
+
+def answer_query(request: QueryRequest) -> QueryAnswer:
+    """Find what a query has to read, and what the index gives of its aggregates.
+
+    Raises:
+        PuffinIndexError: On index trouble, if the limits are strict.
+    """
+    if request.question is None:
+        return _answer_of(request, _judge(request))
+    found = _aggregate(request, request.question)
+    return read_everything(request) if found is None else _answer_of(request, found)
+
+
+def read_everything(request: QueryRequest, *warnings: str) -> QueryAnswer:
+    """Read all row groups of a query, whatever the index says."""
+    count = len(request.scan.row_groups.numbers)
+    nothing = Pruned(np.full(count, Reason.NOT_TRUSTED, np.uint8), np.full(count, -1, np.int64), (), ())
+    return _answer_of(request, _Found(Enough(nothing), warnings))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Found:
+    """What was found out about a scan.
+
+    Attributes:
+        enough: The verdicts, deleted rows subtracted; without an index, too.
+        warnings: Delete files that could not be read, as sentences.
+        aggregates: What the index gives of aggregates.
+    """
+
+    enough: Enough
+    warnings: tuple[str, ...] = ()
+    aggregates: Answer | None = None
+
+
+def _judge(request: QueryRequest) -> _Found:
+    """Judge the row groups of a scan, those without an index included."""
+    scan, row_groups, limits = request.scan, request.scan.row_groups, request.limits
+    clock, here = Clock(limits.seconds), scan.is_indexed
+    enough = prune_first_rows(
+        scan.view,
+        request.predicate,
+        row_groups.numbers[here],
+        ~scan.has_deletes[here],
+        request.first_rows,
+        limits,
+        request.executors,
+    )
+    reasons, matches = np.full(len(here), Reason.UNINDEXED, np.uint8), np.full(len(here), -1, np.int64)
+    reasons[here], matches[here] = enough.pruned.reasons, enough.pruned.matches
+    dropped = None
+    if enough.dropped is not None:
+        dropped = np.zeros(len(here), np.bool_)
+        dropped[here] = enough.dropped
+    # With deletes, a count is an upper bound until deleted rows are subtracted.
+    matches[scan.has_deletes & (matches > 0)] = -1
+    after = subtract_deletes(
+        scan,
+        replace(enough.pruned, reasons=reasons, matches=matches),
+        clock,
+        all_rows=request.predicate == Everything(exact=True),
+        strict=limits.strict,
+        always=limits.rows_wanted,
+    )
+    reasons, matches = after.reasons, after.matches
+    if request.for_spark:
+        reasons = keep_whole_files(reasons, row_groups.file_of, row_groups.is_read_whole)
+    stages = (*enough.pruned.stages, *after.stages)
+    pruned = replace(enough.pruned, reasons=reasons, matches=matches, stages=stages)
+    return _Found(replace(enough, pruned=pruned, dropped=dropped), after.warnings)
+
+
+def _answer_of(request: QueryRequest, found: _Found) -> QueryAnswer:
+    """Put the answer together, once everything is known."""
+    scan, pruned, aggregates = request.scan, found.enough.pruned, found.aggregates
+    of_index = tuple(f"{trouble.segment}: {trouble.reason}" for trouble in pruned.troubles)
+    reasons, troubles, reads, bytes_read, answered = pruned.reasons, found.warnings, 0, 0, ""
+    if aggregates is not None:
+        troubles = (*troubles, *aggregates.warnings)
+        reads, bytes_read = aggregates.index_reads, aggregates.index_bytes_read
+    if aggregates is not None and request.for_spark:
+        # A plan without Spark says which row groups have matching rows, whatever is read of them.
+        is_answered = pruned.kept
+        is_answered[aggregates.unread] = False
+        reasons = np.where(is_answered, np.uint8(Reason.ANSWERED), reasons)
+        answered = aggregates.describe(scan.unlisted)
+    plan = ScanPlan(
+        table=scan.table,
+        snapshot_id=scan.snapshot_id,
+        where=request.where,
+        data_files=scan.paths,
+        file_of=scan.row_groups.file_of,
+        ordinals=scan.row_groups.ordinals,
+        row_counts=scan.row_groups.row_counts,
+        reasons=reasons,
+        matches=pruned.matches,
+        funnel=pruned.stages,
+        index_reads=sum(stage.reads for stage in pruned.stages) + request.ahead.requests + reads,
+        index_bytes_read=sum(stage.bytes_read for stage in pruned.stages) + request.ahead.bytes + bytes_read,
+        planning_seconds=time.perf_counter() - request.started,
+        warnings=(*_warnings(scan.view, pruned), *dict.fromkeys(troubles)),
+        unlisted=scan.unlisted,
+        unlisted_files=scan.unlisted_files,
+        answered=answered,
+        implied=_implied(request, found.enough, kept_mask(reasons)),
+        unused=request.unused,
+    )
+    return QueryAnswer(request, plan, found.enough, aggregates, (*of_index, *troubles))
+
+
+def _warnings(view: IndexView, pruned: Pruned) -> tuple[str, ...]:
+    """The parts of an index that could not be used for a scan, and why, as sentences."""
+    outdated = (
+        f"field {field_id}: indexes that were built while the table had other column mappings are not used; "
+        "`puffin-index build` makes them anew"
+        for field_id in sorted({field_id for field_id, _ in view.rejected})
+    )
+    of_segment: dict[str, list[str]] = {}
+    for trouble in pruned.troubles:
+        of_segment.setdefault(trouble.segment, []).append(trouble.reason)
+    damaged = (
+        f"{segment}: {reasons[0]}" + (f"; {len(reasons) - 1} more of this segment" if len(reasons) > 1 else "")
+        for segment, reasons in of_segment.items()
+    )
+    return (*outdated, *damaged)
+
+
+def _implied(request: QueryRequest, enough: Enough, kept: Flags) -> tuple[Implied, ...]:
+    """Say what a query implies, and what each piece drops."""
+    text = "" if request.first_rows is None else request.first_rows.text
+    first = (Piece(implied, enough.threshold) for implied in enough.as_implied(text, kept))
+    return tuple(_weighed(piece, request, kept) for piece in (*request.pieces, *first))
+
+
+def _weighed(piece: Piece, request: QueryRequest, kept: Flags) -> Implied:
+    def read(predicate: Predicate, first_rows: FirstRows | None) -> Flags:
+        return _judge(replace(request, predicate=predicate, first_rows=first_rows)).enough.pruned.kept
+
+    implied = piece.implied
+    if request.is_weighed and piece.alone is not None:
+        implied = replace(implied, dropped_alone=int(np.count_nonzero(~read(piece.alone, None))))
+    if request.is_weighed and piece.others is not None:
+        only = int(np.count_nonzero(~kept & read(piece.others, request.first_rows)))
+        implied = replace(implied, dropped_only_by_it=only)
+    return implied
+
+
+def _aggregate(request: QueryRequest, question: Question) -> _Found | None:
+    """Judge the row groups and answer aggregates; None if Spark has to read the rows."""
+    request = replace(request, limits=replace(request.limits, rows_wanted=True))
+    if not request.for_spark:
+        return _aggregate_here(request, question)
+    view, numbers, executors = request.scan.view, request.scan.row_groups.numbers, request.executors
+    most = most_rows(view, request.predicate, question, numbers)
+    if most is None:
+        return None
+    if executors is not None and executors.are_worth_it(len(numbers), int(view.row_counts[numbers].sum())):
+        found = _aggregate_on_executors(executors, request, question, most)
+    else:
+        found = _aggregate_here(replace(request, executors=None), question, most)
+    if found is None or found.aggregates is None:
+        return None
+    answered = found.aggregates
+    is_anything_known = answered.row_groups_settled + answered.row_groups_indexed > 0 or not len(answered.unread)
+    return found if is_anything_known and len(answered.partial.groups) <= MOST_GROUPS else None
+
+
+def _aggregate_here(request: QueryRequest, question: Question, most: float = np.inf) -> _Found | None:
+    """Judge and answer; None if more rows match than an answer may be of."""
+    clock, scan = Clock(request.limits.seconds), request.scan
+    with sharing_payloads([asked.column for asked in question.every_column]):
+        found = _judge(request)
+        pruned = found.enough.pruned
+        if request.for_spark:
+            # A reader of byte ranges reads all of such a file, so that none of its rows may be counted here.
+            is_read = pruned.kept & scan.row_groups.is_read_whole
+            pruned = replace(pruned, matches=np.where(is_read, -1, pruned.matches))
+        if int(pruned.matches[pruned.matches > 0].sum()) > most:
+            return None
+        rows = KnownRows(scan, request.predicate, pruned.reasons, pruned.matches, pruned.row_sets)
+        left = replace(request.limits, seconds=clock.seconds_left) if request.for_spark else None
+        answered = answer(rows, question, costs_of_data(rows, question), left)
+    return _Found(replace(found.enough, pruned=pruned), found.warnings, answered)
+
+
+def _aggregate_on_executors(
+    executors: Executors, request: QueryRequest, question: Question, most: float
+) -> _Found | None:
+    """Judge and answer on executors, each task for its row groups."""
+    scan, limits = request.scan, request.limits
+    work = partial(_aggregate_part, request.predicate, question, scan.files, scan.io, most)
+    verdicts: list[tuple[Ints, Pruned]] = []
+    parts: list[_Found] = []
+    unread = [np.zeros(0, np.int64)]
+    for place, found in run_on_executors(executors, scan.view, scan.row_groups.numbers, limits, work):
+        if found is None:
+            return None
+        if isinstance(found, Pruned):
+            # The task cannot read the index table.
+            verdicts.append((place, found))
+            unread.append(place)
+        else:
+            verdicts.append((place, found.enough.pruned))
+            parts.append(found)
+            unread += [place[found.aggregates.unread]] if found.aggregates is not None else []
+    answers = [found.aggregates for found in parts if found.aggregates is not None]
+    joined = Answer.joined(question, answers, np.sort(np.concatenate(unread)))
+    warnings = tuple(dict.fromkeys(text for found in parts for text in found.warnings))
+    pruned = join_pruned(verdicts, len(scan.row_groups.numbers), limits)
+    return _Found(Enough(pruned), warnings, joined)
+
+
+def _aggregate_part(
+    predicate: Predicate,
+    question: Question,
+    files: Mapping[int, FileWithDeletes],
+    io: FileIO,
+    most: float,
+    view: IndexView,
+    first_file: int,
+    row_groups: Ints,
+    limits: Limits,
+) -> _Found | None:
+    """Judge and answer in a task: row groups of a view of some data files, whose first one has another number."""
+    own = {number - first_file: file for number, file in files.items() if 0 <= number - first_file < len(view.paths)}
+    scan = Scan.of_view(view, row_groups, own, io=io)
+    request = QueryRequest(scan=scan, predicate=predicate, for_spark=True, limits=limits)
+    found = _aggregate_here(request, question, most)
+    # Verdicts travel, row sets do not: they may be large.
+    return found and replace(found, enough=Enough(replace(found.enough.pruned, row_sets=RowSets())))

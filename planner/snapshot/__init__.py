@@ -1,0 +1,1 @@
+"""The data files and row groups of a snapshot, with what deletes their rows."""
