@@ -73,7 +73,7 @@ class QueryRequest:
         executors: Where many row groups are judged; None for here.
         is_weighed: Whether to say what each piece drops, which takes a pass for each.
         schema: The schema of the scan.
-        expression: The predicate for those who test rows here.
+        condition: The predicate for those who test rows here; None where Spark does.
         ahead: What was read of the index before.
         started: When planning began, by `time.perf_counter`.
     """
@@ -90,7 +90,7 @@ class QueryRequest:
     executors: Executors | None = None
     is_weighed: bool = False
     schema: Schema = field(default_factory=Schema)
-    expression: BooleanExpression | None = None
+    condition: BooleanExpression | None = None
     ahead: ReadCount = field(default_factory=ReadCount)
     started: float = field(default_factory=time.perf_counter)
 
@@ -161,7 +161,7 @@ class _Found:
 def _judge(request: QueryRequest) -> _Found:
     """Judge the row groups of a scan, those without an index included."""
     scan, row_groups, limits = request.scan, request.scan.row_groups, request.limits
-    clock, here = Clock(limits.seconds), scan.is_indexed
+    clock, here = Clock(limits.seconds), slice(None) if scan.is_indexed.all() else scan.is_indexed
     enough = prune_first_rows(
         scan.view,
         request.predicate,
@@ -171,11 +171,12 @@ def _judge(request: QueryRequest) -> _Found:
         limits,
         request.executors,
     )
-    reasons, matches = np.full(len(here), Reason.UNINDEXED, np.uint8), np.full(len(here), -1, np.int64)
+    count = len(row_groups.numbers)
+    reasons, matches = np.full(count, Reason.UNINDEXED, np.uint8), np.full(count, -1, np.int64)
     reasons[here], matches[here] = enough.pruned.reasons, enough.pruned.matches
     dropped = None
     if enough.dropped is not None:
-        dropped = np.zeros(len(here), np.bool_)
+        dropped = np.zeros(count, np.bool_)
         dropped[here] = enough.dropped
     # With deletes, a count is an upper bound until deleted rows are subtracted.
     matches[scan.has_deletes & (matches > 0)] = -1

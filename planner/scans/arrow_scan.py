@@ -145,10 +145,10 @@ def _logged(batches: Iterator[pa.RecordBatch], table: str, data_read: DataRead) 
 
 def residual_of(planned: QueryAnswer) -> Residual | None:
     """The predicate of a planned scan as a test of rows; None if all rows match."""
-    expression = planned.request.expression
-    if expression is None or isinstance(expression, AlwaysTrue):
+    condition = planned.request.condition
+    if condition is None or isinstance(condition, AlwaysTrue):
         return None
-    return compile_residual(expression, planned.request.schema)
+    return compile_residual(condition, planned.request.schema)
 
 
 def project(schema: Schema, columns: Sequence[str] | None) -> Schema:

@@ -214,7 +214,7 @@ def plan_scan(
         limits=replace(limits, seconds=clock.seconds_left),
         executors=executors,
         schema=schema,
-        expression=expression,
+        condition=expression,
         ahead=ahead,
         started=started,
     )

@@ -27,14 +27,7 @@ from planner.spark.requests.hook_filters import bind_filters, first_rows, scan_o
 from planner.spark.requests.implied import pieces_of
 from planner.spark.requests.runtime_keys import wanted_runtime_fields
 from planner.spark.requests.where_text import where_of
-from planner.spark.requests.wire import (
-    KEEP_ALL,
-    Request,
-    WantedAggregates,
-    serialize_absence,
-    serialize_dropped,
-    serialize_view,
-)
+from planner.spark.requests.wire import KEEP_ALL, Request, serialize_absence, serialize_dropped, serialize_view
 from planner.spark.settings import Settings, read_settings
 from planner.spark.statements.callback import Statements
 from puffin_index.catalogue.open_catalog import PASSING_ERRORS
@@ -96,7 +89,6 @@ class PlannerCallback:
         query = QueryRequest(
             scan=scan_of(request, index.view, numbers),
             predicate=UNKNOWN,
-            where=where_of(request, literals=True, for_people=True),
             for_spark=True,
             # Not strict yet: what an older version of the index lacks, a newer one may have.
             limits=settings.limits(strict=False),
@@ -118,6 +110,7 @@ class PlannerCallback:
         """Read everything, because no file has an index or an audit found the index wrong, and say so."""
         if objection is not None and settings.strict:
             raise PuffinIndexError(objection)
+        query = replace(query, where=where_of(request, literals=True, for_people=True))
         answer = read_everything(query, *([] if objection is None else [objection]))
         # What asks for aggregates in vain asks for rows next.
         if (objection or answer.plan.unlisted) and (request.aggregates is None or not request.asks_for_rows):
@@ -126,7 +119,7 @@ class PlannerCallback:
                 self._observe(PlannedQuery(request, settings, index.table, index.reading, answer))
         if request.aggregates is not None or not answer.plan.unlisted:
             return KEEP_ALL
-        return serialize_dropped(BitMap(), _note(answer, settings))
+        return serialize_dropped(BitMap(), answer.plan.note if settings.job_description else "")
 
     def _with_index(
         self, query: QueryRequest, functions: ColumnFunctions, request: Request, settings: Settings, index: ReadIndex
@@ -145,14 +138,19 @@ class PlannerCallback:
         elif not request.asks_for_rows and not (waiting and self.reports.is_explained(request)):
             return serialize_dropped(BitMap(), "", waiting) if waiting else KEEP_ALL
         pieces, first = pieces_of(request, schema, functions, waiting), first_rows(request.wanted, schema, settings)
-        answer = answer_query(replace(query, predicate=predicate, pieces=pieces, first_rows=first))
+        where = where_of(request, literals=True, for_people=True)
+        answer = answer_query(replace(query, predicate=predicate, where=where, pieces=pieces, first_rows=first))
         if answer.troubles:
             newer = self._indexes.newer(index)
             if newer is not None:
                 return serialize_view(newer.view)
             if settings.strict:
                 raise PuffinIndexError(answer.troubles[0])
-        serialized = _dropped(answer, settings, waiting) if wanted is None else _answered(answer, settings, wanted)
+        note = answer.plan.note if settings.job_description else ""
+        if wanted is None:
+            serialized: bytes | None = _dropped(answer, note, waiting)
+        else:
+            serialized = serialize_answer(answer, wanted, note, settings.planning_milliseconds)
         if serialized is None:
             return KEEP_ALL
         self.reports.add(answer.plan, request)
@@ -173,22 +171,6 @@ class PlannerCallback:
         implements: ClassVar[list[str]] = ["java.util.function.BiFunction"]
 
 
-def _dropped(answer: QueryAnswer, settings: Settings, waiting: list[int]) -> bytes:
-    dropped = row_set_of(answer.scan.row_groups.numbers[~answer.plan.kept_mask], answer.scan.view.row_group_count)
-    return serialize_dropped(dropped, _note(answer, settings), waiting)
-
-
-def _answered(answer: QueryAnswer, settings: Settings, wanted: WantedAggregates) -> bytes | None:
-    """The aggregates as Spark takes them; None if Spark has to read the rows."""
-    if answer.aggregates is None:
-        return None
-    numbers = np.delete(answer.scan.row_groups.numbers, answer.aggregates.unread)
-    known = row_set_of(numbers, answer.scan.view.row_group_count)
-    return serialize_answer(
-        wanted, answer.aggregates.partial, known, _note(answer, settings), settings.planning_milliseconds
-    )
-
-
-def _note(answer: QueryAnswer, settings: Settings) -> str:
-    """What the descriptions of a query's jobs say of a scan."""
-    return answer.plan.note if settings.job_description else ""
+def _dropped(answer: QueryAnswer, note: str, waiting: list[int]) -> bytes:
+    dropped = answer.scan.row_groups.numbers[~answer.plan.kept_mask]
+    return serialize_dropped(row_set_of(dropped, answer.scan.view.row_group_count), note, waiting)

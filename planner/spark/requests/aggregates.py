@@ -28,15 +28,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.schema import Schema
 from pyiceberg.types import UUIDType
-from pyroaring import BitMap
 
-from planner.aggregates.partial import SUM, Partial, group_name
+from planner.aggregates.partial import SUM, group_name
 from planner.aggregates.question import AskedColumn, Question
+from planner.query import QueryAnswer
 from planner.spark.requests.condition_nodes import Column
 from planner.spark.requests.conditions import found_column
 from planner.spark.requests.wire import WantedAggregates, serialized_keys, serialized_note
 from puffin_index.keys.columns import KeyArray
 from puffin_index.keys.value_types import MAXIMUM_DECIMAL_PRECISION, ValueType
+from puffin_index.roaring.read import row_set_of
 from puffin_index.storage.binary import write_int32_be, write_int64_be
 
 _INT64: Final = pa.decimal256(19, 0)
@@ -79,20 +80,21 @@ def _asked(
     return AskedColumn(found.column, str(node), found.type, found.value_type, needs_sum, needs_least, needs_greatest)
 
 
-def serialize_answer(
-    wanted: WantedAggregates, partial: Partial, answered: BitMap, note: str, milliseconds: int
-) -> bytes | None:
-    """Serialise an answer; None if a sum could overflow or be rounded on the way, so that Spark has to add up.
+def serialize_answer(answer: QueryAnswer, wanted: WantedAggregates, note: str, milliseconds: int) -> bytes | None:
+    """Serialise an answer; None if there is none, or a sum could overflow or be rounded on the way: Spark adds up then.
 
     Args:
+        answer: The answer.
         wanted: What the query wants.
-        partial: What the answered row groups give.
-        answered: The row groups that need no scan, as view numbers.
         note: What the job's description says, may be empty.
         milliseconds: How long Spark's expressions of columns may be evaluated.
     """
+    if answer.aggregates is None:
+        return None
+    partial = answer.aggregates.partial
     groups, question = partial.groups.combine_chunks(), partial.question
-    row_groups = answered.serialize()
+    numbers = np.delete(answer.scan.row_groups.numbers, answer.aggregates.unread)
+    row_groups = row_set_of(numbers, answer.scan.view.row_group_count).serialize()
     parts: list[bytes] = [b"G", serialized_note(note), write_int32_be(milliseconds)]
     parts += (write_int32_be(len(row_groups)), row_groups, write_int32_be(len(groups)))
     for number, group in enumerate(question.groups):
