@@ -7,6 +7,9 @@ from collections.abc import Iterable
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
+from zipfile import is_zipfile
+
+from planner.spark.class_cache import keep, place_of
 
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaGateway, JavaObject, JVMView
@@ -101,7 +104,7 @@ def compile_java(
         target: The version of Java to compile for; 8 if the files call static methods of interfaces.
     """
     jvm = jvm_of(spark)
-    loader = beneath = parent or jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    beneath = parent or jvm.java.lang.Thread.currentThread().getContextClassLoader()
     texts = tuple(sources)
     gateway = spark.sparkContext._gateway
     assert gateway is not None
@@ -109,15 +112,32 @@ def compile_java(
     for other, compiled, found in known:
         if compiled == texts and other == beneath:
             return found
-    for source in texts:
+    kept = place_of(jvm, texts)
+    if kept is not None and is_zipfile(kept):
+        urls = gateway.new_array(jvm.java.net.URL, 1)
+        urls[0] = jvm.java.net.URL(kept.as_uri())
+        loader = jvm.java.net.URLClassLoader(urls, beneath)
+    else:
+        loader, classes = _compile(jvm, texts, beneath, target)
+        if kept is not None:
+            keep(kept, classes)
+    known.append((beneath, texts, loader))
+    return loader
+
+
+def _compile(
+    jvm: JVMView, texts: Iterable[str], loader: JavaObject, target: int | None
+) -> tuple[JavaObject, dict[str, bytes]]:
+    classes: dict[str, bytes] = {}
+    for text in texts:
         compiler = jvm.org.codehaus.janino.SimpleCompiler()
         compiler.setParentClassLoader(loader)
         if target is not None:
             compiler.setTargetVersion(target)
-        compiler.cook(source)
+        compiler.cook(text)
         loader = compiler.getClassLoader()
-    known.append((beneath, texts, loader))
-    return loader
+        classes |= {entry.getKey(): bytes(entry.getValue()) for entry in compiler.getBytecodes().entrySet()}
+    return loader, classes
 
 
 def make(spark: SparkSession, loader: JavaObject, name: str, *arguments: object) -> JavaObject:
