@@ -66,12 +66,10 @@ func proven(part []byte, checksum uint32) []byte {
 // decode gives the rows of each row group that a payload covers.
 func decode(p payload) []column {
 	switch p.blobType {
-	case "paimon-bitmap-v1", "paimon-bitmap-v2", "puffin-index-bitmap-v2":
+	case "paimon-bitmap-v1", "paimon-bitmap-v2":
 		return []column{decodeBitmap(p)}
-	case "paimon-bsi-v1", "puffin-index-bsi-v1", "puffin-index-dictionary-bsi-v1":
-		return []column{decodeSlices(p)}
-	case "puffin-index-merged-bsi-v1", "puffin-index-merged-dictionary-bsi-v1":
-		return split(decodeMergedSlices(p), p.spans, 0)
+	case "paimon-bsi-v1", "puffin-index-bsi-v1":
+		return split(decodeSlices(p), p.spans, 0)
 	case "puffin-index-postings-v1":
 		return decodePostings(p)
 	case "puffin-index-merged-bitmap-v1":

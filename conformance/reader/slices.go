@@ -11,25 +11,24 @@ type half struct {
 // parts describes where the parts of bit slices lie and how they are stored.
 type parts struct {
 	data      []byte
-	isPlain   bool // as in paimon-bsi-v1: the number of slices stands behind an existence set
-	plainBits int  // the length of a part of plain bits; 0 where all parts are row sets
+	isPaimon  bool // the number of slices stands behind an existence set, and all parts are row sets
+	plainBits int  // the length of a part of plain bits
 }
 
 func (p parts) rows(start, end int, checksum uint32) []uint32 {
 	stored := proven(p.data[start:end], checksum)
-	if p.plainBits > 0 && len(stored) == p.plainBits {
-		saw("part of plain bits")
+	if p.isPaimon {
+		return whole(stored)
+	}
+	name := ""
+	if len(stored) != p.plainBits && isFrame(stored) {
+		stored, name = unframe(stored), " in a frame"
+	}
+	if len(stored) == p.plainBits {
+		saw("part of plain bits" + name)
 		return bitRows(stored, 0)
 	}
-	if !p.isPlain && isFrame(stored) {
-		if stored = unframe(stored); p.plainBits > 0 && len(stored) == p.plainBits {
-			saw("part of plain bits in a frame")
-			return bitRows(stored, 0)
-		}
-		saw("part of a row set in a frame")
-	} else {
-		saw("part of a row set")
-	}
+	saw("part of a row set" + name)
 	return whole(stored)
 }
 
@@ -49,7 +48,7 @@ func (p parts) half(about, places []int64) (half, []int64) {
 			ends[i] = int(own[i+1] >> 32)
 		}
 	}
-	if p.isPlain {
+	if p.isPaimon {
 		ends[0] -= 4
 		require(int64(binary.BigEndian.Uint32(p.data[ends[0]:])) == slices, "number of slices")
 	}
@@ -73,9 +72,8 @@ func (p parts) half(about, places []int64) (half, []int64) {
 	return found, places[1+slices:]
 }
 
-// numbers reads both halves by a layout of bit slices into the number of each row.
+// numbers reads both halves by their numbers in a layout into the number of each row.
 func (p parts) numbers(layout []int64, rows int) ([]int64, []bool) {
-	layout = version(layout)
 	positive, left := p.half(layout[:5], layout[10:])
 	negative, left := p.half(layout[5:10], left)
 	require(len(left) == 0, "numbers left in a layout")
@@ -104,51 +102,38 @@ func columnOf(numbers []int64, present []bool, dictionary []key) column {
 	return found
 }
 
-// decodeSlices reads the bit slices of one row group.
+// decodeSlices reads the bit slices of all row groups of a blob, whose rows are numbered without gaps.
 func decodeSlices(p payload) column {
-	rows := p.spans[0].rows
-	var dictionary []key
-	stored, layout := parts{data: p.data, isPlain: p.blobType != "puffin-index-bsi-v1"}, p.layout
-	if p.blobType == "puffin-index-dictionary-bsi-v1" {
-		dictionary, stored.data, layout = readDictionary(p.data, layout, p.valueType)
+	rows, layout := total(p.spans, 0), version(p.layout)
+	if p.blobType == "paimon-bsi-v1" {
+		require(p.data[0] == 1 && int(binary.BigEndian.Uint32(p.data[1:])) == rows, "header of bit slices")
+		numbers, present := parts{data: p.data, isPaimon: true}.numbers(layout, rows)
+		return columnOf(numbers, present, nil)
 	}
-	if stored.isPlain {
-		require(stored.data[0] == 1 && int(binary.BigEndian.Uint32(stored.data[1:])) == rows, "header of bit slices")
-	}
-	numbers, present := stored.numbers(layout, rows)
-	return columnOf(numbers, present, dictionary)
-}
-
-// decodeMergedSlices reads the bit slices of all row groups of a blob.
-func decodeMergedSlices(p payload) column {
-	rows := total(p.spans, 0)
 	var counts []int
 	for _, s := range p.spans {
 		counts = append(counts, s.rows)
 	}
-	layout := version(p.layout)
 	proven(little(counts...), uint32(layout[0]))
-	layout = layout[1:]
 	var dictionary []key
-	stored := parts{data: p.data, plainBits: (rows + 7) / 8}
-	if p.blobType == "puffin-index-merged-dictionary-bsi-v1" {
-		dictionary, stored.data, layout = readDictionary(p.data, layout, p.valueType)
+	if end := int(layout[1]); end > 0 {
+		dictionary = readDictionary(p.data, end, uint32(layout[2]), p.valueType)
+	} else {
+		require(layout[2] == 0, "checksum of no dictionary")
 	}
-	numbers, present := stored.numbers(layout, rows)
+	numbers, present := parts{data: p.data, plainBits: (rows + 7) / 8}.numbers(layout[3:], rows)
 	return columnOf(numbers, present, dictionary)
 }
 
-// readDictionary reads all keys; it gives also the bytes and the layout of the slices.
-func readDictionary(data []byte, layout []int64, valueType string) ([]key, []byte, []int64) {
-	layout = version(layout)
-	end, start := int(layout[0]), int(layout[2])
-	proven(data[:end], uint32(layout[1]))
+// readDictionary reads all keys.
+func readDictionary(data []byte, end int, checksum uint32, valueType string) []key {
+	proven(data[:end], checksum)
 	be := binary.BigEndian
 	number := func(at int) int { return int(be.Uint32(data[at:])) }
 	require(data[0] == 1 && data[2] == 0 && data[3] == 0, "version and flags of a dictionary")
 	form, count, blocks := data[1], number(4), number(8)
 	require((form == 1) == isBytes(valueType), "form of a dictionary")
-	require(20+number(12) == end && end+number(16) == start, "lengths in a dictionary")
+	require(20+number(12) == end, "length of a directory")
 	ranks, ends := 20, 20+4*blocks
 	lengths, checksums, separators := ends+4*blocks, ends+8*blocks, ends+12*blocks
 	var keys []key
@@ -176,8 +161,8 @@ func readDictionary(data []byte, layout []int64, valueType string) ([]key, []byt
 		}
 		keys, first = append(keys, own...), last
 	}
-	require(len(keys) == count, "%d keys in a dictionary of %d", len(keys), count)
-	return keys, data[start:], layout[3:]
+	require(len(keys) == count && first == end+number(16), "%d keys in a dictionary of %d", len(keys), count)
+	return keys
 }
 
 func blockKeys(form byte, content []byte, count int) []key {

@@ -359,7 +359,11 @@ def gather_directory(
     parts = [directories[segment] for segment in layout.chosen]
     single_types = pa.array(sorted(kind_named(kind).blob_types))
     # What is not of one row group is merged; a type that nobody knows is refused when it is opened.
-    merged = [~np.asarray(pc.is_in(part.blob_types, single_types).to_numpy(False), np.bool_) for part in parts]
+    merged = [
+        (part.numbers("row_groups") != 1)
+        | ~np.asarray(pc.is_in(part.blob_types, single_types).to_numpy(False), np.bool_)
+        for part in parts
+    ]
     entries = [np.arange(len(part)) for part in parts]
     return KindDirectory(
         kind=kind,

@@ -27,7 +27,7 @@ SUFFIX = "__puffin_index"
 SEGMENTS_FOLDER = "_segments"
 """The folder of segments; with its underscore, Iceberg's `remove_orphan_files` leaves the folder alone."""
 
-FORMAT_VERSION = "2"
+FORMAT_VERSION = "3"
 _commits: Counter[str] = Counter()
 PROPERTY_VERSION = "puffin-index.version"
 PROPERTY_DEFINITION = "puffin-index.definition"
@@ -60,14 +60,16 @@ SCHEMA = Schema(
                 NestedField(17, "offset", LongType(), required=True),
                 NestedField(18, "length", LongType(), required=True),
                 NestedField(20, "xxh64", StringType(), required=True, doc="checksum of the directory's bytes"),
-                NestedField(22, "source", StringType(), doc="how the column was found in the data file, as JSON"),
+                NestedField(
+                    22, "source", StringType(), required=True, doc="how the column was found in the data file, as JSON"
+                ),
             ),
             element_required=True,
         ),
         required=True,
     ),
     NestedField(19, "added_at", TimestamptzType(), required=True),
-    NestedField(21, "partition_constants", StringType(), doc="what identity partitions fix in the data file"),
+    NestedField(21, "partition_constants", StringType(), required=True, doc="what identity partitions fix in the file"),
 )
 
 _DIRECTORY_TYPE = pa.struct(
@@ -77,7 +79,7 @@ _DIRECTORY_TYPE = pa.struct(
         pa.field("offset", pa.int64(), nullable=False),
         pa.field("length", pa.int64(), nullable=False),
         pa.field("xxh64", pa.string(), nullable=False),
-        pa.field("source", pa.string()),
+        pa.field("source", pa.string(), nullable=False),
     ]
 )
 _LONGS = pa.list_(pa.field("element", pa.int64(), nullable=False))
@@ -95,7 +97,7 @@ _ARROW_SCHEMA = pa.schema(
         pa.field("first_base", pa.int64(), nullable=False),
         pa.field("directories", pa.list_(pa.field("element", _DIRECTORY_TYPE, nullable=False)), nullable=False),
         pa.field("added_at", pa.timestamp("us", tz="UTC"), nullable=False),
-        pa.field("partition_constants", pa.string()),
+        pa.field("partition_constants", pa.string(), nullable=False),
     ]
 )
 

@@ -208,7 +208,7 @@ def _plan(
 
 
 def _is_wide(source: SourceSegment, wanted: Mapping[FieldKind, Options]) -> bool:
-    """Return whether merging would shrink payloads of a segment, such as bit slices from earlier releases."""
+    """Return whether merging would shrink payloads of a segment, such as small ones in Paimon's format."""
     return any(source.gains_by_merging(key, wanted[key]) for key in source.directories if key in wanted)
 
 

@@ -64,7 +64,7 @@ class IndexKind(ABC):
             a kind with this property before filters, and other kinds after filters.
         holds_keys: Whether opened payloads hold the key of each row (`puffin_index.kinds.held_keys.HoldsKeys`).
         paimon_name: The name of the kind in Paimon's containers; None if Paimon has no such index.
-        paimon_types: The blob types that Paimon reads.
+        paimon_types: The blob types of Paimon's formats.
     """
 
     name: ClassVar[str]
@@ -193,6 +193,11 @@ class IndexKind(ABC):
         if isinstance(opened, MergedIndex | MergedFilter):
             raise UnsupportedError(f"kind {self.name} cannot check what covers several row groups")
         return proof_by_tests(opened)
+
+    def paimon_reads(self, blob_type: str, value_type: ValueType) -> bool:
+        """Return whether Paimon reads blobs of a type for a column of a type."""
+        del value_type
+        return blob_type in self.paimon_types
 
     def paimon_type(self, blob: Blob) -> str:
         """Return the blob type of a blob that Paimon wrote.

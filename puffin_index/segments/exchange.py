@@ -20,7 +20,7 @@ from puffin_index.errors import CorruptFileError, NotFoundError, UnsupportedErro
 from puffin_index.formats.paimon_container import write_container
 from puffin_index.formats.puffin import PuffinFile, read_blob
 from puffin_index.keys.map_key import ColumnId, plain_kind
-from puffin_index.keys.value_types import ValueType
+from puffin_index.keys.value_types import ValueType, value_type_named
 from puffin_index.kinds.base import MergedFilter, MergedIndex, RowGroupIndex, StoredPayload
 from puffin_index.kinds.kind import IndexKind
 from puffin_index.kinds.registry import KINDS
@@ -121,16 +121,17 @@ def write_exported(taken: Sequence[TakenPayloads]) -> ExportedContainer:
             indexes.setdefault(name, {}).update(bodies)
     left_out = tuple(place for one in taken for place in one.left_out)
     if not indexes:
-        types = ", ".join(sorted({place.blob_type for place in left_out}))
+        types = ", ".join(sorted({f"{place.blob_type} of {place.value_type}" for place in left_out}))
         where = ", ".join(one.location for one in taken)
-        raise UnsupportedError(f"{where}: Paimon knows none of the blob types of the row group: {types}")
+        raise UnsupportedError(f"{where}: Paimon reads none of the blobs of the row group: {types}")
     return ExportedContainer(write_container(indexes), left_out)
 
 
 def _paimon_name(place: PayloadPlace) -> str | None:
     """Return Paimon's name of the index; None if Paimon does not read the payload."""
     kind = KINDS.get(plain_kind(place.kind))
-    return kind.paimon_name if kind is not None and place.blob_type in kind.paimon_types else None
+    value_type = value_type_named(place.value_type)
+    return kind.paimon_name if kind is not None and kind.paimon_reads(place.blob_type, value_type) else None
 
 
 def _read_payload(segment: RangedReader, footer: PuffinFile, place: PayloadPlace) -> bytes:

@@ -25,8 +25,8 @@ writes no seals and skips ours.
 Version 1 begins with the number 1 and the same numbers up to the NULL offset, without a NULL length. All entries
 follow, without lengths, then the body. Row sets of version 1 have seals too, and lie in the order of their entries.
 
-Blob types: `paimon-bitmap-v2`, `paimon-bitmap-v1`; `puffin-index-bitmap-v2` for binary, fixed, uuid and decimals of
-more than 18 digits, which Paimon's bitmaps do not know.
+Blob types: `paimon-bitmap-v2`, `paimon-bitmap-v1`. Paimon's bitmaps do not support binary, fixed, uuid and decimals of
+more than 18 digits, which version 2 holds here as well.
 
 Layout: `[1, form, version, end of the header, low half of its xxh64, start of the body, NULL offset, NULL length]`. The
 NULL length is -1 without NULLs, 0 if the offset stands for a row. In version 1 the header ends where the body begins.

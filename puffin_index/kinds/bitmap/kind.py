@@ -29,9 +29,8 @@ from puffin_index.storage.ranged import Blob
 
 PAIMON_BITMAP_V1 = "paimon-bitmap-v1"
 PAIMON_BITMAP_V2 = "paimon-bitmap-v2"
-BITMAP_V2 = "puffin-index-bitmap-v2"
-BITMAP_VERSIONS = {PAIMON_BITMAP_V1: VERSION_1, PAIMON_BITMAP_V2: VERSION_2, BITMAP_V2: VERSION_2}
-_PAIMON_TYPES = {VERSION_1: PAIMON_BITMAP_V1, VERSION_2: PAIMON_BITMAP_V2}
+BITMAP_VERSIONS = {PAIMON_BITMAP_V1: VERSION_1, PAIMON_BITMAP_V2: VERSION_2}
+_BLOB_TYPES = {version: blob_type for blob_type, version in BITMAP_VERSIONS.items()}
 
 _LOOKUP_BYTES = 48 * 1024
 """The approximate bytes of one look-up in a bitmap index: header, one block and one bitmap."""
@@ -56,7 +55,7 @@ class BitmapKind(IndexKind):
     is_found_by_key = True
     holds_keys = True
     paimon_name = "bitmap"
-    paimon_types = frozenset(_PAIMON_TYPES.values())
+    paimon_types = blob_types
 
     def check(self, value_type: ValueType, options: Options) -> None:
         """Raise `DefinitionError` if an option is unknown or does not suit the type."""
@@ -86,10 +85,7 @@ class BitmapKind(IndexKind):
         value_type = column.column.value_type
         self.check(value_type, options)
         version = int(options.get("version", VERSION_2))
-        data, layout = serialize_bitmaps(column, version, block_bytes_of(options, value_type))
-        if version == VERSION_1:
-            return Payload(PAIMON_BITMAP_V1, data, layout)
-        return Payload(PAIMON_BITMAP_V2 if is_paimon_type(value_type) else BITMAP_V2, data, layout)
+        return Payload(_BLOB_TYPES[version], *serialize_bitmaps(column, version, block_bytes_of(options, value_type)))
 
     def builder(self, options: Options) -> KindBuilder:
         """Return a builder of bitmaps or postings, as the layout option says."""
@@ -151,12 +147,16 @@ class BitmapKind(IndexKind):
             case _:
                 return super().proof(opened)
 
+    def paimon_reads(self, blob_type: str, value_type: ValueType) -> bool:
+        """Return whether Paimon reads blobs of a type for a column of a type, which not all of its bitmaps support."""
+        return super().paimon_reads(blob_type, value_type) and is_paimon_type(value_type)
+
     def paimon_type(self, blob: Blob) -> str:
         """Return the blob type for the version number at the start of the blob."""
         version = read_uint8(blob.read(0, 1), location=blob.location, base_offset=blob.offset)
-        if version not in _PAIMON_TYPES:
+        if version not in _BLOB_TYPES:
             raise UnsupportedError(f"{blob.location}: bitmap version {version} is not one that this release knows")
-        return _PAIMON_TYPES[version]
+        return _BLOB_TYPES[version]
 
     def paimon_row_count(self, blob: Blob) -> int:
         """Return the number of rows, which follows the version."""

@@ -1,4 +1,4 @@
-"""Opened bit slices of one row group: comparisons of numbers, from the two halves of a blob."""
+"""Opened bit slices: comparisons of numbers, from the two halves of a blob."""
 
 from __future__ import annotations
 
@@ -7,25 +7,21 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from pyroaring import BitMap
 
-from puffin_index.errors import CorruptFileError, UnsupportedError
+from puffin_index.errors import CorruptFileError
 from puffin_index.keys.columns import Column
 from puffin_index.keys.intervals import INT64_MINIMUM, Intervals, clip, intervals_of, mirror
 from puffin_index.keys.leaf import LeafTest, NullTest
 from puffin_index.keys.value_types import ValueType
-from puffin_index.kinds.base import RowSet, StoredPayload
-from puffin_index.kinds.bsi.compressed_slices import COMPRESSED_BSI, content_of_frame_part
-from puffin_index.kinds.bsi.dictionary_coded import DICTIONARY_BSI, DictionaryCodedIndex
+from puffin_index.kinds.base import RowSet
 from puffin_index.kinds.bsi.flat_half import FlatHalf
 from puffin_index.kinds.bsi.half_sets import HalfSets
-from puffin_index.kinds.bsi.packed_slices import content_of_packed
 from puffin_index.kinds.bsi.search import ContentOf, HalfReader
-from puffin_index.kinds.bsi.slices import Half, Halves, content_as_stored, halves_of_blob, halves_of_layout
+from puffin_index.kinds.bsi.slices import Half, Halves
 from puffin_index.kinds.held_keys import HoldsKeys, KeySets, Totals, Want, are_few_keys
 from puffin_index.storage.arrays import Flags, Ints, Rows
-from puffin_index.storage.parts import corrupt, in_memory
+from puffin_index.storage.parts import corrupt
 from puffin_index.storage.ranged import Blob
 
-PAIMON_BSI = "paimon-bsi-v1"
 CODES = ValueType("long")
 """The type of slices that hold codes of a dictionary."""
 
@@ -40,12 +36,7 @@ class BitSlicedIndex(HoldsKeys):
     """Answer tests of integers from the two halves of a blob."""
 
     def __init__(
-        self,
-        blob: Blob,
-        halves: Halves,
-        row_count: int,
-        content_of: ContentOf = content_as_stored,
-        value_type: ValueType = CODES,
+        self, blob: Blob, halves: Halves, row_count: int, content_of: ContentOf, value_type: ValueType
     ) -> None:
         self._blob = blob
         self._value_type = value_type
@@ -207,49 +198,3 @@ def _totals(halves: Sequence[tuple[int, HalfSets]], among: BitMap | None, want: 
         ends[0] if has_ends else None,
         ends[-1] if has_ends else None,
     )
-
-
-def open_bit_sliced(blob: Blob, layout: Ints, row_count: int, value_type: ValueType = CODES) -> BitSlicedIndex:
-    """Open a blob in the BSI format; a blob without a layout is read whole."""
-    if len(layout):
-        return BitSlicedIndex(blob, halves_of_layout(blob, layout, row_count), row_count, value_type=value_type)
-    whole = in_memory(blob)
-    return BitSlicedIndex(whole, halves_of_blob(whole, row_count), row_count, value_type=value_type)
-
-
-def _open_compressed(blob: Blob, layout: Ints, row_count: int, value_type: ValueType) -> BitSlicedIndex:
-    halves = halves_of_layout(blob, layout, row_count, existence_gap=0)
-    return BitSlicedIndex(blob, halves, row_count, content_of_frame_part, value_type)
-
-
-def open_packed(blob: Blob, layout: Ints, row_count: int, value_type: ValueType = CODES) -> BitSlicedIndex:
-    """Open packed bit slices (`puffin_index.kinds.bsi.packed_slices`) without reading them."""
-    halves = halves_of_layout(blob, layout, row_count, existence_gap=0)
-    return BitSlicedIndex(blob, halves, row_count, content_of_packed, value_type)
-
-
-def open_slices(payload: StoredPayload) -> BitSlicedIndex | DictionaryCodedIndex:
-    """Open the payload of one row group; a payload without a layout (a blob from Paimon) is read whole.
-
-    Raises:
-        UnsupportedError: If the kind does not read the blob type.
-    """
-    blob, blob_type, layout, value_type = payload.blob, payload.blob_type, payload.layout, payload.value_type
-    if value_type.domain == "int64" and not value_type.is_floating:
-        if blob_type == PAIMON_BSI:
-            return open_bit_sliced(blob, layout, payload.row_count, value_type)
-        if blob_type == COMPRESSED_BSI:
-            return _open_compressed(blob, layout, payload.row_count, value_type)
-    if blob_type == DICTIONARY_BSI:
-        return DictionaryCodedIndex(blob, layout, value_type, payload.row_count, open_bit_sliced)
-    raise UnsupportedError(f"{blob.location}: kind bsi reads no blob {blob_type} of a {value_type.name} column")
-
-
-def fits_slices(column: Column) -> bool:
-    """Return whether the keys are integers other than -2**63, whose magnitude exceeds 63 bits."""
-    if column.value_type.domain != "int64" or column.value_type.is_floating:
-        return False
-    keys = column.int_keys
-    if not len(keys) or int(keys.min()) > INT64_MINIMUM:
-        return True
-    return column.valid is not None and not bool((keys[column.valid] == INT64_MINIMUM).any())

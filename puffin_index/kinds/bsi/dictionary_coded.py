@@ -1,109 +1,34 @@
-"""The blob type `puffin-index-dictionary-bsi-v1`: keys of any type, compared by the bit slices of their codes.
-
-The blob is a dictionary (`puffin_index.kinds.bsi.key_dictionary`), followed by the codes of all rows in the BSI format
-(`puffin_index.kinds.bsi.slices`) without a negative half. A test of keys becomes a test of their codes.
-
-Layout: `[1, end of the dictionary's directory, low half of the xxh64 up to that end, start of the slices]`, then the
-layout of the slices, whose offsets count from the start of the slices.
-"""
+"""Opened bit slices of dictionary codes: keys of any type, compared by the slices of their codes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Protocol, TypeAlias
+from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
 from pyroaring import BitMap
 
-from puffin_index.keys.columns import Column, KeyArray, SortedColumn
+from puffin_index.keys.columns import Column, KeyArray
 from puffin_index.keys.intervals import Intervals, complement, union
 from puffin_index.keys.leaf import Key, LeafTest, NullTest, RangeTest, SetTest
 from puffin_index.keys.value_types import ValueType
-from puffin_index.kinds.base import Payload, RowSet
-from puffin_index.kinds.bsi.key_dictionary import HEADER_BYTES, DictionaryReader, serialize_dictionary
-from puffin_index.kinds.bsi.slices import serialize_numbers
+from puffin_index.kinds.base import RowSet
+from puffin_index.kinds.bsi.bit_sliced import BitSlicedIndex
+from puffin_index.kinds.bsi.key_dictionary import DictionaryReader
 from puffin_index.kinds.held_keys import DistinctKeys, HoldsKeys, KeySets, Totals, Want
-from puffin_index.storage.arrays import Flags, Ints, Rows
-from puffin_index.storage.parts import LAYOUT_VERSION, Part, check_layout, checksum32, corrupt, sub_blob
+from puffin_index.storage.arrays import Rows
+from puffin_index.storage.parts import Part, corrupt
 from puffin_index.storage.ranged import Blob
-
-DICTIONARY_BSI = "puffin-index-dictionary-bsi-v1"
-_LAYOUT_NUMBERS = 4
-
-
-_Blob: TypeAlias = tuple[bytearray, Ints]
-
-
-def build_dictionary_coded(ordered: SortedColumn) -> Payload:
-    """Build the payload of one row group."""
-    return Payload(DICTIONARY_BSI, *serialize_dictionary_coded(ordered, serialize_numbers))
-
-
-def serialize_dictionary_coded(ordered: SortedColumn, serialize: Callable[[Rows, Flags | None], _Blob]) -> _Blob:
-    """Return the blob of a column, and the blob's layout.
-
-    Args:
-        ordered: The column.
-        serialize: Returns blob and layout of codes, given the codes of all rows and which rows are not NULL.
-    """
-    # Slices first: the codes are freed before the dictionary is built, and computing the codes already sorts the keys.
-    slices, slices_layout = serialize(ordered.codes, ordered.column.valid)
-    data, directory_end = serialize_dictionary(ordered.keys)
-    with memoryview(data) as view:
-        head = [LAYOUT_VERSION, directory_end, checksum32(view[:directory_end]), len(data)]
-    data += slices
-    return data, np.concatenate((np.array(head, np.int64), slices_layout))
-
-
-class CodeIndex(Protocol):
-    """Answers tests of codes."""
-
-    @property
-    def value_count(self) -> int:
-        """The number of rows that have a code."""
-
-    def totals_of(self, rows: BitMap | None, want: Want = Want.ALL) -> Totals:
-        """Return the totals of the codes of some rows; None for all rows."""
-
-    def totals_of_each(
-        self, groups: Sequence[BitMap], within: BitMap | None = None, want: Want = Want.ALL
-    ) -> list[Totals]:
-        """Return the totals of the codes of each of some disjoint sets of rows, as far as they lie in `within`."""
-
-    def sets_of(self) -> KeySets | None:
-        """Return the rows of each code; None if there may be many codes."""
-
-    def numbers(self, rows: Rows | None = None) -> tuple[Ints, Flags | None]:
-        """Return the code of some rows (None for all), and which of them have a code (None for all)."""
-
-    def null_rows(self, is_null: bool, candidates: BitMap | None) -> BitMap:
-        """Return the rows without a code (`is_null`) or the rows with a code, among the candidates."""
-
-    def search(self, intervals: Intervals, candidates: BitMap | None) -> BitMap:
-        """Return the rows whose code lies in one of the intervals."""
 
 
 class DictionaryCodedIndex(HoldsKeys):
     """Answer tests of keys from a dictionary and the slices of codes."""
 
-    def __init__(
-        self,
-        blob: Blob,
-        layout: Ints,
-        value_type: ValueType,
-        row_count: int,
-        open_slices: Callable[[Blob, Ints, int], CodeIndex],
-    ) -> None:
-        _, directory_end, checksum, slices_from = check_layout(blob, layout, _LAYOUT_NUMBERS)[:_LAYOUT_NUMBERS]
-        if not HEADER_BYTES <= directory_end <= slices_from <= blob.length or len(layout) == _LAYOUT_NUMBERS:
-            raise corrupt(blob, "a layout that describes no dictionary")
+    def __init__(self, blob: Blob, directory: Part, codes: BitSlicedIndex, value_type: ValueType) -> None:
         self._blob = blob
         self._value_type = value_type
-        self._row_count = row_count
-        self._dictionary = DictionaryReader(blob, Part(0, directory_end, checksum), value_type.domain)
-        slices = sub_blob(blob, slices_from, blob.length - slices_from)
-        self._codes = open_slices(slices, layout[_LAYOUT_NUMBERS:], row_count)
+        self._dictionary = DictionaryReader(blob, directory, value_type.domain)
+        self._codes = codes
 
     def evaluate(self, test: LeafTest, candidates: BitMap | None = None) -> RowSet:
         """Return the rows that satisfy `test`, among the candidates."""

@@ -18,13 +18,11 @@ from puffin_index.keys.columns import SortedColumn
 from puffin_index.keys.leaf import LeafTest
 from puffin_index.keys.value_types import ValueType
 from puffin_index.kinds.base import MergedPayload, OpenIndex, Payload, StoredPayload
-from puffin_index.kinds.bsi.bit_sliced import PAIMON_BSI, BitSlicedIndex, fits_slices, open_slices
-from puffin_index.kinds.bsi.builder import SlicesBuilder
-from puffin_index.kinds.bsi.compressed_slices import COMPRESSED_BSI, compress_slices
-from puffin_index.kinds.bsi.dictionary_coded import DICTIONARY_BSI, DictionaryCodedIndex, build_dictionary_coded
+from puffin_index.kinds.bsi.bit_sliced import BitSlicedIndex
+from puffin_index.kinds.bsi.builder import SlicesBuilder, SmallRowGroups
+from puffin_index.kinds.bsi.dictionary_coded import DictionaryCodedIndex
 from puffin_index.kinds.bsi.merged_slices import MergedSlices
-from puffin_index.kinds.bsi.merged_slices_build import MERGED_BSI, MERGED_DICTIONARY_BSI, SmallRowGroups, is_small
-from puffin_index.kinds.bsi.slices import serialize_numbers
+from puffin_index.kinds.bsi.own_slices import BSI, PAIMON_BSI, build_slices, is_small, open_slices
 from puffin_index.kinds.kind import Answer, IndexKind, KindBuilder, OneByOne, Options, row_count_after_version
 from puffin_index.kinds.merging import DEFAULT_LIMITS, MergeLimits, MergePart, as_it_was
 from puffin_index.kinds.proof import Proof, proof_by_columns, proof_by_keys
@@ -37,8 +35,8 @@ class BitSlicedKind(IndexKind):
     """Bit slices of keys that are fitting numbers; bit slices of dictionary codes for all other keys."""
 
     name = "bsi"
-    blob_types = frozenset({PAIMON_BSI, COMPRESSED_BSI, DICTIONARY_BSI})
-    merged_types = frozenset({MERGED_BSI, MERGED_DICTIONARY_BSI})
+    blob_types = frozenset({PAIMON_BSI, BSI})
+    merged_types = frozenset({BSI})
     option_names = frozenset({"compression"})
     bytes_per_row = 3
     holds_keys = True
@@ -66,13 +64,8 @@ class BitSlicedKind(IndexKind):
 
     def build(self, column: SortedColumn, options: Options) -> Payload:
         """Build the payload of one row group."""
-        plain = column.column
-        self.check(plain.value_type, options)
-        if not fits_slices(plain):
-            return build_dictionary_coded(column)
-        data, layout = serialize_numbers(plain.int_keys, plain.valid)
-        compressed = compress_slices(data, layout, plain.row_count) if _may_merge(options) else None
-        return Payload(PAIMON_BSI, data, layout) if compressed is None else Payload(COMPRESSED_BSI, *compressed)
+        self.check(column.column.value_type, options)
+        return build_slices(column, [column.column.row_count], may_compress=_may_merge(options))
 
     def builder(self, options: Options) -> KindBuilder:
         """Return a builder that merges small row groups, unless they must stay in Paimon's format."""
@@ -81,24 +74,17 @@ class BitSlicedKind(IndexKind):
 
     def open(self, payload: StoredPayload) -> OpenIndex:
         """Open a payload; a payload from Paimon has no layout and is read whole."""
-        return _open_merged(payload) if payload.blob_type in self.merged_types else open_slices(payload)
+        return open_slices(payload) if len(payload.spans) == 1 else MergedSlices(payload)
 
     def answers(self, test: LeafTest) -> Answer:
         """Answer every test exactly."""
         del test
         return Answer.EXACT
 
-    def merged_form(self, blob_type: str) -> str:
-        """Give all blob types one form: a segment may hold any mix of bit slices."""
-        super().merged_form(blob_type)
-        return MERGED_BSI
-
     def gains_by_merging(self, options: Options, blob_types: Sequence[str], row_counts: Sequence[int]) -> bool:
-        """Whether small row groups have bit slices of their own."""
-        if not _may_merge(options):
-            return False
-        is_single = np.isin(blob_types, list(self.blob_types))
-        return any(is_small(rows) for rows, single in zip(row_counts, is_single.tolist(), strict=True) if single)
+        """Whether small row groups have bit slices in Paimon's format."""
+        pairs = zip(blob_types, row_counts, strict=True)
+        return _may_merge(options) and any(name == PAIMON_BSI and is_small(rows) for name, rows in pairs)
 
     def merge(
         self, parts: Sequence[MergePart], options: Options, limits: MergeLimits = DEFAULT_LIMITS
@@ -109,8 +95,8 @@ class BitSlicedKind(IndexKind):
         for part in (part for part in parts if part.is_kept.any()):
             payload = part.payload
             self.form_of(part)
-            if payload.blob_type in self.merged_types:
-                columns = _open_merged(payload).columns()
+            if len(payload.spans) > 1:
+                columns = MergedSlices(payload).columns()
             elif _may_merge(options) and is_small(payload.row_count):
                 columns = [open_slices(payload).column(payload.value_type)]
             else:
@@ -134,10 +120,6 @@ class BitSlicedKind(IndexKind):
     def paimon_row_count(self, blob: Blob) -> int:
         """Return the number of rows, which follows the version."""
         return row_count_after_version(blob)
-
-
-def _open_merged(payload: StoredPayload) -> MergedSlices:
-    return MergedSlices(payload.blob, payload.blob_type, payload.layout, payload.value_type, payload.spans)
 
 
 def _may_merge(options: Options) -> bool:

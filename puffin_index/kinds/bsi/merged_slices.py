@@ -1,17 +1,4 @@
-"""The blob types of merged bit slices: the bit slices of neighbouring small row groups in one blob.
-
-| blob type | its bytes |
-| --- | --- |
-| `puffin-index-merged-bsi-v1` | packed bit slices (`puffin_index.kinds.bsi.packed_slices`) of the numbers of all rows |
-| `puffin-index-merged-dictionary-bsi-v1` | a dictionary of the keys of all rows, and packed bit slices of their codes \
-(`puffin_index.kinds.bsi.dictionary_coded`) |
-
-The rows of all row groups are numbered from 0 without gaps, in the order of the row groups. In the segment's row space
-even the first rows of two tiny row groups are 65,536 apart.
-
-Layout: `[1, low half of the xxh64 of the row counts]` (8 bytes per row count, little-endian), then the whole layout of
-the blob's bytes, including its own version 1.
-"""
+"""Bit slices of several row groups: answers in rows of the segment's row space."""
 
 from __future__ import annotations
 
@@ -21,22 +8,16 @@ from dataclasses import replace
 import numpy as np
 from pyroaring import BitMap
 
-from puffin_index.errors import UnsupportedError
 from puffin_index.keys.asked_test import AskedTest
 from puffin_index.keys.columns import Column, KeyArray
 from puffin_index.keys.leaf import LeafTest, NullTest
-from puffin_index.keys.value_types import ValueType
-from puffin_index.kinds.base import MergedIndex
-from puffin_index.kinds.bsi.bit_sliced import BitSlicedIndex, open_packed
+from puffin_index.kinds.base import MergedIndex, StoredPayload
+from puffin_index.kinds.bsi.bit_sliced import BitSlicedIndex
 from puffin_index.kinds.bsi.dictionary_coded import DictionaryCodedIndex
-from puffin_index.kinds.bsi.merged_slices_build import MERGED_BSI, MERGED_DICTIONARY_BSI, row_counts_checksum
+from puffin_index.kinds.bsi.own_slices import open_slices
 from puffin_index.kinds.held_keys import DistinctKeys, HoldsKeys, KeySets, Totals, Want
 from puffin_index.roaring.read import row_set_of_ascending
-from puffin_index.storage.arrays import Ints
-from puffin_index.storage.parts import Part, check_layout, corrupt
-from puffin_index.storage.ranged import Blob
-
-_LAYOUT_NUMBERS = 2
+from puffin_index.storage.parts import Part, corrupt
 
 
 class MergedSlices(MergedIndex, HoldsKeys):
@@ -44,52 +25,27 @@ class MergedSlices(MergedIndex, HoldsKeys):
 
     Safe to share between threads.
 
-    Args:
-        blob: The blob.
-        blob_type: The blob type.
-        layout: The layout of the blob.
-        value_type: The type of the keys.
-        spans: Base and row count of each covered row group in the segment's row space, in order.
-
     Raises:
         UnsupportedError: If the layout is of another version, or the keys are of another domain.
         CorruptFileError: If the layout contradicts the blob or the row groups.
     """
 
-    def __init__(
-        self,
-        blob: Blob,
-        blob_type: str,
-        layout: Ints,
-        value_type: ValueType,
-        spans: Sequence[tuple[int, int]] | Ints,
-    ) -> None:
-        checksum = check_layout(blob, layout, _LAYOUT_NUMBERS)[1]
-        self._bases, self._row_counts = np.array(spans, np.int64).reshape(-1, 2).T
-        if checksum != row_counts_checksum(self._row_counts):
-            raise corrupt(blob, "bit slices of other row groups")
+    def __init__(self, payload: StoredPayload) -> None:
+        self._payload = payload
+        self._bases, self._row_counts = payload.spans.T
         self._firsts = np.cumsum(self._row_counts) - self._row_counts
-        self._blob = blob
-        self._blob_type = blob_type
-        self._layout = layout[_LAYOUT_NUMBERS:]
-        self._value_type = value_type
-        self._value_count = self._open().value_count
+        opened = self._open()
+        self._value_count = opened.value_count
+        self._is_coded = isinstance(opened, DictionaryCodedIndex)
 
     @property
     def nbytes(self) -> int:
         """The approximate memory in bytes."""
-        return sum(array.nbytes for array in (self._bases, self._row_counts, self._firsts, self._layout))
+        return sum(array.nbytes for array in (self._payload.spans, self._firsts, self._payload.layout))
 
     def _open(self) -> BitSlicedIndex | DictionaryCodedIndex:
         """Open the slices of all rows, without reading any."""
-        row_count = int(self._row_counts.sum())
-        if self._blob_type == MERGED_DICTIONARY_BSI:
-            return DictionaryCodedIndex(self._blob, self._layout, self._value_type, row_count, open_packed)
-        if self._value_type.domain != "int64" or self._value_type.is_floating:
-            raise UnsupportedError(
-                f"{self._blob.location}: kind bsi reads no blob {MERGED_BSI} of a {self._value_type.name} column"
-            )
-        return open_packed(self._blob, self._layout, row_count, self._value_type)
+        return open_slices(self._payload)
 
     def keys(self, most: int) -> KeyArray | None:
         """Return the keys of the dictionary; None without a dictionary, or if there are more than `most`."""
@@ -135,7 +91,7 @@ class MergedSlices(MergedIndex, HoldsKeys):
         Raises:
             CorruptFileError: If the blob is damaged.
         """
-        column = self._open().column(self._value_type)
+        column = self._open().column(self._payload.value_type)
         return [
             column.part(first, first + count)
             for first, count in zip(self._firsts.tolist(), self._row_counts.tolist(), strict=True)
@@ -175,8 +131,7 @@ class PreparedSlices:
     def cost(self) -> tuple[int, int]:
         """Return an approximate upper bound of the requests and bytes of `rows`."""
         # A dictionary takes two requests before the slices: for its directory and for some of its blocks.
-        requests = 3 if self._index._blob_type == MERGED_DICTIONARY_BSI else 1
-        return requests, self._index._blob.length
+        return 3 if self._index._is_coded else 1, self._index._payload.blob.length
 
     def rows(self, candidates: BitMap | None = None) -> BitMap:
         """Return exactly the rows that satisfy the test; with candidates (of the row space), only rows among these.
@@ -189,7 +144,7 @@ class PreparedSlices:
         found = index._open().evaluate(self._test, among).rows
         least, most = self.count_bounds()
         if len(found) > most or (among is None and len(found) < least):
-            raise corrupt(index._blob, "bit slices of other rows than they are said to have")
+            raise corrupt(index._payload.blob, "bit slices of other rows than they are said to have")
         return index._rows_of(found)
 
     def parts(self, most_bytes: int) -> Sequence[Part]:

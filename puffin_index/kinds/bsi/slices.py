@@ -29,6 +29,7 @@ bytes before the next part.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
@@ -39,10 +40,10 @@ from pyroaring import BitMap
 
 from puffin_index.errors import BuildError, UnsupportedError
 from puffin_index.roaring.read import deserialize, row_set_of_bits, serialized_length
-from puffin_index.roaring.write import BLOCK_BYTES, BLOCK_ROWS, block_count, pad_bits, serialize_bit_slices
+from puffin_index.roaring.write import BLOCK_BYTES, BLOCK_ROWS, block_count, serialize_bit_slices
 from puffin_index.storage.arrays import Bytes, Flags, Ints
-from puffin_index.storage.binary import ByteCursor, write_int32_be, write_int64_be, write_uint8
-from puffin_index.storage.parts import LAYOUT_VERSION, Part, check_layout, checksum32, corrupt
+from puffin_index.storage.binary import Buffer, ByteCursor, write_int32_be, write_int64_be, write_uint8
+from puffin_index.storage.parts import LAYOUT_VERSION, Part, checksum32, corrupt
 from puffin_index.storage.ranged import Blob
 
 VERSION = 1
@@ -51,7 +52,9 @@ EXISTENCE_GAP = 4
 
 _MAXIMUM_SLICES = 64
 _HALF_NUMBERS = 5
-_PARTS_FROM = 1 + 2 * _HALF_NUMBERS
+LEAST_NUMBERS = 2 * _HALF_NUMBERS
+"""The numbers of both halves in a layout, before those of the parts."""
+
 _MAXIMUM_BLOB_BYTES = 2**31 - 1
 
 
@@ -95,81 +98,72 @@ class HalfBits:
         row_count: The number of rows with a number of this sign.
         minimum: The smallest magnitude.
         maximum: The largest magnitude.
-        chosen: Which rows have a number of this sign; None if all rows have one.
-        existence: `chosen` as bits, shape (1, bytes); no bits set if `chosen` is None.
-        slices: The bits of magnitude - minimum, shape (slices, bytes), lowest first, padded to whole blocks.
+        bits: The rows with a number of this sign, then the bits of magnitude - minimum, lowest first: shape
+            (1 + slices, bytes), padded to whole blocks.
+        sets: The same as row sets.
     """
 
     row_count: int
     minimum: int
     maximum: int
-    chosen: Flags | None
-    existence: Bytes
-    slices: Bytes
+    bits: Bytes
+    sets: tuple[memoryview, ...]
+
+    def placed(self, parts: Sequence[Part]) -> Half:
+        """Return the half, given the places of existence set and slices."""
+        return Half(self.row_count, self.minimum, self.maximum, parts[0], tuple(parts[1:]))
 
 
-def serialize_numbers(numbers: npt.NDArray[np.integer], valid: Flags | None) -> tuple[bytearray, Ints]:
-    """Return the blob of some numbers, and its layout.
+def serialize_numbers(halves: Sequence[HalfBits | None], row_count: int) -> tuple[bytearray, Ints]:
+    """Return the blob of some numbers, and its layout."""
+    data = bytearray(write_uint8(VERSION) + write_int32_be(row_count))
+    placed = Halves(*[_append_half(data, half) for half in halves])
+    check_size(data, row_count)
+    return data, np.array([LAYOUT_VERSION, *numbers_of_halves(placed, EXISTENCE_GAP)], np.int64)
+
+
+def check_size(data: bytearray, row_count: int) -> None:
+    """Raise `BuildError` if a blob is too long for the places of its parts."""
+    if len(data) > _MAXIMUM_BLOB_BYTES:
+        raise BuildError(f"the bit slices of {row_count} rows take {len(data)} bytes")
+
+
+def _append_half(data: bytearray, half: HalfBits | None) -> Half | None:
+    """Append a half behind a flag that tells whether there is one."""
+    data += write_uint8(int(half is not None))
+    if half is None:
+        return None
+    data += write_uint8(VERSION) + write_int64_be(half.minimum) + write_int64_be(half.maximum)
+    existence = append_part(data, half.sets[0])
+    data += write_int32_be(len(half.sets) - 1)
+    return half.placed([existence, *(append_part(data, row_set) for row_set in half.sets[1:])])
+
+
+def append_part(data: bytearray, content: Buffer) -> Part:
+    """Append a part to a blob; return its place."""
+    part = Part(len(data), len(content), checksum32(content))
+    data += content
+    return part
+
+
+def halves_of_numbers(numbers: npt.NDArray[np.integer], valid: Flags | None) -> list[HalfBits | None]:
+    """Return the numbers >= 0 and the numbers < 0 as bits; None where no row has one.
 
     Args:
         numbers: One number per row, none of them -2**63; arbitrary in NULL rows.
         valid: Which rows are not NULL, None for all.
     """
-    positive, negative = signs_of(numbers, valid)
-    data = bytearray(write_uint8(VERSION) + write_int32_be(len(numbers)))
-    first = _append_half(data, numbers, positive, 1)
-    second = None
-    if negative is None:
-        data += write_uint8(0)
-    else:
-        second = _append_half(data, numbers, negative, -1)
-    if len(data) > _MAXIMUM_BLOB_BYTES:
-        raise BuildError(f"the bit slices of a row group of {len(numbers)} rows take {len(data)} bytes")
-    return data, layout_of_halves(Halves(first, second))
-
-
-def signs_of(numbers: npt.NDArray[np.integer], valid: Flags | None) -> tuple[Flags | None, Flags | None]:
-    """Return which rows have a number >= 0 (None for all rows), and which have a number < 0 (None for no row)."""
     if not len(numbers) or int(numbers.min()) >= 0:
-        return valid, None
+        return [_bits_of_half(numbers, valid, 1), None]
     negative = numbers < 0
-    if valid is None:
-        return ~negative, negative
-    negative &= valid
-    return valid & ~negative, negative if bool(negative.any()) else None
+    if valid is not None:
+        negative &= valid
+    positive = ~negative if valid is None else valid & ~negative
+    return [_bits_of_half(numbers, positive, 1), _bits_of_half(numbers, negative, -1)]
 
 
-def _append_half(
-    data: bytearray,
-    numbers: npt.NDArray[np.integer],
-    chosen: Flags | None,
-    sign: int,
-) -> Half | None:
-    """Append the half of the chosen rows (None for all), behind a flag that tells whether any row is chosen."""
-    half = bits_of_half(numbers, chosen, sign)
-    data += write_uint8(int(half is not None))
-    if half is None:
-        return None
-    slices = serialize_bit_slices(half.slices)
-    data += write_uint8(VERSION) + write_int64_be(half.minimum) + write_int64_be(half.maximum)
-    start = len(data)
-    data += _serialize_existence(half, len(numbers))
-    existence_end = len(data)
-    data += write_int32_be(len(half.slices))
-    offsets = (slices.offsets + len(data)).tolist()
-    data += slices.data.data
-    parts = tuple(_part(data, low, high) for low, high in pairwise(offsets))
-    return Half(half.row_count, half.minimum, half.maximum, _part(data, start, existence_end), parts)
-
-
-def bits_of_half(numbers: npt.NDArray[np.integer], chosen: Flags | None, sign: int) -> HalfBits | None:
-    """Return the bits of the chosen rows' numbers, all of one sign; None if no row is chosen.
-
-    Args:
-        numbers: One number per row.
-        chosen: The rows, None for all.
-        sign: 1 or -1.
-    """
+def _bits_of_half(numbers: npt.NDArray[np.integer], chosen: Flags | None, sign: int) -> HalfBits | None:
+    """Return the bits of the chosen rows' numbers (None for all), all of one sign; None if no row is chosen."""
     count = len(numbers) if chosen is None else int(np.count_nonzero(chosen))
     if not count:
         return None
@@ -180,61 +174,41 @@ def bits_of_half(numbers: npt.NDArray[np.integer], chosen: Flags | None, sign: i
         sign * int(numbers.max(where=where, initial=limits.min)),
     )
     minimum, maximum = min(bounds), max(bounds)
-    existence = _existence(chosen, len(numbers))
     slice_count = (maximum - minimum).bit_length()
-    bits = slice_bits(numbers, slice_count, minimum, sign)
+    bits = np.zeros((1 + slice_count, block_count(len(numbers)) * BLOCK_BYTES), np.uint8)
+    flags = np.ones(count, np.bool_) if chosen is None else chosen
+    bits[0, : -(-len(numbers) // 8)] = np.packbits(flags, bitorder="little")
+    _put_slices(bits[1:], numbers, minimum, sign)
     if chosen is not None:
-        bits &= existence
-    return HalfBits(count, minimum, maximum, chosen, existence, bits)
+        bits[1:] &= bits[0]
+    sets = serialize_bit_slices(bits)
+    views = tuple(sets.data[start:end].data for start, end in pairwise(sets.offsets.tolist()))
+    return HalfBits(count, minimum, maximum, bits, views)
 
 
-def _existence(chosen: Flags | None, row_count: int) -> Bytes:
-    """Return the chosen rows as bits; without any bit set if `chosen` is None."""
-    packed = np.empty(0, np.uint8) if chosen is None else np.packbits(chosen, bitorder="little")
-    return pad_bits(packed, row_count)
+def _put_slices(bits: Bytes, numbers: npt.NDArray[np.integer], minimum: int, sign: int) -> None:
+    """Transpose magnitude - minimum of all rows to bits: bit `row & 7` of byte `row >> 3` of each slice.
 
-
-def _serialize_existence(half: HalfBits, row_count: int) -> bytes | memoryview:
-    if half.chosen is not None:
-        return serialize_bit_slices(half.existence).data.data
-    every = BitMap(range(row_count))
-    every.run_optimize()
-    return every.serialize()
-
-
-def _part(data: bytearray, start: int, end: int) -> Part:
-    with memoryview(data) as view:
-        return Part(start, end - start, checksum32(view[start:end]))
-
-
-def slice_bits(numbers: npt.NDArray[np.integer], slice_count: int, minimum: int = 0, sign: int = 1) -> Bytes:
-    """Transpose magnitude - minimum of all rows to bits.
-
-    Returns:
-        Shape (slices, bytes): bit `row & 7` of byte `row >> 3`, padded to whole blocks. The bits of NULL rows, and of
-        rows with numbers of the other sign, are arbitrary.
+    The bits of NULL rows, and of rows with numbers of the other sign, are arbitrary.
     """
-    blocks = block_count(len(numbers))
-    bits = np.zeros((slice_count, blocks * BLOCK_BYTES), np.uint8)
     least = np.int64(sign * minimum)
     # One block at a time keeps the working memory in the processor's cache. Each byte plane is copied together once, so
     # that the bits of eight slices come from contiguous bytes.
-    for block in range(blocks):
+    for block in range(block_count(len(numbers))):
         some = numbers[block * BLOCK_ROWS : (block + 1) * BLOCK_ROWS].astype("<i8", copy=False)
         offsets = some - least if sign > 0 else least - some
         planes = offsets.view(np.uint8).reshape(-1, 8)
         first_byte = block * BLOCK_BYTES
         used = slice(first_byte, first_byte - (-len(some) // 8))
-        for bit in range(slice_count):
+        for bit in range(len(bits)):
             if not bit % 8:
                 plane = np.ascontiguousarray(planes[:, bit // 8])
             bits[bit, used] = np.packbits(plane & np.uint8(1 << bit % 8), bitorder="little")
-    return bits
 
 
-def layout_of_halves(halves: Halves, existence_gap: int = EXISTENCE_GAP) -> Ints:
-    """Return the layout of halves; `existence_gap` bytes lie between each existence set and the next part."""
-    numbers = [LAYOUT_VERSION]
+def numbers_of_halves(halves: Halves, existence_gap: int) -> list[int]:
+    """Return the numbers of halves in a layout; `existence_gap` bytes lie behind each existence set."""
+    numbers: list[int] = []
     parts: list[Part] = []
     for half in (halves.positive, halves.negative):
         if half is None:
@@ -244,20 +218,18 @@ def layout_of_halves(halves: Halves, existence_gap: int = EXISTENCE_GAP) -> Ints
             end = last.offset + last.length + (0 if half.slices else existence_gap)
             numbers += [len(half.slices), half.row_count, half.minimum, half.maximum, end]
             parts += [half.existence, *half.slices]
-    return np.array(numbers + [part.offset << 32 | (part.checksum or 0) for part in parts], np.int64)
+    return numbers + [part.offset << 32 | (part.checksum or 0) for part in parts]
 
 
-def halves_of_layout(blob: Blob, layout: Ints, row_count: int, existence_gap: int = EXISTENCE_GAP) -> Halves:
-    """Return the halves that a layout describes; `existence_gap` bytes lie behind each existence set.
+def halves_of_layout(blob: Blob, numbers: Sequence[int], row_count: int, existence_gap: int) -> Halves:
+    """Return the halves that the numbers of a layout describe; `existence_gap` bytes lie behind each existence set.
 
     Raises:
-        UnsupportedError: If the layout has another version.
-        CorruptFileError: If the layout does not fit the blob.
+        CorruptFileError: If the numbers, at least `LEAST_NUMBERS`, do not fit the blob.
     """
-    numbers = check_layout(blob, layout, _PARTS_FROM)
-    position = _PARTS_FROM
+    position = LEAST_NUMBERS
     halves: list[Half | None] = []
-    for start in (1, 1 + _HALF_NUMBERS):
+    for start in (0, _HALF_NUMBERS):
         slice_count, of_half, minimum, maximum, end = numbers[start : start + _HALF_NUMBERS]
         if slice_count == -1:
             halves.append(None)
@@ -306,19 +278,10 @@ def row_set_of_content(blob: Blob, part: Part, content: Content, row_count: int)
     """
     if content.are_bits:
         return row_set_of_bits(content.data, row_count)
-    return row_set_of_part(blob, part, content.data, row_count)
+    return deserialize(content.data, row_count, location=blob.location, offset=blob.offset + part.offset)
 
 
-def row_set_of_part(blob: Blob, part: Part, content: memoryview, row_count: int) -> BitMap:
-    """Parse a part's content as a row set.
-
-    Raises:
-        CorruptFileError: If the content is not a row set, or has rows beyond the row group.
-    """
-    return deserialize(content, row_count, location=blob.location, offset=blob.offset + part.offset)
-
-
-def _unpack_parts(packed: list[int], end: int, existence_gap: int) -> tuple[Part, ...]:
+def _unpack_parts(packed: Sequence[int], end: int, existence_gap: int) -> tuple[Part, ...]:
     offsets = [number >> 32 for number in packed]
     ends = [offset - existence_gap * (index == 0) for index, offset in enumerate([*offsets[1:], end])]
     return tuple(

@@ -120,7 +120,7 @@ def test_create_build_status_explain_inspect(run: Runner, table: str, tmp_path: 
     segment = next(tmp_path.rglob("_segments/*.puffin"))
     inspected = CliRunner().invoke(main, ["inspect", str(segment), "--json"])
     blobs = json.loads(inspected.stdout)["blobs"]
-    assert {"puffin-index-merged-bsi-v1", "paimon-bitmap-v2", "paimon-bloom-v1"} <= {blob["type"] for blob in blobs}
+    assert {"puffin-index-bsi-v1", "paimon-bitmap-v2", "paimon-bloom-v1"} <= {blob["type"] for blob in blobs}
 
     for command in (("status", table), ("explain", table, "k = 3919"), ("build", table, "--engine", "local")):
         assert run(*command).exit_code == 0

@@ -46,8 +46,8 @@ def keys_in(column: Column) -> list[Key | None]:
 
 def first_row(piece: Piece, group: Group) -> int:
     """The number of a row group's first row in the answers of a payload."""
-    is_alone = piece.payload.blob_type in {name for kind in KINDS.values() for name in kind.blob_types}
-    return 0 if is_alone else group.base
+    single_types = {name for kind in KINDS.values() for name in kind.blob_types}
+    return 0 if piece.payload.blob_type in single_types and len(piece.groups) == 1 else group.base
 
 
 def number_of(key: Key, value_type: ValueType) -> int:

@@ -12,14 +12,14 @@ from puffin_index.definition.index_definition import IndexDefinition
 from puffin_index.errors import DefinitionError
 from puffin_index.formats.puffin import read_footer
 from puffin_index.keys.value_types import value_type_named
-from puffin_index.kinds.bitmap.kind import BITMAP_V2, PAIMON_BITMAP_V1, PAIMON_BITMAP_V2, layout_of
+from puffin_index.kinds.bitmap.kind import PAIMON_BITMAP_V1, PAIMON_BITMAP_V2, layout_of
 from puffin_index.kinds.postings.build import POSTINGS
 from puffin_index.kinds.registry import KINDS
 from puffin_index.storage.files import FileReader
 from puffin_index.table_index import TableIndex
 from tests.conftest import create_table
 
-BITMAPS = {BITMAP_V2, PAIMON_BITMAP_V1, PAIMON_BITMAP_V2}
+BITMAPS = {PAIMON_BITMAP_V1, PAIMON_BITMAP_V2}
 
 
 @pytest.mark.parametrize(

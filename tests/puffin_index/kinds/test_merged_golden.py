@@ -12,12 +12,12 @@ from puffin_index.keys.leaf import LeafTest, NullTest, SetTest
 from puffin_index.kinds.base import Payload
 from puffin_index.kinds.bitmap.merged_bitmap import MERGED_BITMAP
 from puffin_index.kinds.bloom.matrix import BLOOM_MATRIX
-from puffin_index.kinds.bsi.merged_slices_build import MERGED_BSI, MERGED_DICTIONARY_BSI
+from puffin_index.kinds.bsi.own_slices import BSI
 from tests.puffin_index.kinds.columns import Sample, sample_of
 from tests.puffin_index.kinds.merged_sample import Piece, expected_rows, merged, placed, segment
 
 GOLDEN = Path(__file__).parents[2] / "golden"
-KINDS_OF = {MERGED_BITMAP: "bitmap", BLOOM_MATRIX: "bloom", MERGED_BSI: "bsi", MERGED_DICTIONARY_BSI: "bsi"}
+KINDS_OF = {MERGED_BITMAP: "bitmap", BLOOM_MATRIX: "bloom", BSI: "bsi"}
 GOLDEN_SAMPLES: dict[str, list[Sample]] = {
     "long": [
         sample_of([5, 5, None, -7, 2**63 - 1, -(2**63)], "long"),
@@ -29,8 +29,8 @@ GOLDEN_SAMPLES: dict[str, list[Sample]] = {
 }
 CASES = [
     *((blob_type, name) for blob_type in (MERGED_BITMAP, BLOOM_MATRIX) for name in ("long", "string")),
-    (MERGED_BSI, "date"),
-    (MERGED_DICTIONARY_BSI, "string"),
+    (BSI, "date"),
+    (BSI, "string"),
 ]
 
 

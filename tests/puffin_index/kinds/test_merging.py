@@ -15,8 +15,8 @@ from puffin_index.keys.leaf import LeafTest, NullTest, RangeTest, SetTest
 from puffin_index.keys.value_types import value_type_named
 from puffin_index.kinds.base import MergedFilter, MergedPayload
 from puffin_index.kinds.bitmap.merged_bitmap import MERGED_BITMAP
-from puffin_index.kinds.bsi.compressed_slices import COMPRESSED_BSI
-from puffin_index.kinds.bsi.merged_slices_build import MERGED_BSI, SmallRowGroups, is_small
+from puffin_index.kinds.bsi.builder import SmallRowGroups
+from puffin_index.kinds.bsi.own_slices import BSI, fits_slices, is_small
 from puffin_index.kinds.kind import Answer
 from puffin_index.kinds.merging import DROPPED, MergeLimits, MergePart
 from puffin_index.kinds.postings.build import POSTINGS
@@ -49,8 +49,6 @@ EXACT_BUILDS: list[tuple[str, dict[str, str]]] = [
 FILTER_BUILDS: list[tuple[str, dict[str, str]]] = [("bloom", {}), ("bloom", {"items": "3000"})]
 BUILDS = [*EXACT_BUILDS, *FILTER_BUILDS]
 LONG = value_type_named("long")
-NO_LISTS = ("paimon-bsi-v1", COMPRESSED_BSI, MERGED_BSI)
-"""Bit slices of the numbers themselves."""
 
 
 def _is_right(kind: str, piece: Piece, test: LeafTest) -> bool:
@@ -143,13 +141,13 @@ def test_merged_bit_slices_are_those_that_a_build_makes(data: st.DataObject) -> 
 def test_bit_slices_of_large_row_groups_and_those_not_to_be_compressed_stay_as_they_are() -> None:
     large = sample_of([*range(50_000)], "long")
     groups = placed([LONGS[0], LONGS[1], large, LONGS[2]])
-    sources = [piece.source([piece.groups[0].base]) for piece in segment("bsi", {}, groups)]
+    sources = [piece.source([piece.groups[0].base]) for piece in segment("bsi", {"compression": "none"}, groups)]
     for options, sizes in (({}, [2, 1, 1]), ({"compression": "none"}, [1, 1, 1, 1])):
         pieces = covered(merge(sources, options), groups)
         assert [len(piece.groups) for piece in pieces] == sizes
         kept = [piece for piece in pieces if piece.payload.blob_type == "paimon-bsi-v1"]
         assert len(kept) == (1 if len(sizes) == 3 else 4)
-        assert all(piece.payload.blob_type in ("paimon-bsi-v1", MERGED_BSI) for piece in pieces)
+        assert all(piece.payload.blob_type in ("paimon-bsi-v1", BSI) for piece in pieces)
         stays = next(piece for piece in kept if piece.groups == (groups[2],))
         assert bytes(stays.payload.data) == bytes(KINDS["bsi"].build(SortedColumn(large.column), {}).data)
         for piece in pieces:
@@ -157,7 +155,7 @@ def test_bit_slices_of_large_row_groups_and_those_not_to_be_compressed_stay_as_t
 
 
 @pytest.mark.parametrize("name", ["long", "string"])
-def test_bit_slices_of_earlier_releases_and_of_this_one_become_one(name: str) -> None:
+def test_bit_slices_of_numbers_and_of_codes_become_one(name: str) -> None:
     """Numbers beside a dictionary, as of a row group that has the least of all numbers."""
     values: list[list[object]] = (
         [[5, None, 7], [-(2**63), 7], [7, 7]] if name == "long" else [["a"], ["b", None], ["a"]]
@@ -339,5 +337,6 @@ def test_a_payload_lists_every_key_once_or_none(kind: str, options: dict[str, st
 
         if listed is not None:
             assert listed.tolist() == expected if expected else len(listed) == 0
-        assert (listed is None) is (kind == "bloom" or piece.payload.blob_type in NO_LISTS)
+        # Bit slices of numbers have no list of them.
+        assert listed is not None or kind == "bloom" or all(fits_slices(group.sample.column) for group in piece.groups)
         assert not expected or index.keys(len(expected) - 1) is None

@@ -82,11 +82,11 @@ def test_what_paimon_does_not_know_is_left_out_and_named(sample: SegmentSample) 
     left_out = export_container(sample.reader, sample.footer, 2, NAMES).left_out
     assert {(NAMES[place.field_id], place.kind, place.blob_type) for place in left_out} == {
         ("amount", "bitmap", "puffin-index-postings-v1"),
-        ("amount", "bsi", "puffin-index-dictionary-bsi-v1"),
-        ("code", "bitmap", "puffin-index-bitmap-v2"),
-        ("status", "bsi", "puffin-index-merged-dictionary-bsi-v1"),
+        ("amount", "bsi", "puffin-index-bsi-v1"),
+        ("code", "bitmap", "paimon-bitmap-v2"),
+        ("status", "bsi", "puffin-index-bsi-v1"),
     }
-    with pytest.raises(UnsupportedError, match=r"of the row group: puffin-index-bitmap-v2$"):
+    with pytest.raises(UnsupportedError, match=r"of the row group: paimon-bitmap-v2 of binary$"):
         export_container(sample.reader, sample.footer, 2, {FIELD_IDS["code"]: "code"})
 
 

@@ -10,10 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyroaring import BitMap
 
+from puffin_index.keys.columns import Column, SortedColumn
 from puffin_index.keys.intervals import Intervals, union
-from puffin_index.kinds.bsi.bit_sliced import BitSlicedIndex, open_bit_sliced, open_packed
-from puffin_index.kinds.bsi.packed_slices import serialize_packed
-from puffin_index.kinds.bsi.slices import serialize_numbers
+from puffin_index.keys.value_types import value_type_named
+from puffin_index.kinds.base import StoredPayload
+from puffin_index.kinds.bsi.bit_sliced import BitSlicedIndex
+from puffin_index.kinds.bsi.own_slices import build_slices, open_slices
 from puffin_index.storage.ranged import Blob, BytesReader
 
 NUMBERS = st.integers(-20, 20) | st.integers(-(2**63) + 1, 2**63 - 1)
@@ -23,9 +25,13 @@ INTERVALS = st.lists(st.tuples(NUMBERS, NUMBERS).map(lambda ends: (min(ends), ma
 def opened(numbers: list[int | None], *, packed: bool = False) -> BitSlicedIndex:
     valid = np.array([number is not None for number in numbers], np.bool_)
     keys = np.array([number or 0 for number in numbers], np.int64)
-    data, layout = (serialize_packed if packed else serialize_numbers)(keys, None if valid.all() else valid)
-    blob = Blob(BytesReader.of(data), 0, len(data))
-    return (open_packed if packed else open_bit_sliced)(blob, layout, len(numbers))
+    column = Column(value_type_named("long"), len(keys), keys, None if valid.all() else valid)
+    payload = build_slices(SortedColumn(column), [len(keys)], may_compress=packed)
+    blob = Blob(BytesReader.of(payload.data), 0, len(payload.data))
+    stored = StoredPayload.of_row_group(blob, payload.blob_type, payload.layout, column.value_type, len(keys))
+    index = open_slices(stored)
+    assert isinstance(index, BitSlicedIndex)
+    return index
 
 
 def test_a_bound_is_compared_with_bits_from_the_lowest_that_matters() -> None:
