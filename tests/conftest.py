@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeGuard
 
 import pyarrow as pa
 import pytest
@@ -16,7 +17,7 @@ from pyiceberg.table import Table
 from ssb_bench.stores.server import StoreServer, run_store
 
 # The same examples on every run, so that a change is what makes a test fail; `make nightly` looks for new ones.
-settings.register_profile("repeatable", derandomize=True, deadline=None)
+settings.register_profile("repeatable", max_examples=30, derandomize=True, deadline=None)
 settings.register_profile("nightly", max_examples=4_000, deadline=None)
 settings.load_profile("repeatable")
 
@@ -48,8 +49,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if item not in without]
     for item in items:
         if _shares_session(item):
-            # Two sessions, one a process, take about as long as each other.
-            item.add_marker(pytest.mark.xdist_group("answers" if "/answers/" in item.nodeid else "session"))
+            # Two sessions, one a process, take about as long as each other; one of them makes the corpus.
+            is_answer = "/answers/" in item.nodeid or "corpus" in item.fixturenames
+            item.add_marker(pytest.mark.xdist_group("answers" if is_answer else "session"))
         elif item.get_closest_marker("spark") or item.get_closest_marker("paimon"):
             item.add_marker(pytest.mark.xdist_group("jvm"))
     items.sort(key=lambda item: not _shares_session(item))
@@ -65,7 +67,7 @@ def _is_chosen(item: pytest.Item, cases: Counter[str]) -> bool:
     return (cases[function] - 1) % int(mark.args[0]) == 0
 
 
-def _shares_session(item: pytest.Item) -> bool:
+def _shares_session(item: pytest.Item) -> TypeGuard[pytest.Function]:
     return isinstance(item, pytest.Function) and "spark" in item.fixturenames
 
 

@@ -111,7 +111,7 @@ def _range_tests(sample: Sample) -> list[LeafTest]:
     return [*bounds, SetTest(tuple(sorted(set(_keys(sample)))), negated=True)]  # type: ignore[arg-type]  # keys of one column
 
 
-@pytest.mark.one_of(4)
+@pytest.mark.one_of(17)
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("type_name", BITMAP_TYPES)
 @pytest.mark.parametrize("version", ["1", "2"])
@@ -143,7 +143,7 @@ def test_paimon_reads_bitmap_blocks_of_any_size_in_both_directions(paimon: Paimo
             assert index.evaluate(test).rows == expected
 
 
-@pytest.mark.one_of(4)
+@pytest.mark.one_of(7)
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("type_name", BSI_TYPES)
 def test_bit_slices_are_read_by_both_and_written_by_both(paimon: Paimon, type_name: str, shape: str) -> None:
@@ -167,6 +167,7 @@ def test_bit_slices_are_the_same_bytes_where_the_least_number_is_zero(paimon: Pa
         )
 
 
+@pytest.mark.one_of(5)
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("type_name", BLOOM_TYPES)
 def test_bloom_filters_are_the_same_bytes(paimon: Paimon, type_name: str, shape: str) -> None:

@@ -22,6 +22,7 @@ from tests.soak.started import ROOT, Started, survivors
 SECONDS = 5
 
 
+@pytest.mark.nightly
 def test_a_few_seconds_leave_a_right_and_tidy_index(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tests.soak", "--seconds", str(SECONDS), "--no-store", "--state", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=300, check=False)

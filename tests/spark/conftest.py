@@ -12,14 +12,23 @@ from pyspark.sql import SparkSession
 import planner
 from planner.spark.catalogs import open_spark_catalog
 from ssb_bench.spark_runs.session import SPARK_RELEASE, create_session
+from tests.conftest import is_nightly
 from tests.spark import corpus_tables, every_type
 from tests.spark.services import postgres
 
 S3_SUPPORT = "org.apache.iceberg:iceberg-aws-bundle:1.12.0"
 POSTGRES_DRIVER = "org.postgresql:postgresql:42.7.8"
 
-_CONF = {"spark.puffin-index.refresh-seconds": "0", "spark.puffin-index.aggregates": "false"}
-"""Tests build an index and query right after. Those of pruning count rows, and look at what the scan has read."""
+_CONF = {
+    # Tests build an index and query right after.
+    "spark.puffin-index.refresh-seconds": "0",
+    # Tests of pruning count rows, and look at what the scan has read.
+    "spark.puffin-index.aggregates": "false",
+    # Compiling a query takes longer than reading the few rows of a test.
+    "spark.sql.codegen.wholeStage": str(is_nightly()).lower(),
+    "spark.sql.codegen.factoryMode": "FALLBACK" if is_nightly() else "NO_CODEGEN",
+    "spark.sql.shuffle.partitions": "1",
+}
 
 _LOGIN = {"jdbc.user": "lake", "jdbc.password": "lake"}
 
@@ -63,7 +72,7 @@ def catalog(spark: SparkSession) -> SqlCatalog:
 @pytest.fixture(scope="session")
 def corpus(spark: SparkSession, catalog: SqlCatalog) -> dict[str, dict[str, str]]:
     """The tables of the query corpus; for each fact table what its statements are filled in with."""
-    spark.sql(f"CREATE NAMESPACE lake.{corpus_tables.NAMESPACE}")
+    spark.sql(f"CREATE NAMESPACE IF NOT EXISTS lake.{corpus_tables.NAMESPACE}")
     corpus_tables.create_dimensions(spark)
     names: dict[str, dict[str, str]] = {}
     for name in (*corpus_tables.FACT_TABLES, "types"):

@@ -51,6 +51,7 @@ def _blocks(lake: Path) -> Iterator[tuple[str, str]]:
                 yield language, "\n".join(lines).replace("/tmp/lake", str(lake))
 
 
+@pytest.mark.nightly
 def test_every_block_runs_as_it_stands(tmp_path: Path) -> None:
     python = make_environment(tmp_path / "environment", build_wheel(tmp_path / "dist"))
     for name in ("bin", "home", "empty"):

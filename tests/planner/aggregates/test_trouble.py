@@ -61,7 +61,7 @@ def test_a_flipped_byte_never_changes_an_answer(local_catalog: SqlCatalog, defin
     original = segment.read_bytes()
     chooser = random.Random(11)
     read = warned = 0
-    for _ in range(amount(24, 240)):
+    for _ in range(amount(8, 240)):
         damaged = bytearray(original)
         damaged[chooser.randrange(len(original))] ^= 1 << chooser.randrange(8)
         segment.write_bytes(damaged)

@@ -149,6 +149,7 @@ def test_a_table_that_vanishes_is_tried_again_and_followed_when_it_is_back(
     assert table.metadata.table_uuid != again.metadata.table_uuid
 
 
+@pytest.mark.nightly
 def test_a_build_that_fails_is_one_line_and_the_next_pass_goes_on(
     service: Service, local_catalog: SqlCatalog, table: Table
 ) -> None:
@@ -241,6 +242,7 @@ def test_a_data_file_that_cannot_be_read_for_a_while_is_tried_again(
     assert status.indexed_data_files == status.data_files == 2
 
 
+@pytest.mark.nightly
 def test_many_small_segments_are_compacted_on_the_side(local_catalog: SqlCatalog, table: Table, tmp_path: Path) -> None:
     index = TableIndex.create(local_catalog, "ns.t", IndexDefinition.of(bsi=["k"], bitmap=["name"]))
     for count in range(FEWEST_SMALL - 1):

@@ -14,6 +14,7 @@ from planner.predicate.tree import PredicateTree
 from planner.prune.estimate import _LEAST_DOUBT, Estimate, JoinedEstimates
 from planner.prune.zone_map import JoinedVerdicts, Verdicts
 from puffin_index.keys.leaf import SetTest
+from tests.conftest import amount
 
 COUNT = 3
 LEAVES = [Leaf(number, SetTest((0,)), "long") for number in range(5)]
@@ -80,7 +81,7 @@ def plain_estimate(predicate: Predicate, leaves: dict[Leaf, Estimate]) -> Estima
             )
 
 
-@settings(max_examples=300)
+@settings(max_examples=amount(40, 1_000))
 @given(TREES, st.lists(st.tuples(st.integers(0, 30), FLAGS, FLAGS), max_size=12))
 def test_verdicts_are_those_of_plain_recursion_after_every_change(
     predicate: Predicate, changes: list[tuple[int, np.ndarray, np.ndarray]]
@@ -100,7 +101,7 @@ def test_verdicts_are_those_of_plain_recursion_after_every_change(
     assert np.array_equal(joined.root.at(some).possible, plain_verdicts(predicate, known).possible[some])
 
 
-@settings(max_examples=300)
+@settings(max_examples=amount(40, 1_000))
 @given(TREES, st.lists(st.tuples(st.integers(0, 30), SHARES, SHARES), min_size=1, max_size=8))
 def test_estimates_are_those_of_plain_recursion_also_where_a_leaf_is_only_supposed(
     predicate: Predicate, changes: list[tuple[int, np.ndarray, np.ndarray]]

@@ -17,6 +17,7 @@ from planner.prune.found_rows import FoundRows, joint_rows
 from planner.view.directories import KindDirectory
 from puffin_index.keys.leaf import SetTest
 from puffin_index.keys.value_types import value_type_named
+from tests.conftest import amount
 
 ROWS = 6
 LEAVES = [Leaf(number, SetTest((0,)), "long") for number in range(4)]
@@ -64,7 +65,7 @@ def leaves_of(predicate: Predicate) -> set[Leaf]:
             return set()
 
 
-@settings(max_examples=400)
+@settings(max_examples=amount(60, 1_000))
 @given(TREES, PLACES, st.integers(0, 2**32), st.sampled_from([0, 512]))
 def test_joint_rows_are_those_that_sets_give(
     predicate: Predicate, places: list[list[tuple[int, bool]]], seed: int, many: int

@@ -105,7 +105,7 @@ def due(rows: pa.Table, where: str) -> pa.Table:
         return connection.sql(f"SELECT * FROM data WHERE {where}").to_arrow_table()
 
 
-@settings(max_examples=amount(60, 1_500), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=amount(20, 1_500), deadline=None, suppress_health_check=list(HealthCheck))
 @given(where=PREDICATES, few_rows=st.sampled_from([0, 100, 65_536]), sparse=st.sampled_from([0, 4, 64]))
 def test_what_several_look_ups_leave_is_what_a_plain_scan_finds(
     index: TableIndex, rows: pa.Table, where: str, few_rows: int, sparse: int
@@ -144,7 +144,7 @@ def sliced() -> Iterator[TableIndex]:
     shutil.rmtree(folder)
 
 
-@settings(max_examples=amount(60, 1_500), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=amount(20, 1_500), deadline=None, suppress_health_check=list(HealthCheck))
 @given(where=PREDICATES, weight=st.sampled_from([0, 1, 2, 4, 1000]))
 def test_rows_are_the_same_whichever_kind_gives_them(
     sliced: TableIndex, rows: pa.Table, where: str, weight: int

@@ -226,7 +226,7 @@ COMPARISONS: dict[str, Callable[[str, Any], BooleanExpression]] = {
 }
 
 
-@settings(max_examples=amount(4, 600), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=amount(2, 600), deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     appends=st.lists(st.tuples(specs(), st.lists(rows, min_size=1, max_size=8)), min_size=1, max_size=3),
     metrics=st.sampled_from(["truncate(16)", "truncate(1)", "full", "counts", "none"]),

@@ -17,7 +17,7 @@ from planner.scans.arrow_scan import scan
 from planner.scans.count import count
 from planner.scans.plan import plan
 from puffin_index import IndexDefinition, TableIndex
-from tests.conftest import create_table
+from tests.conftest import amount, create_table
 from tests.oracle import compare
 
 ROW_GROUP_ROWS = 4
@@ -93,7 +93,7 @@ def combine(children: st.SearchStrategy[tuple[str, Test]]) -> st.SearchStrategy[
 PREDICATES = st.recursive(leaf(), combine, max_leaves=4)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=amount(8, 125), deadline=None, suppress_health_check=list(HealthCheck))
 @given(rows=ROWS, kinds=KINDS, predicates=st.lists(PREDICATES, min_size=4, max_size=8))
 def test_no_matching_row_lies_in_a_dropped_row_group(
     rows: list[Row], kinds: dict[str, list[str]], predicates: list[tuple[str, Test]]

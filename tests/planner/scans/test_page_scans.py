@@ -26,6 +26,7 @@ from puffin_index.data.file_fields import identify_fields
 from puffin_index.data.pages.page_reader import PageReader
 from puffin_index.data.parquet import open_parquet_file
 from puffin_index.storage.parallel import in_parallel
+from tests.conftest import amount
 from tests.deletes_sample import commit_positional_deletes
 
 ROWS = 12_000
@@ -211,7 +212,7 @@ WHERES = {
 }
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=amount(8, 125), deadline=None, suppress_health_check=list(HealthCheck))
 @given(case=cases(), columns=st.one_of(st.none(), st.lists(st.sampled_from(SCHEMA.names), min_size=1, unique=True)))
 def test_scans_of_paged_files_agree_with_the_rows(case: Case, columns: list[str] | None) -> None:
     with tempfile.TemporaryDirectory() as directory:

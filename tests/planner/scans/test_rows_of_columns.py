@@ -17,6 +17,7 @@ from planner.scans.reading.data_read import DataRead
 from planner.scans.reading.rows_of_columns import RowGroupColumns
 from puffin_index.data.file_fields import identify_fields
 from puffin_index.data.parquet import coded_by_dictionary, open_parquet_file
+from tests.conftest import amount
 from tests.puffin_index.data.pages.random_files import FileCase, file_cases
 from tests.puffin_index.data.pages.test_page_reader import is_readable
 
@@ -32,7 +33,7 @@ def read(path: Path, row_group: int, rows: list[int]) -> pa.Table:
     return table.select(opened.parquet.schema_arrow.names)
 
 
-@settings(max_examples=100)
+@settings(max_examples=amount(20, 500))
 @given(case=file_cases(), data=st.data())
 def test_some_rows_are_those_of_a_whole_read(case: FileCase, data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as directory:

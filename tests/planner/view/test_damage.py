@@ -60,7 +60,7 @@ def test_a_flipped_byte_never_drops_a_match_or_miscounts(
     truths = {where: test(rows).reshape(-1, ROW_GROUP_ROWS).sum(axis=1) for where, test in PREDICATES.items()}
     chooser = random.Random(11)
     warned = 0
-    for _ in range(amount(24, 600)):
+    for _ in range(amount(8, 600)):
         position = chooser.randrange(len(original))
         damaged = bytearray(original)
         damaged[position] ^= 1 << chooser.randrange(8)

@@ -25,6 +25,7 @@ from planner.where.truth import MAX_ALTERNATIONS
 from planner.where.unknown import NumberFunction, TextFunction, Unknown, ValueOperator, ValueTest
 from puffin_index.errors import WhereSyntaxError
 from tests import oracle
+from tests.conftest import amount
 from tests.planner.laws.expression_oracle import selects
 from tests.planner.where.where_text import predicates, render, rows
 
@@ -575,7 +576,7 @@ def test_parser_turns_no_switch_that_other_parsers_share() -> None:
     assert (ParserElement._packratEnabled, ParserElement.DEFAULT_WHITE_CHARS) == settings
 
 
-@settings(max_examples=300)
+@settings(max_examples=amount(60, 1_000))
 @given(st.data(), predicates, rows)
 def test_law_text_selects_the_rows_that_the_oracle_selects(
     data: st.DataObject, predicate: oracle.Predicate, row: oracle.Row
@@ -584,7 +585,7 @@ def test_law_text_selects_the_rows_that_the_oracle_selects(
     assert selects(parse_where(text), row) is (oracle.evaluate(predicate, row) is True)
 
 
-@settings(max_examples=300)
+@settings(max_examples=amount(60, 1_000))
 @given(st.data(), predicates, rows)
 def test_law_negated_text_selects_the_rows_for_which_the_predicate_is_false(
     data: st.DataObject, predicate: oracle.Predicate, row: oracle.Row

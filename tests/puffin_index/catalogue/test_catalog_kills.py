@@ -27,6 +27,7 @@ def segments_below(folder: Path) -> list[Path]:
     return list(folder.rglob("_segments/*.puffin"))
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("point", POINTS["create"])
 def test_a_create_that_was_killed_can_be_run_again(local_catalog: SqlCatalog, tmp_path: Path, point: int) -> None:
     make_table(local_catalog).append(rows(1))
@@ -39,6 +40,7 @@ def test_a_create_that_was_killed_can_be_run_again(local_catalog: SqlCatalog, tm
     check_queries(index)
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("point", POINTS["drop"])
 def test_a_drop_that_was_killed_can_be_run_again(local_catalog: SqlCatalog, tmp_path: Path, point: int) -> None:
     index = indexed(local_catalog, 2)
@@ -55,6 +57,7 @@ def test_a_drop_that_was_killed_can_be_run_again(local_catalog: SqlCatalog, tmp_
     assert index.index_table.location() != TableIndex.open(local_catalog, "ns.t").index_table.location()
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("point", POINTS["follow"])
 def test_a_follow_that_was_killed_can_be_run_again(local_catalog: SqlCatalog, tmp_path: Path, point: int) -> None:
     indexed(local_catalog, 2)
@@ -69,6 +72,7 @@ def test_a_follow_that_was_killed_can_be_run_again(local_catalog: SqlCatalog, tm
     check_entries(index)
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("actions", [("create", "create"), ("create", "drop"), ("drop", "drop"), ("follow", "adopt")])
 def test_two_at_once_leave_an_index_or_none(
     local_catalog: SqlCatalog, tmp_path: Path, actions: tuple[str, str]

@@ -87,6 +87,7 @@ def check_one_sentence(result: Result, *words: str) -> None:
         assert word in result.stderr
 
 
+@pytest.mark.one_of(5)
 @pytest.mark.parametrize("harm", HARM)
 @pytest.mark.parametrize("file", FILES)
 def test_every_command_says_it_in_one_sentence_and_drop_gets_out(

@@ -101,6 +101,7 @@ def test_names_of_another_snapshot_are_not_used(server: StoreServer, catalog: Sq
     assert read_entries(table).equals(entries)
 
 
+@pytest.mark.one_of(4)
 @pytest.mark.parametrize(
     "hint",
     ["", "no JSON", "[]", "null", "7", '{"files": []}', '{"snapshot-id": ID}', '{"snapshot-id": ID, "files": 7}',

@@ -33,6 +33,7 @@ from puffin_index.keys.columns import Column, SortedColumn
 from puffin_index.keys.leaf import Key
 from puffin_index.keys.value_types import value_type_named, value_type_of
 from puffin_index.keys.values import key_of, value_of
+from tests.conftest import amount
 from tests.puffin_index.kinds.columns import ARROW_TYPES, VALUES, Sample, arrow_of, samples
 
 STRING, LONG, DOUBLE, FLOAT = (value_type_named(name) for name in ("string", "long", "double", "float"))
@@ -45,7 +46,7 @@ def keys_of(column: Column) -> list[Key | None]:
     return [key if is_valid else None for key, is_valid in zip(keys, valid, strict=True)]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=amount(20, 500), deadline=None)
 @given(samples())
 def test_a_column_has_the_keys_of_its_values(sample: Sample) -> None:
     assert keys_of(sample.column) == sample.keys
@@ -58,7 +59,7 @@ def spark_order(value: Any) -> tuple[bool, Any]:
     return False, value.encode() if isinstance(value, str) else value
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=amount(60, 1500), deadline=None)
 @given(st.data())
 def test_keys_compare_as_spark_compares_values(data: st.DataObject) -> None:
     name = data.draw(st.sampled_from(sorted(VALUES)))
@@ -68,7 +69,7 @@ def test_keys_compare_as_spark_compares_values(data: st.DataObject) -> None:
     assert (keys[0] == keys[1]) == (spark_order(one) == spark_order(other))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=amount(40, 1000), deadline=None)
 @given(st.data())
 def test_a_key_leads_back_to_a_value_with_that_key(data: st.DataObject) -> None:
     name = data.draw(st.sampled_from([name for name in VALUES if not name.endswith("_ns")]))
@@ -276,7 +277,7 @@ def test_arrow_values_that_are_not_the_columns_are_refused_with_both_types(array
     assert str(array.type) in str(error.value)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=amount(16, 400), deadline=None)
 @given(samples())
 def test_a_sorted_column_has_each_key_once_and_its_rows_in_order(sample: Sample) -> None:
     ordered = SortedColumn(sample.column)

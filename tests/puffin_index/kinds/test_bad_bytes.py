@@ -17,6 +17,7 @@ from puffin_index.kinds.base import Payload, StoredPayload
 from puffin_index.kinds.registry import KINDS
 from puffin_index.roaring.read import deserialize
 from puffin_index.roaring.union import union_of_sets
+from tests.conftest import amount
 from tests.puffin_index.kinds.columns import Sample, rows_of, sample_of, samples
 from tests.puffin_index.kinds.counting import blob_of
 
@@ -124,7 +125,7 @@ def test_a_wrong_layout_never_fails_in_another_way(kind: str, options: dict[str,
             assert not rows or rows.max() < len(sample.values)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=amount(20, 500), deadline=None)
 @given(st.data())
 def test_damage_anywhere_in_a_random_blob_never_gives_wrong_rows(data: st.DataObject) -> None:
     sample = data.draw(samples())

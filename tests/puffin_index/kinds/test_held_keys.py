@@ -18,6 +18,7 @@ from puffin_index.keys.leaf import Key
 from puffin_index.keys.value_types import ValueType
 from puffin_index.kinds.held_keys import HoldsKeys, KeySets, Totals, Want
 from puffin_index.kinds.registry import KINDS, kinds_holding_keys
+from tests.conftest import amount
 from tests.puffin_index.kinds.columns import decimal_of, sample_of
 from tests.puffin_index.kinds.merged_sample import (
     POSTINGS_OPTIONS,
@@ -117,7 +118,7 @@ def check_sets(sets: KeySets, rows: BitMap | None, keys: Sequence[Key | None], n
 
 @pytest.mark.parametrize("is_merged", [False, True])
 @pytest.mark.parametrize(("kind", "options"), EXACT_BUILDS)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=amount(8, 150), deadline=None)
 @given(st.data())
 def test_keys_counts_and_totals_are_those_of_the_rows(
     kind: str, options: dict[str, str], is_merged: bool, data: st.DataObject

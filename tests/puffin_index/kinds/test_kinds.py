@@ -39,7 +39,7 @@ def _suits(type_name: str, options: dict[str, str]) -> bool:
 
 
 @pytest.mark.parametrize(("kind", "options"), EXACT_BUILDS)
-@settings(max_examples=amount(32, 400), deadline=None)
+@settings(max_examples=amount(16, 400), deadline=None)
 @given(st.data())
 def test_the_answer_is_that_of_every_row_looked_at(kind: str, options: dict[str, str], data: st.DataObject) -> None:
     sample = data.draw(samples([name for name in VALUES if _suits(name, options)]))
@@ -55,7 +55,7 @@ def test_the_answer_is_that_of_every_row_looked_at(kind: str, options: dict[str,
         assert index.evaluate(test, candidates).rows == expected & candidates
 
 
-@settings(max_examples=amount(32, 400), deadline=None)
+@settings(max_examples=amount(16, 400), deadline=None)
 @given(st.data())
 def test_a_bloom_filter_never_misses_a_row_and_is_exact_only_when_it_finds_none(data: st.DataObject) -> None:
     sample = data.draw(samples())
@@ -74,7 +74,7 @@ def test_a_bloom_filter_never_misses_a_row_and_is_exact_only_when_it_finds_none(
 
 
 @pytest.mark.parametrize(("kind", "options"), EXACT_BUILDS)
-@settings(max_examples=amount(20, 250), deadline=None)
+@settings(max_examples=amount(10, 250), deadline=None)
 @given(st.data())
 def test_a_blob_without_its_layout_gives_the_same_answers(
     kind: str, options: dict[str, str], data: st.DataObject
@@ -110,7 +110,7 @@ def test_row_groups_of_about_as_many_keys_have_filters_of_one_size() -> None:
     assert len(sizes) == 1
 
 
-@settings(max_examples=amount(20, 250), deadline=None)
+@settings(max_examples=amount(10, 250), deadline=None)
 @given(samples())
 def test_the_same_column_gives_the_same_bytes(sample: Sample) -> None:
     again = sample_of(sample.values, sample.value_type.name)

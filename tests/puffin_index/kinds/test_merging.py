@@ -73,7 +73,7 @@ def _merged_pieces(kind: str, options: dict[str, str], of_groups: list[Sample], 
 
 
 @pytest.mark.parametrize(("kind", "options"), EXACT_BUILDS)
-@settings(max_examples=amount(12, 150), deadline=None)
+@settings(max_examples=amount(6, 150), deadline=None)
 @given(st.data())
 def test_merged_indexes_answer_as_every_row_looked_at(kind: str, options: dict[str, str], data: st.DataObject) -> None:
     of_groups = data.draw(row_group_lists(_types(options)))
@@ -87,7 +87,7 @@ def test_merged_indexes_answer_as_every_row_looked_at(kind: str, options: dict[s
 
 
 @pytest.mark.parametrize(("kind", "options"), FILTER_BUILDS)
-@settings(max_examples=amount(12, 150), deadline=None)
+@settings(max_examples=amount(6, 150), deadline=None)
 @given(st.data())
 def test_merged_filters_lose_no_row(kind: str, options: dict[str, str], data: st.DataObject) -> None:
     of_groups = data.draw(row_group_lists())
@@ -97,7 +97,7 @@ def test_merged_filters_lose_no_row(kind: str, options: dict[str, str], data: st
         assert piece.rows(test) >= expected_rows(piece.groups, test)
 
 
-@settings(max_examples=amount(12, 150), deadline=None)
+@settings(max_examples=amount(6, 150), deadline=None)
 @given(row_group_lists())
 def test_merged_filters_drop_what_the_filters_dropped(of_groups: list[Sample]) -> None:
     pieces = segment("bloom", {}, placed(of_groups))
@@ -116,7 +116,7 @@ def test_merged_filters_drop_what_the_filters_dropped(of_groups: list[Sample]) -
 LONGS = [sample_of([1, None, 2, 2] * (place + 1), "long") for place in range(4)]
 
 
-@settings(max_examples=amount(24, 300), deadline=None)
+@settings(max_examples=amount(12, 300), deadline=None)
 @given(st.data())
 def test_merged_bit_slices_are_those_that_a_build_makes(data: st.DataObject) -> None:
     of_groups = data.draw(row_group_lists())
@@ -322,7 +322,7 @@ def test_a_flipped_bit_in_what_is_merged_is_an_error_or_changes_no_answer(kind: 
 
 
 @pytest.mark.parametrize(("kind", "options"), BUILDS)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=amount(8, 150), deadline=None)
 @given(st.data())
 def test_a_payload_lists_every_key_once_or_none(kind: str, options: dict[str, str], data: st.DataObject) -> None:
     of_groups = data.draw(row_group_lists(_types(options)))

@@ -9,10 +9,11 @@ from puffin_index.keys.columns import SortedColumn
 from puffin_index.keys.value_types import value_type_named
 from puffin_index.keys.values import key_of
 from puffin_index.kinds.statistics import statistics_of
+from tests.conftest import amount
 from tests.puffin_index.kinds.columns import Sample, sample_of, samples
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=amount(20, 500), deadline=None)
 @given(samples())
 def test_statistics_are_those_of_the_sorted_keys(sample: Sample) -> None:
     known = sorted(key for key in sample.keys if key is not None)

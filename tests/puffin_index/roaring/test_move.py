@@ -14,6 +14,7 @@ from puffin_index.roaring.read import deserialize
 from puffin_index.roaring.union import BrokenSetError
 from puffin_index.roaring.write import BLOCK_ROWS
 from puffin_index.storage.many_ranges import put_bytes, take_bytes
+from tests.conftest import amount
 
 
 @st.composite
@@ -34,7 +35,7 @@ def row_sets(draw: st.DrawFn) -> BitMap:
     return rows
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=amount(8, 200), deadline=None)
 @given(st.lists(row_sets(), min_size=1, max_size=40), st.sets(st.integers(0, 9)), st.integers(0, 65_526))
 def test_sets_whose_containers_moved_have_the_rows_that_moved(sets: list[BitMap], left: set[int], by: int) -> None:
     data = [rows.serialize() for rows in sets]
@@ -63,7 +64,7 @@ def test_two_containers_of_one_key_are_refused() -> None:
         assemble_sets(containers_of_rows(np.zeros(2, np.int64), np.array([7, 8])), 1)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=amount(8, 200), deadline=None)
 @given(row_sets(), st.data())
 def test_cut_sets_are_refused(rows: BitMap, data: st.DataObject) -> None:
     whole = rows.serialize()

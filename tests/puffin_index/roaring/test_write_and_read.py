@@ -13,6 +13,7 @@ from puffin_index.roaring.read import deserialize, row_set_of, row_set_of_bits, 
 from puffin_index.roaring.union import union_of_sets
 from puffin_index.roaring.write import pad_bits, serialize_bit_slices, serialize_row_sets
 from puffin_index.storage.arrays import Ints, Rows
+from tests.conftest import amount
 
 ROWS = 400_000
 
@@ -48,7 +49,7 @@ def _arrays(sets: list[BitMap]) -> tuple[Rows, Ints]:
     return rows, np.cumsum([0, *(len(row_set) for row_set in sets)])
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=amount(16, 400), deadline=None)
 @given(st.lists(row_sets(), min_size=1, max_size=6), st.sampled_from((0, 4)))
 def test_row_sets_are_written_as_croaring_writes_them(sets: list[BitMap], gap: int) -> None:
     written = serialize_row_sets(*_arrays(sets), gap)
@@ -60,7 +61,7 @@ def test_row_sets_are_written_as_croaring_writes_them(sets: list[BitMap], gap: i
         assert deserialize(content, ROWS) == row_set
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=amount(12, 300), deadline=None)
 @given(st.lists(row_sets() | st.just(BitMap()), min_size=1, max_size=4))
 def test_bits_are_written_as_croaring_writes_them(sets: list[BitMap]) -> None:
     flags = np.zeros((len(sets), ROWS), np.bool_)
@@ -75,7 +76,7 @@ def test_bits_are_written_as_croaring_writes_them(sets: list[BitMap]) -> None:
         assert deserialize(content, ROWS) == row_set
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=amount(12, 300), deadline=None)
 @given(st.lists(row_sets(), min_size=1, max_size=5), st.integers(0, 60))
 def test_the_union_of_many_disjoint_row_sets_is_read_at_once(sets: list[BitMap], singles: int) -> None:
     disjoint = [BitMap([ROWS + row]) for row in range(singles)]

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from puffin_index.keys.stored_form import FLOAT32
 from puffin_index.kinds.bloom.filter import hashes_of_keys
 from puffin_index.storage.hashing import wang_hashes, xxh64_many
+from tests.conftest import amount
 
 
 def hashes_of(values: list[bytes]) -> list[int]:
@@ -21,7 +22,7 @@ def hashes_of(values: list[bytes]) -> list[int]:
     return hashes
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=amount(12, 300), deadline=None)
 @given(st.lists(st.binary(max_size=120), min_size=1, max_size=60))
 def test_xxh64_of_many_strings_is_that_of_each(values: list[bytes]) -> None:
     assert hashes_of(values) == [xxhash.xxh64_intdigest(value) for value in values]

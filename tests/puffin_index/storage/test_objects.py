@@ -18,6 +18,7 @@ from puffin_index.storage.files import FileReader, NewFile
 from puffin_index.storage.object_stream import ObjectStream
 from puffin_index.storage.objects import find_object
 from ssb_bench.stores.server import BUCKET, StoreServer, run_store
+from tests.conftest import amount
 
 CONTENT = bytes(range(256)) * 40
 LOCATION = f"s3://{BUCKET}/folder/a file=1%20*é{{x}}+&.bin"
@@ -131,7 +132,7 @@ SPANS = st.lists(st.tuples(st.integers(0, len(CONTENT) - 1), st.integers(1, 400)
 READS = st.lists(st.tuples(st.integers(0, len(CONTENT) + 10), st.integers(-1, 500)), min_size=1, max_size=6)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=60)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=amount(12, 300))
 @given(now=SPANS, later=SPANS, reads=READS)
 def test_a_stream_has_the_bytes_of_the_object(
     server: StoreServer, now: list[tuple[int, int]], later: list[tuple[int, int]], reads: list[tuple[int, int]]

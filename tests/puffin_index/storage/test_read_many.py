@@ -15,6 +15,7 @@ from puffin_index.storage.files import NewFile
 from puffin_index.storage.objects import StoredObject, find_object
 from puffin_index.storage.read_many import read_many
 from ssb_bench.stores.server import BUCKET, Distance, StoreServer, run_store
+from tests.conftest import amount
 from tests.stores import FAR
 
 CONTENTS = [bytes([number]) * 50 + bytes(range(200)) for number in range(4)]
@@ -42,7 +43,7 @@ def stored(server: StoreServer, number: int) -> StoredObject:
 SPANS = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 300), st.integers(0, 300)), max_size=40)
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=amount(8, 150), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(spans=SPANS, at_once=st.integers(1, 50))
 def test_ranges_are_those_of_the_objects(server: StoreServer, spans: list[tuple[int, int, int]], at_once: int) -> None:
     found = read_many([(stored(server, number), offset, length) for number, offset, length in spans], at_once)

@@ -62,7 +62,7 @@ def run(spark: SparkSession, sql: str, enabled: bool) -> Outcome:
     return Outcome(frame.schema.json(), answer_of(rows), read_task_input(spark, group).rows)
 
 
-@pytest.mark.one_of(4)
+@pytest.mark.one_of(7)
 @pytest.mark.parametrize(("name", "statement"), _QUERIES, ids=lambda v: v if isinstance(v, str) else v.sql[:100])
 def test_a_query_answers_the_same_and_reads_no_more(
     hooked: SparkSession, corpus: dict[str, dict[str, str]], name: str, statement: Statement
@@ -104,7 +104,7 @@ def change(spark: SparkSession, table: str, sql: str, enabled: bool) -> Change:
     return Change(rows, tuple(summary.get(key) for key in _COUNTS))
 
 
-@pytest.mark.one_of(3)
+@pytest.mark.one_of(5)
 @pytest.mark.parametrize(("name", "statement"), _CHANGES, ids=lambda v: v if isinstance(v, str) else v.sql[:100])
 def test_a_statement_changes_the_same_rows(
     hooked: SparkSession, corpus: dict[str, dict[str, str]], name: str, statement: Statement

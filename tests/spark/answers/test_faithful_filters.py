@@ -305,7 +305,7 @@ def plain(spark: SparkSession) -> SparkSession:
     return spark.newSession()
 
 
-@pytest.mark.one_of(3)
+@pytest.mark.one_of(5)
 @pytest.mark.usefixtures("index")
 @pytest.mark.parametrize("ansi", ["true", "false"])
 @pytest.mark.parametrize("where", PREDICATES)
@@ -318,7 +318,7 @@ def test_answers_are_equal(spark: SparkSession, plain: SparkSession, where: str,
     spark.conf.unset("spark.sql.ansi.enabled")
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(3)
 @pytest.mark.usefixtures("index")
 @pytest.mark.parametrize("where", PRUNING)
 def test_what_is_sure_still_drops_row_groups(spark: SparkSession, plain: SparkSession, where: str) -> None:

@@ -171,6 +171,7 @@ def test_a_partition_value_from_the_folder_wins_over_the_file(
     assert index.verify(None).findings == ()
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize(
     ("column", "folder", "wheres"),
     [

@@ -176,6 +176,7 @@ def with_and_without(spark: SparkSession, sql: str) -> tuple[ScanPlan, Measureme
     return report, measured
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("writer", WRITERS)
 def test_the_row_groups_that_are_kept_are_read_and_no_others(
     spark: SparkSession, catalog: SqlCatalog, tmp_path: Path, writer: str
@@ -223,7 +224,8 @@ def test_splits_of_any_size_and_either_reader_read_the_same(
             assert (report.kept, measured.read.rows) == (3, report.kept_rows)
 
 
-@pytest.mark.parametrize(("writer", "version"), [("arrow", 2), ("row_groups_around", 3), ("sizes_of_two", 3)])
+@pytest.mark.one_of(3)
+@pytest.mark.parametrize(("writer", "version"), [("row_groups_around", 3), ("arrow", 2), ("sizes_of_two", 3)])
 def test_deletes_row_ids_and_rewrites_of_imported_files(
     spark: SparkSession, catalog: SqlCatalog, tmp_path: Path, writer: str, version: int
 ) -> None:
@@ -255,7 +257,8 @@ def test_equality_deletes_of_imported_files(spark: SparkSession, catalog: SqlCat
     assert report.kept < report.row_groups
 
 
-@pytest.mark.parametrize("writer", ["arrow", "row_groups_around", "sizes_of_two", "one_midpoint", "columns_around"])
+@pytest.mark.one_of(3)
+@pytest.mark.parametrize("writer", ["row_groups_around", "arrow", "sizes_of_two", "one_midpoint", "columns_around"])
 def test_files_that_pyiceberg_imported_are_read_by_their_own_footers(
     spark: SparkSession, catalog: SqlCatalog, tmp_path: Path, writer: str
 ) -> None:
@@ -299,6 +302,7 @@ def orc_items(spark: SparkSession) -> DataFrame:
     return spark.range(0, ROWS, 1, 1).selectExpr(*columns)
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("write", [write_orc_by_iceberg, write_orc_by_spark])
 def test_stripes_of_imported_orc_files_are_dropped(
     row_reader: SparkSession,

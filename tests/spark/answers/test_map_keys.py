@@ -108,7 +108,7 @@ def plain(spark: SparkSession) -> SparkSession:
     return spark.newSession()
 
 
-@pytest.mark.one_of(3)
+@pytest.mark.one_of(5)
 @pytest.mark.parametrize("where", PREDICATES)
 def test_answers_are_equal(spark: SparkSession, index: TableIndex, plain: SparkSession, where: str) -> None:
     expected = answer(plain, where)

@@ -23,7 +23,8 @@ PREDICATES = [
 ]
 
 
-@pytest.mark.parametrize(("version", "ending"), [(2, "parquet"), (3, "puffin")])
+@pytest.mark.one_of(2)
+@pytest.mark.parametrize(("version", "ending"), [(3, "puffin"), (2, "parquet")])
 def test_scans_and_counts_are_sparks_after_deletes(
     spark: SparkSession, catalog: SqlCatalog, version: int, ending: str
 ) -> None:

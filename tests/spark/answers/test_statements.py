@@ -99,6 +99,7 @@ def outcome(spark: SparkSession, scenario: Scenario, names: dict[str, str], enab
             spark.sql(sql.format(**names))
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("name", ["lineorder", "v3"])
 @pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=SCENARIOS)
 def test_statements_in_a_row_end_the_same(hooked: SparkSession, corpus: Names, scenario: Scenario, name: str) -> None:
@@ -115,6 +116,7 @@ def plan_lines(spark: SparkSession, sql: str) -> list[str]:
     return re.sub(r"#\d+L?|plan_id=\d+|\[id=#?\d*\]", "#", text).splitlines()
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("kind", ["", "EXTENDED ", "FORMATTED "])
 def test_explain_says_the_same_and_reads_nothing(hooked: SparkSession, corpus: Names, kind: str) -> None:
     sql = f"EXPLAIN {kind}SELECT COUNT(*) FROM {corpus['lineorder']['t']} WHERE orderkey = 4711"
@@ -140,6 +142,7 @@ FRAMES: dict[str, Callable[[DataFrame], DataFrame]] = {
 }
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("make", FRAMES.values(), ids=FRAMES)
 def test_dataframes_answer_the_same(
     hooked: SparkSession, corpus: Names, make: Callable[[DataFrame], DataFrame]

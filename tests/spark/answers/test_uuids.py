@@ -75,6 +75,7 @@ def test_ours_agrees_with_a_scan_whose_filter_is_not_pushed(
     assert planner.count(index, pushed).rows == len(rows)
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(SPARK_RELEASE != "4.1", reason="before 4.1, data sources in Python take no filters")
 def test_the_python_data_source_gives_uuids_as_text(
     spark: SparkSession, catalog: SqlCatalog, index: TableIndex

@@ -38,9 +38,9 @@ index.expire(timedelta(0))
 
 
 @pytest.fixture
-def index(spark: SparkSession, catalog: SqlCatalog, corpus: dict[str, dict[str, str]]) -> Iterator[TableIndex]:
+def index(spark: SparkSession, catalog: SqlCatalog) -> Iterator[TableIndex]:
     """An index of two segments, which a compaction makes one."""
-    assert corpus
+    spark.sql(f"CREATE NAMESPACE IF NOT EXISTS lake.{corpus_tables.NAMESPACE}")
     spark.sql(
         f"CREATE TABLE lake.{NAME} (k BIGINT, v BIGINT) USING iceberg TBLPROPERTIES ("
         "'write.parquet.row-group-size-bytes'='1', 'write.parquet.row-group-check-min-record-count'='100', "

@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 import planner
 from puffin_index import TableIndex
 from ssb_bench.spark_runs.measure import measure
+from tests.conftest import amount
 from tests.spark.hook.test_hook import hook, index
 
 pytestmark = pytest.mark.spark
@@ -41,6 +42,7 @@ def as_it_was(spark: SparkSession) -> Iterator[None]:
     spark.conf.unset(MODE)
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("sql", QUERIES)
 def test_executors_plan_for_a_query_and_its_answer_stays(distributed: SparkSession, sql: str) -> None:
     by_executors = measure(distributed, sql)
@@ -56,12 +58,13 @@ def test_executors_plan_for_a_query_and_its_answer_stays(distributed: SparkSessi
 
 
 def test_executors_plan_for_queries_of_several_threads(distributed: SparkSession) -> None:
-    expected = {sql: sorted(map(str, distributed.sql(sql).collect())) for sql in QUERIES}
+    queries = QUERIES[: amount(2, 4)]
+    expected = {sql: sorted(map(str, distributed.sql(sql).collect())) for sql in queries}
 
     with ThreadPoolExecutor(3) as pool:
-        found = list(pool.map(lambda sql: sorted(map(str, distributed.sql(sql).collect())), QUERIES * 2))
+        found = list(pool.map(lambda sql: sorted(map(str, distributed.sql(sql).collect())), queries * 2))
 
-    assert found == [expected[sql] for sql in QUERIES * 2]
+    assert found == [expected[sql] for sql in queries * 2]
 
 
 def test_executors_plan_for_a_query_on_a_thread_of_sparks(distributed: SparkSession) -> None:

@@ -50,6 +50,7 @@ print("restarted")
 """
 
 
+@pytest.mark.nightly
 def test_a_session_can_be_stopped_and_another_one_enabled(tmp_path: Path) -> None:
     program = tmp_path / "restart.py"
     program.write_text(_PROGRAM, encoding="utf-8")

@@ -75,6 +75,7 @@ class Stress:
         return time.monotonic() >= self._until and min(self.rounds.values()) >= LEAST_ROUNDS
 
 
+@pytest.mark.nightly
 def test_everything_at_once(spark: SparkSession, index: TableIndex, caplog: pytest.LogCaptureFixture) -> None:
     chooser = random.Random(10)
     home = spark.newSession()

@@ -29,7 +29,7 @@ from tests.deletes_sample import commit_positional_deletes
 pytestmark = pytest.mark.spark
 
 ROWS = 4_000
-ROW_GROUP_ROWS = 250
+ROW_GROUP_ROWS = 1_000
 NOON = datetime(2024, 5, 1, 12)
 
 
@@ -139,7 +139,7 @@ def create(catalog: SqlCatalog, name: str, data: pa.Table, parts: int = 1) -> Ta
 
 @pytest.fixture(scope="module")
 def index(lake: SqlCatalog) -> TableIndex:
-    """16 row groups in two files."""
+    """4 row groups in two files."""
     return create(lake, "items", rows(ROWS), parts=2)
 
 
@@ -199,7 +199,7 @@ def test_the_schema_is_sparks_own_for_these_files(views: ConnectSession) -> None
     assert [(field.name, field.dataType) for field in ours] == [(field.name, field.dataType) for field in native]
 
 
-@pytest.mark.one_of(3)
+@pytest.mark.one_of(5)
 @pytest.mark.parametrize("where", PREDICATES)
 def test_answers_are_those_of_spark_on_the_same_files(
     views: ConnectSession, options: dict[str, str], where: str
@@ -224,7 +224,7 @@ def test_joins_and_aggregates_read_it_like_any_table(views: ConnectSession) -> N
 
 @pytest.fixture(scope="module")
 def one_row_group(lake: SqlCatalog, options: dict[str, str]) -> dict[str, str]:
-    """A table of whose 16 row groups all but that of `k = 1234` are overwritten."""
+    """A table of whose 4 row groups all but that of `k = 1234` are overwritten."""
     data = rows(ROWS)
     spoilt = create(lake, "spoilt", data)
     [file] = list_data_files(spoilt.data_table)
@@ -253,6 +253,7 @@ def test_row_groups_that_the_index_drops_are_never_read(remote: ConnectSession, 
         found("k = 1235")
 
 
+@pytest.mark.one_of(4)
 @pytest.mark.parametrize(
     "where",
     [
@@ -288,6 +289,7 @@ def test_earlier_snapshots_and_deletes(remote: ConnectSession, lake: SqlCatalog,
     assert reader.option("snapshot-id", str(before.snapshot_id)).load("lake.ns.changed").count() == 500
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize(
     ("option", "value", "message"),
     [("colour", "red", "there are path, columns, where"), ("snapshot-id", "first", "snapshot-id")],
@@ -305,6 +307,7 @@ def test_a_table_without_an_index_is_said(remote: ConnectSession, lake: SqlCatal
         remote.read.format("puffin-index").options(**options).load("lake.ns.bare").collect()
 
 
+@pytest.mark.nightly
 def test_a_classic_session_reads_it_as_well(spark: SparkSession, index: TableIndex, options: dict[str, str]) -> None:
     assert index.name == "ns.items"
     spark.dataSource.register(planner.PuffinIndexSource)

@@ -44,6 +44,7 @@ def ours(row: dict[str, Any]) -> dict[str, Any]:
     return {**row, "ts": row["ts"].replace(tzinfo=None), "m": row["m"] and sorted(row["m"])}
 
 
+@pytest.mark.one_of(4)
 @pytest.mark.parametrize("codec", ["zstd", "gzip", "snappy", "uncompressed"])
 def test_pages_of_spark_give_the_rows_of_spark(spark: SparkSession, catalog: SqlCatalog, codec: str) -> None:
     name = f"paged_{codec}"

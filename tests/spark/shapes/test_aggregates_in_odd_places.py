@@ -14,6 +14,7 @@ from pyspark.sql import functions as f
 
 from puffin_index import IndexDefinition, TableIndex
 from ssb_bench.spark_runs.session import SPARK_RELEASE
+from tests.conftest import amount
 from tests.spark.agreement import settings
 from tests.spark.shapes import shapes
 from tests.spark.shapes.test_answered_aggregates import ENABLED, check, rows_of
@@ -36,7 +37,7 @@ def indexed(catalog: SqlCatalog, name: str, **columns: list[str]) -> TableIndex:
     return index
 
 
-@pytest.mark.one_of(3)
+@pytest.mark.one_of(5)
 @pytest.mark.parametrize("table", [_PLAIN, _DELETED])
 @pytest.mark.parametrize(
     "sql",
@@ -106,6 +107,7 @@ def test_strings_of_other_collations_are_left_to_spark(hooked: SparkSession) -> 
     assert not check(hooked, f"SELECT MAX(s COLLATE UTF8_LCASE) FROM {_PLAIN} WHERE i < 90")
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize(
     "make",
     [
@@ -138,6 +140,7 @@ def test_frames_have_the_rows_without_the_index(hooked: SparkSession, make: Call
     assert found[0] == found[1]
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("ansi", ["true", "false"])
 def test_overflow_of_expressions_is_left_to_spark(hooked: SparkSession, catalog: SqlCatalog, ansi: str) -> None:
     name = f"wide_{ansi}"
@@ -184,7 +187,7 @@ def test_values_of_expressions_follow_the_session(hooked: SparkSession, catalog:
         "+ MAKE_INTERVAL(0, 0, 0, 0, CAST(id % 40 AS INT)) AS ts FROM RANGE(200)"
     )
     indexed(catalog, "moments", bitmap=["ts"], bsi=["k"])
-    for zone in ("UTC", "America/New_York", "Asia/Kolkata", "Pacific/Apia"):
+    for zone in ("UTC", "America/New_York", "Asia/Kolkata", "Pacific/Apia")[:: amount(3, 1)]:
         with settings(hooked, {"spark.sql.session.timeZone": zone}):
             sql = (
                 "SELECT DATE(ts), COUNT(*), MAX(HOUR(ts)), SUM(DAY(ts)) FROM lake.answered.moments WHERE {w} GROUP BY 1"
@@ -238,8 +241,8 @@ def test_tables_without_rows(hooked: SparkSession, catalog: SqlCatalog) -> None:
         if name != "empty":
             hooked.sql(f"DELETE FROM lake.answered.{name} WHERE k <> 7")
             hooked.sql(f"DELETE FROM lake.answered.{name} WHERE k + 0 = 7")
-        for _ in range(2):
-            for where in ("", "WHERE k > 5", "WHERE k % 7 = 2 AND g = 1", "WHERE k IS NULL"):
+        for _ in range(amount(1, 2) if name == "empty" else 2):
+            for where in ("", "WHERE k % 7 = 2 AND g = 1", "WHERE k > 5", "WHERE k IS NULL")[: amount(2, 4)]:
                 check(hooked, rows.format(t=name, w=where))
                 check(hooked, groups.format(t=name, w=where))
             index.build()
@@ -275,7 +278,7 @@ def test_statements_that_write_what_they_count(hooked: SparkSession, catalog: Sq
                 f"UPDATE {name} SET g = 99 WHERE k = (SELECT MIN(k + 0) FROM {name} WHERE g = 5)",
                 f"INSERT INTO {name} SELECT SUM(k), g FROM {name} WHERE k > 9 GROUP BY g",
                 f"INSERT OVERWRITE {name} SELECT k + (SELECT COUNT(*) FROM {name} WHERE g = 1), g FROM {name}",
-            ):
+            )[amount(1, 0) :: amount(3, 1)]:
                 hooked.sql(statement)
                 hooked.sql(f"REFRESH TABLE {name}")
                 found.append(rows_of(hooked, f"SELECT g, COUNT(*), SUM(k) FROM {name} GROUP BY g", enabled=False))

@@ -35,6 +35,7 @@ _OTHERS = [
 ]
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize(
     ("condition", "adaptive"), [*((condition, "true") for condition in _CONDITIONS), (_CONDITIONS[1], "false")]
 )
@@ -52,7 +53,7 @@ def test_existence_is_answered_without_a_scan(hooked: SparkSession, condition: s
             assert not any(_PLAIN in line for line in scans), sql
 
 
-@pytest.mark.one_of(3)
+@pytest.mark.one_of(5)
 @pytest.mark.parametrize("condition", _OTHERS)
 @pytest.mark.parametrize("table", [_PLAIN, _DELETED])
 def test_existence_is_that_of_spark(hooked: SparkSession, condition: str, table: str) -> None:

@@ -19,7 +19,7 @@ from tests.spark.shapes import shapes
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("tables")]
 
 ENABLED = "spark.puffin-index.enabled"
-RANDOM_QUERIES = amount(24, 10_000)
+RANDOM_QUERIES = amount(10, 10_000)
 _PARTS = amount(1, 4)
 _PLAIN = f"lake.{shapes.NAMESPACE}.plain"
 _FEW = f"lake.{shapes.NAMESPACE}.few"
@@ -51,7 +51,7 @@ _NO_BROADCAST = {"spark.sql.autoBroadcastJoinThreshold": "-1"}
 _NOT_ADAPTIVE = {"spark.sql.adaptive.enabled": "false"}
 
 
-@pytest.mark.one_of(3)
+@pytest.mark.one_of(5)
 @pytest.mark.parametrize(
     "conf",
     [{}, _NO_BROADCAST, _NOT_ADAPTIVE, _NO_BROADCAST | _NOT_ADAPTIVE],
@@ -204,7 +204,7 @@ _LIMIT = "SELECT COUNT(*) FROM (SELECT * FROM {t} WHERE part = {part} LIMIT {row
 _FIRST = "SELECT id FROM {t} WHERE part = {part} ORDER BY t DESC, id LIMIT 1"
 
 
-@pytest.mark.one_of(3)
+@pytest.mark.one_of(5)
 @pytest.mark.parametrize("conf", [{}, _NOT_ADAPTIVE], ids=["default", "not-adaptive"])
 @pytest.mark.parametrize(
     ("one", "other", "kept"),

@@ -55,7 +55,7 @@ def _aggregates(random: Random, hook: AskedHook) -> dict[str, Any]:
     return {"columns": columns, "groups": groups, "text": "aggregates"}
 
 
-@settings(max_examples=amount(10, 40), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=amount(5, 40), deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.integers(0, 2**32))
 def test_a_right_index_is_never_called_wrong(seed: int) -> None:
     random = Random(seed)
@@ -77,7 +77,7 @@ def test_a_right_index_is_never_called_wrong(seed: int) -> None:
         table.close()
 
 
-@settings(max_examples=amount(20, 80), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=amount(8, 80), deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.integers(0, 2**32))
 def test_the_second_opinion_is_that_of_the_oracle(seed: int) -> None:
     random = Random(seed)

@@ -22,6 +22,7 @@ from puffin_index.data.pages.page_reader import PageReader
 from puffin_index.data.parquet import open_parquet_file
 from puffin_index.errors import CorruptFileError
 from puffin_index.storage.arrays import Ints
+from tests.conftest import amount
 from tests.parquet_footer_edit import Struct, edit_footer, metadata
 from tests.parquet_footer_edit import columns as chunks_of
 from tests.parquet_footer_edit import row_groups as row_groups_of
@@ -70,7 +71,7 @@ def is_readable(path: Path, row_group: int, row_count: int) -> bool:
         return False
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=amount(30, 750), deadline=None)
 @given(case=file_cases(), seed=st.integers(0, 2**32))
 def test_pages_give_the_rows_of_a_whole_read(case: FileCase, seed: int) -> None:
     random = Random(seed)
@@ -225,7 +226,7 @@ def test_an_offset_index_with_a_page_of_no_row_is_of_no_use(tmp_path: Path) -> N
     assert table.column_names == ["s"]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=amount(20, 500), deadline=None)
 @given(data=st.data())
 def test_flipped_bytes_of_an_offset_index_never_give_other_rows(data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as directory:

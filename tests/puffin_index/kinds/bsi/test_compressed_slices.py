@@ -19,6 +19,7 @@ from puffin_index.kinds.base import Payload, RowGroupIndex, StoredPayload
 from puffin_index.kinds.registry import KINDS
 from puffin_index.storage.arrays import Flags, Ints
 from puffin_index.storage.parts import checksum32
+from tests.conftest import amount
 from tests.puffin_index.kinds.counting import blob_of
 
 LONG = value_type_named("long")
@@ -62,7 +63,7 @@ def test_values_in_random_order_stay_in_paimons_format() -> None:
     assert BSI.build(SortedColumn(column_of(pa.array(values), LONG)), {}).blob_type == "paimon-bsi-v1"
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=amount(8, 125), deadline=None)
 @given(
     seed=st.integers(0, 5),
     rows_each=st.sampled_from([3, 4]),
@@ -94,7 +95,7 @@ def test_answers_are_those_of_the_values(
         assert index.evaluate(test).rows == BitMap(np.flatnonzero(rows)), test
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=amount(12, 300), deadline=None)
 @given(position=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7))
 def test_a_flipped_bit_is_found_or_not_read(position: float, bit: int) -> None:
     column = clustered()

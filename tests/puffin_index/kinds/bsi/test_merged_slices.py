@@ -56,7 +56,7 @@ def opened(
     return MergedSlices(StoredPayload(blob, payload.blob_type, own, groups[0].sample.value_type, spans))
 
 
-@settings(max_examples=amount(60, 750), deadline=None)
+@settings(max_examples=amount(30, 750), deadline=None)
 @given(st.data())
 def test_the_answer_is_that_of_every_row_looked_at(data: st.DataObject) -> None:
     of_groups = data.draw(row_group_lists())
@@ -82,7 +82,7 @@ def same_keys(column: Column, values: list[object], value_type: ValueType) -> bo
     return [key if known else None for key, known in zip(keys, valid, strict=True)] == sample.keys
 
 
-@settings(max_examples=amount(32, 400), deadline=None)
+@settings(max_examples=amount(16, 400), deadline=None)
 @given(row_group_lists())
 def test_the_columns_come_back(of_groups: list[object]) -> None:
     groups = placed(of_groups)  # type: ignore[arg-type]  # samples

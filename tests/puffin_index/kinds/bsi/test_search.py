@@ -17,6 +17,7 @@ from puffin_index.kinds.base import StoredPayload
 from puffin_index.kinds.bsi.bit_sliced import BitSlicedIndex
 from puffin_index.kinds.bsi.own_slices import build_slices, open_slices
 from puffin_index.storage.ranged import Blob, BytesReader
+from tests.conftest import amount
 
 NUMBERS = st.integers(-20, 20) | st.integers(-(2**63) + 1, 2**63 - 1)
 INTERVALS = st.lists(st.tuples(NUMBERS, NUMBERS).map(lambda ends: (min(ends), max(ends))), min_size=1, max_size=6)
@@ -43,7 +44,7 @@ def test_a_bound_is_compared_with_bits_from_the_lowest_that_matters() -> None:
 
 
 @pytest.mark.parametrize("most_wide", [-1, 100], ids=["from above", "from below"])
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=amount(30, 750), deadline=None)
 @given(
     numbers=st.lists(st.none() | NUMBERS, min_size=1, max_size=40),
     intervals=INTERVALS,

@@ -79,13 +79,13 @@ def check(row_groups: list[RowGroup], value_type: ValueType, sizes: Sizes, tests
 
 
 @given(segments(INTS), st.sampled_from([TINY, Sizes()]), st.lists(leaf_tests(INTS), max_size=6))
-@settings(max_examples=amount(60, 750), deadline=None)
+@settings(max_examples=amount(30, 750), deadline=None)
 def test_keys_of_rows_of_ints(row_groups: list[RowGroup], sizes: Sizes, tests: list[LeafTest]) -> None:
     check(row_groups, LONG, sizes, tests)
 
 
 @given(segments(TEXTS), st.sampled_from([TINY, Sizes()]), st.lists(leaf_tests(TEXTS.map(str.encode)), max_size=6))
-@settings(max_examples=amount(60, 750), deadline=None)
+@settings(max_examples=amount(30, 750), deadline=None)
 def test_keys_of_rows_of_strings(row_groups: list[RowGroup], sizes: Sizes, tests: list[LeafTest]) -> None:
     check(row_groups, STRING, sizes, tests)
 

@@ -12,6 +12,7 @@ from puffin_index.keys.value_types import ValueType
 from puffin_index.kinds.base import Payload
 from puffin_index.kinds.postings.blocks import Sizes
 from puffin_index.kinds.postings.build import POSTINGS, PlacedColumn, build_postings
+from tests.conftest import amount
 from tests.puffin_index.kinds.postings.test_look_up import (
     DOCUMENTED,
     INTS,
@@ -47,13 +48,13 @@ def check(row_groups: list[RowGroup], value_type: ValueType, sizes: Sizes) -> No
 
 
 @given(segments(INTS), st.sampled_from([TINY, Sizes()]))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=amount(12, 300), deadline=None)
 def test_columns_of_ints_come_back(row_groups: list[RowGroup], sizes: Sizes) -> None:
     check(row_groups, LONG, sizes)
 
 
 @given(segments(TEXTS), st.sampled_from([TINY, Sizes()]))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=amount(12, 300), deadline=None)
 def test_columns_of_strings_come_back(row_groups: list[RowGroup], sizes: Sizes) -> None:
     check(row_groups, STRING, sizes)
 

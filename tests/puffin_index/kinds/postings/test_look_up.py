@@ -187,7 +187,7 @@ def check_law(row_groups: Sequence[RowGroup], value_type: ValueType, tests: Sequ
 
 
 @given(segments(INTS), st.lists(leaf_tests(INTS), max_size=6), st.sampled_from([TINY, Sizes()]))
-@settings(max_examples=amount(60, 750), deadline=None)
+@settings(max_examples=amount(30, 750), deadline=None)
 def test_ints_are_found_as_an_oracle_finds_them(
     row_groups: list[RowGroup], tests: list[LeafTest], sizes: Sizes
 ) -> None:
@@ -197,7 +197,7 @@ def test_ints_are_found_as_an_oracle_finds_them(
 
 
 @given(segments(TEXTS), st.lists(leaf_tests(TEXTS.map(str.encode)), max_size=6), st.sampled_from([TINY, Sizes()]))
-@settings(max_examples=amount(60, 750), deadline=None)
+@settings(max_examples=amount(30, 750), deadline=None)
 def test_strings_are_found_as_an_oracle_finds_them(
     row_groups: list[RowGroup], tests: list[LeafTest], sizes: Sizes
 ) -> None:
@@ -207,7 +207,7 @@ def test_strings_are_found_as_an_oracle_finds_them(
 
 
 @given(st.integers(0, 2**32), st.sampled_from([1, 2, 40, 3000]), st.sampled_from([1, 8, 90]))
-@settings(max_examples=amount(10, 125), deadline=None)
+@settings(max_examples=amount(5, 125), deadline=None)
 def test_many_blocks_and_sections_are_found_as_an_oracle_finds_them(seed: int, distinct: int, run_limit: int) -> None:
     """More blocks than are read at once, more sections than are decoded at once, runs longer than 64 rows."""
     chance = random.Random(seed)
@@ -237,7 +237,7 @@ def check_together(segments_of: Sequence[Sequence[RowGroup]], value_type: ValueT
 
 
 @given(st.lists(segments(INTS), min_size=1, max_size=5), leaf_tests(INTS))
-@settings(max_examples=amount(80, 1000), deadline=None)
+@settings(max_examples=amount(40, 1000), deadline=None)
 def test_ints_of_several_segments_are_found_together(segments_of: list[list[RowGroup]], test: LeafTest) -> None:
     check_together(segments_of, LONG, test)
     for value in sorted({v for row_groups in segments_of for _, group in row_groups for v in group if v is not None}):
@@ -245,7 +245,7 @@ def test_ints_of_several_segments_are_found_together(segments_of: list[list[RowG
 
 
 @given(st.lists(segments(TEXTS), min_size=1, max_size=5), leaf_tests(TEXTS.map(str.encode)))
-@settings(max_examples=amount(40, 500), deadline=None)
+@settings(max_examples=amount(20, 500), deadline=None)
 def test_strings_of_several_segments_are_found_together(segments_of: list[list[RowGroup]], test: LeafTest) -> None:
     check_together(segments_of, STRING, test)
 

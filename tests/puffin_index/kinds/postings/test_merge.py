@@ -17,6 +17,7 @@ from puffin_index.kinds.postings.blocks import Sizes
 from puffin_index.kinds.postings.build import POSTINGS
 from puffin_index.kinds.postings.merge import merge_postings
 from puffin_index.storage.ranged import Blob
+from tests.conftest import amount
 from tests.puffin_index.kinds.postings.test_look_up import (
     BLOCK_ROWS,
     INTS,
@@ -83,7 +84,7 @@ def _check(
 
 
 @pytest.mark.parametrize(("value_type", "values"), [(LONG, INTS), (STRING, TEXTS)], ids=["long", "string"])
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=amount(8, 200), deadline=None)
 @given(st.data())
 def test_merged_postings_are_what_a_build_writes(
     value_type: ValueType, values: st.SearchStrategy[Value], data: st.DataObject
