@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -135,7 +134,7 @@ def run_steps(
         if step.result is not None and (anew or not _is_of_load(step.result, layout)):
             # Otherwise an old result would pass for one of a step that fails.
             step.result.unlink(missing_ok=True)
-        if step.result is not None and _is_complete(step.result):
+        if step.result is not None and step.result.exists():
             on_step(f"{step.name}: {step.result} is there")
         else:
             on_step(f"{step.name} ...")
@@ -155,11 +154,6 @@ def _is_of_load(result: Path, layout: Layout) -> bool:
     """Whether a result was measured after the present load of the table."""
     load = layout.load_json
     return result.exists() and load.exists() and result.stat().st_mtime >= load.stat().st_mtime
-
-
-def _is_complete(result: Path) -> bool:
-    """Whether a result is there, and its measurement was not stopped."""
-    return result.exists() and bool(json.loads(result.read_text(encoding="utf-8")).get("complete", True))
 
 
 @click.command("all")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -21,7 +20,6 @@ from ssb_bench.commands.options import (
 )
 from ssb_bench.data.layout import Layout
 from ssb_bench.data.progress import step_bar
-from ssb_bench.data.records import write_record
 from ssb_bench.data.workload import ROWS_QUERIES, VOLCANO_QUERIES
 from ssb_bench.report.clustered_report import clustered_parts
 from ssb_bench.report.store_report import store_parts
@@ -34,14 +32,7 @@ from ssb_bench.spark_runs.run import fit_queries, stamped_path
 from ssb_bench.studies.append import DEFAULT_BATCH_ROWS, DEFAULT_EVERY_SECONDS, measure_appends
 from ssb_bench.studies.clustered import DEFAULT_REPEATS, DEFAULT_TRIALS, measure_clustered
 from ssb_bench.studies.clustered_tables import DEFAULT_GRID, Grid
-from ssb_bench.studies.scale import (
-    DEFAULT_SIZES,
-    Scale,
-    ScalePoint,
-    measure_scale,
-    scale_failures,
-    unfinished_points,
-)
+from ssb_bench.studies.scale import DEFAULT_SIZES, Scale, measure_scale, scale_failures
 from ssb_bench.studies.store import DEFAULT_MEGABYTES, DEFAULT_MILLISECONDS, DEFAULT_SEGMENTS, measure_store
 from ssb_bench.studies.store_spark import S3_SUPPORT
 from ssb_bench.systems.peers import SYSTEM_NAMES, SYSTEMS
@@ -139,26 +130,12 @@ def clustered_command(data: Path, rows: int, trials: int, repeats: int, output: 
 @repeat_option
 @output_option("scale.json in the data directory")
 def scale_command(data: Path, sizes: tuple[int, ...], repeats: int, output: Path | None) -> None:
-    """Plan over simulated indexes of 10^3 to 10^6 row groups: time, reads, memory, and what dominates.
-
-    Goes on where it was stopped.
-    """
+    """Plan over simulated indexes of 10^3 to 10^6 row groups: time, reads, memory, and what dominates."""
     console, folder = make_console(), data.expanduser().absolute()
-    target, machine = output or folder / "scale.json", describe_host()
-
-    def keep(points: Sequence[ScalePoint]) -> None:
-        write_record(target, Scale(False, machine, tuple(points)))
-
     with console.status("scale") as status:
-        points = measure_scale(
-            folder / "scale",
-            sizes or DEFAULT_SIZES,
-            repeats=repeats,
-            known=unfinished_points(target, machine),
-            on_step=status.update,
-            on_points=keep,
-        )
-    finish(console, target, Scale(True, machine, tuple(points)), scale_parts(points), scale_failures(points))
+        points = measure_scale(folder / "scale", sizes or DEFAULT_SIZES, repeats=repeats, on_step=status.update)
+    scale = Scale(describe_host(), tuple(points))
+    finish(console, output or folder / "scale.json", scale, scale_parts(points), scale_failures(points))
 
 
 @click.command("store")

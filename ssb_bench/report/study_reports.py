@@ -61,8 +61,8 @@ def scale_parts(points: Sequence[ScalePoint]) -> Iterator[Part]:
         measured = [(p.row_groups, p.probe) for p in ordered if p.scenario == scenario and p.probe is not None]
         if measured:
             size, probe = measured[-1]
-            functions = ", ".join(f"{name} {seconds:.3f} s" for name, seconds in [*probe.profile.items()][:4])
-            yield Line(f"{scenario}, warm, {size:,} row groups: {functions}")
+            stages = ", ".join(f"{name} {seconds:.3f} s" for name, seconds in probe.stage_seconds.items())
+            yield Line(f"{scenario}, warm, {size:,} row groups: {stages}")
     yield from failed(scale_failures(points))
 
 

@@ -12,7 +12,6 @@ from typing import ClassVar, Final
 import pyarrow as pa
 
 from puffin_index.jobs.worker_pool import worker_pool
-from ssb_bench.data.records import read_if_there
 from ssb_bench.studies.scale_probe import SCENARIOS, Probe, probe_file
 from ssb_bench.studies.simulate import segment_multiple, simulate
 
@@ -56,14 +55,12 @@ class Scale:
     """The points of a measurement.
 
     Attributes:
-        complete: Whether all points are there.
         machine: Hardware and versions.
         points: The points, smallest indexes first.
     """
 
-    FORMAT: ClassVar = "ssb-bench/scale/1"
+    FORMAT: ClassVar = "ssb-bench/scale/2"
 
-    complete: bool
     machine: dict[str, str | int]
     points: tuple[ScalePoint, ...]
 
@@ -73,9 +70,7 @@ def measure_scale(
     sizes: Sequence[int] = DEFAULT_SIZES,
     *,
     repeats: int = 5,
-    known: Sequence[ScalePoint] = (),
     on_step: Callable[[str], None] = lambda _: None,
-    on_points: Callable[[Sequence[ScalePoint]], None] = lambda _: None,
 ) -> list[ScalePoint]:
     """Measure every scenario over simulated indexes of these sizes.
 
@@ -83,18 +78,15 @@ def measure_scale(
         scratch: A directory on the disk to measure on; what is put there is deleted again.
         sizes: Numbers of row groups, ascending.
         repeats: Warm plans of each.
-        known: Points that were measured before; they are not measured again.
         on_step: Called with what comes next.
-        on_points: Called after each point, with all so far.
     """
     scratch.mkdir(parents=True, exist_ok=True)
-    points = [point for point in known if point.failure is None]
+    points: list[ScalePoint] = []
     for size in sorted({segment_multiple(size) for size in sizes}):
-        missing = [name for name in SCENARIOS if not any(p.scenario == name and p.row_groups == size for p in points)]
-        left_out = {name: _too_slow(points, name, size) for name in missing}
+        left_out = {name: too_slow(points, name, size) for name in SCENARIOS}
         points += [ScalePoint(name, size, 0, 0.0, None, None, why) for name, why in left_out.items() if why]
-        missing = [name for name in missing if left_out[name] is None]
-        if not missing:
+        tried = [name for name, why in left_out.items() if why is None]
+        if not tried:
             continue
         with tempfile.TemporaryDirectory(dir=scratch) as folder:
             on_step(f"{size:,} row groups: writing segments")
@@ -104,15 +96,14 @@ def measure_scale(
             entries = Path(folder) / "entries.arrow"
             with pa.OSFile(str(entries), "wb") as sink, pa.ipc.new_file(sink, simulated.entries.schema) as writer:
                 writer.write_table(simulated.entries)
-            for scenario in missing:
+            for scenario in tried:
                 on_step(f"{size:,} row groups: {scenario}")
                 probe, failure = _run_probe(entries, scenario, repeats)
                 points.append(ScalePoint(scenario, size, simulated.index_bytes, seconds, probe, failure))
-                on_points(points)
     return points
 
 
-def _too_slow(points: Sequence[ScalePoint], scenario: str, row_groups: int) -> str | None:
+def too_slow(points: Sequence[ScalePoint], scenario: str, row_groups: int) -> str | None:
     """Say which smaller index took too long, if one did."""
     for point in points:
         if (
@@ -154,13 +145,3 @@ def scale_failures(points: Sequence[ScalePoint]) -> list[str]:
     failures = [f"{p.scenario}, {p.row_groups:,} row groups: {p.failure}" for p in points if p.failure is not None]
     lost = [p for p in points if p.probe is not None and not p.probe.needle_kept]
     return failures + [f"{p.scenario}, {p.row_groups:,} row groups: the matching row group was dropped" for p in lost]
-
-
-def unfinished_points(path: Path, machine: dict[str, str | int]) -> tuple[ScalePoint, ...]:
-    """Give the points of a measurement on this machine that was stopped; none if there is no such file.
-
-    Raises:
-        BenchError: If the file is something else.
-    """
-    found = read_if_there(path, Scale)
-    return () if found is None or found.complete or found.machine != machine else found.points

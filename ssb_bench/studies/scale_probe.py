@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import cProfile
-import pstats
 import statistics
 import time
 from dataclasses import dataclass
@@ -32,7 +30,6 @@ SCENARIOS: Final[dict[str, Leaf]] = {
     "merged bloom, equality": Leaf(MATRIX, SetTest((NEEDLE[MATRIX],)), VALUE_TYPE),
     "merged bitmaps, equality": Leaf(FEW, SetTest((NEEDLE[FEW],)), VALUE_TYPE),
 }
-_PROFILED_FUNCTIONS: Final = 6
 _WARM_SECONDS: Final = 20.0
 # What is measured is the whole planning, so no time bound cuts it short.
 _LIMITS: Final = Limits(strict=True, seconds=600)
@@ -53,9 +50,7 @@ class Probe:
         kept: Row groups that survive.
         needle_kept: Whether the row group with the needle is among them.
         peak_bytes: Peak of the process's memory, libraries included.
-        base_bytes: Peak before the index table's rows were loaded.
         stage_seconds: Time of each stage of a later plan.
-        profile: What dominates a later plan: own time in seconds by function, greatest first.
     """
 
     open_seconds: float
@@ -68,9 +63,7 @@ class Probe:
     kept: int
     needle_kept: bool
     peak_bytes: int
-    base_bytes: int
     stage_seconds: dict[str, float]
-    profile: dict[str, float]
 
     @property
     def warm_median_seconds(self) -> float:
@@ -78,8 +71,8 @@ class Probe:
         return statistics.median(self.warm_seconds)
 
 
-def probe(entries: pa.Table, scenario: str, repeats: int, base_bytes: int) -> Probe:
-    """Plan a scenario once cold, warm so many times (fewer where it is slow), then once more under the profiler."""
+def probe(entries: pa.Table, scenario: str, repeats: int) -> Probe:
+    """Plan a scenario once cold, then this many times warm, fewer where it is slow."""
     started = time.perf_counter()
     view = IndexView("simulated", entries, PyArrowFileIO())
     numbers = np.arange(view.row_group_count)
@@ -88,7 +81,6 @@ def probe(entries: pa.Table, scenario: str, repeats: int, base_bytes: int) -> Pr
     cold, cold_seconds = _timed(view, leaf, numbers)
     fitting = max(1, min(repeats, int(_WARM_SECONDS / cold_seconds)))
     warm = [_timed(view, leaf, numbers) for _ in range(fitting)]
-    peak = peak_bytes()
     needle = 250 if leaf.field_id == SORTED else 500
     last = warm[-1][0]
     return Probe(
@@ -101,10 +93,8 @@ def probe(entries: pa.Table, scenario: str, repeats: int, base_bytes: int) -> Pr
         warm_bytes=sum(stage.bytes_read for stage in last.stages),
         kept=int(last.kept.sum()),
         needle_kept=bool(last.kept[needle]),
-        peak_bytes=peak,
-        base_bytes=base_bytes,
+        peak_bytes=peak_bytes(),
         stage_seconds={stage.name: stage.seconds for stage in last.stages},
-        profile=_profile(view, leaf, numbers),
     )
 
 
@@ -114,22 +104,8 @@ def _timed(view: IndexView, leaf: Leaf, numbers: np.ndarray[tuple[int], np.dtype
     return pruned, time.perf_counter() - started
 
 
-def _profile(view: IndexView, leaf: Leaf, numbers: np.ndarray[tuple[int], np.dtype[np.int64]]) -> dict[str, float]:
-    profiler = cProfile.Profile()
-    profiler.enable()
-    prune_row_groups(view, leaf, numbers, _LIMITS)
-    profiler.disable()
-    functions = pstats.Stats(profiler).get_stats_profile().func_profiles
-    by_time = sorted(functions.items(), key=lambda item: item[1].tottime, reverse=True)
-    return {
-        f"{name} ({profile.file_name.rsplit('/', 1)[-1]})": profile.tottime
-        for name, profile in by_time[:_PROFILED_FUNCTIONS]
-    }
-
-
 def probe_file(path: Path, scenario: str, repeats: int) -> Probe:
     """Probe the index whose entries a file of Arrow has; called in a process that has done nothing else."""
-    base = peak_bytes()
     with pa.memory_map(str(path)) as source:
         entries = pa.ipc.open_file(source).read_all()
-    return probe(entries, scenario, repeats, base)
+    return probe(entries, scenario, repeats)

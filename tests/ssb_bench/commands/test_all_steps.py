@@ -92,13 +92,15 @@ def test_a_measured_step_is_left_alone_until_it_is_to_be_measured_anew(loaded: L
 
 
 def test_a_step_may_fail_with_a_result_and_is_told_again_by_the_next_run(loaded: Layout) -> None:
-    """The step goes on with what is there and fails; then what is there is finished."""
-    result = result_of(loaded, '{"complete": false}')
+    result, said = loaded.root / "all" / "run.json", list[str]()
     step = BenchStep("no-such-command", (), result)
 
-    assert run_steps(loaded, [step], run=fail) == ["no-such-command"]
-    result.write_text('{"complete": true}')
-    said: list[str] = []
+    def fail_late(command: Sequence[str]) -> int:
+        result.write_text("{}")
+        return fail(command)
+
+    result.parent.mkdir()
+    assert run_steps(loaded, [step], run=fail_late) == ["no-such-command"]
     assert run_steps(loaded, [step], run=fail, on_step=said.append) == ["no-such-command"]
     assert said == [f"no-such-command: {result} is there"]
     assert read_times(times_path(loaded))["no-such-command"].exit_code == 3

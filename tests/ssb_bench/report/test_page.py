@@ -62,7 +62,7 @@ def sources(run: Run) -> Sources:
     wrong = SystemResult("x", "X", {}, None, {"q1": None}, {}, {"q1": "answers 3, 4 is due"})
     absent = SystemResult("hudi", "Hudi", failure="not to be had")
     systems = SystemsRun("2026-01-01", 1.0, 10, 2, 100, {}, {"q1": "a = 1"}, (ran, wrong, absent))
-    probe = Probe(0.1, 0.1, (0.2,), 1, 1, 1, 1, 1, True, 1_000_000, 1, {}, {})
+    probe = Probe(0.1, 0.1, (0.2,), 1, 1, 1, 1, 1, True, 1_000_000, {})
     scale = [ScalePoint("bloom, equality", size, 1, 0.1, probe, None) for size in (1000, 10_000)]
     cells = [
         Cell("128 MB", "random", "long", burst, "needle", 20, 2, kept, 20, wrong, 9, 900, 0.1)

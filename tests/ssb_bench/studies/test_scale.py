@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,7 +20,7 @@ from ssb_bench.studies.scale import (
     grows_linearly,
     measure_scale,
     scale_failures,
-    unfinished_points,
+    too_slow,
 )
 from ssb_bench.studies.scale_probe import SCENARIOS, Probe, probe
 from ssb_bench.studies.simulate import SEGMENT_ROW_GROUPS, Simulated, simulate
@@ -45,12 +44,12 @@ def test_linked_segments_are_whole_and_have_numbers_of_their_own(simulated: Simu
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_the_planner_finds_the_needle_and_little_else(simulated: Simulated, scenario: str) -> None:
-    probed = probe(simulated.entries, scenario, 1, 0)
+    probed = probe(simulated.entries, scenario, 1)
 
     assert probed.needle_kept
     assert probed.kept <= 0.1 * simulated.row_groups
     assert probed.cold_requests >= probed.warm_requests
-    assert probed.profile
+    assert probed.stage_seconds
 
 
 def test_without_a_needle_an_exact_index_keeps_nothing(simulated: Simulated) -> None:
@@ -63,7 +62,7 @@ def test_without_a_needle_an_exact_index_keeps_nothing(simulated: Simulated) -> 
 
 
 def point(row_groups: int, seconds: float) -> ScalePoint:
-    measured = Probe(0.1, 0.1, (seconds,), 1, 1, 1, 1, 1, True, 1, 1, {}, {})
+    measured = Probe(0.1, 0.1, (seconds,), 1, 1, 1, 1, 1, True, 1, {})
     return ScalePoint("bloom, equality", row_groups, 1, 0.0, measured, None)
 
 
@@ -82,45 +81,29 @@ def test_a_lost_needle_and_a_failed_probe_are_failures() -> None:
     assert len(scale_failures([good, lost, broken])) == 2
 
 
-def test_a_scenario_that_would_take_too_long_is_left_out_and_no_failure(tmp_path: Path) -> None:
-    slow = [replace(point(1_000, 1.0), scenario=name) for name in SCENARIOS]
-    slow = [replace(p, probe=replace(p.probe, cold_seconds=11.0)) for p in slow if p.probe is not None]
+def test_a_scenario_that_would_take_too_long_is_left_out() -> None:
+    slow = point(1_000, 1.0)
+    assert slow.probe is not None
+    slow = replace(slow, probe=replace(slow.probe, cold_seconds=11.0))
 
-    points = measure_scale(tmp_path / "scratch", [1_000, 2_000], known=slow)
+    assert too_slow([slow], slow.scenario, 2_000) == "left out: 1,000 row groups took 11.0 s"
+    assert too_slow([slow], slow.scenario, 1_000) is None
+    assert scale_failures([replace(slow, probe=None, left_out="left out")]) == []
 
-    assert points[: len(slow)] == slow
-    assert [p.left_out for p in points[len(slow) :]] == ["left out: 1,000 row groups took 11.0 s"] * len(SCENARIOS)
+
+def test_a_measurement_survives_its_json(tmp_path: Path) -> None:
+    path, points = tmp_path / "scale.json", measure_scale(tmp_path / "scratch", [1_000], repeats=1)
+
+    assert [point.scenario for point in points] == [*SCENARIOS]
+    assert all(point.probe is not None and point.probe.cold_bytes > 0 for point in points)
     assert scale_failures(points) == []
-
-
-def test_a_measurement_that_was_stopped_goes_on_and_survives_its_json(tmp_path: Path) -> None:
-    """Every point is handed over when it is there; those that are known are not measured again, failed ones are."""
-    known = [replace(point(1_000, 0.1), scenario=name) for name in SCENARIOS if name != "sorted, range"]
-    failed = replace(known[0], scenario="sorted, range", probe=None, failure="killed")
-    path, handed = tmp_path / "scale.json", []
-
-    def keep(points: Sequence[ScalePoint]) -> None:
-        handed.append(len(points))
-        write_record(path, Scale(False, {"cores": 2}, tuple(points)))
-
-    points = measure_scale(tmp_path / "scratch", [1_000], repeats=1, known=[failed, *known], on_points=keep)
-
-    assert points[:-1] == known
-    assert points[-1].probe is not None
-    assert points[-1].probe.peak_bytes > points[-1].probe.base_bytes > 0
-    assert points[-1].probe.cold_bytes > 0
-    assert handed == [len(SCENARIOS)]
-    assert scale_failures(points) == []
+    write_record(path, Scale({"cores": 2}, tuple(points)))
     assert read_record(path, Scale).points == tuple(points)
-    assert unfinished_points(path, {"cores": 2}) == tuple(points)
-    assert unfinished_points(path, {"cores": 4}) == (), "another machine's points are not mixed with these"
-    write_record(path, Scale(True, {"cores": 2}, tuple(points)))
-    assert unfinished_points(path, {"cores": 2}) == ()
     assert [*(tmp_path / "scratch").iterdir()] == [], "segments are deleted again"
 
 
 def test_a_merged_index_answers_as_the_single_ones_do_with_few_reads(simulated: Simulated) -> None:
-    single, merged = (probe(simulated.entries, name, 1, 0) for name in ("bloom, equality", "merged bloom, equality"))
+    single, merged = (probe(simulated.entries, name, 1) for name in ("bloom, equality", "merged bloom, equality"))
 
     assert merged.kept == single.kept
     assert single.warm_requests == simulated.row_groups
