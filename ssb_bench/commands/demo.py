@@ -76,12 +76,10 @@ def show(
     return run, path
 
 
-def make_dataset(
-    layout: Layout, console: Console, *, keep_tpch: bool = False, threads: int = 2, memory_limit: str = "2GB"
-) -> None:
+def make_dataset(layout: Layout, console: Console) -> None:
     """Make the SSB files under a progress bar."""
     with step_bar(console, "generate") as move:
-        generate(layout, keep_tpch=keep_tpch, threads=threads, memory_limit=memory_limit, on_step=move)
+        generate(layout, on_step=move)
 
 
 def publish(run: Run, path: Path, console: Console) -> None:

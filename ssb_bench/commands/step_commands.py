@@ -10,7 +10,6 @@ import click
 from ssb_bench.commands.demo import make_dataset, publish
 from ssb_bench.commands.options import (
     FILE,
-    POSITIVE,
     SparkSize,
     index_options,
     layout_options,
@@ -43,13 +42,10 @@ from ssb_bench.systems.run import SystemsRun
 
 @click.command("generate")
 @layout_options
-@click.option("--keep-tpch", is_flag=True, help="Keep the TPC-H files that the tables are made of.")
-@click.option("--threads", type=POSITIVE, default=2, show_default=True)
-@click.option("--memory-limit", default="2GB", show_default=True, help="DuckDB's memory; beyond it, it uses the disk.")
-def generate_command(layout: Layout, keep_tpch: bool, threads: int, memory_limit: str) -> None:
+def generate_command(layout: Layout) -> None:
     """Make the five SSB tables as Parquet files."""
     console = make_console()
-    make_dataset(layout, console, keep_tpch=keep_tpch, threads=threads, memory_limit=memory_limit)
+    make_dataset(layout, console)
     dataset = require_dataset(layout)
     for table, rows in dataset.rows.items():
         console.print(f"{table}: {rows:,} rows")

@@ -28,6 +28,7 @@ RULES_VERSION: Final = 1
 """Raised when a rule of `tables` changes, so that older files are made anew."""
 
 FEWEST_FILES: Final = 8
+_THREADS: Final = 2
 PARQUET_ROW_GROUP_ROWS: Final = 122_880
 _WHOLE_SOURCES: Final = ("nation", "region", "customer", "supplier", "part", "orders")
 
@@ -81,21 +82,12 @@ def slices_of(layout: Layout) -> list[Slice]:
     return [Slice(number + 1, slices, tuple(names[number * files : (number + 1) * files])) for number in range(slices)]
 
 
-def generate(
-    layout: Layout,
-    *,
-    keep_tpch: bool = False,
-    threads: int = 2,
-    memory_limit: str = "2GB",
-    on_step: Callable[[Step], None] = lambda _: None,
-) -> Dataset:
+def generate(layout: Layout, *, keep_tpch: bool = False, on_step: Callable[[Step], None] = lambda _: None) -> Dataset:
     """Make what is missing of the SSB tables of a scale factor.
 
     Args:
         layout: Where to put the tables, and the scale factor.
         keep_tpch: Keep the TPC-H files; otherwise each is deleted as soon as it has been used.
-        threads: Threads of DuckDB and of the TPC-H generator.
-        memory_limit: DuckDB's memory, in its own notation; beyond it, DuckDB spills to disk.
         on_step: Called before each step and once at the end.
 
     Raises:
@@ -106,7 +98,7 @@ def generate(
         shutil.rmtree(layout.ssb)  # made by other rules
     steps = 1 + sum(1 + len(part.targets) for part in slices_of(layout))
     if finished is None:
-        for done, text in enumerate(_make(layout, keep_tpch, threads, memory_limit)):
+        for done, text in enumerate(_make(layout, keep_tpch)):
             on_step(Step(done, steps, text))
         finished = _finish(layout)
         if not keep_tpch:
@@ -136,11 +128,11 @@ def require_dataset(layout: Layout) -> Dataset:
     return dataset
 
 
-def open_duckdb(layout: Layout, *, threads: int = 2, memory_limit: str = "2GB") -> duckdb.DuckDBPyConnection:
+def open_duckdb(layout: Layout) -> duckdb.DuckDBPyConnection:
     """Open an in-memory DuckDB that spills under the layout, with a view for each SSB table that has files."""
     spill = layout.root / "duckdb_spill"
     connection = duckdb.connect()
-    connection.execute(f"SET threads = {threads}; SET memory_limit = '{memory_limit}'")
+    connection.execute(f"SET threads = {_THREADS}; SET memory_limit = '2GB'")
     connection.execute(f"SET temp_directory = '{spill}'; SET enable_progress_bar = false")
     for table in SSB_TABLES:
         if any((layout.ssb / table).glob("*.parquet")):
@@ -150,21 +142,21 @@ def open_duckdb(layout: Layout, *, threads: int = 2, memory_limit: str = "2GB") 
     return connection
 
 
-def _make(layout: Layout, keep_tpch: bool, threads: int, memory_limit: str) -> Iterator[str]:
+def _make(layout: Layout, keep_tpch: bool) -> Iterator[str]:
     """Make each missing file, saying before each step what it is."""
-    with open_duckdb(layout, threads=threads, memory_limit=memory_limit) as connection:
+    with open_duckdb(layout) as connection:
         yield "customer, supplier, part, date"
-        _make_dimensions(connection, layout, threads)
+        _make_dimensions(connection, layout)
         for part in slices_of(layout):
-            yield from _make_lineorder(connection, layout, part, threads)
+            yield from _make_lineorder(connection, layout, part)
             if not keep_tpch:
                 _lineitem(layout, part).unlink(missing_ok=True)
 
 
-def _make_dimensions(connection: duckdb.DuckDBPyConnection, layout: Layout, threads: int) -> None:
+def _make_dimensions(connection: duckdb.DuckDBPyConnection, layout: Layout) -> None:
     whole = [source for source in _WHOLE_SOURCES if not (layout.tpch / f"{source}.parquet").exists()]
     if whole:
-        _run_tpchgen(layout, whole, threads)
+        _run_tpchgen(layout, whole)
     queries = {
         "customer": tables.customer_sql(layout.tpch, layout.scale_factor),
         "supplier": tables.supplier_sql(layout.tpch, layout.scale_factor),
@@ -177,12 +169,12 @@ def _make_dimensions(connection: duckdb.DuckDBPyConnection, layout: Layout, thre
             _copy(connection, sql, target)
 
 
-def _make_lineorder(connection: duckdb.DuckDBPyConnection, layout: Layout, part: Slice, threads: int) -> Iterator[str]:
+def _make_lineorder(connection: duckdb.DuckDBPyConnection, layout: Layout, part: Slice) -> Iterator[str]:
     """Make the lineorder files of a slice, each from a range of order keys, and count that no row was lost."""
     lineitem, orders = _lineitem(layout, part), layout.tpch / "orders.parquet"
     yield f"TPC-H lineitem, {part.number} of {part.slices}"
     if not lineitem.exists() and not all(target.exists() for target in part.targets):
-        _run_tpchgen(layout, ["lineitem"], threads, "--parts", str(part.slices), "--part", str(part.number))
+        _run_tpchgen(layout, ["lineitem"], "--parts", str(part.slices), "--part", str(part.number))
     for position, target in enumerate(part.targets):
         yield target.stem
         if target.exists():
@@ -222,11 +214,11 @@ def _copy(connection: duckdb.DuckDBPyConnection, sql: str, target: Path, rows_du
     os.replace(unfinished, target)
 
 
-def _run_tpchgen(layout: Layout, sources: Sequence[str], threads: int, *extra: str) -> None:
+def _run_tpchgen(layout: Layout, sources: Sequence[str], *extra: str) -> None:
     layout.tpch.mkdir(parents=True, exist_ok=True)
     command = [
         *(str(_tpchgen()), "parquet", "--scale-factor", f"{layout.scale_factor:g}", "--output-dir", str(layout.tpch)),
-        *("--tables", ",".join(sources), "--num-threads", str(threads), "--overwrite", "--quiet", *extra),
+        *("--tables", ",".join(sources), "--num-threads", str(_THREADS), "--overwrite", "--quiet", *extra),
     ]
     finished = subprocess.run(command, capture_output=True, text=True, check=False)
     if finished.returncode != 0:
