@@ -19,7 +19,7 @@ from ssb_bench.data.records import write_record
 from ssb_bench.errors import BenchError
 from ssb_bench.report.study_reports import step_parts
 from ssb_bench.report.terminal import render
-from ssb_bench.results.step_times import StepTime, read_times, times_path
+from ssb_bench.results.step_times import StepTime, read_times
 from ssb_bench.spark_runs.java import require_java
 
 Arguments: TypeAlias = Mapping[str, str]
@@ -79,20 +79,18 @@ def plan_steps(layout: Layout, arguments: Arguments, *, spark: Sequence[str], ro
         spark: Arguments of the commands that start Spark.
         row_group_rows: Rows of a row group of lineorder.
     """
-    here, data = layout.root / "all", ("--data", str(layout.data))
-    where = (*data, "--sf", f"{layout.scale_factor:g}")
-    results = {name: here / f"{name}.json" for name in MEASURED}
+    where = ("--data", str(layout.data), "--sf", f"{layout.scale_factor:g}")
     steps = [
         BenchStep("generate", where),
         BenchStep("load", (*where, *spark, "--row-group-rows", str(row_group_rows), "--bloom-filters")),
         BenchStep("build", (*where, *spark)),
     ]
-    for name, result in results.items():
-        common = data if name in ("clustered", "scale") else (*where, *spark)
-        steps.append(BenchStep(name, (*common, *arguments[name].split(), "--output", str(result)), result))
-    sources = (part for name in MEASURED for part in (f"--{name}", str(results[name])))
-    pages = ("--steps", str(times_path(layout)), "--page", str(here / "report.html"))
-    return [*steps, BenchStep("report", (*where, *sources, *pages))]
+    run = str(layout.result("run"))
+    for name in MEASURED:
+        common = where if name in ("clustered", "scale") else (*where, *spark)
+        own = ("--output", run) if name == "run" else ()
+        steps.append(BenchStep(name, (*common, *arguments[name].split(), *own), layout.result(name)))
+    return [*steps, BenchStep("report", (*where, "--run", run, "--page", str(layout.results / "report.html")))]
 
 
 def run_command(arguments: Sequence[str]) -> int:
@@ -128,7 +126,7 @@ def run_steps(
     Raises:
         BenchError: If a step fails that the others need, or leaves no result.
     """
-    times = read_times(times_path(layout))
+    times = read_times(layout)
     failed: list[str] = []
     for step in steps:
         if step.result is not None and (anew or not _is_of_load(step.result, layout)):
@@ -141,7 +139,7 @@ def run_steps(
             started = time.perf_counter()
             code = run((step.name, *step.arguments))
             times[step.name] = StepTime(time.perf_counter() - started, code)
-            write_record(times_path(layout), times)
+            write_record(layout.result("steps"), times)
             on_step(f"{step.name}: {times[step.name].seconds:.0f} s, exit code {code}")
         if step.name in times and times[step.name].exit_code != 0:
             failed.append(step.name)
@@ -173,7 +171,7 @@ def all_command(layout: Layout, size: SparkSize, row_group_rows: int, anew: bool
     try:
         failed = run_steps(layout, steps, anew=anew, on_step=lambda text: console.print(text, style="bold"))
     finally:
-        console.print(render(step_parts(read_times(times_path(layout)))))
+        console.print(render(step_parts(read_times(layout))))
     if failed:
         console.print(f"with failures: {', '.join(failed)}", style="bold red")
         sys.exit(1)

@@ -35,13 +35,6 @@ POSITIVE = click.IntRange(min=1)
 Command: TypeAlias = Callable[..., Any]
 Option: TypeAlias = Callable[[Command], Command]
 
-data_option = click.option(
-    "--data",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=Path("data"),
-    show_default=True,
-    help="Directory of the data; each scale factor has its own below it.",
-)
 row_group_option = click.option(
     "--row-group-rows",
     type=POSITIVE,
@@ -61,7 +54,13 @@ repeat_option = click.option(
 def layout_options(command: Command) -> Command:
     """Add `--data` and `--sf`; the command gets a `layout`."""
 
-    @data_option
+    @click.option(
+        "--data",
+        type=click.Path(path_type=Path, file_okay=False),
+        default=Path("data"),
+        show_default=True,
+        help="Directory of the data; each scale factor has its own below it.",
+    )
     @click.option("--sf", "scale_factor", type=float, default=1.0, show_default=True, help="Scale factor.")
     @wraps(command)
     def with_layout(*, data: Path, scale_factor: float, **others: object) -> object:
@@ -138,11 +137,6 @@ def _column_option(kind: str, default: Sequence[str]) -> Option:
     return click.option(
         f"--{kind}", default=",".join(default), show_default=True, help=f"Columns with a {kind} index, by comma."
     )
-
-
-def output_option(default: str) -> Option:
-    """Add `--output`, with the file that is written without it."""
-    return click.option("--output", type=FILE, help=f"Where to write JSON.  [default: {default}]")
 
 
 def make_console() -> Console:

@@ -31,7 +31,7 @@ from ssb_bench.report.terminal import render
 from ssb_bench.results.appends import AppendRun
 from ssb_bench.results.clustered import ClusteredRun
 from ssb_bench.results.run import Run, newest_run
-from ssb_bench.results.step_times import read_times, times_path
+from ssb_bench.results.step_times import read_times
 from ssb_bench.spark_runs.indexing import IndexColumns, build_index, define_index
 from ssb_bench.spark_runs.loading.bloom_table import make_bloom_table
 from ssb_bench.spark_runs.loading.load import load, require_load
@@ -136,39 +136,22 @@ def run_command(
 @click.command("report")
 @layout_options
 @click.option("--run", "file", type=FILE, help="A run; the newest by default.")
-@click.option("--picture", type=FILE, help="Where to draw it: PNG, SVG or PDF.")
-@click.option("--systems", type=FILE, help="A comparison of systems; the newest by default.")
-@click.option("--append", type=FILE, help="Queries while data arrive; append.json beside the data by default.")
-@click.option("--clustered", type=FILE, help="Keys in bursts; DATA/clustered.json by default.")
-@click.option("--scale", type=FILE, help="Planning over simulated indexes; DATA/scale.json by default.")
-@click.option("--steps", type=FILE, help="The times of the steps of `all`; of its last run by default.")
 @click.option("--page", type=FILE, help="Where to write the HTML page; beside the run by default.")
-def report_command(
-    layout: Layout,
-    file: Path | None,
-    picture: Path | None,
-    systems: Path | None,
-    append: Path | None,
-    clustered: Path | None,
-    scale: Path | None,
-    steps: Path | None,
-    page: Path | None,
-) -> None:
+def report_command(layout: Layout, file: Path | None, page: Path | None) -> None:
     """Print a run as a table, draw it, and make an HTML page of it and of what else was measured."""
     console = make_console()
     path = file or newest_run(layout.runs)
-    run, target, html = read_record(path, Run), picture or path.with_suffix(".png"), page or path.with_suffix(".html")
+    run, target, html = read_record(path, Run), path.with_suffix(".png"), page or path.with_suffix(".html")
     save(draw_run(run), target)
     console.print(render(run_parts(run)))
-    compared = systems or max(layout.runs.glob("systems-*.json"), default=None)
-    scaled = read_if_there(scale or layout.data / "scale.json", Scale)
+    scaled = read_if_there(layout.result("scale"), Scale)
     sources = Sources(
         run,
-        None if compared is None else read_if_there(compared, SystemsRun),
-        read_if_there(append or layout.root / "append.json", AppendRun),
+        read_if_there(layout.result("systems"), SystemsRun),
+        read_if_there(layout.result("append"), AppendRun),
         () if scaled is None else scaled.points,
-        read_if_there(clustered or layout.data / "clustered.json", ClusteredRun),
-        read_times(steps or times_path(layout)),
+        read_if_there(layout.result("clustered"), ClusteredRun),
+        read_times(layout),
     )
     pictures = write_page(sources, html)
     console.print(f"picture: {target}\npage: {html}\npictures of the page: {pictures}", soft_wrap=True)

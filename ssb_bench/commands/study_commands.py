@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from pathlib import Path
 
 import click
 
 from ssb_bench.commands.options import (
     POSITIVE,
     SparkSize,
-    data_option,
     finish,
     layout_options,
     make_console,
-    output_option,
     repeat_option,
     spark_options,
 )
@@ -28,7 +25,7 @@ from ssb_bench.report.systems_report import systems_parts
 from ssb_bench.spark_runs.loading.bloom_table import make_bloom_table
 from ssb_bench.spark_runs.loading.load import require_load
 from ssb_bench.spark_runs.machine import describe_host
-from ssb_bench.spark_runs.run import fit_queries, stamped_path
+from ssb_bench.spark_runs.run import fit_queries
 from ssb_bench.studies.append import DEFAULT_BATCH_ROWS, DEFAULT_EVERY_SECONDS, measure_appends
 from ssb_bench.studies.clustered import DEFAULT_REPEATS, DEFAULT_TRIALS, measure_clustered
 from ssb_bench.studies.clustered_tables import DEFAULT_GRID, Grid
@@ -58,14 +55,12 @@ STORE_QUERIES = ("q1", "q2", "q5", "q6")
 @click.option(
     "--query", "queries", multiple=True, type=click.Choice(SYSTEMS_QUERIES), metavar="NAME", help="May be given again."
 )
-@output_option("with a date in the runs' directory")
 def systems_command(
     layout: Layout,
     size: SparkSize,
     repeats: int,
     names: tuple[str, ...],
     queries: tuple[str, ...],
-    output: Path | None,
 ) -> None:
     """Compare systems on the same rows, cold and warm; one that cannot be run is listed with the reason."""
     console = make_console()
@@ -80,8 +75,7 @@ def systems_command(
         run = run_systems(
             *(layout, systems, fitted), repeats=repeats, cores=size.cores, memory=size.memory, bloom=bloom, on_step=move
         )
-    path = output or stamped_path(layout, "systems", run.started_at)
-    finish(console, path, run, systems_parts(run), run.failures)
+    finish(console, layout.result("systems"), run, systems_parts(run), run.failures)
 
 
 @click.command("append")
@@ -92,10 +86,7 @@ def systems_command(
 @click.option(
     "--every", type=click.FloatRange(min=0), default=DEFAULT_EVERY_SECONDS, show_default=True, help="Seconds."
 )
-@output_option("append.json in the scale factor's directory")
-def append_command(
-    layout: Layout, size: SparkSize, batches: int, batch_rows: int, every: float, output: Path | None
-) -> None:
+def append_command(layout: Layout, size: SparkSize, batches: int, batch_rows: int, every: float) -> None:
     """Append batches while a watch indexes them and queries run: the lag of the index, the times of the queries."""
     console = make_console()
     queries = fit_queries(layout, APPEND_QUERIES)
@@ -103,39 +94,37 @@ def append_command(
         run = measure_appends(
             spark, layout, queries, batches=batches, batch_rows=batch_rows, every_seconds=every, on_step=move
         )
-    finish(console, output or layout.root / "append.json", run, append_parts(run), run.failures)
+    finish(console, layout.result("append"), run, append_parts(run), run.failures)
 
 
 @click.command("clustered")
-@data_option
+@layout_options
 @click.option("--rows", type=click.IntRange(min=1000), default=DEFAULT_GRID.rows, show_default=True, help="Of a table.")
 @click.option("--trials", type=POSITIVE, default=DEFAULT_TRIALS, show_default=True, help="Queries of each cell.")
 @click.option(
     "--repeats", type=click.IntRange(min=0), default=DEFAULT_REPEATS, show_default=True, help="Pairs of timed scans."
 )
-@output_option("clustered.json in the data directory")
-def clustered_command(data: Path, rows: int, trials: int, repeats: int, output: Path | None) -> None:
+def clustered_command(layout: Layout, rows: int, trials: int, repeats: int) -> None:
     """Plan queries of keys in bursts: what is kept, beside what holds a match; exit 1 if a match is dropped."""
-    console, folder = make_console(), data.expanduser().absolute()
+    console = make_console()
     with console.status("clustered") as status:
         run = measure_clustered(
-            folder / "clustered", grid=Grid(rows), trials=trials, repeats=repeats, on_step=status.update
+            layout.root / "clustered", grid=Grid(rows), trials=trials, repeats=repeats, on_step=status.update
         )
-    finish(console, output or folder / "clustered.json", run, clustered_parts(run), run.failures)
+    finish(console, layout.result("clustered"), run, clustered_parts(run), run.failures)
 
 
 @click.command("scale")
-@data_option
+@layout_options
 @click.option("--row-groups", "sizes", type=POSITIVE, multiple=True, help="N; may be given again.")
 @repeat_option
-@output_option("scale.json in the data directory")
-def scale_command(data: Path, sizes: tuple[int, ...], repeats: int, output: Path | None) -> None:
+def scale_command(layout: Layout, sizes: tuple[int, ...], repeats: int) -> None:
     """Plan over simulated indexes of 10^3 to 10^6 row groups: time, reads, memory, and what dominates."""
-    console, folder = make_console(), data.expanduser().absolute()
+    console = make_console()
     with console.status("scale") as status:
-        points = measure_scale(folder / "scale", sizes or DEFAULT_SIZES, repeats=repeats, on_step=status.update)
+        points = measure_scale(layout.root / "scale", sizes or DEFAULT_SIZES, repeats=repeats, on_step=status.update)
     scale = Scale(describe_host(), tuple(points))
-    finish(console, output or folder / "scale.json", scale, scale_parts(points), scale_failures(points))
+    finish(console, layout.result("scale"), scale, scale_parts(points), scale_failures(points))
 
 
 @click.command("store")
@@ -166,7 +155,6 @@ def scale_command(data: Path, sizes: tuple[int, ...], repeats: int, output: Path
     help="Plans over so many small segments; may be given again.",
 )
 @click.option("--spark/--no-spark", "with_spark", default=True, help="Measure Spark, too.")
-@output_option("store.json in the scale factor's directory")
 def store_command(
     layout: Layout,
     size: SparkSize,
@@ -175,7 +163,6 @@ def store_command(
     bandwidth: float,
     segments: tuple[int, ...],
     with_spark: bool,
-    output: Path | None,
 ) -> None:
     """Work on lineorder in an object store: rounds, requests, bytes and seconds at several distances."""
     console = make_console()
@@ -193,4 +180,4 @@ def store_command(
             spark=spark,
             on_step=move,
         )
-    finish(console, output or layout.root / "store.json", run, store_parts(run), run.failures)
+    finish(console, layout.result("store"), run, store_parts(run), run.failures)

@@ -4,6 +4,7 @@ DATA/sf1/tpch/       TPC-H Parquet files while the SSB tables are made from them
 DATA/sf1/ssb/        the SSB tables as Parquet, and `dataset.json`, written last
 DATA/sf1/warehouse/  the Iceberg catalog (SQLite) and its tables, and `load.json`
 DATA/sf1/runs/       one JSON and one PNG for each run
+DATA/sf1/all/        the last JSON of each study, the times of the steps of `all`, and its page
 """
 
 from __future__ import annotations
@@ -69,6 +70,15 @@ class Layout:
     def runs(self) -> Path:
         """The directory of the results."""
         return self.root / "runs"
+
+    @property
+    def results(self) -> Path:
+        """The directory with the last result of each study."""
+        return self.root / "all"
+
+    def result(self, study: str) -> Path:
+        """Name the file with the last result of a study."""
+        return self.results / f"{study}.json"
 
     @property
     def dataset_json(self) -> Path:

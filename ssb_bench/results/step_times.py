@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 from ssb_bench.data.layout import Layout
 from ssb_bench.data.records import read_if_there
@@ -22,15 +21,10 @@ class StepTime:
     exit_code: int
 
 
-def times_path(layout: Layout) -> Path:
-    """Name the file with the time of each step."""
-    return layout.root / "all" / "steps.json"
-
-
-def read_times(path: Path) -> dict[str, StepTime]:
+def read_times(layout: Layout) -> dict[str, StepTime]:
     """Read what each step took when it last ran; nothing if there is no such file.
 
     Raises:
         BenchError: If the file is something else.
     """
-    return read_if_there(path, dict[str, StepTime]) or {}
+    return read_if_there(layout.result("steps"), dict[str, StepTime]) or {}
