@@ -1,4 +1,4 @@
-"""What people see: numbers of bytes as text, and tables, bars and facts as HTML for notebooks.
+"""What people and programs see of an object: described once, as data, and rendered as HTML, text and JSON.
 
 All text is escaped. The HTML needs nothing from elsewhere and takes the colours of the page around it.
 """
@@ -6,10 +6,11 @@ All text is escaped. The HTML needs nothing from elsewhere and takes the colours
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass
 from html import escape
-from typing import NewType, TypeAlias
+from operator import attrgetter
+from typing import Any, ClassVar, NewType, TypeAlias
 
 Html = NewType("Html", str)
 """Text that a browser may take as it is."""
@@ -35,6 +36,111 @@ class Bar:
 Cell: TypeAlias = str | int | Bar
 
 
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """Rows under headers.
+
+    Attributes:
+        headers: The names of the columns.
+        rows: The rows; without any, nothing is shown.
+    """
+
+    headers: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The description of an object.
+
+    Attributes:
+        title: What it is.
+        facts: Values by name; empty texts are left out.
+        grids: Tables.
+        sentences: What else to know.
+        warnings: What was in trouble, as sentences.
+        below: The description of what is behind it.
+    """
+
+    title: str
+    facts: Mapping[str, Cell] = field(default_factory=dict)
+    grids: Sequence[Grid] = ()
+    sentences: Sequence[str] = ()
+    warnings: Sequence[str] = ()
+    below: Report | None = None
+
+    def as_html(self) -> Html:
+        """The description for a notebook."""
+        facts = "".join(
+            f'<tr><td style="{_CELL};text-align:left;opacity:0.7">{_text(name)}</td>{_html_cell(value)}</tr>'
+            for name, value in self._facts()
+        )
+        body = _html_table(facts) if facts else ""
+        body += "".join(map(_html_grid, self.grids))
+        body += "".join(f"<div>{_text(line)}</div>" for line in (*self.sentences, *self._warned()))
+        body += "" if self.below is None else self.below.as_html()
+        title = f'<div style="font-weight:bold;margin-bottom:2px">{_text(self.title)}</div>'
+        return Html(f'<div style="margin:4px 0">{title}{body}</div>')
+
+    def as_text(self, *, warns: bool = True) -> str:
+        """The description for a terminal, with or without what was in trouble."""
+        lines = [self.title, *(f"  {name}: {_plain(value)}" for name, value in self._facts())]
+        for grid in self.grids:
+            lines += _lines_of(grid)
+        lines += [f"  {line}" for line in (*self.sentences, *(self._warned() if warns else ()))]
+        return "\n".join([*lines, *([] if self.below is None else [self.below.as_text(warns=warns)])])
+
+    def _warned(self) -> Iterator[str]:
+        return (f"warning: {warning}" for warning in self.warnings)
+
+    def _facts(self) -> Iterator[tuple[str, Cell]]:
+        return ((name, value) for name, value in self.facts.items() if value != "")
+
+
+class Described:
+    """An object that is shown by its description.
+
+    Attributes:
+        JSON: What JSON has of the object: names of attributes, dotted or as `key=name`; none for all fields.
+    """
+
+    __slots__ = ()
+    JSON: ClassVar[tuple[str, ...]] = ()
+
+    def describe(self) -> Report:
+        """Describe the object."""
+        raise NotImplementedError
+
+    def _repr_html_(self) -> Html:
+        return self.describe().as_html()
+
+    def to_json(self) -> dict[str, Any]:
+        """The object as `--json` prints it."""
+        document: dict[str, Any] = as_json(self)
+        return document
+
+
+def as_json(value: Any) -> Any:
+    """A value in the types of JSON, objects by their fields, or by the names that their class lists as `JSON`."""
+    match value:
+        case Mapping():
+            return {str(key): as_json(one) for key, one in value.items()}
+        case str() | bytes() | int() | float() | None:
+            return value
+        case _ if is_dataclass(value):
+            names = getattr(value, "JSON", ()) or [own.name for own in fields(value) if not own.name.startswith("_")]
+            return dict(_member(value, *name.partition("=")) for name in names)
+        case Iterable():
+            return [as_json(one) for one in value]
+        case _:
+            return value
+
+
+def _member(value: object, key: str, _: str, name: str) -> tuple[str, Any]:
+    found = attrgetter(name or key)(value)
+    return key.rpartition(".")[2], as_json(found() if callable(found) else found)
+
+
 def format_bytes(count: int) -> str:
     """Return a number of bytes for people: 3 significant digits, binary units. Differences may be negative."""
     sign, value = "-" if count < 0 else "", float(abs(count))
@@ -50,43 +156,17 @@ def share_of(part: int, whole: int, text: str = "") -> Bar:
     return Bar(text or f"{part:,} of {whole:,}", part / whole if whole else 0.0)
 
 
-def panel(title: str, *parts: Html) -> Html:
-    """Return a title with parts below."""
-    body = "".join(parts)
-    return Html(
-        f'<div style="margin:4px 0"><div style="font-weight:bold;margin-bottom:2px">{_text(title)}</div>{body}</div>'
-    )
+def _html_grid(grid: Grid) -> str:
+    body = "".join(f"<tr>{''.join(map(_html_cell, row))}</tr>" for row in grid.rows)
+    head = "".join(f'<th style="{_CELL};text-align:left;opacity:0.7">{_text(header)}</th>' for header in grid.headers)
+    return _html_table(f"<tr>{head}</tr>{body}") if body else ""
 
 
-def facts(pairs: Mapping[str, Cell]) -> Html:
-    """Return a table of names and values; empty texts are left out."""
-    rows = "".join(
-        f'<tr><td style="{_CELL};text-align:left;opacity:0.7">{_text(name)}</td>{_cell(value)}</tr>'
-        for name, value in pairs.items()
-        if value != ""
-    )
-    return _table(rows)
+def _html_table(rows: str) -> str:
+    return f'<table style="border-collapse:collapse;margin:2px 0 6px 0">{rows}</table>'
 
 
-def table(headers: Sequence[str], rows: Iterable[Sequence[Cell]]) -> Html:
-    """Return a table; numbers stand at the right of their columns. Without rows nothing is returned."""
-    body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows)
-    if not body:
-        return Html("")
-    head = "".join(f'<th style="{_CELL};text-align:left;opacity:0.7">{_text(header)}</th>' for header in headers)
-    return _table(f"<tr>{head}</tr>{body}")
-
-
-def sentences(label: str, lines: Iterable[str]) -> Html:
-    """Return lines behind a label, such as `warning`; without lines nothing is returned."""
-    return Html("".join(f"<div>{_text(label)}: {_text(line)}</div>" for line in lines))
-
-
-def _table(rows: str) -> Html:
-    return Html(f'<table style="border-collapse:collapse;margin:2px 0 6px 0">{rows}</table>')
-
-
-def _cell(value: Cell) -> str:
+def _html_cell(value: Cell) -> str:
     if isinstance(value, int):
         return f'<td style="{_CELL};text-align:right">{value:,}</td>'
     if isinstance(value, str):
@@ -102,6 +182,23 @@ def _text(text: str) -> str:
     shown = text if len(text) <= _LONGEST_CELL else f"{text[:_LONGEST_CELL]}…"
     # A lone half of a surrogate pair has no form in UTF-8, in which notebooks are stored.
     return escape(shown.encode(errors="backslashreplace").decode())
+
+
+def _plain(value: Cell) -> str:
+    return f"{value:,}" if isinstance(value, int) else value if isinstance(value, str) else value.text
+
+
+def _lines_of(grid: Grid) -> list[str]:
+    """A table in columns of even width, numbers at the right."""
+    if not grid.rows:
+        return []
+    texts = [list(grid.headers), *([_plain(value) for value in row] for row in grid.rows)]
+    widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
+    aligns = [">" if isinstance(value, int) else "<" for value in grid.rows[0]]
+    cells = (
+        [f"{text:{align}{width}}" for text, align, width in zip(row, aligns, widths, strict=True)] for row in texts
+    )
+    return [f"  {'  '.join(row)}".rstrip() for row in cells]
 
 
 def show_live(shown: object) -> Callable[[object], None]:

@@ -35,7 +35,7 @@ from puffin_index.definition.index_definition import (
 )
 from puffin_index.definition.names import Index, NamedIndex, StoredDefinition
 from puffin_index.definition.table_properties import read_properties, unite
-from puffin_index.display import Html, facts, panel, sentences, show_live, table
+from puffin_index.display import Cell, Described, Grid, Report, show_live
 from puffin_index.errors import DefinitionError, NotFoundError
 from puffin_index.formats.paimon_container import Container
 from puffin_index.jobs.build_handle import BuildHandle
@@ -60,7 +60,7 @@ __all__ = ["ColumnStatus", "IndexStatus", "TableIndex"]
 _log = logging.getLogger(__name__)
 
 
-class TableIndex:
+class TableIndex(Described):
     """The index of one Iceberg table.
 
     `open` or `create` makes the object, which holds the data table (only read) and the index table.
@@ -174,7 +174,8 @@ class TableIndex:
         described = "; ".join(f"{column.name}: {', '.join(sorted(column.kinds))}" for column in self.columns)
         return f"TableIndex({self.name}: {described or 'no columns'})"
 
-    def _repr_html_(self) -> Html:
+    def describe(self) -> Report:
+        """Describe the index."""
         options = [
             (
                 column.name,
@@ -186,12 +187,12 @@ class TableIndex:
             for kind, own in sorted(column.kinds.items())
         ]
         snapshot = self.data_table.current_snapshot()
-        names = {
+        names: dict[str, Cell] = {
             "index table": ".".join(self.index_table.name()),
             "snapshot": "none, the table is empty" if snapshot is None else str(snapshot.snapshot_id),
         }
-        columns = table(("column", "type", "kind", "options"), options)
-        return panel(f"index of {self.name}", facts(names), columns, sentences("warning", self.warnings))
+        columns = Grid(("column", "type", "kind", "options"), options)
+        return Report(f"index of {self.name}", names, (columns,), warnings=self.warnings)
 
     def add_kinds(self, definition: IndexDefinition) -> None:
         """Add kinds to the definition; everything else of the definition stays. The next build makes them.

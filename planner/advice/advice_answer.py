@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from planner.advice.ddl import Names
 from planner.advice.interval import CONFIDENCE, range_of
-from puffin_index.display import Bar, Html, format_bytes, panel, sentences, table
+from puffin_index.display import Bar, Cell, Described, Grid, Report, format_bytes
 
 _SHOWN = 10
 _SHOWN_CHARACTERS = 200
@@ -75,8 +75,8 @@ class Rejected:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Advice:
+@dataclass(frozen=True, slots=True, repr=False)
+class Advice(Described):
     """What a workload is worth in indexes. Nothing was created unless `created` says so.
 
     Attributes:
@@ -115,6 +115,11 @@ class Advice:
     created: bool = False
     warnings: tuple[str, ...] = ()
     _kept: tuple[tuple[str, str], ...] = ()
+    JSON = (
+        *("table", "snapshot_id", "scans", "queries", "bytes_read", "bytes_saved", "data_bytes", "budget_bytes"),
+        *("index_bytes", "proposals", "unused", "rejected", "sampled", "row_groups", "created", "warnings"),
+        *("share_saved", "source", "statements", "command"),
+    )
 
     @property
     def share_saved(self) -> float:
@@ -176,45 +181,20 @@ class Advice:
         ]
         return [*proposals, *others]
 
-    def to_json(self) -> dict[str, object]:
-        """The advice as `puffin-index advise --json` prints it."""
-        document = {name: value for name, value in asdict(self).items() if not name.startswith("_")}
-        own = {"share_saved": self.share_saved, "source": self.source}
-        return {**document, **own, "statements": list(self.statements), "command": self.command}
-
-    def __str__(self) -> str:
-        lines = [
-            f"{self.table}, snapshot {self.snapshot_id}: {self.scans:,} scans, of which {self.queries:,} distinct ones "
-            f"could use an index and read {format_bytes(self.bytes_read)} in all",
-            self._summary(),
-            *(f"  {line}" for own in self.proposals for line in _proposal_lines(own)),
-            *(f"  unused  {_rejected_line(own)}" for own in self.unused),
-            *(f"  not     {_rejected_line(own)}" for own in self.rejected[:_SHOWN]),
-        ]
-        if len(self.rejected) > _SHOWN:
-            lines.append(f"  and {len(self.rejected) - _SHOWN} more that are not worth while")
-        lines.append(f"  source  {self.source}")
-        lines += [f"  note    {_shortened(warning)}" for warning in self.warnings[:_SHOWN]]
-        if len(self.warnings) > _SHOWN:
-            lines.append(f"  note    and {len(self.warnings) - _SHOWN} more, in the JSON")
-        if self.statements and not self.created:
-            lines += ["", *(f"{statement};" for statement in self.statements), "", self.command]
-        return "\n".join(lines)
-
-    __repr__ = __str__
-
-    def _repr_html_(self) -> Html:
-        proposals = (
+    def describe(self) -> Report:
+        """Describe the advice."""
+        proposals = [
             (
                 own.action,
                 f"{own.column}.{own.kind}",
                 Bar(f"{format_bytes(own.bytes_saved)} ({own.share_saved:.0%})", own.share_saved),
                 format_bytes(own.index_bytes),
-                own.note or "; ".join(f"{one.times} x {one.where}" for one in own.evidence),
+                f"some {own.build_seconds:.1f} s" if own.action == "create" else "",
+                _shortened(own.note or "; ".join(f"{one.times} x WHERE {one.where}" for one in own.evidence)),
             )
             for own in self.proposals
-        )
-        others = (
+        ]
+        others = [
             (
                 action,
                 f"{own.column}.{own.kind}",
@@ -223,15 +203,30 @@ class Advice:
             )
             for action, group in (("unused", self.unused), ("do not build", self.rejected[:_SHOWN]))
             for own in group
+        ]
+        facts: dict[str, Cell] = {
+            "advice": self._summary(),
+            "scans": f"{self.scans:,}, of which {self.queries:,} distinct ones could use an index and read "
+            f"{format_bytes(self.bytes_read)} in all",
+        }
+        grids = (
+            Grid(("", "index", "saves", "size", "to build", "evidence"), proposals),
+            Grid(("", "index", "size", "reason"), others),
         )
-        return panel(
-            f"advice for {self.table}: {self._summary()}",
-            table(("", "index", "saves", "size", "evidence"), proposals),
-            table(("", "index", "size", "reason"), others),
-            sentences("run", () if self.created else self.statements),
-            sentences("source", (self.source,)),
-            sentences("note", self.warnings[:_SHOWN]),
+        run = (*self.statements, self.command) if self.statements and not self.created else ()
+        sentences = (
+            *_more(len(self.rejected), "that are not worth while"),
+            f"source: {self.source}",
+            *(f"note: {_shortened(warning)}" for warning in self.warnings[:_SHOWN]),
+            *_more(len(self.warnings), "notes, in the JSON"),
+            *(f"run: {statement}" for statement in run),
         )
+        return Report(f"{self.table}, snapshot {self.snapshot_id}", facts, grids, sentences)
+
+    def __str__(self) -> str:
+        return self.describe().as_text()
+
+    __repr__ = __str__
 
     def _summary(self) -> str:
         budget = f"{format_bytes(self.budget_bytes)} ({self._share(self.budget_bytes)} of the data)"
@@ -248,20 +243,9 @@ class Advice:
         return f"{size / self.data_bytes:.1%}" if self.data_bytes else "0%"
 
 
-def _proposal_lines(own: Proposal) -> list[str]:
-    build = f", some {own.build_seconds:.1f} s of one core to build" if own.action == "create" else ""
-    return [
-        f"{own.action:7} {own.column}.{own.kind}: saves {format_bytes(own.bytes_saved)} ({own.share_saved:.0%}) for "
-        f"{format_bytes(own.index_bytes)}{build}",
-        *(f"        {one.times} x WHERE {_shortened(one.where)}" for one in own.evidence),
-        *([f"        {own.note}"] if own.note else []),
-    ]
+def _more(count: int, what: str) -> tuple[str, ...]:
+    return (f"and {count - _SHOWN} more {what}",) if count > _SHOWN else ()
 
 
 def _shortened(text: str) -> str:
     return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
-
-
-def _rejected_line(own: Rejected) -> str:
-    size = "" if own.index_bytes is None else f" ({format_bytes(own.index_bytes)})"
-    return f"{own.column}.{own.kind}{size}: {own.reason}"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from planner.advice.interval import CONFIDENCE, Range
 from planner.advice.verdict import Verdict
-from puffin_index.display import Cell, Html, facts, format_bytes, panel, sentences, share_of, table
+from puffin_index.display import Cell, Described, Grid, Report, format_bytes, share_of
 
 DEFAULT_BYTES_PER_SECOND = 100 * 1024 * 1024
 """About what one core of Spark reads, decompresses and filters; an assumption that every answer states."""
@@ -29,8 +29,8 @@ class Reads:
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class WhatIf:
+@dataclass(frozen=True, slots=True, repr=False)
+class WhatIf(Described):
     """What a WHERE would read if indexes were added or left out. Nothing was changed.
 
     Attributes:
@@ -68,6 +68,11 @@ class WhatIf:
     verdict: Verdict
     bytes_per_second: float = DEFAULT_BYTES_PER_SECOND
     warnings: tuple[str, ...] = ()
+    JSON = (
+        *("table", "snapshot_id", "where", "added", "left_out", "row_groups", "without_index", "today", "what_if"),
+        *("sampled", "index_bytes", "data_bytes", "build_seconds", "verdict", "bytes_per_second", "warnings"),
+        *("source", "assumption", "bytes_saved", "seconds_saved", "index_share"),
+    )
 
     @property
     def source(self) -> str:
@@ -116,57 +121,30 @@ class WhatIf:
             for reads in (self.without_index, self.today, self.what_if)
         ]
 
-    def to_json(self) -> dict[str, object]:
-        """The answer as `puffin-index what-if --json` prints it."""
-        return {
-            **asdict(self),
-            "source": self.source,
-            "assumption": self.assumption,
-            "bytes_saved": self.bytes_saved,
-            "seconds_saved": self.seconds_saved,
-            "index_share": self.index_share,
-        }
-
-    def __str__(self) -> str:
-        changes = [*(f"+{name}" for name in self.added), *(f"-{name}" for name in self.left_out)]
-        width = max(len(str(reads.row_groups)) for reads in (self.without_index, self.today, self.what_if))
-        lines = [
-            f"{self.table}, snapshot {self.snapshot_id}, WHERE {self.where}",
-            f"what if {' '.join(changes)}: {self.verdict.text}, because {self.verdict.reason}",
-            *(
-                f"  {reads.state:13} {reads.row_groups!s:>{width}} of {self.row_groups:,} row groups, "
-                f"{format_bytes(reads.bytes)}, {reads.seconds:.2f} s"
-                for reads in (self.without_index, self.today, self.what_if)
-            ),
-            f"  index size    {format_bytes(self.index_bytes)}, {self.index_share:.1%} of the data"
-            + (f"; some {self.build_seconds:.1f} s of one core to build" if self.added else ""),
-            f"  source        {self.source}; {self.assumption}",
-            *(f"  note          {warning}" for warning in self.warnings),
-        ]
-        return "\n".join(lines)
-
-    __repr__ = __str__
-
-    def _repr_html_(self) -> Html:
-        compared = (self.without_index, self.today, self.what_if)
-        rows = (
+    def describe(self) -> Report:
+        """Describe the answer."""
+        rows = [
             (
                 reads.state,
                 share_of(reads.row_groups.estimate, self.row_groups, f"{reads.row_groups} of {self.row_groups:,}"),
                 format_bytes(reads.bytes),
                 f"{reads.seconds:.2f} s",
             )
-            for reads in compared
-        )
+            for reads in (self.without_index, self.today, self.what_if)
+        ]
         changes = [*(f"+{name}" for name in self.added), *(f"-{name}" for name in self.left_out)]
-        numbers: dict[str, Cell] = {
+        facts: dict[str, Cell] = {
+            "table": f"{self.table}, snapshot {self.snapshot_id}",
             "where": self.where,
-            "verdict": f"{self.verdict.text}, because {self.verdict.reason}",
             "index size": f"{format_bytes(self.index_bytes)}, {self.index_share:.1%} of the data",
             "build": f"some {self.build_seconds:.1f} s of one core" if self.added else "",
             "source": f"{self.source}; {self.assumption}",
         }
-        read = table(("", "row groups read", "bytes", "time"), rows)
-        return panel(
-            f"what if {' '.join(changes)}, {self.table}", facts(numbers), read, sentences("note", self.warnings)
-        )
+        title = f"what if {' '.join(changes)}: {self.verdict.text}, because {self.verdict.reason}"
+        read = Grid(("", "row groups read", "bytes", "time"), rows)
+        return Report(title, facts, (read,), [f"note: {warning}" for warning in self.warnings])
+
+    def __str__(self) -> str:
+        return self.describe().as_text()
+
+    __repr__ = __str__

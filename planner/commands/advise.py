@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
 
 from planner.advice.advise import DEFAULT_ADVICE_SAMPLE, DEFAULT_MAX_SHARE, advise
 from planner.commands.what_if import open_data_table
-from puffin_index.commands.main import console, table_command
+from puffin_index.commands.main import console, show, table_command
 from puffin_index.errors import PuffinIndexError
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -68,11 +67,8 @@ def advise_command(
         sample=sample or None,
         create=create,
     )
-    if as_json:
-        click.echo(json.dumps(advice.to_json()))
-        return
-    console.print(str(advice), highlight=False, soft_wrap=True, markup=False)
-    if advice.created:
+    show(advice, as_json=as_json)
+    if advice.created and not as_json:
         console.print(f"build it with: puffin-index build {table}", highlight=False, soft_wrap=True)
 
 

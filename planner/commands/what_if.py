@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 
 import click
@@ -14,7 +13,7 @@ from planner.advice.what_if_answer import DEFAULT_BYTES_PER_SECOND
 from puffin_index.catalogue.index_table import TableName
 from puffin_index.catalogue.open_catalog import QualifiedTable, open_catalog
 from puffin_index.commands.definition_options import definition_options, split_names
-from puffin_index.commands.main import console, parse_properties, table_command
+from puffin_index.commands.main import parse_properties, show, table_command
 from puffin_index.data.data_table import open_table
 from puffin_index.definition.index_definition import IndexDefinition
 
@@ -69,7 +68,4 @@ def what_if_command(
         snapshot_id=snapshot_id,
         bytes_per_second=mib_per_second * _MEBIBYTE,
     )
-    if as_json:
-        click.echo(json.dumps(answer.to_json()))
-    else:
-        console.print(str(answer), highlight=False, soft_wrap=True, markup=False)
+    show(answer, as_json=as_json)

@@ -47,17 +47,6 @@ class Implied:
             parts.append(f"found in {self.seconds * 1000:.1f} ms with {self.bytes_read} bytes read")
         return "; ".join(filter(None, parts))
 
-    def to_json(self) -> dict[str, object]:
-        """The fields, as `puffin-index explain --json` prints them."""
-        return {
-            "source": self.source,
-            "text": self.text,
-            "dropped_alone": self.dropped_alone,
-            "dropped_only_by_it": self.dropped_only_by_it,
-            "seconds": self.seconds,
-            "bytes_read": self.bytes_read,
-        }
-
 
 @dataclass(slots=True)
 class Cost:

@@ -40,10 +40,6 @@ class Unused:
     def __str__(self) -> str:
         return f"{self.text}: {self.reason}"
 
-    def to_json(self) -> dict[str, str]:
-        """The fields, as `puffin-index explain --json` prints them."""
-        return {"text": self.text, "reason": self.reason}
-
 
 def unused_leaf(leaf: BooleanExpression, schema: Schema) -> Unused:
     """Say why a leaf could not be bound.

@@ -45,6 +45,11 @@ class Reason(IntEnum):
         """The reason as users see it."""
         return self.name.lower().replace("_", "-")
 
+    @classmethod
+    def of(cls, code: str) -> Reason:
+        """The reason of a code."""
+        return cls[code.upper().replace("-", "_")]
+
     @property
     def drops(self) -> bool:
         """Whether a row group is dropped for this reason."""

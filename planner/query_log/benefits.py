@@ -10,12 +10,18 @@ from typing import Final
 from pyiceberg.io import load_file_io
 
 from planner.query_log.records import AuditRecord, QueryLog, QueryRecord, read_log
-from puffin_index.display import Cell, Html, format_bytes, panel, sentences, share_of, table
+from puffin_index.display import Cell, Described, Grid, Report, format_bytes, share_of
 from puffin_index.errors import PuffinIndexError
 from puffin_index.table_index import TableIndex
 
 DEFAULT_BYTES_PER_SECOND: Final = 100_000_000
 """So many bytes of data files a query is taken to read in a second, all of its tasks together."""
+
+
+_HEADERS: Final = (
+    *("scans", "row groups", "dropped by default", "by index", "answered", "bytes saved", "index bytes"),
+    "seconds saved",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +54,7 @@ class Sums:
 
 
 @dataclass(frozen=True, slots=True)
-class Benefits:
+class Benefits(Described):
     """What the log says of the indexes of a table.
 
     Attributes:
@@ -85,36 +91,45 @@ class Benefits:
             "planning; row groups of data files without an index have no size here"
         )
 
-    def _repr_html_(self) -> Html:
-        headers = ("scans", "row groups", "dropped by default", "by index", "bytes saved", "seconds saved")
+    JSON = (
+        *("table", "total", "by_day=days", "by_index=indexes", "unused=unused_by_name", "audits", "audited_row_groups"),
+        *("misses", "scans_not_trusted", "bytes_per_second", "assumption"),
+    )
+
+    @property
+    def days(self) -> list[dict[str, object]]:
+        """The sums of each day, with the day."""
+        return [{"day": day.isoformat(), **asdict(sums)} for day, sums in self.by_day.items()]
+
+    @property
+    def indexes(self) -> list[dict[str, object]]:
+        """The sums of each index, with column and kind."""
+        return [{"column": column, "kind": kind, **asdict(sums)} for (column, kind), sums in self.by_index.items()]
+
+    @property
+    def unused_by_name(self) -> list[dict[str, object]]:
+        """Column and kind of each index that no query used."""
+        return [{"column": column, "kind": kind} for column, kind in self.unused]
+
+    def describe(self) -> Report:
+        """Describe the benefits."""
         days = [("all", self.total), *((day.isoformat(), sums) for day, sums in self.by_day.items())]
         indexes = ((f"{column}.{kind}", sums) for (column, kind), sums in self.by_index.items())
-        return panel(
-            f"what the indexes of {self.table} have saved",
-            table(("day", *headers), ((name, *_cells(sums)) for name, sums in days)),
-            table(("index", *headers), ((name, *_cells(sums)) for name, sums in indexes)),
-            sentences("no query used", (f"{column}.{kind}" for column, kind in self.unused)),
-            sentences("miss", self.misses),
-            sentences("source", (self.assumption,)),
+        audits = (
+            f"{self.audits} audits checked {self.audited_row_groups} row groups, {len(self.misses)} misses; "
+            f"{self.scans_not_trusted} scans read everything because of a miss"
         )
-
-    def to_json(self) -> dict[str, object]:
-        """The fields, as `puffin-index benefits --json` prints them."""
-        return {
-            "table": self.table,
-            "total": asdict(self.total),
-            "by_day": [{"day": day.isoformat(), **asdict(sums)} for day, sums in self.by_day.items()],
-            "by_index": [
-                {"column": column, "kind": kind, **asdict(sums)} for (column, kind), sums in self.by_index.items()
-            ],
-            "unused": [{"column": column, "kind": kind} for column, kind in self.unused],
-            "audits": self.audits,
-            "audited_row_groups": self.audited_row_groups,
-            "misses": list(self.misses),
-            "scans_not_trusted": self.scans_not_trusted,
-            "bytes_per_second": self.bytes_per_second,
-            "assumption": self.assumption,
-        }
+        sentences = (
+            *(f"no query used: {column}.{kind}" for column, kind in self.unused),
+            audits,
+            *(f"miss: {miss}" for miss in self.misses),
+            self.assumption,
+        )
+        grids = (
+            Grid(("day", *_HEADERS), [(name, *_cells(sums)) for name, sums in days]),
+            Grid(("index", *_HEADERS), [(name, *_cells(sums)) for name, sums in indexes]),
+        )
+        return Report(f"what the indexes of {self.table} have saved", grids=grids, sentences=sentences)
 
 
 def benefits(index: TableIndex, query_log: str, *, bytes_per_second: int = DEFAULT_BYTES_PER_SECOND) -> Benefits:
@@ -172,7 +187,9 @@ def _cells(sums: Sums) -> tuple[Cell, ...]:
         sums.row_groups,
         share_of(sums.dropped_by_default, sums.row_groups, f"{sums.dropped_by_default:,}"),
         share_of(sums.dropped_by_index, sums.row_groups, f"{sums.dropped_by_index:,}"),
+        sums.answered,
         share_of(sums.bytes_saved, sums.bytes_without_index, format_bytes(sums.bytes_saved)),
+        format_bytes(sums.index_bytes),
         f"{sums.seconds_saved:,.1f}",
     )
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import numpy as np
 
 from planner.predicate.implied import Implied
 from planner.predicate.unused import Unused
 from planner.prune.pruned import Reason, Stage, kept_mask
-from puffin_index.display import Bar, Cell, Html, facts, format_bytes, panel, sentences, share_of, table
+from puffin_index.display import Cell, Described, Grid, Report, format_bytes, share_of
 from puffin_index.storage.arrays import Bytes, Flags, Ints
 
 _LONGEST_TEXT = 200
@@ -35,8 +35,8 @@ class Split:
     rows: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class ScanPlan:
+@dataclass(frozen=True, slots=True, repr=False)
+class ScanPlan(Described):
     """Which row groups of a scan are to be read.
 
     Attributes:
@@ -82,40 +82,71 @@ class ScanPlan:
     implied: tuple[Implied, ...] = ()
     unused: tuple[Unused, ...] = ()
 
-    def __repr__(self) -> str:
-        return (
-            f"ScanPlan({self.table} where {_shortened(self.where)}: {self.kept} of {self.row_groups} row groups kept, "
-            f"{self.unindexed} not indexed)"
-        )
+    JSON = (
+        *("table", "snapshot_id", "where", "answered", "implied", "unused", "row_groups", "kept", "dropped"),
+        *("unindexed", "staleness", "kept_rows", "reasons=reason_counts", "funnel=stages", "index_reads"),
+        *("index_bytes_read", "planning_seconds", "warnings", "splits"),
+    )
 
-    def _repr_html_(self) -> Html:
-        read = f"{format_bytes(self.index_bytes_read)} in {self.index_reads} reads"
-        numbers: dict[str, Cell] = {
+    def __repr__(self) -> str:
+        return f"ScanPlan({self.table} where {_shortened(self.where)}: {self.summary})"
+
+    @property
+    def summary(self) -> str:
+        """How much is read, in a line."""
+        return f"{self.kept} of {self.row_groups} row groups kept, {self.unindexed} not indexed"
+
+    @property
+    def note(self) -> str:
+        """What the descriptions of a query's jobs say."""
+        if self.answered:
+            return f"puffin-index: {self.answered} of {self.table}"
+        note = f"puffin-index: {self.kept} of {self.row_groups} row groups of {self.table}"
+        return f"{note}, {self.staleness}" if self.staleness else note
+
+    def describe(self) -> Report:
+        """Describe the plan."""
+        facts: dict[str, Cell] = {
+            "snapshot": str(self.snapshot_id),
             "where": self.where,
             "answered": self.answered,
             "row groups kept": share_of(self.kept, self.row_groups),
             "not indexed": f"{self.unindexed} ({self.staleness})" if self.staleness else self.unindexed,
             "rows kept": self.kept_rows,
-            "index read": read,
+            "index read": f"{format_bytes(self.index_bytes_read)} in {self.index_reads} reads",
             "planning": f"{self.planning_seconds * 1000:.0f} ms",
         }
-        implied = sentences("implied by", map(str, self.implied))
-        unused = sentences("not used", map(str, self.unused))
-        reasons = table(("reason", "row groups"), self.reason_counts().items())
-        title = f"scan of {self.table}, snapshot {self.snapshot_id}"
-        return panel(
-            title, facts(numbers), self._funnel_table(), reasons, implied, unused, sentences("warning", self.warnings)
+        counts = [(code, "dropped" if Reason.of(code).drops else "kept", n) for code, n in self.reason_counts().items()]
+        sentences = (
+            *(f"implied by {implied}" for implied in self.implied),
+            *(f"not used: {unused}" for unused in self.unused),
+        )
+        return Report(
+            f"{self.table}: {self.summary}",
+            facts,
+            (self._funnel(), Grid(("reason", "", "row groups"), counts)),
+            sentences,
+            self.warnings,
         )
 
-    def _funnel_table(self) -> Html:
-        """The row groups that each stage left, as a table with bars."""
+    def _funnel(self) -> Grid:
+        """The row groups that each stage left."""
         left = self.row_groups
-        rows: list[tuple[str, Bar, int, str, str]] = []
+        rows: list[tuple[Cell, ...]] = []
         for stage in self.funnel:
             left -= stage.dropped
             bytes_read, took = format_bytes(stage.bytes_read), f"{stage.seconds * 1000:.1f}"
-            rows.append((stage.name, share_of(left, self.row_groups, f"{left:,}"), stage.dropped, bytes_read, took))
-        return table(("stage", "row groups left", "dropped", "read", "ms"), rows)
+            share = share_of(left, self.row_groups, f"{left:,}")
+            rows.append((stage.name, share, stage.dropped, stage.reads, bytes_read, took))
+        return Grid(("stage", "row groups left", "dropped", "reads", "read", "ms"), rows)
+
+    @property
+    def stages(self) -> dict[str, dict[str, float]]:
+        """The numbers of each stage by its name."""
+        return {
+            stage.name: {name: value for name, value in asdict(stage).items() if name != "name"}
+            for stage in self.funnel
+        }
 
     @property
     def row_groups(self) -> int:
@@ -153,14 +184,6 @@ class ScanPlan:
         return f"{indexed} of {files} files {'is' if indexed == 1 else 'are'} indexed: run `puffin-index build`"
 
     @property
-    def note(self) -> str:
-        """What the descriptions of a query's jobs say."""
-        if self.answered:
-            return f"puffin-index: {self.answered} of {self.table}"
-        note = f"puffin-index: {self.kept} of {self.row_groups} row groups of {self.table}"
-        return f"{note}, {self.staleness}" if self.staleness else note
-
-    @property
     def kept_rows(self) -> int:
         """Rows of the kept row groups of indexed files."""
         return int(self.row_counts[self.kept_mask].sum())
@@ -183,58 +206,17 @@ class ScanPlan:
         values, counts = np.unique(self.reasons, return_counts=True)
         return {Reason(int(value)).code: int(count) for value, count in zip(values, counts, strict=True)}
 
-    def to_json(self) -> dict[str, object]:
-        """The plan as `puffin-index explain --json` prints it."""
-        return {
-            "table": self.table,
-            "snapshot_id": self.snapshot_id,
-            "where": self.where,
-            "answered": self.answered,
-            "implied": [implied.to_json() for implied in self.implied],
-            "unused": [unused.to_json() for unused in self.unused],
-            "row_groups": self.row_groups,
-            "kept": self.kept,
-            "dropped": self.dropped,
-            "unindexed": self.unindexed,
-            "staleness": self.staleness,
-            "kept_rows": self.kept_rows,
-            "reasons": self.reason_counts(),
-            "funnel": {
-                stage.name: {
-                    "entered": stage.entered,
-                    "dropped": stage.dropped,
-                    "reads": stage.reads,
-                    "bytes_read": stage.bytes_read,
-                    "seconds": stage.seconds,
-                }
-                for stage in self.funnel
-            },
-            "index_reads": self.index_reads,
-            "index_bytes_read": self.index_bytes_read,
-            "planning_seconds": self.planning_seconds,
-            "warnings": list(self.warnings),
-            "splits": [
-                {
-                    "data_file": split.data_file,
-                    "row_group": split.row_group,
-                    "verdict": split.verdict,
-                    "reason": split.reason,
-                    "rows": split.rows,
-                }
-                for split in self.splits
-            ],
-        }
-
 
 def _shortened(text: str) -> str:
     return text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]}..."
 
 
-class ScanPlans(list[ScanPlan]):
+class ScanPlans(list[ScanPlan], Described):
     """Scan plans in the order in which they were made."""
 
-    def _repr_html_(self) -> Html:
-        rows = (
+    def describe(self) -> Report:
+        """Describe the plans, one a row."""
+        rows = [
             (
                 plan.table,
                 _shortened(plan.answered or plan.where),
@@ -244,6 +226,6 @@ class ScanPlans(list[ScanPlan]):
                 len(plan.warnings),
             )
             for plan in self
-        )
+        ]
         headers = ("table", "where", "row groups kept", "index read", "ms", "warnings")
-        return panel(f"{len(self)} scans, oldest first", table(headers, rows))
+        return Report(f"{len(self)} scans, oldest first", grids=(Grid(headers, rows),))

@@ -21,16 +21,18 @@ from planner.scans.plan import plan_scan, snapshot_of
 from planner.scans.unread import read_partial
 from planner.scans.wanted import Keys, Wanted
 from planner.view.shared_payloads import sharing_payloads
+from puffin_index.display import Cell, Described, Grid, Report, share_of
 from puffin_index.jobs.log_lines import level_of_trouble
 from puffin_index.table_index import TableIndex
 
 _log = logging.getLogger(__name__)
 
+_SHOWN_GROUPS: Final = 100
 _EXACT_ROWS: Final = Limits(byte_budget=ROWS_BYTE_BUDGET, rows_wanted=True)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Aggregated:
+class Aggregated(Described):
     """Aggregates, and what they took.
 
     Attributes:
@@ -51,24 +53,31 @@ class Aggregated:
     seconds: float
     plan: ScanPlan
 
-    def to_json(self) -> dict[str, object]:
-        """The answer as `puffin-index aggregate --json` prints it; JSON has decimals, dates and times as text."""
-        return {
-            "table": self.plan.table,
-            "snapshot_id": self.plan.snapshot_id,
-            "where": self.plan.where,
-            "columns": self.table.column_names,
-            "rows": [list(row.values()) for row in self.table.to_pylist()],
-            "row_groups": self.row_groups,
-            "row_groups_settled": self.row_groups_settled,
-            "row_groups_indexed": self.row_groups_indexed,
-            "row_groups_read": self.row_groups_read,
-            "index_bytes_read": self.plan.index_bytes_read,
-            "index_reads": self.plan.index_reads,
-            "seconds": self.seconds,
-            "unused": [unused.to_json() for unused in self.plan.unused],
-            "warnings": list(self.plan.warnings),
+    JSON = (
+        *("plan.table", "plan.snapshot_id", "plan.where", "columns=table.column_names", "rows", "row_groups"),
+        *("row_groups_settled", "row_groups_indexed", "row_groups_read", "plan.index_bytes_read", "plan.index_reads"),
+        *("seconds", "plan.unused", "plan.warnings"),
+    )
+
+    @property
+    def rows(self) -> list[list[object]]:
+        """The values of each row of the result."""
+        return [list(row.values()) for row in self.table.to_pylist()]
+
+    def describe(self) -> Report:
+        """Describe the result, and what it took."""
+        shown = self.table.slice(0, _SHOWN_GROUPS).to_pylist()
+        rows = [["NULL" if value is None else str(value) for value in row.values()] for row in shown]
+        more = self.table.num_rows - len(shown)
+        facts: dict[str, Cell] = {
+            "row groups read": share_of(self.row_groups_read, self.row_groups),
+            "answered": f"{self.row_groups_indexed} by indexes, {self.row_groups_settled} by statistics",
+            "more": f"{more} rows; --json prints all" if more else "",
+            "seconds": f"{self.seconds:.3f}",
         }
+        return Report(
+            f"{self.table.num_rows:,} groups", facts, (Grid(self.table.column_names, rows),), below=self.plan.describe()
+        )
 
 
 def aggregate(

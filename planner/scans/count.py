@@ -15,12 +15,12 @@ from planner.scans.plan import plan_scan
 from planner.scans.reading.data_read import DataRead
 from planner.scans.row_group_reader import RowGroupReader, tasks_of
 from planner.scans.wanted import Keys, Wanted
-from puffin_index.display import Cell, Html, facts, panel, share_of
+from puffin_index.display import Cell, Described, Report, share_of
 from puffin_index.table_index import TableIndex
 
 
 @dataclass(frozen=True, slots=True)
-class RowCount:
+class RowCount(Described):
     """How many rows match, and what counting took.
 
     Attributes:
@@ -38,35 +38,23 @@ class RowCount:
     seconds: float
     plan: ScanPlan
     data_read: DataRead = field(default_factory=DataRead)
+    JSON = (
+        *("plan.table", "plan.snapshot_id", "plan.where", "rows", "row_groups", "row_groups_read", "data_read"),
+        *("plan.index_bytes_read", "plan.index_reads", "seconds", "plan.unused", "plan.warnings"),
+    )
 
     def __repr__(self) -> str:
         read = f"{self.row_groups_read} of {self.row_groups} row groups read"
         return f"RowCount({self.rows:,} rows, {read}, {self.seconds * 1000:.0f} ms)"
 
-    def _repr_html_(self) -> Html:
-        numbers: dict[str, Cell] = {
+    def describe(self) -> Report:
+        """Describe the count, and its plan below."""
+        facts: dict[str, Cell] = {
             "row groups read": share_of(self.row_groups_read, self.row_groups),
             "data read": str(self.data_read),
             "seconds": f"{self.seconds:.3f}",
         }
-        return panel(f"{self.rows:,} rows", facts(numbers), self.plan._repr_html_())
-
-    def to_json(self) -> dict[str, object]:
-        """The count as `puffin-index count --json` prints it."""
-        return {
-            "table": self.plan.table,
-            "snapshot_id": self.plan.snapshot_id,
-            "where": self.plan.where,
-            "rows": self.rows,
-            "row_groups": self.row_groups,
-            "row_groups_read": self.row_groups_read,
-            "data_read": self.data_read.to_json(),
-            "index_bytes_read": self.plan.index_bytes_read,
-            "index_reads": self.plan.index_reads,
-            "seconds": self.seconds,
-            "unused": [unused.to_json() for unused in self.plan.unused],
-            "warnings": list(self.plan.warnings),
-        }
+        return Report(f"{self.rows:,} rows", facts, below=self.plan.describe())
 
 
 def count(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from planner.report.scan_plan import ScanPlan
 from planner.spark.hook import callback_of
 from planner.spark.rules import jvm_of
 
@@ -23,25 +22,5 @@ def explain(frame: DataFrame) -> str:
     with callback.reports.recorded(thread) as plans:
         # A DataFrame keeps its first plan. Spark plans an alias anew.
         spark_plan = frame.alias("explained")._jdf.queryExecution().executedPlan().toString()
-    described = [describe(plan) for plan in plans] or ["no scan of an indexed table with filters"]
+    described = [plan.describe().as_text() for plan in plans] or ["no scan of an indexed table with filters"]
     return "\n".join([*described, spark_plan])
-
-
-def describe(plan: ScanPlan) -> str:
-    """Say in lines what one scan reads, and why."""
-    lines = [
-        f"{plan.table}: {plan.kept} of {plan.row_groups} row groups kept, {plan.unindexed} not indexed; "
-        f"{plan.index_reads} reads, {plan.index_bytes_read} bytes of index, {plan.planning_seconds * 1000:.0f} ms",
-        *([f"  {plan.staleness}"] if plan.staleness else []),
-        f"  where {plan.where}",
-        *([f"  answered: {plan.answered}"] if plan.answered else []),
-        *(f"  implied by {implied}" for implied in plan.implied),
-        *(
-            f"  {stage.name}: {stage.entered} entered, {stage.dropped} dropped, {stage.reads} reads, "
-            f"{stage.bytes_read} bytes, {stage.seconds * 1000:.1f} ms"
-            for stage in plan.funnel
-        ),
-        *(f"  {code}: {count}" for code, count in plan.reason_counts().items()),
-        *(f"  warning: {warning}" for warning in plan.warnings),
-    ]
-    return "\n".join(lines)

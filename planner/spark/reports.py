@@ -53,11 +53,9 @@ class Reports:
         if request.thread in self._recordings:
             self._recordings[request.thread].append(plan)
         _log.info(
-            "%s: %d of %d row groups kept (%d not indexed), %d bytes of index read, %.0f ms",
+            "%s: %s, %d bytes of index read, %.0f ms",
             plan.table,
-            plan.kept,
-            plan.row_groups,
-            plan.unindexed,
+            plan.summary,
             plan.index_bytes_read,
             plan.planning_seconds * 1000,
         )

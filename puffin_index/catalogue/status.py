@@ -19,7 +19,7 @@ from puffin_index.catalogue.scope import WHOLE_TABLE, BuildScope
 from puffin_index.data.column_source import Reading, reading_of
 from puffin_index.data.data_table import DataFile, count_snapshots_behind, measure_data_files
 from puffin_index.definition.index_definition import ResolvedColumn
-from puffin_index.display import Cell, Html, facts, format_bytes, panel, sentences, share_of, table
+from puffin_index.display import Cell, Described, Grid, Report, format_bytes, share_of
 from puffin_index.errors import NotFoundError
 from puffin_index.keys.map_key import plain_kind
 from puffin_index.segments.directory import STATISTICS, Directory, FieldKind, read_directory
@@ -92,7 +92,7 @@ class ColumnStatus:
 
 
 @dataclass(frozen=True, slots=True)
-class IndexStatus:
+class IndexStatus(Described):
     """How much of a table's current snapshot is indexed.
 
     Attributes:
@@ -134,7 +134,8 @@ class IndexStatus:
     total_index_bytes: int = 0
     index_table: str = ""
 
-    def _repr_html_(self) -> Html:
+    def describe(self) -> Report:
+        """Describe the status."""
         beside = f"{format_bytes(self.live_index_bytes)} beside {format_bytes(self.data_bytes)}"
         numbers: dict[str, Cell] = {
             "index table": self.index_table,
@@ -144,16 +145,14 @@ class IndexStatus:
             "size": share_of(self.live_index_bytes, self.data_bytes, beside),
             "behind": f"{self.snapshots_behind} snapshots, {format_bytes(self.unindexed_bytes)}",
         }
-        sizes = (
+        sizes = [
             (column.name, kind, share_of(size, self.live_index_bytes, format_bytes(size)))
             for column in self.columns
             for kind, size in column.live_kinds.items()
-        )
-        columns = table(("column", "kind", "size"), sizes)
+        ]
         title = f"index of {self.table}, snapshot {self.snapshot_id}"
-        return panel(
-            title, facts(numbers), columns, sentences("outdated", self.outdated), sentences("left out", self.left_out)
-        )
+        sentences = [f"outdated: {line}" for line in self.outdated] + [f"left out: {line}" for line in self.left_out]
+        return Report(title, numbers, (Grid(("column", "kind", "size"), sizes),), sentences)
 
 
 @dataclass(frozen=True, slots=True)

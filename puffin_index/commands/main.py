@@ -5,6 +5,7 @@ Functions import what takes long, so that `--help` and tab completion need not w
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -15,6 +16,7 @@ from rich.console import Console
 
 from puffin_index.commands.lazy_group import LazyCommand, LazyGroup
 from puffin_index.commands.logs import LogFormat, configure_logs
+from puffin_index.display import Described, Report
 from puffin_index.errors import CatalogError, MissingExtraError, PuffinIndexError
 
 if TYPE_CHECKING:
@@ -103,6 +105,19 @@ def parse_properties(properties: Iterable[str]) -> dict[str, str]:
             raise click.BadParameter(f"{item!r} should read key=value")
         pairs[key] = value
     return pairs
+
+
+def show(found: Described, *, as_json: bool) -> None:
+    """Print an object; in a terminal, warnings go to the error stream."""
+    if as_json:
+        click.echo(json.dumps(found.to_json(), default=str))
+        return
+    report: Report | None = found.describe()
+    console.print(found.describe().as_text(warns=False), highlight=False, soft_wrap=True, markup=False)
+    while report is not None:
+        for warning in report.warnings:
+            error_console.print(f"warning: {warning}", highlight=False, soft_wrap=True, markup=False)
+        report = report.below
 
 
 def open_index(table: str, properties: Iterable[str]) -> TableIndex:

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from typing import Literal
 
-from puffin_index.display import Cell, Html, facts, format_bytes, panel, share_of, show_live
+from puffin_index.display import Cell, Described, Report, format_bytes, share_of, show_live
 from puffin_index.errors import BuildError
 from puffin_index.jobs.build_job import BuildProgress, BuildReport, ProgressListener
 from puffin_index.jobs.log_lines import reason_of
@@ -17,7 +17,7 @@ _log = logging.getLogger(__name__)
 BuildState = Literal["running", "done", "failed", "cancelled"]
 
 
-class BuildHandle:
+class BuildHandle(Described):
     """A build in the background of a Spark application or in local processes.
 
     Args:
@@ -50,7 +50,8 @@ class BuildHandle:
     def __repr__(self) -> str:
         return f"BuildHandle({self.status()}, {self._progress})"
 
-    def _repr_html_(self) -> Html:
+    def describe(self) -> Report:
+        """Describe the build as it is now."""
         now = self._progress
         numbers: dict[str, Cell] = {
             "files": share_of(now.files_done, now.files_total),
@@ -58,7 +59,7 @@ class BuildHandle:
             "index": format_bytes(now.index_bytes),
             "error": "" if self._error is None else reason_of(self._error),
         }
-        return panel(f"build: {self.status()}", facts(numbers))
+        return Report(f"build: {self.status()}", numbers)
 
     def status(self) -> BuildState:
         """Return the state of the build."""

@@ -22,7 +22,7 @@ from puffin_index.catalogue.scope import WHOLE_TABLE, BuildScope
 from puffin_index.data.column_source import reading_of
 from puffin_index.data.data_table import DataFile, refresh_table
 from puffin_index.definition.index_definition import ResolvedColumn
-from puffin_index.display import Cell, Html, facts, format_bytes, panel, sentences, share_of
+from puffin_index.display import Cell, Described, Report, format_bytes, share_of
 from puffin_index.errors import BuildError, NotFoundError
 from puffin_index.jobs.engine import Engine
 from puffin_index.jobs.job_segments import JobSegments
@@ -36,7 +36,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class BuildProgress:
+class BuildProgress(Described):
     """The progress of a build.
 
     Attributes:
@@ -66,13 +66,14 @@ class BuildProgress:
         )
         return f"{files}, {rows}, {format_bytes(self.index_bytes)} of index"
 
-    def _repr_html_(self) -> Html:
+    def describe(self) -> Report:
+        """Describe the progress."""
         read = f"{format_bytes(self.bytes_done)} of {format_bytes(self.bytes_total)}, {self}"
-        return panel("indexing", facts({"done": share_of(self.bytes_done, self.bytes_total, read)}))
+        return Report("indexing", {"done": share_of(self.bytes_done, self.bytes_total, read)})
 
 
 @dataclass(frozen=True, slots=True)
-class BuildReport:
+class BuildReport(Described):
     """The result of a build.
 
     Attributes:
@@ -99,7 +100,8 @@ class BuildReport:
     files_left: int = 0
     warnings: tuple[str, ...] = ()
 
-    def _repr_html_(self) -> Html:
+    def describe(self) -> Report:
+        """Describe the build."""
         numbers: dict[str, Cell] = {
             "data files": self.files,
             "row groups": self.row_groups,
@@ -109,10 +111,8 @@ class BuildReport:
             "seconds": f"{self.seconds:.1f}",
             "data files left": self.files_left or "",
         }
-        skipped = sentences("not indexed", (file.reason for file in self.skipped))
-        return panel(
-            f"index of snapshot {self.snapshot_id}", facts(numbers), skipped, sentences("warning", self.warnings)
-        )
+        skipped = [f"not indexed: {file.reason}" for file in self.skipped]
+        return Report(f"index of snapshot {self.snapshot_id}", numbers, (), skipped, self.warnings)
 
 
 ProgressListener = Callable[[BuildProgress], None]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from puffin_index.display import Bar, Cell, facts, format_bytes, panel, sentences, share_of, show_live, table
+from puffin_index.display import Bar, Cell, Grid, Report, as_json, format_bytes, share_of, show_live
 
 
 class _Page(HTMLParser):
@@ -44,18 +45,30 @@ _CELLS = st.one_of(
 
 @given(st.text(max_size=50), st.dictionaries(st.text(max_size=10), _CELLS), st.lists(st.tuples(_CELLS, _CELLS)))
 def test_all_text_is_shown_as_text(title: str, pairs: dict[str, Cell], rows: list[tuple[Cell, Cell]]) -> None:
-    page = _Page(panel(title, facts(pairs), table(("<b>", "&amp;"), rows), sentences("warning", [title])))
+    report = Report(title, pairs, [Grid(("<b>", "&amp;"), rows)], [title], [title])
+    page = _Page(report.as_html())
     assert page.tags <= {"div", "table", "tr", "td", "th", "span"}
     assert page.attributes == {"style"}
+    assert f"warning: {title}" in report.as_text()
+    assert "warning" not in replace(report, title="", sentences=(), facts={}, grids=()).as_text(warns=False)
 
 
 def test_tables_and_bars() -> None:
-    page = _Page(table(("<b>", "part"), [("<script>", share_of(1, 4)), ("x" * 5_000, 1_234)]))
-    assert page.texts[:5] == ["<b>", "part", "<script>", "1 of 4", "x" * 2_000 + "…"]
-    assert page.texts[5] == "1,234"
-    assert "width:40px" in table(("part",), [(share_of(1, 4),)])
-    assert "width:0px" in table(("part",), [(share_of(0, 0),)])
-    assert table(("part",), []) == sentences("warning", []) == ""
+    grid = Grid(("<b>", "part"), [("<script>", share_of(1, 4)), ("x" * 5_000, 1_234)])
+    page = _Page(Report("", grids=[grid]).as_html())
+    assert page.texts == ["<b>", "part", "<script>", "1 of 4", "x" * 2_000 + "…", "1,234"]
+    assert "width:40px" in Report("", grids=[Grid(("part",), [(share_of(1, 4),)])]).as_html()
+    assert "width:0px" in Report("", grids=[Grid(("part",), [(share_of(0, 0),)])]).as_html()
+    assert "<table" not in Report("", {"empty": ""}, [Grid(("part",), [])]).as_html()
+
+
+def test_text_has_columns() -> None:
+    report = Report("a", {"b": 1_000, "c": ""}, [Grid(("d", "e"), [("f", 7), ("ghi", 1_234)])], below=Report("j"))
+    assert report.as_text().splitlines() == ["a", "  b: 1,000", "  d        e", "  f        7", "  ghi  1,234", "j"]
+
+
+def test_json_has_the_fields_of_objects() -> None:
+    assert as_json([Bar("a", 0.5), {1: (None, True)}]) == [{"text": "a", "share": 0.5}, {"1": [None, True]}]
 
 
 @pytest.mark.parametrize(

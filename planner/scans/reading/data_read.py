@@ -45,8 +45,3 @@ class DataRead:
     def __str__(self) -> str:
         of_bytes = f"{format_bytes(self.bytes_read)} of {format_bytes(self.bytes)}"
         return f"{self.pages_read:,} of {self.pages:,} pages and {self.chunks:,} whole column chunks, {of_bytes}"
-
-    def to_json(self) -> dict[str, int]:
-        """The counts by name."""
-        names = ("pages", "pages_read", "chunks", "bytes", "bytes_read")
-        return {name: getattr(self, name) for name in names}

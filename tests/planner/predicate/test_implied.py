@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 from planner.predicate.implied import Implied, costs
+from puffin_index.display import as_json
 from puffin_index.storage.files import READ_COUNT
 
 
@@ -17,7 +18,7 @@ def test_an_implied_predicate_says_what_is_known_of_it() -> None:
         "function: f(i): i in 1 of 9 values; drops 12 row groups alone, 0 that nothing else drops; "
         "found in 1.5 ms with 77 bytes read"
     )
-    assert json.loads(json.dumps(weighed.to_json())) == {
+    assert json.loads(json.dumps(as_json(weighed))) == {
         "source": "function",
         "text": "f(i): i in 1 of 9 values",
         "dropped_alone": 12,

@@ -228,11 +228,11 @@ def test_an_index_of_files_that_are_gone_says_so_once(
     hint = "indexed: run `puffin-index build`"
     planner.enable(spark, strict=True)
     try:
-        assert f"  0 of 1 files are {hint}" in planner.explain(frame)
+        assert f"(0 of 1 files are {hint})" in planner.explain(frame)
 
         index.build(spark)
         append_items(spark, "rewritten", ROWS, ROWS + 2_000)
-        assert f"  1 of 2 files is {hint}" in planner.explain(frame)
+        assert f"(1 of 2 files is {hint})" in planner.explain(frame)
 
         spark.sql("CALL lake.system.rewrite_data_files(table => 'ns.rewritten', options => map('rewrite-all', 'true'))")
         caplog.clear()
