@@ -7,7 +7,6 @@ folders are only named, unless the user asks to delete them.
 
 from __future__ import annotations
 
-import json
 import logging
 import re
 import uuid
@@ -18,10 +17,10 @@ from datetime import UTC, datetime, timedelta
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchTableError
-from pyiceberg.io import FileIO, load_file_io
+from pyiceberg.io import load_file_io
 from pyiceberg.typedef import Identifier
 
-from puffin_index.catalogue.index_table import PROPERTY_DATA_TABLE_UUID, SUFFIX
+from puffin_index.catalogue.index_table import SUFFIX
 from puffin_index.catalogue.stored_files import (
     StoredFile,
     delete_empty_folders,
@@ -74,17 +73,15 @@ def abandoned_folders(catalog: Catalog, default: str, data_table_uuid: uuid.UUID
     Raises:
         PuffinIndexError: If a table of the catalog cannot be read, so that nobody knows which folder it uses.
     """
-    parent, _, name = default.rpartition("/")
+    parent = default.rpartition("/")[0]
     io = load_file_io(catalog.properties, parent)
     digits = data_table_uuid.hex[:_DIGITS]
-    # Earlier releases gave only the name of the table.
-    own_name = re.compile(rf"(?:.*{SUFFIX}-{digits}|{re.escape(name)}-[0-9a-f]{{{_DIGITS}}})[0-9a-f]{{{_DIGITS}}}")
+    own_name = re.compile(rf".*{SUFFIX}-{digits}[0-9a-f]{{{_DIGITS}}}")
     listed = [
         AbandonedFolder(f"{parent}/{name}", tuple(list_stored_files(io, f"{parent}/{name}")))
         for name in sorted(list_folders(io, parent))
         if own_name.fullmatch(name)
     ]
-    listed = [one for one in listed if f"-{digits}" in one.location or _is_of(io, one, data_table_uuid)]
     if not listed:
         return []
     used = [_path(location) for location in _locations(catalog)]
@@ -135,15 +132,6 @@ def warn_of_abandoned(catalog: Catalog, location: str, data_table_uuid: uuid.UUI
         folders = abandoned_folders(catalog, location, data_table_uuid)
         if folders:
             _log.warning("%s", abandoned_hint(folders))
-
-
-def _is_of(io: FileIO, folder: AbandonedFolder, data_table_uuid: uuid.UUID) -> bool:
-    """Whether metadata in a folder is that of an index table of the data table."""
-    metadata = [file.location for file in folder.files if file.name.endswith(".metadata.json")]
-    with suppress(OSError, ValueError, LookupError, TypeError), io.new_input(max(metadata)).open() as stream:
-        properties = json.loads(stream.read())["properties"]
-        return bool(properties[PROPERTY_DATA_TABLE_UUID] == str(data_table_uuid))
-    return False
 
 
 def _named(folders: Sequence[AbandonedFolder]) -> str:

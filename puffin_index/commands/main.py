@@ -16,12 +16,12 @@ from rich.console import Console
 
 from puffin_index.commands.lazy_group import LazyCommand, LazyGroup
 from puffin_index.commands.logs import LogFormat, configure_logs
-from puffin_index.display import Described, Report
 from puffin_index.errors import CatalogError, MissingExtraError, PuffinIndexError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from puffin_index.display import Described, Report
     from puffin_index.storage.files import FileReader
     from puffin_index.table_index import TableIndex
 

@@ -20,7 +20,8 @@ from puffin_index.data.file_fields import FileField
 from puffin_index.errors import CorruptFileError, NotFoundError
 from puffin_index.storage.caches import cleared_by
 from puffin_index.storage.files import ObjectReader, StreamReader
-from puffin_index.storage.object_stream import ObjectStream, Span
+from puffin_index.storage.near import Span
+from puffin_index.storage.object_stream import ObjectStream
 from puffin_index.storage.objects import find_object
 from puffin_index.storage.ranged import RangedReader
 

@@ -200,7 +200,7 @@ def _proven(
     payloads: dict[str, list[MergedPayload]] = {}
     for kind, blob in blobs.items():
         index = import_blob(blob, kind, column.value_type, rows)
-        wrong = next(iter(KINDS[kind].proof(index)(0, (0, rows), values)), None)
+        wrong = next(iter(KINDS[kind].proof(index, np.array([rows]))(0, values)), None)
         if wrong is not None:
             raise BuildError(f"{kind} of {column.name!r} is not an index of {opened.file.path}: {wrong}")
         payload = Payload(KINDS[kind].paimon_type(blob), blob.read(0, blob.length), np.empty(0, np.int64))

@@ -14,9 +14,10 @@ from puffin_index.errors import CorruptFileError, DefinitionError, UnsupportedEr
 from puffin_index.keys.columns import SortedColumn
 from puffin_index.keys.leaf import LeafTest
 from puffin_index.keys.value_types import ValueType
-from puffin_index.kinds.base import MergedFilter, MergedIndex, MergedPayload, OpenIndex, Payload, StoredPayload
+from puffin_index.kinds.base import MergedPayload, OpenIndex, Payload, StoredPayload
+from puffin_index.kinds.held_keys import HoldsKeys
 from puffin_index.kinds.merging import DEFAULT_LIMITS, MergeLimits, MergePart, as_it_was
-from puffin_index.kinds.proof import Proof, proof_by_tests
+from puffin_index.kinds.proof import Proof, proof_by_keys
 from puffin_index.storage.arrays import Ints
 from puffin_index.storage.binary import read_int32_be
 from puffin_index.storage.ranged import Blob
@@ -188,11 +189,16 @@ class IndexKind(ABC):
             if part.is_kept.all():
                 yield as_it_was(part)
 
-    def proof(self, opened: OpenIndex) -> Proof:
-        """Return a proof that checks an opened payload against the data, one row group after another."""
-        if isinstance(opened, MergedIndex | MergedFilter):
-            raise UnsupportedError(f"kind {self.name} cannot check what covers several row groups")
-        return proof_by_tests(opened)
+    def proof(self, opened: OpenIndex, row_counts: Ints) -> Proof:
+        """Return a proof that checks an opened payload against the data, one row group after another.
+
+        Args:
+            opened: The payload.
+            row_counts: The number of rows of each covered row group.
+        """
+        if not isinstance(opened, HoldsKeys):
+            raise UnsupportedError(f"kind {self.name} cannot check its payloads")
+        return proof_by_keys(opened, row_counts)
 
     def paimon_reads(self, blob_type: str, value_type: ValueType) -> bool:
         """Return whether Paimon reads blobs of a type for a column of a type."""

@@ -1,15 +1,14 @@
 """Proofs: check an opened payload against the data, row group by row group, so that no wrong value stays unnoticed.
 
-A payload that can be decoded is compared key by key; what its own search reads besides is proven by ranges and by a set
-of keys. Any other payload is tested with sets of keys: keys are ranked from 1, and for each bit one test asks for the
-keys whose ranks have the bit. If all answers are right, each row has the right key. With more than `PROVEN_KEYS`
-distinct keys, these tests cover that many keys, and ranges cover all others.
+A payload that holds keys is decoded and compared key by key; what the search of a single row group reads besides is
+proven by ranges and by a set of keys.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol, TypeAlias
+from itertools import starmap
+from typing import Protocol, TypeAlias, cast
 
 import numpy as np
 import pyarrow as pa
@@ -18,10 +17,10 @@ from pyroaring import BitMap
 from puffin_index.keys.columns import Column, KeyArray, SortedColumn, plain_keys
 from puffin_index.keys.leaf import LeafTest, NullTest, RangeTest, SetTest
 from puffin_index.kinds.base import MergedIndex, RowGroupIndex, RowSet
+from puffin_index.kinds.held_keys import HoldsKeys
 from puffin_index.roaring.read import row_set_of_ascending
 from puffin_index.storage.arrays import Flags, Ints
 
-PROVEN_KEYS = 4096
 _FEW_KEYS = 64
 _RANGES = 16
 
@@ -33,12 +32,11 @@ _Test: TypeAlias = tuple[LeafTest, Flags]
 class Proof(Protocol):
     """Checks row groups of one opened payload."""
 
-    def __call__(self, place: int, span: tuple[int, int], column: SortedColumn) -> Iterator[str]:
+    def __call__(self, place: int, column: SortedColumn) -> Iterator[str]:
         """Yield the differences, one sentence each.
 
         Args:
             place: The place of the row group in the payload, from 0.
-            span: Base and row count of the row group in the segment's row space.
             column: The column of the data.
 
         Raises:
@@ -46,54 +44,25 @@ class Proof(Protocol):
         """
 
 
-def proof_by_tests(index: RowGroupIndex) -> Proof:
-    """Return a proof by tests of a payload of one row group."""
+def proof_by_keys(index: HoldsKeys, row_counts: Ints) -> Proof:
+    """Return a proof that compares the keys of all rows, decoded once, and tries the search of a single row group.
 
-    def prove(place: int, span: tuple[int, int], column: SortedColumn) -> Iterator[str]:
-        del place, span
-        return check_tests(column, index.evaluate)
-
-    return prove
-
-
-def proof_by_merged_tests(index: MergedIndex) -> Proof:
-    """Return a proof by tests of a payload of several row groups, for the rows of one row group at a time."""
-
-    def prove(place: int, span: tuple[int, int], column: SortedColumn) -> Iterator[str]:
-        del place
-        return check_tests(column, lambda test: _part_of(index.rows(test), *span))
-
-    return prove
-
-
-def proof_by_columns(decode: Callable[[], Sequence[Column]]) -> Proof:
-    """Return a proof that compares the column of each row group, decoded once."""
+    Args:
+        index: An opened payload.
+        row_counts: The number of rows of each row group that the payload covers.
+    """
     decoded: list[Column] = []
 
-    def prove(place: int, span: tuple[int, int], column: SortedColumn) -> Iterator[str]:
-        del span
+    def prove(place: int, column: SortedColumn) -> Iterator[str]:
         if not decoded:
-            decoded.extend(decode())
-        return _compare_columns(decoded[place], column.column)
+            every = index.keys_of(None)
+            ends = np.cumsum(row_counts)
+            decoded.extend(starmap(every.part, zip((ends - row_counts).tolist(), ends.tolist(), strict=True)))
+        yield from _compare_columns(decoded[place], column.column)
+        if not isinstance(index, MergedIndex):
+            yield from _check(column, cast(RowGroupIndex, index).evaluate, [*_ranges(column), *_one_set(column)])
 
     return prove
-
-
-def proof_by_keys(index: RowGroupIndex, keys_of: Callable[[], Column]) -> Proof:
-    """Return a proof that compares the keys of all rows of a payload of one row group, and tries its search."""
-
-    def prove(place: int, span: tuple[int, int], column: SortedColumn) -> Iterator[str]:
-        del place, span
-        yield from _compare_columns(keys_of(), column.column)
-        yield from _check(column, index.evaluate, [*_ranges(column), *_one_set(column)])
-
-    return prove
-
-
-def _part_of(rows: BitMap, base: int, row_count: int) -> RowSet:
-    """Return the rows of one row group, numbered from 0."""
-    inside = rows & BitMap(range(base, base + row_count))
-    return RowSet(inside.shift(-base), True)
 
 
 def _compare_columns(stored: Column, column: Column) -> Iterator[str]:
@@ -115,11 +84,6 @@ def _of_rows(column: Column, valid: Flags) -> pa.Array:
     return plain_keys(column).filter(pa.array(valid))
 
 
-def check_tests(ordered: SortedColumn, ask: _Ask) -> Iterator[str]:
-    """Ask an index for sets and ranges of keys; yield a sentence for each answer that differs from the column."""
-    yield from _check(ordered, ask, [*_sets(ordered), *_ranges(ordered)])
-
-
 def _check(ordered: SortedColumn, ask: _Ask, tests: Sequence[_Test]) -> Iterator[str]:
     """Ask an index; yield a sentence for each answer that differs from the column."""
     column = ordered.column
@@ -131,15 +95,6 @@ def _check(ordered: SortedColumn, ask: _Ask, tests: Sequence[_Test]) -> Iterator
         truth = _row_set(valid & is_asked[codes] if ordered.distinct_count else np.zeros(column.row_count, np.bool_))
         yield from _compare(test, ask(test), truth)
     yield from _compare(NullTest(True), ask(NullTest(True)), _row_set(~valid))
-
-
-def _sets(ordered: SortedColumn) -> Iterator[_Test]:
-    """Yield a set of keys for each bit of the ranks of chosen keys."""
-    chosen = _chosen(ordered, PROVEN_KEYS)
-    for bit in range(len(chosen).bit_length()):
-        places = chosen[(np.arange(1, len(chosen) + 1) >> bit) & 1 == 1]
-        if len(places):
-            yield SetTest(_keys(ordered.keys, places)), _flags(ordered.distinct_count, places)
 
 
 def _one_set(ordered: SortedColumn) -> Iterator[_Test]:

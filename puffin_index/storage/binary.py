@@ -53,37 +53,6 @@ class IntFormat:
             raise OverflowError(f"{value} does not fit {self.name}") from error
 
 
-@dataclass(frozen=True, slots=True)
-class FloatFormat:
-    """A floating-point number of fixed width and byte order.
-
-    Attributes:
-        name: The name in error messages.
-        layout: The `struct` that packs the number.
-    """
-
-    name: str
-    layout: struct.Struct
-
-    def read(self, data: Buffer, offset: int = 0, *, location: str = "<bytes>", base_offset: int = 0) -> float:
-        """Return the number at `offset`.
-
-        Raises:
-            CorruptFileError: If the number does not lie inside `data`.
-        """
-        check_inside(self.name, len(data), offset, self.layout.size, location, base_offset)
-        value: float = self.layout.unpack_from(data, offset)[0]
-        return value
-
-    def write(self, value: float) -> bytes:
-        """Return the bytes of `value`, rounded to the format's precision.
-
-        Raises:
-            OverflowError: If the value is finite and too large.
-        """
-        return self.layout.pack(value)
-
-
 def check_inside(what: str, size: int, offset: int, length: int, location: str, base_offset: int) -> None:
     """Raise `CorruptFileError` unless `length` bytes from `offset` lie inside `size` bytes."""
     if offset < 0 or length < 0 or offset + length > size:
@@ -113,7 +82,6 @@ UINT32_BE = IntFormat("big-endian uint32", struct.Struct(">I"))
 UINT32_LE = IntFormat("little-endian uint32", struct.Struct("<I"))
 INT64_BE = IntFormat("big-endian int64", struct.Struct(">q"))
 UINT64_LE = IntFormat("little-endian uint64", struct.Struct("<Q"))
-FLOAT64_BE = FloatFormat("big-endian float64", struct.Struct(">d"))
 
 read_uint8, write_uint8 = UINT8.read, UINT8.write
 read_uint16_be, write_uint16_be = UINT16_BE.read, UINT16_BE.write
@@ -123,7 +91,7 @@ read_uint32_be, write_uint32_be = UINT32_BE.read, UINT32_BE.write
 read_uint32_le, write_uint32_le = UINT32_LE.read, UINT32_LE.write
 read_int64_be, write_int64_be = INT64_BE.read, INT64_BE.write
 read_uint64_le, write_uint64_le = UINT64_LE.read, UINT64_LE.write
-read_float64_be, write_float64_be = FLOAT64_BE.read, FLOAT64_BE.write
+write_float64_be = struct.Struct(">d").pack
 
 
 class ByteCursor:

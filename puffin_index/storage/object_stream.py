@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import io
-from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
-from typing import Final, TypeAlias
+from typing import Final
 
+from puffin_index.storage.near import HeldRange, HeldRanges, Span, near_spans
 from puffin_index.storage.objects import StoredObject
-
-Span: TypeAlias = tuple[int, int]
-"""Offset and length."""
 
 _GAP_BYTES: Final = 64 * 1024
 _REQUEST_BYTES: Final = 8 << 20
@@ -40,7 +37,7 @@ class ObjectStream(io.RawIOBase):
         self.stored = stored
         self.size = size
         self._position = 0
-        self._ahead: dict[int, tuple[int, Future[memoryview]]] = {}
+        self._ahead = HeldRanges[Future[memoryview]]()
 
     def fetch(self, now: Sequence[Span], later: Iterable[Span] = ()) -> None:
         """Begin to read what will be asked for; let go of all other ranges.
@@ -49,18 +46,20 @@ class ObjectStream(io.RawIOBase):
             now: Ranges that are asked for next; near ones share a request.
             later: Ranges that are asked for afterwards, each by its own request; as many are read as fit into memory.
         """
-        spans, left = _joined(now), _LATER_BYTES
+        spans, left = near_spans(now, _GAP_BYTES, _REQUEST_BYTES), _LATER_BYTES
         for span in later:
             left -= span[1]
             if left < 0:
                 break
             spans.append(span)
-        before, self._ahead = self._ahead, {}
+        location = self.stored.location
+        kept: dict[int, HeldRange[Future[memoryview]]] = {}
         for offset, length in spans:
-            kept = before.get(offset)
-            if kept is None or kept[0] != length:
-                kept = length, _pool().submit(self._read_span, offset, length)
-            self._ahead[offset] = kept
+            held = self._ahead.find(location, offset, length)
+            if held is None:
+                held = HeldRange(offset, length, _pool().submit(self._read_span, offset, length))
+            kept[held.offset] = held
+        self._ahead = HeldRanges((location, held) for held in kept.values())
 
     def _read_span(self, offset: int, length: int) -> memoryview:
         data = self.stored.read(offset, length)
@@ -82,14 +81,10 @@ class ObjectStream(io.RawIOBase):
         return data
 
     def _at(self, offset: int, length: int) -> memoryview:
-        starts = sorted(self._ahead)
-        at = bisect_right(starts, offset) - 1
-        if at >= 0:
-            start = starts[at]
-            held, future = self._ahead[start]
-            if offset + length <= start + held:
-                return future.result()[offset - start : offset - start + length]
-        return self._read_span(offset, length)
+        held = self._ahead.find(self.stored.location, offset, length)
+        if held is None:
+            return self._read_span(offset, length)
+        return held.data.result()[offset - held.offset : offset - held.offset + length]
 
     def close(self) -> None:
         """Let go of what was fetched.
@@ -97,7 +92,7 @@ class ObjectStream(io.RawIOBase):
         The stream holds a failed request, the request its traceback, and the traceback Arrow's reader. That holds the
         stream where Python's garbage collection does not look, so that all of them would stay.
         """
-        self._ahead = {}
+        self._ahead = HeldRanges()
         super().close()
 
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
@@ -117,16 +112,3 @@ class ObjectStream(io.RawIOBase):
     def seekable(self) -> bool:
         """Whether the position can be moved: always."""
         return True
-
-
-def _joined(spans: Iterable[Span]) -> list[Span]:
-    """Join ranges with little between them, unless the request would become so large that two are faster."""
-    joined: list[Span] = []
-    for offset, length in sorted(spans):
-        start, held = joined[-1] if joined else (offset, 0)
-        end = max(start + held, offset + length)
-        if joined and offset <= start + held + _GAP_BYTES and end - start <= _REQUEST_BYTES:
-            joined[-1] = start, end - start
-        else:
-            joined.append((offset, length))
-    return joined

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import xxhash
@@ -12,12 +12,11 @@ import zstandard
 from puffin_index.errors import CorruptFileError, UnsupportedError
 from puffin_index.storage.arrays import Ints
 from puffin_index.storage.binary import Buffer
+from puffin_index.storage.near import GAP_BYTES, Span, near_spans
 from puffin_index.storage.ranged import Blob, BytesReader
 
 CHECKSUM_BYTES = 4
 LAYOUT_VERSION = 1
-# Reading this many useless bytes costs less than another request.
-COALESCE_BYTES = 16 * 1024
 _FRAME_HEADER_BYTES = 18
 """The header of a zstd frame is no longer."""
 
@@ -44,7 +43,7 @@ def checksum32(data: Buffer) -> int:
     return xxhash.xxh64_intdigest(data) & 0xFFFF_FFFF
 
 
-def read_parts(blob: Blob, parts: Sequence[Part], gap_bytes: int = COALESCE_BYTES) -> list[memoryview]:
+def read_parts(blob: Blob, parts: Sequence[Part], gap_bytes: int = GAP_BYTES) -> list[memoryview]:
     """Read parts and check their checksums; parts at most `gap_bytes` apart share a request.
 
     Args:
@@ -56,35 +55,28 @@ def read_parts(blob: Blob, parts: Sequence[Part], gap_bytes: int = COALESCE_BYTE
         CorruptFileError: If a part leaves the blob or does not match its checksum.
     """
     read: list[memoryview] = []
-    for near in near_parts(parts, gap_bytes):
-        start, length = span_of(near)
-        data = blob.read(start, length)
-        read += [data[part.offset - start : part.offset - start + part.length] for part in near]
-    for part, data in zip(parts, read, strict=True):
-        if part.checksum is not None and checksum32(data) != part.checksum:
+    requests = iter(spans_of_parts(parts, gap_bytes))
+    start, end, data = 0, -1, memoryview(b"")
+    for part in parts:
+        while part.offset < start or part.offset + part.length > end:
+            start, length = next(requests, (part.offset, part.length))
+            data, end = blob.read(start, length), start + length
+        read.append(data[part.offset - start : part.offset - start + part.length])
+    for part, own in zip(parts, read, strict=True):
+        if part.checksum is not None and checksum32(own) != part.checksum:
             raise corrupt(blob, "the bytes do not have their checksum", part.offset)
     return read
 
 
-def near_parts(parts: Sequence[Part], gap_bytes: int = COALESCE_BYTES) -> list[Sequence[Part]]:
-    """Return the parts in groups that share a request.
-
-    Args:
-        parts: The parts, by ascending offset.
-        gap_bytes: The most useless bytes to read between two parts.
-    """
-    near: list[Sequence[Part]] = []
-    first = 0
-    for last, part in enumerate(parts):
-        if last + 1 == len(parts) or parts[last + 1].offset > part.offset + part.length + gap_bytes:
-            near.append(parts[first : last + 1])
-            first = last + 1
-    return near
+def spans_of_parts(parts: Iterable[Part], gap_bytes: int = GAP_BYTES) -> list[Span]:
+    """Return the requests that read some parts."""
+    return near_spans(((part.offset, part.length) for part in parts), gap_bytes)
 
 
-def span_of(parts: Sequence[Part]) -> tuple[int, int]:
-    """Return offset and length of the range from the first to the last of some parts."""
-    return parts[0].offset, parts[-1].offset + parts[-1].length - parts[0].offset
+def cost_of_parts(parts: Iterable[Part]) -> tuple[int, int]:
+    """Return the requests and bytes that reading some parts takes."""
+    spans = spans_of_parts(parts)
+    return len(spans), sum(length for _, length in spans)
 
 
 def corrupt(blob: Blob, reason: str, offset: int = 0) -> CorruptFileError:
@@ -154,17 +146,6 @@ class PartReader:
     def read(self, offset: int, length: int) -> memoryview:
         """Return `length` bytes from `offset` of the file, which lie in the part."""
         return self.data[offset - self.start : offset - self.start + length]
-
-
-def sub_blob(blob: Blob, offset: int, length: int) -> Blob:
-    """Return a range of a blob as a blob.
-
-    Raises:
-        CorruptFileError: If the range leaves the blob.
-    """
-    if offset < 0 or length < 0 or offset + length > blob.length:
-        raise corrupt(blob, f"bytes {offset}..{offset + length} do not lie in a blob of {blob.length} bytes")
-    return Blob(blob.reader, blob.offset + offset, length)
 
 
 def check_layout(blob: Blob, layout: Ints, minimum_count: int) -> list[int]:

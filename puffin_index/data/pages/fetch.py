@@ -8,7 +8,7 @@ from typing import Protocol, TypeVar
 import numpy as np
 
 from puffin_index.storage.arrays import Ints
-from puffin_index.storage.parts import COALESCE_BYTES
+from puffin_index.storage.near import near_groups
 from puffin_index.storage.ranged import RangedReader
 
 Item = TypeVar("Item")
@@ -43,10 +43,8 @@ def read_ranges(reader: RangedReader, offsets: Ints, sizes: Ints, each: Each = i
         return []
     order = np.argsort(offsets, kind="stable")
     starts = offsets[order]
-    ends = np.maximum.accumulate(starts + sizes[order])
-    first = np.flatnonzero(np.append(True, starts[1:] > ends[:-1] + COALESCE_BYTES))
-    last = np.append(first[1:], len(starts)) - 1
-    requests = list(zip(starts[first].tolist(), (ends[last] - starts[first]).tolist(), strict=True))
+    first, ends = near_groups(starts, starts + sizes[order])
+    requests = list(zip(starts[first].tolist(), (ends - starts[first]).tolist(), strict=True))
     data = each(lambda one: reader.read(one[0], one[1]), requests)
     request_of = np.searchsorted(starts[first], offsets, side="right") - 1
     begins = offsets - starts[first][request_of]

@@ -52,7 +52,8 @@ class Proofs(AbstractContextManager["Proofs"]):
         """
         reader, place = self._reader(source), (source.location, key, row)
         if place not in self._known:
-            self._known[place] = index_kind(key[1]).proof(source.open(key, row, reader))
+            row_counts = source.spans[source.directories[key].covered(row), 1]
+            self._known[place] = index_kind(key[1]).proof(source.open(key, row, reader), row_counts)
         return self._known[place]
 
     def _reader(self, source: SourceSegment) -> FileReader:
@@ -100,9 +101,8 @@ def check_row_group(
         row_group = file.parts[key].first_row_group + ordinal
         row = int(source.payload_rows[key][row_group])
         prove = proofs.of(source, key, row)
-        base, row_count = source.spans[row_group].tolist()
         wrong = [*_check_statistics(column, source, key, row_group)]
-        wrong += prove(row_group - directory.covered(row).start, (base, row_count), column)
+        wrong += prove(row_group - directory.covered(row).start, column)
     except (CorruptFileError, UnsupportedError) as error:
         wrong = [error.reason if isinstance(error, CorruptFileError) else str(error)]
     for what in wrong:

@@ -22,7 +22,6 @@ from puffin_index.kinds.kind import Answer, IndexKind, KindBuilder, OneByOne, Op
 from puffin_index.kinds.merging import DEFAULT_LIMITS, MergeLimits, MergePart, runs_of
 from puffin_index.kinds.postings.build import POSTINGS
 from puffin_index.kinds.postings.look_up import Postings
-from puffin_index.kinds.proof import Proof, proof_by_columns, proof_by_merged_tests
 from puffin_index.storage.arrays import Ints
 from puffin_index.storage.binary import read_uint8
 from puffin_index.storage.ranged import Blob
@@ -136,16 +135,6 @@ class BitmapKind(IndexKind):
                 continue
             for run in runs_of(same, lambda _: None, limits.bytes):
                 yield from merge_bitmaps(run, BITMAP_VERSIONS, limits)
-
-    def proof(self, opened: OpenIndex) -> Proof:
-        """Prove postings by decoding them, and bitmaps by tests."""
-        match opened:
-            case MergedBitmap():
-                return proof_by_merged_tests(opened)
-            case Postings():
-                return proof_by_columns(opened.columns)
-            case _:
-                return super().proof(opened)
 
     def paimon_reads(self, blob_type: str, value_type: ValueType) -> bool:
         """Return whether Paimon reads blobs of a type for a column of a type, which not all of its bitmaps support."""

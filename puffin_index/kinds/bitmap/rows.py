@@ -14,7 +14,8 @@ from puffin_index.roaring.union import rows_by_set, union_of_sets
 from puffin_index.storage.arrays import Ints
 from puffin_index.storage.binary import read_uint32_be
 from puffin_index.storage.hashing import xxh64_many
-from puffin_index.storage.parts import COALESCE_BYTES, checksum32, corrupt
+from puffin_index.storage.near import near_groups
+from puffin_index.storage.parts import checksum32, corrupt
 from puffin_index.storage.ranged import Blob
 
 
@@ -85,10 +86,10 @@ class BitmapBody:
         body_bytes = self.blob.length - self.start
         if int(lengths.min()) < 1 or int(ends.max()) > body_bytes:
             raise corrupt(self.blob, f"a row set leaves a body of {body_bytes} bytes", self.start)
-        reach = np.maximum.accumulate(ends)
-        first = np.flatnonzero(np.append(True, starts[1:] > reach[:-1] + COALESCE_BYTES))
-        for low, high in zip(first.tolist(), [*first[1:].tolist(), len(starts)], strict=True):
-            found |= self._read(starts[low:high], lengths[low:high], int(reach[high - 1]))
+        first, request_ends = near_groups(starts, ends)
+        lasts = [*first[1:].tolist(), len(starts)]
+        for low, high, end in zip(first.tolist(), lasts, request_ends.tolist(), strict=True):
+            found |= self._read(starts[low:high], lengths[low:high], end)
         return found
 
     def rows_by_entry(self, places: RowSetPlaces) -> tuple[Ints, Ints]:

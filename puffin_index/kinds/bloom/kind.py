@@ -87,11 +87,6 @@ class BloomKind(IndexKind):
         keys = len(test.keys) if isinstance(test, SetTest) else 1
         return np.minimum(lengths, _PROBED_BYTES * max(1, keys))
 
-    def merged_form(self, blob_type: str) -> str:
-        """Return the form after a merge: filters become a matrix."""
-        super().merged_form(blob_type)
-        return BLOOM_MATRIX
-
     def merge(
         self, parts: Sequence[MergePart], options: Options, limits: MergeLimits = DEFAULT_LIMITS
     ) -> Iterator[MergedPayload]:
@@ -108,12 +103,12 @@ class BloomKind(IndexKind):
         self.form_of(part)
         return _value_form(part.payload)
 
-    def proof(self, opened: OpenIndex) -> Proof:
+    def proof(self, opened: OpenIndex, row_counts: Ints) -> Proof:
         """Prove a filter by looking up every key of its row group."""
+        del row_counts
         filters: list[BloomBits] = []
 
-        def prove(place: int, span: tuple[int, int], column: SortedColumn) -> Iterator[str]:
-            del span
+        def prove(place: int, column: SortedColumn) -> Iterator[str]:
             if isinstance(opened, BloomMatrix):
                 if not filters:
                     filters.extend(filters_of_matrix(opened))

@@ -41,11 +41,11 @@ from puffin_index.storage.arrays import Bytes, Flags, Ints
 from puffin_index.storage.hashing import xxh64_many
 from puffin_index.storage.parts import (
     CHECKSUM_BYTES,
-    COALESCE_BYTES,
     Part,
     check_layout,
     checksum32,
     corrupt,
+    cost_of_parts,
     read_parts,
 )
 from puffin_index.storage.ranged import Blob
@@ -176,12 +176,9 @@ class BloomMatrix(MergedFilter):
         """Return the requests and bytes that `possible` would take after the directory read of this method."""
         requests = length = 0
         for matrix in self.directory.matrices:
-            end = -1 - COALESCE_BYTES
-            for part in map(matrix.page, np.unique(self._asked_rows(test, matrix) // matrix.page_rows).tolist()):
-                near = part.offset <= end + COALESCE_BYTES
-                requests += not near
-                length += part.offset + part.length - end if near else part.length
-                end = part.offset + part.length
+            pages = np.unique(self._asked_rows(test, matrix) // matrix.page_rows).tolist()
+            own_requests, own_length = cost_of_parts(map(matrix.page, pages))
+            requests, length = requests + own_requests, length + own_length
         return requests, length
 
     def _asked_rows(self, test: AskedTest, matrix: Matrix) -> Ints:

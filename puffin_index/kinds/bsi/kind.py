@@ -9,7 +9,6 @@ pays; `none` leaves the slices of each row group plain, slices of numbers in Pai
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import partial
 
 import numpy as np
 
@@ -18,14 +17,11 @@ from puffin_index.keys.columns import SortedColumn
 from puffin_index.keys.leaf import LeafTest
 from puffin_index.keys.value_types import ValueType
 from puffin_index.kinds.base import MergedPayload, OpenIndex, Payload, StoredPayload
-from puffin_index.kinds.bsi.bit_sliced import BitSlicedIndex
 from puffin_index.kinds.bsi.builder import SlicesBuilder, SmallRowGroups
-from puffin_index.kinds.bsi.dictionary_coded import DictionaryCodedIndex
 from puffin_index.kinds.bsi.merged_slices import MergedSlices
 from puffin_index.kinds.bsi.own_slices import BSI, PAIMON_BSI, build_slices, is_small, open_slices
 from puffin_index.kinds.kind import Answer, IndexKind, KindBuilder, OneByOne, Options, row_count_after_version
 from puffin_index.kinds.merging import DEFAULT_LIMITS, MergeLimits, MergePart, as_it_was
-from puffin_index.kinds.proof import Proof, proof_by_columns, proof_by_keys
 from puffin_index.storage.ranged import Blob
 
 _COMPRESSIONS = ("auto", "none")
@@ -106,16 +102,6 @@ class BitSlicedKind(IndexKind):
             for place in np.flatnonzero(part.is_kept).tolist():
                 yield from small.add(columns[place])
         yield from small.flush()
-
-    def proof(self, opened: OpenIndex) -> Proof:
-        """Prove bit slices by decoding them."""
-        match opened:
-            case MergedSlices():
-                return proof_by_columns(opened.columns)
-            case BitSlicedIndex() | DictionaryCodedIndex():
-                return proof_by_keys(opened, partial(opened.keys_of, None))
-            case _:
-                return super().proof(opened)
 
     def paimon_row_count(self, blob: Blob) -> int:
         """Return the number of rows, which follows the version."""

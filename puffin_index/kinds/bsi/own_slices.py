@@ -132,7 +132,7 @@ def build_slices(ordered: SortedColumn, row_counts: Sequence[int], *, may_compre
     head = [LAYOUT_VERSION, _checksum_of(np.array(row_counts)), directory_end, checksum]
     left = iter([append_part(data, content) for content in stored])
     check_size(data, column.row_count)
-    placed = [half and half.placed([next(left) for _ in half.sets]) for half in halves]
+    placed = [half.placed([next(left) for _ in half.sets]) if half else None for half in halves]
     return Payload(BSI, data, np.array(head + numbers_of_halves(Halves(*placed), 0), np.int64))
 
 

@@ -11,7 +11,8 @@ from puffin_index.keys.asked_test import MANY_KEYS, AskedTest
 from puffin_index.kinds.postings.directory import PostingsDirectory
 from puffin_index.storage.arrays import Flags, Ints
 from puffin_index.storage.many_ranges import ramps
-from puffin_index.storage.parts import COALESCE_BYTES
+from puffin_index.storage.near import GAP_BYTES
+from puffin_index.storage.parts import cost_of_parts
 
 BLOCKS_AT_ONCE = 256
 
@@ -110,7 +111,7 @@ def cost_of_blocks(blocks: Ints, directory: PostingsDirectory) -> tuple[int, int
         return 1, int(offsets[blocks[0] + 1] - offsets[blocks[0]])
     breaks = np.flatnonzero(np.diff(blocks) > 1) + 1
     gaps = offsets[blocks[breaks]] - offsets[blocks[breaks - 1] + 1]
-    apart = (gaps > COALESCE_BYTES) | (breaks % BLOCKS_AT_ONCE == 0)
+    apart = (gaps > GAP_BYTES) | (breaks % BLOCKS_AT_ONCE == 0)
     chunk_ends = np.arange(BLOCKS_AT_ONCE, len(blocks), BLOCKS_AT_ONCE)
     requests = 1 + len(np.union1d(breaks[apart], chunk_ends))
     span = int(offsets[blocks[-1] + 1] - offsets[blocks[0]])
@@ -119,10 +120,4 @@ def cost_of_blocks(blocks: Ints, directory: PostingsDirectory) -> tuple[int, int
 
 def cost_of_pages(blocks: Ints, directory: PostingsDirectory) -> tuple[int, int]:
     """Return the requests and bytes for reading those directory pages of some blocks that are not read yet."""
-    requests = length = end = 0
-    for part in directory.missing(blocks):
-        near = requests > 0 and part.offset <= end + COALESCE_BYTES
-        requests += not near
-        length += part.offset + part.length - end if near else part.length
-        end = part.offset + part.length
-    return requests, length
+    return cost_of_parts(directory.missing(blocks))

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
+from tests.conftest import amount
 from tests.puffin_index.indexed_table import check_entries, check_queries, indexed
 from tests.puffin_index.jobs.upkeep_child import Child
 
@@ -15,7 +16,7 @@ from tests.puffin_index.jobs.upkeep_child import Child
 def test_a_builder_and_another(local_catalog: SqlCatalog, tmp_path: Path, other: str) -> None:
     index = indexed(local_catalog, 2)
 
-    children = [Child(tmp_path, "append-and-build", repeat=5), Child(tmp_path, other, repeat=5)]
+    children = [Child(tmp_path, "append-and-build", repeat=amount(2, 5)), Child(tmp_path, other, repeat=amount(2, 5))]
 
     for child in children:
         code, errors = child.wait(180)

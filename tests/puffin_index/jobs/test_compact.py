@@ -61,7 +61,7 @@ def test_segments_are_cut_at_the_target_size(local_catalog: SqlCatalog) -> None:
 
 
 PLAIN = IndexDefinition.of(bsi=["k", "s"], options={"k.compression": "none", "s.compression": "none"})
-"""Bit slices as earlier releases wrote them: those of each row group by themselves."""
+"""Bit slices of each row group by themselves."""
 
 
 def test_bit_slices_that_are_not_to_be_compressed_are_copied_byte_by_byte(local_catalog: SqlCatalog) -> None:

@@ -5,14 +5,12 @@ from __future__ import annotations
 import os
 import shutil
 import time
-import uuid
 from pathlib import Path
 
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
 from puffin_index import TableIndex
-from puffin_index.catalogue import creation
 from puffin_index.errors import NotFoundError, PuffinIndexError
 from puffin_index.jobs.drop import drop_index
 from tests.puffin_index.indexed_table import DEFINITION, indexed, make_table, rows
@@ -119,17 +117,6 @@ def test_what_a_drop_by_hand_leaves_is_named_and_deleted_if_told_to(
     assert local_catalog.load_table("ns.t").scan().to_arrow().num_rows == 750
     with pytest.raises(NotFoundError, match=r"nothing to drop$"):
         drop_index(local_catalog, "ns.t", abandoned=True)
-
-
-def test_the_folder_of_an_earlier_release_is_known_by_its_metadata(
-    local_catalog: SqlCatalog, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(creation, "new_location", lambda default, _: f"{default}-{uuid.uuid4().hex}")
-    folder = _aged(_folder(indexed(local_catalog, 1)))
-    local_catalog.drop_table("ns.t__puffin_index")
-
-    assert drop_index(local_catalog, "ns.t", abandoned=True).abandoned == (folder.as_uri(),)
-    assert not folder.exists()
 
 
 def test_a_folder_that_another_index_table_uses_is_not_abandoned(local_catalog: SqlCatalog, abandoned: Path) -> None:

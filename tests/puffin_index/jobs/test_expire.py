@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
-from planner.predicate.bind import bind
+from planner.condition.sql.parser import read_where
+from planner.predicate.simplify import simplified
 from planner.scans.plan import plan_files, view_of
-from planner.where.parser import parse_where
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.catalogue.entries import field_kinds
 from puffin_index.catalogue.index_table import read_entries
@@ -161,7 +161,7 @@ def test_a_planner_with_an_older_view_keeps_row_groups_when_segments_are_gone(lo
     index.compact()
     assert index.expire().segments == 3
 
-    scan_plan = plan_files(view, bind(parse_where("k = 77"), index.data_table.schema()), files)
+    scan_plan = plan_files(view, simplified(read_where("k = 77", index.data_table.schema())), files)
 
     assert scan_plan.kept == scan_plan.row_groups
     assert scan_plan.warnings

@@ -1,4 +1,4 @@
-"""Merged blobs that an earlier release wrote (`tests/golden/README.md`) are written again and read."""
+"""Merged blobs that are kept in files (`tests/golden/README.md`) are written again and read."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 import pytest
@@ -9,7 +8,7 @@ from hypothesis import strategies as st
 
 from puffin_index.errors import CorruptFileError
 from puffin_index.storage import binary
-from puffin_index.storage.binary import ByteCursor, FloatFormat, IntFormat
+from puffin_index.storage.binary import ByteCursor, IntFormat
 
 INTEGERS = {
     "uint8": (binary.read_uint8, binary.write_uint8, ByteCursor.uint8, 1, False, "big"),
@@ -52,14 +51,12 @@ def test_an_integer_may_be_its_greatest_and_no_greater(name: str) -> None:
 
 def test_a_float_has_its_ieee_bytes() -> None:
     assert binary.write_float64_be(1.5).hex() == "3ff8000000000000"
-    assert binary.read_float64_be(bytes.fromhex("3ff8000000000000")) == 1.5
-    assert math.isnan(binary.read_float64_be(binary.write_float64_be(math.nan)))
-    assert math.copysign(1, binary.read_float64_be(binary.write_float64_be(-0.0))) == -1
+    assert binary.write_float64_be(-0.0).hex() == "8000000000000000"
 
 
-@pytest.mark.parametrize("name", [*INTEGERS, "float64_be"])
+@pytest.mark.parametrize("name", INTEGERS)
 def test_a_number_needs_all_its_bytes(name: str) -> None:
-    format_: IntFormat | FloatFormat = getattr(binary, name.upper())
+    format_: IntFormat = getattr(binary, name.upper())
     size = format_.layout.size
     format_.read(bytes(10 + size), 10)
     for data, offset in ((bytes(10 + size - 1), 10), (bytes(size), -1)):

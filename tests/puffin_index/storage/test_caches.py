@@ -22,9 +22,9 @@ from puffin_index.storage.caches import clear_caches, cleared_by
 from tests.conftest import create_table
 
 LEFT_ALONE = {
+    "planner.condition.sql.parser._grammar",
     "planner.spark.requests.hook_filters.schema_of",
     "planner.spark.source._table",
-    "planner.where.parser._grammar",
     "puffin_index.storage.object_stream._pool",
     "puffin_index.storage.parallel._lasting_pool",
 }

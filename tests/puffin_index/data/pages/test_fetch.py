@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from puffin_index.data.pages.fetch import read_ranges
 from puffin_index.errors import CorruptFileError
 from puffin_index.storage.files import CountingReader, ReadCount
-from puffin_index.storage.parts import COALESCE_BYTES
+from puffin_index.storage.near import GAP_BYTES
 from puffin_index.storage.ranged import BytesReader
 
-SIZE = 20 * COALESCE_BYTES
+SIZE = 20 * GAP_BYTES
 DATA = np.random.default_rng(1).integers(0, 256, SIZE, np.uint8).tobytes()
 
 
@@ -28,9 +28,9 @@ def test_each_range_gets_its_bytes(ranges: list[tuple[int, int]]) -> None:
 def test_near_ranges_share_a_request() -> None:
     count = ReadCount()
     reader = CountingReader(BytesReader.of(DATA), count)
-    starts = np.array([5 * COALESCE_BYTES, 0, 100, 100 + COALESCE_BYTES])
+    starts = np.array([5 * GAP_BYTES, 0, 100, 100 + GAP_BYTES])
     read_ranges(reader, starts, np.array([10, 50, 7, 9]))
-    assert (count.requests, count.bytes) == (2, 10 + 100 + COALESCE_BYTES + 9)
+    assert (count.requests, count.bytes) == (2, 10 + 100 + GAP_BYTES + 9)
 
 
 @pytest.mark.parametrize(("start", "size"), [(-1, 5), (SIZE, 1), (1 << 62, 1 << 62), ((1 << 63) - 1, 100), (5, -2)])

@@ -3,7 +3,7 @@
 A payload has 256 bits for each row group that it covers: bit b says that a value begins with byte b. The empty string
 has bit 0. NULL has none.
 """
-# ruff: noqa: ARG001, ARG002 - a kind is given more than this one needs
+# ruff: noqa: ARG002 - a kind is given more than this one needs
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from puffin_index.kinds.base import MergedFilter, MergedPayload, OpenIndex, Payl
 from puffin_index.kinds.kind import Answer, IndexKind, Options
 from puffin_index.kinds.merging import DEFAULT_LIMITS, MergeLimits, MergePart, count_kept
 from puffin_index.kinds.proof import Proof
-from puffin_index.storage.arrays import Flags
+from puffin_index.storage.arrays import Flags, Ints
 from puffin_index.storage.parts import corrupt
 from puffin_index.storage.ranged import Blob
 
@@ -131,8 +131,8 @@ class FirstBytesKind(IndexKind):
             data = np.packbits(np.concatenate(sets), axis=1, bitorder="little").tobytes()
             yield MergedPayload(Payload(MERGED, data, _NO_LAYOUT), count_kept(kept))
 
-    def proof(self, opened: OpenIndex) -> Proof:
-        def prove(place: int, span: tuple[int, int], column: SortedColumn) -> Iterator[str]:
+    def proof(self, opened: OpenIndex, row_counts: Ints) -> Proof:
+        def prove(place: int, column: SortedColumn) -> Iterator[str]:
             if isinstance(opened, MergedFirstBytes):
                 stored = opened.sets()[place]
             else:
