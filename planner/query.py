@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
-from pyiceberg.expressions import BooleanExpression
 from pyiceberg.io import FileIO
 from pyiceberg.schema import Schema
 
@@ -21,10 +20,10 @@ from planner.aggregates.known_rows import KnownRows
 from planner.aggregates.question import MOST_GROUPS, Question
 from planner.aggregates.worth import most_rows
 from planner.clock import Clock
+from planner.condition.unused import Unused
 from planner.first_rows.search import Enough, FirstRows, prune_first_rows
 from planner.predicate.implied import Implied
-from planner.predicate.nodes import Everything, Predicate
-from planner.predicate.unused import Unused
+from planner.predicate.nodes import EVERY_ROW, Predicate
 from planner.prune.distributed import Executors, join_pruned, run_on_executors
 from planner.prune.found_rows import RowSets
 from planner.prune.gate import DEFAULT_LIMITS, Limits
@@ -73,7 +72,7 @@ class QueryRequest:
         executors: Where many row groups are judged; None for here.
         is_weighed: Whether to say what each piece drops, which takes a pass for each.
         schema: The schema of the scan.
-        condition: The predicate for those who test rows here; None where Spark does.
+        condition: The condition as it was read, for those who test rows here; Spark tests its own.
         ahead: What was read of the index before.
         started: When planning began, by `time.perf_counter`.
     """
@@ -90,7 +89,7 @@ class QueryRequest:
     executors: Executors | None = None
     is_weighed: bool = False
     schema: Schema = field(default_factory=Schema)
-    condition: BooleanExpression | None = None
+    condition: Predicate = EVERY_ROW
     ahead: ReadCount = field(default_factory=ReadCount)
     started: float = field(default_factory=time.perf_counter)
 
@@ -184,7 +183,7 @@ def _judge(request: QueryRequest) -> _Found:
         scan,
         replace(enough.pruned, reasons=reasons, matches=matches),
         clock,
-        all_rows=request.predicate == Everything(exact=True),
+        all_rows=request.predicate == EVERY_ROW,
         strict=limits.strict,
         always=limits.rows_wanted,
     )

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
-from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.io import load_file_io
 from pyiceberg.table import Table
 
@@ -23,6 +22,7 @@ from planner.advice.queries.workload import Workload, condensed
 from planner.advice.sample import IndexSample, built_sample
 from planner.advice.sample import choose as choose_row_groups
 from planner.advice.scanned import Scanned
+from planner.predicate.nodes import EVERY_ROW
 from puffin_index.definition.index_definition import IndexDefinition, IndexedColumn, ResolvedColumn
 from puffin_index.definition.table_properties import unite
 from puffin_index.errors import DefinitionError
@@ -100,14 +100,14 @@ def advise_on(advised: AdvisedTable, workload: Workload, max_share: float, sampl
     served = _served(advised, workload)
     workload = condensed(workload)
     candidates = find_candidates(workload.queries, advised.schema)
-    everything = advised.scanned(AlwaysTrue())
+    everything = advised.scanned(EVERY_ROW)
     warnings = [*workload.skipped, *candidates.skipped, *_remarks(workload)]
     names = names_of(advised.columns)
     warnings += [
         f"{names[key]}: joins, aggregates or first rows of {times:,} scans can use it, beyond what is measured here"
         for key, times in sorted(served.items())
     ]
-    left = [advised.scanned(one.expression) for one in candidates.queries]
+    left = [advised.scanned(one.condition) for one in candidates.queries]
     positions = _positions(everything, left, sample)
     existing = {own.column_id: own for own in advised.columns}
     wanted = [column for column in candidates.columns if column.column_id in existing]

@@ -7,7 +7,6 @@ from functools import cached_property
 from typing import Final
 
 import numpy as np
-from pyiceberg.expressions import BooleanExpression
 from pyiceberg.io import FileIO
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
@@ -15,14 +14,14 @@ from pyiceberg.table.snapshots import Snapshot
 
 from planner.advice.scanned import Scanned
 from planner.clock import Clock
-from planner.predicate.bind import bind
-from planner.predicate.nodes import UNKNOWN
+from planner.predicate.nodes import EVERY_ROW, Predicate
+from planner.predicate.simplify import simplified
 from planner.prune.gate import Limits
 from planner.report.scan_plan import ScanPlan
 from planner.scans.plan import plan_files, snapshot_of, view_of
-from planner.scans.tried_values import TriedValues
 from planner.snapshot.scan import ScanRowGroups
 from planner.snapshot.snapshot_files import ScanFile, list_scan_files
+from planner.view.by_value import TriedValues
 from planner.view.index_view import IndexView
 from puffin_index.catalogue.index_table import entries_of
 from puffin_index.data.column_source import reading_of
@@ -92,7 +91,7 @@ class AdvisedTable:
     @cached_property
     def files(self) -> tuple[ScanFile, ...]:
         """All data files of the snapshot."""
-        return self._files(None)
+        return self._files(EVERY_ROW)
 
     @property
     def data_bytes(self) -> int:
@@ -104,29 +103,24 @@ class AdvisedTable:
         """The rows of all data files, deleted ones included."""
         return sum(scanned.file.record_count for scanned in self.files)
 
-    def scanned(self, expression: BooleanExpression) -> Scanned:
+    def scanned(self, condition: Predicate) -> Scanned:
         """Find the row groups that Iceberg's own pruning leaves."""
-        files = self._files(expression)
+        files = self._files(condition)
         row_groups = ScanRowGroups.of(self.view, [scanned.file for scanned in files])
         return Scanned(files, row_groups.file_of, row_groups.ordinals)
 
-    def _files(self, expression: BooleanExpression | None) -> tuple[ScanFile, ...]:
+    def _files(self, condition: Predicate) -> tuple[ScanFile, ...]:
         if self.snapshot is None:
             return ()
-        predicate = UNKNOWN if expression is None else bind(expression, self.schema)
-        return list_scan_files(self.table, self.snapshot, self.schema, predicate, Clock(LIMITS.seconds))
+        return list_scan_files(self.table, self.snapshot, self.schema, simplified(condition), Clock(LIMITS.seconds))
 
     def plan(
-        self, view: IndexView, expression: BooleanExpression, files: tuple[DataFile, ...], limits: Limits = LIMITS
+        self, view: IndexView, condition: Predicate, files: tuple[DataFile, ...], limits: Limits = LIMITS
     ) -> ScanPlan:
-        """Plan a scan of some data files by an index; deletes are not looked at.
-
-        Raises:
-            NotFoundError: If the expression names a column that the table lacks.
-        """
+        """Plan a scan of some data files by an index; deletes are not looked at."""
         numbers = _numbers(view, files)
         tried = TriedValues(self.schema, view, numbers, LIMITS.byte_budget, Clock(LIMITS.seconds))
-        return plan_files(view, bind(expression, self.schema, evaluate=tried.predicate), files, limits)
+        return plan_files(view, simplified(condition, tried.decide), files, limits)
 
 
 def empty_view(io: FileIO) -> IndexView:

@@ -5,13 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
-from pyiceberg.expressions import BooleanExpression
-from pyiceberg.schema import Schema
-
-from planner.predicate.bind import bind
-from planner.predicate.found_column import find_column
-from planner.predicate.nodes import UNKNOWN, Leaf, Predicate, leaves
-from planner.where.unknown import Unknown, ValueTest
+from planner.predicate.nodes import Leaf, Predicate, leaves
+from planner.predicate.simplify import simplified
 from puffin_index.definition.index_definition import ResolvedColumn
 from puffin_index.errors import DefinitionError
 from puffin_index.keys.leaf import NullTest
@@ -65,26 +60,16 @@ def remaining(columns: Iterable[ResolvedColumn], left_out: Collection[FieldKind]
     return tuple(column for column in left if column.kinds)
 
 
-def tests_of(expression: BooleanExpression, schema: Schema) -> tuple[Leaf, ...]:
-    """Return the tests of single columns in an expression; functions and patterns count as tests of their column.
-
-    Raises:
-        NotFoundError: If the expression names a column that the table lacks.
-    """
-
-    def as_leaf(leaf: Unknown) -> Predicate:
-        found = find_column(schema, leaf.term) if isinstance(leaf, ValueTest) else None
-        if found is None or found.value_type is None:
-            return UNKNOWN
-        # Which values satisfy a function is not known yet. Whatever answers tests of NULL holds all values.
-        return Leaf(found.column, NullTest(is_null=False), found.value_type.name)
-
-    return tuple(leaves(bind(expression, schema, evaluate=as_leaf)))
+def tests_of(condition: Predicate) -> tuple[Leaf, ...]:
+    """Return the tests of single columns in a condition; functions and patterns count as tests of their column."""
+    # Which values satisfy a function is not known yet. Whatever answers tests of NULL holds all values.
+    some_value = NullTest(is_null=False)
+    return tuple(leaves(simplified(condition, lambda test: Leaf(test.field_id, some_value, test.value_type))))
 
 
-def columns_of(expression: BooleanExpression, schema: Schema) -> frozenset[ColumnId]:
-    """Return the columns that an expression tests."""
-    return frozenset(leaf.field_id for leaf in tests_of(expression, schema))
+def columns_of(condition: Predicate) -> frozenset[ColumnId]:
+    """Return the columns that a condition tests."""
+    return frozenset(leaf.field_id for leaf in tests_of(condition))
 
 
 def kinds_for(leaf: Leaf) -> tuple[str, ...]:

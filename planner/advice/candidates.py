@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC
 
-from pyiceberg.expressions import AlwaysTrue, BooleanExpression, NotNull, Reference
 from pyiceberg.schema import Schema
 
 from planner.advice.asked import kinds_for, tests_of
 from planner.advice.queries.workload import Query
-from planner.predicate.bind import bind
-from planner.predicate.nodes import Leaf, is_exact
-from planner.where.parser import parse_where
+from planner.condition.columns import find_column
+from planner.condition.sql.parser import read_where
+from planner.predicate.nodes import EVERY_ROW, Leaf, Predicate, is_exact
+from planner.predicate.simplify import simplified
 from puffin_index.definition.index_definition import IndexDefinition, IndexedColumn, ResolvedColumn, resolve
 from puffin_index.errors import DefinitionError, NotFoundError, WhereSyntaxError
+from puffin_index.keys.leaf import NullTest
 from puffin_index.keys.map_key import SEPARATOR, ColumnId, column_and_key, stored_kind
 from puffin_index.kinds.kind import Answer
 from puffin_index.kinds.registry import kinds_answering, kinds_holding_keys
@@ -28,7 +28,7 @@ class ReadQuery:
 
     Attributes:
         query: The query.
-        expression: Its WHERE.
+        condition: Its WHERE.
         candidates: The indexes that could answer a part of it.
         columns: The columns of these indexes.
         answered_by: For each column that the answer needs, and each test of the WHERE, the indexes that have it: an
@@ -37,7 +37,7 @@ class ReadQuery:
     """
 
     query: Query
-    expression: BooleanExpression
+    condition: Predicate
     candidates: frozenset[FieldKind]
     columns: frozenset[ColumnId]
     answered_by: tuple[frozenset[FieldKind], ...] = ()
@@ -68,10 +68,10 @@ def find_candidates(queries: Iterable[Query], schema: Schema) -> Candidates:
             continue
         try:
             # Times without a zone are those of the sessions that asked. What lies near is as good for advice.
-            expression = AlwaysTrue() if query.where is None else parse_where(query.where, session_zone=UTC)
-            held = {name: tests_of(NotNull(term=Reference(name)), schema) for name in query.held}
-            is_answerable = bool(held) and all(held.values()) and is_exact(bind(expression, schema))
-            read.append(_Read(query, expression, tests_of(expression, schema), held if is_answerable else {}))
+            condition = EVERY_ROW if query.where is None else read_where(query.where, schema)
+            held = {name: _test_of(name, schema) for name in query.held}
+            is_answerable = bool(held) and all(held.values()) and is_exact(simplified(condition))
+            read.append(_Read(query, condition, tests_of(condition), held if is_answerable else {}))
         except (WhereSyntaxError, NotFoundError) as error:
             skipped.append(f"WHERE {query.where}: {str(error).splitlines()[0]}")
     kinds: dict[ColumnId, set[str]] = {}
@@ -88,10 +88,18 @@ def find_candidates(queries: Iterable[Query], schema: Schema) -> Candidates:
     return Candidates(tuple(one for one in found if one.candidates), tuple(columns), tuple(dict.fromkeys(skipped)))
 
 
+def _test_of(name: str, schema: Schema) -> tuple[Leaf, ...]:
+    """Any test of a column, as an index answers it; none if an index cannot hold the column's values."""
+    found = find_column(schema, name)
+    if found.value_type is None:
+        return ()
+    return (Leaf(found.column, NullTest(is_null=False), found.value_type.name),)
+
+
 @dataclass(frozen=True, slots=True)
 class _Read:
     query: Query
-    expression: BooleanExpression
+    condition: Predicate
     tests: tuple[Leaf, ...]
     held: Mapping[str, tuple[Leaf, ...]]
 
@@ -118,7 +126,7 @@ def _read_query(one: _Read, usable: set[tuple[ColumnId, str]]) -> ReadQuery:
     pairs = {(test.field_id, kind) for test, kinds in one.wanted for kind in kinds} & usable
     return ReadQuery(
         one.query,
-        one.expression,
+        one.condition,
         frozenset(_key(*pair) for pair in pairs),
         frozenset(column for column, _ in pairs),
         tuple(keys(*need) for need in one.needed),

@@ -105,7 +105,7 @@ class Gains:
         read = float(self._sizes[is_open].sum())
         if not read:
             return 0.0
-        kept = self._sample.verdicts(self.queries[number].expression, chosen).kept & is_open
+        kept = self._sample.verdicts(self.queries[number].condition, chosen).kept & is_open
         return 1 - float(self._sizes[kept].sum()) / read
 
     def groups(self) -> Iterator[frozenset[FieldKind]]:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
-from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 
 from planner.advice.advised_table import AdvisedTable
 from planner.advice.asked import columns_of, find_named, keys_of, names_of, remaining
@@ -21,6 +20,7 @@ from planner.advice.verdict import (
     verdict_on_hidden,
     verdict_on_new,
 )
+from planner.predicate.nodes import EVERY_ROW, Predicate
 from puffin_index.definition.index_definition import IndexDefinition, ResolvedColumn, resolve
 from puffin_index.definition.table_properties import unite
 from puffin_index.errors import DefinitionError
@@ -33,14 +33,14 @@ class Question:
     """The indexes that a what-if adds and leaves out.
 
     Attributes:
-        expression: The WHERE.
+        condition: The WHERE.
         added: The indexes to add, those that the table has already left out.
         existing: The indexes to add that the table has already, as `column.kind`.
         hidden: The existing indexes to leave out.
         hidden_names: The same as `column.kind`.
     """
 
-    expression: BooleanExpression
+    condition: Predicate
     added: tuple[ResolvedColumn, ...]
     existing: tuple[str, ...]
     hidden: frozenset[FieldKind]
@@ -50,7 +50,7 @@ class Question:
     def of(
         cls,
         advised: AdvisedTable,
-        expression: BooleanExpression,
+        condition: Predicate,
         definition: IndexDefinition | Mapping[str, Iterable[str]] | None,
         left_out: Sequence[str],
     ) -> Self:
@@ -70,7 +70,7 @@ class Question:
         existing = tuple(name for key, name in names_of(wanted).items() if key in there)
         names = names_of(advised.columns)
         hidden_names = tuple(sorted(names[key] for key in hidden))
-        return cls(expression, remaining(wanted, there), existing, hidden, hidden_names)
+        return cls(condition, remaining(wanted, there), existing, hidden, hidden_names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ def measure(
 
 def _measure_size(advised: AdvisedTable, question: Question, sample: int | None, hidden_bytes: int) -> Measured:
     """Measure on other row groups what indexes take that have nothing left to do."""
-    everything = advised.scanned(AlwaysTrue())
+    everything = advised.scanned(EVERY_ROW)
     positions = choose(len(everything), sample or len(everything))
     verdict = Verdict("do not build", "Iceberg's own pruning leaves no row group to read")
     with built_sample(advised, everything, positions, question.added) as built:
@@ -131,7 +131,7 @@ def _measure_hidden(
     advised: AdvisedTable, question: Question, scanned: Scanned, kept_today: Flags, hidden_bytes: int
 ) -> Measured:
     view = advised.view.only(advised.view.built - question.hidden)
-    kept = advised.plan(view, question.expression, scanned.data_files).kept_mask
+    kept = advised.plan(view, question.condition, scanned.data_files).kept_mask
     before, after = int(np.count_nonzero(kept_today)), int(np.count_nonzero(kept))
     if question.hidden:
         verdict = verdict_on_hidden(before, Range.exactly(after - before))
@@ -149,14 +149,14 @@ def _measure_added(
     positions: Ints,
     hidden_bytes: int,
 ) -> Measured:
-    tested = columns_of(question.expression, advised.schema)
+    tested = columns_of(question.condition)
     # An index may help only together with another one, so the sample has today's indexes of the WHERE's columns, too.
     beside = tuple(own for own in remaining(advised.columns, question.hidden) if own.column_id in tested)
     columns = unite(question.added, beside)
     total, sampled = len(scanned), len(positions)
     with built_sample(advised, scanned, positions, columns) as built:
-        verdicts = built.verdicts(question.expression)
-        shares_left = built.shares_left(question.expression, SMALL_ROW_GROUP_ROWS)
+        verdicts = built.verdicts(question.condition)
+        shares_left = built.shares_left(question.condition, SMALL_ROW_GROUP_ROWS)
         index_bytes = built.table_bytes(keys_of(question.added))
         # The time is shared out by rows and by the number of indexes.
         share_of_build = len(keys_of(question.added)) / len(keys_of(columns))

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
-from pyiceberg.expressions import BooleanExpression
 from pyiceberg.io import FileIO, load_file_io
 
 from planner.advice.advised_table import LIMITS, AdvisedTable
 from planner.advice.scanned import Scanned
+from planner.predicate.nodes import Predicate
 from planner.prune.pruned import Reason, kept_mask
 from planner.view.index_view import IndexView
 from puffin_index.catalogue.index_table import entries_of
@@ -85,11 +85,11 @@ class IndexSample:
         counted |= {statistics_key(key) for key in counted}
         return round(sum(self.own_bytes.get(key, 0) for key in counted) * self.growth)
 
-    def verdicts(self, expression: BooleanExpression, chosen: Collection[FieldKind] | None = None) -> Verdicts:
+    def verdicts(self, condition: Predicate, chosen: Collection[FieldKind] | None = None) -> Verdicts:
         """Plan a scan of the sampled row groups.
 
         Args:
-            expression: The WHERE.
+            condition: The WHERE.
             chosen: The indexes to use; None for all that were built.
         """
         view = self.view if chosen is None else self.view.only(chosen)
@@ -97,7 +97,7 @@ class IndexSample:
             return Verdicts(
                 np.ones(len(self.positions), np.bool_), np.full(len(self.positions), Reason.UNINDEXED, np.uint8)
             )
-        plan = self.advised.plan(view, expression, self._parts, LIMITS)
+        plan = self.advised.plan(view, condition, self._parts, LIMITS)
         reasons = np.full(len(self.positions), Reason.UNINDEXED, np.uint8)
         starts = np.searchsorted(plan.file_of, np.arange(len(self._parts)))
         ends = np.searchsorted(plan.file_of, np.arange(len(self._parts)), side="right")
@@ -112,18 +112,18 @@ class IndexSample:
         reasons[known] = plan.reasons[first]
         return Verdicts(kept, reasons)
 
-    def shares_left(self, expression: BooleanExpression, row_group_rows: int) -> Floats:
+    def shares_left(self, condition: Predicate, row_group_rows: int) -> Floats:
         """Bound the share of each sampled row group that would be read if it were cut into smaller ones.
 
         A matching row keeps one of the smaller row groups at most. The share is 1 where the indexes do not count rows.
 
         Args:
-            expression: The WHERE.
+            condition: The WHERE.
             row_group_rows: Rows of a smaller row group.
         """
         shares, known = np.ones(len(self.positions)), (self._part_of >= 0) & ~self._is_whole_file
         if (self.view.row_counts > row_group_rows).any():
-            plan = self.advised.plan(self.view, expression, self._parts, replace(LIMITS, rows_wanted=True))
+            plan = self.advised.plan(self.view, condition, self._parts, replace(LIMITS, rows_wanted=True))
             at = np.searchsorted(plan.file_of, self._part_of[known]) + self._place_in_part[known]
             found = np.where(plan.matches[at] < 0, plan.row_counts[at], plan.matches[at])
             shares[known] = np.minimum(1, found * row_group_rows / np.maximum(plan.row_counts[at], 1))

@@ -13,7 +13,7 @@ from planner.advice.interval import Range
 from planner.advice.measure import Question, measure
 from planner.advice.sample import DEFAULT_SAMPLE
 from planner.advice.what_if_answer import DEFAULT_BYTES_PER_SECOND, Reads, WhatIf
-from planner.where.parser import parse_where
+from planner.condition.sql.parser import read_where
 from puffin_index.definition.fit import fit_warnings
 from puffin_index.definition.index_definition import IndexDefinition
 from puffin_index.table_index import TableIndex
@@ -48,11 +48,11 @@ def what_if(
         NotFoundError: If the text names a column that the table lacks, or there is no such snapshot.
         DefinitionError: If a kind does not fit its column, the table lacks an index to leave out, or nothing is asked.
     """
-    expression = parse_where(where)
     advised = AdvisedTable.of(index_or_table, snapshot_id)
-    question = Question.of(advised, expression, definition, without)
-    scanned = advised.scanned(expression)
-    kept_today = advised.plan(advised.view, expression, scanned.data_files).kept_mask
+    condition = read_where(where, advised.schema)
+    question = Question.of(advised, condition, definition, without)
+    scanned = advised.scanned(condition)
+    kept_today = advised.plan(advised.view, condition, scanned.data_files).kept_mask
     measured = measure(advised, question, scanned, kept_today, sample)
     row_group_bytes = scanned.row_group_bytes
 

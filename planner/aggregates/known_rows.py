@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from pyroaring import BitMap
 
-from planner.predicate.nodes import Everything, Leaf, Predicate, necessary_leaves
+from planner.predicate.nodes import EVERY_ROW, Leaf, Predicate, necessary_leaves
 from planner.prune.found_rows import RowSets
 from planner.prune.pruned import Reason, kept_mask
 from planner.snapshot.scan import Scan, ScanRowGroups
@@ -63,7 +63,7 @@ class KnownRows:
         """
         known = self.matches >= 0
         count = int(self.matches[known].sum())
-        if self.predicate == Everything(exact=True):
+        if self.predicate == EVERY_ROW:
             listed = ~known & ~self.scan.is_indexed & ~self.scan.has_deletes
             files = np.unique(self.row_groups.file_of[listed]).tolist()
             count += sum(self.scan.files[number].file.record_count for number in files)

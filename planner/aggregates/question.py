@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from pyiceberg.expressions import Reference
 from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType
 
-from planner.predicate.found_column import find_column
+from planner.condition.columns import find_column
 from puffin_index.errors import PuffinIndexError, UnsupportedError
 from puffin_index.keys.map_key import ColumnId
 from puffin_index.keys.value_types import ValueType
@@ -183,8 +182,8 @@ def _find(schema: Schema, name: str) -> AskedColumn:
         NotFoundError: If there is none of the name.
         UnsupportedError: If its values have no keys.
     """
-    found = find_column(schema, Reference(name=name))
-    if found is None or found.value_type is None:
+    found = find_column(schema, name)
+    if found.value_type is None:
         raise UnsupportedError(f"column {name!r} is of a type that no aggregate takes here")
     known = schema.find_column_name(found.column) if isinstance(found.column, int) else None
     return AskedColumn(found.column, known or name, found.type, found.value_type)

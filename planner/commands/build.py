@@ -19,9 +19,8 @@ import click
 from pyiceberg.expressions import BooleanExpression
 from rich.progress import BarColumn, DownloadColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 
-from planner.predicate.bind import bind
-from planner.predicate.session_time import DEFAULT_ZONE, in_session, zone_named
-from planner.where.parser import parse_where
+from planner.condition.iceberg_filters import file_filter
+from planner.condition.sql.parser import read_where
 from puffin_index.catalogue.commit import LOCK_SECONDS, while_locked
 from puffin_index.catalogue.open_catalog import QualifiedTable, open_catalog
 from puffin_index.catalogue.scope import BuildScope
@@ -109,12 +108,8 @@ def build_command(
 
 
 def _row_filter(where: str | None, index: TableIndex) -> BooleanExpression | None:
-    if where is None:
-        return None
-    expression = in_session(parse_where(where), index.data_table.schema(), zone_named(DEFAULT_ZONE))
-    # Names a column that is not there before anything starts.
-    bind(expression, index.data_table.schema())
-    return expression
+    schema = index.data_table.schema()
+    return None if where is None else file_filter(read_where(where, schema), schema)
 
 
 def _follow(follower: Watch) -> None:

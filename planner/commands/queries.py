@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from planner.predicate.session_time import DEFAULT_ZONE
+from planner.condition.session_time import DEFAULT_ZONE
 from planner.scans.aggregate import aggregate_with_plan
 from planner.scans.count import count
 from planner.scans.plan import plan

@@ -13,7 +13,7 @@ import numpy as np
 from pyroaring import BitMap
 
 from planner.clock import Clock
-from planner.predicate.nodes import Conjunction, Disjunction, Everything, Leaf, Predicate
+from planner.predicate.nodes import Conjunction, Disjunction, Leaf, Nothing, Predicate
 from planner.predicate.simplify import conjunction
 from planner.prune.distributed import Executors
 from planner.prune.gate import Limits
@@ -210,7 +210,7 @@ def _satisfying(predicate: Predicate, keys: Column) -> Flags:
         case Disjunction(parts):
             found = np.logical_or.reduce([_satisfying(part, keys) for part in parts])
         case _:
-            found = np.full(keys.row_count, isinstance(predicate, Everything))
+            found = np.full(keys.row_count, not isinstance(predicate, Nothing))
     return found
 
 

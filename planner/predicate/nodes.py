@@ -1,10 +1,15 @@
-"""The predicate tree that the planner evaluates: leaf tests by field id under AND and OR. NOT is at the leaves."""
+"""The tree of a condition: leaf tests by field id under AND and OR. NOT is at the leaves.
+
+A tree is read from SQL text, from Iceberg's filters or from Spark's nodes. Readers bound its depth, so that whoever
+walks it may recurse. As it was read, a tree has all its parts; `planner.predicate.simplify` makes of it what drops row
+groups.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TypeAlias
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, Literal, TypeAlias
 
 from puffin_index.keys.leaf import LeafTest
 from puffin_index.keys.map_key import ColumnId
@@ -25,11 +30,78 @@ class Leaf:
     value_type: str
 
 
+TextFunction: TypeAlias = Literal["upper", "lower", "trim", "ltrim", "rtrim"]
+NumberFunction: TypeAlias = Literal["length", "year", "month", "day", "quarter"]
+ValueOperator: TypeAlias = Literal["=", "<", "<=", ">", ">=", "IN", "LIKE", "ILIKE", "RLIKE"]
+
+PATTERN_OPERATORS: Final = ("LIKE", "ILIKE", "RLIKE")
+
+
+@dataclass(frozen=True, slots=True)
+class ValueTest:
+    """`[NOT] function(value) operator literals`. NULL satisfies neither the test nor its opposite.
+
+    Attributes:
+        function: What is applied to the value; None for the value itself.
+        operator: How the result is tested.
+        literals: Texts, or integers beside a function that gives integers; one, or several for `IN`. A pattern is as
+            written, with its escapes.
+        escape: In a pattern of LIKE, the character that makes the next wildcard an ordinary character.
+        negated: The opposite.
+    """
+
+    function: TextFunction | NumberFunction | None
+    operator: ValueOperator
+    literals: tuple[str | int, ...]
+    escape: str = "\\"
+    negated: bool = False
+
+    def __invert__(self) -> ValueTest:
+        """Return the opposite test."""
+        return replace(self, negated=not self.negated)
+
+
+@dataclass(frozen=True, slots=True)
+class EngineTest:
+    """A test that an engine evaluates.
+
+    Attributes:
+        number: The test's number among those of its query.
+    """
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class ByValue:
+    """A test of one column that is decided value by value; any row may match for whoever does not decide it.
+
+    Attributes:
+        field_id: The column, or a key of a map.
+        test: The test.
+        value_type: Name of the column's type.
+        text: The test as it was written.
+    """
+
+    field_id: ColumnId
+    test: ValueTest | EngineTest
+    value_type: str
+    text: str = field(default="", compare=False)
+
+
 @dataclass(frozen=True, slots=True)
 class Everything:
-    """All rows match; or, where `exact` is false, any row may (an upper bound)."""
+    """All rows match; or, where `exact` is false, any row may (an upper bound).
+
+    Attributes:
+        exact: Whether all rows match.
+        text: What was written where nothing is known of it.
+        reason: Why nothing is known, for people; empty if the text tells.
+    """
 
     exact: bool
+    text: str = field(default="", compare=False)
+    reason: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +123,21 @@ class Disjunction:
     children: tuple[Predicate, ...]
 
 
-Predicate: TypeAlias = Leaf | Everything | Nothing | Conjunction | Disjunction
+Predicate: TypeAlias = Leaf | ByValue | Everything | Nothing | Conjunction | Disjunction
 
-UNKNOWN = Everything(exact=False)
+EVERY_ROW: Final = Everything(exact=True)
+NO_ROW: Final = Nothing()
+UNKNOWN: Final = Everything(exact=False)
+
+
+def joined(parts: Sequence[Predicate], *, is_and: bool) -> Predicate:
+    """AND or OR as written: AND within AND (OR within OR) is one, and what is always true or false is left out."""
+    kind, neutral, decisive = (Conjunction, EVERY_ROW, NO_ROW) if is_and else (Disjunction, NO_ROW, EVERY_ROW)
+    flat = [child for part in parts for child in (part.children if isinstance(part, kind) else (part,))]
+    if decisive in flat:
+        return decisive
+    kept = tuple(child for child in flat if child != neutral)
+    return (kept[0] if kept else neutral) if len(kept) < 2 else kind(kept)
 
 
 def leaves(predicate: Predicate) -> Iterator[Leaf]:
@@ -65,8 +149,18 @@ def leaves(predicate: Predicate) -> Iterator[Leaf]:
                 yield leaf
             case Conjunction(children) | Disjunction(children):
                 pending.extend(reversed(children))
-            case Everything() | Nothing():
+            case ByValue() | Everything() | Nothing():
                 pass
+
+
+def unknown_parts(predicate: Predicate) -> Iterator[Everything]:
+    """Yield the parts that nothing is known of, left to right."""
+    match predicate:
+        case Everything(exact=False):
+            yield predicate
+        case Conjunction(children) | Disjunction(children):
+            for child in children:
+                yield from unknown_parts(child)
 
 
 def necessary_leaves(predicate: Predicate) -> tuple[Leaf, ...]:
@@ -87,5 +181,7 @@ def is_exact(predicate: Predicate) -> bool:
             return exact
         case Conjunction(children) | Disjunction(children):
             return all(map(is_exact, children))
+        case ByValue():
+            return False
         case _:
             return True

@@ -3,16 +3,36 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from planner.predicate.nodes import UNKNOWN, Conjunction, Disjunction, Everything, Leaf, Nothing, Predicate
+from planner.predicate.nodes import UNKNOWN, ByValue, Conjunction, Disjunction, Everything, Leaf, Nothing, Predicate
 from puffin_index.keys.leaf import Key, LeafTest, NullTest, RangeTest, SetTest
 from puffin_index.keys.map_key import ColumnId
 
 _Column: TypeAlias = tuple[ColumnId, str]
 _Keys: TypeAlias = tuple[int, ...] | tuple[bytes, ...]
+
+
+def simplified(predicate: Predicate, decide: Callable[[ByValue], Predicate] = lambda _: UNKNOWN) -> Predicate:
+    """Return what a condition says of rows, in as few tests as possible.
+
+    Args:
+        predicate: The condition as it was read.
+        decide: Says what a test means that is decided value by value.
+    """
+    match predicate:
+        case Conjunction(children):
+            return conjunction([simplified(child, decide) for child in children])
+        case Disjunction(children):
+            return disjunction([simplified(child, decide) for child in children])
+        case ByValue():
+            return decide(predicate)
+        case Everything(exact=False):
+            return UNKNOWN
+        case _:
+            return predicate
 
 
 def conjunction(children: list[Predicate]) -> Predicate:

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Generic, Protocol, Self, TypeAlias, TypeVar
 
-from planner.predicate.nodes import UNKNOWN, Conjunction, Disjunction, Everything, Leaf, Nothing, Predicate
+from planner.predicate.nodes import UNKNOWN, ByValue, Conjunction, Disjunction, Everything, Leaf, Nothing, Predicate
 from puffin_index.storage.arrays import Selection
 
 Constant: TypeAlias = Everything | Nothing
@@ -86,6 +86,8 @@ class PredicateTree:
                     pending.extend((child, False) for child in reversed(children))
                 case Everything() | Nothing():
                     done.append(self._add(Node(node)))
+                case ByValue():
+                    done.append(self._add(Node(UNKNOWN)))
         self.root = done.pop()
 
     def _add(self, node: Node) -> int:

@@ -14,7 +14,7 @@ from planner.aggregates.partial import Partial
 from planner.aggregates.question import ask
 from planner.aggregates.result import table_of
 from planner.clock import DEFAULT_MILLISECONDS
-from planner.predicate.session_time import DEFAULT_ZONE
+from planner.condition.session_time import DEFAULT_ZONE
 from planner.prune.gate import ROWS_BYTE_BUDGET, Limits
 from planner.report.scan_plan import ScanPlan
 from planner.scans.plan import plan_scan, snapshot_of

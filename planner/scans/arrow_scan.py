@@ -11,17 +11,17 @@ from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
-from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
 
 from planner.clock import DEFAULT_MILLISECONDS
-from planner.predicate.session_time import DEFAULT_ZONE
+from planner.condition.rows import Residual
+from planner.condition.session_time import DEFAULT_ZONE
+from planner.predicate.nodes import EVERY_ROW
 from planner.prune.gate import Limits
 from planner.query import QueryAnswer
 from planner.scans.plan import plan_scan
 from planner.scans.reading.data_read import DataRead
-from planner.scans.residual import Residual, compile_residual
 from planner.scans.row_group_reader import RowGroupReader, RowGroupTask, tasks_of
 from planner.scans.wanted import Keys, Wanted, first_of
 from puffin_index.errors import NotFoundError, UnsupportedError, did_you_mean
@@ -146,9 +146,7 @@ def _logged(batches: Iterator[pa.RecordBatch], table: str, data_read: DataRead) 
 def residual_of(planned: QueryAnswer) -> Residual | None:
     """The predicate of a planned scan as a test of rows; None if all rows match."""
     condition = planned.request.condition
-    if condition is None or isinstance(condition, AlwaysTrue):
-        return None
-    return compile_residual(condition, planned.request.schema)
+    return None if condition == EVERY_ROW else Residual.certain(condition)
 
 
 def project(schema: Schema, columns: Sequence[str] | None) -> Schema:

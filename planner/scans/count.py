@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from planner.aggregates.question import ALL_ROWS
 from planner.clock import DEFAULT_MILLISECONDS
-from planner.predicate.session_time import DEFAULT_ZONE
+from planner.condition.session_time import DEFAULT_ZONE
 from planner.prune.gate import ROWS_BYTE_BUDGET, Limits
 from planner.report.scan_plan import ScanPlan
 from planner.scans.arrow_scan import in_order, residual_of

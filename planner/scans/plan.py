@@ -1,4 +1,4 @@
-"""Planning a scan: WHERE text or an Iceberg expression, a snapshot and an index give a scan plan."""
+"""Planning a scan: WHERE text, a snapshot and an index give a scan plan."""
 
 from __future__ import annotations
 
@@ -12,30 +12,27 @@ from typing import TYPE_CHECKING
 
 import xxhash
 from cachetools import LRUCache
-from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 from planner.aggregates.question import Question
 from planner.clock import DEFAULT_MILLISECONDS, Clock
-from planner.predicate.bind import bind
-from planner.predicate.junctions import fold_junctions
-from planner.predicate.nodes import Predicate
-from planner.predicate.session_time import DEFAULT_ZONE, in_session, zone_named
+from planner.condition.session_time import DEFAULT_ZONE, zone_named
+from planner.condition.sql.parser import read_where
+from planner.condition.unused import quoted_names, unused_parts
+from planner.predicate.nodes import EVERY_ROW, Predicate
+from planner.predicate.simplify import simplified
 from planner.predicate.tree import PredicateTree
-from planner.predicate.unused import quoted_names, unused_leaf
 from planner.prune.distributed import Executors, PlanningMode
 from planner.prune.gate import DEFAULT_BYTE_BUDGET, DEFAULT_LIMITS, Limits
 from planner.query import Piece, QueryAnswer, QueryRequest, answer_query
 from planner.report.scan_plan import ScanPlan
-from planner.scans.tried_values import TriedValues
 from planner.scans.wanted import ALL_ROWS, Keys, Wanted, first_rows
 from planner.snapshot.scan import Scan
 from planner.snapshot.snapshot_files import ScanFile, list_scan_files
+from planner.view.by_value import TriedValues
 from planner.view.index_view import IndexView
-from planner.where.leaf_text import leaf_text
-from planner.where.parser import parse_where
 from puffin_index.catalogue.index_table import read_entries
 from puffin_index.data.column_source import Reading, reading_of
 from puffin_index.data.data_table import DataFile
@@ -149,7 +146,7 @@ def snapshot_of(table: Table, snapshot_id: int | None) -> tuple[Snapshot | None,
 
 def plan_scan(
     index: TableIndex,
-    where: str | BooleanExpression | None = None,
+    where: str | None = None,
     snapshot_id: int | None = None,
     limits: Limits = DEFAULT_LIMITS,
     *,
@@ -165,7 +162,7 @@ def plan_scan(
 
     Args:
         index: The table's index.
-        where: SQL WHERE text, or an expression of the SQL dialect without NOT; None for everything.
+        where: SQL WHERE text; None for everything.
         snapshot_id: The snapshot to scan, None for the current one.
         limits: Bounds.
         spark: A session whose executors may plan.
@@ -184,37 +181,34 @@ def plan_scan(
     if refresh:
         index.refresh()
     table = index.data_table
-    parsed = parse_where(where) if isinstance(where, str) else where or AlwaysTrue()
     snapshot, schema = snapshot_of(table, snapshot_id)
-    expression = in_session(parsed, schema, zone_named(session_zone)) if isinstance(where, str) else parsed
-    expression = wanted.restricted(expression, schema)
+    written = EVERY_ROW if where is None else read_where(where, schema, zone_named(session_zone))
+    condition = wanted.restricted(written, schema)
     first = first_rows(wanted.order_by, wanted.limit, schema)
     clock = Clock(limits.seconds)
     ahead = ReadCount()
     # Executors that plan read directories themselves.
-    files, view = _read_tables(index, snapshot, schema, expression, clock, ahead if spark is None else None)
+    files, view = _read_tables(index, snapshot, schema, simplified(condition), clock, ahead if spark is None else None)
     data_files = [file.file for file in files]
     scan = Scan.of_files(view, data_files, files, table.io, index.name, snapshot.snapshot_id if snapshot else None)
     tried = TriedValues(schema, view, scan.row_groups.numbers[scan.is_indexed], limits.byte_budget, clock)
-    predicate = bind(expression, schema, evaluate=tried.predicate, unused=tried.unused.append)
-    unused = dict.fromkeys(unused_leaf(leaf, schema) for leaf in tried.unused)
-    unused |= dict.fromkeys(quoted_names(where, schema) if isinstance(where, str) else ())
+    predicate = simplified(condition, tried.decide)
     executors = None
     if spark is not None:
         executors = Executors(context_of(spark, "plan without a session"), index.index_table, planning_mode)
     request = QueryRequest(
         scan=scan,
         predicate=predicate,
-        where=_text_of(where),
+        where=where or "true",
         pieces=tuple(map(Piece, (*wanted.implied, *tried.implied))),
-        unused=tuple(unused),
+        unused=(*unused_parts(condition), *quoted_names(where or "", schema)),
         first_rows=first,
         question=question,
         for_spark=for_spark,
         limits=replace(limits, seconds=clock.seconds_left),
         executors=executors,
         schema=schema,
-        condition=expression,
+        condition=condition,
         ahead=ahead,
         started=started,
     )
@@ -225,7 +219,7 @@ def _read_tables(
     index: TableIndex,
     snapshot: Snapshot | None,
     schema: Schema,
-    expression: BooleanExpression,
+    predicate: Predicate,
     clock: Clock,
     ahead: ReadCount | None,
 ) -> tuple[tuple[ScanFile, ...], IndexView]:
@@ -235,12 +229,11 @@ def _read_tables(
         index: The table's index.
         snapshot: What is scanned.
         schema: The schema of the snapshot.
-        expression: What to look for.
+        predicate: What to look for.
         clock: Bounds the time.
         ahead: Counts the reads of directories; None for none.
     """
     table, reading = index.data_table, reading_of(index.data_table, schema)
-    predicate = bind(expression, schema)
 
     def files() -> tuple[ScanFile, ...]:
         if snapshot is None:
@@ -260,18 +253,6 @@ def _read_tables(
     with ThreadPoolExecutor(1, "puffin-index-view") as pool:
         view = pool.submit(copy_context().run, view_with_directories)
         return files(), view.result()
-
-
-def _text_of(where: str | BooleanExpression | None) -> str:
-    """A predicate as text for people. PyIceberg's own text of an expression takes recursion."""
-    if where is None or isinstance(where, str):
-        return where or "true"
-    return fold_junctions(
-        where,
-        leaf=lambda leaf, negated: leaf_text(~leaf if negated else leaf),
-        join=lambda parts, is_and: f"({(' AND ' if is_and else ' OR ').join(parts)})",
-        too_deep="...",
-    )
 
 
 def plan_files(

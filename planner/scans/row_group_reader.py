@@ -11,12 +11,12 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyroaring import BitMap
 
+from planner.condition.rows import Residual, values_of
 from planner.prune.pruned import Reason
 from planner.query import QueryAnswer
 from planner.scans.file_columns import FileColumns, constants_of
 from planner.scans.reading.data_read import DataRead
 from planner.scans.reading.rows_of_columns import RowGroupColumns
-from planner.scans.residual import Residual, values_of
 from planner.snapshot.snapshot_files import ScanFile
 from puffin_index.data.column_source import reading_of
 from puffin_index.data.deletes import deleted_positions

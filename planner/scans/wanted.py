@@ -10,13 +10,17 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-from pyiceberg.expressions import AlwaysFalse, And, BooleanExpression, In, IsNaN, Or, Reference
 from pyiceberg.expressions.literals import literal
 from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField
 
+from planner.condition.columns import column_of_field
+from planner.condition.comparisons import nan_test
+from planner.condition.operands import Column
+from planner.condition.places import set_tests
 from planner.first_rows.search import FirstRows, Order
 from planner.predicate.implied import Implied
+from planner.predicate.nodes import NO_ROW, Predicate, joined
 from puffin_index.errors import NotFoundError, PuffinIndexError
 from puffin_index.keys.arrow_keys import column_of
 from puffin_index.keys.columns import SortedColumn
@@ -40,15 +44,14 @@ class Wanted:
     order_by: str | None = None
     limit: int | None = None
 
-    def restricted(self, expression: BooleanExpression, schema: Schema) -> BooleanExpression:
-        """An expression that also says which keys are wanted.
+    def restricted(self, condition: Predicate, schema: Schema) -> Predicate:
+        """A condition that also says which keys are wanted.
 
         Raises:
             NotFoundError: If the schema has no such column.
         """
-        for name, values in self.keys.items():
-            expression = And(expression, _one_of(_field(schema, name).name, values))
-        return expression
+        keys = [_one_of(_field(schema, name), values) for name, values in self.keys.items()]
+        return joined([condition, *keys], is_and=True)
 
     @property
     def implied(self) -> tuple[Implied, ...]:
@@ -59,14 +62,15 @@ class Wanted:
 ALL_ROWS: Final = Wanted({})
 
 
-def _one_of(name: str, values: Any) -> BooleanExpression:
-    """The expression that a column has one of some values. NULL equals nothing, and NaN equals NaN, as in a join."""
+def _one_of(field: NestedField, values: Any) -> Predicate:
+    """The condition that a column has one of some values. NULL equals nothing, and NaN equals NaN, as in a join."""
     array = values if isinstance(values, pa.Array | pa.ChunkedArray) else pa.array(values)
     members = array.drop_null().to_pylist()
-    term = Reference(name=name)
+    column = Column(column_of_field(field, field.name))
     numbers = [value for value in members if not (isinstance(value, float) and math.isnan(value))]
-    one_of: BooleanExpression = In(term=term, values=set(map(literal, numbers))) if numbers else AlwaysFalse()
-    return one_of if len(numbers) == len(members) else Or(one_of, IsNaN(term=term))
+    text = f"{field.name} IN ({len(members)} keys)"
+    found = column.truth(lambda scale: set_tests(map(literal, numbers), scale), text).yes if numbers else NO_ROW
+    return found if len(numbers) == len(members) else joined([found, nan_test(column, text).yes], is_and=False)
 
 
 _ORDER = re.compile(

@@ -23,10 +23,9 @@ from planner.spark.read_index import ReadIndex, ReadIndexes
 from planner.spark.reports import Reports
 from planner.spark.requests.aggregates import question_of, serialize_answer
 from planner.spark.requests.functions import ColumnFunctions, functions_of
-from planner.spark.requests.hook_filters import bind_filters, first_rows, scan_of
+from planner.spark.requests.hook_filters import bind_filters, first_rows, scan_of, where_of
 from planner.spark.requests.implied import pieces_of
 from planner.spark.requests.runtime_keys import wanted_runtime_fields
-from planner.spark.requests.where_text import where_of
 from planner.spark.requests.wire import KEEP_ALL, Request, serialize_absence, serialize_dropped, serialize_view
 from planner.spark.settings import Settings, read_settings
 from planner.spark.statements.callback import Statements

@@ -13,7 +13,6 @@ from functools import lru_cache
 import numpy as np
 import pyarrow as pa
 from pydantic import Field, ValidationError
-from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
 from pyiceberg.table import StaticTable
@@ -22,13 +21,12 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
 from pyspark.sql.types import StringType, StructField, StructType
 
-from planner.predicate.session_time import DEFAULT_ZONE, in_session, zone_named
+from planner.condition.rows import Residual
+from planner.condition.session_time import DEFAULT_ZONE
 from planner.scans.arrow_scan import in_order, project, residual_of
 from planner.scans.plan import plan_scan, snapshot_of
-from planner.scans.residual import Residual
 from planner.scans.row_group_reader import RowGroupReader, RowGroupTask, tasks_of
 from planner.spark.settings import PlanningBounds
-from planner.where.parser import parse_where
 from puffin_index.catalogue.open_catalog import QualifiedTable, open_catalog
 from puffin_index.errors import UnsupportedError
 from puffin_index.keys.arrow_values import texts_of_uuids
@@ -180,10 +178,13 @@ class _Reader(DataSourceReader):
         """Plan the scan; surviving row groups become partitions."""
         options = self._options
         index = options.open()
-        schema = snapshot_of(index.data_table, options.snapshot_id)[1]
-        zone = zone_named(options.session_zone)
-        where = AlwaysTrue() if options.where is None else in_session(parse_where(options.where), schema, zone)
-        planned = plan_scan(index, where, options.snapshot_id, options.limits(strict=options.strict))
+        planned = plan_scan(
+            index,
+            options.where,
+            options.snapshot_id,
+            options.limits(strict=options.strict),
+            session_zone=options.session_zone,
+        )
         plan, table = planned.plan, index.data_table
         _log.info("%s: %d of %d row groups kept", plan.table, plan.kept, plan.row_groups)
         for unused in plan.unused:

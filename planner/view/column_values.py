@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 import xxhash
 
-from planner.predicate.found_column import FoundColumn
 from planner.predicate.nodes import Leaf
 from planner.view.directories import FieldStatistics, IndexReads, IndexTrouble, KindDirectory, or_trouble
 from planner.view.index_cache import KeyList
@@ -18,6 +17,7 @@ from planner.view.index_view import IndexView
 from puffin_index.jobs.log_lines import level_of_trouble
 from puffin_index.keys.columns import KeyArray
 from puffin_index.keys.leaf import NullTest, SetTest
+from puffin_index.keys.map_key import ColumnId
 from puffin_index.keys.merge import rank_keys
 from puffin_index.kinds.kind import Answer
 from puffin_index.kinds.registry import kinds_answering
@@ -97,23 +97,23 @@ class ColumnValues:
 
 
 def values_to_try(
-    view: IndexView, column: FoundColumn, row_groups: Ints, byte_budget: int
+    view: IndexView, column: ColumnId, value_type: str, row_groups: Ints, byte_budget: int
 ) -> ColumnValues | KeyBounds | str:
     """Find the keys of a column if they are few enough for trying a condition on each.
 
     Args:
         view: The index.
-        column: The column; an index can hold its values.
+        column: The column.
+        value_type: Name of the column's type.
         row_groups: Row groups of the view, in each of which the column must have an index.
         byte_budget: How many bytes of payloads may be read. What is read counts in `READ_COUNT`.
 
     Returns:
         As `column_values`.
     """
-    assert column.value_type is not None
     rows = int(view.row_counts[row_groups].sum())
     most = min(max(rows // _ROWS_A_VALUE, _FEW_VALUES), _MOST_VALUES)
-    leaf = Leaf(column.column, NullTest(is_null=False), column.value_type.name)
+    leaf = Leaf(column, NullTest(is_null=False), value_type)
     reads = IndexReads(READ_COUNT.get() or ReadCount())
     found = column_values(view, leaf, row_groups, most, byte_budget, reads)
     for trouble in reads.troubles:

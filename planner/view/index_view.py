@@ -47,7 +47,7 @@ from puffin_index.storage.arrays import Flags, Ints
 from puffin_index.storage.files import CountingReader, is_local
 from puffin_index.storage.parallel import in_parallel, requests_at_once
 from puffin_index.storage.parts import Part as Range
-from puffin_index.storage.parts import PartReader, near_parts, read_parts, span_of
+from puffin_index.storage.parts import PartReader, read_parts, spans_of_parts
 from puffin_index.storage.ranged import Blob, RangedReader
 
 Part = TypeVar("Part")
@@ -73,6 +73,7 @@ class IndexView(CoveredRowGroups):
 
     Attributes:
         experience: What plans of this view have found.
+        files: The files of the segments.
     """
 
     def __init__(
@@ -90,11 +91,11 @@ class IndexView(CoveredRowGroups):
         self._cache = cache
         # Tells this view's arrays in the cache from those of others.
         self._identity = object()
-        self._files = SegmentFiles(io)
+        self.files = SegmentFiles(io)
         self._own_keys: set[object] = set()
         self.experience = Experience()
         # What is of segments outlives the view; what is numbered as in the view does not, nor do open files.
-        weakref.finalize(self, _let_go, self._files, cache, self._own_keys).atexit = False
+        weakref.finalize(self, _let_go, self.files, cache, self._own_keys).atexit = False
 
     def without_sources(self, rejected: frozenset[FieldSource]) -> IndexView:
         """The same view, numbered alike, without the indexes of columns that a scan finds somewhere else."""
@@ -139,8 +140,10 @@ class IndexView(CoveredRowGroups):
                 if self._cache.get((self.segments[segment][0], place)) is None:
                     missing.setdefault(segment, set()).add(place)
         ranges = {segment: [Range(*place[:2]) for place in sorted(places)] for segment, places in missing.items()}
-        near = [(segment, some) for segment in ranges for some in near_parts(ranges[segment], _DIRECTORY_GAP_BYTES)]
-        with self.held((segment, *span_of(some)) for segment, some in near):
+        near = [
+            (segment, *span) for segment in ranges for span in spans_of_parts(ranges[segment], _DIRECTORY_GAP_BYTES)
+        ]
+        with self.held(near):
             self.each(lambda segment: self._prefetch_segment(segment, sorted(missing[segment])), list(missing))
 
     def _prefetch_segment(self, segment: int, places: Sequence[tuple[int, int, str]]) -> None:
@@ -151,10 +154,7 @@ class IndexView(CoveredRowGroups):
                 self._cache.put((reader.location, place), StoredDirectory(PartReader(data, reader.location, place[0])))
 
     def held(self, spans: Iterable[Span]) -> AbstractContextManager[None]:
-        """Get ranges of segments side by side from a store, and hold them until they are read.
-
-        Each range is to be read as it is here: a part of it is not found.
-        """
+        """Get ranges of segments side by side from a store, and hold them for whoever reads any part of them."""
         if self.is_local:
             return nullcontext()
         inside = [
@@ -162,7 +162,7 @@ class IndexView(CoveredRowGroups):
             for segment, offset, length in spans
             if 0 <= offset <= offset + length <= self.segments[segment][1]
         ]
-        return self._files.held(inside, self._at_once)
+        return self.files.held(inside, self._at_once)
 
     def spans_alone(self, directory: KindDirectory, row_groups: Ints) -> list[Span]:
         """What `open_alone` reads for some row groups: nothing where it only opens a payload, or on a local disk."""
@@ -174,9 +174,9 @@ class IndexView(CoveredRowGroups):
         return list(zip(*columns, strict=True))
 
     def spans_of(self, directory: KindDirectory, row_group: int, parts: Sequence[Range]) -> list[Span]:
-        """What reading some parts of the payload of a row group reads: near parts share a request."""
+        """The places of some parts of the payload of a row group."""
         segment, start = int(directory.segment[row_group]), int(directory.offset[row_group])
-        return [(segment, start + offset, length) for offset, length in map(span_of, near_parts(parts))]
+        return [(segment, start + part.offset, part.length) for part in parts]
 
     def statistics(self, leaf: Leaf, reads: IndexReads) -> FieldStatistics | None:
         """The statistics of a leaf's column that are of its type; None if no row group has any."""
@@ -316,7 +316,7 @@ class IndexView(CoveredRowGroups):
         key = self._payload_key(field_id, directory, row_group)
         kept = self._cache.get(key)
         if isinstance(kept, OpenPayload):
-            kept.reader.files = self._files
+            kept.reader.files = self.files
             return kept
         own, entry, reader = self._locate(field_id, directory, row_group)
         covered = own.covered(entry)
@@ -361,7 +361,7 @@ class IndexView(CoveredRowGroups):
         return np.column_stack((ends - align(rows), rows))
 
     def _reader(self, segment: int) -> SegmentReader:
-        return SegmentReader(self._files, *self.segments[segment])
+        return SegmentReader(self.files, *self.segments[segment])
 
     def _segment_statistics(self, placement: Placement, segment: int) -> FieldStatistics:
         key, kept = self._kept_directory(placement, segment)

@@ -13,6 +13,7 @@ from cachetools import LRUCache
 from pyiceberg.io import FileIO
 
 from puffin_index.storage.files import FileReader, most_open_files
+from puffin_index.storage.near import HeldRange, HeldRanges, Span, near_spans
 from puffin_index.storage.objects import find_object
 from puffin_index.storage.read_many import read_many
 
@@ -23,8 +24,8 @@ _MANY: Final = 16
 SegmentSpan: TypeAlias = tuple[str, int, int]
 """The location of a segment, an offset in it, and a length in bytes."""
 
-_HELD: ContextVar[dict[SegmentSpan, memoryview]] = ContextVar("_HELD", default={})  # noqa: B039 - nobody adds to it
-"""What a plan has got and not read yet; the threads that work for the plan share it."""
+_HELD: ContextVar[HeldRanges[memoryview] | None] = ContextVar("_HELD", default=None)
+"""What a plan has got ahead; the threads that work for the plan share it."""
 
 
 class SegmentFiles:
@@ -32,16 +33,21 @@ class SegmentFiles:
 
     Args:
         io: The FileIO of the index table.
+
+    Attributes:
+        read_ahead: The number of ranges that were read ahead.
+        read_in_vain: The number of those that nobody asked for.
     """
 
     def __init__(self, io: FileIO) -> None:
+        self.read_ahead = self.read_in_vain = 0
         self._io = io
         self._lock = threading.Lock()
         self._opened: LRUCache[str, FileReader] = LRUCache(most_open_files())
 
     @contextmanager
     def held(self, spans: Iterable[SegmentSpan], at_once: int) -> Iterator[None]:
-        """Get ranges of segments side by side, and hold them in memory for whoever reads them first.
+        """Get ranges of segments side by side, and hold them in memory for whoever reads a part; near ones as one.
 
         Few ranges, and what cannot be read or does not fit into memory, are left to those who need them.
 
@@ -50,7 +56,7 @@ class SegmentFiles:
             at_once: How many requests may be under way at one time.
         """
         wanted, left = list[SegmentSpan](), _MOST_HELD_BYTES
-        for span in spans:
+        for span in _near(spans):
             left -= span[2]
             if left < 0:
                 break
@@ -61,17 +67,25 @@ class SegmentFiles:
             yield
             return
         contents = zip(wanted, read_many(found, at_once), strict=True)
-        token = _HELD.set({span: data for span, data in contents if data is not None})
+        held = HeldRanges(
+            (location, HeldRange(offset, length, data))
+            for (location, offset, length), data in contents
+            if data is not None
+        )
+        token = _HELD.set(held)
         try:
             yield
         finally:
             _HELD.reset(token)
+            self.read_ahead += len(wanted)
+            self.read_in_vain += held.unused
 
     def read(self, location: str, size: int, offset: int, length: int) -> memoryview:
         """Return exactly `length` bytes from `offset` of the segment at a location, which has `size` bytes."""
-        held = _HELD.get().pop((location, offset, length), None)
-        if held is not None:
-            return held
+        held = _HELD.get()
+        found = None if held is None else held.find(location, offset, length)
+        if found is not None:
+            return found.data[offset - found.offset : offset - found.offset + length]
         with self._lock:
             opened = self._opened.get(location)
         if opened is None:
@@ -87,6 +101,13 @@ class SegmentFiles:
         Waits for nobody: the garbage collector may call it in a thread that is in the midst of reading.
         """
         self._opened = LRUCache(most_open_files())
+
+
+def _near(spans: Iterable[SegmentSpan]) -> Iterator[SegmentSpan]:
+    of_file: dict[str, list[Span]] = {}
+    for location, offset, length in spans:
+        of_file.setdefault(location, []).append((offset, length))
+    return ((location, *span) for location, own in of_file.items() for span in near_spans(own))
 
 
 @dataclass(slots=True, eq=False)

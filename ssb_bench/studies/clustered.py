@@ -18,7 +18,8 @@ import numpy as np
 import pyarrow as pa
 
 import planner
-from planner.where.parser import parse_where
+from planner.condition.iceberg_filters import file_filter
+from planner.condition.sql.parser import read_where
 from puffin_index import TableIndex
 from puffin_index.storage.arrays import Flags
 from ssb_bench.results.clustered import Cell, ClusteredRun, TableFacts, TimedScan
@@ -193,8 +194,9 @@ def time_scans(
 
 
 def _rows_without(index: TableIndex, where: str, names: tuple[str, ...], found: dict[str, int]) -> None:
-    scan = index.data_table.scan(row_filter=parse_where(where), selected_fields=names)
-    found["without"] = len(scan.to_arrow())
+    schema = index.data_table.schema()
+    row_filter = file_filter(read_where(where, schema), schema)
+    found["without"] = len(index.data_table.scan(row_filter=row_filter, selected_fields=names).to_arrow())
 
 
 def _rows_with(index: TableIndex, where: str, names: tuple[str, ...], found: dict[str, int]) -> None:

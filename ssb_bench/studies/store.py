@@ -18,10 +18,11 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 from pyspark.sql import SparkSession
 
+from planner.condition.iceberg_filters import file_filter
+from planner.condition.sql.parser import read_where
 from planner.scans.arrow_scan import scan
 from planner.scans.count import count
 from planner.scans.plan import plan
-from planner.where.parser import parse_where
 from puffin_index import TableIndex
 from puffin_index.storage.caches import clear_caches
 from ssb_bench.data.dataset import Step
@@ -169,7 +170,8 @@ def _measure_scans(
         return sum(batch.num_rows for batch in scan(index, where))
 
     def without(where: str) -> int:
-        return len(table.scan(row_filter=parse_where(where)).to_arrow())
+        row_filter = file_filter(read_where(where, table.schema()), table.schema())
+        return len(table.scan(row_filter=row_filter).to_arrow())
 
     for name in (name for name in _WITHOUT_INDEX if name in wheres):
         where = wheres[name]

@@ -10,11 +10,10 @@ from pyiceberg.table import Table
 
 from planner.aggregates.partial import Partial, group_name
 from planner.aggregates.question import Question
+from planner.condition.rows import Residual, values_of
 from planner.query import answer_query
-from planner.scans.residual import Residual, values_of
 from planner.snapshot.scan import Scan
 from planner.spark.audit.live_rows import LiveRows, Snapshot
-from planner.spark.audit.residuals import residual_of
 from planner.spark.observe.planned_query import PlannedQuery
 from puffin_index.errors import PuffinIndexError
 from puffin_index.keys.arrow_keys import column_of
@@ -59,7 +58,7 @@ def compare_answers(
         if answered is None:
             return Compared([])
         numbers = np.delete(numbers, answered.unread)
-    residual = residual_of(query.predicate)
+    residual = Residual(query.predicate)
     parts: list[Partial] = []
     try:
         for number in numbers.tolist():

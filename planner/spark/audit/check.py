@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 from pyiceberg.table import Table
 
+from planner.condition.rows import Residual
 from planner.predicate.nodes import Everything, Predicate, is_exact
 from planner.predicate.simplify import conjunction
 from planner.prune.pruned import ZONE_MAPS, Reason, Used, kept_mask
@@ -23,11 +24,10 @@ from planner.query_log.records import AuditMiss, AuditRecord
 from planner.spark.audit.answers import compare_answers
 from planner.spark.audit.direct import DirectTest
 from planner.spark.audit.live_rows import LiveRows, Snapshot
-from planner.spark.audit.residuals import residual_of
 from planner.spark.observe.planned_query import PlannedQuery
 from planner.spark.observe.record import column_text, deciding
+from planner.spark.requests.hook_filters import where_of
 from planner.spark.requests.runtime_keys import bind_runtime_keys
-from planner.spark.requests.where_text import where_of
 from puffin_index.catalogue.index_table import TableName
 from puffin_index.data.data_table import open_table
 from puffin_index.errors import PuffinIndexError
@@ -133,10 +133,10 @@ class Check:
 
     def _check_dropped(self, snapshot: Snapshot, positions: Ints) -> None:
         query, request, schema = self.query, self.query.request, self.query.reading.schema
-        claimed = residual_of(conjunction([query.predicate, self._threshold]))
+        claimed = Residual(conjunction([query.predicate, self._threshold]))
         keys = [bind_runtime_keys(one, schema) for one in request.runtime_keys]
-        others = residual_of(conjunction([*keys, self._threshold]))
-        listed = residual_of(query.listed)
+        others = Residual(conjunction([*keys, self._threshold]))
+        listed = Residual(query.listed)
         direct = DirectTest(request.filters, request.conditions, schema)
 
         def judge(at: int, rows: LiveRows) -> None:
@@ -174,7 +174,7 @@ class Check:
         if len(sample) < len(kept) or not is_exact(query.predicate):
             self.unchecked += 1
             return
-        residual = residual_of(conjunction([query.predicate, self._threshold]))
+        residual = Residual(conjunction([query.predicate, self._threshold]))
         counts: list[int] = []
 
         def judge(_: int, rows: LiveRows) -> None:

@@ -13,9 +13,9 @@ from pyiceberg.table import Table
 from pyroaring import BitMap
 
 from planner.clock import Clock
+from planner.condition.rows import ReadColumn
 from planner.predicate.nodes import UNKNOWN
 from planner.scans.file_columns import FileColumns, constants_of
-from planner.scans.residual import ReadColumn
 from planner.snapshot.snapshot_files import ScanFile, list_scan_files
 from planner.view.index_view import IndexView
 from puffin_index.data.column_source import Reading

@@ -11,8 +11,7 @@ from planner.prune.pruned import Reason, Used
 from planner.prune.zone_map import JoinedVerdicts, judge_by_zone_map
 from planner.query_log.records import QueryRecord
 from planner.spark.observe.planned_query import PlannedQuery
-from planner.spark.requests.hook_filters import bind_filters
-from planner.spark.requests.where_text import where_of
+from planner.spark.requests.hook_filters import bind_filters, where_of
 from planner.spark.requests.wire import Request
 from planner.view.directories import IndexReads
 from planner.view.index_view import IndexView

@@ -31,9 +31,9 @@ from pyiceberg.types import UUIDType
 
 from planner.aggregates.partial import SUM, group_name
 from planner.aggregates.question import AskedColumn, Question
+from planner.condition.read_spark import found_column, text_of
+from planner.condition.spark_nodes import Column
 from planner.query import QueryAnswer
-from planner.spark.requests.condition_nodes import Column
-from planner.spark.requests.conditions import found_column
 from planner.spark.requests.wire import WantedAggregates, serialized_keys, serialized_note
 from puffin_index.keys.columns import KeyArray
 from puffin_index.keys.value_types import MAXIMUM_DECIMAL_PRECISION, ValueType
@@ -77,7 +77,9 @@ def _asked(
     is_number = found.value_type.name in ("int", "long") or found.value_type.is_decimal
     if needs_sum and not is_number:
         return None
-    return AskedColumn(found.column, str(node), found.type, found.value_type, needs_sum, needs_least, needs_greatest)
+    return AskedColumn(
+        found.column, text_of(node), found.type, found.value_type, needs_sum, needs_least, needs_greatest
+    )
 
 
 def serialize_answer(answer: QueryAnswer, wanted: WantedAggregates, note: str, milliseconds: int) -> bytes | None:

@@ -9,20 +9,19 @@ import numpy as np
 from pyiceberg.schema import Schema
 from pyroaring import BitMap
 
-from planner.predicate.found_column import FoundColumn
+from planner.condition.columns import FoundColumn
+from planner.condition.read_spark import found_column, text_of
+from planner.condition.spark_nodes import Column, Function, Matches
 from planner.predicate.implied import Cost, Implied, costs
 from planner.predicate.key_lists import MOST_KEYS, chosen
-from planner.predicate.nodes import UNKNOWN, Leaf, Nothing, Predicate, leaves
+from planner.predicate.nodes import UNKNOWN, ByValue, EngineTest, Leaf, Nothing, Predicate, leaves
 from planner.predicate.simplify import conjunction, disjunction
 from planner.prune.gate import Limits
 from planner.query import QueryRequest, answer_query
-from planner.spark.requests.condition_nodes import Column, Function, Matches
-from planner.spark.requests.conditions import found_column
 from planner.spark.requests.hook_filters import bind_filters
 from planner.spark.requests.wire import Request, serialize_values
 from planner.view.column_values import ColumnValues, KeyBounds, KeyRange, values_to_try
 from planner.view.index_view import IndexView
-from planner.where.unknown import Unknown, UnknownFunction
 from puffin_index.keys.leaf import NullTest, RangeTest, SetTest
 from puffin_index.keys.value_types import ValueType
 from puffin_index.keys.values import value_of
@@ -74,7 +73,7 @@ class ColumnFunctions:
             return self.objection
         if value_type.name == "uuid":
             return "Spark has text where the index has the bytes of UUIDs"
-        return values_to_try(self.view, column, self.row_groups, self.limits.byte_budget)
+        return values_to_try(self.view, column.column, value_type.name, self.row_groups, self.limits.byte_budget)
 
     @property
     def missing(self) -> list[Function]:
@@ -99,11 +98,12 @@ class ColumnFunctions:
         functions = [(function.number, columns.index(function.column)) for function in self.missing]
         return serialize_values(lists, types, functions, int(self.limits.seconds * 1000))
 
-    def predicate(self, leaf: Unknown) -> Predicate:
-        """Bind a leaf: exact if the function was evaluated without an error for all values of the column."""
-        if not isinstance(leaf, UnknownFunction):
+    def predicate(self, leaf: ByValue) -> Predicate:
+        """Say which values satisfy a function: exact if it was evaluated without an error for all of the column's."""
+        if not isinstance(leaf.test, EngineTest):
             return UNKNOWN
-        function = next((one for one in self.functions if one.number == leaf.number), None)
+        number = leaf.test.number
+        function = next((one for one in self.functions if one.number == number), None)
         found, values = (None, "") if function is None else self._values.get(function.column, (None, ""))
         if function is None or found is None or found.value_type is None:
             return UNKNOWN
@@ -117,7 +117,7 @@ class ColumnFunctions:
                 predicate, text = self._matching(function, function.matches, found, found.value_type, values)
                 micros = function.matches.microseconds
             seconds = cost.seconds + micros / 1e6
-            implied = Implied("function", f"{function}: {text}", seconds=seconds, bytes_read=cost.bytes_read)
+            implied = Implied("function", f"{function.name}: {text}", seconds=seconds, bytes_read=cost.bytes_read)
             self.found[function.number] = predicate, implied
         return self.found[function.number][0]
 
@@ -150,7 +150,7 @@ class ColumnFunctions:
             known = _interval([str(value_of(key, value_type)) for key in matches.between])
         else:
             return UNKNOWN, "not used, the answer is no answer to the question"
-        text = f"{function.column} {known}{' or NULL' if matches.null else ''}"
+        text = f"{text_of(function.column)} {known}{' or NULL' if matches.null else ''}"
         if matches.null:
             is_null = Leaf(found.column, NullTest(is_null=True), value_type.name)
             predicate = disjunction([predicate, is_null])

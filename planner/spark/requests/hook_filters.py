@@ -1,4 +1,4 @@
-"""Turn a request into what the planner judges by: a scan, a predicate, and how many rows the query wants.
+"""Turn a request into what the planner judges by: a scan, a predicate, how many rows are wanted; and into SQL text.
 
 A filter that is not understood keeps all rows.
 """
@@ -10,99 +10,75 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
-from pyiceberg.expressions import And, BooleanExpression, Not, Or
 from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType, UnknownType
 from pyroaring import BitMap
 
+from planner.condition.as_sql import HIDDEN, conjuncts_as_sql, name_text
+from planner.condition.iceberg_filters import condition_of, read_filter
+from planner.condition.read_spark import read_node, spark_type
 from planner.first_rows.search import FirstRows, Order
-from planner.predicate.bind import bind
-from planner.predicate.nodes import UNKNOWN, Predicate
-from planner.predicate.simplify import conjunction
+from planner.predicate.nodes import UNKNOWN, ByValue, Everything, Predicate
+from planner.predicate.simplify import conjunction, simplified
 from planner.snapshot.scan import Scan
 from planner.snapshot.snapshot_files import FileWithDeletes
-from planner.spark.requests.conditions import expression_of, spark_type
 from planner.spark.requests.runtime_keys import bind_runtime_keys
-from planner.spark.requests.wire import FileDeletes, Request, Wanted
+from planner.spark.requests.wire import FileDeletes, Request, RuntimeKeys, Wanted
 from planner.spark.settings import Settings
 from planner.view.index_view import IndexView
-from planner.where.unknown import Unknown
 from puffin_index.data.data_table import DataFile
 from puffin_index.data.deletes import DeleteFile
 from puffin_index.errors import NotFoundError, UnsupportedError
 from puffin_index.keys.value_types import value_type_named, value_type_of
 from puffin_index.storage.arrays import Flags, Ints
+from puffin_index.storage.caches import cleared_by
 
 _log = logging.getLogger(__name__)
 
-_LOST = "\N{REPLACEMENT CHARACTER}"
-"""The character that Iceberg's filters have in place of bytes that are not UTF-8."""
+_MOST_CHARACTERS: Final = 10_000
 
 
-def bind_filters(request: Request, evaluate: Callable[[Unknown], Predicate] = lambda _: UNKNOWN) -> Predicate:
-    """Bind the filters of a request, the conditions above its scan, and the keys of joins.
+def read_conditions(request: Request, *, filters: bool = True) -> list[Predicate]:
+    """Read the filters of a request and the conditions above its scan. All hold together.
 
     Args:
         request: The request.
-        evaluate: Gives the predicate of a function among the conditions.
+        filters: Whether to read the filters.
     """
     schema = schema_of(request.columns)
-    filters = (_bind_filter(text, schema) for text in request.filters)
-    conditions = (bind(expression_of(node, schema), schema, evaluate=evaluate) for node in request.conditions)
+    read = [_read_filter(text, request.columns) for text in request.filters] if filters else []
+    return [*read, *(read_node(node, schema) for node in request.conditions)]
+
+
+def bind_filters(request: Request, decide: Callable[[ByValue], Predicate] = lambda _: UNKNOWN) -> Predicate:
+    """Return what the filters of a request, the conditions above its scan, and the keys of joins say of rows.
+
+    Args:
+        request: The request.
+        decide: Says what a function among the conditions means.
+    """
+    schema = schema_of(request.columns)
+    conditions = (simplified(condition, decide) for condition in read_conditions(request))
     joins = (bind_runtime_keys(keys, schema) for keys in request.runtime_keys)
-    return conjunction([*filters, *conditions, *joins])
+    return conjunction([*conditions, *joins])
 
 
-def _bind_filter(text: str, schema: Schema) -> Predicate:
+@lru_cache(maxsize=16)
+def _read_filter(text: str, columns: str) -> Predicate:
+    """Read a filter; kept, because a query asks several times, and a list of 10,000 values takes half a second."""
     try:
-        return bind(read_filter(text), schema, "iceberg")
+        return condition_of(read_filter(text), schema_of(columns))
     except (NotFoundError, RecursionError) as error:
         _log.debug("filter not understood, all its rows are kept: %s (%s)", text, error)
     except json.JSONDecodeError as error:
         _log.warning("filter not understood, all its rows are kept: %s (%s)", text, error)
-    return UNKNOWN
+    return Everything(exact=False, text=text)
 
 
-def read_filter(text: str) -> BooleanExpression:
-    """Read a filter of Iceberg's JSON; a leaf is unknown if PyIceberg cannot read it or if it has lost bytes.
-
-    Raises:
-        JSONDecodeError: If the text is no JSON.
-    """
-    # An explicit stack, because generated predicates nest deeper than Python can recurse.
-    pending: list[tuple[Any, bool]] = [(json.loads(text), False)]
-    done: list[BooleanExpression] = []
-    while pending:
-        node, visited = pending.pop()
-        match node:
-            case {"type": "not", "child": child}:
-                if visited:
-                    done.append(Not(done.pop()))
-                else:
-                    pending += [(node, True), (child, False)]
-            case {"type": "and" | "or" as kind, "left": left, "right": right}:
-                if visited:
-                    last, first = done.pop(), done.pop()
-                    done.append(And(first, last) if kind == "and" else Or(first, last))
-                else:
-                    pending += [(node, True), (right, False), (left, False)]
-            case _:
-                done.append(_read_leaf(node))
-    return done.pop()
-
-
-def _read_leaf(node: Any) -> BooleanExpression:
-    values = [node.get("value"), *node.get("values", ())] if isinstance(node, dict) else []
-    if any(isinstance(value, str) and _LOST in value for value in values):
-        return Unknown(text=str(node))
-    try:
-        return BooleanExpression.model_validate(node)
-    except (ValueError, TypeError) as error:
-        _log.debug("filter not understood, all its rows are kept: %s (%s)", node, error)
-        return Unknown(text=str(node))
+cleared_by(_read_filter.cache_clear)
 
 
 @lru_cache(maxsize=256)
@@ -184,3 +160,30 @@ def _with_deletes(view: IndexView, deletes: FileDeletes) -> tuple[int, FileWithD
     number = int(view.file_of[deletes.first])
     file = DataFile(view.paths[number], int(view.file_sizes[number]), int(view.record_counts[number]), ())
     return number, FileWithDeletes(file, tuple(DeleteFile(*one) for one in deletes.files), deletes.others)
+
+
+def where_of(request: Request, *, literals: bool, for_people: bool = False) -> str:
+    """Return what a request says about the rows as SQL text, each conjunct once; `TRUE` if it says nothing.
+
+    Args:
+        request: The request.
+        literals: Whether literals are in the text; otherwise each is a `?`.
+        for_people: Whether to say what SQL cannot: how many keys of a join there are, what is not understood, and how
+            many members of a long list are left out. Otherwise keys and what is not understood are a `?`.
+    """
+    schema = schema_of(request.columns)
+    # With such a wish, the conditions are the whole filter above the scan.
+    is_whole = bool(request.conditions) and (request.wanted or request.aggregates) is not None
+    parts = [
+        part
+        for condition in read_conditions(request, filters=not is_whole)
+        for part in conjuncts_as_sql(condition, schema, literals=literals, for_people=for_people)
+    ]
+    parts += [str(keys) if for_people else _of_keys(keys) for keys in request.runtime_keys]
+    joined = " AND ".join(dict.fromkeys(parts)) or "TRUE"
+    return joined if len(joined) <= _MOST_CHARACTERS else joined[:_MOST_CHARACTERS] + "..."
+
+
+def _of_keys(keys: RuntimeKeys) -> str:
+    name = name_text([keys.name])
+    return f"{name} IN ({HIDDEN})" if keys.operator == "=" else f"{name} {keys.operator} {HIDDEN}"

@@ -13,10 +13,10 @@ import pyarrow as pa
 from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType, UUIDType
 
+from planner.condition.read_spark import spark_type
 from planner.predicate.key_lists import among, compared
 from planner.predicate.nodes import UNKNOWN, Leaf, Predicate, leaves
 from planner.prune.estimate import key_presence, most_distinct
-from planner.spark.requests.conditions import spark_type
 from planner.spark.requests.wire import RuntimeKeys
 from planner.view.directories import FieldStatistics, IndexReads
 from planner.view.index_view import IndexView

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from planner.predicate.bind import bind
+from planner.condition.iceberg_filters import file_filter
+from planner.condition.sql.parser import read_where
 from planner.scans.plan import plan
 from planner.spark.statements.advice_procedures import ADVICE_PROCEDURES
 from planner.spark.statements.procedure import Parameter, Procedure, ResultColumn, Row
 from planner.spark.statements.session import StatementSession
-from planner.where.parser import parse_where
 from puffin_index.catalogue.scope import BuildScope
 from puffin_index.data.data_table import find_snapshot
 from puffin_index.errors import DefinitionError, NotFoundError
@@ -32,11 +32,8 @@ def _build(
 ) -> Iterable[Row]:
     found = session.table(table)
     index = TableIndex.open_or_define(found.catalog, found.name)
-    row_filter = None
-    if where is not None:
-        row_filter = parse_where(where)
-        # Names a column that is not there before anything starts.
-        bind(row_filter, index.data_table.schema())
+    schema = index.data_table.schema()
+    row_filter = None if where is None else file_filter(read_where(where, schema), schema)
     scope = BuildScope(snapshot_id, ref, row_filter, max_files)
     match mode:
         case "sync":

@@ -16,7 +16,7 @@ from pyiceberg.table import Table
 import planner
 from planner.advice.advice_answer import Advice
 from planner.advice.advised_table import AdvisedTable
-from planner.where.parser import parse_where
+from planner.condition.sql.parser import read_where
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.errors import DefinitionError, PuffinIndexError
 from puffin_index.segments.directory import FieldKind
@@ -55,10 +55,10 @@ class Trial:
         self.advised = AdvisedTable.of(index)
         self.queries = []
         for where, times in WORKLOAD.items():
-            expression = parse_where(where)
+            condition = read_where(where, self.advised.schema)
             names = set(re.findall(r"lo_\w+", where))
             own = frozenset(key for key in self.sizes if self.advised.schema.find_column_name(key[0]) in names)
-            self.queries.append((times, expression, own, self.advised.scanned(expression)))
+            self.queries.append((times, condition, own, self.advised.scanned(condition)))
         self._saved: dict[tuple[int, frozenset[FieldKind]], float] = {}
 
     def gain(self, chosen: frozenset[FieldKind]) -> float:
@@ -66,9 +66,9 @@ class Trial:
 
     def _of_query(self, number: int, chosen: frozenset[FieldKind]) -> float:
         if (number, chosen) not in self._saved:
-            times, expression, _, scanned = self.queries[number]
+            times, condition, _, scanned = self.queries[number]
             view = self.advised.view.only(chosen)
-            kept = self.advised.plan(view, expression, scanned.data_files).kept_mask
+            kept = self.advised.plan(view, condition, scanned.data_files).kept_mask
             self._saved[number, chosen] = times * float(np.sum(scanned.row_group_bytes[~kept])) if len(kept) else 0.0
         return self._saved[number, chosen]
 

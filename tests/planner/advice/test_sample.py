@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.table import Table
 
 from planner.advice.advised_table import AdvisedTable
 from planner.advice.asked import keys_of
 from planner.advice.sample import built_sample, choose
-from planner.where.parser import parse_where
+from planner.condition.sql.parser import read_where
+from planner.predicate.nodes import EVERY_ROW
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.definition.index_definition import resolve
 
@@ -27,22 +27,22 @@ WHERES = [
 def test_verdicts_are_those_of_the_whole_index(lineorder: Table, most: int) -> None:
     definition = IndexDefinition.of(bitmap=["lo_custkey", "lo_orderkey"], bsi=["lo_revenue"], bloom=["lo_custkey"])
     advised = AdvisedTable.of(lineorder)
-    everything = advised.scanned(AlwaysTrue())
+    everything = advised.scanned(EVERY_ROW)
     columns = resolve(definition, advised.schema)
     positions = choose(len(everything), most)
     assert len(positions) == min(most, len(everything))
     with built_sample(advised, everything, positions, columns) as sample:
-        found = [sample.verdicts(parse_where(where)).kept for where in WHERES]
+        found = [sample.verdicts(read_where(where, advised.schema)).kept for where in WHERES]
         only_bloom = sample.verdicts(
-            parse_where(WHERES[0]), [key for key in keys_of(columns) if key[1] == "bloom"]
+            read_where(WHERES[0], advised.schema), [key for key in keys_of(columns) if key[1] == "bloom"]
         ).kept
-        nothing = sample.verdicts(parse_where(WHERES[0]), []).kept
+        nothing = sample.verdicts(read_where(WHERES[0], advised.schema), []).kept
         assert sample.rows * sample.growth == pytest.approx(advised.record_count)
         assert sample.table_bytes(keys_of(columns)) > 0
     TableIndex.create(lineorder.catalog, "ns.lineorder", definition).build(workers=1)
     whole = AdvisedTable.of(lineorder)
     for where, kept in zip(WHERES, found, strict=True):
-        real = whole.plan(whole.view, parse_where(where), everything.data_files).kept_mask
+        real = whole.plan(whole.view, read_where(where, whole.schema), everything.data_files).kept_mask
         assert kept.tolist() == real[positions].tolist(), where
     assert np.all(only_bloom | ~found[0])
     assert nothing.all()

@@ -1,103 +1,53 @@
-"""PyIceberg expressions of `planner.where.parser` evaluated on a row; what they leave open stays open."""
+"""A condition that was read, evaluated on a row by a way of its own; what the condition leaves open stays open."""
 
 from __future__ import annotations
 
 import re
-from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
-from pyiceberg.expressions import (
-    AlwaysFalse,
-    AlwaysTrue,
-    And,
-    BooleanExpression,
-    EqualTo,
-    GreaterThan,
-    GreaterThanOrEqual,
-    In,
-    IsNaN,
-    IsNull,
-    LessThan,
-    LessThanOrEqual,
-    NotEqualTo,
-    NotIn,
-    NotNaN,
-    NotNull,
-    NotStartsWith,
-    Or,
-    Reference,
-    StartsWith,
-    UnboundPredicate,
-)
+from pyiceberg.schema import Schema
 
-from planner.where.unknown import Unknown, ValueTest
-from tests.oracle import Operator, Row, compare
-
-_COMPARISONS: dict[type[BooleanExpression], Operator] = {
-    EqualTo: "=",
-    NotEqualTo: "<>",
-    LessThan: "<",
-    LessThanOrEqual: "<=",
-    GreaterThan: ">",
-    GreaterThanOrEqual: ">=",
-}
+from planner.predicate.nodes import ByValue, Conjunction, Disjunction, Everything, Leaf, Nothing, Predicate, ValueTest
+from puffin_index.keys.leaf import Key, LeafTest, NullTest, RangeTest, SetTest
+from puffin_index.keys.value_types import value_type_named
+from puffin_index.keys.values import key_of
+from tests.oracle import Row
 
 
-def selects(expression: BooleanExpression, row: Row) -> bool | None:
-    """Return whether an expression selects a row; None if it does not say."""
-    match expression:
-        case AlwaysTrue() | AlwaysFalse():
-            return isinstance(expression, AlwaysTrue)
-        case And() | Or():
-            sides = [selects(expression.left, row), selects(expression.right, row)]
-            decisive = isinstance(expression, Or)
+def selects(condition: Predicate, row: Row, schema: Schema) -> bool | None:
+    """Return whether a condition selects a row; None if it does not say."""
+    match condition:
+        case Everything(exact):
+            return True if exact else None
+        case Nothing():
+            return False
+        case Conjunction(children) | Disjunction(children):
+            sides = [selects(child, row, schema) for child in children]
+            decisive = isinstance(condition, Disjunction)
             return decisive if decisive in sides else None if None in sides else not decisive
-        case ValueTest(function=None, operator="LIKE"):
-            value = row[expression.column]
-            return value is not None and _matches(expression, value) is not expression.negated
-        case Unknown():
+        case ByValue(int() as field_id, ValueTest(function=None, operator="LIKE") as like):
+            value = row[schema.find_field(field_id).name]
+            return value is not None and _matches(like, value) is not like.negated
+        case ByValue():
             return None
-        case UnboundPredicate(term=Reference() as column):
-            return _leaf_selects(expression, row[column.name])
+        case Leaf(int() as field_id, test, value_type):
+            value = row[schema.find_field(field_id).name]
+            return _leaf_selects(test, None if value is None else key_of(value, value_type_named(value_type)))
         case _:
-            raise AssertionError(f"{expression!r} is no expression of the parser's")
+            raise AssertionError(condition)
 
 
-def _leaf_selects(leaf: BooleanExpression, value: Any) -> bool:
-    if value is None or isinstance(leaf, IsNull | NotNull):
-        return isinstance(leaf, IsNull) is (value is None)
-    match leaf:
-        case IsNaN() | NotNaN():
-            return (value != value) is isinstance(leaf, IsNaN)
-        case In() | NotIn():
-            inside = any(_compare(value, "=", literal.value) for literal in leaf.literals)
-            return inside is isinstance(leaf, In)
-        case StartsWith() | NotStartsWith():
-            return value.startswith(leaf.literal.value) is isinstance(leaf, StartsWith)
-        case EqualTo() | NotEqualTo() | LessThan() | LessThanOrEqual() | GreaterThan() | GreaterThanOrEqual():
-            return _compare(value, _COMPARISONS[type(leaf)], leaf.literal.value)
-        case _:
-            raise AssertionError(f"{leaf!r} is no leaf of the parser's")
+def _leaf_selects(test: LeafTest, key: Any) -> bool:
+    if isinstance(test, NullTest):
+        return test.is_null is (key is None)
+    return key is not None and _inside(test, key) is not test.negated
 
 
-def _compare(value: Any, operator: Operator, literal: Any) -> bool:
-    left, right = _scaled(value), literal
-    if isinstance(left, float) or isinstance(right, float):
-        # Spark compares as doubles where either side is one.
-        left, right = float(left), float(right)
-    return compare(left, operator, right) is True
-
-
-def _scaled(value: Any) -> Any:
-    """Put dates and timestamps on the scale of Iceberg's literals."""
-    match value:
-        case datetime():
-            epoch = datetime(1970, 1, 1, tzinfo=UTC if value.tzinfo else None)
-            return (value - epoch) // timedelta(microseconds=1)
-        case date():
-            return (value - date(1970, 1, 1)).days
-        case _:
-            return value
+def _inside(test: SetTest | RangeTest, key: Key | Any) -> bool:
+    if isinstance(test, SetTest):
+        return key in test.keys
+    above = test.low is None or key > test.low or (test.low_inclusive and key == test.low)
+    return above and (test.high is None or key < test.high or (test.high_inclusive and key == test.high))
 
 
 def _matches(like: ValueTest, value: str) -> bool:

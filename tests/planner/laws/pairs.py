@@ -22,17 +22,18 @@ import click
 import numpy as np
 import pyarrow as pa
 
-from planner.predicate.bind import bind
+from planner.condition.sql.parser import read_where
+from planner.predicate.simplify import simplified
 from planner.prune.gate import Limits
+from planner.scans.arrow_scan import scan
 from planner.scans.count import count
 from planner.scans.plan import plan_files, view_of
 from planner.view.index_view import IndexView
-from planner.where.parser import parse_where
 from puffin_index.data.column_source import reading_of
 from puffin_index.data.data_table import DataFile, list_data_files
 from puffin_index.errors import PuffinIndexError, UnsupportedError
 from tests.oracle import Predicate
-from tests.planner.laws.random_tables import RandomTable, random_predicate
+from tests.planner.laws.random_tables import SCHEMA, RandomTable, random_predicate
 from tests.planner.where.where_text import Writer
 
 PAIRS_A_TABLE = 250
@@ -122,11 +123,14 @@ class Trial:
         with patch("planner.prune.lookups._FEW_ROWS", random.choice([0, 2, 1000])):
             self.check_plan(where, limits, matching)
             if random.random() < 0.3:
-                self.check_count(where, matching)
+                live = {path: rows & ~self.table.deleted[path] for path, rows in matching.items()}
+                self.check_count(where, sum(int(rows.sum()) for rows in live.values()))
+                if random.random() < 0.2:
+                    self.check_scan(where, live)
 
     def check_plan(self, where: str, limits: Limits, matching: dict[str, np.ndarray]) -> None:
         schema = self.table.index.data_table.schema()
-        plan = plan_files(self.view, bind(parse_where(where), schema), self.files, limits)
+        plan = plan_files(self.view, simplified(read_where(where, schema)), self.files, limits)
         assert plan.warnings == (), plan.warnings
         for path, file_of in {file.path: number for number, file in enumerate(self.files)}.items():
             here = np.flatnonzero(plan.file_of == file_of)
@@ -139,14 +143,23 @@ class Trial:
             assert not len(wrong), f"row groups {wrong} of {path}: {known[wrong]} rows, not {counts[wrong]}"
             self.dropped += int(dropped.sum())
 
-    def check_count(self, where: str, matching: dict[str, np.ndarray]) -> None:
-        expected = sum(int((rows & ~self.table.deleted[path]).sum()) for path, rows in matching.items())
+    def check_count(self, where: str, expected: int) -> None:
         try:
             found = count(self.table.index, where, refresh=False).rows
         except UnsupportedError:
             self.refused += 1
             return
         assert found == expected, f"{found} rows counted, not {expected}"
+
+    def check_scan(self, where: str, live: dict[str, np.ndarray]) -> None:
+        appends = self.table.appends
+        expected = np.concatenate([np.flatnonzero(rows) + appends[path].first for path, rows in live.items()])
+        try:
+            found = scan(self.table.index, where, refresh=False).read_all()
+        except UnsupportedError:
+            return
+        assert found.schema.names == SCHEMA.names
+        assert np.array_equal(np.sort(found["n"].to_numpy()), np.sort(expected)), f"rows {found['n']}, not {expected}"
 
 
 @dataclass

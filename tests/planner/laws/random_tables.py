@@ -44,7 +44,15 @@ TYPES: dict[str, pa.DataType] = {
     "nt": pa.timestamp("us"),
     "ts": pa.timestamp("us", "UTC"),
 }
-SCHEMA = pa.schema([*TYPES.items(), ("u", pa.struct([("v", pa.int64())])), ("m", pa.map_(pa.string(), pa.string()))])
+SCHEMA = pa.schema(
+    [
+        *TYPES.items(),
+        ("u", pa.struct([("v", pa.int64())])),
+        ("m", pa.map_(pa.string(), pa.string())),
+        # The number of each row in its table, which has no index.
+        ("n", pa.int64()),
+    ]
+)
 KEY_COLUMNS = {f"m['{key}']": key for key in MAP_KEYS}
 COLUMNS = (*TYPES, "u.v", *KEY_COLUMNS)
 INDEXED_NAMES = {column: column for column in (*TYPES, "u.v")} | {
@@ -164,15 +172,16 @@ def _values(column: str, count: int, random: Random) -> Values:
 
 @dataclass(frozen=True)
 class Append:
-    """The rows of one data file."""
+    """The rows of one data file; `first` is the number of the first."""
 
+    first: int
     count: int
     columns: dict[str, Values]
 
     @classmethod
-    def random(cls, random: Random) -> Append:
+    def random(cls, random: Random, first: int) -> Append:
         count = random.choice([1, 3, 20, 60])
-        return cls(count, {column: _values(column, count, random) for column in COLUMNS})
+        return cls(first, count, {column: _values(column, count, random) for column in COLUMNS})
 
     def to_arrow(self, random: Random) -> pa.Table:
         rows = {column: values.rows for column, values in self.columns.items()}
@@ -188,9 +197,9 @@ class Append:
             ]
             for pair in found
         ]
-        return pa.Table.from_arrays(
-            [*arrays, pa.array(structs, SCHEMA.field("u").type), pa.array(maps, SCHEMA.field("m").type)], schema=SCHEMA
-        )
+        arrays += [pa.array(structs, SCHEMA.field("u").type), pa.array(maps, SCHEMA.field("m").type)]
+        numbers = pa.array(np.arange(self.first, self.first + self.count))
+        return pa.Table.from_arrays([*arrays, numbers], schema=SCHEMA)
 
     def truths(self, predicate: Predicate) -> Truths:
         """What a predicate says of each row; a leaf is asked of each distinct value, combinations of whole columns."""
@@ -215,8 +224,9 @@ def _definition(random: Random) -> IndexDefinition:
 
     bitmap = some() or ["i"]
     bsi = [name for name in some() if name not in ("s", "b") and "#" not in name]
-    layouts = {f"{name}.layout": random.choice(["auto", "bitmaps", "postings"]) for name in bitmap}
-    return IndexDefinition.of(bitmap=bitmap, bsi=bsi, bloom=some(), options=layouts)
+    options = {f"{name}.layout": random.choice(["auto", "bitmaps", "postings"]) for name in bitmap}
+    options |= {f"{name}.compression": random.choice(["auto", "auto", "none"]) for name in bsi}
+    return IndexDefinition.of(bitmap=bitmap, bsi=bsi, bloom=some(), options=options)
 
 
 @dataclass(frozen=True)
@@ -251,7 +261,7 @@ class RandomTable:
         files = random.randrange(1, 4)
         built = random.randrange(files)
         for number in range(files):
-            append = Append.random(random)
+            append = Append.random(random, sum(earlier.count for earlier in appends.values()))
             table.append(append.to_arrow(random))
             (path,) = {file.path for file in list_data_files(table)} - appends.keys()
             appends[path] = append

@@ -243,7 +243,7 @@ def build(
     return index, live
 
 
-@settings(max_examples=amount(16, 1_600), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=amount(5, 1_600), deadline=None, suppress_health_check=list(HealthCheck))
 @given(appends=tables(), row_group_rows=st.integers(1, 6), data=st.data())
 def test_aggregates_are_those_of_the_live_rows(
     appends: list[list[Row]], row_group_rows: int, data: st.DataObject

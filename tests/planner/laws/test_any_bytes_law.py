@@ -18,9 +18,13 @@ from pyiceberg.expressions import BooleanExpression, EqualTo, GreaterThanOrEqual
 from pyiceberg.expressions.literals import StringLiteral
 
 import planner
+from planner.condition.iceberg_filters import condition_of
+from planner.predicate.simplify import simplified
 from planner.report.scan_plan import ScanPlan
-from planner.scans.plan import plan_scan
+from planner.scans.plan import plan_files, view_of
 from puffin_index import IndexDefinition, TableIndex
+from puffin_index.data.column_source import reading_of
+from puffin_index.data.data_table import list_data_files
 from puffin_index.errors import PuffinIndexError
 from tests.conftest import amount
 from tests.oracle import compare
@@ -190,8 +194,11 @@ def test_bytes_of_any_kind_are_compared_as_spark_compares_them(
                 assert planner.scan(index, where, ["s"]).read_all().num_rows == sum(matching), where
             except PuffinIndexError:
                 assert has_half(where), where
+        table = index.data_table
+        view, files = view_of(index.index_table, reading_of(table)), list_data_files(table)
         for tree, test in trees:
-            check_plan(plan_scan(index, tree).plan, [test(row) is True for row in rows], tree)
+            predicate = simplified(condition_of(tree, table.schema()))
+            check_plan(plan_files(view, predicate, files), [test(row) is True for row in rows], tree)
     finally:
         index.catalog.close()
         shutil.rmtree(folder)

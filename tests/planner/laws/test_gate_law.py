@@ -154,7 +154,7 @@ def matching(rows: pa.Table, where: str, row_group_rows: int) -> np.ndarray:
     return np.bincount(groups, minlength=FILES * -(-half // row_group_rows))
 
 
-@settings(max_examples=amount(4, 300), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=amount(2, 300), deadline=None, suppress_health_check=list(HealthCheck))
 @given(layout=LAYOUTS, questions=st.lists(wheres(), min_size=6, max_size=12), share=st.sampled_from([0.02, 0.02, 0.2]))
 def test_what_no_use_costs_is_bounded_and_what_is_in_bursts_is_found(
     layout: Layout, questions: list[str], share: float

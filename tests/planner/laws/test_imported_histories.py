@@ -461,7 +461,7 @@ class ImportedHistory(RuleBasedStateMachine):
             assert split.rows is None or split.rows == rows, f"{where}: {split}, not {rows} rows"
 
 
-@settings(max_examples=amount(3, 200), suppress_health_check=list(HealthCheck))
+@settings(max_examples=amount(1, 200), suppress_health_check=list(HealthCheck))
 @given(
     rows=batches,
     asked=st.lists(questions, min_size=8, max_size=8),

@@ -10,7 +10,7 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
 import planner
-from planner.predicate.session_time import zone_named
+from planner.condition.session_time import zone_named
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.errors import NotFoundError, WhereSyntaxError
 from tests.conftest import create_table

@@ -76,12 +76,13 @@ from pyiceberg.types import (
 )
 
 from planner.clock import Clock
-from planner.predicate.bind import bind
+from planner.condition.iceberg_filters import condition_of
+from planner.condition.sql.parser import read_where
 from planner.predicate.nodes import Leaf, Predicate, leaves
+from planner.predicate.simplify import simplified
 from planner.scans.plan import plan
 from planner.snapshot.file_bounds import may_match
 from planner.snapshot.snapshot_files import list_scan_files
-from planner.where.parser import parse_where
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.keys.leaf import LeafTest, NullTest, RangeTest, SetTest
 from puffin_index.keys.value_types import value_type_of
@@ -253,7 +254,7 @@ def test_no_file_with_a_matching_row_is_left_out_and_no_file_is_kept_that_pyiceb
             predicate = data.draw(predicates)
             where = data.draw(render(predicate))
             note(where)
-            kept = listed(table, bind(parse_where(where), table.schema()))
+            kept = listed(table, simplified(read_where(where, table.schema())))
             matching = {
                 path for path, part in files.items() if any(oracle.evaluate(predicate, row) is True for row in part)
             }
@@ -308,7 +309,7 @@ def test_other_types_are_compared_with_partitions_and_bounds(
 
     for (operator, expression), literal in product(COMPARISONS.items(), values):
         theirs = expression("v", literal_of(literal, iceberg_type))
-        kept = listed(table, bind(theirs, table.schema(), "iceberg"))
+        kept = listed(table, simplified(condition_of(theirs, table.schema())))
         assert {p for p, value in files.items() if oracle.compare(value, operator, literal)} <= kept
         if name not in ("u", "tm"):
             assert kept <= {task.file.file_path for task in table.scan(theirs).plan_files()}
@@ -357,7 +358,7 @@ INT, FLOAT, TEXT = struct.pack("<i", 5), struct.pack("<f", 2.5), "k\ufffd".encod
 def test_bounds_say_no_more_than_their_writers_knew(
     table: Table, where: str, metrics: dict[str, Any], is_possible: bool
 ) -> None:
-    predicate = bind(parse_where(where), table.schema())
+    predicate = simplified(read_where(where, table.schema()))
     (leaf,) = leaves(predicate)
     names = {"low": "lower_bounds", "high": "upper_bounds", "rows": "value_counts", "nulls": "null_value_counts"}
     names |= {"nans": "nan_value_counts"}

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
-from planner.scans.plan import plan
+from planner.condition.sql.parser import read_where
+from planner.predicate.simplify import simplified
+from planner.prune.gate import Limits
+from planner.scans.plan import plan, plan_files
+from planner.view.index_cache import new_cache
+from planner.view.index_view import IndexView
 from puffin_index import IndexDefinition, TableIndex
+from puffin_index.catalogue.index_table import read_entries
+from puffin_index.data.data_table import list_data_files
 from puffin_index.errors import DefinitionError
 from puffin_index.storage.caches import clear_caches
 from puffin_index.storage.parallel import PROPERTY_AT_ONCE
@@ -113,3 +121,19 @@ def test_plans_are_those_of_pyicebergs_own_files(server: StoreServer, catalog: S
         assert mine.reasons.tolist() == theirs.reasons.tolist()
         assert mine.matches.tolist() == theirs.matches.tolist()
     other.close()
+
+
+def test_what_is_read_ahead_is_used(server: StoreServer, tmp_path: Path) -> None:
+    """Many segments: directories, roots and blocks of postings, and small payloads are read ahead of the look-ups."""
+    with store_catalog(server, tmp_path) as made:
+        definition = IndexDefinition.of(bitmap=["k", "s"], bloom=["b"], bsi=["k"], options={"k.layout": "postings"})
+        index = indexed(made, 2 * SEGMENTS, definition)
+        entries, files = read_entries(index.index_table), list_data_files(index.data_table)
+        for where in ("k = 77", "k < 60 AND b = 3", "s = 'value 7'", "k BETWEEN 3 AND 9"):
+            view = IndexView(where, entries, index.index_table.io, new_cache())
+            server.traffic()
+            plan_files(
+                view, simplified(read_where(where, index.data_table.schema())), files, Limits(strict=True, seconds=60)
+            )
+            assert (view.files.read_ahead >= 2 * SEGMENTS, view.files.read_in_vain) == (True, 0), where
+            assert server.traffic().by_kind.keys() == {"RANGE"}

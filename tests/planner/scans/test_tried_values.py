@@ -13,12 +13,11 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 import planner
 from planner.clock import Clock
-from planner.predicate.nodes import Nothing
+from planner.condition.sql.parser import read_where
+from planner.predicate.nodes import ByValue, Nothing
 from planner.prune.gate import Limits
 from planner.scans.plan import plan_scan, view_of
-from planner.scans.tried_values import TriedValues
-from planner.where.parser import parse_where
-from planner.where.unknown import ValueTest
+from planner.view.by_value import TriedValues
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.data.column_source import Reading
 from puffin_index.errors import NotFoundError, UnsupportedError
@@ -161,14 +160,14 @@ class _ShortClock(Clock):
 
 
 def test_values_that_are_not_tried_in_time_may_match(index: TableIndex, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("planner.scans.tried_values._VALUES_BETWEEN_LOOKS", 8)
+    monkeypatch.setattr("planner.view.by_value._VALUES_BETWEEN_LOOKS", 8)
     schema = index.data_table.schema()
     view = view_of(index.index_table, Reading(schema))
     tried = TriedValues(schema, view, np.arange(view.row_group_count), 1 << 30, _ShortClock(2))
-    test = parse_where("trim(word) = 'no such'")
-    assert isinstance(test, ValueTest)
+    test = read_where("trim(word) = 'no such'", schema)
+    assert isinstance(test, ByValue)
 
-    assert not isinstance(tried.predicate(test), Nothing)
+    assert not isinstance(tried.decide(test), Nothing)
     assert tried.implied[0].text == "trim(word) = 'no such': word in 13 of 21 values, 13 of which only Spark can decide"
 
 

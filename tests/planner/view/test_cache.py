@@ -8,12 +8,12 @@ import numpy as np
 import pyarrow as pa
 from pyiceberg.catalog.sql import SqlCatalog
 
-from planner.predicate.bind import bind
+from planner.condition.sql.parser import read_where
+from planner.predicate.simplify import simplified
 from planner.scans.plan import plan_files
 from planner.view.cache import BoundedCache
 from planner.view.index_cache import new_cache
 from planner.view.index_view import IndexView
-from planner.where.parser import parse_where
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.catalogue.index_table import read_entries
 from puffin_index.data.data_table import list_data_files
@@ -86,7 +86,7 @@ def _indexed(catalog: SqlCatalog, definition: IndexDefinition) -> TableIndex:
 def test_plans_are_the_same_with_and_without_memory(local_catalog: SqlCatalog) -> None:
     index = _indexed(local_catalog, IndexDefinition.of(bsi=["k"]))
     entries, files = read_entries(index.index_table), list_data_files(index.data_table)
-    predicate = bind(parse_where("k BETWEEN 500 AND 503"), index.data_table.schema())
+    predicate = simplified(read_where("k BETWEEN 500 AND 503", index.data_table.schema()))
     plans = []
     for limit in (0, 2_000, 1 << 20):
         view = IndexView("v", entries, index.index_table.io, new_cache(limit))
@@ -101,7 +101,7 @@ def test_plans_are_the_same_with_and_without_memory(local_catalog: SqlCatalog) -
 
 def test_a_new_view_reads_no_directory_of_a_segment_again(local_catalog: SqlCatalog) -> None:
     index = _indexed(local_catalog, IndexDefinition.of(bsi=["k"]))
-    predicate = bind(parse_where("k = 77"), index.data_table.schema())
+    predicate = simplified(read_where("k = 77", index.data_table.schema()))
     cache = new_cache()
 
     def directory_reads() -> int:
@@ -118,7 +118,7 @@ def test_a_new_view_reads_no_directory_of_a_segment_again(local_catalog: SqlCata
 
 def test_a_new_view_opens_no_payload_of_a_segment_again(local_catalog: SqlCatalog) -> None:
     index = _indexed(local_catalog, IndexDefinition.of(bitmap=["k"]))
-    predicate = bind(parse_where("k = 77"), index.data_table.schema())
+    predicate = simplified(read_where("k = 77", index.data_table.schema()))
     cache = new_cache()
 
     def reads_of_look_ups() -> int:
@@ -138,7 +138,7 @@ def test_a_new_view_opens_no_payload_of_a_segment_again(local_catalog: SqlCatalo
 def test_opened_payloads_take_no_more_memory_than_there_is_for_all(local_catalog: SqlCatalog) -> None:
     index = _indexed(local_catalog, IndexDefinition.of(bitmap=["k"]))
     entries, files = read_entries(index.index_table), list_data_files(index.data_table)
-    predicate = bind(parse_where("k IN (3, 500, 1999)"), index.data_table.schema())
+    predicate = simplified(read_where("k IN (3, 500, 1999)", index.data_table.schema()))
 
     def used_and_kept(limit: int) -> tuple[int, int]:
         cache = new_cache(limit)
@@ -157,7 +157,7 @@ def test_opened_payloads_take_no_more_memory_than_there_is_for_all(local_catalog
 def test_what_is_of_one_view_goes_with_it_and_what_is_of_segments_stays(local_catalog: SqlCatalog) -> None:
     """A long-lived process sees many versions of an index, and each had arrays of its own."""
     index = _indexed(local_catalog, IndexDefinition.of(bsi=["k"]))
-    predicate = bind(parse_where("k BETWEEN 500 AND 503"), index.data_table.schema())
+    predicate = simplified(read_where("k BETWEEN 500 AND 503", index.data_table.schema()))
     cache = new_cache()
 
     def used_while_and_after() -> tuple[int, int]:

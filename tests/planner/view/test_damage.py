@@ -10,12 +10,12 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
-from planner.predicate.bind import bind
+from planner.condition.sql.parser import read_where
+from planner.predicate.simplify import simplified
 from planner.prune.gate import Limits
 from planner.scans.plan import plan_files
 from planner.view.index_cache import new_cache
 from planner.view.index_view import IndexView
-from planner.where.parser import parse_where
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.catalogue.index_table import read_entries
 from puffin_index.data.data_table import list_data_files
@@ -67,7 +67,7 @@ def test_a_flipped_byte_never_drops_a_match_or_miscounts(
         segment.write_bytes(damaged)
         for where, truth in truths.items():
             view = IndexView("damaged", entries, index.index_table.io, new_cache())
-            scan_plan = plan_files(view, bind(parse_where(where), table.schema()), files)
+            scan_plan = plan_files(view, simplified(read_where(where, table.schema())), files)
             assert not truth[~scan_plan.kept_mask].any(), (where, position)
             counted = scan_plan.matches >= 0
             assert (scan_plan.matches[counted] == truth[counted]).all(), (where, position)
@@ -76,13 +76,13 @@ def test_a_flipped_byte_never_drops_a_match_or_miscounts(
     # Directories may lie in the first half: a footer can be longer than all indexes of so few rows.
     segment.write_bytes(original[: len(original) // 8])
     view = IndexView("cut", entries, index.index_table.io, new_cache())
-    scan_plan = plan_files(view, bind(parse_where("k = 77"), table.schema()), files)
+    scan_plan = plan_files(view, simplified(read_where("k = 77", table.schema())), files)
     assert scan_plan.kept == scan_plan.row_groups
     assert scan_plan.warnings
     with pytest.raises((PuffinIndexError, OSError)):
         plan_files(
             IndexView("strict", entries, index.index_table.io, new_cache()),
-            bind(parse_where("k = 77"), table.schema()),
+            simplified(read_where("k = 77", table.schema())),
             files,
             Limits(strict=True),
         )

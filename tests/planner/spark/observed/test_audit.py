@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 from pyroaring import BitMap
 
+from planner.condition.read_spark import found_column
+from planner.condition.spark_nodes import Column
 from planner.prune.pruned import Reason
 from planner.query_log.benefits import sum_up
 from planner.query_log.records import read_log
-from planner.spark.requests.condition_nodes import Column
-from planner.spark.requests.conditions import found_column
 from planner.spark.requests.wire import KEEP_ALL
 from planner.view.column_values import ColumnValues, values_to_try
 from puffin_index import IndexDefinition
@@ -136,7 +136,8 @@ def test_a_value_for_which_no_function_was_evaluated_is_found(plant: Plant, capl
     node = column_node("k", hook.schema)
     found = found_column(Column.model_validate(node), hook.schema)
     assert found is not None
-    values = values_to_try(hook.view, found, np.arange(8), 1 << 20)
+    assert found.value_type is not None
+    values = values_to_try(hook.view, found.column, found.value_type.name, np.arange(8), 1 << 20)
     assert isinstance(values, ColumnValues)
     first = b64encode(BitMap([0]).serialize()).decode()
     matches = {"positions": first, "between": None, "null": False, "exact": True, "microseconds": 1}

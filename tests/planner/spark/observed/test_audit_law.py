@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
+from planner.condition.spark_nodes import ConditionNode
 from planner.query_log.records import AuditRecord
 from planner.spark.audit.direct import DirectTest
-from planner.spark.requests.condition_nodes import ConditionNode
 from tests.conftest import amount
 from tests.planner.laws.random_tables import RandomTable, random_predicate
 from tests.planner.spark.observed.hook_requests import AskedHook, column_node, condition_node, is_known
@@ -55,7 +55,7 @@ def _aggregates(random: Random, hook: AskedHook) -> dict[str, Any]:
     return {"columns": columns, "groups": groups, "text": "aggregates"}
 
 
-@settings(max_examples=amount(5, 40), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=amount(3, 40), deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.integers(0, 2**32))
 def test_a_right_index_is_never_called_wrong(seed: int) -> None:
     random = Random(seed)
@@ -77,7 +77,7 @@ def test_a_right_index_is_never_called_wrong(seed: int) -> None:
         table.close()
 
 
-@settings(max_examples=amount(8, 80), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=amount(4, 80), deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.integers(0, 2**32))
 def test_the_second_opinion_is_that_of_the_oracle(seed: int) -> None:
     random = Random(seed)

@@ -65,7 +65,7 @@ def test_the_command_prints_what_the_log_has(plant: Plant, tmp_path: Path) -> No
     printed = CliRunner().invoke(main, arguments, catch_exceptions=False)
     told = json.loads(CliRunner().invoke(main, [*arguments, "--json"], catch_exceptions=False).output)
 
-    assert "no query used: v (bsi)" in printed.output
+    assert "no query used: v.bsi" in printed.output
     assert told["total"]["dropped_by_index"] == 8
     assert told["unused"] == [{"column": "v", "kind": "bsi"}]
     assert "MB of row groups a second" in told["assumption"]

@@ -9,11 +9,16 @@ from random import Random
 from typing import Any
 
 import pytest
+from pydantic import TypeAdapter
 
-from planner.spark.requests.where_text import where_of, without_literals
+from planner.condition.as_sql import without_literals
+from planner.condition.read_spark import read_node
+from planner.condition.spark_nodes import ConditionNode
+from planner.condition.sql.parser import read_where
+from planner.predicate.nodes import Leaf
+from planner.predicate.simplify import simplified
+from planner.spark.requests.hook_filters import schema_of, where_of
 from planner.spark.requests.wire import Request
-from planner.where.parser import parse_where
-from planner.where.unknown import Unknown
 from tests.planner.laws.random_tables import RandomTable, random_predicate
 from tests.planner.spark.observed.hook_requests import condition_node
 from tests.planner.spark.requests.test_hook_filters import REQUEST, integer
@@ -23,7 +28,7 @@ _FILTERS = {
     '{"type": "not-null", "term": "i"}': ("i IS NOT NULL", "i IS NOT NULL"),
     '{"type": "in", "term": "i", "values": [7, 8]}': ("i IN (7, 8)", "i IN (?)"),
     '{"type": "starts-with", "term": "s.t", "value": "a%"}': ("`s.t` LIKE 'a\\\\%%'", "`s.t` LIKE ?"),
-    '{"type": "not", "child": {"type": "lt", "term": "i", "value": 5}}': ("NOT (i < 5)", "NOT (i < ?)"),
+    '{"type": "not", "child": {"type": "lt", "term": "i", "value": 5}}': ("i >= 5", "i >= ?"),
 }
 
 
@@ -45,7 +50,7 @@ def test_filters_are_sql(text: str) -> None:
         ("long", -3, "c = -3"),
         ("double", 1.5, "c = 1.5D"),
         ("float", 2, "c = 2.0F"),
-        ("double", "NaN", "c = DOUBLE('nan')"),
+        ("double", "NaN", "?"),
         ("decimal(9,2)", "1.50", "c = 1.50"),
         ("date", "2020-02-29", "c = DATE '2020-02-29'"),
         ("time", "12:30:00", "c = TIME '12:30:00'"),
@@ -63,18 +68,18 @@ def test_literals_of_filters_are_those_of_the_columns_type(type_name: str, value
     said = _where(literals=True, filters=(json.dumps({"type": "eq", "term": "c", "value": value}),), columns=columns)
 
     assert said == sql
-    assert sql == "?" or "nan" in sql or not isinstance(parse_where(said), Unknown)
+    assert sql == "?" or isinstance(read_where(said, schema_of(columns)), Leaf)
 
 
 @pytest.mark.parametrize(
     ("node", "sql"),
     [
-        ({"type": "not-eq", "term": "i", "value": 1}, "i <> 1"),
-        ({"type": "not-in", "term": "i", "values": [2, 1]}, "i NOT IN (1, 2)"),
+        # These match NULL in Iceberg.
+        ({"type": "not-eq", "term": "i", "value": 1}, "(i <> 1 OR i IS NULL)"),
+        ({"type": "not-in", "term": "i", "values": [2, 1]}, "(i NOT IN (1, 2) OR i IS NULL)"),
+        ({"type": "not-starts-with", "term": "s.t", "value": "a"}, "(NOT (`s.t` LIKE 'a%') OR `s.t` IS NULL)"),
         ({"type": "is-null", "term": "i"}, "i IS NULL"),
-        ({"type": "is-nan", "term": "i"}, "isnan(i)"),
-        ({"type": "not-nan", "term": "i"}, "NOT isnan(i)"),
-        ({"type": "not-starts-with", "term": "s.t", "value": "a"}, "`s.t` NOT LIKE 'a%'"),
+        ({"type": "is-nan", "term": "i"}, "?"),
         (True, "TRUE"),
     ],
 )
@@ -82,7 +87,6 @@ def test_leaves_of_filters(node: object, sql: str) -> None:
     said = _where(literals=True, filters=(json.dumps(node),))
 
     assert said == sql
-    assert not isinstance(parse_where(said), Unknown)
 
 
 def test_each_conjunct_is_said_once() -> None:
@@ -104,9 +108,9 @@ def test_filters_of_any_depth() -> None:
         "type": "not",
         "child": {"type": "or", "left": leaf, "right": {"type": "and", "left": leaf, "right": leaf}},
     }
-    assert _where(literals=True, filters=(json.dumps(either),)) == "NOT ((i < 3 OR (i < 3 AND i < 3)))"
+    assert _where(literals=True, filters=(json.dumps(either),)) == "i >= 3 AND (i >= 3 OR i >= 3)"
     deep = '{"type":"not","child":' * 900 + json.dumps(leaf) + "}" * 900
-    assert _where(literals=True, filters=(deep,)).count("NOT") == 900
+    assert _where(literals=True, filters=(deep,)) == "i < 3"
 
 
 def test_people_are_told_what_sql_cannot_say() -> None:
@@ -158,8 +162,10 @@ def test_conditions_read_back_and_hide_what_they_compare_with(tmp_path: Path) ->
     for _ in range(200):
         node = condition_node(random_predicate(random, table), schema)
         text = _where(literals=True, conditions=(node,), columns=columns)
-        if "?" not in text:
-            parse_where(text)
+        condition = read_node(TypeAdapter[ConditionNode](ConditionNode).validate_python(node), schema)
+        # `NOT isnan(c)` is true for NULL, so the text of such a test has two parts.
+        if "?" not in text and "isnan" not in text:
+            assert simplified(read_where(text, schema)) == simplified(condition), text
         hidden = _where(literals=False, conditions=(node,), columns=columns)
         assert not any(character.isdigit() for character in hidden.replace("?", ""))
         assert "'" not in hidden.replace("m[?]", "")
@@ -170,4 +176,6 @@ def test_decimals_keep_their_digits() -> None:
     literal = {"node": "decimal", "type": "decimal(30,4)", "content": str(Decimal("1.5000"))}
     column = {"node": "column", "type": "decimal(30,4)", "field": 1, "path": ["i"]}
     node = {"node": "comparison", "left": column, "operator": "<", "right": literal}
-    assert _where(literals=True, conditions=(node,)) == "i < 1.5000"
+    field = {"id": 1, "name": "i", "required": False, "type": "decimal(30, 4)", "initial-default": None}
+    columns = json.dumps({"type": "struct", "schema-id": 0, "fields": [field]})
+    assert _where(literals=True, conditions=(node,), columns=columns) == "i < 1.5000"

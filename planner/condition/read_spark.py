@@ -1,4 +1,4 @@
-"""Turn the nodes of a filter of Spark's (see `condition_nodes` beside) into an expression of the SQL dialect.
+"""Spark's nodes, read as a condition.
 
 Columns and literals carry their types in Spark. A test is unknown if Spark would give the column's type in the schema
 another type than the node carries.
@@ -7,9 +7,9 @@ another type than the node carries.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from typing import Final
 
-from pyiceberg.expressions import BooleanExpression
 from pyiceberg.expressions.literals import (
     BinaryLiteral,
     BooleanLiteral,
@@ -24,17 +24,18 @@ from pyiceberg.schema import Schema
 from pyiceberg.typedef import LiteralValue
 from pyiceberg.types import FixedType, IcebergType, MapType, UUIDType
 
-from planner.predicate.found_column import FoundColumn, find_column
-from planner.spark.requests import condition_nodes as nodes
-from planner.where.conditions import Column, Constant, as_condition, compare, nan_test, null_test, one_of, prefix_test
-from planner.where.sql_literals import InstantLiteral, LocalTimestampLiteral, Utf8Literal
-from planner.where.terms import FieldTerm
-from planner.where.truth import Condition, Truth, join, matching_rows, negate, unknown
-from planner.where.unknown import Unknown, UnknownFunction
+from planner.condition import spark_nodes as nodes
+from planner.condition.as_sql import name_text, quoted
+from planner.condition.columns import FoundColumn, column_of_field
+from planner.condition.comparisons import as_condition, compare, nan_test, null_test, one_of, prefix_test
+from planner.condition.literals import InstantLiteral, LocalTimestampLiteral, Utf8Literal
+from planner.condition.operands import Column, Constant
+from planner.condition.truth import Condition, Truth, join, matching_rows, negate, unknown
+from planner.predicate.nodes import ByValue, EngineTest, Predicate
 from puffin_index.errors import UnsupportedError
 from puffin_index.keys.value_types import value_type_of
 
-_INTEGERS: dict[str, Callable[[int], LiteralValue]] = {
+_INTEGERS: Final[dict[str, Callable[[int], LiteralValue]]] = {
     "int": LongLiteral,
     "long": LongLiteral,
     "date": DateLiteral,
@@ -43,8 +44,8 @@ _INTEGERS: dict[str, Callable[[int], LiteralValue]] = {
 }
 
 
-def expression_of(node: nodes.ConditionNode, schema: Schema) -> BooleanExpression:
-    """Return an expression of the SQL dialect, without NOT, for the rows for which a condition is true.
+def read_node(node: nodes.ConditionNode, schema: Schema) -> Predicate:
+    """Return the rows for which a condition is true.
 
     Args:
         node: The condition.
@@ -59,28 +60,39 @@ def _condition(node: nodes.ConditionNode, schema: Schema) -> Condition:
             return join([_condition(part, schema) for part in parts], conjunctive=kind == "and")
         case nodes.Negation(part=part):
             return negate(_condition(part, schema))
-        case nodes.Function(number=number, name=name):
-            opposite = Unknown(text=f"NOT {name}")
-            return Truth(UnknownFunction(text=name, number=number), opposite, opposite)
+        case nodes.Function():
+            return _function(node, schema)
         case _:
-            return _leaf(node, schema) or unknown(str(node))
+            return _leaf(node, schema) or unknown(text_of(node))
+
+
+def _function(node: nodes.Function, schema: Schema) -> Truth:
+    """Make a condition of a function; its opposite is unknown, for NULL satisfies neither."""
+    found, opposite = found_column(node.column, schema), unknown(f"NOT {node.name}")
+    if found is None or found.value_type is None:
+        return Truth(unknown(node.name).yes, opposite.no, opposite.null)
+    leaf = ByValue(found.column, EngineTest(node.number), found.value_type.name, node.name)
+    return Truth(leaf, opposite.no, opposite.null)
 
 
 def _leaf(node: nodes.Node, schema: Schema) -> Condition | None:
     """Make a condition without parts; None if it is unknown."""
     match node:
         case nodes.Boolean(content=content):
-            return as_condition(Constant(BooleanLiteral(content)), str(node))
+            return as_condition(Constant(BooleanLiteral(content)), text_of(node))
         case nodes.Null():
-            return as_condition(Constant(None), str(node))
+            return as_condition(Constant(None), text_of(node))
         case nodes.Column():
-            found = _find(node, schema)
-            return None if found is None or node.type != "boolean" else as_condition(found[0], str(node))
+            column = _find(node, schema)
+            return None if column is None or node.type != "boolean" else as_condition(column, text_of(node))
         case nodes.Test(node=kind, value=nodes.Column() as tested):
-            found = _find(tested, schema)
-            return None if found is None else _test(found[0], kind, str(node))
+            column = _find(tested, schema)
+            return None if column is None else _test(column, kind, text_of(node))
         case nodes.Membership(value=nodes.Column() as tested, members=members):
-            return _membership(tested, members, schema, str(node))
+            column = _find(tested, schema)
+            every = [] if column is None else [_constant(member, column.found.type) for member in members]
+            known = [constant for constant in every if constant is not None]
+            return None if column is None or len(known) < len(every) else one_of(column, known, text_of(node))
         case nodes.Comparison():
             return _comparison(node, schema)
         case _:
@@ -97,18 +109,6 @@ def _test(column: Column, kind: str, text: str) -> Condition:
             return nan_test(column, text)
 
 
-def _membership(
-    tested: nodes.Column, members: Sequence[nodes.LiteralNode], schema: Schema, text: str
-) -> Condition | None:
-    found = _find(tested, schema)
-    if found is None:
-        return None
-    column, column_type = found
-    constants = [_constant(member, column_type) for member in members]
-    known = [constant for constant in constants if constant is not None]
-    return one_of(column, known, text) if len(known) == len(constants) else None
-
-
 def _comparison(node: nodes.Comparison, schema: Schema) -> Condition | None:
     match node.left, node.right:
         case nodes.Column() as tested, nodes.LiteralNode() as literal:
@@ -117,40 +117,36 @@ def _comparison(node: nodes.Comparison, schema: Schema) -> Condition | None:
             column_first = False
         case _:
             return None
-    found = _find(tested, schema)
-    constant = None if found is None else _constant(literal, found[1])
-    if found is None or constant is None:
+    column = _find(tested, schema)
+    constant = None if column is None else _constant(literal, column.found.type)
+    if column is None or constant is None:
         return None
-    left, right = (found[0], constant) if column_first else (constant, found[0])
+    left, right = (column, constant) if column_first else (constant, column)
     if node.operator == "starts with":
-        return prefix_test(left, right, str(node))
-    return compare(left, node.operator, right, str(node))
+        return prefix_test(left, right, text_of(node))
+    return compare(left, node.operator, right, text_of(node))
 
 
-def _find(node: nodes.Column, schema: Schema) -> tuple[Column, IcebergType] | None:
-    """Return a column and its type; None if the schema has no such column of the node's type."""
+def _find(node: nodes.Column, schema: Schema) -> Column | None:
+    """Return a column; None if the schema has no such column of the node's type."""
     try:
-        field_type = schema.find_type(node.field)
+        field = schema.find_field(node.field)
     except ValueError:
         return None
     key: LiteralValue | None = None
     if node.key is not None:
-        if not isinstance(field_type, MapType):
-            return None
-        constant = _constant(node.key, field_type.key_type)
-        field_type, key = field_type.value_type, None if constant is None else constant.literal
+        constant = _constant(node.key, field.field_type.key_type) if isinstance(field.field_type, MapType) else None
+        key = None if constant is None else constant.literal
         if key is None:
             return None
-    if spark_type(field_type) != node.type:
-        return None
-    return Column(FieldTerm(node.field, key)), field_type
+    found = column_of_field(field, name_text(node.path), key)
+    return None if spark_type(found.type) != node.type else Column(found)
 
 
 def found_column(node: nodes.Column, schema: Schema) -> FoundColumn | None:
     """Find the column of a node; None if no index could be of that, or the schema has another type."""
-    found = _find(node, schema)
-    column = None if found is None else find_column(schema, found[0].term)
-    return None if column is None or column.value_type is None else column
+    column = _find(node, schema)
+    return None if column is None or column.found.value_type is None else column.found
 
 
 def spark_type(field_type: IcebergType) -> str | None:
@@ -198,3 +194,28 @@ def _uuid_text(text: bytes) -> Constant | None:
         return Constant(StringLiteral(text.decode()))
     except UnicodeDecodeError:
         return None
+
+
+def text_of(node: nodes.Node) -> str:
+    """A node without parts as text, for people only."""
+    match node:
+        case nodes.Column(path=path, key=key):
+            return name_text(path) + (f"[{text_of(key)}]" if key is not None else "")
+        case nodes.Comparison(left=left, operator=operator, right=right):
+            return f"{text_of(left)} {operator} {text_of(right)}"
+        case nodes.Membership(value=value, members=members):
+            return f"{text_of(value)} IN ({len(members)} literals)"
+        case nodes.Test(node=kind, value=value):
+            return f"{text_of(value)} {kind.replace('-', ' ').upper()}"
+        case nodes.Bytes(type="string", content=content):
+            return quoted(content.decode(errors="replace"))
+        case nodes.Floating(number=number):
+            return str(number)
+        case nodes.Null():
+            return "NULL"
+        case nodes.Boolean(content=literal) | nodes.Integer(content=literal) | nodes.DecimalNumber(content=literal):
+            return str(literal)
+        case nodes.Unknown(name=name):
+            return f"{name}(...)"
+        case _:
+            return node.__class__.__name__.lower()

@@ -1,7 +1,7 @@
 """A `ValueTest` decided for values of its column: exactly as Spark decides, or openly uncertain.
 
 Uncertain are upper and lower case of text that is not ASCII (Java's case mappings are others than Arrow's), RLIKE of
-text with line terminators (`planner.where.patterns`), and any test of bytes that are not UTF-8.
+text with line terminators (`planner.condition.patterns`), and any test of bytes that are not UTF-8.
 """
 
 from __future__ import annotations
@@ -14,13 +14,11 @@ from typing import Any, get_args
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.schema import Schema
-from pyiceberg.types import DateType, StringType, TimestampType
+from pyiceberg.types import DateType, IcebergType, StringType, TimestampType
 
-from planner.predicate.bind import MICROS_A_DAY
-from planner.predicate.found_column import FoundColumn, find_column
-from planner.where.patterns import like_regex, rlike_regex
-from planner.where.unknown import PATTERN_OPERATORS, TextFunction, ValueTest
+from planner.condition.patterns import like_regex, rlike_regex
+from planner.condition.places import MICROS_A_DAY
+from planner.predicate.nodes import PATTERN_OPERATORS, TextFunction, ValueTest
 from puffin_index.keys.columns import Column
 from puffin_index.keys.leaf import RangeTest
 from puffin_index.keys.value_types import ValueType
@@ -58,18 +56,10 @@ class Verdicts:
     certain: Flags
 
 
-def column_of_test(test: ValueTest, schema: Schema) -> FoundColumn | None:
-    """Find the column of a test; None if Spark would convert the column first, or RE2 does not take the pattern.
-
-    Raises:
-        NotFoundError: If the schema has no such column.
-    """
-    found = find_column(schema, test.term)
+def takes(test: ValueTest, column_type: IcebergType | None) -> bool:
+    """Whether values of a type are tested as they are: Spark converts none first, and RE2 takes the pattern."""
     takes_text = test.function in (None, "length", *get_args(TextFunction))
-    types = (StringType,) if takes_text else (DateType, TimestampType)
-    if found is None or not isinstance(found.type, types) or not _is_taken(test):
-        return None
-    return found
+    return isinstance(column_type, (StringType,) if takes_text else (DateType, TimestampType)) and _is_taken(test)
 
 
 def _is_taken(test: ValueTest) -> bool:
@@ -106,10 +96,8 @@ def _first_key(year: int, value_type: ValueType) -> int:
 
 
 def verdicts(test: ValueTest, column: Column) -> Verdicts:
-    """Decide a test for each row of a column, which `column_of_test` has found. NULL is decided for certain."""
+    """Decide a test for each row of a column, whose type the test `takes`. NULL is decided for certain."""
     valid = np.ones(column.row_count, np.bool_) if column.valid is None else column.valid
-    if test.operator == "IS NULL":
-        return Verdicts(valid if test.negated else ~valid, np.ones(column.row_count, np.bool_))
     if isinstance(column.keys, np.ndarray):
         satisfied = _compare_numbers(test, _part_of_date(test, column))
         certain = np.ones(column.row_count, np.bool_)

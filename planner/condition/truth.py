@@ -1,33 +1,29 @@
-"""SQL's three-valued logic over PyIceberg expressions: what makes a condition true, what false, what NULL.
+"""SQL's three-valued logic, for readers: what makes a condition true, what false, what NULL.
 
-A simple condition is three expressions (`Truth`): the rows where the condition is true, false, NULL. NOT swaps two of
-the expressions, `IS TRUE` combines them, and no rewriting rule has to know about NULL. AND, OR and NOT of conditions
-stay a tree. `matching_rows` walks the tree once, without recursion, and pushes NOT to the leaves.
-
-Leaves have SQL's meaning: a NULL satisfies `IsNull` and no other leaf, `NotEqualTo`, `NotIn` and `NotNaN` included.
+A simple condition is three predicates (`Truth`): the rows where the condition is true, false, NULL. NOT swaps two of
+the predicates, `IS TRUE` combines them, and no rewriting rule has to know about NULL. AND, OR and NOT of conditions
+stay a tree while it is read. `matching_rows` walks that tree once, without recursion, and pushes NOT to the leaves.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias, assert_never
+from typing import Final, TypeAlias, assert_never
 
-from pyiceberg.expressions import AlwaysFalse, AlwaysTrue, And, BooleanExpression, Or
-
-from planner.where.unknown import Unknown
+from planner.predicate.nodes import EVERY_ROW, NO_ROW, Everything, Predicate, joined
 
 # Readers of the tree may recurse, so AND within OR within AND ... beyond this depth becomes an upper bound.
-MAX_ALTERNATIONS = 100
+MAX_ALTERNATIONS: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Truth:
     """A simple condition: the rows where it is true, the rows where it is false, the rows where it is NULL."""
 
-    yes: BooleanExpression
-    no: BooleanExpression
-    null: BooleanExpression
+    yes: Predicate
+    no: Predicate
+    null: Predicate
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,15 +44,14 @@ class Negation:
 Condition: TypeAlias = Truth | Junction | Negation
 
 
-NO_ROW, EVERY_ROW = AlwaysFalse(), AlwaysTrue()
 ALWAYS_NULL = Truth(NO_ROW, NO_ROW, EVERY_ROW)
 ALWAYS_TRUE = Truth(EVERY_ROW, NO_ROW, NO_ROW)
 ALWAYS_FALSE = Truth(NO_ROW, EVERY_ROW, NO_ROW)
 
 
-def unknown(text: str) -> Truth:
-    """Make a condition that nothing is known of."""
-    leaf = Unknown(text=text)
+def unknown(text: str, reason: str = "") -> Truth:
+    """Make a condition that nothing is known of; an empty reason says that the text tells it."""
+    leaf = Everything(exact=False, text=text, reason=reason)
     return Truth(leaf, leaf, leaf)
 
 
@@ -85,24 +80,24 @@ class _Open:
     Attributes:
         conjunctive: Whether the junction is AND, once NOT is pushed down.
         pending: Parts to walk, last first; and whether NOT stands above them.
-        done: The expressions of the parts that were walked.
+        done: The predicates of the parts that were walked.
     """
 
     conjunctive: bool
     pending: list[tuple[Condition, bool]]
-    done: list[BooleanExpression] = field(default_factory=list)
+    done: list[Predicate] = field(default_factory=list)
 
 
-def matching_rows(condition: Condition) -> BooleanExpression:
-    """Return the expression of the rows for which a condition is true: without NOT, ANDs and ORs balanced."""
+def matching_rows(condition: Condition) -> Predicate:
+    """Return the predicate of the rows for which a condition is true."""
     open_junctions = [_Open(conjunctive=True, pending=[(condition, False)])]
     while True:
         top = open_junctions[-1]
         if not top.pending:
             open_junctions.pop()
             if not open_junctions:
-                return _combine(top)
-            open_junctions[-1].done.append(_combine(top))
+                return joined(top.done, is_and=top.conjunctive)
+            open_junctions[-1].done.append(joined(top.done, is_and=top.conjunctive))
             continue
         part, negated = top.pending.pop()
         match part:
@@ -118,13 +113,6 @@ def matching_rows(condition: Condition) -> BooleanExpression:
                 elif len(open_junctions) <= MAX_ALTERNATIONS:
                     open_junctions.append(_Open(not top.conjunctive, inner))
                 else:
-                    top.done.append(Unknown(text=f"conditions nested more than {MAX_ALTERNATIONS} levels deep"))
+                    top.done.append(Everything(False, f"conditions nested more than {MAX_ALTERNATIONS} levels deep"))
             case _:
                 assert_never(part)
-
-
-def _combine(junction: _Open) -> BooleanExpression:
-    first, *others = junction.done
-    if not others:
-        return first
-    return And(first, *others) if junction.conjunctive else Or(first, *others)

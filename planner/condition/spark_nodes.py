@@ -9,17 +9,8 @@ import numpy as np
 from pydantic import Base64Bytes, BaseModel, ConfigDict, Field
 
 
-def quoted(text: str) -> str:
-    """Return a text as a literal of SQL."""
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
-
-
-def _written(micros: int) -> str:
-    return str(np.datetime64(micros, "us")).replace("T", " ").removesuffix(".000000")
-
-
 class Node(BaseModel):
-    """A node; `str` of it is for people only."""
+    """A node."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -35,9 +26,6 @@ class Null(LiteralNode):
     type: str
     content: None
 
-    def __str__(self) -> str:
-        return "NULL"
-
 
 class Boolean(LiteralNode):
     """TRUE or FALSE."""
@@ -46,9 +34,6 @@ class Boolean(LiteralNode):
     type: Literal["boolean"]
     content: bool
 
-    def __str__(self) -> str:
-        return str(self.content).upper()
-
 
 class Integer(LiteralNode):
     """A whole number; for a date the days since 1970, for a timestamp the microseconds since 1970."""
@@ -56,17 +41,6 @@ class Integer(LiteralNode):
     node: Literal["integer"]
     type: Literal["int", "long", "date", "timestamp", "timestamptz"]
     content: int
-
-    def __str__(self) -> str:
-        match self.type:
-            case "date":
-                return f"DATE '{np.datetime64(self.content, 'D')}'"
-            case "timestamp":
-                return f"TIMESTAMP_NTZ '{_written(self.content)}'"
-            case "timestamptz":
-                return f"TIMESTAMP '{_written(self.content)}Z'"
-            case _:
-                return str(self.content)
 
 
 class Floating(LiteralNode):
@@ -81,9 +55,6 @@ class Floating(LiteralNode):
         """The number."""
         return float(np.int64(self.content).view(np.float64))
 
-    def __str__(self) -> str:
-        return str(self.number)
-
 
 class DecimalNumber(LiteralNode):
     """A decimal."""
@@ -92,9 +63,6 @@ class DecimalNumber(LiteralNode):
     type: str
     content: Decimal
 
-    def __str__(self) -> str:
-        return str(self.content)
-
 
 class Bytes(LiteralNode):
     """Bytes; a string's bytes need not be UTF-8."""
@@ -102,9 +70,6 @@ class Bytes(LiteralNode):
     node: Literal["bytes"]
     type: Literal["string", "binary"]
     content: Base64Bytes
-
-    def __str__(self) -> str:
-        return quoted(self.content.decode(errors="replace")) if self.type == "string" else f"X'{self.content.hex()}'"
 
 
 _Literal: TypeAlias = Null | Boolean | Integer | Floating | DecimalNumber | Bytes
@@ -126,9 +91,6 @@ class Column(Node):
     path: tuple[str, ...]
     key: Annotated[_Literal, Field(discriminator="node")] | None = None
 
-    def __str__(self) -> str:
-        return ".".join(self.path) + (f"[{self.key}]" if self.key is not None else "")
-
 
 _Value: TypeAlias = Annotated[_Literal | Column, Field(discriminator="node")]
 
@@ -141,9 +103,6 @@ class Comparison(Node):
     operator: Literal["=", "<=>", "<", "<=", ">", ">=", "starts with"]
     right: _Value
 
-    def __str__(self) -> str:
-        return f"{self.left} {self.operator} {self.right}"
-
 
 class Membership(Node):
     """Whether a value is one of some literals."""
@@ -152,18 +111,12 @@ class Membership(Node):
     value: _Value
     members: tuple[Annotated[_Literal, Field(discriminator="node")], ...]
 
-    def __str__(self) -> str:
-        return f"{self.value} in ({', '.join(map(str, self.members))})"
-
 
 class Test(Node):
     """A test of one value."""
 
     node: Literal["is-null", "is-not-null", "is-nan"]
     value: _Value
-
-    def __str__(self) -> str:
-        return f"{self.value} {self.node.replace('-', ' ')}"
 
 
 class Matches(BaseModel):
@@ -207,9 +160,6 @@ class Function(Node):
     values: str | None
     matches: Matches | None
 
-    def __str__(self) -> str:
-        return self.name
-
 
 class Unknown(Node):
     """An expression that may be true for any row.
@@ -221,9 +171,6 @@ class Unknown(Node):
     node: Literal["unknown"]
     name: str
 
-    def __str__(self) -> str:
-        return f"{self.name}(...)"
-
 
 class Negation(Node):
     """NOT."""
@@ -231,18 +178,12 @@ class Negation(Node):
     node: Literal["not"]
     part: ConditionNode
 
-    def __str__(self) -> str:
-        return f"not ({self.part})"
-
 
 class Junction(Node):
     """AND or OR."""
 
     node: Literal["and", "or"]
     parts: tuple[ConditionNode, ...] = Field(min_length=2)
-
-    def __str__(self) -> str:
-        return "(" + f" {self.node} ".join(map(str, self.parts)) + ")"
 
 
 ConditionNode: TypeAlias = Annotated[

@@ -9,8 +9,8 @@
 | | `AND` |
 | loosest | `OR` |
 
-Neither nesting nor length costs recursion. `planner.where.parser` promises that values and operators take turns; this
-module checks the rest.
+Neither nesting nor length costs recursion. `parser` beside promises that values and operators take turns; this module
+checks the rest, and finds the columns.
 """
 
 from __future__ import annotations
@@ -18,15 +18,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import tzinfo
-from typing import NoReturn
+from typing import NoReturn, cast
 
 from pyiceberg.expressions.literals import StringLiteral
+from pyiceberg.schema import Schema
 
-from planner.where.conditions import (
-    Applied,
-    Column,
-    Computed,
-    Constant,
+from planner.condition.comparisons import (
+    Comparison,
     Value,
     as_condition,
     between,
@@ -37,9 +35,10 @@ from planner.where.conditions import (
     one_of,
     truth_test,
 )
-from planner.where.sql_literals import SessionTimestampLiteral
-from planner.where.tokens import Kind, Token
-from planner.where.truth import Condition, join, negate, unknown
+from planner.condition.operands import Applied, Column, Computed, Constant
+from planner.condition.sql.named_columns import NamedColumns
+from planner.condition.sql.tokens import Kind, Token
+from planner.condition.truth import Condition, join, negate, unknown
 from puffin_index.errors import WhereSyntaxError
 
 _AFTER_VALUE = "a comparison operator or IN, BETWEEN, LIKE, IS"
@@ -97,18 +96,20 @@ class _Bracket:
     clause: _Clause = field(default_factory=_Clause)
 
 
-def read_condition(tokens: Iterable[Token], text: str, session_zone: tzinfo | None) -> Condition:
+def read_condition(tokens: Iterable[Token], text: str, schema: Schema, zone: tzinfo) -> Condition:
     """Read the condition that tokens make up.
 
     Args:
         tokens: The tokens of a text; the last one is the END.
         text: The text.
-        session_zone: The time zone of timestamps without one, if it is known.
+        schema: The schema that has the columns.
+        zone: The time zone of the session.
 
     Raises:
         WhereSyntaxError: If the tokens make up no condition.
+        NotFoundError: If the text names a column that the schema lacks.
     """
-    reader = _Reader(text, session_zone)
+    reader = _Reader(text, NamedColumns(schema, zone))
     for token in tokens:
         reader.take(token)
     return reader.condition()
@@ -119,14 +120,14 @@ class _Reader:
 
     Attributes:
         text: What the tokens were made from.
-        session_zone: The time zone of timestamps without one, if it is known.
+        columns: Finds the columns.
         brackets: The open brackets, outermost first.
         end: Offset behind the latest token.
     """
 
-    def __init__(self, text: str, session_zone: tzinfo | None) -> None:
+    def __init__(self, text: str, columns: NamedColumns) -> None:
         self.text = text
-        self.session_zone = session_zone
+        self.columns = columns
         self.brackets = [_Bracket()]
         self.end = 0
 
@@ -139,7 +140,7 @@ class _Reader:
                     self._fail(token, "a value")
                 clause.negated = not clause.negated
             case Kind.VALUE:
-                self._take_value(self._placed(token.values[0]), token.start)
+                self._take_value(self.columns.find(token.values[0]), token.start)
             case Kind.OPEN | Kind.SIGN:
                 self._take_prefix(token)
             case Kind.AND | Kind.OR:
@@ -161,6 +162,7 @@ class _Reader:
 
     def condition(self) -> Condition:
         """Return what all tokens made up."""
+        self.columns.check()
         (condition,) = self.brackets[0].alternatives
         return condition
 
@@ -169,13 +171,6 @@ class _Reader:
         clause.value, clause.value_start, clause.computed = Computed() if clause.computed else value, start, False
         if clause.start < 0:
             clause.start = start
-
-    def _placed(self, value: Value) -> Value:
-        if self.session_zone is not None and isinstance(value, Constant):
-            literal = value.literal
-            if isinstance(literal, SessionTimestampLiteral):
-                return Constant(literal.at(self.session_zone))
-        return value
 
     def _take_prefix(self, token: Token) -> None:
         clause = self.brackets[-1].clause
@@ -214,7 +209,7 @@ class _Reader:
             case Kind.IS:
                 self._complete(clause, _is_test(subject, token.word, text), token.negated)
             case Kind.IN_LIST:
-                members = [self._placed(member) for member in token.values]
+                members = [self.columns.find(member) for member in token.values]
                 self._complete(clause, one_of(subject, members, text), token.negated)
             case _:
                 clause.subject, clause.predicate, clause.value = subject, token, None
@@ -279,7 +274,9 @@ class _Reader:
         clause = bracket.clause
         value = self._settle(clause, token)
         # Nested brackets repeat the text inside, so it is cut out only where somebody uses it.
-        condition = as_condition(value, self._text(clause, self.end) if isinstance(value, Applied | Computed) else "")
+        condition = as_condition(
+            value, self._text(clause, self.end) if isinstance(value, Column | Applied | Computed) else ""
+        )
         if condition is None:
             self._fail(token, _AFTER_VALUE)
         bracket.conjuncts.append(negate(condition) if clause.negated else condition)
@@ -320,7 +317,8 @@ class _Reader:
         assert value is not None, "values and operators take turns"
         if clause.left is not None:
             left, word = clause.left
-            value = clause.value = compare(left, word, value, self._text(clause, self.end))
+            self.columns.hint_at_text(left, value)
+            value = clause.value = compare(left, cast(Comparison, word), value, self._text(clause, self.end))
             clause.left = None
         return value
 

@@ -1,21 +1,21 @@
-"""SQL WHERE text, as Spark 4.1 users write it, becomes an unbound PyIceberg expression.
+"""SQL WHERE text, as Spark 4.1 users write it, becomes a condition over the columns of a schema.
 
-pyparsing cuts the text into values and operators, which take turns. `planner.where.precedence` nests them, and
-`planner.where.truth` gives the nested conditions SQL's three-valued meaning. The result has no NOT: NOT is pushed to
-the leaves. Functions, arithmetic, comparisons of two columns and wildcards inside of LIKE have no PyIceberg node; each
-is an `Unknown` leaf (`planner.where.unknown`), some patterns and functions of one column a `ValueTest`.
-`planner.where.sql_literals` says which type a literal has.
+pyparsing cuts the text into values and operators, which take turns. `precedence` beside nests them,
+`planner.condition.comparisons` makes tests of them, and `planner.condition.truth` gives the nested conditions SQL's
+three-valued meaning. Functions, arithmetic and comparisons of two columns are unknown, but for some patterns and
+functions of one column, which are decided value by value. `planner.condition.literals` says which type a literal has.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from datetime import tzinfo
+from datetime import UTC, tzinfo
 from functools import cache
+from typing import Final, Literal
 
-from pyiceberg.expressions import BooleanExpression, Reference
 from pyiceberg.expressions.literals import BooleanLiteral, StringLiteral
+from pyiceberg.schema import Schema
 from pyiceberg.typedef import LiteralValue
 from pyparsing import (
     Empty,
@@ -31,9 +31,7 @@ from pyparsing import (
     Token as Terminal,
 )
 
-from planner.where.conditions import Applied, Column, Computed, Constant, Value, nan_test, null_test, prefix_test
-from planner.where.precedence import read_condition
-from planner.where.sql_literals import (
+from planner.condition.literals import (
     binary_literal,
     date_literal,
     number_literal,
@@ -41,10 +39,11 @@ from planner.where.sql_literals import (
     time_literal,
     timestamp_literal,
 )
-from planner.where.terms import MapElement
-from planner.where.tokens import Kind, Token
-from planner.where.truth import matching_rows, negate
-from planner.where.unknown import NumberFunction, TextFunction
+from planner.condition.operands import Computed, Constant
+from planner.condition.sql.precedence import read_condition
+from planner.condition.sql.tokens import Called, Kind, Named, Operand, Token
+from planner.condition.truth import matching_rows
+from planner.predicate.nodes import NumberFunction, Predicate, TextFunction
 from puffin_index.errors import WhereSyntaxError
 
 _FLAGS = re.IGNORECASE | re.DOTALL
@@ -86,6 +85,11 @@ _FUNCTIONS: dict[str, TextFunction | NumberFunction] = {
     "dayofmonth": "day",
     "quarter": "quarter",
 }
+_TESTS: Final[dict[str, Literal["isnan", "isnull", "isnotnull"]]] = {
+    "isnan": "isnan",
+    "isnull": "isnull",
+    "isnotnull": "isnotnull",
+}
 _TYPE_NAME = r"\w+(?:\s*\([0-9,\s]*\))?"
 _MEMBERS = re.compile(_CONSTANT, _FLAGS)
 _PARTS = re.compile(_PART, _FLAGS)
@@ -100,20 +104,21 @@ _SYNONYMS = {"==": "=", "!=": "<>", "!<": ">=", "!>": "<="}
 _COMMENT_END = re.compile(r"/\*|\*/")
 
 
-def parse_where(text: str, *, session_zone: tzinfo | None = None) -> BooleanExpression:
-    """Parse a WHERE clause; the word WHERE itself may stand before it.
+def read_where(text: str, schema: Schema, zone: tzinfo = UTC) -> Predicate:
+    """Read a WHERE clause; the word WHERE itself may stand before it.
 
     Args:
         text: The condition.
-        session_zone: The time zone of `TIMESTAMP '...'` without one. If None, such literals stay
-            `SessionTimestampLiteral`, which no column's type accepts.
+        schema: The schema that has the columns.
+        zone: The time zone of the session, for dates and times without one.
 
     Returns:
-        An expression of the rows for which the condition is true. NULL satisfies `IsNull` and no other leaf.
+        The rows for which the condition is true.
 
     Raises:
         WhereSyntaxError: If the text is no condition, if a literal is outside of its type's range, or if a character
             is half of a surrogate pair.
+        NotFoundError: If the text names a column that the schema lacks.
     """
     if half := _HALF_CHARACTER.search(text):
         raise WhereSyntaxError(text, half.start(), "text that has a form in UTF-8")
@@ -124,7 +129,7 @@ def parse_where(text: str, *, session_zone: tzinfo | None = None) -> BooleanExpr
         tokens: list[Token] = _grammar().parse_string(blanked).as_list()
     except ParseBaseException as error:
         raise WhereSyntaxError(text, error.loc, error.msg.removeprefix("Expected ")) from error
-    return matching_rows(read_condition(tokens, text, session_zone))
+    return matching_rows(read_condition(tokens, text, schema, zone))
 
 
 def _blank_comments(text: str) -> str:
@@ -260,7 +265,7 @@ def _tokens(pattern: str) -> ParserElement:
     return _lexeme(pattern, make)
 
 
-def _valued(match: re.Match[str], value: Value) -> Token:
+def _valued(match: re.Match[str], value: Operand) -> Token:
     return Token(Kind.VALUE, match.start(), match.end(), values=(value,))
 
 
@@ -272,22 +277,20 @@ def _column_value(match: re.Match[str]) -> Token:
     return _valued(match, _column(match))
 
 
-def _column(match: re.Match[str]) -> Column | Computed:
+def _column(match: re.Match[str]) -> Named | Computed:
     name = _column_name(match["name"])
     if match["key"] is None:
-        return Column(Reference(name))
+        return Named(name)
     constant = _MEMBERS.match(match.string, match.start("key"))
     assert constant is not None, "it matched as a part"
     key = _constant(constant)
     if isinstance(key, Constant) and key.literal is not None:
-        return Column(MapElement(name, key.literal))
+        return Named(name, key.literal)
     return Computed()
 
 
 def _function_value(match: re.Match[str]) -> Token:
-    column = _column(match)
-    function = _FUNCTIONS[match["function"].lower()]
-    return _valued(match, Applied(function, column) if isinstance(column, Column) else column)
+    return _valued(match, Called(_FUNCTIONS[match["function"].lower()], _column(match), match[0]))
 
 
 def _literal_list(match: re.Match[str]) -> Token:
@@ -301,15 +304,11 @@ def _escape(match: re.Match[str]) -> Token:
 
 
 def _column_test(match: re.Match[str]) -> Token:
-    column = _column(match)
-    test = match["test"].lower()
-    condition = nan_test(column, match[0]) if test == "isnan" else null_test(column, match[0])
-    return _valued(match, negate(condition) if test == "isnotnull" else condition)
+    return _valued(match, Called(_TESTS[match["test"].lower()], _column(match), match[0]))
 
 
 def _prefix_test(match: re.Match[str]) -> Token:
-    prefix = Constant(StringLiteral(_text(match)))
-    return _valued(match, prefix_test(_column(match), prefix, match[0]))
+    return _valued(match, Called("startswith", _column(match), match[0], Constant(StringLiteral(_text(match)))))
 
 
 def _unclosed(match: re.Match[str]) -> Token:
@@ -328,7 +327,7 @@ def _text(match: re.Match[str]) -> str:
         raise ParseFatalException(match.string, match.start("text"), f"Expected {error}") from error
 
 
-def _constant(match: re.Match[str]) -> Value:
+def _constant(match: re.Match[str]) -> Constant | Computed:
     """Make the value of a literal that `_CONSTANT` matched."""
     try:
         match match.lastgroup:
@@ -347,7 +346,7 @@ def _constant(match: re.Match[str]) -> Value:
         raise ParseFatalException(match.string, match.start(match.lastgroup or 0), f"Expected {error}") from error
 
 
-def _typed_constant(type_name: str, text: str) -> Value:
+def _typed_constant(type_name: str, text: str) -> Constant | Computed:
     if type_name == "X":
         return Constant(binary_literal(text))
     literal: LiteralValue | None = None

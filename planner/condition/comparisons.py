@@ -1,47 +1,29 @@
-"""SQL predicates as conditions: comparisons, IN, BETWEEN, LIKE and the IS tests over columns and literals.
+"""Tests of columns as conditions: comparisons, IN, BETWEEN, LIKE and the IS tests over columns and literals.
 
-A predicate becomes a `ValueTest` where PyIceberg's leaves can't say what Spark means but the values of one column
-decide, and `unknown` where they don't.
+A test becomes leaf tests where these say what Spark means, a `ByValue` leaf where the values of the one column decide,
+and `unknown` where neither is certain.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from decimal import Decimal
-from typing import TypeAlias, assert_never, get_args
+from typing import Final, TypeAlias, assert_never, get_args
+from typing import Literal as TypingLiteral
 
-from pyiceberg.expressions import (
-    And,
-    EqualTo,
-    GreaterThan,
-    GreaterThanOrEqual,
-    In,
-    IsNaN,
-    IsNull,
-    LessThan,
-    LessThanOrEqual,
-    LiteralPredicate,
-    NotEqualTo,
-    NotIn,
-    NotNaN,
-    NotNull,
-    NotStartsWith,
-    Or,
-    Reference,
-    StartsWith,
-)
 from pyiceberg.expressions.literals import BooleanLiteral, DecimalLiteral, Literal, LongLiteral, StringLiteral
 from pyiceberg.typedef import LiteralValue
+from pyiceberg.types import IntegerType, LongType
 
-from planner.where.patterns import rlike_regex, split_like
-from planner.where.sql_literals import MAX_DECIMAL_DIGITS, TextLiteral, Utf8Literal, text_bytes
-from planner.where.terms import FieldTerm, MapElement
-from planner.where.truth import (
+from planner.condition.literals import MAX_DECIMAL_DIGITS, TextLiteral, Utf8Literal, text_bytes
+from planner.condition.operands import Applied, Column, Computed, Constant
+from planner.condition.patterns import rlike_regex, split_like
+from planner.condition.places import Pair, Scale, nan_tests, prefix_tests, range_tests, set_tests
+from planner.condition.truth import (
     ALWAYS_FALSE,
     ALWAYS_NULL,
     ALWAYS_TRUE,
-    NO_ROW,
     Condition,
     Junction,
     Negation,
@@ -49,34 +31,20 @@ from planner.where.truth import (
     join,
     unknown,
 )
-from planner.where.unknown import NumberFunction, TextFunction, Unknown, ValueOperator, ValueTest
+from planner.condition.value_tests import takes, year_range
+from planner.predicate.nodes import (
+    NO_ROW,
+    ByValue,
+    Everything,
+    NumberFunction,
+    Predicate,
+    ValueOperator,
+    ValueTest,
+    joined,
+)
+from puffin_index.keys.leaf import NullTest
 
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A column, or what a map column holds for a key, as PyIceberg's expressions have it."""
-
-    term: Reference | MapElement | FieldTerm
-
-
-@dataclass(frozen=True, slots=True)
-class Applied:
-    """A function of a column, NULL exactly where the column is NULL."""
-
-    function: TextFunction | NumberFunction
-    column: Column
-
-
-@dataclass(frozen=True, slots=True)
-class Constant:
-    """A literal; None is NULL."""
-
-    literal: LiteralValue | None
-
-
-@dataclass(frozen=True, slots=True)
-class Computed:
-    """Anything the planner does not evaluate: arithmetic, other functions, elements of arrays and maps."""
+Comparison: TypeAlias = TypingLiteral["=", "<>", "<", "<=", ">", ">=", "<=>"]
 
 
 Value: TypeAlias = Column | Applied | Constant | Computed | Truth | Junction | Negation
@@ -84,35 +52,27 @@ Value: TypeAlias = Column | Applied | Constant | Computed | Truth | Junction | N
 _NULL = Constant(None)
 
 
-def _test(leaf: type[LiteralPredicate], column: Column, literal: LiteralValue) -> LiteralPredicate:
-    return leaf(term=column.term, value=literal)
-
-
-def _null(column: Column) -> IsNull:
-    return IsNull(term=column.term)
-
-
 def _value_test(
     value: Column | Applied, operator: ValueOperator, literals: Sequence[LiteralValue], text: str, escape: str = "\\"
 ) -> Truth:
-    """Make a test of a column's values; unknown where Spark would convert a literal first."""
+    """Make a test of a column's values; unknown where Spark would convert a literal or the column first."""
     function, column = (value.function, value.column) if isinstance(value, Applied) else (None, value)
     plain = [_plain_literal(literal, takes_text=function not in get_args(NumberFunction)) for literal in literals]
     known = tuple(literal for literal in plain if literal is not None)
     if len(known) < len(plain):
         return unknown(text)
+    test, found = ValueTest(function, operator, known, escape), column.found
+    if found.value_type is None or not takes(test, found.type):
+        return unknown(text, _converted(column))
+    years = year_range(test, found.value_type)
+    if years is not None:
+        return Truth(column.leaf(years), column.leaf(replace(years, negated=True)), column.is_null)
+    yes, no = (ByValue(found.column, one, found.value_type.name, text) for one in (test, ~test))
+    return Truth(yes, no, column.is_null)
 
-    def leaf(operator: ValueOperator, literals: tuple[str | int, ...]) -> ValueTest:
-        return ValueTest(
-            text=text, term=column.term, function=function, operator=operator, literals=literals, escape=escape
-        )
 
-    yes = leaf(operator, known)
-    if operator == "IS NULL":
-        return Truth(yes, ~yes, NO_ROW)
-    # Of a column of another type the function may be NULL where the column is not, so the leaf names the function.
-    null = leaf("IS NULL", ()) if isinstance(value, Applied) else _null(column)
-    return Truth(yes, ~yes, null)
+def _converted(column: Column) -> str:
+    return f"Spark would convert {column.found.name} first, or takes the pattern otherwise"
 
 
 def _plain_literal(literal: LiteralValue, *, takes_text: bool) -> str | int | None:
@@ -125,17 +85,11 @@ def _plain_literal(literal: LiteralValue, *, takes_text: bool) -> str | int | No
             return None
 
 
-def _not_null(column: Column) -> NotNull:
-    return NotNull(term=column.term)
-
-
 def as_condition(value: Value, text: str) -> Condition | None:
     """Read a value as a condition; None for a literal that is neither true, false nor NULL."""
     match value:
         case Column():
-            return Truth(
-                _test(EqualTo, value, BooleanLiteral(True)), _test(EqualTo, value, BooleanLiteral(False)), _null(value)
-            )
+            return value.truth(_boolean_tests, text)
         case Constant(None):
             return ALWAYS_NULL
         case Constant(BooleanLiteral() as literal):
@@ -150,34 +104,26 @@ def as_condition(value: Value, text: str) -> Condition | None:
             assert_never(value)
 
 
-@dataclass(frozen=True, slots=True)
-class _Comparison:
-    """How an operator compares a column with a literal.
-
-    Attributes:
-        leaf: The expression of the operator.
-        opposite: The expression of NOT. Spark sorts NaN above all numbers, so NOT (a < b) is a >= b for floats, too.
-        mirrored: The operator with both sides exchanged.
-        orders: The operator holds for these signs of (left - right).
-    """
-
-    leaf: type[LiteralPredicate]
-    opposite: type[LiteralPredicate]
-    mirrored: str
-    orders: frozenset[int]
+def _boolean_tests(scale: Scale) -> Pair | None:
+    true, false = (set_tests([BooleanLiteral(value)], scale) for value in (True, False))
+    return None if true is None or false is None else (true[0], false[0])
 
 
-_COMPARISONS = {
-    "=": _Comparison(EqualTo, NotEqualTo, "=", frozenset({0})),
-    "<>": _Comparison(NotEqualTo, EqualTo, "<>", frozenset({-1, 1})),
-    "<": _Comparison(LessThan, GreaterThanOrEqual, ">", frozenset({-1})),
-    "<=": _Comparison(LessThanOrEqual, GreaterThan, ">=", frozenset({-1, 0})),
-    ">": _Comparison(GreaterThan, LessThanOrEqual, "<", frozenset({1})),
-    ">=": _Comparison(GreaterThanOrEqual, LessThan, "<=", frozenset({0, 1})),
+_MIRRORED: Final[dict[Comparison, Comparison]] = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
+"""The operators whose sides cannot be exchanged, and what they become then."""
+
+_ORDERS: Final[dict[Comparison, frozenset[int]]] = {
+    "=": frozenset({0}),
+    "<>": frozenset({-1, 1}),
+    "<": frozenset({-1}),
+    "<=": frozenset({-1, 0}),
+    ">": frozenset({1}),
+    ">=": frozenset({0, 1}),
 }
+"""Each operator holds for these signs of (left - right)."""
 
 
-def compare(left: Value, comparison: str, right: Value, text: str) -> Truth:
+def compare(left: Value, comparison: Comparison, right: Value, text: str) -> Truth:
     """Make a comparison.
 
     Args:
@@ -192,23 +138,34 @@ def compare(left: Value, comparison: str, right: Value, text: str) -> Truth:
         case (Constant(None), _) | (_, Constant(None)):
             return ALWAYS_NULL
         case Column() as column, Constant(Literal() as literal):
-            how = _COMPARISONS[comparison]
-            truth = Truth(_test(how.leaf, column, literal), _test(how.opposite, column, literal), _null(column))
-            return _with_open_nulls(truth, text) if how.mirrored != comparison and _is_beyond_long(literal) else truth
+            return _compare_column(column, comparison, literal, text)
         case Applied() as applied, Constant(Literal() as literal):
             return _compare_applied(applied, comparison, literal, text)
         case Constant(), Column() | Applied():
-            return compare(right, _COMPARISONS[comparison].mirrored, left, text)
+            return compare(right, _MIRRORED.get(comparison, comparison), left, text)
         case Constant(Literal() as one), Constant(Literal() as other):
             order = _constant_order(one, other)
             if order is None:
                 return unknown(text)
-            return ALWAYS_TRUE if order in _COMPARISONS[comparison].orders else ALWAYS_FALSE
+            return ALWAYS_TRUE if order in _ORDERS[comparison] else ALWAYS_FALSE
+        case Column(), Column():
+            return unknown(text, "a column is compared with a column, and an index knows one column")
         case _:
             return unknown(text)
 
 
-def _compare_applied(applied: Applied, comparison: str, literal: LiteralValue, text: str) -> Truth:
+def _compare_column(column: Column, comparison: Comparison, literal: LiteralValue, text: str) -> Truth:
+    match comparison:
+        case "<" | "<=" | ">" | ">=":
+            truth = column.truth(lambda scale: range_tests(comparison, literal, scale), text)
+            is_integer = isinstance(column.found.type, IntegerType | LongType)
+            return _with_open_nulls(truth, text) if is_integer and _is_beyond_long(literal) else truth
+        case _:
+            truth = column.truth(lambda scale: set_tests([literal], scale), text)
+            return Truth(truth.no, truth.yes, truth.null) if comparison == "<>" else truth
+
+
+def _compare_applied(applied: Applied, comparison: Comparison, literal: LiteralValue, text: str) -> Truth:
     match comparison:
         case "<>":
             equal = _value_test(applied, "=", [literal], text)
@@ -229,8 +186,12 @@ def _with_open_nulls(truth: Truth, text: str) -> Truth:
     Even a NULL then satisfies the test: `i < 9223372036854775808` is true for NULL. In columns of other types a NULL
     stays neither true nor false.
     """
-    nulls = And(truth.null, Unknown(text=text))
-    return Truth(Or(truth.yes, nulls), Or(truth.no, nulls), nulls)
+    nulls = joined([truth.null, Everything(exact=False, text=text)], is_and=True)
+    return Truth(_either(truth.yes, nulls), _either(truth.no, nulls), nulls)
+
+
+def _either(first: Predicate, second: Predicate) -> Predicate:
+    return joined([first, second], is_and=False)
 
 
 def _compare_null_safe(left: Value, right: Value, text: str) -> Truth:
@@ -239,7 +200,7 @@ def _compare_null_safe(left: Value, right: Value, text: str) -> Truth:
     if isinstance(right, Constant) and right.literal is None:
         return null_test(left, text)
     plain = compare(left, "=", right, text)
-    return Truth(plain.yes, Or(plain.no, plain.null), NO_ROW)
+    return Truth(plain.yes, _either(plain.no, plain.null), NO_ROW)
 
 
 def _constant_order(left: LiteralValue, right: LiteralValue) -> int | None:
@@ -275,16 +236,14 @@ def one_of(value: Value, members: Sequence[Value], text: str) -> Truth:
         return unknown(text)
     if not literals:
         return ALWAYS_NULL
-    truth = _value_test(value, "IN", literals, text) if isinstance(value, Applied) else _column_in(value, literals)
+    if isinstance(value, Applied):
+        truth = _value_test(value, "IN", literals, text)
+    else:
+        truth = value.truth(lambda scale: set_tests(literals, scale), text)
     if nulls:
         # No row is known to be outside of a list with a NULL in it.
-        return Truth(truth.yes, NO_ROW, Or(truth.no, truth.null))
+        return Truth(truth.yes, NO_ROW, _either(truth.no, truth.null))
     return truth
-
-
-def _column_in(column: Column, literals: Sequence[LiteralValue]) -> Truth:
-    term = column.term
-    return Truth(In(term=term, values=set(literals)), NotIn(term=term, values=set(literals)), _null(column))
 
 
 def _compare_alike(literals: Sequence[LiteralValue]) -> bool:
@@ -307,13 +266,16 @@ def null_test(value: Value, text: str) -> Truth:
     """Make `value IS NULL`."""
     match value:
         case Column():
-            return Truth(_null(value), _not_null(value), NO_ROW)
-        case Applied():
-            return _value_test(value, "IS NULL", [], text)
+            truth = value.truth(lambda _: (NullTest(is_null=True), NullTest(is_null=False)), text)
+            return Truth(truth.yes, truth.no, NO_ROW)
+        case Applied(function, column):
+            is_null = null_test(column, text)
+            takes_column = takes(ValueTest(function, "=", ()), column.found.type)
+            return is_null if takes_column else unknown(text, _converted(column))
         case Constant(literal):
             return ALWAYS_TRUE if literal is None else ALWAYS_FALSE
         case Truth(yes, no, null):
-            return Truth(null, Or(yes, no), NO_ROW)
+            return Truth(null, _either(yes, no), NO_ROW)
         case Computed() | Junction() | Negation():
             return unknown(text)
         case _:
@@ -326,16 +288,16 @@ def truth_test(value: Value, expected: bool, text: str) -> Truth:
     if not isinstance(condition, Truth):
         return unknown(text)
     if expected:
-        return Truth(condition.yes, Or(condition.no, condition.null), NO_ROW)
-    return Truth(condition.no, Or(condition.yes, condition.null), NO_ROW)
+        return Truth(condition.yes, _either(condition.no, condition.null), NO_ROW)
+    return Truth(condition.no, _either(condition.yes, condition.null), NO_ROW)
 
 
 def nan_test(value: Value, text: str) -> Truth:
     """Make `isnan(value)`, which is false for NULL."""
     if not isinstance(value, Column):
         return unknown(text)
-    column = value.term
-    return Truth(IsNaN(term=column), Or(NotNaN(term=column), _null(value)), NO_ROW)
+    truth = value.truth(nan_tests, text)
+    return Truth(truth.yes, _either(truth.no, truth.null), NO_ROW)
 
 
 def prefix_test(value: Value, prefix: Value, text: str) -> Truth:
@@ -344,15 +306,16 @@ def prefix_test(value: Value, prefix: Value, text: str) -> Truth:
         return ALWAYS_NULL
     match value, prefix:
         case Column() as column, Constant(StringLiteral() | Utf8Literal() as literal):
-            return _starts_with(column, literal)
+            return _starts_with(column, literal, text)
         case _:
             return unknown(text)
 
 
-def _starts_with(column: Column, prefix: StringLiteral | Utf8Literal) -> Truth:
+def _starts_with(column: Column, prefix: StringLiteral | Utf8Literal, text: str) -> Truth:
     if not prefix.value:
-        return Truth(_not_null(column), NO_ROW, _null(column))
-    return Truth(_test(StartsWith, column, prefix), _test(NotStartsWith, column, prefix), _null(column))
+        is_null = null_test(column, text)
+        return Truth(is_null.no, NO_ROW, is_null.yes)
+    return column.truth(lambda scale: prefix_tests(prefix, scale), text)
 
 
 def like(value: Value, word: str, pattern: Value, escape: str, text: str) -> Truth:
@@ -393,10 +356,9 @@ def _like(subject: Column | Applied, literal: StringLiteral, escape: str, text: 
     if isinstance(subject, Applied):
         return _value_test(subject, "LIKE", [literal], text, escape)
     if not wildcards:
-        exact = TextLiteral(prefix)
-        return Truth(_test(EqualTo, subject, exact), _test(NotEqualTo, subject, exact), _null(subject))
-    starts = _starts_with(subject, StringLiteral(prefix))
+        return subject.truth(lambda scale: set_tests([TextLiteral(prefix)], scale), text)
+    starts = _starts_with(subject, StringLiteral(prefix), text)
     if wildcards.strip("%") == "":
         return starts
     whole = _value_test(subject, "LIKE", [literal], text, escape)
-    return Truth(And(starts.yes, whole.yes), whole.no, whole.null)
+    return Truth(joined([starts.yes, whole.yes], is_and=True), whole.no, whole.null)

@@ -1,4 +1,4 @@
-"""Which column, or key of a map, a name in a predicate means."""
+"""Which column, or key of a map, a name in a condition means."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date, timedelta
 
-from pyiceberg.expressions import Reference
 from pyiceberg.expressions.literals import DateLiteral, LongLiteral, StringLiteral
 from pyiceberg.schema import Schema
 from pyiceberg.typedef import LiteralValue
@@ -22,8 +21,7 @@ from pyiceberg.types import (
     StringType,
 )
 
-from planner.where.sql_literals import Utf8Literal
-from planner.where.terms import FieldTerm, MapElement
+from planner.condition.literals import Utf8Literal
 from puffin_index.errors import DefinitionError, NotFoundError, UnsupportedError, did_you_mean
 from puffin_index.keys.map_key import ColumnId, MapKey, key_text
 from puffin_index.keys.value_types import ValueType, value_type_of
@@ -33,30 +31,29 @@ _EPOCH = date(1970, 1, 1)
 
 @dataclass(frozen=True, slots=True)
 class FoundColumn:
-    """A column that a predicate tests.
+    """A column that a condition tests.
 
     Attributes:
+        name: The column as it was written, for people.
         column: The column, or the key of a map.
-        type: The type of the values.
+        type: The type of the values; of a part of a list, and of what is no key of a map, that of the list or map.
         value_type: The same as an index has it; None if an index cannot hold such values.
     """
 
+    name: str
     column: ColumnId
     type: IcebergType
     value_type: ValueType | None
 
 
-def find_column(schema: Schema, term: Reference | MapElement | FieldTerm) -> FoundColumn | None:
-    """Find the column that a term means; None if no index could be of that.
+def find_column(schema: Schema, name: str, key: LiteralValue | None = None) -> FoundColumn:
+    """Find a column by its dotted name, or what a map column holds for a key.
 
     `m.key` means `m['key']` where `m` is a map, as in Spark.
 
     Raises:
         NotFoundError: If there is no such column.
     """
-    if isinstance(term, FieldTerm):
-        return _found(schema.find_field(term.field_id), term.key)
-    name, key = term.name, term.key if isinstance(term, MapElement) else None
     parts = name.split(".")
     for depth in range(1, len(parts)):
         parent = find_in(schema, ".".join(parts[:depth]))
@@ -64,20 +61,31 @@ def find_column(schema: Schema, term: Reference | MapElement | FieldTerm) -> Fou
             continue
         is_other_column = any(field.name.lower() == name.lower() for field in schema.fields)
         if isinstance(parent.field_type, ListType) or key is not None or depth < len(parts) - 1 or is_other_column:
-            return None
-        return _find_key(parent, StringLiteral(parts[depth]))
+            return FoundColumn(name, parent.field_id, parent.field_type, None)
+        return column_of_field(parent, name, StringLiteral(parts[depth]))
     field = find_in(schema, name)
     if field is None:
         columns = ", ".join(f.name for f in schema.fields)
         near = did_you_mean(name, schema.column_names)
         raise NotFoundError(f"there is no column {name!r}; the table has: {columns}{near}")
-    return _found(field, key)
+    return column_of_field(field, name, key)
 
 
-def _found(field: NestedField, key: LiteralValue | None) -> FoundColumn | None:
-    if key is not None:
-        return _find_key(field, key)
-    return FoundColumn(field.field_id, field.field_type, _value_type(field.field_type))
+def column_of_field(field: NestedField, name: str, key: LiteralValue | None = None) -> FoundColumn:
+    """Return a field as a column, or what a map holds for a key.
+
+    Args:
+        field: The field.
+        name: The column as it was written.
+        key: The key.
+    """
+    if key is None:
+        return FoundColumn(name, field.field_id, field.field_type, _value_type(field.field_type))
+    text = _key_text(key, field.field_type.key_type) if isinstance(field.field_type, MapType) else None
+    if not isinstance(field.field_type, MapType) or text is None:
+        return FoundColumn(name, field.field_id, field.field_type, None)
+    values = field.field_type.value_type
+    return FoundColumn(f"{name}[{key.value!r}]", MapKey(field.field_id, text), values, _value_type(values))
 
 
 def find_in(schema: Schema, name: str) -> NestedField | None:
@@ -86,16 +94,6 @@ def find_in(schema: Schema, name: str) -> NestedField | None:
         with suppress(ValueError):
             return schema.find_field(name, case_sensitive)
     return None
-
-
-def _find_key(field: NestedField, key: LiteralValue) -> FoundColumn | None:
-    if not isinstance(field.field_type, MapType):
-        return None
-    text = _key_text(key, field.field_type.key_type)
-    if text is None:
-        return None
-    values = field.field_type.value_type
-    return FoundColumn(MapKey(field.field_id, text), values, _value_type(values))
 
 
 def _key_text(key: LiteralValue, key_type: IcebergType) -> str | None:

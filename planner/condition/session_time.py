@@ -18,25 +18,10 @@ from datetime import timedelta, timezone, tzinfo
 from typing import Any, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
-from pyiceberg.expressions import (
-    And,
-    BooleanExpression,
-    In,
-    LiteralPredicate,
-    NotIn,
-    NotStartsWith,
-    Or,
-    Reference,
-    StartsWith,
-    UnboundPredicate,
-)
 from pyiceberg.expressions.literals import DateLiteral, Literal, StringLiteral
-from pyiceberg.schema import Schema
 from pyiceberg.types import DateType, IcebergType, TimestampType, TimestamptzType
 
-from planner.predicate.found_column import find_column
-from planner.predicate.junctions import fold_junctions
-from planner.where.sql_literals import (
+from planner.condition.literals import (
     InstantLiteral,
     LocalTimestampLiteral,
     SessionTimestampLiteral,
@@ -44,9 +29,6 @@ from planner.where.sql_literals import (
     date_literal,
     timestamp_literal,
 )
-from planner.where.terms import FieldTerm, MapElement
-from planner.where.truth import MAX_ALTERNATIONS
-from planner.where.unknown import Unknown
 from puffin_index.errors import NotFoundError, did_you_mean
 
 DEFAULT_ZONE: Final = "UTC"
@@ -71,58 +53,20 @@ def zone_named(name: str) -> tzinfo:
         raise NotFoundError(f"there is no time zone {name!r}{did_you_mean(name, available_timezones())}") from error
 
 
-def in_session(expression: BooleanExpression, schema: Schema, zone: tzinfo) -> BooleanExpression:
-    """Return an expression whose dates and times have the types of their columns, wherever that is certain.
+def in_session(literal: Literal[Any], column_type: IcebergType, zone: tzinfo) -> Literal[Any]:
+    """Convert a date, a time or a text to the type of a column, wherever that is certain.
 
     Args:
-        expression: From `planner.where.parser`, without NOT.
-        schema: The schema that has the columns.
+        literal: What the column is compared with.
+        column_type: The type of the column.
         zone: The time zone of the session.
-
-    Raises:
-        NotFoundError: If the schema lacks a column that is compared with a date, a time or a text.
     """
-    too_deep: BooleanExpression = Unknown(text=f"conditions nested more than {MAX_ALTERNATIONS} levels deep")
-
-    def convert(leaf: BooleanExpression, _: bool) -> BooleanExpression:
-        return _converted(leaf, schema, zone)
-
-    def join(parts: list[BooleanExpression], is_and: bool) -> BooleanExpression:
-        return And(*parts) if is_and else Or(*parts)
-
-    return fold_junctions(expression, leaf=convert, join=join, too_deep=too_deep)
+    if isinstance(literal, TextLiteral):
+        return literal
+    return _converted(literal, column_type, zone) or literal
 
 
-def _converted(leaf: BooleanExpression, schema: Schema, zone: tzinfo) -> BooleanExpression:
-    match leaf:
-        case StartsWith() | NotStartsWith():
-            return leaf
-        case LiteralPredicate() if _is_of_time(leaf.literal):
-            found = _literal_of(leaf.literal, _type_of(leaf, schema), zone)
-            return leaf if found is None else type(leaf)(term=leaf.term, value=found)
-        case In() | NotIn() if any(map(_is_of_time, leaf.literals)):
-            column_type = _type_of(leaf, schema)
-            every = [_literal_of(literal, column_type, zone) for literal in leaf.literals]
-            known = {literal for literal in every if literal is not None}
-            return leaf if None in every else type(leaf)(term=leaf.term, values=known)
-        case _:
-            return leaf
-
-
-def _is_of_time(literal: Literal[Any]) -> bool:
-    times = DateLiteral | LocalTimestampLiteral | InstantLiteral | SessionTimestampLiteral | StringLiteral
-    return isinstance(literal, times) and not isinstance(literal, TextLiteral)
-
-
-def _type_of(leaf: UnboundPredicate, schema: Schema) -> IcebergType | None:
-    if not isinstance(leaf.term, Reference | MapElement | FieldTerm):
-        return None
-    found = find_column(schema, leaf.term)
-    return None if found is None else found.type
-
-
-def _literal_of(literal: Literal[Any], column_type: IcebergType | None, zone: tzinfo) -> Literal[Any] | None:
-    """Convert a literal to the type of a column; None if that is not certain or not needed."""
+def _converted(literal: Literal[Any], column_type: IcebergType, zone: tzinfo) -> Literal[Any] | None:
     match column_type:
         case TimestamptzType():
             return _instant(_read(literal, "TIMESTAMP"), zone)

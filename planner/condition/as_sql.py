@@ -1,0 +1,244 @@
+"""A condition as SQL text: for reports, audits and the query log; with literals or without."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Final, assert_never
+
+import numpy as np
+from pyiceberg.schema import Schema
+from pyiceberg.types import DateType, MapType, NestedField, StringType, StructType
+
+from planner.condition.places import prefix_end
+from planner.predicate.nodes import (
+    EVERY_ROW,
+    ByValue,
+    Conjunction,
+    Disjunction,
+    EngineTest,
+    Everything,
+    Leaf,
+    Nothing,
+    Predicate,
+    ValueTest,
+)
+from puffin_index.keys.leaf import Key, NullTest, RangeTest, SetTest
+from puffin_index.keys.map_key import ColumnId, MapKey
+from puffin_index.keys.value_types import ValueType, value_type_named
+from puffin_index.keys.values import value_of
+
+HIDDEN: Final = "?"
+
+_MOST_MEMBERS: Final = 50
+_PLAIN = re.compile(
+    r"(?!(?:AND|OR|NOT|IN|IS|LIKE|BETWEEN|NULL|TRUE|FALSE|SELECT|WHERE|CASE|CURRENT_\w+|LOCALTIMESTAMP)$)[A-Za-z_]\w*",
+    re.IGNORECASE,
+)
+_QUOTED = re.compile(r"""[xX]?'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*\"""", re.DOTALL)
+_NUMBER = re.compile(r"(?<![\w`.])[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?[a-zA-Z]{0,2}(?![\w`])")
+
+
+def as_sql(predicate: Predicate, schema: Schema, *, literals: bool = True, for_people: bool = False) -> str:
+    """Write a condition as SQL that reads back as the same condition, as far as the condition is known.
+
+    Args:
+        predicate: The condition.
+        schema: The schema that has the columns.
+        literals: Whether literals are in the text; otherwise each is a `?`.
+        for_people: Whether to say what is not known, as it was written, and to cut long lists short. Otherwise an
+            unknown part is a `?`.
+    """
+    return _Writer(schema, literals, for_people).write(predicate)
+
+
+def column_text(column: ColumnId, schema: Schema) -> str:
+    """Write the name of a column, or of a key of a map."""
+    return _Writer(schema, literals=True, for_people=True).name(column)
+
+
+def conjuncts_as_sql(predicate: Predicate, schema: Schema, *, literals: bool, for_people: bool) -> list[str]:
+    """Write the parts of a condition that hold together, as `as_sql` does; none if all rows match."""
+    parts = predicate.children if isinstance(predicate, Conjunction) else (predicate,)
+    return [_Writer(schema, literals, for_people).part(part) for part in parts if part != EVERY_ROW]
+
+
+def quoted(text: str) -> str:
+    """Return a text as a literal of SQL."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def name_text(path: Iterable[str]) -> str:
+    """The name of a column or field as SQL: in backquotes where it is no plain word."""
+    return ".".join(part if _PLAIN.fullmatch(part) else f"`{part.replace('`', '``')}`" for part in path)
+
+
+def without_literals(text: str) -> str:
+    """Replace the literals in a text of Spark's by `?`; a text that is not understood is `?` as a whole."""
+    left = _NUMBER.sub(HIDDEN, _QUOTED.sub(HIDDEN, text))
+    return HIDDEN if "'" in left or '"' in left else left
+
+
+@dataclass(frozen=True, slots=True)
+class _Writer:
+    schema: Schema
+    literals: bool
+    for_people: bool
+
+    def write(self, predicate: Predicate) -> str:
+        """Write a condition."""
+        match predicate:
+            case Conjunction(children):
+                return " AND ".join(self.part(child) for child in children)
+            case Disjunction(children):
+                return " OR ".join(self.part(child) for child in children)
+            case Leaf(column, test, value_type):
+                return self._leaf(column, test, value_type_named(value_type))
+            case ByValue(column, test, text=text):
+                if isinstance(test, EngineTest):
+                    return text if self.literals else without_literals(text)
+                return self._value_test(self.name(column), test)
+            case Everything(exact, text):
+                return "TRUE" if exact else text if self.for_people and text else HIDDEN
+            case Nothing():
+                return "FALSE"
+            case _:
+                assert_never(predicate)
+
+    def part(self, predicate: Predicate) -> str:
+        """Write a part of an AND or OR."""
+        written = self.write(predicate)
+        return f"({written})" if isinstance(predicate, Conjunction | Disjunction) else written
+
+    def name(self, column: ColumnId) -> str:
+        """Write the name of a column, or of a key of a map."""
+        field_id, key = (column.field_id, column.key) if isinstance(column, MapKey) else (column, None)
+        name = name_text(_path(self.schema.fields, field_id) or (f"field {field_id}",))
+        if key is None:
+            return name
+        if not self.literals:
+            return f"{name}[{HIDDEN}]"
+        maps = self.schema.find_type(field_id)
+        match maps.key_type if isinstance(maps, MapType) else None:
+            case StringType():
+                return f"{name}[{quoted(key)}]"
+            case DateType():
+                return f"{name}[DATE {quoted(key)}]"
+            case _:
+                return f"{name}[{key}]"
+
+    def _leaf(self, column: ColumnId, test: NullTest | SetTest | RangeTest, value_type: ValueType) -> str:
+        name = self.name(column)
+        match test:
+            case NullTest(is_null):
+                return f"{name} IS {'' if is_null else 'NOT '}NULL"
+            case SetTest(keys, negated):
+                return self._set(name, keys, value_type, negated=negated)
+            case RangeTest(negated=True):
+                return f"NOT ({self._range(name, test, value_type)})"
+            case _:
+                return self._range(name, test, value_type)
+
+    def _set(self, name: str, keys: Sequence[Key], value_type: ValueType, *, negated: bool) -> str:
+        if not keys:
+            return f"{name} IS NOT NULL" if negated else "FALSE"
+        has_nan = value_type.is_floating and math.isnan(_number(keys[-1], value_type))
+        numbers = keys[:-1] if has_nan else keys
+        tests: list[str] = []
+        if len(numbers) == 1:
+            tests.append(f"{name} {'<>' if negated else '='} {self._literal(numbers[0], value_type)}")
+        elif numbers:
+            tests.append(f"{name} {'NOT IN' if negated else 'IN'} ({self._members(numbers, value_type)})")
+        if has_nan:
+            tests.append(f"NOT isnan({name}) AND {name} IS NOT NULL" if negated else f"isnan({name})")
+        return " AND ".join(tests) if negated or len(tests) == 1 else f"({' OR '.join(tests)})"
+
+    def _members(self, keys: Sequence[Key], value_type: ValueType) -> str:
+        if not self.literals:
+            return HIDDEN
+        written = [self._literal(key, value_type) for key in (keys[:_MOST_MEMBERS] if self.for_people else keys)]
+        return ", ".join(written) + (f", ... {len(keys) - len(written)} more" if len(keys) > len(written) else "")
+
+    def _range(self, name: str, test: RangeTest, value_type: ValueType) -> str:
+        low, high = test.low, test.high
+        if isinstance(low, bytes) and value_type.name == "string" and _is_prefix(test):
+            prefix = re.sub(r"([\\%_])", r"\\\1", low.decode(errors="replace")) + "%"
+            return f"{name} LIKE {quoted(prefix) if self.literals else HIDDEN}"
+        bounds = []
+        if low is not None:
+            bounds.append(f"{name} {'>=' if test.low_inclusive else '>'} {self._literal(low, value_type)}")
+        if high is not None:
+            bounds.append(f"{name} {'<=' if test.high_inclusive else '<'} {self._literal(high, value_type)}")
+        return " AND ".join(bounds) or f"{name} IS NOT NULL"
+
+    def _value_test(self, name: str, test: ValueTest) -> str:
+        subject = f"{test.function}({name})" if test.function else name
+        written = [str(one) if isinstance(one, int) else quoted(one) for one in test.literals]
+        right = ", ".join(written) if self.literals else HIDDEN
+        escape = f" ESCAPE {quoted(test.escape)}" if test.escape != "\\" and self.literals else ""
+        operand = f"({right})" if test.operator == "IN" else f"{right}{escape}"
+        return f"{'NOT ' if test.negated else ''}{subject} {test.operator} {operand}"
+
+    def _literal(self, key: Key, value_type: ValueType) -> str:
+        return literal_text(key, value_type) if self.literals else HIDDEN
+
+
+def literal_text(key: Key, value_type: ValueType) -> str:
+    """Return a key as a literal of SQL."""
+    value = value_of(key, value_type)
+    match value_type.name, key:
+        case "date", int():
+            return f"DATE '{np.datetime64(key, 'D')}'"
+        case "time", int():
+            return f"TIME '{_moment(key).partition(' ')[2]}'"
+        case "timestamp", int():
+            return f"TIMESTAMP_NTZ '{_moment(key)}'"
+        case "timestamptz", int():
+            return f"TIMESTAMP '{_moment(key)}+00:00'"
+        case "uuid" | "string", _:
+            return quoted(str(value))
+    match value:
+        case bool():
+            return str(value).upper()
+        case float():
+            is_float = value_type.name == "float" and float(np.float32(value)) == value
+            word = "FLOAT" if is_float else "DOUBLE"
+            return f"{value!r}{word[0]}" if math.isfinite(value) else f"{word}('{value!r}')"
+        case Decimal():
+            return format(value, "f")
+        case bytes():
+            return f"X'{value.hex()}'"
+        case int():
+            return str(value)
+        case _:
+            return quoted(str(value))
+
+
+def _moment(micros: int) -> str:
+    return str(np.datetime64(micros, "us")).replace("T", " ").removesuffix(".000000")
+
+
+def _number(key: Key, value_type: ValueType) -> float:
+    value = value_of(key, value_type)
+    assert isinstance(value, float)
+    return value
+
+
+def _is_prefix(test: RangeTest) -> bool:
+    has_ends = isinstance(test.low, bytes) and test.low_inclusive and not test.high_inclusive
+    return has_ends and test.high is not None and test.high == prefix_end(test.low or b"")  # type: ignore[arg-type]
+
+
+def _path(fields: Iterable[NestedField], field_id: int) -> tuple[str, ...] | None:
+    """The names that lead to a field, the outermost first."""
+    for field in fields:
+        if field.field_id == field_id:
+            return (field.name,)
+        if isinstance(field.field_type, StructType):
+            below = _path(field.field_type.fields, field_id)
+            if below is not None:
+                return (field.name, *below)
+    return None

@@ -1,0 +1,276 @@
+"""Iceberg's filters: read as conditions, and written for Iceberg's own pruning of files.
+
+A filter of Iceberg's has `not-eq`, `not-in` and `not-starts-with` match NULL as well, because Spark hands
+`NOT (a <=> 5)` down as `not-eq`.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+from typing import Any, Final, cast
+
+import numpy as np
+from pyiceberg.expressions import (
+    AlwaysFalse,
+    AlwaysTrue,
+    And,
+    BooleanExpression,
+    EqualTo,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    IsNaN,
+    IsNull,
+    LessThan,
+    LessThanOrEqual,
+    LiteralPredicate,
+    Not,
+    NotEqualTo,
+    NotIn,
+    NotNaN,
+    NotNull,
+    NotStartsWith,
+    Or,
+    Reference,
+    StartsWith,
+    UnboundPredicate,
+)
+from pyiceberg.expressions.literals import DateLiteral, TimeLiteral, TimestampLiteral, literal
+from pyiceberg.schema import Schema
+from pyiceberg.typedef import LiteralValue
+
+from planner.condition.columns import find_column
+from planner.condition.places import Operator, Pair, Scale, nan_tests, prefix_tests, range_tests, set_tests
+from planner.condition.truth import ALWAYS_FALSE, ALWAYS_TRUE, Condition, Truth, join, matching_rows, negate, unknown
+from planner.predicate.nodes import (
+    NO_ROW,
+    ByValue,
+    Conjunction,
+    Disjunction,
+    Everything,
+    Leaf,
+    Nothing,
+    Predicate,
+    joined,
+)
+from puffin_index.errors import DefinitionError
+from puffin_index.keys.leaf import Key, NullTest, RangeTest, SetTest
+from puffin_index.keys.value_types import ValueType, value_type_named
+from puffin_index.keys.values import value_of
+
+_log = logging.getLogger(__name__)
+
+_LOST: Final = "\N{REPLACEMENT CHARACTER}"
+"""The character that Iceberg's filters have in place of bytes that are not UTF-8."""
+
+_RANGES: Final[dict[type[BooleanExpression], Operator]] = {
+    LessThan: "<",
+    LessThanOrEqual: "<=",
+    GreaterThan: ">",
+    GreaterThanOrEqual: ">=",
+}
+_NULL_TESTS: Final[Pair] = (NullTest(is_null=True), NullTest(is_null=False))
+
+
+def read_filter(text: str) -> BooleanExpression:
+    """Read a filter of Iceberg's JSON; a leaf that PyIceberg cannot read, or that has lost bytes, is a `Unreadable`.
+
+    Raises:
+        JSONDecodeError: If the text is no JSON.
+    """
+    # An explicit stack, because generated predicates nest deeper than Python can recurse.
+    pending: list[tuple[Any, bool]] = [(json.loads(text), False)]
+    done: list[BooleanExpression] = []
+    while pending:
+        node, visited = pending.pop()
+        match node:
+            case {"type": "not", "child": child}:
+                if visited:
+                    done.append(Not(done.pop()))
+                else:
+                    pending += [(node, True), (child, False)]
+            case {"type": "and" | "or" as kind, "left": left, "right": right}:
+                if visited:
+                    last, first = done.pop(), done.pop()
+                    done.append(And(first, last) if kind == "and" else Or(first, last))
+                else:
+                    pending += [(node, True), (right, False), (left, False)]
+            case _:
+                done.append(_read_leaf(node))
+    return done.pop()
+
+
+class Unreadable(BooleanExpression):
+    """A part of a filter that may be true for any row.
+
+    Attributes:
+        text: The part as JSON.
+    """
+
+    text: str
+
+    def __invert__(self) -> Unreadable:
+        """Return this part: nothing is known of the opposite either."""
+        return self
+
+
+def _read_leaf(node: Any) -> BooleanExpression:
+    values = [node.get("value"), *node.get("values", ())] if isinstance(node, dict) else []
+    if not any(isinstance(value, str) and _LOST in value for value in values):
+        try:
+            return BooleanExpression.model_validate(node)
+        except (ValueError, TypeError) as error:
+            _log.debug("filter not understood, all its rows are kept: %s (%s)", node, error)
+    return Unreadable(text=json.dumps(node, ensure_ascii=False))
+
+
+def condition_of(expression: BooleanExpression, schema: Schema) -> Predicate:
+    """Return the condition that a filter says.
+
+    Args:
+        expression: The filter, unbound.
+        schema: The schema that has its columns.
+
+    Raises:
+        NotFoundError: If the filter names a column that the schema lacks.
+    """
+    pending: list[tuple[BooleanExpression, bool]] = [(expression, False)]
+    done: list[Condition] = []
+    while pending:
+        node, visited = pending.pop()
+        match node:
+            case Not() if visited:
+                done.append(negate(done.pop()))
+            case And() | Or() if visited:
+                last, first = done.pop(), done.pop()
+                done.append(join([first, last], conjunctive=isinstance(node, And)))
+            case Not():
+                pending += [(node, True), (node.child, False)]
+            case And() | Or():
+                pending += [(node, True), (node.right, False), (node.left, False)]
+            case _:
+                done.append(_leaf(node, schema))
+    return matching_rows(done.pop())
+
+
+def _leaf(node: BooleanExpression, schema: Schema) -> Truth:
+    """Make a condition of a leaf. It is never NULL: a row satisfies the leaf or its opposite."""
+    match node:
+        case AlwaysTrue() | AlwaysFalse():
+            return ALWAYS_TRUE if isinstance(node, AlwaysTrue) else ALWAYS_FALSE
+        case UnboundPredicate(term=Reference(name=name)):
+            found = find_column(schema, name)
+        case Unreadable(text=text):
+            return unknown(text)
+        case _:
+            return unknown(str(node))
+    if found.value_type is None:
+        return unknown(str(node))
+    pair = _tests(node, Scale(found.type, found.value_type, dialect="iceberg"))
+    if pair is None:
+        return unknown(str(node))
+    yes, no, is_null = (Leaf(found.column, test, found.value_type.name) for test in (*pair, NullTest(is_null=True)))
+    match node:
+        case EqualTo() | In() | StartsWith():
+            return Truth(yes, joined([no, is_null], is_and=False), NO_ROW)
+        case NotEqualTo() | NotIn() | NotStartsWith():
+            return Truth(joined([no, is_null], is_and=False), yes, NO_ROW)
+        case NotNull() | NotNaN():
+            return Truth(no, yes, NO_ROW)
+        case _:
+            return Truth(yes, no, NO_ROW)
+
+
+def _tests(node: BooleanExpression, scale: Scale) -> Pair | None:
+    """Make the test that a leaf says or denies, and the opposite of the test; None if no test says the same."""
+    match node:
+        case IsNull() | NotNull():
+            return _NULL_TESTS
+        case IsNaN() | NotNaN():
+            return nan_tests(scale)
+        case In() | NotIn():
+            return set_tests(node.literals, scale)
+        case EqualTo() | NotEqualTo():
+            return set_tests([node.literal], scale)
+        case StartsWith() | NotStartsWith():
+            return prefix_tests(node.literal, scale)
+        case LiteralPredicate() if type(node) in _RANGES:
+            return range_tests(_RANGES[type(node)], node.literal, scale)
+        case _:
+            return None
+
+
+def file_filter(predicate: Predicate, schema: Schema) -> BooleanExpression:
+    """Write a condition for Iceberg's own pruning of files. What is true for a row is true of the row's file.
+
+    Args:
+        predicate: The condition.
+        schema: The schema that has its columns.
+
+    Raises:
+        DefinitionError: If files say nothing of a part of the condition.
+    """
+    match predicate:
+        case Conjunction(children):
+            return _all(And, [file_filter(child, schema) for child in children])
+        case Disjunction(children):
+            return _all(Or, [file_filter(child, schema) for child in children])
+        case Everything(exact=True) | Nothing():
+            return AlwaysTrue() if isinstance(predicate, Everything) else AlwaysFalse()
+        case Leaf(int() as field_id, test, value_type):
+            term = Reference(schema.find_column_name(field_id) or "")
+            return _written(term, test, value_type_named(value_type))
+        case Everything(text=text) | ByValue(text=text):
+            raise DefinitionError(f"Iceberg cannot choose data files by this predicate: {text}")
+        case _:
+            raise DefinitionError("Iceberg cannot choose data files by a key of a map")
+
+
+def _all(node: Any, parts: list[BooleanExpression]) -> BooleanExpression:
+    first, *others = parts
+    return cast(BooleanExpression, node(first, *others)) if others else first
+
+
+def _written(term: Any, test: NullTest | SetTest | RangeTest, value_type: ValueType) -> BooleanExpression:
+    not_null: BooleanExpression = NotNull(term=term)
+    match test:
+        case NullTest(is_null):
+            return IsNull(term=term) if is_null else not_null
+        case SetTest(keys, negated):
+            members = [_iceberg_literal(key, value_type) for key in keys]
+            known = {member for member in members if member is not None}
+            if len(known) < len(members):
+                return not_null
+            if negated:
+                return And(NotIn(term=term, values=known), not_null) if known else not_null
+            return In(term=term, values=known) if known else AlwaysFalse()
+        case RangeTest(negated=True):
+            return not_null
+        case RangeTest(low, high):
+            lower = GreaterThanOrEqual if test.low_inclusive else GreaterThan
+            upper = LessThanOrEqual if test.high_inclusive else LessThan
+            bounds: list[BooleanExpression] = [
+                leaf(term=term, value=value)
+                for leaf, key in ((lower, low), (upper, high))
+                if key is not None and (value := _iceberg_literal(key, value_type)) is not None
+            ]
+            return _all(And, bounds or [not_null])
+
+
+def _iceberg_literal(key: Key, value_type: ValueType) -> LiteralValue | None:
+    """Return a key as a literal of the column's own type; None if Iceberg has none."""
+    match value_type.name, key:
+        case "date", int():
+            return DateLiteral(key)
+        case "time", int():
+            return TimeLiteral(key)
+        case "timestamp" | "timestamptz", int():
+            return TimestampLiteral(key)
+    if value_type.name.endswith("_ns"):
+        return None
+    value: Any = value_of(key, value_type)
+    is_lost = isinstance(value, str) and _LOST in value
+    is_rounded = value_type.name == "float" and float(np.float32(value)) != value
+    return None if is_lost or is_rounded or (isinstance(value, float) and not math.isfinite(value)) else literal(value)

@@ -1,0 +1,196 @@
+"""Rows of a batch that satisfy a condition: its leaves tested on the values, in the planner's own key domain.
+
+What the planner cannot decide for certain is refused here, a condition or a row: without Spark, nobody else decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import TypeAlias, assert_never
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from planner.condition.unused import unused_parts
+from planner.condition.value_tests import flags_of, verdicts
+from planner.predicate.nodes import (
+    ByValue,
+    Conjunction,
+    Disjunction,
+    EngineTest,
+    Everything,
+    Leaf,
+    Nothing,
+    Predicate,
+)
+from planner.predicate.simplify import simplified
+from puffin_index.errors import UnsupportedError
+from puffin_index.keys.arrow_keys import column_of
+from puffin_index.keys.columns import Column
+from puffin_index.keys.leaf import LeafTest, NullTest, RangeTest, SetTest
+from puffin_index.keys.map_key import ColumnId, MapKey, values_of_key
+from puffin_index.keys.value_types import value_type_named
+from puffin_index.storage.arrays import Flags
+
+ReadColumn: TypeAlias = Callable[[int], pa.Array | pa.ChunkedArray]
+"""Gives the values of a column by field id. A single value stands for all rows of a file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Residual:
+    """A condition ready to be tested on rows.
+
+    Attributes:
+        predicate: The condition; what is unknown in it is taken for true.
+    """
+
+    predicate: Predicate
+
+    @classmethod
+    def certain(cls, condition: Predicate) -> Residual:
+        """Return a condition that is known as a whole.
+
+        Raises:
+            UnsupportedError: If only Spark knows for certain what a part of the condition means.
+        """
+        for unused in unused_parts(condition):
+            raise UnsupportedError(
+                f"cannot be evaluated without Spark: {unused}; "
+                "write this part otherwise, or leave it to the engine that reads the rows"
+            )
+        return cls(simplified(condition, lambda test: test))
+
+    @property
+    def field_ids(self) -> frozenset[int]:
+        """The columns that the condition tests."""
+        return frozenset(one.field_id if isinstance(one, MapKey) else one for one in _columns(self.predicate))
+
+    def matching(self, read_column: ReadColumn, row_count: int) -> Flags:
+        """Say which rows satisfy the condition.
+
+        Args:
+            read_column: Gives the columns.
+            row_count: The number of rows.
+
+        Raises:
+            UnsupportedError: If only Spark knows for certain whether one of the rows satisfies the condition.
+        """
+        batch = _Batch(read_column)
+        may, does = batch.masks(self.predicate)
+        if batch.uncertain and (may & ~does).any():
+            raise UnsupportedError(
+                f"cannot be evaluated without Spark: {'; '.join(batch.uncertain)}; "
+                "a row has text that is not ASCII, has line breaks or is not UTF-8"
+            )
+        return np.broadcast_to(may, row_count)
+
+
+def _columns(predicate: Predicate) -> frozenset[ColumnId]:
+    match predicate:
+        case Leaf() | ByValue():
+            return frozenset({predicate.field_id})
+        case Conjunction(children) | Disjunction(children):
+            return frozenset().union(*map(_columns, children))
+        case _:
+            return frozenset()
+
+
+_Masks: TypeAlias = tuple[Flags, Flags]
+"""Of each row: whether the row may satisfy a condition, and whether it certainly does."""
+
+
+@dataclass(slots=True)
+class _Batch:
+    """Rows that are tested.
+
+    Attributes:
+        read_column: Gives their columns.
+        uncertain: The tests that only Spark can decide for some of the rows.
+    """
+
+    read_column: ReadColumn
+    uncertain: list[str] = field(default_factory=list)
+    _keys: dict[ColumnId, Column] = field(default_factory=dict)
+
+    def masks(self, predicate: Predicate) -> _Masks:
+        """Test the rows."""
+        match predicate:
+            case Leaf():
+                return (leaf_mask(predicate.test, self._column(predicate)),) * 2
+            case ByValue():
+                return self._tried(predicate)
+            case Conjunction(children):
+                return reduce(lambda one, two: (one[0] & two[0], one[1] & two[1]), map(self.masks, children))
+            case Disjunction(children):
+                return reduce(lambda one, two: (one[0] | two[0], one[1] | two[1]), map(self.masks, children))
+            case Everything() | Nothing():
+                return (np.array([isinstance(predicate, Everything)]),) * 2
+            case _:
+                assert_never(predicate)
+
+    def _tried(self, predicate: ByValue) -> _Masks:
+        if isinstance(predicate.test, EngineTest):
+            return (np.array([True]),) * 2
+        found = verdicts(predicate.test, self._column(predicate))
+        if not found.certain.all():
+            self.uncertain.append(predicate.text)
+        return found.matching, found.matching & found.certain
+
+    def _column(self, leaf: Leaf | ByValue) -> Column:
+        if leaf.field_id not in self._keys:
+            values = values_of(leaf.field_id, self.read_column)
+            self._keys[leaf.field_id] = column_of(values, value_type_named(leaf.value_type))
+        return self._keys[leaf.field_id]
+
+
+def values_of(column: ColumnId, read_column: ReadColumn) -> pa.Array | pa.ChunkedArray:
+    """The values of a column, or of one key of a map."""
+    values = read_column(column.field_id if isinstance(column, MapKey) else column)
+    if not isinstance(column, MapKey):
+        return values
+    maps = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+    return values_of_key(maps, column.key)
+
+
+def leaf_mask(test: LeafTest, column: Column) -> Flags:
+    """Say which rows of a column satisfy a leaf test."""
+    if isinstance(test, NullTest):
+        valid = np.ones(column.row_count, np.bool_) if column.valid is None else column.valid
+        return ~valid if test.is_null else valid
+    if column.valid_count == 0:
+        return np.zeros(column.row_count, np.bool_)
+    inside = _int_mask(test, column.int_keys) if isinstance(column.keys, np.ndarray) else _bytes_mask(test, column)
+    if test.negated:
+        inside = ~inside
+    return inside if column.valid is None else inside & column.valid
+
+
+def _int_mask(test: SetTest | RangeTest, keys: npt.NDArray[np.signedinteger]) -> Flags:
+    if isinstance(test, SetTest):
+        if len(test.keys) == 1:
+            return np.asarray(keys == test.keys[0])
+        return np.isin(keys, np.array(test.keys, np.int64))
+    inside = np.ones(len(keys), np.bool_)
+    if isinstance(test.low, int):
+        inside &= keys >= test.low if test.low_inclusive else keys > test.low
+    if isinstance(test.high, int):
+        inside &= keys <= test.high if test.high_inclusive else keys < test.high
+    return inside
+
+
+def _bytes_mask(test: SetTest | RangeTest, column: Column) -> Flags:
+    keys = column.bytes_keys
+    if isinstance(test, SetTest):
+        return flags_of(pc.is_in(keys, pa.array(test.keys, pa.large_binary())))
+    inside = np.ones(column.row_count, np.bool_)
+    if test.low is not None:
+        compare = pc.greater_equal if test.low_inclusive else pc.greater
+        inside &= flags_of(compare(keys, pa.scalar(test.low, pa.large_binary())))
+    if test.high is not None:
+        compare = pc.less_equal if test.high_inclusive else pc.less
+        inside &= flags_of(compare(keys, pa.scalar(test.high, pa.large_binary())))
+    return inside

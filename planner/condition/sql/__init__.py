@@ -1,0 +1,1 @@
+"""SQL WHERE text, read as Spark reads it."""

@@ -1,1 +1,0 @@
-"""SQL WHERE text, read as Spark reads it, becomes PyIceberg expressions."""

@@ -1,0 +1,15 @@
+"""The law of the planner, for every type: no row that matches lies in a dropped row group, and numbers are right."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.conftest import amount
+from tests.planner.laws.pairs import run_table
+
+
+@pytest.mark.parametrize("seed", range(amount(4, 40)))
+def test_plans_counts_and_scans_agree_with_the_oracle_row_by_row(seed: int) -> None:
+    tried = run_table(seed, range(150))
+
+    assert tried.failures == []
