@@ -11,6 +11,15 @@ import planner
 from puffin_index import TableIndex
 
 
+def row_groups_of(rows: int) -> str:
+    """Properties of a table, in SQL, whose files have row groups of just as many rows."""
+    return (
+        "'write.parquet.row-group-size-bytes'='1', 'write.distribution-mode'='none', "
+        f"'write.parquet.row-group-check-min-record-count'='{rows}', "
+        f"'write.parquet.row-group-check-max-record-count'='{rows}'"
+    )
+
+
 @contextmanager
 def settings(spark: SparkSession, values: Mapping[str, str]) -> Iterator[None]:
     """Change the configuration of a session for the time of a context."""

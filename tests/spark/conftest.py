@@ -19,6 +19,11 @@ from tests.spark.services import postgres
 S3_SUPPORT = "org.apache.iceberg:iceberg-aws-bundle:1.12.0"
 POSTGRES_DRIVER = "org.postgresql:postgresql:42.7.8"
 
+NAMESPACES = (
+    *("answered", "calls", corpus_tables.NAMESPACE, "ddl", "empty", "found", "imports", "lives", "ns", "pages", "shop"),
+    "stress",
+)
+
 _CONF = {
     # Tests build an index and query right after.
     "spark.puffin-index.refresh-seconds": "0",
@@ -57,6 +62,8 @@ def spark(warehouse: Path, catalog_conf: dict[str, str]) -> Iterator[SparkSessio
     # Other releases (`make matrix`) are not tried on services.
     packages = {"4.1": (S3_SUPPORT, POSTGRES_DRIVER), "4.0": (POSTGRES_DRIVER,)}.get(SPARK_RELEASE, ())
     session = create_session(warehouse, memory="2g", name="tests", packages=packages, conf=_CONF | catalog_conf)
+    for namespace in NAMESPACES:
+        session.sql(f"CREATE NAMESPACE lake.{namespace}")
     yield session
     session.stop()
 
@@ -72,7 +79,6 @@ def catalog(spark: SparkSession) -> SqlCatalog:
 @pytest.fixture(scope="session")
 def corpus(spark: SparkSession, catalog: SqlCatalog) -> dict[str, dict[str, str]]:
     """The tables of the query corpus; for each fact table what its statements are filled in with."""
-    spark.sql(f"CREATE NAMESPACE IF NOT EXISTS lake.{corpus_tables.NAMESPACE}")
     corpus_tables.create_dimensions(spark)
     names: dict[str, dict[str, str]] = {}
     for name in (*corpus_tables.FACT_TABLES, "types"):
@@ -93,6 +99,12 @@ def corpus(spark: SparkSession, catalog: SqlCatalog) -> dict[str, dict[str, str]
         }
     corpus_tables.change(spark)
     return names
+
+
+@pytest.fixture(scope="module")
+def plain(spark: SparkSession) -> SparkSession:
+    """A session without the hook."""
+    return spark.newSession()
 
 
 @pytest.fixture

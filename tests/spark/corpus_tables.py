@@ -11,17 +11,13 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import SparkSession
 
 from puffin_index import IndexDefinition, TableIndex
+from tests.spark.agreement import row_groups_of
 
 ROWS = 6_000
 ROW_GROUP_ROWS = 250
 NAMESPACE = "corpus"
 CORPUS = Path(__file__).parent / "corpus"
 
-_LAYOUT = (
-    "'write.parquet.row-group-size-bytes'='1', "
-    f"'write.parquet.row-group-check-min-record-count'='{ROW_GROUP_ROWS}', "
-    f"'write.parquet.row-group-check-max-record-count'='{ROW_GROUP_ROWS}', 'write.distribution-mode'='none'"
-)
 _FACT = (
     "orderkey BIGINT, custkey INT, partkey INT, suppkey INT, orderdate INT, quantity INT, price BIGINT, "
     "revenue BIGINT, mode STRING, note STRUCT<words: STRING, size: INT>"
@@ -87,11 +83,17 @@ def statements(name: str) -> list[Statement]:
     return found
 
 
+def texts(name: str) -> list[str]:
+    """Read a file of conditions, one a line."""
+    return (CORPUS / f"{name}.txt").read_text(encoding="utf-8").strip().split("\n")
+
+
 def create_fact(spark: SparkSession, catalog: SqlCatalog, name: str) -> TableIndex:
     """Create one form of the fact table and its index, two data files in each."""
     properties, partitioning = FACT_TABLES[name]
     full = f"lake.{NAMESPACE}.{name}"
-    spark.sql(f"CREATE TABLE {full} ({_FACT}) USING iceberg {partitioning} TBLPROPERTIES ({properties}, {_LAYOUT})")
+    layout = f"{properties}, {row_groups_of(ROW_GROUP_ROWS)}"
+    spark.sql(f"CREATE TABLE {full} ({_FACT}) USING iceberg {partitioning} TBLPROPERTIES ({layout})")
     half = ROWS // 2
     append(spark, full, 0, half)
     if name == "evolved":
@@ -109,7 +111,7 @@ def create_fact(spark: SparkSession, catalog: SqlCatalog, name: str) -> TableInd
             bloom=["orderkey", "note.words"],
         ),
     )
-    index.build()
+    index.build(workers=1)
     return index
 
 

@@ -109,5 +109,5 @@ def create(catalog: Catalog, name: str) -> TableIndex:
         bloom=[*_BYTES, "large", "wide", "moment"],
     )
     index = TableIndex.create(catalog, name, definition)
-    index.build()
+    index.build(workers=1)
     return index

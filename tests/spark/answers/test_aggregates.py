@@ -60,7 +60,6 @@ QUESTIONS = [
 
 
 def test_aggregates_are_sparks(spark: SparkSession, catalog: SqlCatalog) -> None:
-    spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.ns")
     create_table(catalog, "aggregates", data(), 500)
     columns = list("ghildwvfbt")
     definition = IndexDefinition.of(bsi=columns[2:], bitmap=columns[:2])

@@ -7,10 +7,13 @@ from dataclasses import dataclass
 from itertools import product
 
 import pytest
+from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import SparkSession
 
 import planner
+from puffin_index import TableIndex
 from ssb_bench.spark_runs.measure import Answer, answer_of, read_task_input
+from tests.spark.agreement import check_exact_rows
 from tests.spark.corpus_tables import FACT_TABLES, PLAIN_TABLES, Statement, statements
 
 pytestmark = pytest.mark.spark
@@ -79,6 +82,20 @@ def test_a_query_answers_the_same_and_reads_no_more(
         assert pruned.rows_read < without.rows_read
     if statement.shrinks and name != "orc":
         assert sum(report.dropped for report in planner.reports(hooked)) > 0
+
+
+@pytest.mark.one_of(5)
+@pytest.mark.parametrize("where", [statement.sql for statement in statements("wheres")])
+def test_every_type_is_counted_and_planned_as_spark_counts_it(
+    hooked: SparkSession, catalog: SqlCatalog, corpus: dict[str, dict[str, str]], where: str
+) -> None:
+    sql = f"SELECT COUNT(*), SUM(k) FROM {corpus['types']['t']} WHERE {where}"
+    hooked.conf.set(ENABLED, "false")
+    expected = hooked.sql(sql).collect()
+    hooked.conf.set(ENABLED, "true")
+
+    assert hooked.sql(sql).collect() == expected
+    check_exact_rows(TableIndex.open(catalog, "corpus.types"), where, expected[0][0])
 
 
 @dataclass(frozen=True, slots=True)

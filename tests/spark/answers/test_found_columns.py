@@ -26,7 +26,6 @@ GROUP_ROWS = 100
 
 @pytest.fixture
 def hook(spark: SparkSession) -> Iterator[SparkSession]:
-    spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.found")
     planner.enable(spark, strict=True)
     yield spark
     planner.disable(spark)
@@ -61,7 +60,7 @@ def create(spark: SparkSession, table: str, columns: str, more: str = "") -> Non
 
 def indexed(catalog: SqlCatalog, table: str, *columns: str) -> TableIndex:
     index = TableIndex.create(catalog, f"found.{table}", IndexDefinition.of(bitmap=columns, bsi=columns))
-    index.build()
+    index.build(workers=1)
     return index
 
 
@@ -109,7 +108,7 @@ def test_a_column_that_took_the_name_of_a_renamed_one(hook: SparkSession, catalo
     status = index.status()
     assert status.indexed_data_files == 0
     assert status.outdated == ("column x of 1 data files: the name mapping had other names for it when it was indexed",)
-    index.build()
+    index.build(workers=1)
     assert index.status().outdated == ()
     assert index.status().indexed_data_files == 1
     check(hook, index, "x IS NULL", "x = 5007", "x IS NOT NULL")
@@ -126,14 +125,14 @@ def test_another_name_mapping(hook: SparkSession, catalog: SqlCatalog, tmp_path:
     hook.sql(f"ALTER TABLE lake.found.mapped SET TBLPROPERTIES ('schema.name-mapping.default'='{other}')")
     check(hook, index, "a = 5007", "a = 9007", "a >= 9990", "a IS NULL")
     index.compact()
-    index.build()
+    index.build(workers=1)
     check(hook, index, "a = 5007", "a = 9007", "a >= 9990", "a IS NULL")
     assert planner.plan(index, "a = 9007").kept == 1
 
     hook.sql("ALTER TABLE lake.found.mapped UNSET TBLPROPERTIES ('schema.name-mapping.default')")
     # Now columns are found by their position.
     check(hook, index, "a = 5007", "a = 9007", "a IS NULL")
-    index.build()
+    index.build(workers=1)
     check(hook, index, "a = 5007", "a = 9007", "a IS NULL")
     assert planner.plan(index, "a = 5007").kept == 1
 
@@ -165,7 +164,7 @@ def test_a_partition_value_from_the_folder_wins_over_the_file(
     )
     for _ in range(2):
         check(hook, index, "p = 5", "p = 107", "p = 107 OR id = 7", "id = 7")
-        index.build()
+        index.build(workers=1)
         index.compact()
     assert index.status().indexed_data_files == index.status().data_files == 2
     assert index.verify(None).findings == ()
@@ -241,7 +240,7 @@ def test_a_table_that_is_restored_gives_field_ids_out_again(
     hook.sql("ALTER TABLE lake.found.restored ADD COLUMN other INT")
     index = TableIndex.open(catalog, "found.restored")
     check(hook, index, "other IS NULL", "other = 5007", "id = 7", "id = 7 AND other IS NULL")
-    index.build()
+    index.build(workers=1)
     check(hook, index, "other IS NULL", "other = 5007", "id = 7", "id = 7 AND other IS NULL")
 
 
@@ -296,7 +295,7 @@ def test_imported_orc_files_are_found_by_name(hook: SparkSession, catalog: SqlCa
     create(hook, "orc", "id INT, a INT, s STRUCT<x: BIGINT, y: STRING>, later INT")
     hook.sql(f"CALL lake.system.add_files(table => 'found.orc', source_table => '`orc`.`{folder}`')")
     index = TableIndex.create(catalog, "found.orc", IndexDefinition.of(bitmap=["id", "a", "s.y", "later"]))
-    assert index.build().files == 1
+    assert index.build(workers=1).files == 1
     wheres = ["a = 5007", "a = 1", "s.y = '7'", "s.y IS NULL", "later IS NULL", "later = 1", "id = 1 AND s.x = 1"]
     check_in_spark(hook, index, *wheres)
     assert planner.plan(index, "a = 1").kept == 0
@@ -356,6 +355,6 @@ def test_a_column_that_is_not_indexed_is_not_looked_at(hook: SparkSession, catal
     table.add_files([str(tmp_path / "f" / "b.parquet"), str(tmp_path / "f" / "c.parquet")])
     (tmp_path / "f" / "c.parquet").write_bytes((tmp_path / "f" / "a.parquet").read_bytes())
     index = TableIndex.create(catalog, "found.odd", IndexDefinition.of(bitmap=["id", "odd"]))
-    report = index.build()
+    report = index.build(workers=1)
     assert report.files == 1
     assert len(report.skipped) == 1

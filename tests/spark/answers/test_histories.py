@@ -81,9 +81,7 @@ class SparkHistory(RuleBasedStateMachine):
         modes = ", ".join(f"'write.{verb}.mode'='{self.mode}'" for verb in ("delete", "update", "merge"))
         self.spark.sql(
             f"CREATE TABLE {TABLE} (n BIGINT, k INT, s STRING) USING iceberg TBLPROPERTIES ("
-            f"'format-version'='{self.version}', {modes}, 'write.parquet.row-group-size-bytes'='1', "
-            f"'write.parquet.row-group-check-min-record-count'='{ROW_GROUP_ROWS}', "
-            f"'write.parquet.row-group-check-max-record-count'='{ROW_GROUP_ROWS}')"
+            f"'format-version'='{self.version}', {modes}, {agreement.row_groups_of(ROW_GROUP_ROWS)})"
         )
         self.index = TableIndex.create(self.catalog, "lives.t", DEFINITION)
         self.contents: dict[int, Content] = {}
@@ -323,7 +321,6 @@ class SparkHistory(RuleBasedStateMachine):
 
 
 def test_queries_find_what_they_should_whatever_happened(hooked: SparkSession, catalog: SqlCatalog) -> None:
-    hooked.sql("CREATE NAMESPACE IF NOT EXISTS lake.lives")
     with agreement.settings(hooked, {"spark.puffin-index.aggregates": "true"}):
         run_state_machine_as_test(
             partial(SparkHistory, hooked, catalog),

@@ -141,7 +141,6 @@ QUERIES = [
 
 
 def create(spark: SparkSession, name: str, version: int = 2) -> str:
-    spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.ns")
     spark.sql(f"DROP TABLE IF EXISTS lake.ns.{name}")
     spark.sql(
         f"CREATE TABLE lake.ns.{name} (id BIGINT, k INT, name STRING) USING iceberg TBLPROPERTIES ("
@@ -281,7 +280,6 @@ def test_files_that_pyiceberg_imported_are_read_by_their_own_footers(
 
 def write_orc_by_iceberg(spark: SparkSession, catalog: SqlCatalog, _: Path) -> str:
     """Files with field ids."""
-    spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.ns")
     spark.sql("DROP TABLE IF EXISTS lake.ns.orc_source")
     spark.sql(
         "CREATE TABLE lake.ns.orc_source (id BIGINT, k INT, name STRING) USING iceberg TBLPROPERTIES ("

@@ -43,6 +43,7 @@ from tests.planner.laws.iceberg_reading import NAME_MAPPING, LeafColumn, leaf_co
 from tests.planner.laws.imported_files import StoredField, write_parquet
 from tests.planner.where.where_text import Writer
 from tests.questions import batches
+from tests.spark.agreement import row_groups_of
 
 pytestmark = pytest.mark.spark
 
@@ -92,9 +93,7 @@ class SparkImportedHistory(RuleBasedStateMachine):
         partition = "PARTITIONED BY (p)" if self.is_partitioned else ""
         self.spark.sql(
             f"{how} {TABLE} ({columns}) USING iceberg {partition} TBLPROPERTIES ("
-            "'format-version'='2', 'write.parquet.row-group-size-bytes'='1', "
-            "'write.parquet.row-group-check-min-record-count'='3', "
-            "'write.parquet.row-group-check-max-record-count'='3')"
+            f"'format-version'='2', {row_groups_of(3)})"
         )
 
     @property
@@ -295,7 +294,6 @@ class SparkImportedHistory(RuleBasedStateMachine):
 def test_the_hook_finds_what_spark_finds_however_columns_are_found(
     hooked: SparkSession, catalog: SqlCatalog, tmp_path: Path
 ) -> None:
-    hooked.sql("CREATE NAMESPACE IF NOT EXISTS lake.imports")
     run_state_machine_as_test(
         partial(SparkImportedHistory, hooked, catalog, tmp_path),
         settings=settings(

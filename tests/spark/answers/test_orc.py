@@ -22,7 +22,6 @@ TABLE = "lake.ns.stripes"
 @pytest.fixture(scope="module")
 def index(spark: SparkSession, catalog: SqlCatalog) -> TableIndex:
     """One file of many stripes; every kind of column that ORC stores in a way of its own."""
-    spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.ns")
     spark.sql(f"DROP TABLE IF EXISTS {TABLE} PURGE")
     spark.sql(
         f"CREATE TABLE {TABLE} (id BIGINT, k INT, flag BOOLEAN, x DOUBLE, name STRING, raw BINARY, cents DECIMAL(9,2), "
@@ -118,7 +117,6 @@ def test_answers_are_those_without_the_hook(hook: SparkSession, where: str) -> N
 
 
 def test_a_timestamp_beyond_nanoseconds_leaves_its_file_unindexed(spark: SparkSession, catalog: SqlCatalog) -> None:
-    spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.ns")
     spark.sql("DROP TABLE IF EXISTS lake.ns.ancient PURGE")
     spark.sql(
         "CREATE TABLE lake.ns.ancient (id BIGINT, at TIMESTAMP) USING iceberg "

@@ -29,7 +29,6 @@ def test_scans_and_counts_are_sparks_after_deletes(
     spark: SparkSession, catalog: SqlCatalog, version: int, ending: str
 ) -> None:
     name = f"deleted_v{version}"
-    spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.ns")
     create_items(spark, name)
     spark.sql(
         f"ALTER TABLE lake.ns.{name} SET TBLPROPERTIES ('format-version'='{version}', "

@@ -12,9 +12,9 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import DateType, NestedField, TimestampType, TimestamptzType
 from pyspark.sql import SparkSession
 
-from planner.predicate.session_time import in_session, zone_named
-from planner.scans.residual import compile_residual
-from planner.where.parser import parse_where
+from planner.condition.rows import Residual
+from planner.condition.session_time import zone_named
+from planner.condition.sql.parser import read_where
 from puffin_index.errors import UnsupportedError
 
 pytestmark = pytest.mark.spark
@@ -85,9 +85,9 @@ def test_texts_select_the_rows_that_spark_selects(spark: SparkSession, zone: str
     }
     undecided: list[str] = []
     for number, text in enumerate(TEXTS):
-        expression = in_session(parse_where(text), SCHEMA, zone_named(zone))
         try:
-            ours = compile_residual(expression, SCHEMA).matching(columns.__getitem__, len(found)).tolist()
+            residual = Residual.certain(read_where(text, SCHEMA, zone_named(zone)))
+            ours = residual.matching(columns.__getitem__, len(found)).tolist()
         except UnsupportedError:
             undecided.append(text)
             continue

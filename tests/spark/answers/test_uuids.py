@@ -23,8 +23,7 @@ ASKED = [str(IDS[row]) for row in (3, 250, 251, 799)]
 
 
 @pytest.fixture(scope="module")
-def index(spark: SparkSession, catalog: SqlCatalog) -> TableIndex:
-    spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.ns")
+def index(catalog: SqlCatalog) -> TableIndex:
     schema = Schema(NestedField(1, "n", LongType()), NestedField(2, "id", UUIDType()))
     table = catalog.create_table("ns.uuids", schema, properties={"write.parquet.row-group-limit": str(ROW_GROUP_ROWS)})
     ids = pa.ExtensionArray.from_storage(pa.uuid(), pa.array([one.bytes for one in IDS], pa.binary(16)))

@@ -14,9 +14,9 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import DateType, NestedField, StringType, TimestampType
 from pyspark.sql import SparkSession
 
-from planner.scans.residual import compile_residual
-from planner.where.parser import parse_where
-from planner.where.patterns import rlike_regex
+from planner.condition.patterns import rlike_regex
+from planner.condition.rows import Residual
+from planner.condition.sql.parser import read_where
 from puffin_index.errors import UnsupportedError
 from puffin_index.storage.arrays import Flags
 from tests.conftest import amount
@@ -166,7 +166,7 @@ def condition(random: Random) -> str:
 def decided(where: str, table: dict[str, list[Any]]) -> tuple[Flags, Flags] | None:
     """For each row whether it is selected, and whether the planner decides that; None if it decides nothing."""
     try:
-        residual = compile_residual(parse_where(where), SCHEMA)
+        residual = Residual.certain(read_where(where, SCHEMA))
     except UnsupportedError:
         return None
     columns = {field.field_id: pa.array(table[field.name], TYPES[field.name]) for field in SCHEMA.fields}
@@ -231,6 +231,6 @@ def test_random_expressions_find_what_java_finds(spark: SparkSession) -> None:
     values = pa.array(texts).take(pa.array(among))
 
     for number, pattern in enumerate(patterns):
-        residual = compile_residual(parse_where(f"s RLIKE {quoted(pattern)}"), SCHEMA)
+        residual = Residual.certain(read_where(f"s RLIKE {quoted(pattern)}", SCHEMA))
         ours = set(among[residual.matching(lambda _: values, len(among))].tolist())
         assert ours == matching.get(number, set()) - breaks, pattern

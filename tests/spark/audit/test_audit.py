@@ -20,6 +20,7 @@ from puffin_index import IndexDefinition, TableIndex
 from puffin_index.data.data_table import list_data_files
 from ssb_bench.spark_runs.session import SPARK_RELEASE
 from tests.planner.spark.observed.wrong_index import NEW, OLD, overwrite
+from tests.spark.agreement import row_groups_of
 
 pytestmark = pytest.mark.spark
 
@@ -50,12 +51,9 @@ QUERIES = (
 
 def _create(spark: SparkSession, catalog: SqlCatalog) -> dict[str, str]:
     name = "lake.ns.audited"
-    spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.ns")
     spark.sql(
         f"CREATE TABLE {name} (id BIGINT, k INT, price BIGINT, city STRING, ratio DOUBLE) USING iceberg TBLPROPERTIES ("
-        "'write.parquet.row-group-size-bytes'='1', 'write.parquet.row-group-check-min-record-count'='200', "
-        "'write.parquet.row-group-check-max-record-count'='200', 'write.distribution-mode'='none', "
-        "'write.delete.mode'='merge-on-read')"
+        f"{row_groups_of(200)}, 'write.delete.mode'='merge-on-read')"
     )
     rows = (
         "id, CAST((id * 7919) % 2000 AS INT) AS k, IF(id % 11 = 0, NULL, (id * 104729) % 1000003) AS price, "
@@ -140,7 +138,6 @@ def test_a_wrong_index_is_found_and_used_no_more(
 ) -> None:
     schema = pa.schema([("k", pa.int64()), ("v", pa.int64())])
     properties = {"write.parquet.row-group-limit": "50", "write.parquet.compression-codec": "uncompressed"}
-    audited.sql("CREATE NAMESPACE IF NOT EXISTS lake.ns")
     table = catalog.create_table("ns.wrong", schema, properties=properties)
     keys = [OLD if row == 120 else row << 40 | row * 7919 % 400 for row in range(400)]
     table.append(pa.table({"k": keys, "v": list(range(400))}, schema=schema))

@@ -20,7 +20,6 @@ ROWS = amount(300_000, 1_500_000)
 
 @pytest.fixture
 def index(spark: SparkSession, catalog: SqlCatalog) -> TableIndex:
-    spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.ns")
     spark.sql("DROP TABLE IF EXISTS lake.ns.beside PURGE")
     spark.sql("CREATE TABLE lake.ns.beside (id BIGINT, note STRING) USING iceberg")
     spark.range(0, ROWS, 1, 2).selectExpr("id", "SHA2(CAST(id AS STRING), 256) AS note").writeTo(

@@ -11,11 +11,11 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import SparkSession
 
 import planner
-from planner.predicate.bind import bind
+from planner.condition.sql.parser import read_where
+from planner.predicate.simplify import simplified
 from planner.prune.distributed import LOCAL_ROW_GROUPS, Executors
 from planner.prune.row_groups import prune_row_groups
 from planner.scans.plan import view_of
-from planner.where.parser import parse_where
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.data.column_source import reading_of
 from puffin_index.errors import PuffinIndexError
@@ -43,7 +43,6 @@ def many_row_groups(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPa
 @pytest.fixture(scope="module")
 def index(spark: SparkSession, catalog: SqlCatalog) -> Iterator[TableIndex]:
     """Five files, indexed by three builds, and one that is not."""
-    spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.ns")
     create_items(spark, "spread")
     definition = IndexDefinition.of(bitmap=["city", "k"], bsi=["k", "price"], bloom=["note"])
     table_index = TableIndex.create(catalog, "ns.spread", definition)
@@ -73,7 +72,7 @@ def test_executors_come_to_the_drivers_verdicts(spark: SparkSession, index: Tabl
 def test_verdicts_come_in_the_order_that_was_asked_for(spark: SparkSession, index: TableIndex) -> None:
     index.refresh()
     view = view_of(index.index_table, reading_of(index.data_table))
-    predicate = bind(parse_where("k BETWEEN 100 AND 103"), index.data_table.schema())
+    predicate = simplified(read_where("k BETWEEN 100 AND 103", index.data_table.schema()))
     shuffled = np.random.default_rng(3).permutation(view.row_group_count)
     executors = Executors(spark.sparkContext, index.index_table, "distributed")
     found = prune_row_groups(view, predicate, shuffled, executors=executors)

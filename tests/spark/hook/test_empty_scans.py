@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import planner
 from puffin_index import IndexDefinition, TableIndex
+from tests.spark.agreement import row_groups_of
 
 pytestmark = pytest.mark.spark
 
@@ -19,11 +20,9 @@ NONE = "f.a = 500 AND f.b = 501"
 
 @pytest.fixture(scope="module")
 def facts(spark: SparkSession, catalog: SqlCatalog) -> TableIndex:
-    spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.empty")
     spark.sql(
         "CREATE TABLE lake.empty.f (id BIGINT, a INT, b INT, name STRING NOT NULL) USING iceberg TBLPROPERTIES ("
-        "'write.parquet.row-group-size-bytes'='1', 'write.parquet.row-group-check-min-record-count'='2000', "
-        "'write.parquet.row-group-check-max-record-count'='2000', 'write.distribution-mode'='none', "
+        f"{row_groups_of(2000)}, "
         "'write.delete.mode'='merge-on-read', 'write.update.mode'='merge-on-read', 'write.merge.mode'='merge-on-read')"
     )
     rows = "id", "CAST(id % 1000 AS INT) a", "CAST(id % 1000 AS INT) b", "CONCAT('n', id % 7) name"

@@ -20,6 +20,7 @@ import planner.spark.read_index
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.storage.caches import clear_caches
 from tests.spark import corpus_tables
+from tests.spark.agreement import row_groups_of
 
 pytestmark = pytest.mark.spark
 
@@ -40,16 +41,11 @@ index.expire(timedelta(0))
 @pytest.fixture
 def index(spark: SparkSession, catalog: SqlCatalog) -> Iterator[TableIndex]:
     """An index of two segments, which a compaction makes one."""
-    spark.sql(f"CREATE NAMESPACE IF NOT EXISTS lake.{corpus_tables.NAMESPACE}")
-    spark.sql(
-        f"CREATE TABLE lake.{NAME} (k BIGINT, v BIGINT) USING iceberg TBLPROPERTIES ("
-        "'write.parquet.row-group-size-bytes'='1', 'write.parquet.row-group-check-min-record-count'='100', "
-        "'write.parquet.row-group-check-max-record-count'='100')"
-    )
+    spark.sql(f"CREATE TABLE lake.{NAME} (k BIGINT, v BIGINT) USING iceberg TBLPROPERTIES ({row_groups_of(100)})")
     index = TableIndex.create(catalog, NAME, IndexDefinition.of(bsi=["k"]))
     for part in range(2):
         spark.sql(f"INSERT INTO lake.{NAME} SELECT (id * 7919) % 1000 + {1000 * part}, id FROM RANGE(0, 1000, 1, 1)")
-        index.build()
+        index.build(workers=1)
     yield index
     spark.sql(f"DROP TABLE lake.{NAME} PURGE")
     catalog.drop_table(f"{NAME}__puffin_index")
@@ -116,7 +112,7 @@ def test_entries_that_are_gone_are_read_of_the_newest_version(
     # Another version than the one that is known must be read.
     session.conf.set("spark.puffin-index.refresh-seconds", "0")
     session.sql(f"INSERT INTO lake.{NAME} VALUES (5000, 5000)")
-    index.build()
+    index.build(workers=1)
     count = meanwhile(
         monkeypatch, planner.spark.read_index, "view_of", lambda: remove_after_upkeep(index, "data/**/*.parquet")
     )

@@ -21,6 +21,7 @@ from puffin_index import IndexDefinition, TableIndex
 from puffin_index.data.data_table import list_data_files
 from ssb_bench.spark_runs.measure import measure
 from tests.conftest import amount
+from tests.spark.agreement import row_groups_of
 
 pytestmark = pytest.mark.spark
 
@@ -34,9 +35,7 @@ def create_items(spark: SparkSession, name: str, files: int = 2) -> None:
     spark.sql(f"DROP TABLE IF EXISTS lake.ns.{name} PURGE")
     spark.sql(
         f"CREATE TABLE lake.ns.{name} (id BIGINT, k INT, price BIGINT, city STRING, note STRING) USING iceberg "
-        "TBLPROPERTIES ('write.parquet.row-group-size-bytes'='1', "
-        f"'write.parquet.row-group-check-min-record-count'='{ROW_GROUP_ROWS}', "
-        f"'write.parquet.row-group-check-max-record-count'='{ROW_GROUP_ROWS}', 'write.distribution-mode'='none')"
+        f"TBLPROPERTIES ({row_groups_of(ROW_GROUP_ROWS)})"
     )
     append_items(spark, name, 0, ROWS, files)
 
@@ -54,7 +53,6 @@ def append_items(spark: SparkSession, name: str, start: int, end: int, files: in
 @pytest.fixture(scope="module")
 def index(spark: SparkSession, catalog: SqlCatalog) -> TableIndex:
     """20 row groups in 2 files, indexed with all three kinds."""
-    spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.ns")
     create_items(spark, "items")
     definition = IndexDefinition.of(bitmap=["city", "k"], bsi=["k", "price", "note"], bloom=["price", "note"])
     table_index = TableIndex.create(catalog, "ns.items", definition)
@@ -190,7 +188,6 @@ def random_predicate(chooser: random.Random, depth: int) -> str:
 
 
 def test_appended_files_are_read_and_then_indexed(spark: SparkSession, catalog: SqlCatalog) -> None:
-    spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.ns")
     create_items(spark, "growing", files=1)
     index = TableIndex.create(catalog, "ns.growing", IndexDefinition.of(bsi=["k"]))
     index.build(spark)
@@ -221,7 +218,6 @@ def test_appended_files_are_read_and_then_indexed(spark: SparkSession, catalog: 
 def test_an_index_of_files_that_are_gone_says_so_once(
     spark: SparkSession, catalog: SqlCatalog, caplog: pytest.LogCaptureFixture
 ) -> None:
-    spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.ns")
     create_items(spark, "rewritten", files=1)
     index = TableIndex.create(catalog, "ns.rewritten", IndexDefinition.of(bsi=["k"]))
     frame = spark.sql("SELECT * FROM lake.ns.rewritten WHERE k = 4711")
@@ -263,7 +259,6 @@ def test_no_query_waits_for_the_catalog_and_builds_are_seen_all_the_same(
     spark: SparkSession, catalog: SqlCatalog
 ) -> None:
     """A build of this process is seen at once, one of another process by the second query after it."""
-    spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.ns")
     create_items(spark, "watched", files=1)
     index = TableIndex.create(catalog, "ns.watched", IndexDefinition.of(bsi=["k"]))
     index.build()
@@ -300,7 +295,6 @@ def test_no_query_waits_for_the_catalog_and_builds_are_seen_all_the_same(
 def test_a_background_build_can_be_waited_for_and_queries_run_meanwhile(
     spark: SparkSession, catalog: SqlCatalog
 ) -> None:
-    spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.ns")
     create_items(spark, "background")
     index = TableIndex.create(catalog, "ns.background", IndexDefinition.of(bsi=["k", "price"], bloom=["k"]))
 
@@ -317,7 +311,6 @@ def test_a_background_build_can_be_waited_for_and_queries_run_meanwhile(
 
 
 def test_deletes_and_updates_stay_right(spark: SparkSession, catalog: SqlCatalog) -> None:
-    spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.ns")
     create_items(spark, "changing", files=1)
     spark.sql(
         "ALTER TABLE lake.ns.changing SET TBLPROPERTIES ('write.delete.mode'='merge-on-read', "
@@ -341,7 +334,6 @@ def test_deletes_and_updates_stay_right(spark: SparkSession, catalog: SqlCatalog
 def test_a_broken_segment_changes_no_answer_and_says_so(
     spark: SparkSession, catalog: SqlCatalog, caplog: pytest.LogCaptureFixture
 ) -> None:
-    spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.ns")
     create_items(spark, "broken", files=1)
     index = TableIndex.create(catalog, "ns.broken", IndexDefinition.of(bsi=["k"]))
     index.build(spark)
@@ -382,7 +374,6 @@ def test_a_table_without_an_index_is_left_alone(hook: SparkSession) -> None:
 
 
 def test_time_travel_uses_the_index_for_the_files_of_that_snapshot(spark: SparkSession, catalog: SqlCatalog) -> None:
-    spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.ns")
     create_items(spark, "travel", files=1)
     index = TableIndex.create(catalog, "ns.travel", IndexDefinition.of(bsi=["k"]))
     index.build(spark)
@@ -403,7 +394,6 @@ def test_a_snapshot_that_counts_its_files_wrongly_changes_no_answer(
     spark: SparkSession, catalog: SqlCatalog, tmp_path: Path
 ) -> None:
     """Scans of all files of a snapshot are recognised by its summary; here every scan of one partition looks so."""
-    spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.ns")
     spark.sql("DROP TABLE IF EXISTS lake.ns.miscounted PURGE")
     spark.sql("CREATE TABLE lake.ns.miscounted (part INT, k INT) USING iceberg PARTITIONED BY (part)")
     spark.sql("INSERT INTO lake.ns.miscounted SELECT CAST(id % 2 AS INT), CAST(id AS INT) FROM range(0, 1000, 1, 1)")
@@ -428,7 +418,6 @@ def test_a_snapshot_that_counts_its_files_wrongly_changes_no_answer(
 
 def test_columns_that_old_files_lack_are_null_or_their_default(spark: SparkSession, catalog: SqlCatalog) -> None:
     """Old files read NULL for a plain new column (indexed so), and the default for one that has it (not indexed)."""
-    spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.ns")
     create_items(spark, "evolving", files=1)
     spark.sql("ALTER TABLE lake.ns.evolving SET TBLPROPERTIES ('format-version'='3')")
     spark.sql("ALTER TABLE lake.ns.evolving ADD COLUMN plain INT")
@@ -448,7 +437,6 @@ def test_files_imported_without_their_partition_column_have_its_value(
     spark: SparkSession, catalog: SqlCatalog, tmp_path: Path
 ) -> None:
     """`add_files` takes Hive files whose partition column is only in the path: it is not NULL there."""
-    spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.ns")
     spark.range(0, 1_000).selectExpr("id", "CAST(id % 2 AS INT) AS part").write.partitionBy("part").parquet(
         str(tmp_path / "hive")
     )
@@ -466,7 +454,6 @@ def test_files_imported_without_their_partition_column_have_its_value(
 
 
 def test_renamed_and_promoted_columns_keep_their_index(spark: SparkSession, catalog: SqlCatalog) -> None:
-    spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.ns")
     create_items(spark, "renamed", files=1)
     index = TableIndex.create(catalog, "ns.renamed", IndexDefinition.of(bsi=["k"], bloom=["k"]))
     index.build(spark)
@@ -486,7 +473,6 @@ def test_renamed_and_promoted_columns_keep_their_index(spark: SparkSession, cata
 def test_a_renamed_table_keeps_its_index(
     spark: SparkSession, catalog: SqlCatalog, caplog: pytest.LogCaptureFixture
 ) -> None:
-    spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.ns")
     create_items(spark, "before", files=1)
     TableIndex.create(catalog, "ns.before", IndexDefinition.of(bsi=["k"])).build(spark)
     planner.enable(spark, strict=True)
@@ -503,7 +489,6 @@ def test_a_renamed_table_keeps_its_index(
 
 
 def test_strict_makes_trouble_of_ours_an_error(spark: SparkSession, catalog: SqlCatalog) -> None:
-    spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.ns")
     create_items(spark, "strict", files=1)
     index = TableIndex.create(catalog, "ns.strict", IndexDefinition.of(bsi=["k"]))
     index.build(spark)

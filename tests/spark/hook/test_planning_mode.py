@@ -57,6 +57,7 @@ def test_executors_plan_for_a_query_and_its_answer_stays(distributed: SparkSessi
         assert np.array_equal(ours.reasons, drivers.reasons)
 
 
+@pytest.mark.nightly
 def test_executors_plan_for_queries_of_several_threads(distributed: SparkSession) -> None:
     queries = QUERIES[: amount(2, 4)]
     expected = {sql: sorted(map(str, distributed.sql(sql).collect())) for sql in queries}

@@ -19,6 +19,7 @@ from planner.spark.rules import is_ours, rules_of
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.errors import NotFoundError
 from tests.spark import corpus_tables
+from tests.spark.agreement import row_groups_of
 
 pytestmark = pytest.mark.spark
 
@@ -266,9 +267,7 @@ def test_a_tag_of_a_table_that_was_replaced_by_other_types_keeps_its_index(
     def create(statement: str, of_type: str) -> None:
         value = values.get(of_type, f"CAST(k AS {of_type})")
         first.sql(
-            f"{statement} TABLE lake.{name} USING iceberg TBLPROPERTIES ('write.parquet.row-group-size-bytes'='1', "
-            "'write.parquet.row-group-check-min-record-count'='100', "
-            "'write.parquet.row-group-check-max-record-count'='100') "
+            f"{statement} TABLE lake.{name} USING iceberg TBLPROPERTIES ({row_groups_of(100)}) "
             f"AS SELECT {value} AS k FROM (SELECT (id * 7919) % 1000 AS k FROM RANGE(0, 1000, 1, 1))"
         )
 
@@ -279,14 +278,14 @@ def test_a_tag_of_a_table_that_was_replaced_by_other_types_keeps_its_index(
 
     create("CREATE", old_type)
     index = TableIndex.create(catalog, name, IndexDefinition.of(bitmap=["k"], bsi=["k"], bloom=["k"]))
-    index.build()
+    index.build(workers=1)
     first.sql(f"ALTER TABLE lake.{name} CREATE TAG old")
     create("CREATE OR REPLACE", new_type)
     planner.enable(first, strict=True)
     try:
         assert ask("VERSION AS OF 'old'", old) == (1, 1, 0)
         assert first.sql(f"SELECT COUNT(*) FROM lake.{name} WHERE k = {new}").collect() == [(1,)]
-        assert index.build().rows == 1000
+        assert index.build(workers=1).rows == 1000
         assert ask("VERSION AS OF 'old'", old) == (1, 1, 0)
         assert ask("", new) == (1, 1, 0)
         index.compact()

@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 import planner
 from puffin_index import IndexDefinition, TableIndex
 from tests.conftest import amount
+from tests.spark.agreement import row_groups_of
 
 pytestmark = pytest.mark.spark
 
@@ -33,12 +34,9 @@ FULL = "lake.stress.t"
 @pytest.fixture
 def index(spark: SparkSession, catalog: SqlCatalog) -> TableIndex:
     """A table with an index of all its rows; rows with even `k` below `ROWS` never change."""
-    spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.stress")
     spark.sql(f"DROP TABLE IF EXISTS {FULL} PURGE")
     spark.sql(
-        f"CREATE TABLE {FULL} USING iceberg TBLPROPERTIES ('write.parquet.row-group-size-bytes'='1', "
-        "'write.parquet.row-group-check-min-record-count'='100', "
-        "'write.parquet.row-group-check-max-record-count'='100') "
+        f"CREATE TABLE {FULL} USING iceberg TBLPROPERTIES ({row_groups_of(100)}) "
         f"AS SELECT (id * 7919) % {ROWS} AS k, id AS v FROM RANGE(0, {ROWS}, 1, 2)"
     )
     index = TableIndex.create(catalog, "stress.t", IndexDefinition.of(bitmap=["v"], bsi=["k"], bloom=["k"]))

@@ -36,7 +36,7 @@ def broken(spark: SparkSession, catalog: SqlCatalog, corpus: dict[str, dict[str,
     full = f"lake.{corpus_tables.NAMESPACE}.broken"
     spark.sql(f"CREATE TABLE {full} USING iceberg AS SELECT * FROM {corpus['v2']['t']}")
     index = TableIndex.create(catalog, f"{corpus_tables.NAMESPACE}.broken", IndexDefinition.of(bsi=["orderkey"]))
-    index.build()
+    index.build(workers=1)
     planner.enable(spark)
     yield index
     planner.disable(spark)
@@ -265,7 +265,7 @@ def test_that_a_table_has_no_index_is_remembered_for_a_while(
     planner.enable(session, strict=True)
     sql = f"SELECT COUNT(*) FROM {full} WHERE orderkey = 5"
     assert session.sql(sql).collect() == [(1,)]
-    TableIndex.create(catalog, f"{corpus_tables.NAMESPACE}.late", IndexDefinition.of(bsi=["orderkey"])).build()
+    TableIndex.create(catalog, f"{corpus_tables.NAMESPACE}.late", IndexDefinition.of(bsi=["orderkey"])).build(workers=1)
     assert session.sql(sql).collect() == [(1,)]
     assert planner.reports(session) == []
     session.conf.set("spark.puffin-index.absence-seconds", "0")

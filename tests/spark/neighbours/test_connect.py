@@ -133,7 +133,7 @@ def create(catalog: SqlCatalog, name: str, data: pa.Table, parts: int = 1) -> Ta
         bloom=["k", "f", "d", "s", "raw"],
     )
     index = TableIndex.create(catalog, f"ns.{name}", definition)
-    index.build()
+    index.build(workers=1)
     return index
 
 
@@ -214,6 +214,7 @@ def test_a_dataframe_may_be_scanned_again_with_other_filters(views: ConnectSessi
     assert counts == [1, ROWS]
 
 
+@pytest.mark.nightly
 def test_joins_and_aggregates_read_it_like_any_table(views: ConnectSession) -> None:
     sql = (
         "SELECT a.day, COUNT(*), SUM(b.k) FROM {0} a JOIN {0} b ON a.k = b.i WHERE a.k IN (7, 8, 9) AND b.b "

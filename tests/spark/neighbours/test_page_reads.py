@@ -48,7 +48,6 @@ def ours(row: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize("codec", ["zstd", "gzip", "snappy", "uncompressed"])
 def test_pages_of_spark_give_the_rows_of_spark(spark: SparkSession, catalog: SqlCatalog, codec: str) -> None:
     name = f"paged_{codec}"
-    spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.pages")
     spark.sql(
         f"CREATE TABLE lake.pages.{name} USING iceberg TBLPROPERTIES ('write.parquet.compression-codec' = '{codec}', "
         f"'write.parquet.page-row-limit' = '{PAGE_ROWS}', 'write.parquet.row-group-check-min-record-count' = '100') "

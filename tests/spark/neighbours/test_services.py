@@ -17,6 +17,7 @@ from planner.spark.catalogs import open_spark_catalog
 from planner.spark.rules import session_conf
 from puffin_index import IndexDefinition, TableIndex
 from ssb_bench.spark_runs.measure import measure
+from tests.spark.agreement import row_groups_of
 from tests.spark.services import make_bucket, postgres, s3_server, s3_settings
 
 pytestmark = pytest.mark.spark
@@ -60,9 +61,7 @@ def store(spark: SparkSession) -> Iterator[Store]:
 @pytest.fixture(scope="module")
 def index(store: Store) -> TableIndex:
     store.spark.sql(
-        "CREATE TABLE store.ns.items (id BIGINT, price BIGINT) USING iceberg TBLPROPERTIES ("
-        "'write.parquet.row-group-size-bytes'='1', 'write.parquet.row-group-check-min-record-count'='500', "
-        "'write.parquet.row-group-check-max-record-count'='500', 'write.distribution-mode'='none')"
+        f"CREATE TABLE store.ns.items (id BIGINT, price BIGINT) USING iceberg TBLPROPERTIES ({row_groups_of(500)})"
     )
     store.spark.range(0, 5_000, 1, 1).selectExpr("id", "(id * 7919) % 5000 AS price").writeTo("store.ns.items").append()
     table_index = TableIndex.create(store.catalog, "ns.items", IndexDefinition.of(bsi=["price"], bloom=["id"]))

@@ -11,6 +11,5 @@ from tests.spark.shapes import shapes
 
 @pytest.fixture(scope="session")
 def tables(spark: SparkSession, catalog: SqlCatalog) -> None:
-    """All tables of `shapes`, and a namespace for tables of single tests of aggregates."""
+    """All tables of `shapes`."""
     shapes.create(spark, catalog)
-    spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.answered")

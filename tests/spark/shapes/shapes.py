@@ -8,19 +8,12 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import SparkSession
 
 from puffin_index import IndexDefinition, TableIndex
+from tests.spark.agreement import row_groups_of
 
 NAMESPACE = "shapes"
 ROWS, ROW_GROUP_ROWS = 6_000, 200
 
-LAYOUT = ", ".join(
-    [
-        "'write.parquet.row-group-size-bytes'='1'",
-        f"'write.parquet.row-group-check-min-record-count'='{ROW_GROUP_ROWS}'",
-        f"'write.parquet.row-group-check-max-record-count'='{ROW_GROUP_ROWS}'",
-        "'write.delete.mode'='merge-on-read'",
-        "'write.distribution-mode'='none'",
-    ]
-)
+LAYOUT = f"{row_groups_of(ROW_GROUP_ROWS)}, 'write.delete.mode'='merge-on-read'"
 FORMS = {
     "plain": ("'format-version'='2'", ""),
     "parted": ("'format-version'='2'", "PARTITIONED BY (part)"),
@@ -70,7 +63,7 @@ def create(spark: SparkSession, catalog: SqlCatalog) -> None:
         for start, end in ((0, half), (half, ROWS)):
             spark.sql(f"INSERT INTO {full} SELECT {columns} FROM RANGE({start}, {end}, 1, 1)")
         definition = IndexDefinition.of(bitmap=["i", "s", "part", "d"], bsi=["l", "x", "t"], bloom=["s"])
-        TableIndex.create(catalog, f"{NAMESPACE}.{name}", definition).build()
+        TableIndex.create(catalog, f"{NAMESPACE}.{name}", definition).build(workers=1)
         if name in ("deleted", "vectors"):
             spark.sql(f"DELETE FROM {full} WHERE id % 5 = 0 AND id < {half}")
             spark.sql(f"INSERT INTO {full} SELECT {columns} FROM RANGE({ROWS}, {ROWS + 50}, 1, 1)")

@@ -33,7 +33,7 @@ def answering(spark: SparkSession) -> Iterator[None]:
 
 def indexed(catalog: SqlCatalog, name: str, **columns: list[str]) -> TableIndex:
     index = TableIndex.create(catalog, f"answered.{name}", IndexDefinition.of(**columns))
-    index.build()
+    index.build(workers=1)
     return index
 
 
@@ -236,7 +236,7 @@ def test_tables_without_rows(hooked: SparkSession, catalog: SqlCatalog) -> None:
             hooked.sql(f"INSERT INTO lake.answered.{name} SELECT id, id % 3 FROM RANGE(500)")
         index = TableIndex.create(catalog, f"answered.{name}", IndexDefinition.of(bsi=["k"], bitmap=["g"]))
         if name == "emptied_later":
-            index.build()
+            index.build(workers=1)
         # Iceberg drops a data file as a whole unless one of its rows stays.
         if name != "empty":
             hooked.sql(f"DELETE FROM lake.answered.{name} WHERE k <> 7")
@@ -245,7 +245,7 @@ def test_tables_without_rows(hooked: SparkSession, catalog: SqlCatalog) -> None:
             for where in ("", "WHERE k % 7 = 2 AND g = 1", "WHERE k > 5", "WHERE k IS NULL")[: amount(2, 4)]:
                 check(hooked, rows.format(t=name, w=where))
                 check(hooked, groups.format(t=name, w=where))
-            index.build()
+            index.build(workers=1)
 
 
 def test_columns_that_differ_by_case(hooked: SparkSession, catalog: SqlCatalog) -> None:
@@ -283,7 +283,7 @@ def test_statements_that_write_what_they_count(hooked: SparkSession, catalog: Sq
                 hooked.sql(f"REFRESH TABLE {name}")
                 found.append(rows_of(hooked, f"SELECT g, COUNT(*), SUM(k) FROM {name} GROUP BY g", enabled=False))
                 assert rows_of(hooked, f"SELECT g, COUNT(*), SUM(k) FROM {name} GROUP BY g", enabled=True) == found[-1]
-                index.build()
+                index.build(workers=1)
 
     assert found[: len(found) // 2] == found[len(found) // 2 :]
 
@@ -295,7 +295,7 @@ def test_scans_of_changes_and_streams_have_their_own_rows(
     hooked.sql(f"CREATE TABLE {name} USING iceberg AS SELECT id AS k, id % 7 AS g FROM RANGE(100)")
     index = indexed(catalog, "growing", bsi=["k"], bitmap=["g"])
     hooked.sql(f"INSERT INTO {name} SELECT id, 3 FROM RANGE(1000, 1050)")
-    index.build()
+    index.build(workers=1)
     first, second = [one.snapshot_id for one in index.data_table.refresh().history()]
     appended = hooked.read.option("start-snapshot-id", first).option("end-snapshot-id", second).format("iceberg")
     assert appended.load(name).where("k > 5").agg(f.count("*"), f.sum("k")).collect()[0][0] == 50

@@ -171,7 +171,7 @@ def test_nan_is_the_greatest_and_a_zero_is_read(hooked: SparkSession, catalog: S
         "(1, DOUBLE('NaN')), (1, 3D), (2, -0.0D), (2, 0.0D), (3, NULL), (4, DOUBLE('-Infinity')), (4, 0.0D), (5, 7.5D)"
     )
     hooked.sql(f"CREATE TABLE lake.{name} USING iceberg AS SELECT * FROM VALUES {values} AS v (g, x)")
-    TableIndex.create(catalog, name, IndexDefinition.of(bsi=["x"], bitmap=["g"])).build()
+    TableIndex.create(catalog, name, IndexDefinition.of(bsi=["x"], bitmap=["g"])).build(workers=1)
 
     for where in ("g < 9", *(f"g = {group}" for group in range(1, 7, amount(2, 1))), "x > 0", "x = 0"):
         check(hooked, f"SELECT MIN(x), MAX(x), COUNT(x), COUNT(DISTINCT x) FROM lake.{name} WHERE {where}")
@@ -185,7 +185,7 @@ def test_long_strings_are_whole(hooked: SparkSession, catalog: SqlCatalog) -> No
     name = f"{_SPACE}.strings"
     text = "CONCAT(REPEAT('ä', 100), id, CHR(0), '\U0001f600')"
     hooked.sql(f"CREATE TABLE lake.{name} USING iceberg AS SELECT id AS k, {text} AS s FROM RANGE(300)")
-    TableIndex.create(catalog, name, IndexDefinition.of(bitmap=["s"], bsi=["k"])).build()
+    TableIndex.create(catalog, name, IndexDefinition.of(bitmap=["s"], bsi=["k"])).build(workers=1)
 
     assert check(hooked, f"SELECT MIN(s), MAX(s), COUNT(DISTINCT s) FROM lake.{name} WHERE k BETWEEN 17 AND 230")
     assert check(hooked, f"SELECT s, COUNT(*) FROM lake.{name} WHERE k < 20 GROUP BY s")
@@ -199,7 +199,7 @@ def test_sums_that_may_overflow_are_added_up_by_spark(hooked: SparkSession, cata
     hooked.sql(
         f"CREATE TABLE lake.{name} USING iceberg AS SELECT g, l, {wide} AS d FROM VALUES {values} AS v (g, l, d)"
     )
-    TableIndex.create(catalog, name, IndexDefinition.of(bsi=["l", "d"], bitmap=["g"])).build()
+    TableIndex.create(catalog, name, IndexDefinition.of(bsi=["l", "d"], bitmap=["g"])).build(workers=1)
     with settings(hooked, {"spark.sql.ansi.enabled": ansi}):
         assert check(hooked, f"SELECT SUM(l), SUM(d) FROM lake.{name} WHERE g = 2")
         assert check(hooked, f"SELECT d, MIN(d), SUM(d) FROM lake.{name} WHERE g = 2 AND l = 7 GROUP BY d")
@@ -223,13 +223,13 @@ def test_snapshots_and_branches_have_their_own_values(hooked: SparkSession, cata
     name = f"{_SPACE}.history"
     hooked.sql(f"CREATE TABLE lake.{name} USING iceberg AS SELECT id AS k, id % 7 AS g FROM RANGE(100)")
     index = TableIndex.create(catalog, name, IndexDefinition.of(bsi=["k"], bitmap=["g"]))
-    index.build()
+    index.build(workers=1)
     first = index.data_table.refresh().current_snapshot()
     assert first is not None
     hooked.sql(f"ALTER TABLE lake.{name} CREATE BRANCH other")
     hooked.sql(f"INSERT INTO lake.{name} SELECT id, 3 FROM RANGE(1000, 1050)")
     hooked.sql(f"INSERT INTO lake.{name}.branch_other SELECT id, 4 FROM RANGE(2000, 2020)")
-    index.build()
+    index.build(workers=1)
     hooked.sql(f"DELETE FROM lake.{name} WHERE k % 10 = 3")
 
     for version in ("", f" VERSION AS OF {first.snapshot_id}", " VERSION AS OF 'other'"):
@@ -245,7 +245,7 @@ def test_changed_columns(hooked: SparkSession, catalog: SqlCatalog) -> None:
     hooked.sql(f"CREATE TABLE lake.{name} (a INT, b FLOAT, c DECIMAL(9, 2), s STRUCT<v: INT>) USING iceberg")
     hooked.sql(f"INSERT INTO lake.{name} SELECT id, id / 4, id / 8, NAMED_STRUCT('v', id) FROM RANGE(200)")
     index = TableIndex.create(catalog, name, IndexDefinition.of(bsi=["a", "b", "c"], bitmap=["s.v"]))
-    index.build()
+    index.build(workers=1)
     for change in ("ALTER COLUMN a TYPE BIGINT", "ALTER COLUMN b TYPE DOUBLE", "ALTER COLUMN c TYPE DECIMAL(20, 2)"):
         hooked.sql(f"ALTER TABLE lake.{name} {change}")
     hooked.sql(f"ALTER TABLE lake.{name} RENAME COLUMN a TO e")
@@ -256,7 +256,7 @@ def test_changed_columns(hooked: SparkSession, catalog: SqlCatalog) -> None:
         check(hooked, f"SELECT SUM(e), AVG(e), MAX(b), SUM(c), AVG(c), MIN(s.v), COUNT(a), SUM(a) FROM lake.{name}")
         check(hooked, f"SELECT s.v % 5, COUNT(*), SUM(e) FROM lake.{name} WHERE e > 7 AND b < 99 GROUP BY s.v % 5")
         check(hooked, f"SELECT c, COUNT(*) FROM lake.{name} WHERE a IS NULL GROUP BY c")
-        index.build()
+        index.build(workers=1)
     assert check(hooked, f"SELECT SUM(e), MIN(s.v) FROM lake.{name} WHERE b < 99")
 
 
@@ -390,7 +390,7 @@ def test_damage_in_the_midst_of_an_answer_falls_back_to_rows(
         "AS SELECT id AS k, CONCAT('w', id % 50) AS s, id * 3 AS v FROM RANGE(0, 1000, 1, 1)"
     )
     index = TableIndex.create(catalog, name, IndexDefinition.of(bitmap=["s"], bsi=["k", "v"]))
-    index.build()
+    index.build(workers=1)
     (segment,) = Path(index.index_table.location().removeprefix("file:")).glob("_segments/*.puffin")
     data = bytearray(segment.read_bytes())
     at = int(len(data) * place)

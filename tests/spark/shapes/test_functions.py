@@ -17,7 +17,7 @@ from planner import ScanPlan
 from puffin_index import IndexDefinition, TableIndex
 from tests.conftest import amount
 from tests.spark import every_type
-from tests.spark.agreement import settings
+from tests.spark.agreement import row_groups_of, settings
 from tests.spark.shapes import shapes
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("table")]
@@ -184,7 +184,7 @@ def costly(spark: SparkSession, catalog: SqlCatalog, table: TableIndex) -> str:
         "ELSE concat('v', id DIV 100) END AS s, "
         "IF(id = 777, 400000000, CAST(id DIV 100 AS INT)) AS r FROM RANGE(0, 1000, 1, 1)"
     )
-    TableIndex.create(catalog, name, IndexDefinition.of(bitmap=["s", "r"], bsi=["k"])).build()
+    TableIndex.create(catalog, name, IndexDefinition.of(bitmap=["s", "r"], bsi=["k"])).build(workers=1)
     return f"lake.{name}"
 
 
@@ -344,13 +344,11 @@ def edges(spark: SparkSession, catalog: SqlCatalog, table: TableIndex) -> str:
     del table
     name = f"{NAMESPACE}.edges"
     columns = ", ".join(f"{text} AS {column}" for column, text in _EDGES.items())
-    layout = "'write.parquet.row-group-size-bytes'='1', 'write.parquet.row-group-check-min-record-count'='500'"
     spark.sql(
-        f"CREATE TABLE lake.{name} USING iceberg TBLPROPERTIES ({layout}, "
-        "'write.parquet.row-group-check-max-record-count'='500') "
+        f"CREATE TABLE lake.{name} USING iceberg TBLPROPERTIES ({row_groups_of(500)}) "
         f"AS SELECT /*+ COALESCE(1) */ id AS k, {columns} FROM RANGE(0, 6000, 1, 1)"
     )
-    TableIndex.create(catalog, name, IndexDefinition.of(bsi=list(_EDGES))).build()
+    TableIndex.create(catalog, name, IndexDefinition.of(bsi=list(_EDGES))).build(workers=1)
     return f"lake.{name}"
 
 
@@ -461,7 +459,7 @@ def test_rows_that_came_later_are_found(hooked: SparkSession, catalog: SqlCatalo
     hooked.sql(f"CREATE TABLE lake.{name} (k INT, s STRING) USING iceberg")
     hooked.sql(f"INSERT INTO lake.{name} VALUES (1, 'one'), (2, 'two'), (NULL, NULL)")
     index = TableIndex.create(catalog, name, IndexDefinition.of(bitmap=["k", "s"]))
-    index.build()
+    index.build(workers=1)
     for where in ("k % 2 = 0", "upper(s) LIKE 'T%'", "length(coalesce(s, '')) = 0"):
         check(hooked, where, f"lake.{name}")
     hooked.sql(f"INSERT INTO lake.{name} VALUES (40, 'TEN'), (7, '')")
@@ -469,7 +467,7 @@ def test_rows_that_came_later_are_found(hooked: SparkSession, catalog: SqlCatalo
         plan = check(hooked, where, f"lake.{name}")
         assert plan is not None
         assert plan.unlisted > 0
-    index.build()
+    index.build(workers=1)
     for where in ("k % 2 = 0", "upper(s) LIKE 'T%'", "length(coalesce(s, '')) = 0"):
         plan = check(hooked, where, f"lake.{name}")
         assert plan is not None
@@ -482,10 +480,10 @@ def test_a_column_that_has_an_index_of_some_files_only_is_not_judged_by_their_va
     name = f"{NAMESPACE}.partly"
     hooked.sql(f"CREATE TABLE lake.{name} (k INT, s STRING) USING iceberg")
     hooked.sql(f"INSERT INTO lake.{name} VALUES (1, 'one'), (2, 'two')")
-    TableIndex.create(catalog, name, IndexDefinition.of(bitmap=["k", "s"])).build()
+    TableIndex.create(catalog, name, IndexDefinition.of(bitmap=["k", "s"])).build(workers=1)
     index = TableIndex.create(catalog, name, IndexDefinition.of(bitmap=["k"]))
     hooked.sql(f"INSERT INTO lake.{name} VALUES (3, 'TEN'), (4, '')")
-    index.build()
+    index.build(workers=1)
 
     for where in ("upper(s) LIKE 'TEN%'", "upper(s) LIKE 'TEN%' AND s <> 'x'", "upper(s) = '' AND s = ''", "k % 4 = 0"):
         check(hooked, where, f"lake.{name}")
@@ -497,12 +495,12 @@ def test_renamed_and_promoted_columns_mean_what_they_mean_now(hooked: SparkSessi
     hooked.sql(f"CREATE TABLE lake.{name} (k INT, f FLOAT, d DECIMAL(5, 2)) USING iceberg")
     hooked.sql(f"INSERT INTO lake.{name} VALUES (1, 1.1, 1.25), (2, 2.5, 2.50)")
     index = TableIndex.create(catalog, name, IndexDefinition.of(bitmap=["k", "f", "d"]))
-    index.build()
+    index.build(workers=1)
     hooked.sql(f"ALTER TABLE lake.{name} ALTER COLUMN f TYPE DOUBLE")
     hooked.sql(f"ALTER TABLE lake.{name} ALTER COLUMN d TYPE DECIMAL(20, 2)")
     hooked.sql(f"ALTER TABLE lake.{name} ALTER COLUMN k TYPE BIGINT")
     hooked.sql(f"INSERT INTO lake.{name} VALUES (30000000000, 1.1, 123456789012345678.25)")
-    index.build()
+    index.build(workers=1)
     for where in ("CAST(f AS STRING) = '1.1'", "CAST(f AS STRING) LIKE '1.1000000%'", "k % 10 = 0", "d * 4 = 5"):
         check(hooked, where, f"lake.{name}")
     hooked.sql(f"ALTER TABLE lake.{name} RENAME COLUMN k TO k2")
@@ -515,7 +513,7 @@ def test_a_damaged_list_of_values_keeps_all_row_groups(spark: SparkSession, cata
     name = f"{NAMESPACE}.damaged{int(place * 10)}"
     spark.sql(f"CREATE TABLE lake.{name} USING iceberg AS SELECT id AS k, CONCAT('w', id) AS s FROM RANGE(500)")
     index = TableIndex.create(catalog, name, IndexDefinition.of(bitmap=["s"]))
-    index.build()
+    index.build(workers=1)
     (segment,) = Path(index.index_table.location().removeprefix("file:")).glob("_segments/*.puffin")
     data = bytearray(segment.read_bytes())
     at = int(len(data) * place)
@@ -533,7 +531,7 @@ def test_several_threads_and_a_changing_table(hooked: SparkSession, catalog: Sql
     hooked.sql(f"CREATE TABLE lake.{name} (k INT) USING iceberg")
     hooked.sql(f"INSERT INTO lake.{name} SELECT CAST(id AS INT) FROM RANGE(100)")
     index = TableIndex.create(catalog, name, IndexDefinition.of(bitmap=["k"]))
-    index.build()
+    index.build(workers=1)
 
     def count(number: int) -> int:
         row = hooked.sql(f"SELECT count(*) FROM lake.{name} WHERE k < 100 AND k % {number + 2} = 0").first()
@@ -544,7 +542,7 @@ def test_several_threads_and_a_changing_table(hooked: SparkSession, catalog: Sql
         found = list(pool.map(count, range(12)))
         hooked.sql(f"INSERT INTO lake.{name} SELECT CAST(id + 100 AS INT) FROM RANGE(100)")
         later = pool.map(count, range(12))
-        index.build()
+        index.build(workers=1)
         assert list(later) == found
     assert found == [len(range(0, 100, number + 2)) for number in range(12)]
 
@@ -558,7 +556,7 @@ def test_deletes_and_updates_by_a_function_change_the_right_rows(hooked: SparkSe
             f"CREATE TABLE lake.{name} USING iceberg TBLPROPERTIES ({modes}) "
             "AS SELECT CAST(id AS INT) AS k FROM RANGE(50)"
         )
-        TableIndex.create(catalog, name, IndexDefinition.of(bitmap=["k"])).build()
+        TableIndex.create(catalog, name, IndexDefinition.of(bitmap=["k"])).build(workers=1)
         hooked.sql(f"DELETE FROM lake.{name} WHERE k % 10 = 3")
         hooked.sql(f"UPDATE lake.{name} SET k = k + 1000 WHERE k % 10 = 4")
         rows = [row.k for row in hooked.sql(f"SELECT k FROM lake.{name} ORDER BY k").collect()]

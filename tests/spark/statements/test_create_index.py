@@ -22,7 +22,6 @@ TABLE = "lake.ddl.t"
 
 @pytest.fixture(scope="module")
 def enabled(spark: SparkSession) -> Iterator[SparkSession]:
-    spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.ddl")
     planner.enable(spark, strict=True)
     yield spark
     planner.disable(spark)

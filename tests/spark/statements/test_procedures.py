@@ -27,7 +27,6 @@ FILES = 3
 @pytest.fixture(scope="module")
 def sql(spark: SparkSession) -> Iterator[SparkSession]:
     """The session with a table of 3 files, one of them without an index."""
-    spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.calls")
     planner.enable(spark, strict=True)
     spark.sql(f"CREATE TABLE {TABLE} (id BIGINT, city STRING, m MAP<STRING, STRING>) USING iceberg")
     append(spark, 0)

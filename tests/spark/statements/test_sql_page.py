@@ -27,7 +27,6 @@ VARIES = re.compile(r"bytes|reads|seconds|snapshot_id")
 
 @pytest.fixture(scope="module")
 def sql(spark: SparkSession) -> Iterator[SparkSession]:
-    spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.shop")
     planner.enable(spark, strict=True)
     yield spark
     planner.disable(spark)
