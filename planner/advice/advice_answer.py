@@ -213,13 +213,13 @@ class Advice(Described):
             Grid(("", "index", "saves", "size", "to build", "evidence"), proposals),
             Grid(("", "index", "size", "reason"), others),
         )
-        run = (*self.statements, self.command) if self.statements and not self.created else ()
+        run = (*(f"{one};" for one in self.statements), self.command) if self.statements and not self.created else ()
         sentences = (
             *_more(len(self.rejected), "that are not worth while"),
             f"source: {self.source}",
             *(f"note: {_shortened(warning)}" for warning in self.warnings[:_SHOWN]),
             *_more(len(self.warnings), "notes, in the JSON"),
-            *(f"run: {statement}" for statement in run),
+            *run,
         )
         return Report(f"{self.table}, snapshot {self.snapshot_id}", facts, grids, sentences)
 
