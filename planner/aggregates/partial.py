@@ -143,8 +143,11 @@ class Partial:
     @classmethod
     def merged(cls, question: Question, parts: Iterable[Partial]) -> Partial:
         """Return what all rows together give; without parts, what no rows give."""
+        known, with_distinct = list(parts), {n for n, asked in enumerate(question.columns) if asked.needs_distinct}
+        if len(known) == 1 and known[0].distinct.keys() == with_distinct:
+            return known[0]
         nothing = cls.of_rows(question, {asked.column: _no_rows(asked) for asked in question.every_column}, 0)
-        every = [nothing, *parts]
+        every = [nothing, *known]
         distinct = {
             number: pa.concat_tables([part.distinct[number] for part in every if number in part.distinct])
             for number in nothing.distinct
@@ -165,10 +168,11 @@ class Partial:
 def join_groups(table: pa.Table, keys: Sequence[str]) -> pa.Table:
     """Join rows of the same keys: least and greatest keys, sums of all other columns."""
     functions = [(name, _function(name)) for name in table.column_names if name not in keys]
-    joined = table.group_by(keys).aggregate(functions)
+    is_one = table.num_rows == 1
+    joined = table if is_one else table.group_by(keys).aggregate(functions)
     columns = {name: joined[name] for name in keys}
     for name, function in functions:
-        column = joined[f"{name}_{function}"]
+        column = joined[name if is_one else f"{name}_{function}"]
         if function == "sum":
             final = (
                 SUM if pa.types.is_decimal(column.type) or name.startswith(("positive", "negative")) else column.type
