@@ -70,9 +70,9 @@ def _create(spark: SparkSession, catalog: SqlCatalog) -> dict[str, str]:
     clean = catalog.load_table("ns.audited").current_snapshot()
     assert clean is not None
     spark.sql(f"DELETE FROM {name} WHERE id % 13 = 5")
-    spark.sql("CREATE TABLE lake.ns.watched (k INT) USING iceberg")
-    spark.sql("INSERT INTO lake.ns.watched VALUES (3), (1711)")
-    return {"t": name, "w": "lake.ns.watched", "old": str(old[0]), "clean": str(clean.snapshot_id)}
+    spark.sql("CREATE TABLE lake.ns.joined_keys (k INT) USING iceberg")
+    spark.sql("INSERT INTO lake.ns.joined_keys VALUES (3), (1711)")
+    return {"t": name, "w": "lake.ns.joined_keys", "old": str(old[0]), "clean": str(clean.snapshot_id)}
 
 
 def _split(columns: str) -> list[str]:
