@@ -20,10 +20,10 @@ from planner.aggregates.known_rows import KnownRows
 from planner.aggregates.question import MOST_GROUPS, Question
 from planner.aggregates.worth import most_rows
 from planner.clock import Clock
+from planner.condition.implied import Implied
+from planner.condition.tree.nodes import EVERY_ROW, Predicate
 from planner.condition.unused import Unused
 from planner.first_rows.search import Enough, FirstRows, prune_first_rows
-from planner.predicate.implied import Implied
-from planner.predicate.nodes import EVERY_ROW, Predicate
 from planner.prune.distributed import Executors, join_pruned, run_on_executors
 from planner.prune.found_rows import RowSets
 from planner.prune.gate import DEFAULT_LIMITS, Limits

@@ -22,7 +22,7 @@ from planner.advice.queries.workload import Workload, condensed
 from planner.advice.sample import IndexSample, built_sample
 from planner.advice.sample import choose as choose_row_groups
 from planner.advice.scanned import Scanned
-from planner.predicate.nodes import EVERY_ROW
+from planner.condition.tree.nodes import EVERY_ROW
 from puffin_index.definition.index_definition import IndexDefinition, IndexedColumn, ResolvedColumn
 from puffin_index.definition.table_properties import unite
 from puffin_index.errors import DefinitionError

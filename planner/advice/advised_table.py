@@ -14,8 +14,8 @@ from pyiceberg.table.snapshots import Snapshot
 
 from planner.advice.scanned import Scanned
 from planner.clock import Clock
-from planner.predicate.nodes import EVERY_ROW, Predicate
-from planner.predicate.simplify import simplified
+from planner.condition.tree.nodes import EVERY_ROW, Predicate
+from planner.condition.tree.simplify import simplified
 from planner.prune.gate import Limits
 from planner.report.scan_plan import ScanPlan
 from planner.scans.plan import plan_files, snapshot_of, view_of

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
-from planner.predicate.nodes import Leaf, Predicate, leaves
-from planner.predicate.simplify import simplified
+from planner.condition.tree.nodes import Leaf, Predicate, leaves
+from planner.condition.tree.simplify import simplified
 from puffin_index.definition.index_definition import ResolvedColumn
 from puffin_index.errors import DefinitionError
 from puffin_index.keys.leaf import NullTest

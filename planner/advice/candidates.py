@@ -11,8 +11,8 @@ from planner.advice.asked import kinds_for, tests_of
 from planner.advice.queries.workload import Query
 from planner.condition.columns import find_column
 from planner.condition.sql.parser import read_where
-from planner.predicate.nodes import EVERY_ROW, Leaf, Predicate, is_exact
-from planner.predicate.simplify import simplified
+from planner.condition.tree.nodes import EVERY_ROW, Leaf, Predicate, is_exact
+from planner.condition.tree.simplify import simplified
 from puffin_index.definition.index_definition import IndexDefinition, IndexedColumn, ResolvedColumn, resolve
 from puffin_index.errors import DefinitionError, NotFoundError, WhereSyntaxError
 from puffin_index.keys.leaf import NullTest

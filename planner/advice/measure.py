@@ -20,7 +20,7 @@ from planner.advice.verdict import (
     verdict_on_hidden,
     verdict_on_new,
 )
-from planner.predicate.nodes import EVERY_ROW, Predicate
+from planner.condition.tree.nodes import EVERY_ROW, Predicate
 from puffin_index.definition.index_definition import IndexDefinition, ResolvedColumn, resolve
 from puffin_index.definition.table_properties import unite
 from puffin_index.errors import DefinitionError

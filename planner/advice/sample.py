@@ -15,7 +15,7 @@ from pyiceberg.io import FileIO, load_file_io
 
 from planner.advice.advised_table import LIMITS, AdvisedTable
 from planner.advice.scanned import Scanned
-from planner.predicate.nodes import Predicate
+from planner.condition.tree.nodes import Predicate
 from planner.prune.pruned import Reason, kept_mask
 from planner.view.index_view import IndexView
 from puffin_index.catalogue.index_table import entries_of

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from pyroaring import BitMap
 
-from planner.predicate.nodes import EVERY_ROW, Leaf, Predicate, necessary_leaves
+from planner.condition.tree.nodes import EVERY_ROW, Leaf, Predicate, necessary_leaves
 from planner.prune.found_rows import RowSets
 from planner.prune.pruned import Reason, kept_mask
 from planner.snapshot.scan import Scan, ScanRowGroups

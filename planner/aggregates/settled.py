@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from planner.aggregates.partial import Partial, group_name, key_array, sum_columns
 from planner.aggregates.question import AskedColumn, Question
-from planner.predicate.nodes import Leaf
+from planner.condition.tree.nodes import Leaf
 from planner.view.directories import FieldStatistics, IndexReads, KeyArray
 from planner.view.index_view import IndexView
 from puffin_index.keys.columns import Column

@@ -9,7 +9,7 @@ import numpy as np
 
 from planner.aggregates.question import MOST_GROUPS, Question
 from planner.aggregates.settled import leaf_of
-from planner.predicate.nodes import Predicate, is_exact
+from planner.condition.tree.nodes import Predicate, is_exact
 from planner.prune.estimate import most_distinct
 from planner.prune.pruner import expected_matches
 from planner.view.directories import FieldStatistics, IndexReads

@@ -14,7 +14,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import DateType, MapType, NestedField, StringType, StructType
 
 from planner.condition.places import prefix_end
-from planner.predicate.nodes import (
+from planner.condition.tree.nodes import (
     EVERY_ROW,
     ByValue,
     Conjunction,

@@ -20,6 +20,16 @@ from planner.condition.literals import MAX_DECIMAL_DIGITS, TextLiteral, Utf8Lite
 from planner.condition.operands import Applied, Column, Computed, Constant
 from planner.condition.patterns import rlike_regex, split_like
 from planner.condition.places import Pair, Scale, nan_tests, prefix_tests, range_tests, set_tests
+from planner.condition.tree.nodes import (
+    NO_ROW,
+    ByValue,
+    Everything,
+    NumberFunction,
+    Predicate,
+    ValueOperator,
+    ValueTest,
+    joined,
+)
 from planner.condition.truth import (
     ALWAYS_FALSE,
     ALWAYS_NULL,
@@ -32,16 +42,6 @@ from planner.condition.truth import (
     unknown,
 )
 from planner.condition.value_tests import takes, year_range
-from planner.predicate.nodes import (
-    NO_ROW,
-    ByValue,
-    Everything,
-    NumberFunction,
-    Predicate,
-    ValueOperator,
-    ValueTest,
-    joined,
-)
 from puffin_index.keys.leaf import NullTest
 
 Comparison: TypeAlias = TypingLiteral["=", "<>", "<", "<=", ">", ">=", "<=>"]

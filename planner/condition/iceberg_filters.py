@@ -43,8 +43,7 @@ from pyiceberg.typedef import LiteralValue
 
 from planner.condition.columns import find_column
 from planner.condition.places import Operator, Pair, Scale, nan_tests, prefix_tests, range_tests, set_tests
-from planner.condition.truth import ALWAYS_FALSE, ALWAYS_TRUE, Condition, Truth, join, matching_rows, negate, unknown
-from planner.predicate.nodes import (
+from planner.condition.tree.nodes import (
     NO_ROW,
     ByValue,
     Conjunction,
@@ -55,6 +54,7 @@ from planner.predicate.nodes import (
     Predicate,
     joined,
 )
+from planner.condition.truth import ALWAYS_FALSE, ALWAYS_TRUE, Condition, Truth, join, matching_rows, negate, unknown
 from puffin_index.errors import DefinitionError
 from puffin_index.keys.leaf import Key, NullTest, RangeTest, SetTest
 from puffin_index.keys.value_types import ValueType, value_type_named

@@ -10,8 +10,8 @@ from pyiceberg.typedef import LiteralValue
 
 from planner.condition.columns import FoundColumn
 from planner.condition.places import Pair, Scale
+from planner.condition.tree.nodes import Leaf, NumberFunction, TextFunction
 from planner.condition.truth import Truth, unknown
-from planner.predicate.nodes import Leaf, NumberFunction, TextFunction
 from puffin_index.keys.leaf import LeafTest, NullTest
 
 

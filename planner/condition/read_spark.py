@@ -30,8 +30,8 @@ from planner.condition.columns import FoundColumn, column_of_field
 from planner.condition.comparisons import as_condition, compare, nan_test, null_test, one_of, prefix_test
 from planner.condition.literals import InstantLiteral, LocalTimestampLiteral, Utf8Literal
 from planner.condition.operands import Column, Constant
+from planner.condition.tree.nodes import ByValue, EngineTest, Predicate
 from planner.condition.truth import Condition, Truth, join, matching_rows, negate, unknown
-from planner.predicate.nodes import ByValue, EngineTest, Predicate
 from puffin_index.errors import UnsupportedError
 from puffin_index.keys.value_types import value_type_of
 

@@ -15,9 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from planner.condition.unused import unused_parts
-from planner.condition.value_tests import flags_of, verdicts
-from planner.predicate.nodes import (
+from planner.condition.tree.nodes import (
     ByValue,
     Conjunction,
     Disjunction,
@@ -27,7 +25,9 @@ from planner.predicate.nodes import (
     Nothing,
     Predicate,
 )
-from planner.predicate.simplify import simplified
+from planner.condition.tree.simplify import simplified
+from planner.condition.unused import unused_parts
+from planner.condition.value_tests import flags_of, verdicts
 from puffin_index.errors import UnsupportedError
 from puffin_index.keys.arrow_keys import column_of
 from puffin_index.keys.columns import Column

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias, assert_never
 
-from planner.predicate.nodes import EVERY_ROW, NO_ROW, Everything, Predicate, joined
+from planner.condition.tree.nodes import EVERY_ROW, NO_ROW, Everything, Predicate, joined
 
 # Readers of the tree may recurse, so AND within OR within AND ... beyond this depth becomes an upper bound.
 MAX_ALTERNATIONS: Final = 100

@@ -9,7 +9,7 @@ from typing import Final
 from pyiceberg.schema import Schema
 
 from planner.condition.columns import find_in
-from planner.predicate.nodes import Everything, Predicate, unknown_parts
+from planner.condition.tree.nodes import Everything, Predicate, unknown_parts
 
 _STRINGS: Final = re.compile(r"""'(?:[^'\\]|\\.|'')*'|"(?P<double>(?:[^"\\]|\\.|"")*)\"""", re.DOTALL)
 _FUNCTION: Final = re.compile(

@@ -18,7 +18,7 @@ from pyiceberg.types import DateType, IcebergType, StringType, TimestampType
 
 from planner.condition.patterns import like_regex, rlike_regex
 from planner.condition.places import MICROS_A_DAY
-from planner.predicate.nodes import PATTERN_OPERATORS, TextFunction, ValueTest
+from planner.condition.tree.nodes import PATTERN_OPERATORS, TextFunction, ValueTest
 from puffin_index.keys.columns import Column
 from puffin_index.keys.leaf import RangeTest
 from puffin_index.keys.value_types import ValueType

@@ -13,8 +13,8 @@ import numpy as np
 from pyroaring import BitMap
 
 from planner.clock import Clock
-from planner.predicate.nodes import Conjunction, Disjunction, Leaf, Nothing, Predicate
-from planner.predicate.simplify import conjunction
+from planner.condition.tree.nodes import Conjunction, Disjunction, Leaf, Nothing, Predicate
+from planner.condition.tree.simplify import conjunction
 from planner.prune.distributed import Executors
 from planner.prune.gate import Limits
 from planner.prune.pruned import Pruned, Reason

@@ -18,11 +18,11 @@ from typing import Final
 import numpy as np
 
 from planner.clock import Clock
+from planner.condition.implied import Cost, Implied
+from planner.condition.tree.nodes import Conjunction, Everything, Leaf, Predicate, is_exact
+from planner.condition.tree.simplify import conjunction, disjunction
 from planner.first_rows.counting import WIDE_SHARE, Counting
 from planner.first_rows.threshold_guess import Guess
-from planner.predicate.implied import Cost, Implied
-from planner.predicate.nodes import Conjunction, Everything, Leaf, Predicate, is_exact
-from planner.predicate.simplify import conjunction, disjunction
 from planner.prune.distributed import Executors
 from planner.prune.gate import Limits
 from planner.prune.pruned import Pruned, Reason

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from planner.predicate.nodes import Predicate, leaves
+from planner.condition.tree.nodes import Predicate, leaves
 from planner.view.directories import LAST_STEP, FieldStatistics
 from puffin_index.keys.leaf import Key, RangeTest
 from puffin_index.keys.merge import rank_keys

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.table import StaticTable, Table
 
-from planner.predicate.nodes import Predicate
+from planner.condition.tree.nodes import Predicate
 from planner.prune.found_rows import RowSets
 from planner.prune.gate import Limits
 from planner.prune.pruned import Pruned, Reason, Stage

@@ -13,8 +13,8 @@ from typing import assert_never
 import numpy as np
 import numpy.typing as npt
 
-from planner.predicate.nodes import Everything
-from planner.predicate.tree import Constant, JoinedValues, PredicateTree
+from planner.condition.tree.nodes import Everything
+from planner.condition.tree.tree import Constant, JoinedValues, PredicateTree
 from planner.view.directories import LAST_STEP, FieldStatistics, selection_of, steps_of
 from puffin_index.keys.leaf import LeafTest, NullTest, RangeTest, SetTest
 from puffin_index.storage.arrays import Flags, Floats, Ints, Selection

@@ -8,7 +8,7 @@ from typing import assert_never
 import numpy as np
 from pyroaring import BitMap
 
-from planner.predicate.nodes import Everything, Leaf, Nothing
+from planner.condition.tree.nodes import Everything, Leaf, Nothing
 from planner.prune.pruned import Used
 from planner.prune.pruning import LeafState, Pruning
 from planner.view.directories import IndexReads, IndexTrouble, KindDirectory

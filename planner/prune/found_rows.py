@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from pyroaring import BitMap
 
-from planner.predicate.nodes import Conjunction, Disjunction, Leaf, Predicate, leaves
+from planner.condition.tree.nodes import Conjunction, Disjunction, Leaf, Predicate, leaves
 from planner.view.directories import Groups, KindDirectory, positions_by_number
 from puffin_index.kinds.base import RowSet
 from puffin_index.roaring.write import BLOCK_BYTES, BLOCK_ROWS

@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 
 from planner.clock import DEFAULT_MILLISECONDS
-from planner.predicate.tree import PredicateTree
+from planner.condition.tree.tree import PredicateTree
 from planner.prune.estimate import Estimate, JoinedEstimates
 from planner.prune.pruned import Reason
 from planner.view.directories import IndexReads, selection_among, selection_of

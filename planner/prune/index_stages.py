@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from planner.predicate.nodes import Conjunction, Leaf, Predicate
+from planner.condition.tree.nodes import Conjunction, Leaf, Predicate
 from planner.prune.estimate import Estimate
 from planner.prune.evaluate import RowEvaluator, exact_directories, has_exact_index, index_cost_bytes
 from planner.prune.found_rows import FoundRows, RowSets, joint_rows

@@ -7,8 +7,8 @@ row group that is undecided when the time is over is kept.
 from __future__ import annotations
 
 from planner.clock import Clock
-from planner.predicate.nodes import Predicate
-from planner.predicate.tree import PredicateTree
+from planner.condition.tree.nodes import Predicate
+from planner.condition.tree.tree import PredicateTree
 from planner.prune.estimate import Estimate, estimate_leaf
 from planner.prune.funnel import Funnel
 from planner.prune.gate import DEFAULT_LIMITS, Limits

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from planner.clock import Clock
-from planner.predicate.nodes import Leaf
-from planner.predicate.tree import PredicateTree
+from planner.condition.tree.nodes import Leaf
+from planner.condition.tree.tree import PredicateTree
 from planner.prune.estimate import Estimate
 from planner.prune.found_rows import FoundRows
 from planner.prune.gate import CostGate, Limits

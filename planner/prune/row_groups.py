@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from planner.predicate.nodes import Everything, Predicate
+from planner.condition.tree.nodes import Everything, Predicate
 from planner.prune.distributed import Executors, prune_on_executors
 from planner.prune.gate import DEFAULT_LIMITS, Limits
 from planner.prune.pruned import Pruned, Reason

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from planner.predicate.nodes import Everything
-from planner.predicate.tree import Constant, JoinedValues, PredicateTree
+from planner.condition.tree.nodes import Everything
+from planner.condition.tree.tree import Constant, JoinedValues, PredicateTree
 from planner.view.directories import FieldStatistics, KeyArray, selection_of
 from puffin_index.keys.leaf import Key, LeafTest, NullTest, RangeTest, SetTest
 from puffin_index.storage.arrays import Flags, Ints, Selection

@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
+from planner.condition.implied import Implied
 from planner.condition.unused import Unused
-from planner.predicate.implied import Implied
 from planner.prune.pruned import Reason, Stage, kept_mask
 from puffin_index.display import Cell, Described, Grid, Report, format_bytes, share_of
 from puffin_index.storage.arrays import Bytes, Flags, Ints

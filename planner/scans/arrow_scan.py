@@ -17,7 +17,7 @@ from pyiceberg.schema import Schema
 from planner.clock import DEFAULT_MILLISECONDS
 from planner.condition.rows import Residual
 from planner.condition.session_time import DEFAULT_ZONE
-from planner.predicate.nodes import EVERY_ROW
+from planner.condition.tree.nodes import EVERY_ROW
 from planner.prune.gate import Limits
 from planner.query import QueryAnswer
 from planner.scans.plan import plan_scan

@@ -20,10 +20,10 @@ from planner.aggregates.question import Question
 from planner.clock import DEFAULT_MILLISECONDS, Clock
 from planner.condition.session_time import DEFAULT_ZONE, zone_named
 from planner.condition.sql.parser import read_where
+from planner.condition.tree.nodes import EVERY_ROW, Predicate
+from planner.condition.tree.simplify import simplified
+from planner.condition.tree.tree import PredicateTree
 from planner.condition.unused import quoted_names, unused_parts
-from planner.predicate.nodes import EVERY_ROW, Predicate
-from planner.predicate.simplify import simplified
-from planner.predicate.tree import PredicateTree
 from planner.prune.distributed import Executors, PlanningMode
 from planner.prune.gate import DEFAULT_BYTE_BUDGET, DEFAULT_LIMITS, Limits
 from planner.query import Piece, QueryAnswer, QueryRequest, answer_query

@@ -16,11 +16,11 @@ from pyiceberg.types import NestedField
 
 from planner.condition.columns import column_of_field
 from planner.condition.comparisons import nan_test
+from planner.condition.implied import Implied
 from planner.condition.operands import Column
 from planner.condition.places import set_tests
+from planner.condition.tree.nodes import NO_ROW, Predicate, joined
 from planner.first_rows.search import FirstRows, Order
-from planner.predicate.implied import Implied
-from planner.predicate.nodes import NO_ROW, Predicate, joined
 from puffin_index.errors import NotFoundError, PuffinIndexError
 from puffin_index.keys.arrow_keys import column_of
 from puffin_index.keys.columns import SortedColumn

@@ -15,9 +15,9 @@ from pyiceberg.table import Table
 from pyiceberg.transforms import DayTransform, Transform, TruncateTransform
 
 from planner.clock import Clock
-from planner.predicate.nodes import Predicate
-from planner.predicate.partitions import partition_tests, partition_type
-from planner.predicate.tree import PredicateTree
+from planner.condition.tree.nodes import Predicate
+from planner.condition.tree.partitions import partition_tests, partition_type
+from planner.condition.tree.tree import PredicateTree
 from planner.prune.zone_map import JoinedVerdicts, Verdicts, judge_by_zone_map
 from planner.view.directories import FieldStatistics, KeyArray
 from puffin_index.errors import UnsupportedError

@@ -16,7 +16,7 @@ from pyiceberg.table.delete_file_index import DeleteFileIndex
 from pyiceberg.table.snapshots import Snapshot
 
 from planner.clock import Clock
-from planner.predicate.nodes import Everything, Predicate
+from planner.condition.tree.nodes import Everything, Predicate
 from planner.snapshot.file_bounds import may_match
 from puffin_index.data.data_table import DataFile, data_file_of
 from puffin_index.data.deletes import DeleteFile

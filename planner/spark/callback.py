@@ -13,7 +13,7 @@ import numpy as np
 from pyiceberg.catalog import Catalog
 from pyroaring import BitMap
 
-from planner.predicate.nodes import UNKNOWN
+from planner.condition.tree.nodes import UNKNOWN
 from planner.prune.distributed import Executors
 from planner.query import QueryAnswer, QueryRequest, answer_query, read_everything
 from planner.spark.catalogs import SparkCatalogs

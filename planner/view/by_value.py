@@ -9,11 +9,11 @@ from pyiceberg.schema import Schema
 
 from planner.clock import Clock
 from planner.condition.as_sql import as_sql, column_text
+from planner.condition.implied import Implied, costs
+from planner.condition.tree.key_lists import chosen
+from planner.condition.tree.nodes import UNKNOWN, ByValue, Predicate, ValueTest
+from planner.condition.tree.simplify import conjunction
 from planner.condition.value_tests import verdicts
-from planner.predicate.implied import Implied, costs
-from planner.predicate.key_lists import chosen
-from planner.predicate.nodes import UNKNOWN, ByValue, Predicate, ValueTest
-from planner.predicate.simplify import conjunction
 from planner.view.column_values import ColumnValues, KeyBounds, values_to_try
 from planner.view.index_view import IndexView
 from puffin_index.keys.columns import Column

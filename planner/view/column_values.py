@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import xxhash
 
-from planner.predicate.nodes import Leaf
+from planner.condition.tree.nodes import Leaf
 from planner.view.directories import FieldStatistics, IndexReads, IndexTrouble, KindDirectory, or_trouble
 from planner.view.index_cache import KeyList
 from planner.view.index_view import IndexView

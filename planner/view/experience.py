@@ -6,7 +6,7 @@ import threading
 
 import numpy as np
 
-from planner.predicate.nodes import Leaf
+from planner.condition.tree.nodes import Leaf
 from puffin_index.keys.leaf import LeafTest
 from puffin_index.keys.map_key import ColumnId
 from puffin_index.storage.arrays import Floats

@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyiceberg.io import FileIO
 
-from planner.predicate.nodes import Leaf
+from planner.condition.tree.nodes import Leaf
 from planner.view.covered_row_groups import CoveredRowGroups
 from planner.view.directories import (
     STATISTICS_COLUMNS,

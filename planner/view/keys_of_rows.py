@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 from pyroaring import BitMap
 
-from planner.predicate.nodes import Leaf
+from planner.condition.tree.nodes import Leaf
 from planner.view.directories import IndexReads, IndexTrouble, KindDirectory, positions_by_number
 from planner.view.index_view import IndexView
 from puffin_index.errors import CorruptFileError, NotFoundError, UnsupportedError

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
-from planner.predicate.nodes import Leaf
+from planner.condition.tree.nodes import Leaf
 from planner.prune.gate import Limits
 from planner.prune.pruned import Pruned
 from planner.prune.row_groups import prune_row_groups

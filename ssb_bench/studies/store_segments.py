@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.io import FileIO
 
-from planner.predicate.nodes import Conjunction, Leaf, Predicate
+from planner.condition.tree.nodes import Conjunction, Leaf, Predicate
 from planner.prune.gate import Limits
 from planner.prune.row_groups import prune_row_groups
 from planner.view.index_cache import new_cache

@@ -17,7 +17,7 @@ from pyiceberg.types import BinaryType, DoubleType, FixedType, FloatType, Iceber
 
 from conformance.kit_files import KitIO
 from conformance.make_kit import FOLDER, SEGMENTS, MadeSegment, make_kit
-from planner.predicate.nodes import Leaf
+from planner.condition.tree.nodes import Leaf
 from planner.prune.gate import Limits
 from planner.scans.plan import plan_files
 from planner.view.index_cache import new_cache

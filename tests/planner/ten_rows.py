@@ -16,8 +16,8 @@ import pyarrow as pa
 from pyiceberg.catalog.sql import SqlCatalog
 
 from planner.clock import Clock
-from planner.predicate.nodes import Leaf, Predicate
-from planner.predicate.tree import PredicateTree
+from planner.condition.tree.nodes import Leaf, Predicate
+from planner.condition.tree.tree import PredicateTree
 from planner.prune.gate import DEFAULT_LIMITS, Limits
 from planner.prune.pruning import Pruning
 from planner.scans.plan import view_of

@@ -42,8 +42,8 @@ from planner.condition.literals import (
 from planner.condition.operands import Computed, Constant
 from planner.condition.sql.precedence import read_condition
 from planner.condition.sql.tokens import Called, Kind, Named, Operand, Token
+from planner.condition.tree.nodes import NumberFunction, Predicate, TextFunction
 from planner.condition.truth import matching_rows
-from planner.predicate.nodes import NumberFunction, Predicate, TextFunction
 from puffin_index.errors import WhereSyntaxError
 
 _FLAGS = re.IGNORECASE | re.DOTALL

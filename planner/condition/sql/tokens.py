@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 from pyiceberg.typedef import LiteralValue
 
 from planner.condition.operands import Computed, Constant
-from planner.predicate.nodes import NumberFunction, TextFunction
+from planner.condition.tree.nodes import NumberFunction, TextFunction
 
 
 class Kind(Enum):

@@ -17,8 +17,8 @@ import pyarrow as pa
 from pyiceberg.table import Table
 
 from planner.condition.rows import Residual
-from planner.predicate.nodes import Everything, Predicate, is_exact
-from planner.predicate.simplify import conjunction
+from planner.condition.tree.nodes import Everything, Predicate, is_exact
+from planner.condition.tree.simplify import conjunction
 from planner.prune.pruned import ZONE_MAPS, Reason, Used, kept_mask
 from planner.query_log.records import AuditMiss, AuditRecord
 from planner.spark.audit.answers import compare_answers

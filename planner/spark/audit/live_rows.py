@@ -14,7 +14,7 @@ from pyroaring import BitMap
 
 from planner.clock import Clock
 from planner.condition.rows import ReadColumn
-from planner.predicate.nodes import UNKNOWN
+from planner.condition.tree.nodes import UNKNOWN
 from planner.scans.file_columns import FileColumns, constants_of
 from planner.snapshot.snapshot_files import ScanFile, list_scan_files
 from planner.view.index_view import IndexView

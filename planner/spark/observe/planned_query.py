@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import numpy as np
 from pyiceberg.io import FileIO
 
-from planner.predicate.nodes import Everything, Predicate
+from planner.condition.tree.nodes import Everything, Predicate
 from planner.query import QueryAnswer
 from planner.report.scan_plan import ScanPlan
 from planner.spark.left_behind import DataTable

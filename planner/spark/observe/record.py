@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from pyiceberg.schema import Schema
 
-from planner.predicate.nodes import UNKNOWN, Predicate, leaves
-from planner.predicate.tree import PredicateTree
+from planner.condition.tree.nodes import UNKNOWN, Predicate, leaves
+from planner.condition.tree.tree import PredicateTree
 from planner.prune.pruned import Reason, Used
 from planner.prune.zone_map import JoinedVerdicts, judge_by_zone_map
 from planner.query_log.records import QueryRecord

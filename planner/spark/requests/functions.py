@@ -10,12 +10,12 @@ from pyiceberg.schema import Schema
 from pyroaring import BitMap
 
 from planner.condition.columns import FoundColumn
+from planner.condition.implied import Cost, Implied, costs
 from planner.condition.read_spark import found_column, text_of
 from planner.condition.spark_nodes import Column, Function, Matches
-from planner.predicate.implied import Cost, Implied, costs
-from planner.predicate.key_lists import MOST_KEYS, chosen
-from planner.predicate.nodes import UNKNOWN, ByValue, EngineTest, Leaf, Nothing, Predicate, leaves
-from planner.predicate.simplify import conjunction, disjunction
+from planner.condition.tree.key_lists import MOST_KEYS, chosen
+from planner.condition.tree.nodes import UNKNOWN, ByValue, EngineTest, Leaf, Nothing, Predicate, leaves
+from planner.condition.tree.simplify import conjunction, disjunction
 from planner.prune.gate import Limits
 from planner.query import QueryRequest, answer_query
 from planner.spark.requests.hook_filters import bind_filters

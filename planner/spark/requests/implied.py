@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 
 from pyiceberg.schema import Schema
 
-from planner.predicate.implied import Implied
-from planner.predicate.nodes import UNKNOWN, ByValue, Conjunction, Disjunction, EngineTest, Predicate
-from planner.predicate.simplify import conjunction, disjunction
+from planner.condition.implied import Implied
+from planner.condition.tree.nodes import UNKNOWN, ByValue, Conjunction, Disjunction, EngineTest, Predicate
+from planner.condition.tree.simplify import conjunction, disjunction
 from planner.query import Piece
 from planner.spark.requests.functions import ColumnFunctions
 from planner.spark.requests.hook_filters import bind_filters, read_conditions

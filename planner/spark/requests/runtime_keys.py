@@ -14,8 +14,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType, UUIDType
 
 from planner.condition.read_spark import spark_type
-from planner.predicate.key_lists import among, compared
-from planner.predicate.nodes import UNKNOWN, Leaf, Predicate, leaves
+from planner.condition.tree.key_lists import among, compared
+from planner.condition.tree.nodes import UNKNOWN, Leaf, Predicate, leaves
 from planner.prune.estimate import key_presence, most_distinct
 from planner.spark.requests.wire import RuntimeKeys
 from planner.view.directories import FieldStatistics, IndexReads

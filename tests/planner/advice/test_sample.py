@@ -10,7 +10,7 @@ from planner.advice.advised_table import AdvisedTable
 from planner.advice.asked import keys_of
 from planner.advice.sample import built_sample, choose
 from planner.condition.sql.parser import read_where
-from planner.predicate.nodes import EVERY_ROW
+from planner.condition.tree.nodes import EVERY_ROW
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.definition.index_definition import resolve
 

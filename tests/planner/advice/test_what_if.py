@@ -15,8 +15,8 @@ from planner.advice.asked import find_named
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.errors import DefinitionError, NotFoundError, WhereSyntaxError
 from tests.conftest import amount, create_table
+from tests.planner.condition.where_text import Writer
 from tests.planner.laws.random_tables import INDEXED_NAMES, RandomTable, random_predicate
-from tests.planner.where.where_text import Writer
 
 QUESTIONS = [
     ("bitmap", "lo_custkey", "lo_custkey = 77"),

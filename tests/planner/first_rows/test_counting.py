@@ -10,9 +10,9 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
 from planner.clock import Clock
+from planner.condition.tree.nodes import Leaf, Predicate
+from planner.condition.tree.simplify import conjunction, disjunction
 from planner.first_rows.counting import Counting
-from planner.predicate.nodes import Leaf, Predicate
-from planner.predicate.simplify import conjunction, disjunction
 from planner.prune.gate import Limits
 from planner.scans.plan import view_of
 from puffin_index import IndexDefinition, TableIndex

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
+from planner.condition.tree.nodes import UNKNOWN, Everything, Leaf, Nothing, Predicate
+from planner.condition.tree.simplify import conjunction
 from planner.first_rows.search import Enough, FirstRows, Order, prune_first_rows
-from planner.predicate.nodes import UNKNOWN, Everything, Leaf, Nothing, Predicate
-from planner.predicate.simplify import conjunction
 from planner.prune.gate import Limits
 from planner.prune.pruned import Reason
 from planner.scans.plan import view_of

@@ -7,7 +7,16 @@ from typing import Any
 
 from pyiceberg.schema import Schema
 
-from planner.predicate.nodes import ByValue, Conjunction, Disjunction, Everything, Leaf, Nothing, Predicate, ValueTest
+from planner.condition.tree.nodes import (
+    ByValue,
+    Conjunction,
+    Disjunction,
+    Everything,
+    Leaf,
+    Nothing,
+    Predicate,
+    ValueTest,
+)
 from puffin_index.keys.leaf import Key, LeafTest, NullTest, RangeTest, SetTest
 from puffin_index.keys.value_types import value_type_named
 from puffin_index.keys.values import key_of

@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 
 from planner.condition.sql.parser import read_where
-from planner.predicate.simplify import simplified
+from planner.condition.tree.simplify import simplified
 from planner.prune.gate import Limits
 from planner.scans.arrow_scan import scan
 from planner.scans.count import count
@@ -33,8 +33,8 @@ from puffin_index.data.column_source import reading_of
 from puffin_index.data.data_table import DataFile, list_data_files
 from puffin_index.errors import PuffinIndexError, UnsupportedError
 from tests.oracle import Predicate
+from tests.planner.condition.where_text import Writer
 from tests.planner.laws.random_tables import SCHEMA, RandomTable, random_predicate
-from tests.planner.where.where_text import Writer
 
 PAIRS_A_TABLE = 250
 _TROUBLE = (

@@ -19,7 +19,7 @@ from pyiceberg.expressions.literals import StringLiteral
 
 import planner
 from planner.condition.iceberg_filters import condition_of
-from planner.predicate.simplify import simplified
+from planner.condition.tree.simplify import simplified
 from planner.report.scan_plan import ScanPlan
 from planner.scans.plan import plan_files, view_of
 from puffin_index import IndexDefinition, TableIndex

@@ -40,9 +40,9 @@ from tests.column_questions import Question, asked_columns, numbers, questions, 
 from tests.conftest import amount
 from tests.deletes_sample import commit_positional_deletes
 from tests.oracle import evaluate
+from tests.planner.condition.where_text import Writer
 from tests.planner.laws.iceberg_reading import NAME_MAPPING, OddFileError, leaf_columns, live_files, schema_at
 from tests.planner.laws.imported_files import StoredField, commit_file, remove_file, write_parquet
-from tests.planner.where.where_text import Writer
 from tests.questions import batches
 
 HISTORIES = amount(2, 200)

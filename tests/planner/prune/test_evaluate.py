@@ -7,7 +7,7 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
 from planner.clock import Clock
-from planner.predicate.nodes import Conjunction, Disjunction, Predicate
+from planner.condition.tree.nodes import Conjunction, Disjunction, Predicate
 from planner.prune.evaluate import RowEvaluator, exact_directories, has_exact_index, index_cost_bytes
 from planner.prune.zone_map import Verdicts
 from planner.view.directories import IndexReads

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyroaring import BitMap
 
-from planner.predicate.nodes import UNKNOWN, Conjunction, Disjunction, Leaf, Nothing, Predicate
+from planner.condition.tree.nodes import UNKNOWN, Conjunction, Disjunction, Leaf, Nothing, Predicate
 from planner.prune.found_rows import FoundRows, joint_rows
 from planner.view.directories import KindDirectory
 from puffin_index.keys.leaf import SetTest

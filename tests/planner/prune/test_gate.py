@@ -9,7 +9,7 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.types import LongType
 
-from planner.predicate.nodes import Leaf
+from planner.condition.tree.nodes import Leaf
 from planner.prune.gate import DEFAULT_BYTE_BUDGET, Limits
 from planner.report.scan_plan import ScanPlan
 from planner.scans.plan import plan, plan_scan

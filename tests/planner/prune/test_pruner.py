@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
-from planner.predicate.nodes import Conjunction, Disjunction
+from planner.condition.tree.nodes import Conjunction, Disjunction
 from planner.prune.gate import Limits
 from planner.prune.pruned import Pruned, Reason
 from planner.prune.pruner import prune

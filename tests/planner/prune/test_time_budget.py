@@ -13,7 +13,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 import planner
 from planner.clock import Clock
-from planner.predicate.nodes import Conjunction, Disjunction, Leaf, Nothing
+from planner.condition.tree.nodes import Conjunction, Disjunction, Leaf, Nothing
 from planner.prune.estimate import JoinedEstimates
 from planner.prune.gate import Limits
 from planner.prune.pruned import Reason

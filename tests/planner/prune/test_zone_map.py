@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from planner.predicate.nodes import UNKNOWN, Conjunction, Disjunction, Leaf, Nothing
-from planner.predicate.tree import PredicateTree
+from planner.condition.tree.nodes import UNKNOWN, Conjunction, Disjunction, Leaf, Nothing
+from planner.condition.tree.tree import PredicateTree
 from planner.prune.zone_map import JoinedVerdicts, Verdicts, judge_by_zone_map
 from planner.view.directories import FieldStatistics
 from puffin_index.keys.leaf import LeafTest, NullTest, RangeTest, SetTest

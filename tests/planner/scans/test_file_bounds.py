@@ -78,8 +78,8 @@ from pyiceberg.types import (
 from planner.clock import Clock
 from planner.condition.iceberg_filters import condition_of
 from planner.condition.sql.parser import read_where
-from planner.predicate.nodes import Leaf, Predicate, leaves
-from planner.predicate.simplify import simplified
+from planner.condition.tree.nodes import Leaf, Predicate, leaves
+from planner.condition.tree.simplify import simplified
 from planner.scans.plan import plan
 from planner.snapshot.file_bounds import may_match
 from planner.snapshot.snapshot_files import list_scan_files
@@ -88,7 +88,7 @@ from puffin_index.keys.leaf import LeafTest, NullTest, RangeTest, SetTest
 from puffin_index.keys.value_types import value_type_of
 from tests import oracle
 from tests.conftest import amount, create_table
-from tests.planner.where.where_text import predicates, render, rows
+from tests.planner.condition.where_text import predicates, render, rows
 
 
 @pytest.fixture(scope="module")

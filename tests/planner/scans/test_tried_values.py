@@ -14,7 +14,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 import planner
 from planner.clock import Clock
 from planner.condition.sql.parser import read_where
-from planner.predicate.nodes import ByValue, Nothing
+from planner.condition.tree.nodes import ByValue, Nothing
 from planner.prune.gate import Limits
 from planner.scans.plan import plan_scan, view_of
 from planner.view.by_value import TriedValues

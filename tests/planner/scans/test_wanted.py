@@ -11,7 +11,7 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
 import planner
-from planner.predicate.implied import Implied
+from planner.condition.implied import Implied
 from planner.scans.wanted import OrderSyntaxError
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.errors import NotFoundError, UnsupportedError

@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyiceberg.catalog.sql import SqlCatalog
 
 from planner.condition.sql.parser import read_where
-from planner.predicate.simplify import simplified
+from planner.condition.tree.simplify import simplified
 from planner.scans.plan import plan_files
 from planner.view.cache import BoundedCache
 from planner.view.index_cache import new_cache

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
-from planner.predicate.nodes import Leaf
+from planner.condition.tree.nodes import Leaf
 from planner.scans.plan import view_of
 from planner.view.column_values import ColumnValues, KeyBounds, KeyRange, column_values
 from planner.view.directories import IndexReads

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from pyiceberg.catalog.sql import SqlCatalog
 
 from planner.condition.sql.parser import read_where
-from planner.predicate.simplify import simplified
+from planner.condition.tree.simplify import simplified
 from planner.prune.gate import Limits
 from planner.report.scan_plan import ScanPlan
 from planner.scans.plan import plan_files

@@ -11,7 +11,7 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
 from planner.condition.sql.parser import read_where
-from planner.predicate.simplify import simplified
+from planner.condition.tree.simplify import simplified
 from planner.scans.plan import plan_files, view_of
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.catalogue.entries import field_kinds

@@ -39,9 +39,9 @@ from puffin_index.errors import UnsupportedError
 from puffin_index.storage.arrays import Rows
 from tests.column_questions import Question, moment_of, questions
 from tests.conftest import amount
+from tests.planner.condition.where_text import Writer
 from tests.planner.laws.iceberg_reading import NAME_MAPPING, LeafColumn, leaf_columns, schema_at
 from tests.planner.laws.imported_files import StoredField, write_parquet
-from tests.planner.where.where_text import Writer
 from tests.questions import batches
 from tests.spark.agreement import row_groups_of
 

@@ -34,9 +34,9 @@ from pyspark.sql import SparkSession
 from planner.condition.sql.parser import read_where
 from tests.conftest import amount
 from tests.oracle import Row
+from tests.planner.condition.test_parser import ERRORS
+from tests.planner.condition.where_text import predicates, render
 from tests.planner.laws.expression_oracle import selects
-from tests.planner.where.test_parser import ERRORS
-from tests.planner.where.where_text import predicates, render
 from tests.spark.corpus_tables import texts
 
 pytestmark = pytest.mark.spark

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 import planner
 from planner.condition.sql.parser import read_where
-from planner.predicate.simplify import simplified
+from planner.condition.tree.simplify import simplified
 from planner.prune.distributed import LOCAL_ROW_GROUPS, Executors
 from planner.prune.row_groups import prune_row_groups
 from planner.scans.plan import view_of

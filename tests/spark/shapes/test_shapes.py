@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 import planner
 from planner import ScanPlan
-from planner.predicate.implied import Implied
+from planner.condition.implied import Implied
 from tests.conftest import amount
 from tests.spark.agreement import settings
 from tests.spark.shapes import shapes

@@ -15,7 +15,7 @@ from pyiceberg.schema import Schema
 from pyroaring import BitMap
 
 from planner.clock import Clock
-from planner.predicate.nodes import UNKNOWN
+from planner.condition.tree.nodes import UNKNOWN
 from planner.report.scan_plan import ScanPlan
 from planner.scans.plan import view_of
 from planner.snapshot.snapshot_files import list_scan_files

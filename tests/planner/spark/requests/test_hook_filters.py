@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from planner.predicate.nodes import UNKNOWN, Conjunction, Disjunction, Leaf, Predicate
+from planner.condition.tree.nodes import UNKNOWN, Conjunction, Disjunction, Leaf, Predicate
 from planner.spark.requests.hook_filters import bind_filters
 from planner.spark.requests.wire import Request
 from puffin_index.keys.leaf import LeafTest, RangeTest, SetTest

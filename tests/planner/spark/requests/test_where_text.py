@@ -15,8 +15,8 @@ from planner.condition.as_sql import without_literals
 from planner.condition.read_spark import read_node
 from planner.condition.spark_nodes import ConditionNode
 from planner.condition.sql.parser import read_where
-from planner.predicate.nodes import Leaf
-from planner.predicate.simplify import simplified
+from planner.condition.tree.nodes import Leaf
+from planner.condition.tree.simplify import simplified
 from planner.spark.requests.hook_filters import schema_of, where_of
 from planner.spark.requests.wire import Request
 from tests.planner.laws.random_tables import RandomTable, random_predicate

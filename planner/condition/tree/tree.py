@@ -12,7 +12,16 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Generic, Protocol, Self, TypeAlias, TypeVar
 
-from planner.predicate.nodes import UNKNOWN, ByValue, Conjunction, Disjunction, Everything, Leaf, Nothing, Predicate
+from planner.condition.tree.nodes import (
+    UNKNOWN,
+    ByValue,
+    Conjunction,
+    Disjunction,
+    Everything,
+    Leaf,
+    Nothing,
+    Predicate,
+)
 from puffin_index.storage.arrays import Selection
 
 Constant: TypeAlias = Everything | Nothing

@@ -29,8 +29,8 @@ from pyiceberg.types import (
 
 from planner.condition.rows import leaf_mask
 from planner.condition.sql.parser import read_where
+from planner.condition.tree.nodes import ByValue, Leaf, ValueTest
 from planner.condition.value_tests import verdicts
-from planner.predicate.nodes import ByValue, Leaf, ValueTest
 from puffin_index.errors import NotFoundError
 from puffin_index.keys.arrow_keys import column_of
 from puffin_index.keys.columns import Column

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.predicate.nodes import UNKNOWN, Conjunction, Disjunction, Everything, Leaf, Nothing, Predicate
-from planner.predicate.tree import PredicateTree
+from planner.condition.tree.nodes import UNKNOWN, Conjunction, Disjunction, Everything, Leaf, Nothing, Predicate
+from planner.condition.tree.tree import PredicateTree
 from planner.prune.estimate import _LEAST_DOUBT, Estimate, JoinedEstimates
 from planner.prune.zone_map import JoinedVerdicts, Verdicts
 from puffin_index.keys.leaf import SetTest

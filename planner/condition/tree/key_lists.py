@@ -7,8 +7,8 @@ from typing import Any, Final, Literal
 import numpy as np
 import pyarrow as pa
 
-from planner.predicate.nodes import UNKNOWN, Leaf, Nothing, Predicate
-from planner.predicate.simplify import conjunction
+from planner.condition.tree.nodes import UNKNOWN, Leaf, Nothing, Predicate
+from planner.condition.tree.simplify import conjunction
 from puffin_index.errors import UnsupportedError
 from puffin_index.keys.arrow_keys import column_of
 from puffin_index.keys.columns import KeyArray, SortedColumn

@@ -7,7 +7,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from planner.predicate.nodes import UNKNOWN, ByValue, Conjunction, Disjunction, Everything, Leaf, Nothing, Predicate
+from planner.condition.tree.nodes import (
+    UNKNOWN,
+    ByValue,
+    Conjunction,
+    Disjunction,
+    Everything,
+    Leaf,
+    Nothing,
+    Predicate,
+)
 from puffin_index.keys.leaf import Key, LeafTest, NullTest, RangeTest, SetTest
 from puffin_index.keys.map_key import ColumnId
 

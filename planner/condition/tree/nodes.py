@@ -1,7 +1,7 @@
 """The tree of a condition: leaf tests by field id under AND and OR. NOT is at the leaves.
 
-A tree is read from SQL text, from Iceberg's filters or from Spark's nodes. Readers bound its depth, so that whoever
-walks it may recurse. As it was read, a tree has all its parts; `planner.predicate.simplify` makes of it what drops row
+A tree is read from SQL text, from Iceberg's filters or from Spark's nodes. Readers bound its depth, so code that walks
+it may recurse. A tree that was read has all its parts; `planner.condition.tree.simplify` makes of it what drops row
 groups.
 """
 

@@ -31,15 +31,15 @@ from pyparsing import ParserElement
 from planner.condition.as_sql import as_sql
 from planner.condition.literals import InstantLiteral, LocalTimestampLiteral, SessionTimestampLiteral, TextLiteral
 from planner.condition.sql.parser import read_where
+from planner.condition.tree.nodes import Conjunction, Disjunction, Everything, Leaf, Predicate
+from planner.condition.tree.simplify import simplified
 from planner.condition.truth import MAX_ALTERNATIONS
-from planner.predicate.nodes import Conjunction, Disjunction, Everything, Leaf, Predicate
-from planner.predicate.simplify import simplified
 from puffin_index.errors import NotFoundError, WhereSyntaxError
 from puffin_index.keys.leaf import SetTest
 from tests import oracle
 from tests.conftest import amount
+from tests.planner.condition.where_text import predicates, render, rows
 from tests.planner.laws.expression_oracle import selects
-from tests.planner.where.where_text import predicates, render, rows
 
 MICROS = timedelta(microseconds=1)
 _NAMES: dict[str, PrimitiveType] = {

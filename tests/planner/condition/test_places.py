@@ -36,8 +36,8 @@ from pyiceberg.types import (
 
 from planner.condition.iceberg_filters import condition_of, file_filter
 from planner.condition.sql.parser import read_where
-from planner.predicate.nodes import UNKNOWN, Conjunction, Disjunction, Leaf, Predicate
-from planner.predicate.simplify import simplified
+from planner.condition.tree.nodes import UNKNOWN, Conjunction, Disjunction, Leaf, Predicate
+from planner.condition.tree.simplify import simplified
 from puffin_index.errors import DefinitionError, NotFoundError
 from puffin_index.keys.leaf import LeafTest, NullTest, RangeTest, SetTest
 from puffin_index.keys.value_types import value_type_named

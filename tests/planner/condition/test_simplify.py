@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.predicate.nodes import (
+from planner.condition.tree.nodes import (
     UNKNOWN,
     Conjunction,
     Disjunction,
@@ -15,7 +15,7 @@ from planner.predicate.nodes import (
     Nothing,
     Predicate,
 )
-from planner.predicate.simplify import conjunction, disjunction
+from planner.condition.tree.simplify import conjunction, disjunction
 from puffin_index.keys.leaf import Key, LeafTest, NullTest, RangeTest, SetTest
 
 EQUALS_1506 = SetTest((1506,))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from planner.predicate.implied import Implied, costs
+from planner.condition.implied import Implied, costs
 from puffin_index.display import as_json
 from puffin_index.storage.files import READ_COUNT
 

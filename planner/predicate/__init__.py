@@ -1,1 +1,0 @@
-"""Predicates bound to fields and keys, and their trees."""
