@@ -29,9 +29,9 @@ _CONF = {
     "spark.puffin-index.refresh-seconds": "0",
     # Tests of pruning count rows, and look at what the scan has read.
     "spark.puffin-index.aggregates": "false",
-    # Compiling a query takes longer than reading the few rows of a test.
+    # Compiling a query takes longer than reading the few rows of a test. Expressions are compiled nevertheless:
+    # interpreted aggregates of strings with a collation are wrong now and then, without the hook as well.
     "spark.sql.codegen.wholeStage": str(is_nightly()).lower(),
-    "spark.sql.codegen.factoryMode": "FALLBACK" if is_nightly() else "NO_CODEGEN",
     "spark.sql.shuffle.partitions": "1",
 }
 
