@@ -111,7 +111,7 @@ class PlannerCallback:
             raise PuffinIndexError(objection)
         query = replace(query, where=where_of(request, literals=True, for_people=True))
         answer = read_everything(query, *([] if objection is None else [objection]))
-        # What asks for aggregates in vain asks for rows next.
+        # A scan whose aggregates are not answered asks for its rows next.
         if (objection or answer.plan.unlisted) and (request.aggregates is None or not request.asks_for_rows):
             self.reports.add(answer.plan, request)
             if objection is not None:
@@ -136,7 +136,8 @@ class PlannerCallback:
             query = replace(query, question=question, is_weighed=False)
         elif not request.asks_for_rows and not (waiting and self.reports.is_explained(request)):
             return serialize_dropped(BitMap(), "", waiting) if waiting else KEEP_ALL
-        pieces, first = pieces_of(request, schema, functions, waiting), first_rows(request.wanted, schema, settings)
+        pieces = pieces_of(request, schema, functions, waiting, are_weighed=query.is_weighed)
+        first = first_rows(request.wanted, schema, settings)
         where = where_of(request, literals=True, for_people=True)
         answer = answer_query(replace(query, predicate=predicate, where=where, pieces=pieces, first_rows=first))
         if answer.troubles:

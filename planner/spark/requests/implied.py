@@ -17,7 +17,7 @@ from planner.spark.requests.wire import Request
 
 
 def pieces_of(
-    request: Request, schema: Schema, functions: ColumnFunctions, waiting: Sequence[int]
+    request: Request, schema: Schema, functions: ColumnFunctions, waiting: Sequence[int], *, are_weighed: bool
 ) -> tuple[Piece, ...]:
     """List what a request implies, besides the rows that it wants.
 
@@ -25,10 +25,17 @@ def pieces_of(
         request: The request.
         schema: The schema of its columns.
         functions: Its functions, bound.
-        waiting: The IDs of columns of which more will be known when the query runs.
+        waiting: The IDs of columns whose keys are known when the query runs.
+        are_weighed: Whether each piece says what it and the others say of rows. Keys are bound once more for that.
     """
-    pieces = [_function(number, request, functions) for number in functions.found]
+    pieces = [
+        _weighable(number, request, functions) if are_weighed else Piece(implied)
+        for number, (_, implied) in functions.found.items()
+    ]
     for at, keys in enumerate(request.runtime_keys):
+        if not are_weighed:
+            pieces.append(Piece(Implied(keys.source, str(keys))))
+            continue
         rest = request.model_copy(update={"runtime_keys": request.runtime_keys[:at] + request.runtime_keys[at + 1 :]})
         others = bind_filters(rest, functions.predicate)
         pieces.append(Piece(Implied(keys.source, str(keys)), bind_runtime_keys(keys, schema), others))
@@ -38,7 +45,7 @@ def pieces_of(
     return tuple(pieces)
 
 
-def _function(number: int, request: Request, functions: ColumnFunctions) -> Piece:
+def _weighable(number: int, request: Request, functions: ColumnFunctions) -> Piece:
     predicate, implied = functions.found[number]
     if predicate == UNKNOWN:
         return Piece(implied)
