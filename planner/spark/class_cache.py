@@ -15,6 +15,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from puffin_index.storage.caches import user_folder
+
 if TYPE_CHECKING:
     from py4j.java_gateway import JVMView
 
@@ -39,7 +41,7 @@ def place_of(jvm: JVMView, sources: Iterable[str]) -> Path | None:
             jvm.org.apache.iceberg.IcebergBuild.fullVersion(),
             jvm.java.lang.System.getProperty("java.specification.version"),
         ]
-        folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "puffin-index"
+        folder = user_folder()
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         status = folder.stat()
     except (Py4JError, TypeError, OSError, RuntimeError) as error:
@@ -53,7 +55,7 @@ def place_of(jvm: JVMView, sources: Iterable[str]) -> Path | None:
 
 
 def keep(place: Path, classes: Mapping[str, bytes]) -> None:
-    """Keep classes by name. Whoever reads the place at the same time finds all of them or no file."""
+    """Keep classes by name. A reader of the place finds all of them or no file."""
     temporary = ""
     try:
         with tempfile.NamedTemporaryFile(dir=place.parent, suffix=".tmp", delete=False) as file:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 
 _caches: list[tuple[Callable[[], object], AbstractContextManager[object]]] = []
 
@@ -23,3 +25,12 @@ def clear_caches() -> None:
     for clear, lock in _caches:
         with lock:
             clear()
+
+
+def user_folder() -> Path:
+    """Return the folder of what is kept for later processes of the same user; it may not exist yet.
+
+    Raises:
+        RuntimeError: If the user has no home.
+    """
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "puffin-index"

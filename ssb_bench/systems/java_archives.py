@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
 import pyspark
+
+from puffin_index.storage.caches import user_folder
 
 PAIMON: Final = ("org.apache.paimon", "paimon-bundle", "1.4.2")
 _TIMEOUT_SECONDS: Final = 500
@@ -32,7 +33,7 @@ def fetch_jar(group: str, artifact: str, version: str) -> Path:
         subprocess.SubprocessError: If it cannot be fetched.
         OSError: If there is no Java, or no room.
     """
-    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "puffin-index"
+    cache = user_folder()
     jar = cache / f"{artifact}-{version}.jar"
     if not jar.exists():
         cache.mkdir(parents=True, exist_ok=True)
