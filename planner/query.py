@@ -45,8 +45,8 @@ class Piece:
 
     Attributes:
         implied: What is known of it.
-        alone: What it says of a row, without the rest of the query; None if nobody needs to ask.
-        others: What the rest of the query says; None if nobody needs to ask.
+        alone: What it says of a row, without the rest of the query; None if it is not weighed.
+        others: What the rest of the query says; None if it is not weighed.
     """
 
     implied: Implied
@@ -72,7 +72,7 @@ class QueryRequest:
         executors: Where many row groups are judged; None for here.
         is_weighed: Whether to say what each piece drops, which takes a pass for each.
         schema: The schema of the scan.
-        condition: The condition as it was read, for those who test rows here; Spark tests its own.
+        condition: The condition as it was read, for readers that test rows; Spark tests its own.
         ahead: What was read of the index before.
         started: When planning began, by `time.perf_counter`.
     """

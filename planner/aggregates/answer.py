@@ -74,7 +74,11 @@ class Answer:
         )
 
     def describe(self, unlisted: int) -> str:
-        """Say what the index answers, for people, if there are so many more row groups without an index."""
+        """Say what the index answers, for people.
+
+        Args:
+            unlisted: How many more row groups there are, which have no index.
+        """
         return (
             f"{self.settled.question.text}: {self.row_groups_settled} row groups from statistics, "
             f"{self.row_groups_indexed} from indexes, {len(self.unread) + unlisted} to be read"

@@ -18,7 +18,7 @@ from puffin_index.keys.forms import floats_of_keys
 from puffin_index.storage.arrays import Ints
 
 _FEW_GROUPS: Final = 10_000
-"""A column with so many values in a row group is tried, however many values and matching rows there may be."""
+"""A column with at most this many values in each row group is tried, whatever the number of matching rows."""
 
 _BITS_OF_DOUBLES: Final = 53
 
@@ -36,7 +36,7 @@ def most_rows(view: IndexView, predicate: Predicate, question: Question, row_gro
         return None
     if not _has_many_groups(view, question, row_groups):
         return math.inf
-    # So many rows at most make so many groups at most.
+    # Rows bound the number of groups.
     return None if expected_matches(view, predicate, row_groups) > MOST_GROUPS else MOST_GROUPS
 
 
@@ -67,7 +67,7 @@ def _has_many_groups(view: IndexView, question: Question, row_groups: Ints) -> b
 
 
 def _lose_bits(statistics: FieldStatistics, row_groups: Ints) -> bool:
-    """Whether a sum of doubles most likely loses bits, to judge by the ends of row groups: reading is then in vain."""
+    """Whether a sum of doubles most likely loses bits, to judge by the ends of row groups: reading would be wasted."""
     keys = (statistics.minimum, statistics.maximum)
     known = row_groups[statistics.known[row_groups]]
     values = np.concatenate([floats_of_keys(key[known]) for key in keys if isinstance(key, np.ndarray)])

@@ -164,7 +164,8 @@ class _Writer:
 
     def _range(self, name: str, test: RangeTest, value_type: ValueType) -> str:
         low, high = test.low, test.high
-        if isinstance(low, bytes) and value_type.name == "string" and _is_prefix(test):
+        is_prefix = isinstance(high, bytes) and test.low_inclusive and not test.high_inclusive
+        if isinstance(low, bytes) and value_type.name == "string" and is_prefix and high == prefix_end(low):
             prefix = re.sub(r"([\\%_])", r"\\\1", low.decode(errors="replace")) + "%"
             return f"{name} LIKE {quoted(prefix) if self.literals else HIDDEN}"
         bounds = []
@@ -225,11 +226,6 @@ def _number(key: Key, value_type: ValueType) -> float:
     value = value_of(key, value_type)
     assert isinstance(value, float)
     return value
-
-
-def _is_prefix(test: RangeTest) -> bool:
-    has_ends = isinstance(test.low, bytes) and test.low_inclusive and not test.high_inclusive
-    return has_ends and test.high is not None and test.high == prefix_end(test.low or b"")  # type: ignore[arg-type]
 
 
 def _path(fields: Iterable[NestedField], field_id: int) -> tuple[str, ...] | None:

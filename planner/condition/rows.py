@@ -1,6 +1,6 @@
 """Rows of a batch that satisfy a condition: its leaves tested on the values, in the planner's own key domain.
 
-What the planner cannot decide for certain is refused here, a condition or a row: without Spark, nobody else decides.
+A condition or a row that the planner cannot decide for certain is refused: without Spark, nothing else decides it.
 """
 
 from __future__ import annotations

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
 
 PlanningMode: TypeAlias = Literal["auto", "local", "distributed"]
-PLANNING_MODES: Final[tuple[PlanningMode, ...]] = ("auto", "local", "distributed")
 
 LOCAL_ROW_GROUPS: Final = 200_000
 """Up to this number of row groups, the driver alone is about as fast."""

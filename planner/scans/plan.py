@@ -158,7 +158,7 @@ def plan_scan(
     question: Question | None = None,
     session_zone: str = DEFAULT_ZONE,
 ) -> QueryAnswer:
-    """Plan a scan of a table, for somebody who reads, counts or aggregates the rows.
+    """Plan a scan of a table whose rows are read, counted or aggregated.
 
     Args:
         index: The table's index.

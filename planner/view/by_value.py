@@ -22,7 +22,7 @@ from puffin_index.keys.value_types import value_type_named
 from puffin_index.storage.arrays import Ints
 
 _VALUES_BETWEEN_LOOKS = 65_536
-"""After so many values the clock is asked. Arrow takes time in the length of pattern and text, whatever they say."""
+"""The clock is asked after this many values. Arrow takes time by the length of pattern and text alone."""
 
 
 @dataclass(slots=True)

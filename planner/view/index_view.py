@@ -154,7 +154,7 @@ class IndexView(CoveredRowGroups):
                 self._cache.put((reader.location, place), StoredDirectory(PartReader(data, reader.location, place[0])))
 
     def held(self, spans: Iterable[Span]) -> AbstractContextManager[None]:
-        """Get ranges of segments side by side from a store, and hold them for whoever reads any part of them."""
+        """Get ranges of segments side by side from a store, and hold them for readers of any part."""
         if self.is_local:
             return nullcontext()
         inside = [

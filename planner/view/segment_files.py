@@ -36,7 +36,7 @@ class SegmentFiles:
 
     Attributes:
         read_ahead: The number of ranges that were read ahead.
-        read_in_vain: The number of those that nobody asked for.
+        read_in_vain: The number of those that were never asked for.
     """
 
     def __init__(self, io: FileIO) -> None:
@@ -47,7 +47,7 @@ class SegmentFiles:
 
     @contextmanager
     def held(self, spans: Iterable[SegmentSpan], at_once: int) -> Iterator[None]:
-        """Get ranges of segments side by side, and hold them in memory for whoever reads a part; near ones as one.
+        """Get ranges of segments side by side, and hold them in memory for readers of any part; near ones as one.
 
         Few ranges, and what cannot be read or does not fit into memory, are left to those who need them.
 

@@ -205,7 +205,7 @@ def write_segment(task: SegmentTask) -> Segment:
 
 
 class _UnreadableFileError(BuildError):
-    """Says which column of which data file could not be read."""
+    """A column of a data file that could not be read."""
 
     def __init__(self, path: str, column: ResolvedColumn, reason: str) -> None:
         self.path = path
@@ -227,7 +227,7 @@ def _open_files(task: SegmentTask, stack: ExitStack, skipped: list[SkippedFile])
                 _log.warning("not indexed: %s", error)
                 return SkippedFile(file.path, str(error))
             if objections:
-                reason = "; ".join(dict.fromkeys(objections.values()))
+                reason = _sentence(objections)
                 _log.warning("not indexed: %s", reason)
                 return SkippedFile(file.path, reason, _others(task.columns, objections))
             return context.pop_all(), candidate
@@ -281,6 +281,11 @@ def _objections(opened: OpenDataFile, columns: Sequence[ResolvedColumn]) -> dict
     return objections
 
 
+def _sentence(objections: Mapping[ResolvedColumn, str]) -> str:
+    """Join objections; those to several keys of one map are the same."""
+    return "; ".join(dict.fromkeys(objections.values()))
+
+
 def _others(columns: Sequence[ResolvedColumn], bad: Collection[ResolvedColumn]) -> tuple[ResolvedColumn, ...]:
     return tuple(column for column in columns if column not in bad)
 
@@ -289,7 +294,7 @@ def objection(io: FileIO, file: DataFile, reading: Reading, columns: Sequence[Re
     """Return why a build would leave columns of a data file out, as far as its footer tells; None if it would not."""
     try:
         with open_data_file(io, file, reading) as opened:
-            return "; ".join(dict.fromkeys(_objections(opened, columns).values())) or None
+            return _sentence(_objections(opened, columns)) or None
     except (BuildError, UnsupportedError) as error:
         return str(error)
 

@@ -1,4 +1,4 @@
-"""Ranges of files: near ones share a request, and what was read ahead is found by whoever asks for any part of it."""
+"""Ranges of files: near ones share a request, and a read of any part finds what was read ahead."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class HeldRange(Generic[Data]):
         offset: Where the range begins.
         length: The length in bytes.
         data: The bytes, or what becomes the bytes.
-        is_used: Whether somebody asked for a part.
+        is_used: Whether a part was asked for.
     """
 
     offset: int
@@ -90,5 +90,5 @@ class HeldRanges(Generic[Data]):
 
     @property
     def unused(self) -> int:
-        """The number of ranges that nobody asked for."""
+        """The number of ranges that were never asked for."""
         return sum(not one.is_used for own in self._of_file.values() for one in own)

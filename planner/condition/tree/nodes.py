@@ -74,7 +74,7 @@ class EngineTest:
 
 @dataclass(frozen=True, slots=True)
 class ByValue:
-    """A test of one column that is decided value by value; any row may match for whoever does not decide it.
+    """A test of one column that is decided value by value; where it is not decided, any row may match.
 
     Attributes:
         field_id: The column, or a key of a map.

@@ -43,10 +43,10 @@ from pyiceberg.expressions import (
 from pyiceberg.schema import Schema
 from pyiceberg.types import BinaryType, DoubleType, FixedType, FloatType, IcebergType, UUIDType
 
-from planner.condition import spark_nodes as nodes
 from planner.condition.iceberg_filters import read_filter
-from planner.condition.read_spark import found_column, spark_type
 from planner.condition.rows import ReadColumn, values_of
+from planner.condition.spark import nodes
+from planner.condition.spark.read import found_column, spark_type
 from puffin_index.keys.map_key import ColumnId
 from puffin_index.storage.arrays import Flags
 

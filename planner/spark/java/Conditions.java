@@ -45,7 +45,7 @@ import org.apache.spark.unsafe.types.UTF8String;
  *
  * <p>A known class of expressions becomes a node if it means the same to the planner and compares columns of the scan with
  * literals of exactly the same type. Any other expression of a single column becomes a function ({@link ColumnFunction}),
- * and the rest becomes unknown nodes. {@code planner/condition/spark_nodes.py} reads the nodes.
+ * and the rest becomes unknown nodes. {@code planner/condition/spark/nodes.py} reads the nodes.
  */
 public class Conditions {
   /** Levels of AND within OR within AND. A deeper part is unknown, because readers of JSON recurse. */

@@ -31,8 +31,8 @@ from pyiceberg.types import UUIDType
 
 from planner.aggregates.partial import SUM, group_name
 from planner.aggregates.question import AskedColumn, Question
-from planner.condition.read_spark import found_column, text_of
-from planner.condition.spark_nodes import Column
+from planner.condition.spark.nodes import Column
+from planner.condition.spark.read import found_column, text_of
 from planner.query import QueryAnswer
 from planner.spark.requests.wire import WantedAggregates, serialized_keys, serialized_note
 from puffin_index.keys.columns import KeyArray

@@ -11,8 +11,8 @@ from pyroaring import BitMap
 
 from planner.condition.columns import FoundColumn
 from planner.condition.implied import Cost, Implied, costs
-from planner.condition.read_spark import found_column, text_of
-from planner.condition.spark_nodes import Column, Function, Matches
+from planner.condition.spark.nodes import Column, Function, Matches
+from planner.condition.spark.read import found_column, text_of
 from planner.condition.tree.key_lists import MOST_KEYS, chosen
 from planner.condition.tree.nodes import UNKNOWN, ByValue, EngineTest, Leaf, Nothing, Predicate, leaves
 from planner.condition.tree.simplify import conjunction, disjunction

@@ -19,7 +19,7 @@ from pyroaring import BitMap
 
 from planner.condition.as_sql import HIDDEN, conjuncts_as_sql, name_text
 from planner.condition.iceberg_filters import condition_of, read_filter
-from planner.condition.read_spark import read_node, spark_type
+from planner.condition.spark.read import read_node, spark_type
 from planner.condition.tree.nodes import UNKNOWN, ByValue, Everything, Predicate
 from planner.condition.tree.simplify import conjunction, simplified
 from planner.first_rows.search import FirstRows, Order

@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType, UUIDType
 
-from planner.condition.read_spark import spark_type
+from planner.condition.spark.read import spark_type
 from planner.condition.tree.key_lists import among, compared
 from planner.condition.tree.nodes import UNKNOWN, Leaf, Predicate, leaves
 from planner.prune.estimate import key_presence, most_distinct

@@ -33,7 +33,7 @@ An answer with lists of values goes on with:
 | | form `I`: the least and the greatest key (int64), instead of a list; the search is for an interval of keys |
 | 4 | the other forms: the number of values (int32) |
 | | form `R`: the first value (int64) of successive integers |
-| | form `N`: the values (int64) as `planner.condition.spark_nodes` has the contents of literals; decimals unscaled |
+| | form `N`: the values (int64) as `planner.condition.spark.nodes` has the contents of literals; decimals unscaled |
 | | form `B`: the length of each value (int32), then the bytes of all; decimals unscaled in two's complement |
 | 2 | the number of functions to evaluate (uint16) |
 | 2, 2 | for each function, its number and the number of its list (uint16) |
@@ -66,7 +66,7 @@ from pydantic import Base64Bytes, BaseModel, ConfigDict, ValidationError, Valida
 from pyroaring import BitMap
 
 from planner.condition.as_sql import quoted
-from planner.condition.spark_nodes import Column, ConditionNode, Function, Junction, Negation, Unknown
+from planner.condition.spark.nodes import Column, ConditionNode, Function, Junction, Negation, Unknown
 from planner.view.column_values import ColumnValues, KeyBounds, KeyRange
 from planner.view.index_view import IndexView
 from puffin_index.keys.columns import KeyArray
@@ -102,7 +102,7 @@ class RuntimeKeys(BaseModel):
         type: The column's type in Spark, by Iceberg's name.
         operator: `=` for the keys that the other side of a join has, or for the value of a scalar subquery. Any other
             operator compares with the value of a scalar subquery, so there is one key at most.
-        keys: The keys as `planner.condition.spark_nodes` has the contents of literals.
+        keys: The keys as `planner.condition.spark.nodes` has the contents of literals.
         source: What of the query finds them.
     """
 

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from pyroaring import BitMap
 
-from planner.condition.read_spark import found_column
-from planner.condition.spark_nodes import Column
+from planner.condition.spark.nodes import Column
+from planner.condition.spark.read import found_column
 from planner.prune.pruned import Reason
 from planner.query_log.benefits import sum_up
 from planner.query_log.records import read_log

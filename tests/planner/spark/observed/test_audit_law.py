@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from planner.condition.spark_nodes import ConditionNode
+from planner.condition.spark.nodes import ConditionNode
 from planner.query_log.records import AuditRecord
 from planner.spark.audit.direct import DirectTest
 from tests.conftest import amount

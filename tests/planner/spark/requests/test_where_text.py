@@ -12,8 +12,8 @@ import pytest
 from pydantic import TypeAdapter
 
 from planner.condition.as_sql import without_literals
-from planner.condition.read_spark import read_node
-from planner.condition.spark_nodes import ConditionNode
+from planner.condition.spark.nodes import ConditionNode
+from planner.condition.spark.read import read_node
 from planner.condition.sql.parser import read_where
 from planner.condition.tree.nodes import Leaf
 from planner.condition.tree.simplify import simplified

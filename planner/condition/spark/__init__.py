@@ -1,0 +1,1 @@
+"""Conditions as Spark sends them: their nodes, and how nodes are read."""
