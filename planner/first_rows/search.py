@@ -42,8 +42,11 @@ MOST_ROWS: Final = 1_000_000
 _MOST_COUNTS = 24
 """A threshold is the result of so many counts at most."""
 
-_GOOD_ENOUGH = 1.1
-"""A threshold that this many times the wanted rows reach is not made better."""
+_GOOD_ENOUGH = 0.1
+"""A threshold that is reached by less than this share of rows too many is not made better."""
+
+_FEW_ROWS = 100
+"""Each row too many may keep one more row group, so few wanted rows are compared with the row groups that are left."""
 
 _MARGIN = 1.05
 """Aims at a few more rows than are wanted, because too few rows prove nothing."""
@@ -273,9 +276,13 @@ class _Search:
                 rows = max(rows, self._guess.reach(key), self._reach) * growth
             else:
                 between = self._between(self._sure)
-                if self._found <= self._wanted * _GOOD_ENOUGH or between is None or len(self._left) == 1:
+                if between is None or len(self._left) == 1 or self._is_good_enough():
                     return
                 self._count_up_to(between)
+
+    def _is_good_enough(self) -> bool:
+        base = self._wanted if self._wanted > _FEW_ROWS else min(self._wanted, len(self._left))
+        return self._found - self._wanted < base * _GOOD_ENOUGH
 
     def _rows_a_match(self) -> float | None:
         """How many rows there are for each row that satisfies the predicate; None if too few rows do."""

@@ -29,6 +29,9 @@ _LEAST_DOUBT = 0.0025
 """How unsure a match is that is not proved, at least: rows may lie in bursts. So a look-up that takes a hundredth of
 the bytes at stake is made, as the gate counts an index byte a quarter."""
 
+_BURST_ROWS = 100
+"""Rows of two tests meet by chance in bursts of about this many, not one by one: a key comes in bursts of its own."""
+
 _BLOCK_ROW_GROUPS = 8_192
 """The arrays of so many row groups stay in the processor's cache."""
 
@@ -72,7 +75,8 @@ class JoinedEstimates(JoinedValues[Estimate]):
             presence = np.minimum(first.presence, second.presence)
             # Rows of two tests may avoid each other, however many there are of each; not if one test holds for all.
             is_open = np.maximum(first.selectivity, second.selectivity) < 1
-            sure = np.minimum(1 - np.exp(-selectivity * self._row_counts[at]), 1 - _LEAST_DOUBT * (1 - selectivity))
+            bursts = selectivity * self._row_counts[at] / _BURST_ROWS
+            sure = np.minimum(1 - np.exp(-bursts), 1 - _LEAST_DOUBT * (1 - selectivity))
             return Estimate(selectivity, np.where(is_open, np.minimum(presence, sure), presence))
         return Estimate(
             1 - (1 - first.selectivity) * (1 - second.selectivity), 1 - (1 - first.presence) * (1 - second.presence)
