@@ -38,7 +38,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
     With `-n 2`, each process begins with tests that share a Spark session: they take longest.
 
-    Those that start a JVM of their own stay together as well, beside all that need none.
+    Those that start a JVM of their own stay together as well, and so do those of a module, which share its tables.
     """
     # Whoever names a test wants it.
     if not is_nightly() and not any("::" in argument for argument in config.args):
@@ -54,6 +54,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.xdist_group("answers" if is_answer else "session"))
         elif item.get_closest_marker("spark") or item.get_closest_marker("paimon"):
             item.add_marker(pytest.mark.xdist_group("jvm"))
+        else:
+            item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
     items.sort(key=lambda item: not _shares_session(item))
 
 

@@ -23,10 +23,11 @@ from puffin_index.storage.parallel import PROPERTY_AT_ONCE
 from puffin_index.storage.whole_files import read_tables_whole
 from ssb_bench.stores.server import StoreServer
 from ssb_bench.stores.traffic import Traffic
+from tests.conftest import amount
 from tests.puffin_index.indexed_table import indexed
 from tests.stores import far_away, store_catalog
 
-SEGMENTS = 12
+SEGMENTS = amount(8, 12)
 DEFINITION = IndexDefinition.of(
     bitmap=["k", "b", "s"], bsi=["k"], options={f"{name}.layout": "postings" for name in ("k", "b")}
 )

@@ -199,7 +199,7 @@ def test_the_schema_is_sparks_own_for_these_files(views: ConnectSession) -> None
     assert [(field.name, field.dataType) for field in ours] == [(field.name, field.dataType) for field in native]
 
 
-@pytest.mark.one_of(5)
+@pytest.mark.one_of(15)
 @pytest.mark.parametrize("where", PREDICATES)
 def test_answers_are_those_of_spark_on_the_same_files(
     views: ConnectSession, options: dict[str, str], where: str
@@ -270,6 +270,7 @@ def test_the_option_where_may_have_functions(views: ConnectSession, options: dic
     assert sorted(row.k for row in ours.collect()) == sorted(row.k for row in native) != []
 
 
+@pytest.mark.nightly
 def test_chosen_columns_are_read_alone(views: ConnectSession, options: dict[str, str]) -> None:
     reader = views.read.format("puffin-index").options(**options, columns="s, k")
     frame = reader.load("lake.ns.items").where("k = 77")
@@ -277,6 +278,7 @@ def test_chosen_columns_are_read_alone(views: ConnectSession, options: dict[str,
     assert frame.collect() == views.sql("SELECT s, k FROM plain WHERE k = 77").collect()
 
 
+@pytest.mark.nightly
 def test_earlier_snapshots_and_deletes(remote: ConnectSession, lake: SqlCatalog, options: dict[str, str]) -> None:
     changed = create(lake, "changed", rows(500))
     before = changed.data_table.refresh().current_snapshot()
@@ -302,6 +304,7 @@ def test_a_wrong_option_is_named(
         remote.read.format("puffin-index").options(**options).option(option, value).load("lake.ns.items").collect()
 
 
+@pytest.mark.nightly
 def test_a_table_without_an_index_is_said(remote: ConnectSession, lake: SqlCatalog, options: dict[str, str]) -> None:
     lake.create_table("ns.bare", rows(1).schema)
     with pytest.raises(Exception, match="puffin-index create"):

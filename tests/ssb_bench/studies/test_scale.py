@@ -91,6 +91,7 @@ def test_a_scenario_that_would_take_too_long_is_left_out() -> None:
     assert scale_failures([replace(slow, probe=None, left_out="left out")]) == []
 
 
+@pytest.mark.nightly
 def test_a_measurement_survives_its_json(tmp_path: Path) -> None:
     path, points = tmp_path / "scale.json", measure_scale(tmp_path / "scratch", [1_000], repeats=1)
 

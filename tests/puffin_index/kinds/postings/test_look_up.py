@@ -494,7 +494,7 @@ def survives(payload: Payload, row_groups: Sequence[RowGroup], value_type: Value
 def test_a_flipped_bit_is_refused_wherever_it_is(value_type: ValueType, row_groups: list[RowGroup]) -> None:
     payload = built(row_groups, value_type, SMALL_SIZES)
     assert survives(payload, row_groups, value_type) == 0
-    for position in range(len(payload.data)):
+    for position in range(0, len(payload.data), amount(3, 1)):
         data = bytearray(payload.data)
         data[position] ^= 1 << position % 8
         assert survives(Payload(POSTINGS, data, payload.layout), row_groups, value_type) > 0, position
@@ -541,7 +541,8 @@ def test_bytes_that_are_wrong_under_good_checksums_do_no_harm(
     assert (unharmed.data, unharmed.layout.tolist()) == (payload.data, payload.layout.tolist())
     chance = random.Random(1)
     refused = 0
-    for position in range(len(payload.data)):
+    positions = range(0, len(payload.data), amount(3, 1))
+    for position in positions:
         data = bytearray(payload.data)
         data[position] = chance.choice([0, 255, data[position] ^ 1, data[position] ^ 128])
         try:
@@ -552,7 +553,7 @@ def test_bytes_that_are_wrong_under_good_checksums_do_no_harm(
                 assert postings.rows(test) <= everything
         except DOCUMENTED:
             refused += 1
-    assert refused > 0.2 * len(payload.data)
+    assert refused > 0.2 * len(positions)
 
 
 @pytest.mark.parametrize(("value_type", "row_groups"), SMALL, ids=["long", "string"])
