@@ -51,7 +51,7 @@ class PlannerCallback:
         self.statements = Statements(own_catalogs, context)
         self._indexes = ReadIndexes(own_catalogs)
         self._strict = strict
-        self.observers = Observers()
+        self.observers = Observers(context)
         self.reports = Reports()
 
     def apply(self, request_text: str, candidates: bytes) -> bytearray:
@@ -154,7 +154,7 @@ class PlannerCallback:
         if serialized is None:
             return KEEP_ALL
         self.reports.add(answer.plan, request)
-        self._observe(PlannedQuery(request, settings, index.table, index.reading, answer, functions.listed))
+        self._observe(PlannedQuery(request, settings, index.table, index.reading, answer))
         return serialized
 
     def _observe(self, query: PlannedQuery) -> None:

@@ -16,8 +16,7 @@ from planner.spark.rules import (
     STATEMENTS,
     STRATEGY,
     call_ours,
-    compile_java,
-    hook_source,
+    compile_hook,
     is_ours,
     make,
     rules_of,
@@ -34,41 +33,6 @@ from puffin_index.jobs.executors import context_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-_SOURCES = (
-    "commands/SessionCatalogs.java",
-    "JobNotes.java",
-    "PartitionConstants.java",
-    "SessionSettings.java",
-    "ScanTasks.java",
-    "View.java",
-    "functions/ColumnValues.java",
-    "functions/MonotoneFunction.java",
-    "functions/Evaluation.java",
-    "functions/ColumnFunction.java",
-    "PythonCalls.java",
-    "Conditions.java",
-    "Lists.java",
-    "aggregates/Replace.java",
-    "aggregates/AggregateAnswer.java",
-    "aggregates/ComputedValues.java",
-    "aggregates/AggregateQuestion.java",
-    "ScanQuestion.java",
-    "IndexPlanner.java",
-    "joins/RuntimeScan.java",
-    "joins/RuntimeFilters.java",
-    "joins/JoinPruning.java",
-    "joins/ScalarPruning.java",
-    "WantedRows.java",
-    "Subqueries.java",
-    "PruneScans.java",
-    "aggregates/ExistingRows.java",
-    "aggregates/AnswerAggregates.java",
-    "commands/PythonStatements.java",
-    "commands/IndexStatements.java",
-    "EverySession.java",
-)
-"""Each file uses the files before it."""
 
 _WITHOUT_JVM = (
     "read the table by spark.dataSource.register(planner.PuffinIndexSource) and then "
@@ -116,7 +80,7 @@ def enable(
     ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call] # pyspark leaves it untyped
     callback = PlannerCallback(catalogs or {}, context, session_uuid(spark), strict=strict)
     try:
-        loader = compile_java(spark, map(hook_source, _SOURCES))
+        loader = compile_hook(spark)
         rule = make(spark, loader, RULE, callback.name, callback.session, callback, strict)
         strategy = make(spark, loader, STRATEGY, rule)
         java_statements = make_statements(spark, loader, callback.statements)

@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import time
+from typing import TYPE_CHECKING
 
 from planner.query_log.records import AuditRecord
-from planner.spark.audit.auditor import Auditor
+from planner.spark.audit import Auditor
 from planner.spark.left_behind import DataTable
 from planner.spark.observe.log_writer import LogWriters
 from planner.spark.observe.planned_query import PlannedQuery
 from planner.spark.requests.wire import Request
 
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
 
 class Observers:
-    """The log and the audits of one hook."""
+    """The log and the audits of one hook.
 
-    def __init__(self) -> None:
+    Args:
+        context: The application.
+    """
+
+    def __init__(self, context: SparkContext) -> None:
         self._logs = LogWriters()
-        self._auditor = Auditor(self._audited)
+        self._auditor = Auditor(context, self._audited)
 
     def planned(self, query: PlannedQuery) -> None:
         """Log a scan, and audit it."""

@@ -20,6 +20,42 @@ STRATEGY = "io.puffinindex.spark.AnswerAggregates"
 STATEMENTS = "io.puffinindex.spark.IndexStatements"
 EVERY_SESSION = "io.puffinindex.spark.EverySession"
 
+_SOURCES = (
+    "commands/SessionCatalogs.java",
+    "JobNotes.java",
+    "PartitionConstants.java",
+    "SessionSettings.java",
+    "ScanTasks.java",
+    "View.java",
+    "functions/ColumnValues.java",
+    "functions/MonotoneFunction.java",
+    "functions/Evaluation.java",
+    "functions/ColumnFunction.java",
+    "PythonCalls.java",
+    "Conditions.java",
+    "Lists.java",
+    "aggregates/Replace.java",
+    "aggregates/AggregateAnswer.java",
+    "aggregates/ComputedValues.java",
+    "aggregates/AggregateQuestion.java",
+    "FilterText.java",
+    "ScanQuestion.java",
+    "IndexPlanner.java",
+    "joins/RuntimeScan.java",
+    "joins/RuntimeFilters.java",
+    "joins/JoinPruning.java",
+    "joins/ScalarPruning.java",
+    "WantedRows.java",
+    "Subqueries.java",
+    "PruneScans.java",
+    "aggregates/ExistingRows.java",
+    "aggregates/AnswerAggregates.java",
+    "commands/PythonStatements.java",
+    "commands/IndexStatements.java",
+    "EverySession.java",
+)
+"""Each file uses the files before it."""
+
 _compiled: WeakKeyDictionary[JavaGateway, list[tuple[JavaObject, tuple[str, ...], JavaObject]]] = WeakKeyDictionary()
 """For each JVM: a loader, the files that were compiled on top of it, and the loader of their classes."""
 
@@ -123,6 +159,11 @@ def compile_java(
             keep(kept, classes)
     known.append((beneath, texts, loader))
     return loader
+
+
+def compile_hook(spark: SparkSession) -> JavaObject:
+    """Compile the hook; return the class loader that has its classes."""
+    return compile_java(spark, map(hook_source, _SOURCES))
 
 
 def _compile(

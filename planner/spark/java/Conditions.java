@@ -92,6 +92,9 @@ public class Conditions {
   /** The ids of all columns that the nodes name; other columns may be among them. */
   public final Set fields = new HashSet();
 
+  /** What rows of the scan must satisfy, or null. */
+  public final Expression filter;
+
   private final Map attributes = new HashMap();
   private final Schema schema;
   private boolean beyondFilters;
@@ -103,6 +106,7 @@ public class Conditions {
    * @param isWhole whether to make a node of every condition; otherwise only of those that Iceberg's filters cannot say
    */
   public Conditions(Expression filter, scala.collection.Iterable output, Schema schema, boolean isWhole) {
+    this.filter = filter;
     this.schema = schema;
     scala.collection.Iterator it = output.iterator();
     while (it.hasNext()) {

@@ -35,6 +35,7 @@ public class IndexPlanner {
   private static final byte ABSENT = 'A';
   private static final byte VIEW = 'V';
   private static final byte DROPPED = 'D';
+  private static final byte ONLY = 'O';
   private static final byte VALUES = 'F';
   private static final byte AGGREGATES = 'G';
   private static final int RESULTS_REMEMBERED = 200;
@@ -126,8 +127,8 @@ public class IndexPlanner {
       if (kind == AGGREGATES) {
         return question.aggregates.read(view, candidates.rowGroups, in);
       }
-      if (kind == DROPPED) {
-        return new Answer(view, candidates.rowGroups, in);
+      if (kind == DROPPED || kind == ONLY) {
+        return new Answer(view, candidates.rowGroups, kind == ONLY, in);
       }
       if (kind == VALUES) {
         evaluate(question, in);
@@ -226,13 +227,15 @@ public class IndexPlanner {
   public static class Answer {
     public final View view;
     public final RoaringBitmap dropped = new RoaringBitmap();
+    private final boolean dropsUnknown;
     /** What the job's description says of the scan, may be empty. */
     public final String note;
     /** The IDs of join columns whose keys are worth to be asked about once they are known, as Integers. */
     public final Set runtimeFields = new HashSet();
 
-    Answer(View view, RoaringBitmap asked, DataInputStream in) throws Exception {
+    Answer(View view, RoaringBitmap asked, boolean dropsUnknown, DataInputStream in) throws Exception {
       this.view = view;
+      this.dropsUnknown = dropsUnknown;
       byte[] text = new byte[in.readUnsignedShort()];
       in.readFully(text);
       note = new String(text, "UTF-8");
@@ -244,6 +247,16 @@ public class IndexPlanner {
         throw new IllegalStateException("an answer with bytes after its end");
       }
       dropped.and(asked);
+    }
+
+    /** Whether all tasks stay as they are. */
+    public boolean keepsAll() {
+      return dropped.isEmpty() && !dropsUnknown;
+    }
+
+    /** The tasks of the scan with what is not dropped. */
+    public ScanTasks.Pruned left(List tasks) throws Exception {
+      return view.without(tasks, dropped, dropsUnknown);
     }
   }
 }

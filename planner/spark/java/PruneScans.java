@@ -394,7 +394,7 @@ public class PruneScans extends Rule {
       if (answer == null) {
         return false;
       }
-      ScanTasks.Pruned left = answer.dropped.isEmpty() ? null : answer.view.without(tasks, answer.dropped);
+      ScanTasks.Pruned left = answer.keepsAll() ? null : answer.left(tasks);
       boolean isEmpty = left != null && left.isEmpty();
       boolean isForThisQuery = left != null && wantedNode != null;
       if (left == null || isForThisQuery) {

@@ -50,6 +50,7 @@ public class ScanQuestion {
   private final Schema schema;
   private final List filters;
   private final List conditions;
+  private final org.apache.spark.sql.catalyst.expressions.Expression filter;
   private final Set fields = new HashSet();
   private final Map catalog;
   private final boolean caseSensitive;
@@ -62,6 +63,7 @@ public class ScanQuestion {
   public ScanQuestion(Object scan, Conditions conditions) throws Exception {
     this.scan = scan;
     this.conditions = conditions.nodes;
+    filter = conditions.filter;
     functions = conditions.functions;
     table = table(scan);
     settings = settings();
@@ -80,6 +82,7 @@ public class ScanQuestion {
     schema = other.schema;
     filters = other.filters;
     conditions = other.conditions;
+    filter = other.filter;
     functions = other.functions;
     catalog = other.catalog;
     caseSensitive = other.caseSensitive;
@@ -158,9 +161,9 @@ public class ScanQuestion {
     return settings.containsKey(SETTINGS + "strict") ? says(settings, "strict", "true") : otherwise;
   }
 
-  /** Whether nothing is asked that could leave out a row group. */
+  /** Whether nothing is asked that could leave out a row group. The session of an audit asks about every scan. */
   public boolean isEmpty() {
-    return filters.isEmpty() && conditions.isEmpty() && runtimeFields.isEmpty() && wanted == null;
+    return !says(settings, "sampled", "true") && filters.isEmpty() && conditions.isEmpty() && runtimeFields.isEmpty() && wanted == null;
   }
 
   /** What all questions have in common that want the same rows of equal scans. */
@@ -169,6 +172,11 @@ public class ScanQuestion {
       return aggregates.key();
     }
     return wanted == null ? "" : wanted.get("rows") + " " + wanted.get("order") + " " + conditions;
+  }
+
+  /** Whether some queries of the session are audited: then the planner wants the filter as text. */
+  private boolean isAudited() {
+    return settings.containsKey(SETTINGS + "audit") && !says(settings, "audit", "0");
   }
 
   public Long snapshot() {
@@ -213,6 +221,7 @@ public class ScanQuestion {
     request.put("runtime_keys", runtimeKeys);
     request.put("wanted", hasAllFilters ? wanted : null);
     request.put("aggregates", null);
+    request.put("sql", isAudited() ? FilterText.of(filter) : null);
     request.put("columns", SchemaParser.toJson(TypeUtil.select(schema, named)));
     request.put("name_mapping", table.properties().get(TableProperties.DEFAULT_NAME_MAPPING));
     request.put("catalog", catalog);

@@ -155,8 +155,10 @@ public class View {
   /**
    * The tasks of a scan without some row groups; a task without any row group left is not among them. A row group that a
    * narrowed task has lost before stays lost.
+   *
+   * @param dropsUnknown whether data files that this view does not list are left out as well
    */
-  public ScanTasks.Pruned without(List tasks, RoaringBitmap dropped) throws Exception {
+  public ScanTasks.Pruned without(List tasks, RoaringBitmap dropped, boolean dropsUnknown) throws Exception {
     BitSet gone = new BitSet();
     for (PeekableIntIterator it = dropped.getIntIterator(); it.hasNext(); ) {
       gone.set(it.next());
@@ -167,7 +169,9 @@ public class View {
       FileScanTask task = (FileScanTask) tasks.get(i);
       FileEntry entry = entries[i];
       if (entry == null) {
-        left.add(task);
+        if (!dropsUnknown) {
+          left.add(task);
+        }
         continue;
       }
       int survivors = 0;

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import numpy as np
 from pyiceberg.io import FileIO
 
-from planner.condition.tree.nodes import Everything, Predicate
+from planner.condition.tree.nodes import Predicate
 from planner.query import QueryAnswer
 from planner.report.scan_plan import ScanPlan
 from planner.spark.left_behind import DataTable
@@ -29,7 +29,6 @@ class PlannedQuery:
         table: The data table.
         reading: How the scan finds columns.
         answer: What was planned.
-        listed: What every row satisfies if the index knows all values that functions were evaluated for.
         time: When it was planned, in UTC.
     """
 
@@ -38,7 +37,6 @@ class PlannedQuery:
     table: DataTable
     reading: Reading
     answer: QueryAnswer
-    listed: Predicate = field(default=Everything(exact=True))
     time: datetime = field(default_factory=lambda: datetime.now(UTC))
 
     @property

@@ -1,7 +1,7 @@
 """What crosses between Spark's JVM and the planner: a `Request` and an answer for each scan.
 
 The JVM sends a request as JSON, and with it the scan's row groups as a roaring bitmap of view numbers. An answer is
-empty or begins with one byte. Only `D` and `G` take row groups out of a scan, and only those that they name. Every
+empty or begins with one byte. Only `D`, `O` and `G` take row groups out of a scan, and only those that they name. Every
 other answer keeps all row groups, and so does an answer that breaks this format. All numbers are big-endian.
 
 | first byte | meaning | content |
@@ -11,6 +11,7 @@ other answer keeps all row groups, and so does an answer that breaks this format
 | `V` | the JVM numbers row groups by another view | a view; the JVM asks again with its numbers |
 | `F` | the JVM evaluates functions and asks again | lists of values, see below |
 | `D` | the row groups to drop | see below |
+| `O` | the same, and rows without an index are not read either, for audits | see below |
 | `G` | the row groups that need no scan, and what they give for each group of an aggregate | see `aggregates` beside |
 
 An answer that drops row groups goes on with:
@@ -245,6 +246,7 @@ class Request(BaseModel):
             the scan, unknown parts included.
         aggregates: What the query wants of all matching rows together; None if it wants the rows. The conditions then
             are the whole filter above the scan, unknown parts included.
+        sql: The filter above the scan as Spark writes it, for audits; None without one.
         columns: The schema of all columns that the request names, as Iceberg's JSON.
         name_mapping: The table's name mapping as Iceberg's JSON, None without one.
         catalog: The session's configuration of the catalog.
@@ -267,6 +269,7 @@ class Request(BaseModel):
     runtime_keys: tuple[RuntimeKeys, ...]
     wanted: Wanted | None
     aggregates: WantedAggregates | None
+    sql: str | None
     columns: str
     name_mapping: str | None
     catalog: dict[str, str]
@@ -390,6 +393,11 @@ def serialize_dropped(dropped: BitMap, note: str, runtime_fields: Sequence[int] 
     """
     fields = b"".join(map(write_int32_be, runtime_fields))
     return b"D" + serialized_note(note) + write_uint16_be(len(runtime_fields)) + fields + dropped.serialize()
+
+
+def serialize_only(dropped: BitMap) -> bytes:
+    """Serialise the answer that drops row groups and all data files that the view does not list."""
+    return b"O" + serialize_dropped(dropped, "")[1:]
 
 
 def serialized_note(note: str) -> bytes:

@@ -19,8 +19,11 @@ from planner.spark.hook import callback_of
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.data.data_table import list_data_files
 from ssb_bench.spark_runs.session import SPARK_RELEASE
+from tests.conftest import amount
+from tests.deletes_sample import commit_positional_deletes
 from tests.planner.spark.observed.wrong_index import NEW, OLD, overwrite
 from tests.spark.agreement import row_groups_of
+from tests.spark.corpus_tables import FACT_TABLES, statements
 
 pytestmark = pytest.mark.spark
 
@@ -133,19 +136,28 @@ def test_no_query_of_a_right_index_is_called_wrong(
     assert ("k", "bitmap") in found.by_index
 
 
-def test_a_wrong_index_is_found_and_used_no_more(
-    audited: SparkSession, catalog: SqlCatalog, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def _planted(catalog: SqlCatalog, name: str, definition: IndexDefinition) -> TableIndex:
+    """A table whose index was built before one row of its third row group changed."""
     schema = pa.schema([("k", pa.int64()), ("v", pa.int64())])
     properties = {"write.parquet.row-group-limit": "50", "write.parquet.compression-codec": "uncompressed"}
-    table = catalog.create_table("ns.wrong", schema, properties=properties)
+    table = catalog.create_table(f"ns.{name}", schema, properties=properties)
     keys = [OLD if row == 120 else row << 40 | row * 7919 % 400 for row in range(400)]
-    table.append(pa.table({"k": keys, "v": list(range(400))}, schema=schema))
-    TableIndex.create(catalog, "ns.wrong", IndexDefinition.of(bitmap=["k"])).build(workers=1)
+    table.append(pa.table({"k": keys, "v": [row % 10 for row in range(400)]}, schema=schema))
+    index = TableIndex.create(catalog, f"ns.{name}", definition)
+    index.build(workers=1)
     (file,) = list_data_files(table)
     overwrite(file.path, OLD, NEW)
+    return index
+
+
+@pytest.mark.parametrize("kind", ["bitmap", "bsi", "bloom"])
+def test_a_wrong_index_is_found_and_used_no_more(
+    audited: SparkSession, catalog: SqlCatalog, tmp_path: Path, caplog: pytest.LogCaptureFixture, kind: str
+) -> None:
+    name = f"wrong_{kind}"
+    index = _planted(catalog, name, IndexDefinition.of(**{kind: ["k"]}))
     audited.conf.set("spark.puffin-index.strict", "false")
-    sql = f"SELECT v FROM lake.ns.wrong WHERE k = {NEW}"
+    sql = f"SELECT v FROM lake.ns.{name} WHERE k = {NEW}"
 
     with caplog.at_level(logging.ERROR, "planner"):
         missing = audited.sql(sql).collect()
@@ -154,9 +166,74 @@ def test_a_wrong_index_is_found_and_used_no_more(
         explained = planner.explain(audited.sql(sql))
 
     assert (len(missing), len(found)) == (0, 1)
-    assert "row group 2" in caplog.text
+    snapshot = index.data_table.refresh().current_snapshot()
+    assert snapshot is not None
+    for part in (f"lake.ns.{name}", str(snapshot.snapshot_id), "row group 2", "rows [20]", f"k = {NEW}", ".puffin"):
+        assert part in caplog.text
     assert re.search(r"not-trusted +kept +8", explained)
     assert callback_of(audited).observers.wait(60)
-    summed = benefits(TableIndex.open(catalog, "ns.wrong"), (tmp_path / "log").as_uri())
-    assert len(summed.misses) == 1
-    assert summed.scans_not_trusted >= 1
+    log = _log(catalog, tmp_path, name)
+    (miss,) = [miss for audit in log.audits for miss in audit.misses]
+    assert (miss.row_group, {column for column, _ in miss.columns}) == (2, {"k"})
+    assert miss.segments
+    assert benefits(index, (tmp_path / "log").as_uri()).scans_not_trusted >= 1
+    audited.conf.set("spark.puffin-index.strict", "true")
+    with pytest.raises(Exception, match="is wrong"):
+        audited.sql(sql).collect()
+    # Other sessions still use it.
+    other = audited.newSession()
+    planner.enable(other)
+    assert other.sql(sql).collect() == []
+    planner.disable(other)
+
+
+@pytest.mark.parametrize(
+    ("sql", "said"),
+    [
+        ("SELECT sum(k) FROM {t} WHERE v = 0", "sum(k)"),
+        ("SELECT v, min(k), max(k) FROM {t} GROUP BY v", "by groups of keys"),
+        (f"SELECT v FROM {{t}} WHERE k IN ({OLD}, {300 << 40 | 300 * 7919 % 400}) LIMIT 1", "at least 1 rows"),
+        ("SELECT v FROM {t} WHERE k % 4096 = 1792", "row group 2"),
+    ],
+)
+def test_whatever_was_concluded_from_a_wrong_index_is_found(
+    audited: SparkSession, catalog: SqlCatalog, caplog: pytest.LogCaptureFixture, sql: str, said: str
+) -> None:
+    name = f"concluded_{abs(hash(sql))}"
+    _planted(catalog, name, IndexDefinition.of(bitmap=["k", "v"], bsi=["k"]))
+    with caplog.at_level(logging.ERROR, "planner"):
+        audited.sql(sql.format(t=f"lake.ns.{name}")).collect()
+        assert callback_of(audited).observers.wait(60)
+    assert said in caplog.text
+
+
+def test_deleted_rows_shares_and_bounds_are_heeded(
+    audited: SparkSession, catalog: SqlCatalog, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    index = _planted(catalog, "bounded", IndexDefinition.of(bitmap=["k"]))
+    (file,) = list_data_files(index.data_table)
+    commit_positional_deletes(index.data_table, {file.path: [120]})
+    audited.sql("REFRESH TABLE lake.ns.bounded")
+    with caplog.at_level(logging.ERROR, "planner"):
+        for name, value in (("audit-row-groups", "3"), ("audit-bytes", "1"), ("audit", "0")):
+            audited.conf.set(f"spark.puffin-index.{name}", value)
+            assert audited.sql(f"SELECT v FROM lake.ns.bounded WHERE k = {NEW}").collect() == []
+            assert callback_of(audited).observers.wait(60)
+    audited.conf.set("spark.puffin-index.audit-bytes", str(1 << 28))
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
+    assert [audit.row_groups for audit in _log(catalog, tmp_path, "bounded").audits] == [3, 1]
+
+
+def test_no_query_of_the_corpus_is_called_wrong(
+    audited: SparkSession, corpus: dict[str, dict[str, str]], catalog: SqlCatalog, tmp_path: Path
+) -> None:
+    queries = [(name, one.sql) for name in FACT_TABLES for one in statements("queries")]
+    queries += [("types", f"SELECT * FROM {{t}} WHERE {one.sql}") for one in statements("wheres")]
+    for name, sql in queries[:: amount(20, 1)]:
+        audited.sql(sql.format(**corpus[name])).collect()
+        assert callback_of(audited).observers.wait(60)
+    audits = read_log(catalog.load_table("corpus.lineorder").io, (tmp_path / "log").as_uri()).audits
+    assert [str(miss) for audit in audits for miss in audit.misses] == []
+    # Scans of files with equality deletes and of ORC are audited as well.
+    assert sum(audit.unchecked for audit in audits) <= len(audits) // 10
+    assert sum(audit.row_groups for audit in audits) > amount(20, 500)

@@ -166,7 +166,7 @@ public class AnswerAggregates extends SparkStrategy implements Predicate {
     if (found.rows == null) {
       return null;
     }
-    found.unread = found.answer.view.without(tasks, found.answer.answered);
+    found.unread = found.answer.view.without(tasks, found.answer.answered, false);
     return found;
   }
 
@@ -274,7 +274,7 @@ public class AnswerAggregates extends SparkStrategy implements Predicate {
       }
     }
     AggregateAnswer answer = rule.aggregates(question, tasks);
-    List rows = answer == null ? null : question.aggregates.rows(answer, answer.view.without(tasks, answer.answered));
+    List rows = answer == null ? null : question.aggregates.rows(answer, answer.view.without(tasks, answer.answered, false));
     if (answer != null && rows == null) {
       question.aggregates.decline();
       rule.aggregates(question, tasks);

@@ -187,8 +187,8 @@ public class RuntimeScan implements InvocationHandler {
         return;
       }
       IndexPlanner.Answer answer = planner.ask(question.with(keys), tasks, home);
-      if (answer != null && !answer.dropped.isEmpty()) {
-        narrowed.set(answer.view.without(tasks, answer.dropped));
+      if (answer != null && !answer.keepsAll()) {
+        narrowed.set(answer.left(tasks));
       }
     } catch (Throwable e) {
       ScanQuestion.tell(strict, "index not used, the scan reads what it read without runtime keys: " + scan, e);

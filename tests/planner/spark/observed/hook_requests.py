@@ -115,6 +115,7 @@ class AskedHook:
             "runtime_keys": list(keys),
             "wanted": None if wanted is None else wanted | {"deleted": b64encode(deleted.serialize()).decode()},
             "aggregates": None if aggregates is None else aggregates | {"deletes": deletes, **_OFTEN},
+            "sql": None,
             "columns": self.schema.model_dump_json(),
             "name_mapping": None,
             "catalog": {},
@@ -207,9 +208,3 @@ def condition_node(predicate: oracle.Predicate, schema: Schema) -> dict[str, Any
             return {"node": "is-nan", "value": column_node(column, schema)}
         case Like():
             return _UNKNOWN
-
-
-def is_known(node: dict[str, Any]) -> bool:
-    """Whether no part of a condition is unknown."""
-    parts = [*node.get("parts", ()), *([node["part"]] if "part" in node else [])]
-    return node["node"] != "unknown" and all(map(is_known, parts))

@@ -6,6 +6,7 @@ import json
 import logging
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -108,3 +109,30 @@ def test_a_store_that_cannot_add_to_files_gets_a_new_one_each_time(plant: Plant,
 
     assert len(list(folder.glob("*.jsonl"))) == 2
     assert len(read_log(hook.index.data_table.io, str(folder)).queries) == 2
+
+
+def test_a_line_has_what_was_agreed(plant: Plant, tmp_path: Path) -> None:
+    hook = AskedHook(plant(IndexDefinition.of(bitmap=["k"])), {"query-log": str(tmp_path / "log")})
+    hook.ask(filters=['{"type": "eq", "term": "k", "value": 1}'])
+    hook.wait()
+    (file,) = (tmp_path / "log").glob("*.jsonl")
+    line: dict[str, Any] = json.loads(file.read_text())
+    time = line.pop("time")
+    assert time.endswith("Z")
+    assert file.name == f"{time[:10]}-session.jsonl"
+    assert line.pop("planning_seconds") > 0
+    assert line.pop("index_bytes") > 0
+    assert line.pop("bytes_without_index") > 0
+    assert line == {
+        "table": "lake.ns.t",
+        "where": "k = ?",
+        "row_groups": 8,
+        "kept_without_index": 1,
+        "kept": 0,
+        "bytes_read": 0,
+        "sources": ["predicate"],
+        "columns": [["k", "bitmap"], ["k", "zone-map"]],
+        "answered": 0,
+        "continues": False,
+        "not_trusted": False,
+    }

@@ -43,6 +43,7 @@ REQUEST = {
     "runtime_keys": [],
     "wanted": None,
     "aggregates": None,
+    "sql": None,
     "columns": SCHEMA,
     "name_mapping": None,
     "catalog": {},

@@ -1,0 +1,424 @@
+"""Audits: Spark is asked for the rows of row groups that the index left out; a wrong index is no longer used.
+
+A row group was dropped because no row of it satisfies what the query says. So Spark finds no row there under the same
+filter, as the planner has read it and as Spark itself writes it. Row groups that were dropped because others have all
+the rows that the query wants may hold matching rows: there the others must have as many. Aggregates that the index
+answered are computed again from the rows that Spark gives.
+
+An audit runs in a copy of the query's session. All scans of the copy read a sample of the row groups and nothing else.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, ClassVar, Final
+from uuid import uuid4
+
+import numpy as np
+import pyarrow as pa
+from cachetools import LRUCache
+from pyroaring import BitMap
+
+from planner.aggregates.partial import Partial, group_name
+from planner.condition.as_sql import as_sql, column_text, name_text
+from planner.condition.tree.nodes import EVERY_ROW, Conjunction, Disjunction, Everything, Predicate, is_exact
+from planner.condition.tree.simplify import conjunction, disjunction
+from planner.prune.pruned import ZONE_MAPS, Reason, Used, kept_mask
+from planner.query import answer_query
+from planner.query_log.records import AuditMiss, AuditRecord
+from planner.snapshot.scan import Scan
+from planner.spark.background import BackgroundQueue
+from planner.spark.observe.planned_query import PlannedQuery
+from planner.spark.observe.record import column_text as name_of
+from planner.spark.observe.record import deciding
+from planner.spark.requests.hook_filters import read_conditions, where_of
+from planner.spark.requests.runtime_keys import bind_runtime_keys
+from planner.spark.requests.wire import KEEP_ALL, Request, serialize_only, serialize_view
+from planner.spark.rules import (
+    RULE,
+    compile_hook,
+    is_ours,
+    make,
+    rules_of,
+    set_rules,
+    set_strategies,
+    strategies_of,
+)
+from puffin_index.catalogue.index_table import TableName
+from puffin_index.data.data_table import open_table
+from puffin_index.errors import PuffinIndexError, UnsupportedError
+from puffin_index.keys.arrow_keys import column_of
+from puffin_index.segments.directory import STATISTICS
+from puffin_index.storage.arrays import Ints
+
+if TYPE_CHECKING:
+    from py4j.java_gateway import JavaObject
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+_log = logging.getLogger(__name__)
+
+MOST_WAITING: Final = 16
+"""At most this many scans wait for their audit; the rest are not audited."""
+
+_KEPT_VERDICTS = 10_000
+_MOST_CHARACTERS = 1_000_000
+_SECONDS = 120.0
+"""Spark is given up after this time."""
+_SHOWN_GROUPS = 3
+
+_NOT_EMPTY = (Reason.ENOUGH_ROWS, Reason.ANSWERED)
+"""What is dropped for these reasons may hold matching rows."""
+
+
+class Auditor:
+    """Audits a share of the scans of a hook in the background, and knows which indexes an audit found wrong.
+
+    Args:
+        context: The application.
+        report: Is told of each audit, with the scan.
+    """
+
+    def __init__(self, context: SparkContext, report: Callable[[PlannedQuery, AuditRecord], object]) -> None:
+        self._context = context
+        self._report = report
+        self._lock = threading.Lock()
+        self._wrong: LRUCache[tuple[str, str], str] = LRUCache(_KEPT_VERDICTS)
+        self._queue: BackgroundQueue[tuple[PlannedQuery, JavaObject]] = BackgroundQueue(
+            self._audit, "auditing queries", MOST_WAITING, is_finished_at_exit=False
+        )
+
+    def objection(self, session: str, table_uuid: str) -> str | None:
+        """Why a session must not use the index of a table; None if it may."""
+        with self._lock:
+            return self._wrong.get((session, table_uuid))
+
+    def put(self, query: PlannedQuery) -> None:
+        """Audit a scan later, if it is one of the share that is audited."""
+        share = query.settings.audit
+        if share and random.random() < share and (~query.plan.kept_mask).any():
+            # The thread of the query has its session.
+            self._queue.put((query, _active_session(self._context)))
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for the audits of all scans so far; False if that takes longer."""
+        return self._queue.wait(seconds)
+
+    def _audit(self, queries: list[tuple[PlannedQuery, JavaObject]]) -> None:
+        for query, session in queries:
+            if self._queue.is_ending:
+                return
+            record = _audited(query, self._context, session)
+            for miss in record.misses:
+                _log.error("audit: %s; the session no longer uses this index", miss)
+            if record.misses:
+                with self._lock:
+                    self._wrong[query.request.session, query.table.uuid] = str(record.misses[0])
+            self._report(query, record)
+
+
+def _audited(query: PlannedQuery, context: SparkContext, session: JavaObject) -> AuditRecord:
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    audit = _Audit(query)
+    # Whatever is gone by now, and whatever Spark cannot read from SQL text, says nothing about the index.
+    troubles = (PySparkException, Py4JError, PuffinIndexError, OSError, pa.ArrowException)
+    try:
+        with _sampled_scans(context, session, query) as scans:
+            for check in (audit.check_dropped, audit.check_first_rows, audit.check_answers):
+                try:
+                    check(scans)
+                except troubles as error:
+                    audit.unchecked += 1
+                    _log.info("a part of a scan of %s is not audited: %s", query.plan.table, error)
+    except troubles as error:
+        audit.unchecked += 1
+        _log.info("a scan of %s is not audited: %s", query.plan.table, error)
+    return AuditRecord(
+        time=datetime.now(UTC),
+        table=query.plan.table,
+        row_groups=audit.checked,
+        unchecked=audit.unchecked,
+        misses=tuple(audit.misses),
+    )
+
+
+@contextmanager
+def _sampled_scans(context: SparkContext, session: JavaObject, query: PlannedQuery) -> Iterator[_SampledScans]:
+    """Copy a session, and let the scans of the copy read samples."""
+    from pyspark.sql import SparkSession
+
+    copied = SparkSession(context, session.cloneSession())
+    copied.conf.set("spark.sql.parser.escapedStringLiterals", "false")
+    # The hook then asks about scans without a condition as well.
+    copied.conf.set("spark.puffin-index.sampled", "true")
+    scans = _SampledScans(copied, query)
+    rule = make(copied, compile_hook(copied), RULE, uuid4().hex, query.request.session, scans, True)
+    set_rules(copied, [*(other for other in rules_of(copied) if not is_ours(other)), rule])
+    set_strategies(copied, [other for other in strategies_of(copied) if not is_ours(other)])
+    group = f"puffin-index-audit-{uuid4().hex}"
+    context.setJobGroup(group, f"audit of the index of {query.plan.table}", interruptOnCancel=True)
+    timer = threading.Timer(_SECONDS, context.cancelJobGroup, [group])
+    timer.daemon = True
+    timer.start()
+    try:
+        yield scans
+    finally:
+        timer.cancel()
+
+
+class _SampledScans:
+    """Answers the hook of a copied session: a scan of the table reads a sample of its row groups, and nothing else."""
+
+    def __init__(self, session: SparkSession, query: PlannedQuery) -> None:
+        self._session = session
+        self._query = query
+        self._sample = BitMap()
+        self._snapshots: set[int | None] = set()
+        name = TableName.parse(query.table.name)
+        self._table = name_text([query.plan.table.partition(".")[0], *name.identifier])
+        table = open_table(query.table.catalog, name.identifier)
+        current = table.current_snapshot()
+        wanted = query.request.snapshot
+        self._version = "" if wanted in (None, current and current.snapshot_id) else f" VERSION AS OF {wanted}"
+
+    def select(self, columns: str, where: str, numbers: Ints, more: str = "") -> pa.Table:
+        """Select from some row groups.
+
+        Args:
+            columns: What to select, as SQL.
+            where: Which rows, as SQL.
+            numbers: The row groups, as numbers of the view.
+            more: What follows WHERE.
+
+        Raises:
+            UnsupportedError: If Spark reads something else than these row groups.
+        """
+        self._sample, self._snapshots = BitMap(numbers), set()
+        text = f"SELECT {columns} FROM {self._table}{self._version} WHERE _pos >= 0 AND ({where}){more}"
+        if len(text) > _MOST_CHARACTERS:
+            raise UnsupportedError("the condition is too long")
+        found = self._session.sql(text).toArrow()
+        if self._snapshots != {self._query.request.snapshot}:
+            raise UnsupportedError(f"Spark read the snapshots {self._snapshots}")
+        return found
+
+    def apply(self, request_text: str, _: bytes) -> bytearray:
+        """Answer a request."""
+        request, view = Request.model_validate_json(request_text), self._query.view
+        if request.uuid != self._query.table.uuid or request.aggregates is not None:
+            return bytearray(KEEP_ALL)
+        if request.version != view.version:
+            return bytearray(serialize_view(view))
+        self._snapshots.add(request.snapshot)
+        return bytearray(serialize_only(BitMap(range(view.row_group_count)) - self._sample))
+
+    class Java:
+        """Tells py4j which Java interface this is."""
+
+        implements: ClassVar[list[str]] = ["java.util.function.BiFunction"]
+
+
+@dataclass(slots=True, eq=False)
+class _Audit:
+    """What an audit of one scan has found.
+
+    Attributes:
+        query: The scan.
+        random: Chooses samples.
+        checked: How many row groups were checked.
+        unchecked: How many row groups of the sample could not be checked.
+        misses: What was wrong.
+    """
+
+    query: PlannedQuery
+    random: np.random.Generator = field(default_factory=np.random.default_rng)
+    checked: int = 0
+    unchecked: int = 0
+    misses: list[AuditMiss] = field(default_factory=list)
+
+    def check_dropped(self, scans: _SampledScans) -> None:
+        """Look for matching rows where the index said that there are none."""
+        query, reasons = self.query, self.query.plan.reasons
+        sample = self._sample(np.flatnonzero(~kept_mask(reasons) & ~np.isin(reasons, _NOT_EMPTY)))
+        if not len(sample):
+            return
+        for path, count, first in self._matching(scans, query.numbers[sample]):
+            self._miss_rows(path, count, first)
+        self.checked += len(sample)
+
+    def _matching(self, scans: _SampledScans, numbers: Ints) -> Iterator[tuple[str, int, int]]:
+        """Yield data files with matching rows: the location, how many rows match, and the place of the first one."""
+        from pyspark.errors import PySparkException
+
+        columns, more = "_file AS file, count(*) AS count, min(_pos) AS first", " GROUP BY _file"
+        claimed, own = self._claimed, self._own_filter
+        found: pa.Table | None = None
+        if own:
+            try:
+                found = scans.select(columns, f"({claimed}) OR ({own})", numbers, more)
+            except PySparkException as error:
+                # Spark writes some expressions in a way that it cannot read.
+                _log.debug("a filter is audited without Spark's own text: %s", error)
+        if found is None:
+            found = scans.select(columns, claimed, numbers, more)
+        for row in found.to_pylist():
+            yield row["file"], row["count"], row["first"]
+
+    def check_first_rows(self, scans: _SampledScans) -> None:
+        """Count the matching rows of the row groups that are read, if others were dropped because of them."""
+        query, first = self.query, self.query.answer.request.first_rows
+        if first is None or not query.dropped_for_first_rows.any():
+            return
+        kept = np.flatnonzero(query.plan.kept_mask)
+        if len(self._sample(kept)) < len(kept) or not is_exact(query.predicate) or query.request.snapshot is None:
+            self.unchecked += 1
+            return
+        numbers = query.numbers[kept]
+        count = scans.select("count(*) AS count", self._claimed, numbers)["count"][0].as_py()
+        self.checked += len(kept)
+        if count < first.count:
+            claim = f"the row groups that are read have at least {first.count} rows that match"
+            self.misses.append(self._miss(claim, f"they have {count}", deciding(query), numbers))
+
+    def check_answers(self, scans: _SampledScans) -> None:
+        """Compute aggregates that the index answered."""
+        query, answered = self.query, self.query.answer.aggregates
+        request, positions = query.answer.request, np.flatnonzero(self.query.plan.reasons == Reason.ANSWERED)
+        question = request.question
+        if question is None or answered is None or not len(positions):
+            return
+        if query.request.snapshot is None:
+            # Rows may have been deleted since, so counts may differ.
+            self.unchecked += len(positions)
+            return
+        sample = np.sort(self._sample(positions))
+        numbers = query.numbers[sample]
+        if len(sample) < len(positions):
+            scan = Scan.of_view(query.view, numbers, request.scan.files, io=query.io)
+            answered = answer_query(replace(request, scan=scan, executors=None)).aggregates
+            if answered is None:
+                self.unchecked += len(sample)
+                return
+            self.unchecked += len(answered.unread)
+            numbers = np.delete(numbers, answered.unread)
+        schema = query.reading.schema
+        names = [f"{column_text(one.column, schema)} AS c{place}" for place, one in enumerate(question.every_column)]
+        rows = scans.select(", ".join(names) or "1 AS one", self._claimed, numbers)
+        columns = {
+            one.column: column_of(rows[f"c{place}"], one.value_type) for place, one in enumerate(question.every_column)
+        }
+        said, data = _groups(answered.partial), _groups(Partial.of_rows(question, columns, len(rows)))
+        self.checked += len(numbers)
+        differing = [key for key in said.keys() | data.keys() if said.get(key) != data.get(key)]
+        if differing:
+            claim, found = ({key: one.get(key, "no row") for key in differing[:_SHOWN_GROUPS]} for one in (said, data))
+            text = f"{question.text} by groups of keys, {len(differing)} differ: {claim}"
+            self.misses.append(self._miss(text, str(found), deciding(query), numbers))
+
+    @property
+    def _claimed(self) -> str:
+        """What the planner has read of the query and found out about it; what it does not know holds for all rows."""
+        return as_sql(_known(conjunction([self.query.predicate, self._threshold])), self.query.reading.schema)
+
+    @property
+    def _own_filter(self) -> str:
+        """The filter above the scan as Spark writes it, with all else that holds; empty without that text."""
+        query, schema = self.query, self.query.reading.schema
+        if query.request.sql is None:
+            return ""
+        filters = query.request.model_copy(update={"conditions": ()})
+        keys = [bind_runtime_keys(one, schema) for one in query.request.runtime_keys]
+        others = conjunction([*read_conditions(filters), *keys, self._threshold])
+        return f"({query.request.sql}) AND ({as_sql(_known(others), schema)})"
+
+    @property
+    def _threshold(self) -> Predicate:
+        """What the first rows satisfy that the query wants."""
+        threshold = self.query.answer.enough.threshold
+        return EVERY_ROW if threshold is None else threshold
+
+    def _sample(self, positions: Ints) -> Ints:
+        settings, query = self.query.settings, self.query
+        count = min(len(positions), settings.audit_row_groups)
+        chosen = self.random.choice(positions, count, replace=False) if count else positions
+        sizes = np.cumsum(query.view.row_group_bytes[query.numbers[chosen]])
+        return chosen[: max(int(np.searchsorted(sizes, settings.audit_bytes, "right")), 1)]
+
+    def _miss_rows(self, path: str, count: int, first: int) -> None:
+        """Report rows of a data file that match.
+
+        Args:
+            path: The location of the data file.
+            count: The number of rows.
+            first: The place of the first one in the file.
+        """
+        query, view = self.query, self.query.view
+        files = view.file_of[query.numbers]
+        at = np.flatnonzero([view.paths[number] == path for number in files.tolist()])
+        number = int(query.numbers[at][np.searchsorted(view.first_rows[query.numbers[at]], first, "right") - 1])
+        place = int(at[query.numbers[at] == number][0])
+        used, reason = deciding(query), Reason(int(query.plan.reasons[place]))
+        of_stage = {one for one in used if (one[1] == ZONE_MAPS) == (reason is Reason.ZONE_MAP)} or used
+        miss = self._miss(f"no row matches ({reason.code})", f"{count} rows do", of_stage, np.array([number]))
+        where = {
+            "data_file": path,
+            "row_group": int(view.ordinals_in_file[number]),
+            "rows": (first - int(view.first_rows[number]),),
+        }
+        self.misses.append(miss.model_copy(update=where))
+
+    def _miss(self, claim: str, found: str, used: frozenset[Used] | set[Used], numbers: Ints) -> AuditMiss:
+        query, view = self.query, self.query.view
+        segments: set[str] = set()
+        for column, kind in used:
+            placement = view.placements.get((column, STATISTICS if kind == ZONE_MAPS else kind))
+            own = [] if placement is None else placement.segment[numbers].tolist()
+            segments.update(view.segments[segment][0] for segment in own if segment >= 0)
+        schema = query.reading.schema
+        return AuditMiss(
+            claim=claim,
+            found=found,
+            table=query.plan.table,
+            snapshot=query.request.snapshot,
+            data_file="",
+            row_group=-1,
+            columns=tuple(sorted((name_of(column, schema), kind) for column, kind in used)),
+            segments=tuple(sorted(segments)),
+            where=where_of(query.request, literals=True),
+        )
+
+
+def _known(predicate: Predicate) -> Predicate:
+    """A predicate whose unknown parts hold for all rows."""
+    match predicate:
+        case Conjunction(children):
+            return conjunction([_known(child) for child in children])
+        case Disjunction(children):
+            return disjunction([_known(child) for child in children])
+        case Everything():
+            return EVERY_ROW
+        case _:
+            return predicate
+
+
+def _groups(partial: Partial) -> dict[tuple[object, ...], dict[str, object]]:
+    keys = [group_name(number) for number in range(len(partial.question.groups))]
+    rows = (row for row in partial.groups.to_pylist() if row["rows"] or not keys)
+    return {tuple(row.pop(key) for key in keys): row for row in rows}
+
+
+def _active_session(context: SparkContext) -> JavaObject:
+    """The session of the thread of the JVM that called."""
+    jvm = context._jvm
+    assert jvm is not None
+    sql = jvm.org.apache.spark.sql
+    # Spark 4 has moved the class of classic sessions.
+    return sql.SparkSession.active() if context.version.startswith("3.") else sql.classic.SparkSession.active()
