@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
 from uuid import uuid4
 
 import numpy as np
@@ -60,9 +60,11 @@ from puffin_index.storage.arrays import Ints
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaObject
     from pyspark import SparkContext
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, Row, SparkSession
 
 _log = logging.getLogger(__name__)
+
+Fetched = TypeVar("Fetched")
 
 MOST_WAITING: Final = 16
 """At most this many scans wait for their audit; the rest are not audited."""
@@ -189,10 +191,13 @@ class _SampledScans:
         wanted = query.request.snapshot
         self._version = "" if wanted in (None, current and current.snapshot_id) else f" VERSION AS OF {wanted}"
 
-    def select(self, columns: str, where: str, numbers: Ints, more: str = "") -> pa.Table:
+    def select(
+        self, fetch: Callable[[DataFrame], Fetched], columns: str, where: str, numbers: Ints, more: str = ""
+    ) -> Fetched:
         """Select from some row groups.
 
         Args:
+            fetch: Runs the query.
             columns: What to select, as SQL.
             where: Which rows, as SQL.
             numbers: The row groups, as numbers of the view.
@@ -205,7 +210,7 @@ class _SampledScans:
         text = f"SELECT {columns} FROM {self._table}{self._version} WHERE _pos >= 0 AND ({where}){more}"
         if len(text) > _MOST_CHARACTERS:
             raise UnsupportedError("the condition is too long")
-        found = self._session.sql(text).toArrow()
+        found = fetch(self._session.sql(text))
         if self._snapshots != {self._query.request.snapshot}:
             raise UnsupportedError(f"Spark read the snapshots {self._snapshots}")
         return found
@@ -257,23 +262,25 @@ class _Audit:
     def _matching(self, scans: _SampledScans, numbers: Ints) -> Iterator[tuple[str, int, int]]:
         """Yield data files with matching rows: the location, how many rows match, and the place of the first one."""
         from pyspark.errors import PySparkException
+        from pyspark.sql import DataFrame
 
         columns, more = "_file AS file, count(*) AS count, min(_pos) AS first", " GROUP BY _file"
         claimed, own = self._claimed, self._own_filter
-        found: pa.Table | None = None
+        found: list[Row] | None = None
         if own:
             try:
-                found = scans.select(columns, f"({claimed}) OR ({own})", numbers, more)
+                found = scans.select(DataFrame.collect, columns, f"({claimed}) OR ({own})", numbers, more)
             except PySparkException as error:
                 # Spark writes some expressions in a way that it cannot read.
                 _log.debug("a filter is audited without Spark's own text: %s", error)
         if found is None:
-            found = scans.select(columns, claimed, numbers, more)
-        for row in found.to_pylist():
-            yield row["file"], row["count"], row["first"]
+            found = scans.select(DataFrame.collect, columns, claimed, numbers, more)
+        yield from map(tuple, found)
 
     def check_first_rows(self, scans: _SampledScans) -> None:
         """Count the matching rows of the row groups that are read, if others were dropped because of them."""
+        from pyspark.sql import DataFrame
+
         query, first = self.query, self.query.answer.request.first_rows
         if first is None or not query.dropped_for_first_rows.any():
             return
@@ -282,7 +289,7 @@ class _Audit:
             self.unchecked += 1
             return
         numbers = query.numbers[kept]
-        count = scans.select("count(*) AS count", self._claimed, numbers)["count"][0].as_py()
+        count = scans.select(DataFrame.count, "1", self._claimed, numbers)
         self.checked += len(kept)
         if count < first.count:
             claim = f"the row groups that are read have at least {first.count} rows that match"
@@ -290,6 +297,8 @@ class _Audit:
 
     def check_answers(self, scans: _SampledScans) -> None:
         """Compute aggregates that the index answered."""
+        from pyspark.sql import DataFrame
+
         query, answered = self.query, self.query.answer.aggregates
         request, positions = query.answer.request, np.flatnonzero(self.query.plan.reasons == Reason.ANSWERED)
         question = request.question
@@ -311,7 +320,7 @@ class _Audit:
             numbers = np.delete(numbers, answered.unread)
         schema = query.reading.schema
         names = [f"{column_text(one.column, schema)} AS c{place}" for place, one in enumerate(question.every_column)]
-        rows = scans.select(", ".join(names) or "1 AS one", self._claimed, numbers)
+        rows = scans.select(DataFrame.toArrow, ", ".join(names) or "1 AS one", self._claimed, numbers)
         columns = {
             one.column: column_of(rows[f"c{place}"], one.value_type) for place, one in enumerate(question.every_column)
         }
