@@ -18,7 +18,7 @@ from pyiceberg.schema import Schema
 from planner.aggregates.answer import Answer, answer, costs_of_data
 from planner.aggregates.known_rows import KnownRows
 from planner.aggregates.question import MOST_GROUPS, Question
-from planner.aggregates.worth import most_rows
+from planner.aggregates.statistics import most_rows
 from planner.clock import Clock
 from planner.condition.implied import Implied
 from planner.condition.tree.nodes import EVERY_ROW, Predicate
@@ -33,8 +33,8 @@ from planner.snapshot.scan import Scan
 from planner.snapshot.snapshot_files import FileWithDeletes
 from planner.snapshot.subtract_deletes import subtract_deletes
 from planner.snapshot.whole_files import keep_whole_files
+from planner.view.cache import sharing_payloads
 from planner.view.index_view import IndexView
-from planner.view.shared_payloads import sharing_payloads
 from puffin_index.storage.arrays import Flags, Ints
 from puffin_index.storage.files import ReadCount
 

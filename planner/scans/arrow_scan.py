@@ -21,7 +21,7 @@ from planner.condition.tree.nodes import EVERY_ROW
 from planner.prune.gate import Limits
 from planner.query import QueryAnswer
 from planner.scans.plan import plan_scan
-from planner.scans.reading.data_read import DataRead
+from planner.scans.row_group_columns import DataRead
 from planner.scans.row_group_reader import RowGroupReader, RowGroupTask, tasks_of
 from planner.scans.wanted import Keys, Wanted, first_of
 from puffin_index.errors import NotFoundError, UnsupportedError, did_you_mean
@@ -33,11 +33,11 @@ from puffin_index.table_index import TableIndex
 _log = logging.getLogger(__name__)
 
 _AHEAD_BYTES = 256 << 20
-"""Memory for row groups that are read ahead. A single row group is read whatever its size."""
+"""Memory for row groups that are read ahead. At least one row group is always read."""
 
 _THREADS = max(4, os.cpu_count() or 1)
 _REMOTE_THREADS = 32
-"""Row groups at one time where each waits for a store most of the time."""
+"""Row groups at one time in a store, where each waits most of the time."""
 
 T = TypeVar("T")
 
@@ -108,7 +108,7 @@ def _reader(projection: Schema, batches: Iterable[pa.RecordBatch]) -> pa.RecordB
 
 
 def _any(batches: Iterable[pa.RecordBatch], count: int) -> Iterator[pa.RecordBatch]:
-    """The first batches that have so many rows."""
+    """The first batches that have `count` rows."""
     for batch in batches:
         if count <= 0:
             return
@@ -138,7 +138,7 @@ def _batches(
 
 
 def _logged(batches: Iterator[pa.RecordBatch], table: str, data_read: DataRead) -> Iterator[pa.RecordBatch]:
-    """Batches, and what was read in the log after the last of them."""
+    """Batches; after the last one, the log says what was read."""
     yield from batches
     _log.info("scan of %s: %s", table, data_read)
 
@@ -215,5 +215,5 @@ def in_order(read: Callable[[RowGroupTask], T], tasks: Iterable[RowGroupTask]) -
     finally:
         if pool is not None:
             pool.shutdown(cancel_futures=True)
-            # Memory that threads of the pool had, and others used at their end, belongs to nobody now.
+            # Frees what the allocator still holds for the threads of the pool.
             release_memory()

@@ -31,7 +31,7 @@ from planner.report.scan_plan import ScanPlan
 from planner.scans.wanted import ALL_ROWS, Keys, Wanted, first_rows
 from planner.snapshot.scan import Scan
 from planner.snapshot.snapshot_files import ScanFile, list_scan_files
-from planner.view.by_value import TriedValues
+from planner.view.column_values import TriedValues
 from planner.view.index_view import IndexView
 from puffin_index.catalogue.index_table import read_entries
 from puffin_index.data.column_source import Reading, reading_of

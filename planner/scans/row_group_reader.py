@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -15,8 +16,7 @@ from planner.condition.rows import Residual, values_of
 from planner.prune.pruned import Reason
 from planner.query import QueryAnswer
 from planner.scans.file_columns import FileColumns, constants_of
-from planner.scans.reading.data_read import DataRead
-from planner.scans.reading.rows_of_columns import RowGroupColumns
+from planner.scans.row_group_columns import DataRead, RowGroupColumns
 from planner.snapshot.snapshot_files import ScanFile
 from puffin_index.data.column_source import reading_of
 from puffin_index.data.deletes import deleted_positions
@@ -29,7 +29,7 @@ from puffin_index.kinds.base import RowSet
 from puffin_index.storage.arrays import Flags, Ints
 
 _UNPACKED = 4
-"""A byte of a file takes about so many bytes of memory."""
+"""A byte of a file takes about this many bytes of memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +39,8 @@ class RowGroupTask:
     Attributes:
         file: The data file.
         ordinal: Which row group of the file.
-        rows: Rows that can match, None if no index says. Exact rows need no test.
-        memory_bytes: About how much memory the rows take.
+        rows: Rows that can match, None if no index tells. Exact rows need no test.
+        memory_bytes: The approximate memory of the rows.
     """
 
     file: ScanFile
@@ -50,7 +50,7 @@ class RowGroupTask:
 
 
 def tasks_of(planned: QueryAnswer, table: Table, positions: Ints) -> Iterator[RowGroupTask]:
-    """Give row groups of a planned scan to read. Of a file without an index, the footer is read for that.
+    """Give row groups of a planned scan to read. The footer of a file without an index is read for that.
 
     Args:
         planned: The scan.
@@ -106,8 +106,8 @@ class RowGroupReader:
         table: The data table.
         schema: The schema of the scan.
         residual: The predicate, None for all rows.
-        side_by_side: Whether the columns of a row group are decoded side by side. Many row groups keep all cores busy
-            without that.
+        side_by_side: Whether the columns of a row group are decoded side by side, which few row groups need to keep all
+            cores busy.
         data_read: Counts what is read.
     """
 
@@ -119,15 +119,8 @@ class RowGroupReader:
     _columns_of: dict[str, FileColumns] = field(default_factory=dict, repr=False)
 
     def read(self, task: RowGroupTask, projection: Schema, target: pa.Schema) -> list[pa.RecordBatch]:
-        """Read the matching rows of a row group in the shape of a projection of the schema.
-
-        Args:
-            task: The row group.
-            projection: The columns to give.
-            target: The Arrow schema of the projection.
-        """
-        with open_parquet_file(self.table.io, task.file.file.path, task.file.file.file_size) as opened:
-            columns, group = self._columns(opened, task), self._row_group(opened, task)
+        """Read the matching rows of a row group, in a projection of the schema whose Arrow schema is `target`."""
+        with self._opened(task) as (columns, group):
             rows, tested = self._matching_rows(group, columns, task)
             if rows is not None and not len(rows):
                 return []
@@ -144,8 +137,7 @@ class RowGroupReader:
         Returns:
             The values of each column (one for all rows where the file lacks the column), and the number of rows.
         """
-        with open_parquet_file(self.table.io, task.file.file.path, task.file.file.file_size) as opened:
-            columns, group = self._columns(opened, task), self._row_group(opened, task)
+        with self._opened(task) as (columns, group):
             rows, tested = self._matching_rows(group, columns, task)
             fields = columns.fields_of(column_and_key(column)[0] for column in column_ids)
             table = _with_columns(tested, group, fields, rows)
@@ -154,14 +146,13 @@ class RowGroupReader:
             }
         return values, table.num_rows
 
-    def count(self, task: RowGroupTask) -> int:
-        """Count the matching rows of a row group."""
+    @contextmanager
+    def _opened(self, task: RowGroupTask) -> Iterator[tuple[FileColumns, RowGroupColumns]]:
         with open_parquet_file(self.table.io, task.file.file.path, task.file.file.file_size) as opened:
-            _, tested = self._matching_rows(self._row_group(opened, task), self._columns(opened, task), task)
-            return int(tested.num_rows)
-
-    def _row_group(self, opened: OpenParquet, task: RowGroupTask) -> RowGroupColumns:
-        return RowGroupColumns(opened, task.ordinal, self.data_read, self.side_by_side)
+            yield (
+                self._columns(opened, task),
+                RowGroupColumns(opened, task.ordinal, self.data_read, self.side_by_side),
+            )
 
     def _columns(self, opened: OpenParquet, task: RowGroupTask) -> FileColumns:
         location, entry = task.file.file.path, task.file.entry
@@ -170,7 +161,7 @@ class RowGroupReader:
             constants = constants_of(entry.partition, self.table.specs()[entry.spec_id])
             reading = reading_of(self.table, self.schema)
             columns = FileColumns.of(reading, opened.parquet, constants, location)
-            # Two threads may make the same columns of a file, and either may stay.
+            # Where two threads make the columns of one file, either result may stay.
             self._columns_of[location] = columns
         return columns
 
@@ -228,7 +219,7 @@ class RowGroupReader:
 
 
 def _with_columns(tested: pa.Table, group: RowGroupColumns, fields: Sequence[FileField], rows: Ints | None) -> pa.Table:
-    """Some columns in the matching rows: those that were tested are not read again."""
+    """Some columns in the matching rows; tested columns are not read again."""
     missing = [one for one in fields if one.field.name not in tested.column_names]
     if not missing:
         return tested

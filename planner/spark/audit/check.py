@@ -26,8 +26,7 @@ from planner.spark.audit.direct import DirectTest
 from planner.spark.audit.live_rows import LiveRows, Snapshot
 from planner.spark.observe.planned_query import PlannedQuery
 from planner.spark.observe.record import column_text, deciding
-from planner.spark.requests.hook_filters import where_of
-from planner.spark.requests.runtime_keys import bind_runtime_keys
+from planner.spark.requests.hook_filters import bind_runtime_keys, where_of
 from puffin_index.catalogue.index_table import TableName
 from puffin_index.data.data_table import open_table
 from puffin_index.errors import PuffinIndexError

@@ -59,7 +59,7 @@ import logging
 import zlib
 from base64 import b64decode
 from collections.abc import Sequence
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeAlias
 
 import numpy as np
 from pydantic import Base64Bytes, BaseModel, ConfigDict, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
@@ -67,7 +67,7 @@ from pyroaring import BitMap
 
 from planner.condition.as_sql import quoted
 from planner.condition.spark.nodes import Column, ConditionNode, Function, Junction, Negation, Unknown
-from planner.view.column_values import ColumnValues, KeyBounds, KeyRange
+from planner.view.column_values import ColumnValues, KeyRange
 from planner.view.index_view import IndexView
 from puffin_index.keys.columns import KeyArray
 from puffin_index.keys.forms import floats_of_keys
@@ -335,22 +335,20 @@ def serialize_view(view: IndexView) -> bytes:
     return b"V" + zlib.compress(b"".join(parts), 1)
 
 
-def serialize_values(
-    lists: Sequence[ColumnValues | KeyBounds],
-    types: Sequence[ValueType],
-    functions: Sequence[tuple[int, int]],
-    milliseconds: int,
-) -> bytes:
+ValueList: TypeAlias = tuple[ColumnValues | KeyRange, ValueType]
+"""A list of values or a range of keys, and the type of the values."""
+
+
+def serialize_values(lists: Sequence[ValueList], functions: Sequence[tuple[int, int]], milliseconds: int) -> bytes:
     """Serialise the answer that has functions evaluated.
 
     Args:
-        lists: Lists of values, or bounds of keys.
-        types: The type of the values of each list.
+        lists: The values to evaluate functions for.
         functions: The functions to evaluate: number, and place of the list.
         milliseconds: How long the evaluation may take.
     """
     parts = [b"F", write_int32_be(milliseconds), write_uint16_be(len(lists))]
-    for values, value_type in zip(lists, types, strict=True):
+    for values, value_type in lists:
         fingerprint = values.fingerprint.encode()
         parts += (write_uint16_be(len(fingerprint)), fingerprint, *_serialized_list(values, value_type))
     parts.append(write_uint16_be(len(functions)))
@@ -358,8 +356,8 @@ def serialize_values(
     return b"".join(parts)
 
 
-def _serialized_list(values: ColumnValues | KeyBounds, value_type: ValueType) -> tuple[bytes, ...]:
-    if isinstance(values, KeyBounds):
+def _serialized_list(values: ColumnValues | KeyRange, value_type: ValueType) -> tuple[bytes, ...]:
+    if isinstance(values, KeyRange):
         return b"I", write_int64_be(values.low), write_int64_be(values.high)
     listed = values.listed
     if isinstance(listed, KeyRange) and not value_type.is_floating:

@@ -15,7 +15,7 @@ from planner.aggregates.question import ask
 from planner.prune.gate import Limits
 from planner.scans.aggregate import aggregate_with_plan
 from planner.scans.plan import plan_scan
-from planner.view.index_cache import CACHE
+from planner.view.cache import CACHE
 from puffin_index import IndexDefinition, TableIndex
 from tests.conftest import create_table
 

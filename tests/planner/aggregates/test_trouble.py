@@ -11,8 +11,8 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
 import planner
+from planner.aggregates.partial import AggregateOverflowError
 from planner.aggregates.question import AggregateSyntaxError
-from planner.aggregates.result import AggregateOverflowError
 from planner.scans.aggregate import aggregate_with_plan
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.errors import NotFoundError, UnsupportedError

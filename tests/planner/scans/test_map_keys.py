@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 from pyiceberg.catalog.sql import SqlCatalog
 
+from planner.scans.aggregate import count
 from planner.scans.arrow_scan import scan
-from planner.scans.count import count
 from planner.scans.plan import plan
 from puffin_index import IndexDefinition, TableIndex
 from tests.conftest import amount, create_table

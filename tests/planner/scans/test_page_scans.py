@@ -19,7 +19,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.types import LongType
 
 import planner
-from planner.scans.reading.data_read import DataRead
+from planner.scans.row_group_columns import DataRead
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.data.data_table import list_data_files
 from puffin_index.data.file_fields import identify_fields

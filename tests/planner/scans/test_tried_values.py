@@ -17,7 +17,7 @@ from planner.condition.sql.parser import read_where
 from planner.condition.tree.nodes import ByValue, Nothing
 from planner.prune.gate import Limits
 from planner.scans.plan import plan_scan, view_of
-from planner.view.by_value import TriedValues
+from planner.view.column_values import TriedValues
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.data.column_source import Reading
 from puffin_index.errors import NotFoundError, UnsupportedError
@@ -160,7 +160,7 @@ class _ShortClock(Clock):
 
 
 def test_values_that_are_not_tried_in_time_may_match(index: TableIndex, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("planner.view.by_value._VALUES_BETWEEN_LOOKS", 8)
+    monkeypatch.setattr("planner.view.column_values._VALUES_BETWEEN_LOOKS", 8)
     schema = index.data_table.schema()
     view = view_of(index.index_table, Reading(schema))
     tried = TriedValues(schema, view, np.arange(view.row_group_count), 1 << 30, _ShortClock(2))

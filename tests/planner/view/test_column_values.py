@@ -12,9 +12,9 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 from planner.condition.tree.nodes import Leaf
 from planner.scans.plan import view_of
-from planner.view.column_values import ColumnValues, KeyBounds, KeyRange, column_values
+from planner.view.cache import new_cache
+from planner.view.column_values import ColumnValues, KeyRange, column_values
 from planner.view.directories import IndexReads
-from planner.view.index_cache import new_cache
 from planner.view.index_view import IndexView
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.catalogue.index_table import read_entries
@@ -39,7 +39,7 @@ COLUMNS = {
 
 def values_of(
     view: IndexView, leaf: Leaf = LEAF, most: int = 100, most_bytes: int = 10**6
-) -> ColumnValues | KeyBounds | str:
+) -> ColumnValues | KeyRange | str:
     return column_values(view, leaf, np.arange(view.row_group_count), most, most_bytes, IndexReads())
 
 
@@ -99,7 +99,7 @@ def test_a_dictionary_of_bit_slices_lists_keys_and_plain_slices_do_not(local_cat
 
     assert isinstance(words, ColumnValues)
     assert len(words) == 7
-    assert far == KeyBounds(0, 9 * 10**12)
+    assert far == KeyRange(0, 9 * 10**12)
     # The middle row group has both values, and a bloom filter lists none.
     assert same == "1 row groups have no index that lists at most 100 values"
 
@@ -171,7 +171,7 @@ def test_whatever_byte_is_damaged_a_list_has_every_key(local_catalog: SqlCatalog
     }
     entries = read_entries(index.index_table)
 
-    def lists() -> dict[str, ColumnValues | KeyBounds | str]:
+    def lists() -> dict[str, ColumnValues | KeyRange | str]:
         view = IndexView("1", entries, index.index_table.io, new_cache())
         return {name: values_of(view, leaf) for name, leaf in leaves.items()}
 

@@ -27,7 +27,7 @@ from pyiceberg.types import (
 
 from planner.condition.tree.key_lists import MOST_KEYS
 from planner.condition.tree.nodes import UNKNOWN, Everything, Leaf, Nothing, Predicate
-from planner.spark.requests.runtime_keys import bind_runtime_keys, wanted_runtime_fields
+from planner.spark.requests.hook_filters import bind_runtime_keys, wanted_runtime_fields
 from planner.spark.requests.wire import RuntimeKeys
 from puffin_index import IndexDefinition
 from puffin_index.keys.leaf import LeafTest, NullTest, RangeTest, SetTest

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
 
+import numpy as np
 import pyarrow as pa
 
-from planner.scans.reading.data_read import DataRead
-from planner.scans.reading.page_choice import can_gain, chosen_pages, promising, saves_enough
 from puffin_index.data.file_fields import FileField
 from puffin_index.data.pages.fetch import in_turn
-from puffin_index.data.pages.page_reader import PageReader, joined
+from puffin_index.data.pages.footer import ColumnChunk
+from puffin_index.data.pages.nested import can_assemble
+from puffin_index.data.pages.offset_index import most_pages
+from puffin_index.data.pages.page_reader import LeafPages, PageReader, joined
 from puffin_index.data.parquet import OpenParquet, coded_by_dictionary, fetch_columns
+from puffin_index.display import format_bytes
 from puffin_index.errors import CorruptFileError
 from puffin_index.jobs.log_lines import level_of_trouble
 from puffin_index.storage.arrays import Ints
@@ -24,8 +29,47 @@ from puffin_index.storage.parallel import in_parallel
 _log = logging.getLogger(__name__)
 
 _CORES = os.cpu_count() or 1
-_FEW_ROWS = 0.1
-"""Strings of so small a share of the rows are made after the rows are chosen."""
+_FEW_ROWS: Final = 0.1
+"""Where at most this share of the rows is wanted, strings are made after the rows are chosen."""
+
+_LARGEST_SHARE: Final = 0.6
+"""Of the bytes of a column. At this share, pages take 0.7 of the processor time of the whole; at 0.95, all of it."""
+
+_LEAST_SAVING: Final = 0.25
+"""Of the bytes of all columns: less did not pay for a second way to read."""
+
+
+@dataclass(slots=True)
+class DataRead:
+    """Pages and bytes of column chunks that were read, summed up over row groups and threads.
+
+    Attributes:
+        pages: Data pages of the column chunks that were read by pages.
+        pages_read: The pages that were read.
+        chunks: Column chunks that were read whole.
+        bytes: The bytes of all column chunks in question.
+        bytes_read: The bytes of pages and whole chunks that were read.
+    """
+
+    pages: int = 0
+    pages_read: int = 0
+    chunks: int = 0
+    bytes: int = 0
+    bytes_read: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
+
+    def add(self, bytes_read: int, chunk_bytes: int, *, pages_read: int = 0, pages: int = 0, chunks: int = 0) -> None:
+        """Count a column chunk that was read whole or by pages."""
+        with self._lock:
+            self.pages_read += pages_read
+            self.pages += pages
+            self.chunks += chunks
+            self.bytes_read += bytes_read
+            self.bytes += chunk_bytes
+
+    def __str__(self) -> str:
+        of_bytes = f"{format_bytes(self.bytes_read)} of {format_bytes(self.bytes)}"
+        return f"{self.pages_read:,} of {self.pages:,} pages and {self.chunks:,} whole column chunks, {of_bytes}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +130,8 @@ class RowGroupColumns:
         leaves = _leaves(fields)
         group = self.opened.parquet.metadata.row_group(self.ordinal)
         for leaf in leaves:
-            self.data_read.add_chunk(group.column(leaf).total_compressed_size)
+            size = group.column(leaf).total_compressed_size
+            self.data_read.add(size, size, chunks=1)
         parquet = self.opened.with_dictionaries(coded_by_dictionary(group, fields) if as_dictionaries else [])
         fetch_columns(parquet, [(self.ordinal, leaves)])
         try:
@@ -96,7 +141,7 @@ class RowGroupColumns:
 
     def _by_pages(self, fields: Sequence[FileField], rows: Ints) -> pa.Table | None:
         """The columns that were read by pages; None if none was."""
-        if not can_gain(self.row_count, len(rows)):
+        if len(rows) > _LARGEST_SHARE * self.row_count:
             return None
         group = self.opened.parquet.metadata.row_group(self.ordinal)
         paged = [field for field in fields if all(group.column(leaf).has_offset_index for leaf in field.leaves)]
@@ -118,15 +163,54 @@ class RowGroupColumns:
             parts=_CORES if self.side_by_side else 1,
         )
         chunks = reader.chunks(frozenset(_leaves(fields)))
-        fields = promising(fields, chunks, rows, self.row_count)
-        chosen = chosen_pages(fields, reader, chunks, rows)
-        if not chosen or not saves_enough(chosen, column_bytes):
+        fields = [
+            field
+            for field in fields
+            if can_assemble(field.field.type) and _may_gain(field, chunks, rows, self.row_count)
+        ]
+        chosen = _chosen_pages(fields, reader, chunks, rows)
+        saved = sum(own.chunk.size - own.byte_count for own in chosen.values())
+        if not chosen or saved < _LEAST_SAVING * column_bytes:
             return None
         table = reader.read([field for field in fields if field.leaves[0] in chosen], chosen, rows)
         for leaf in chosen.values():
-            self.data_read.add_pages(len(leaf.pages), leaf.index.page_count, leaf.byte_count, leaf.chunk.size)
+            self.data_read.add(
+                leaf.byte_count, leaf.chunk.size, pages_read=len(leaf.pages), pages=leaf.index.page_count
+            )
         return table
 
 
 def _leaves(fields: Sequence[FileField]) -> list[int]:
     return [leaf for field in fields for leaf in field.leaves]
+
+
+def _may_gain(field: FileField, chunks: Mapping[int, ColumnChunk], rows: Ints, row_count: int) -> bool:
+    """Whether the offset indexes of a field are worth a read."""
+    if any(leaf not in chunks or chunks[leaf].offset_index is None for leaf in field.leaves):
+        return False
+    pages = [most_pages(chunks[leaf]) for leaf in field.leaves]
+    sizes = [chunks[leaf].size for leaf in field.leaves]
+    # More pages than there are give a smaller share, so that a column that can gain is not left out.
+    needed = sum(size * _needed(rows, row_count, count) / count for size, count in zip(sizes, pages, strict=True))
+    return needed <= _LARGEST_SHARE * sum(sizes)
+
+
+def _needed(rows: Ints, row_count: int, pages: int) -> int:
+    """How many pages of equal length hold some ascending rows."""
+    bounds = np.arange(pages + 1) * row_count // pages
+    return int(np.count_nonzero(np.diff(np.searchsorted(rows, bounds))))
+
+
+def _chosen_pages(
+    fields: Sequence[FileField], reader: PageReader, chunks: Mapping[int, ColumnChunk], rows: Ints
+) -> dict[int, LeafPages]:
+    """Choose the pages of each leaf of the fields that are to be read by pages; reads their offset indexes."""
+    indexes = reader.offset_indexes({leaf: chunks[leaf] for field in fields for leaf in field.leaves})
+    chosen: dict[int, LeafPages] = {}
+    for one in fields:
+        if indexes.keys() >= set(one.leaves):
+            leaves = {leaf: reader.pages(leaf, chunks[leaf], indexes[leaf], rows) for leaf in one.leaves}
+            own = leaves.values()
+            if sum(leaf.byte_count for leaf in own) <= _LARGEST_SHARE * sum(leaf.chunk.size for leaf in own):
+                chosen |= leaves
+    return chosen
