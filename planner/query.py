@@ -44,7 +44,7 @@ class Piece:
     """One thing that a query implies.
 
     Attributes:
-        implied: What is known of it.
+        implied: The thing.
         alone: What it says of a row, without the rest of the query; None if it is not weighed.
         others: What the rest of the query says; None if it is not weighed.
     """
@@ -59,19 +59,17 @@ class QueryRequest:
     """What a query asks of one scan.
 
     Attributes:
-        scan: The row groups.
-        predicate: What rows satisfy.
-        where: The predicate as it came, for people.
+        predicate: The predicate that rows satisfy.
+        where: The predicate as it was written, for people.
         pieces: What the rest of the query says about the rows, and what functions do.
         unused: Parts of the text that nothing is known of.
         first_rows: How many rows are wanted, and in what order; None for all.
         question: Aggregates of the matching rows; None if the rows are wanted.
-        for_spark: Spark reads what is left: by ranges of bytes, so that some data files are read whole or not at all.
-            What the index does not answer of aggregates, Spark plans once more.
-        limits: Bounds.
-        executors: Where many row groups are judged; None for here.
+        for_spark: Spark reads the rest by ranges of bytes, so that some data files are read whole or not at all. Where
+            the
+            index does not answer aggregates, Spark plans once more.
+        executors: The executors that judge many row groups; None to judge all here.
         is_weighed: Whether to say what each piece drops, which takes a pass for each.
-        schema: The schema of the scan.
         condition: The condition as it was read, for readers that test rows; Spark tests its own.
         ahead: What was read of the index before.
         started: When planning began, by `time.perf_counter`.
@@ -99,8 +97,6 @@ class QueryAnswer:
     """What a query has to read, and what the index gives of its aggregates.
 
     Attributes:
-        request: The request.
-        plan: Which row groups are read.
         enough: The verdicts behind the plan, and what was found for the first rows.
         aggregates: What the index gives of aggregates; None if rows were asked for, or if Spark has to read them.
         troubles: What could not be read, as sentences.
@@ -147,9 +143,8 @@ class _Found:
     """What was found out about a scan.
 
     Attributes:
-        enough: The verdicts, deleted rows subtracted; without an index, too.
+        enough: The verdicts, deleted rows subtracted; row groups without an index have one, too.
         warnings: Delete files that could not be read, as sentences.
-        aggregates: What the index gives of aggregates.
     """
 
     enough: Enough

@@ -98,10 +98,9 @@ def answer(
     Args:
         rows: The matching rows.
         question: The question, bound to the schema of the scan.
-        data_costs: For each row group of the scan what reading it costs, in weighed bytes. Indexes that cost more are
-            not read. None reads them anyway.
-        limits: How many weighed bytes of index may be read, and for how long; None for no such bounds. Row groups
-            beyond these bounds are unread.
+        data_costs: For each row group what reading it costs, in weighed bytes; dearer indexes are not read. None for
+            all.
+        limits: Bounds on weighed index bytes and time, beyond which row groups are unread; None for no bounds.
     """
     reads = IndexReads()
     token = READ_COUNT.set(reads.count)

@@ -52,19 +52,11 @@ def answer_units(
     data_costs: Floats | None = None,
     limits: Limits | None = None,
 ) -> tuple[list[Partial], Ints]:
-    """Answer from indexes.
+    """Answer some positions of the plan, whose matching rows are known, from indexes.
 
-    Args:
-        view: The index.
-        question: The question.
-        rows: The matching rows.
-        positions: Row groups of the plan whose matching rows are known, ascending.
-        reads: Notes troubles.
-        data_costs: For each position what reading the row group costs, in weighed bytes; None asks indexes anyway.
-        limits: How many weighed bytes of index may be read, and for how long; None for no such bounds.
-
-    Returns:
-        The answers, and the positions of the row groups that no index answers.
+    Takes `data_costs` of each position and `limits` as `answer` does. Returns the answers, and the positions that no
+    index
+    answers.
     """
     row_groups = rows.row_groups.numbers[positions]
     payloads = [
@@ -124,11 +116,8 @@ class _Found:
 
     Attributes:
         row_count: The number of rows, or of keys with weights.
-        totals: The totals of each column.
-        groups: The totals of groups, in parts.
         distinct: The distinct keys of each column whose distinct keys are needed, in parts.
-        columns: The keys of each column.
-        weights: How many rows each key stands for; None for one.
+        weights: How many rows each key in `columns` stands for; None for one.
     """
 
     row_count: int
@@ -156,9 +145,6 @@ class _Unit:
     """Row groups that are answered together.
 
     Attributes:
-        view: The index.
-        question: The question.
-        rows: The matching rows.
         positions: The row groups of the plan.
         row_groups: The same as row groups of the view.
         payloads: The payloads of each column.
@@ -285,10 +271,7 @@ class _KeyGroups:
     ) -> _KeyGroups | None:
         """Return the groups of some rows; None if the payload has no row sets of its keys.
 
-        Args:
-            opened: The payload.
-            rows_at: Returns the rows of interest of the row group at a place, numbered from 0; None for all.
-            row_counts: The number of rows of each of the payload's row groups.
+        `rows_at` returns the rows of interest of the row group at a place, numbered from 0; None for all.
         """
         sets = opened.index.sets_of()
         if sets is None:

@@ -46,7 +46,6 @@ class Partial:
     """What some rows give for each of their groups.
 
     Attributes:
-        question: The question.
         groups: One row per group; without columns to group by, always one row. For each column n of
             `Question.groups`, `group n` is the key (int64 or large_binary; NULL is a group). `rows` counts the rows
             (int64). For each column n of `Question.columns`: `values n`, the rows that are not NULL (int64);
@@ -75,15 +74,11 @@ class Partial:
         weights: Ints | None = None,
         signed_zeros: Mapping[ColumnId, Flags] | None = None,
     ) -> Partial:
-        """Return what some rows give.
+        """Return what some rows give, from the keys of each column.
 
-        Args:
-            question: The question.
-            columns: The keys of the rows, for each column of the question.
-            row_count: The number of rows.
-            weights: How many rows each row stands for; None for one.
-            signed_zeros: Which rows are -0.0, for each column of doubles whose least or greatest key is needed. An
-                index does not know that, so its answer must not be a zero.
+        Each row stands for as many rows as `weights` says. `signed_zeros` says which rows are -0.0, for each column of
+        doubles
+        whose least or greatest key is needed; an index does not know that, so its answer must not be a zero.
         """
         keys = {column: key_array(values) for column, values in columns.items()}
         arrays = {group_name(number): keys[group.column] for number, group in enumerate(question.groups)}
@@ -125,8 +120,8 @@ class Partial:
             question: The question.
             row_counts: The number of rows of each set.
             totals: The totals of each set, for each column.
-            distinct: Distinct keys, in any number of parts, for each column whose distinct keys are needed. Only
-                questions without columns to group by have any.
+            distinct: Distinct keys, in parts, where they are needed; only questions without columns to group by have
+                any.
             groups: The key of each set's group, if the question has a column to group by; it has no more.
         """
         table = {} if groups is None else {group_name(0): key_array(groups)}

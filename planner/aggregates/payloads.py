@@ -72,12 +72,7 @@ class Payloads:
 def is_due(view: IndexView, payloads: Sequence[Payloads], unit: Ints, row_groups: Ints, saved: Floats) -> bool:
     """Whether it is time to decode keys that later questions find in memory; see `planner.view.keys_of_rows`.
 
-    Args:
-        view: The index.
-        payloads: The payloads of each column.
-        unit: The places of row groups that are answered together.
-        row_groups: The row groups of all places.
-        saved: For each place what answering from indexes saves, in weighed bytes.
+    `unit` are places of row groups that are answered together; `saved` says for each place what the index saves.
     """
     decoded = [own for own in payloads if own.must_decode[unit].any()]
     price = sum(float(own.costs[unit].sum()) for own in decoded)
@@ -111,14 +106,7 @@ def choose_payloads(
 ) -> Payloads:
     """Choose the payload of each row group: of the kind that costs least, where there is one.
 
-    Args:
-        view: The index.
-        question: The question.
-        asked: The column.
-        row_groups: Row groups of the view.
-        rows: The matching rows.
-        positions: The same row groups, as positions of the matching rows.
-        reads: Notes troubles.
+    `row_groups` of the view and `positions` of the matching rows are the same row groups.
     """
     count = len(row_groups)
     # Where all rows of a payload that is ordered by key match, the rows of each key are counted without decoding them.

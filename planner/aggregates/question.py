@@ -37,13 +37,10 @@ class AggregateSyntaxError(PuffinIndexError, ValueError):
 
 @dataclass(frozen=True, slots=True)
 class AskedColumn:
-    """A column that a question is about.
+    """A column that a question is about, or a key of a map.
 
     Attributes:
-        column: The column, or the key of a map.
-        name: Its name, for people.
-        type: The type of its values.
-        value_type: The same as an index has it.
+        type: The type of its values; `value_type` is the same as an index has it.
         needs_sum: Whether an aggregate needs the sum; likewise the other needs.
     """
 
@@ -84,7 +81,6 @@ class Aggregate:
     Attributes:
         function: One of `FUNCTIONS`.
         column: The place of its column in `Question.columns`; None for `count(*)`.
-        is_distinct: Whether only distinct values count.
         name: The name of the result's column.
     """
 
@@ -191,12 +187,7 @@ def _plain(name: str | None) -> str:
 
 
 def _find(schema: Schema, name: str) -> AskedColumn:
-    """Find a column.
-
-    Raises:
-        NotFoundError: If there is none of the name.
-        UnsupportedError: If its values have no keys.
-    """
+    """Find a column; unknown names and columns without keys raise."""
     found = find_column(schema, name)
     if found.value_type is None:
         raise UnsupportedError(f"column {name!r} is of a type that no aggregate takes here")

@@ -34,16 +34,9 @@ _BITS_OF_DOUBLES: Final = 53
 
 
 def settle(view: IndexView, question: Question, row_groups: Ints, reads: IndexReads) -> tuple[list[Partial], Flags]:
-    """Answer from statistics.
+    """Answer from statistics for row groups of the view all of whose rows match.
 
-    Args:
-        view: The index.
-        question: The question.
-        row_groups: Row groups of the view all of whose rows match.
-        reads: Notes troubles.
-
-    Returns:
-        The answer for the settled row groups, if there are any, and which of the row groups are settled.
+    Returns the answer for the settled row groups, if there are any, and which of the row groups are settled.
     """
     is_settled = np.ones(len(row_groups), np.bool_)
     found: dict[ColumnId, FieldStatistics] = {}
@@ -115,14 +108,7 @@ def _are_equal(least: KeyArray, greatest: KeyArray) -> Flags:
 
 
 def most_rows(view: IndexView, predicate: Predicate, question: Question, row_groups: Ints) -> float | None:
-    """How many matching rows an answer may be of, infinite without a bound; None if the index is not to be asked.
-
-    Args:
-        view: The index.
-        predicate: What rows satisfy.
-        question: The question.
-        row_groups: The row groups of the view that the scan has.
-    """
+    """How many matching rows an answer may be of, infinite without a bound; None if the index is not to be asked."""
     if not is_exact(predicate) or not _may_answer(view, question, row_groups):
         return None
     if not _has_many_groups(view, question, row_groups):

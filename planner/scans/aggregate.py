@@ -43,16 +43,7 @@ _JOINED_AT: Final = 256
 
 @dataclass(frozen=True, slots=True)
 class RowCount(Described):
-    """How many rows match, and what counting took.
-
-    Attributes:
-        rows: Matching rows.
-        row_groups: Row groups of the scan.
-        row_groups_read: Row groups whose data had to be read.
-        data_read: Pages, column chunks and bytes that were read of them.
-        seconds: Time spent.
-        plan: The scan plan behind the count.
-    """
+    """How many rows match, the row groups and data that were read for it, and the scan plan behind the count."""
 
     rows: int
     row_groups: int
@@ -81,16 +72,11 @@ class RowCount(Described):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Aggregated(Described):
-    """Aggregates, and what they took.
+    """Aggregates, what they took, and the scan plan behind them.
 
     Attributes:
         table: The result: columns to group by, then aggregates.
-        row_groups: Row groups of the scan.
-        row_groups_settled: Row groups that statistics answered.
-        row_groups_indexed: Row groups that indexes answered.
-        row_groups_read: Row groups whose data had to be read.
-        seconds: Time spent.
-        plan: The scan plan behind the answer.
+        row_groups: Row groups of the scan: statistics settled some, indexes answered some, and others had to be read.
     """
 
     table: pa.Table
@@ -140,15 +126,7 @@ def count(
 ) -> RowCount:
     """Count the rows of a table that satisfy a predicate.
 
-    Args:
-        index: The table's index.
-        where: SQL WHERE text; None for all rows.
-        snapshot_id: The snapshot to count in, None for the current one.
-        planning_milliseconds: How long judging files and row groups may take; undecided ones are read.
-        refresh: Ask the catalog for the newest versions of table and index first. Otherwise the count uses the versions
-            that `index` knows.
-        keys: Values by column name, such as the keys of a join: only rows that have one of them are counted.
-        session_zone: The time zone of timestamps that name none.
+    The arguments are those of `planner.scan`. Rows are read where the index does not know how many match.
 
     Raises:
         WhereSyntaxError: If the text does not parse.
@@ -184,17 +162,9 @@ def aggregate(
     The other row groups are read; index troubles are logged as warnings. Results have the types and values that they
     have in Spark, with one row per group, in the order of the groups; without `group_by` one row.
 
-    Args:
-        index: The table's index.
-        where: SQL WHERE text; None for all rows.
-        aggregates: Texts such as `count(*)`, `sum(c) AS n`, `avg(c)`, `min(c)`, `max(c)`, `count(DISTINCT c)`,
-            `bool_and(c)`, `bool_or(c)`; one text may have several, between commas.
-        group_by: Names of columns; one text may have several, between commas.
-        snapshot_id: The snapshot to read, None for the current one.
-        planning_milliseconds: How long judging files and row groups may take; undecided ones are read.
-        refresh: Ask the catalog for the newest versions of table and index first.
-        keys: Values by column name, such as the keys of a join: only rows that have one of them count.
-        session_zone: The time zone of timestamps that name none.
+    `aggregates` are texts such as `count(*)`, `sum(c) AS n`, `avg(c)`, `min(c)`, `max(c)`, `count(DISTINCT c)`,
+    `bool_and(c)`, `bool_or(c)`; one text may have several, between commas. So may `group_by`, which names columns. The
+    other arguments are those of `planner.scan`.
 
     Raises:
         WhereSyntaxError: If the WHERE text does not parse.

@@ -51,11 +51,8 @@ class FileColumns:
     """How a schema maps to the columns of one data file.
 
     Attributes:
-        reading: How the scan finds columns.
-        fields: The file's fields.
         stored: Names the type of a leaf column of the file.
         constants: Values of identity partitions by field id.
-        location: The data file.
     """
 
     reading: Reading
@@ -120,12 +117,7 @@ class FileColumns:
         return pa.array([value], schema_to_pyarrow(field.field_type, include_field_ids=False))
 
     def project(self, table: pa.Table, projection: Schema, target: pa.Schema) -> pa.Table:
-        """Give rows the shape of a projection of the schema.
-
-        Args:
-            table: Columns of the file as they were read; at least one.
-            projection: The columns to give.
-            target: The Arrow schema of the projection.
+        """Give rows of the file, with at least one column, the shape of a projection whose Arrow schema is `target`.
 
         Raises:
             UnsupportedError: If the file's values are not of the types of the projection.

@@ -51,11 +51,9 @@ cleared_by(_views.clear, _views_lock)
 
 
 def view_of(index_table: Table, reading: Reading) -> IndexView:
-    """The view of an index table's current version. Views are kept: a version never changes.
+    """The view of an index table's current version, without indexes that a build found in other columns than `reading`.
 
-    Args:
-        index_table: The index table.
-        reading: How the scan finds columns in data files. The view leaves out indexes that a build found otherwise.
+    Views are kept: a version never changes.
     """
     snapshot = index_table.current_snapshot()
     version = str(snapshot.snapshot_id) if snapshot else "empty"
@@ -158,24 +156,10 @@ def plan_scan(
     question: Question | None = None,
     session_zone: str = DEFAULT_ZONE,
 ) -> QueryAnswer:
-    """Plan a scan of a table whose rows are read, counted or aggregated.
+    """Plan a scan of a table whose rows are read, counted or aggregated; arguments and errors are those of `plan`.
 
-    Args:
-        index: The table's index.
-        where: SQL WHERE text; None for everything.
-        snapshot_id: The snapshot to scan, None for the current one.
-        limits: Bounds.
-        spark: A session whose executors may plan.
-        planning_mode: `local`, `distributed`, or `auto` for what suits the number of row groups.
-        refresh: Ask the catalog for the newest versions of table and index first.
-        for_spark: The reader reads ranges of bytes, so that some data files are read whole or not at all.
-        wanted: What the rest of the query says.
-        question: Aggregates of the rows; None if the rows are wanted.
-        session_zone: The time zone of timestamps that name none.
-
-    Raises:
-        WhereSyntaxError: If the text does not parse.
-        NotFoundError: If the text names a column that the table lacks, or there is no such snapshot.
+    With `for_spark`, the reader reads ranges of bytes, so that some data files are read whole or not at all. `question`
+    asks for aggregates of the rows.
     """
     started = time.perf_counter()
     if refresh:
@@ -225,13 +209,7 @@ def _read_tables(
 ) -> tuple[tuple[ScanFile, ...], IndexView]:
     """Read the manifests of the data table, and in a store beside them the index table and directories that matter.
 
-    Args:
-        index: The table's index.
-        snapshot: What is scanned.
-        schema: The schema of the snapshot.
-        predicate: What to look for.
-        clock: Bounds the time.
-        ahead: Counts the reads of directories; None for none.
+    `ahead` counts the reads of directories; None reads none.
     """
     table, reading = index.data_table, reading_of(index.data_table, schema)
 
@@ -258,12 +236,5 @@ def _read_tables(
 def plan_files(
     view: IndexView, predicate: Predicate, files: Sequence[DataFile], limits: Limits = DEFAULT_LIMITS
 ) -> ScanPlan:
-    """Plan the scan of some data files without their table; deletes are not looked at.
-
-    Args:
-        view: The index.
-        predicate: What to look for.
-        files: The data files of the scan.
-        limits: Bounds.
-    """
+    """Plan the scan of some data files without their table; deletes are not looked at."""
     return answer_query(QueryRequest(scan=Scan.of_files(view, files), predicate=predicate, limits=limits)).plan

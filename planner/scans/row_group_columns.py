@@ -41,11 +41,10 @@ _LEAST_SAVING: Final = 0.25
 
 @dataclass(slots=True)
 class DataRead:
-    """Pages and bytes of column chunks that were read, summed up over row groups and threads.
+    """Pages and bytes that were read, summed up over row groups and threads.
 
     Attributes:
         pages: Data pages of the column chunks that were read by pages.
-        pages_read: The pages that were read.
         chunks: Column chunks that were read whole.
         bytes: The bytes of all column chunks in question.
         bytes_read: The bytes of pages and whole chunks that were read.
@@ -74,14 +73,7 @@ class DataRead:
 
 @dataclass(frozen=True, slots=True)
 class RowGroupColumns:
-    """The columns of one row group of an open file.
-
-    Attributes:
-        opened: The file.
-        ordinal: Which row group of the file.
-        data_read: Counts what is read.
-        side_by_side: Whether whole columns are decoded side by side.
-    """
+    """The columns of one row group of an open file; with `side_by_side`, whole columns are decoded side by side."""
 
     opened: OpenParquet
     ordinal: int
@@ -100,11 +92,7 @@ class RowGroupColumns:
         return sum(footer.row_group(before).num_rows for before in range(self.ordinal))
 
     def read(self, fields: Sequence[FileField], rows: Ints | None) -> pa.Table:
-        """Read some rows of some columns.
-
-        Args:
-            fields: Top-level fields of the file; at least one.
-            rows: Rows of the row group, ascending; None for all.
+        """Read some rows (ascending; None for all) of at least one top-level field of the file.
 
         Raises:
             CorruptFileError: If the file cannot be decoded.

@@ -37,8 +37,6 @@ class RowGroupTask:
     """One row group to read.
 
     Attributes:
-        file: The data file.
-        ordinal: Which row group of the file.
         rows: Rows that can match, None if no index tells. Exact rows need no test.
         memory_bytes: The approximate memory of the rows.
     """
@@ -50,12 +48,7 @@ class RowGroupTask:
 
 
 def tasks_of(planned: QueryAnswer, table: Table, positions: Ints) -> Iterator[RowGroupTask]:
-    """Give row groups of a planned scan to read. The footer of a file without an index is read for that.
-
-    Args:
-        planned: The scan.
-        table: The data table.
-        positions: Which row groups of the plan, ascending.
+    """Give the row groups at ascending positions of a plan to read. The footer of a file without an index is read.
 
     Raises:
         UnsupportedError: If a data file is not Parquet, or equality deletes apply to a data file.
@@ -103,12 +96,9 @@ class RowGroupReader:
     """Reads row groups of one scan. Safe to share between threads.
 
     Attributes:
-        table: The data table.
-        schema: The schema of the scan.
         residual: The predicate, None for all rows.
         side_by_side: Whether the columns of a row group are decoded side by side, which few row groups need to keep all
             cores busy.
-        data_read: Counts what is read.
     """
 
     table: Table
@@ -134,8 +124,7 @@ class RowGroupReader:
     ) -> tuple[dict[ColumnId, pa.Array | pa.ChunkedArray], int]:
         """Read the values that some columns have in the matching rows of a row group, as the data file has them.
 
-        Returns:
-            The values of each column (one for all rows where the file lacks the column), and the number of rows.
+        Returns the values of each column (one for all rows where the file lacks the column), and the number of rows.
         """
         with self._opened(task) as (columns, group):
             rows, tested = self._matching_rows(group, columns, task)

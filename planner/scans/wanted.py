@@ -32,24 +32,14 @@ Keys: TypeAlias = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Wanted:
-    """The rows that are wanted among those that satisfy a WHERE.
-
-    Attributes:
-        keys: For each column named, the wanted rows have one of these values.
-        order_by: The column whose first rows are wanted, as text; None if any rows will do.
-        limit: How many rows are wanted; None for all.
-    """
+    """The rows that are wanted among those that satisfy a WHERE: rows with one of some keys, the first in an order."""
 
     keys: Keys
     order_by: str | None = None
     limit: int | None = None
 
     def restricted(self, condition: Predicate, schema: Schema) -> Predicate:
-        """A condition that also says which keys are wanted.
-
-        Raises:
-            NotFoundError: If the schema has no such column.
-        """
+        """A condition that also says which keys are wanted."""
         keys = [_one_of(_field(schema, name), values) for name, values in self.keys.items()]
         return joined([condition, *keys], is_and=True)
 
@@ -85,11 +75,8 @@ class OrderSyntaxError(PuffinIndexError):
 def first_rows(order_by: str | None, limit: int | None, schema: Schema) -> FirstRows | None:
     """Read which rows are wanted; None if all are.
 
-    Args:
-        order_by: A top-level column as SQL's ORDER BY has it: `c`, `c DESC`, `c ASC NULLS LAST`. As in Spark, NULL is
-            less than all values unless the text says where NULL goes.
-        limit: How many rows are wanted.
-        schema: The schema of the scan.
+    The order is by a top-level column as in SQL: `c`, `c DESC`, `c ASC NULLS LAST`. As in Spark, NULL is less than all
+    values unless the text says where NULL goes.
 
     Raises:
         OrderSyntaxError: If the text is no order, there is an order without a limit, or a negative limit.
@@ -116,11 +103,7 @@ def first_rows(order_by: str | None, limit: int | None, schema: Schema) -> First
 
 
 def _field(schema: Schema, name: str) -> NestedField:
-    """The top-level column of a name, in any case.
-
-    Raises:
-        NotFoundError: If the schema has no such column.
-    """
+    """The top-level column of a name, in any case; raises `NotFoundError` without one."""
     for field in schema.fields:
         if field.name.lower() == name.lower():
             return field

@@ -103,13 +103,7 @@ class Cached(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OpenPayload:
-    """An opened payload of several row groups, with what was read of its directory.
-
-    Attributes:
-        reader: Reads its segment.
-        payload: The payload.
-        first: The row group of the segment that it begins with.
-    """
+    """An opened payload, which begins with row group `first` of its segment, and what was read of its directory."""
 
     reader: SegmentReader
     payload: MergedIndex | MergedFilter
@@ -159,11 +153,7 @@ cleared_by(CACHE.clear)
 
 
 class SharedPayloads:
-    """Opened payloads of single row groups: an aggregate reuses what its WHERE read.
-
-    Args:
-        columns: The columns whose payloads are kept.
-    """
+    """Opened payloads of single row groups of some columns: an aggregate reuses what its WHERE read."""
 
     def __init__(self, columns: Collection[ColumnId]) -> None:
         self.columns = frozenset(columns)

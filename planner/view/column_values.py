@@ -115,22 +115,15 @@ def values_to_try(
 def column_values(
     view: IndexView, leaf: Leaf, row_groups: Ints, most: int, most_bytes: int, reads: IndexReads
 ) -> ColumnValues | KeyRange | str:
-    """Find the keys of a column.
+    """Find the keys of a column, of which any leaf is given, by at most `most_bytes` of payloads.
 
     Statistics give the keys where the column has integers of a small range, and in row groups with a single key. Other
     keys are read from the payloads of indexes that list their keys.
 
-    Args:
-        view: The index.
-        leaf: Any test of the column.
-        row_groups: Row groups of the view, in each of which the column must have an index.
-        most: How many keys the list may have.
-        most_bytes: How many bytes of payloads may be read.
-        reads: Counts what is read.
-
     Returns:
-        The keys of all row groups of the view that have an index of the column. If these cannot be listed: the range of
-        a column whose keys are integers, otherwise the reason.
+        At most `most` keys, of all row groups of the view that have an index of the column; `row_groups` must all have
+        one.
+        If these cannot be listed: the range of a column whose keys are integers, otherwise the reason.
     """
     statistics = view.statistics(leaf, reads)
     if statistics is None:
@@ -206,8 +199,6 @@ class ByValueTests(ABC):
     """Tests that an evaluator decides over the values of their columns: what they say of rows, and what that cost.
 
     Attributes:
-        schema: The schema of the scan.
-        view: The index.
         row_groups: The row groups of the view that the scan has.
         byte_budget: How many bytes of payloads may be read for the values of a column.
         found: What each test says of rows, and what is implied.

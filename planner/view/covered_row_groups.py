@@ -25,10 +25,7 @@ from puffin_index.storage.arrays import Flags, Ints
 class CoveredRowGroups:
     """The row groups of all data files that have an index, and where in the segments it is.
 
-    A file that was indexed in parts has several entries but one range of numbers.
-
-    Args:
-        entries: The rows of the index table, oldest first.
+    A file that was indexed in parts has several rows in the index table, but one range of numbers.
 
     Attributes:
         paths: Locations of the data files; a file that several partitions have had appears once for each of them.

@@ -160,8 +160,7 @@ class Placement:
 
     Attributes:
         segment: Number of the segment in `IndexView.segments`; -1 where there is none.
-        row_group: Ordinal of the row group in the segment.
-        base: Its first row in the segment's row space.
+        row_group: Ordinal of the row group in the segment; `base` is its first row in the segment's row space.
         locations: Offset, length and xxh64 of the directory in each segment.
         last_row_groups: For each segment the greatest ordinal that is asked of its directory.
     """
@@ -227,12 +226,7 @@ def steps_of(keys: Ints, minimum: Ints, maximum: Ints) -> npt.NDArray[np.uint16]
     """Say where keys lie between minimum and maximum, in steps.
 
     Where the two are at most 65,535 apart, a step is one; otherwise there are 65,535 steps between them. The order of
-    keys is kept, though several may lie on one step.
-
-    Args:
-        keys: Between minimum and maximum, shape (N, Q) or (N,).
-        minimum: Shape (N,).
-        maximum: Shape (N,), not less.
+    keys is kept, though several may lie on one step. Keys have shape (N, Q) or (N,), the ends (N,).
     """
     column = (slice(None), *[None] * (keys.ndim - 1))
     low = minimum.view(np.uint64)[column]
@@ -260,10 +254,7 @@ def comparable(index_type: str, leaf_type: str) -> bool:
 def _positions(placement: Placement, rows: Mapping[int, Ints], lengths: Mapping[int, int]) -> tuple[Flags, Ints]:
     """Say which row groups of the view some directories cover, and where each stands in the concatenated directories.
 
-    Args:
-        placement: Of the (field, kind).
-        rows: By segment, the directory's row of each row group of the segment.
-        lengths: By segment, how many rows the directory has.
+    `rows` has, by segment, the directory's row of each row group of the segment; `lengths`, the rows of the directory.
     """
     start = np.full(max(rows) + 2, -1, np.int64)
     flat: list[Ints] = []
@@ -282,13 +273,7 @@ def _positions(placement: Placement, rows: Mapping[int, Ints], lengths: Mapping[
 def gather_statistics(
     placement: Placement, wanted: str, statistics: Mapping[int, FieldStatistics]
 ) -> FieldStatistics | None:
-    """Lay out the statistics of a column; None if no segment has any whose keys are comparable.
-
-    Args:
-        placement: Of the statistics of the column.
-        wanted: Name of the value type that keys must be comparable with.
-        statistics: By segment.
-    """
+    """Lay out statistics by segment; None if no segment has any with keys of a type comparable to the wanted one."""
     chosen = {segment: own for segment, own in statistics.items() if comparable(own.value_type.name, wanted)}
     if not chosen:
         return None
@@ -310,14 +295,7 @@ def gather_statistics(
 def gather_directory(
     kind: str, placement: Placement, wanted: str, directories: Mapping[int, Directory]
 ) -> KindDirectory | None:
-    """Lay out where the payloads of a kind lie; None if no segment has any whose keys are comparable.
-
-    Args:
-        kind: The kind.
-        placement: Of the column and kind.
-        wanted: Name of the value type that keys must be comparable with.
-        directories: By segment.
-    """
+    """Lay out where payloads lie; None if no segment has any with keys of a type comparable to the wanted one."""
     chosen = {segment: own for segment, own in directories.items() if comparable(own.type_name, wanted)}
     if not chosen:
         return None

@@ -97,16 +97,15 @@ class Experience:
 class IndexView(CoveredRowGroups):
     """One version of an index table, read for planning. Safe to share between threads.
 
+    Opening a payload raises `CorruptFileError` if its directory is not what was written, and `UnsupportedError` if this
+    release does not read such a payload.
+
     Args:
         version: Names the version (the index table's snapshot id).
         entries: The rows of the index table, oldest first.
         io: The FileIO of the index table.
         cache: Keeps directories and opened payloads.
         rejected: The sources of columns whose directories are left out.
-
-    Attributes:
-        experience: What plans of this view have found.
-        files: The files of the segments.
     """
 
     def __init__(
@@ -251,10 +250,6 @@ class IndexView(CoveredRowGroups):
         """Open the payload of one row group; nothing is read yet but the directory, if it is no longer in memory.
 
         A small payload is read whole from a store, which costs one round.
-
-        Raises:
-            CorruptFileError: If the directory is not what was written.
-            UnsupportedError: If this release does not read such a payload.
         """
         shared = SHARED.get()
         if shared is None or field_id not in shared.columns:
@@ -275,12 +270,7 @@ class IndexView(CoveredRowGroups):
         return opened
 
     def open_index(self, field_id: ColumnId, directory: KindDirectory, row_group: int) -> MergedIndex:
-        """Open a payload of several row groups that answers with rows; its opened form is kept.
-
-        Raises:
-            CorruptFileError: If the directory is not what was written.
-            UnsupportedError: If this release does not read such a payload.
-        """
+        """Open a payload of several row groups that answers with rows; its opened form is kept."""
         payload = self._opened(field_id, directory, row_group).payload
         if not isinstance(payload, MergedIndex):
             raise UnsupportedError(f"a payload of kind {directory.kind} that answers with no rows")
@@ -289,12 +279,7 @@ class IndexView(CoveredRowGroups):
     def open_filter(self, field_id: ColumnId, directory: KindDirectory, row_group: int) -> tuple[MergedFilter, int]:
         """Open a payload of several row groups that tells which have no match; its opened form is kept.
 
-        Returns:
-            The filter, and the row group of the segment that it begins with.
-
-        Raises:
-            CorruptFileError: If the directory is not what was written.
-            UnsupportedError: If this release does not read such a payload.
+        Returns the filter, and the row group of the segment that it begins with.
         """
         opened = self._opened(field_id, directory, row_group)
         if not isinstance(opened.payload, MergedFilter):
@@ -326,12 +311,7 @@ class IndexView(CoveredRowGroups):
             self._cache.put(key, kept)
 
     def keys_of(self, field_id: ColumnId, directory: KindDirectory, row_group: int, most: int) -> KeyList | None:
-        """The distinct keys of the payload of a row group; None if it does not list them, or has more than `most`.
-
-        Raises:
-            CorruptFileError: If the directory or the payload is not what was written.
-            UnsupportedError: If this release does not read such a payload.
-        """
+        """The distinct keys of the payload of a row group; None if it does not list them, or has more than `most`."""
         kept = self.kept(field_id, directory, row_group, KeyList)
         if kept is not None:
             return kept if len(kept.keys) <= most else None

@@ -33,7 +33,6 @@ class OpenedKeys:
     """An opened payload of a column, and those of its row groups that a question is about.
 
     Attributes:
-        index: The payload.
         places: The places of the row groups in the question, in the order of their rows.
         bases: The number of each row group's first row in the answers of the payload.
     """
@@ -55,14 +54,7 @@ class OpenedKeys:
 def open_keys(
     view: IndexView, column: ColumnId, directory: KindDirectory, row_groups: Ints, places: Ints
 ) -> OpenedKeys:
-    """Open the payload that some row groups share; once it was read, `IndexView.weigh` notes its new size.
-
-    Args:
-        view: The index.
-        column: The column.
-        directory: Tells of the payload.
-        row_groups: Row groups of the view.
-        places: Those that share the payload, as places in `row_groups`.
+    """Open the payload that the row groups at some places share; `IndexView.weigh` then notes how large it became.
 
     Raises:
         CorruptFileError: If the directory or the payload is damaged.
@@ -81,17 +73,10 @@ def open_keys(
 def keys_of_rows(
     view: IndexView, leaf: Leaf, rows: Mapping[int, BitMap], byte_budget: float, reads: IndexReads
 ) -> dict[int, Column] | None:
-    """Return the keys of some rows by row group of the view, in the order of the rows.
+    """Return the keys of some rows of the column of a leaf, by row group of the view, in the order of the rows.
 
     Returns None if no index has the keys of all of them without decoding the keys of all other rows, if that takes more
     bytes of payloads than `byte_budget`, or if an index cannot be read.
-
-    Args:
-        view: The index.
-        leaf: Any test of the column.
-        rows: The rows by row group of the view.
-        byte_budget: How many bytes of payloads may be read.
-        reads: Notes troubles.
     """
     row_groups = np.array(list(rows), np.int64)
     for kind in kinds_holding_keys():
@@ -171,11 +156,7 @@ class PayloadKeys:
         return None if found is None else found.keys
 
     def decoded(self, opened: HoldsKeys) -> HoldsKeys:
-        """Decode the keys of the opened payload and keep them; a payload that need not be decoded is returned.
-
-        Raises:
-            CorruptFileError: If the payload is damaged.
-        """
+        """Decode the keys of the opened payload and keep them; a payload that need not be decoded is returned."""
         found = opened.in_memory()
         if found is None:
             return opened

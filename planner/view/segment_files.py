@@ -29,7 +29,7 @@ _HELD: ContextVar[HeldRanges[memoryview] | None] = ContextVar("_HELD", default=N
 
 
 class SegmentFiles:
-    """Reads segments through the FileIO of the index table. Safe to share between threads.
+    """Reads segments. Safe to share between threads.
 
     Attributes:
         read_ahead: The number of ranges that were read ahead.
@@ -47,10 +47,7 @@ class SegmentFiles:
         """Get ranges of segments side by side, near ones as one, and hold them in memory for readers of any part.
 
         Does nothing for few ranges. Ranges that cannot be read or do not fit into memory are read when they are needed.
-
-        Args:
-            spans: The ranges.
-            at_once: How many requests may be under way at one time.
+        At most `at_once` requests are under way at one time.
         """
         wanted, left = list[SegmentSpan](), _MOST_HELD_BYTES
         for span in _near(spans):
@@ -111,10 +108,7 @@ def _near(spans: Iterable[SegmentSpan]) -> Iterator[SegmentSpan]:
 class SegmentReader:
     """A `RangedReader` of one segment that holds no file open itself, so that it may be kept for long.
 
-    Attributes:
-        files: Reads the segment; a later view puts its own here, which may have newer credentials.
-        location: Where the segment is.
-        size: Its size in bytes.
+    A later view puts its own `files` here, which may have newer credentials.
     """
 
     files: SegmentFiles

@@ -45,12 +45,9 @@ _REASONS: Final = {
 
 @dataclass(slots=True)
 class ColumnFunctions(ByValueTests):
-    """The functions of a request, which Spark evaluates.
+    """The functions of a request by number, which Spark evaluates for at most some milliseconds.
 
-    Attributes:
-        functions: The functions by number.
-        milliseconds: How long Spark may evaluate them.
-        objection: Why no function is to be evaluated; empty if there is no reason.
+    `objection` says why no function is to be evaluated; it is empty if there is no reason.
     """
 
     functions: Mapping[int, Function]
@@ -135,14 +132,7 @@ def _interval(between: Sequence[int], value_type: ValueType) -> str:
 
 
 def functions_of(request: Request, schema: Schema, query: QueryRequest, *, is_asked: bool) -> ColumnFunctions:
-    """The functions of a request, if they are of use.
-
-    Args:
-        request: The request.
-        schema: The schema of its columns.
-        query: The query, without its predicate.
-        is_asked: Whether functions may be evaluated.
-    """
+    """The functions of a request, if they are of use; none if they are not to be evaluated."""
     functions = {one.number: one for one in request.functions} if is_asked else {}
     return ColumnFunctions(
         schema,
@@ -173,14 +163,10 @@ def _leaves_one(request: Request, query: QueryRequest) -> bool:
 def pieces_of(
     request: Request, schema: Schema, functions: ColumnFunctions, waiting: Sequence[int], *, are_weighed: bool
 ) -> tuple[Piece, ...]:
-    """List what a request implies, besides the rows that it wants.
+    """List what a request implies, besides the rows that it wants; all its functions must be decided.
 
-    Args:
-        request: The request.
-        schema: The schema of its columns.
-        functions: Its functions, all decided.
-        waiting: The IDs of columns whose keys are known when the query runs.
-        are_weighed: Whether each piece says what it and the others say of rows. Keys are bound once more for that.
+    `waiting` are the columns whose keys are known when the query runs. With `are_weighed`, each piece says what it and
+    the others say of rows; keys are bound once more for that.
     """
     pieces = [
         _weighable(leaf, request, functions) if are_weighed else Piece(implied)

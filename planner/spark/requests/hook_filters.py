@@ -48,12 +48,7 @@ _MOST_CHARACTERS: Final = 10_000
 
 
 def read_conditions(request: Request, *, filters: bool = True) -> list[Predicate]:
-    """Read the filters of a request and the conditions above its scan. All hold together.
-
-    Args:
-        request: The request.
-        filters: Whether to read the filters.
-    """
+    """Read the conditions above the scan of a request, and its filters if wanted. All hold together."""
     schema = schema_of(request.columns)
     read = [_read_filter(text, request.columns) for text in request.filters] if filters else []
     return [*read, *(read_node(node, schema) for node in request.conditions)]
@@ -62,9 +57,7 @@ def read_conditions(request: Request, *, filters: bool = True) -> list[Predicate
 def bind_filters(request: Request, decide: Callable[[ByValue], Predicate] = lambda _: UNKNOWN) -> Predicate:
     """Return what the filters of a request, the conditions above its scan, and the keys of joins say of rows.
 
-    Args:
-        request: The request.
-        decide: Says what a function among the conditions means.
+    `decide` says what a function among the conditions means.
     """
     schema = schema_of(request.columns)
     conditions = (simplified(condition, decide) for condition in read_conditions(request))
@@ -137,13 +130,7 @@ def first_rows(wanted: Wanted | None, schema: Schema, settings: Settings) -> Fir
 
 
 def scan_of(request: Request, view: IndexView, numbers: Ints) -> Scan:
-    """Return the scan of a request.
-
-    Args:
-        request: The request.
-        view: The index.
-        numbers: The row groups of the view that the scan has.
-    """
+    """Return the scan of a request, which has some row groups of the view."""
     files = None
     # Spark's tasks hold the delete files: where the request does not speak of them, any row may be deleted.
     has_deletes: Flags | None = np.ones(len(numbers), np.bool_)
@@ -171,11 +158,9 @@ def _with_deletes(view: IndexView, deletes: FileDeletes) -> tuple[int, FileWithD
 def where_of(request: Request, *, literals: bool, for_people: bool = False) -> str:
     """Return what a request says about the rows as SQL text, each conjunct once; `TRUE` if it says nothing.
 
-    Args:
-        request: The request.
-        literals: Whether literals are in the text; otherwise each is a `?`.
-        for_people: Whether to say what SQL cannot: how many keys of a join there are, what is not understood, and how
-            many members of a long list are left out. Otherwise keys and what is not understood are a `?`.
+    Without `literals`, each literal is a `?`. A text for people also says what SQL cannot: how many keys of a join
+    there
+    are, what is not understood, and how many members of a long list are left out. Otherwise these are a `?`.
     """
     schema = schema_of(request.columns)
     # With such a wish, the conditions are the whole filter above the scan.
@@ -210,11 +195,11 @@ _INTEGERS = {
 def wanted_runtime_fields(
     fields: Mapping[int, int | None], predicate: Predicate, schema: Schema, view: IndexView
 ) -> list[int]:
-    """Return the columns of which more could drop row groups.
+    """Return the columns whose keys could drop more row groups.
 
-    A column that the index does not know is none, and neither is one with no more values than the table that it is
-    joined with has rows: that table may well have them all. Neither is the only column of a scan without any other
-    test, if one key alone occurs in most row groups: waiting for such keys takes time and drops nothing.
+    Skips columns without an index, and columns with no more values than the joined table has rows: that table may well
+    have them all. Skips the only column of a scan without any other test, if one key alone occurs in most row groups:
+    waiting for such keys takes time and drops nothing.
 
     Args:
         fields: The columns by ID: rows of the table whose keys they are compared with, None if not known.
