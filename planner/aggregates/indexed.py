@@ -29,14 +29,7 @@ from puffin_index.errors import CorruptFileError, NotFoundError, UnsupportedErro
 from puffin_index.keys.columns import Column, KeyArray, join_columns
 from puffin_index.keys.map_key import ColumnId
 from puffin_index.keys.value_types import ValueType
-from puffin_index.kinds.held_keys import (
-    HoldsKeys,
-    Totals,
-    Want,
-    join_totals,
-    totals_of_counts,
-    totals_of_distinct,
-)
+from puffin_index.kinds.held_keys import HoldsKeys, Totals, Want, join_totals, totals_of_counts, totals_of_distinct
 from puffin_index.storage.arrays import Flags, Floats, Ints
 
 _ROWS_AT_ONCE: Final = 1 << 20

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import logging
 import tempfile
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -22,10 +21,6 @@ import planner
 from planner.scans.row_group_columns import DataRead
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.data.data_table import list_data_files
-from puffin_index.data.file_fields import identify_fields
-from puffin_index.data.pages.page_reader import PageReader
-from puffin_index.data.parquet import open_parquet_file
-from puffin_index.storage.parallel import in_parallel
 from tests.conftest import amount
 from tests.deletes_sample import commit_positional_deletes
 
@@ -230,19 +225,3 @@ def test_scans_of_paged_files_agree_with_the_rows(case: Case, columns: list[str]
             assert found.to_pylist() == expected
             assert planner.count(index, where).rows == len(expected)
         index.catalog.close()
-
-
-def test_requests_and_columns_side_by_side_give_the_same(index: TableIndex, rows: list[dict[str, Any]]) -> None:
-    path = list_data_files(index.data_table)[0].path
-    wanted = np.array([3, 700, 701, 5_999])
-    with open_parquet_file(index.data_table.io, path) as opened:
-        fields = identify_fields(opened.parquet.schema_arrow, "PARQUET", None)
-        assert fields is not None
-        reader = replace(
-            PageReader.of(opened.parquet, opened.file, 1), each=in_parallel, decode_each=in_parallel, parts=3
-        )
-        chunks = reader.chunks(range(14))
-        indexes = reader.offset_indexes(chunks)
-        pages = {leaf: reader.pages(leaf, chunks[leaf], own, wanted) for leaf, own in indexes.items()}
-        table = reader.read(fields.fields, pages, wanted)
-    assert table.select(SCHEMA.names).to_pylist() == [rows[GROUP_ROWS + row] for row in wanted.tolist()]

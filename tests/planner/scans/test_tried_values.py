@@ -21,7 +21,7 @@ from planner.view.column_values import TriedValues
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.data.column_source import Reading
 from puffin_index.errors import NotFoundError, UnsupportedError
-from tests.conftest import create_table
+from tests.planner.ten_rows import build_index
 
 ROWS, GROUP_ROWS = 2_000, 100
 WORDS = ["Anna{}", " anna{} ", "Bob{}", "", "Z\N{LATIN SMALL LETTER U WITH DIAERESIS}rich{}", "line\nbreak{}", None]
@@ -69,10 +69,7 @@ def index(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     directory = tmp_path_factory.mktemp("tried")
     catalog = SqlCatalog("local", uri=f"sqlite:///{directory / 'catalog.db'}", warehouse=directory.as_uri())
     catalog.create_namespace("ns")
-    create_table(catalog, "t", table(), GROUP_ROWS)
-    index = TableIndex.create(catalog, "ns.t", IndexDefinition.of(**KINDS[request.param]))
-    index.build(workers=1)
-    return index
+    return build_index(catalog, table(), GROUP_ROWS, IndexDefinition.of(**KINDS[request.param]))
 
 
 def rows_with(matches: Callable[[str], bool]) -> list[int]:

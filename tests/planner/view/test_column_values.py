@@ -23,7 +23,7 @@ from puffin_index.keys.leaf import NullTest
 from puffin_index.keys.value_types import value_type_named, value_type_of
 from puffin_index.keys.values import key_of
 from tests.conftest import create_table
-from tests.planner.ten_rows import k, view_of_ten_rows
+from tests.planner.ten_rows import build_index, k, view_of_ten_rows
 
 LEAF = k(NullTest(is_null=False))
 WORDS = ["b", None, "ä", "a", "a", "", "c", "b", "a\0", "z"]
@@ -45,9 +45,7 @@ def values_of(
 
 def indexed(catalog: SqlCatalog, definition: IndexDefinition) -> tuple[IndexView, dict[str, Leaf]]:
     """A table of ten rows in row groups of three, with an index; and a leaf of each column."""
-    create_table(catalog, "t", pa.table(COLUMNS), row_group_rows=3)
-    index = TableIndex.create(catalog, "ns.t", definition)
-    index.build(workers=1)
+    index = build_index(catalog, pa.table(COLUMNS), 3, definition)
     leaves = {
         field.name: Leaf(field.field_id, NullTest(is_null=False), value_type_of(field.field_type).name)
         for field in index.data_table.schema().fields
@@ -157,9 +155,7 @@ def test_lists_of_other_keys_have_other_fingerprints(local_catalog: SqlCatalog) 
     ids=["bitmaps", "postings", "dictionaries"],
 )
 def test_whatever_byte_is_damaged_a_list_has_every_key(local_catalog: SqlCatalog, definition: IndexDefinition) -> None:
-    create_table(local_catalog, "t", pa.table(COLUMNS), row_group_rows=3)
-    index = TableIndex.create(local_catalog, "ns.t", definition)
-    index.build(workers=1)
+    index = build_index(local_catalog, pa.table(COLUMNS), 3, definition)
     segment = next(Path(index.index_table.location().removeprefix("file://")).glob("_segments/*.puffin"))
     original = segment.read_bytes()
     names = [name for name in COLUMNS if f"'{name}'" in str(definition) or f'"{name}"' in str(definition)]
