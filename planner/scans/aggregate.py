@@ -23,7 +23,7 @@ from planner.scans.arrow_scan import in_order, residual_of
 from planner.scans.plan import plan_scan, snapshot_of
 from planner.scans.row_group_columns import DataRead
 from planner.scans.row_group_reader import RowGroupReader, RowGroupTask, tasks_of
-from planner.scans.wanted import Keys, Wanted
+from planner.scans.wanted import Keys
 from planner.view.cache import sharing_payloads
 from puffin_index.display import Cell, Described, Grid, Report, share_of
 from puffin_index.jobs.log_lines import level_of_trouble
@@ -237,7 +237,7 @@ def _answer(
             snapshot_id,
             limits,
             refresh=False,
-            wanted=Wanted(keys or {}),
+            keys=keys,
             question=question,
             session_zone=session_zone,
         )

@@ -23,7 +23,7 @@ from planner.query import QueryAnswer
 from planner.scans.plan import plan_scan
 from planner.scans.row_group_columns import DataRead
 from planner.scans.row_group_reader import RowGroupReader, RowGroupTask, tasks_of
-from planner.scans.wanted import Keys, Wanted, first_of
+from planner.scans.wanted import Keys, first_of
 from puffin_index.errors import NotFoundError, UnsupportedError, did_you_mean
 from puffin_index.keys.map_key import ColumnId
 from puffin_index.storage.files import is_local
@@ -87,9 +87,17 @@ def scan(
             its column, an expression), or if no column is chosen. Raised from the reader, too, if only Spark knows
             whether a row satisfies the text (upper case of text that is not ASCII).
     """
-    limits = Limits(seconds=planning_milliseconds / 1000)
-    wanted = Wanted(keys or {}, order_by, limit)
-    planned = plan_scan(index, where, snapshot_id, limits, refresh=refresh, wanted=wanted, session_zone=session_zone)
+    planned = plan_scan(
+        index,
+        where,
+        snapshot_id,
+        Limits(seconds=planning_milliseconds / 1000),
+        refresh=refresh,
+        keys=keys,
+        order_by=order_by,
+        limit=limit,
+        session_zone=session_zone,
+    )
     projection = project(planned.request.schema, columns)
     first, counted = planned.request.first_rows, data_read or DataRead()
     if first is None or first.order is None:

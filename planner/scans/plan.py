@@ -28,7 +28,7 @@ from planner.prune.distributed import Executors, PlanningMode
 from planner.prune.gate import DEFAULT_BYTE_BUDGET, DEFAULT_LIMITS, Limits
 from planner.query import Piece, QueryAnswer, QueryRequest, answer_query
 from planner.report.scan_plan import ScanPlan
-from planner.scans.wanted import ALL_ROWS, Keys, Wanted, first_rows
+from planner.scans.wanted import Keys, first_rows, with_keys
 from planner.snapshot.scan import Scan
 from planner.snapshot.snapshot_files import ScanFile, list_scan_files
 from planner.view.column_values import TriedValues
@@ -122,7 +122,9 @@ def plan(
         planning_mode=planning_mode,
         refresh=refresh,
         for_spark=True,
-        wanted=Wanted(keys or {}, order_by, limit),
+        keys=keys,
+        order_by=order_by,
+        limit=limit,
         session_zone=session_zone,
     )
     return planned.plan
@@ -152,7 +154,9 @@ def plan_scan(
     planning_mode: PlanningMode = "auto",
     refresh: bool = True,
     for_spark: bool = False,
-    wanted: Wanted = ALL_ROWS,
+    keys: Keys | None = None,
+    order_by: str | None = None,
+    limit: int | None = None,
     question: Question | None = None,
     session_zone: str = DEFAULT_ZONE,
 ) -> QueryAnswer:
@@ -167,8 +171,8 @@ def plan_scan(
     table = index.data_table
     snapshot, schema = snapshot_of(table, snapshot_id)
     written = EVERY_ROW if where is None else read_where(where, schema, zone_named(session_zone))
-    condition = wanted.restricted(written, schema)
-    first = first_rows(wanted.order_by, wanted.limit, schema)
+    condition, implied = with_keys(written, keys or {}, schema)
+    first = first_rows(order_by, limit, schema)
     clock = Clock(limits.seconds)
     ahead = ReadCount()
     # Executors that plan read directories themselves.
@@ -184,7 +188,7 @@ def plan_scan(
         scan=scan,
         predicate=predicate,
         where=where or "true",
-        pieces=tuple(map(Piece, (*wanted.implied, *tried.implied))),
+        pieces=tuple(map(Piece, (*implied, *tried.implied))),
         unused=(*unused_parts(condition), *quoted_names(where or "", schema)),
         first_rows=first,
         question=question,

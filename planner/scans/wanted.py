@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -30,26 +29,11 @@ Keys: TypeAlias = Mapping[str, Any]
 """Values by column name: Arrow arrays, numpy arrays or lists."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Wanted:
-    """The rows that are wanted among those that satisfy a WHERE: rows with one of some keys, the first in an order."""
-
-    keys: Keys
-    order_by: str | None = None
-    limit: int | None = None
-
-    def restricted(self, condition: Predicate, schema: Schema) -> Predicate:
-        """A condition that also says which keys are wanted."""
-        keys = [_one_of(_field(schema, name), values) for name, values in self.keys.items()]
-        return joined([condition, *keys], is_and=True)
-
-    @property
-    def implied(self) -> tuple[Implied, ...]:
-        """What is implied besides the WHERE and the first rows."""
-        return tuple(Implied("keys", f"{name} in {len(values)} keys") for name, values in self.keys.items())
-
-
-ALL_ROWS: Final = Wanted({})
+def with_keys(condition: Predicate, keys: Keys, schema: Schema) -> tuple[Predicate, list[Implied]]:
+    """A condition that also says which keys are wanted, and what they imply."""
+    tests = [_one_of(_field(schema, name), values) for name, values in keys.items()]
+    implied = [Implied("keys", f"{name} in {len(values)} keys") for name, values in keys.items()]
+    return joined([condition, *tests], is_and=True), implied
 
 
 def _one_of(field: NestedField, values: Any) -> Predicate:
