@@ -15,7 +15,7 @@ import numpy as np
 from pyiceberg.io import FileIO
 from pyiceberg.schema import Schema
 
-from planner.aggregates.answer import Answer, answer, costs_of_data
+from planner.aggregates.answer import UNBOUNDED, Answer, answer, costs_of_data
 from planner.aggregates.known_rows import KnownRows
 from planner.aggregates.question import MOST_GROUPS, Question
 from planner.aggregates.statistics import most_rows
@@ -298,7 +298,7 @@ def _aggregate_here(request: QueryRequest, question: Question, most: float = np.
         if int(pruned.matches[pruned.matches > 0].sum()) > most:
             return None
         rows = KnownRows(scan, request.predicate, pruned.reasons, pruned.matches, pruned.row_sets)
-        left = replace(request.limits, seconds=clock.seconds_left) if request.for_spark else None
+        left = replace(request.limits, seconds=clock.seconds_left) if request.for_spark else UNBOUNDED
         answered = answer(rows, question, costs_of_data(rows, question), left)
     return _Found(replace(found.enough, pruned=pruned), found.warnings, answered)
 

@@ -28,6 +28,9 @@ _COLUMN_SHARE: Final = 0.1
 _ROW_GROUP_OVERHEAD_BYTES: Final = 128 * 1024
 """What reading a row group costs besides the bytes of its columns, in bytes."""
 
+UNBOUNDED: Final = Limits(byte_budget=2**63, seconds=np.inf)
+"""No bounds of bytes and time."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Answer:
@@ -90,17 +93,14 @@ def costs_of_data(rows: KnownRows, question: Question) -> Floats:
     return costs
 
 
-def answer(
-    rows: KnownRows, question: Question, data_costs: Floats | None = None, limits: Limits | None = None
-) -> Answer:
+def answer(rows: KnownRows, question: Question, data_costs: Floats, limits: Limits = UNBOUNDED) -> Answer:
     """Answer a question from statistics and indexes as far as they are exact.
 
     Args:
         rows: The matching rows.
         question: The question, bound to the schema of the scan.
-        data_costs: For each row group what reading it costs, in weighed bytes; dearer indexes are not read. None for
-            all.
-        limits: Bounds on weighed index bytes and time, beyond which row groups are unread; None for no bounds.
+        data_costs: For each row group what reading it costs, in weighed bytes; dearer indexes are not read.
+        limits: Bounds on weighed index bytes and time, beyond which row groups are unread.
     """
     reads = IndexReads()
     token = READ_COUNT.set(reads.count)
@@ -112,9 +112,7 @@ def answer(
     return replace(found, index_reads=reads.count.requests, index_bytes_read=reads.count.bytes, warnings=warnings)
 
 
-def _answer(
-    rows: KnownRows, question: Question, data_costs: Floats | None, limits: Limits | None, reads: IndexReads
-) -> Answer:
+def _answer(rows: KnownRows, question: Question, data_costs: Floats, limits: Limits, reads: IndexReads) -> Answer:
     kept = np.flatnonzero(kept_mask(rows.reasons))
     if question.needs_data:
         return Answer(Partial.merged(question, []), kept)
@@ -126,8 +124,7 @@ def _answer(
     whole = rows.positions[rows.is_whole[rows.positions]]
     settled, is_settled = settle(view, question, rows.row_groups.numbers[whole], reads)
     others = np.setdiff1d(rows.positions, whole[is_settled])
-    costs = None if data_costs is None else data_costs[others]
-    indexed, left = answer_units(view, question, rows, others, reads, costs, limits)
+    indexed, left = answer_units(view, question, rows, others, reads, data_costs[others], limits)
     partial = Partial.merged(question, [*settled, *indexed])
     unread = np.union1d(left, np.setdiff1d(kept, rows.positions))
     return Answer(partial, unread, int(is_settled.sum()), len(others) - len(left))

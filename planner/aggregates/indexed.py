@@ -22,10 +22,9 @@ from planner.aggregates.question import AskedColumn, Question
 from planner.clock import Clock
 from planner.prune.gate import Limits
 from planner.view.cache import SHARED
-from planner.view.directories import IndexReads, IndexTrouble, positions_by_number
+from planner.view.directories import IndexReads, IndexTrouble, or_trouble, positions_by_number
 from planner.view.index_view import IndexView
 from planner.view.keys_of_rows import OpenedKeys, PayloadKeys, open_keys
-from puffin_index.errors import CorruptFileError, NotFoundError, UnsupportedError
 from puffin_index.keys.columns import Column, KeyArray, join_columns
 from puffin_index.keys.map_key import ColumnId
 from puffin_index.keys.value_types import ValueType
@@ -42,8 +41,8 @@ def answer_units(
     rows: KnownRows,
     positions: Ints,
     reads: IndexReads,
-    data_costs: Floats | None = None,
-    limits: Limits | None = None,
+    data_costs: Floats,
+    limits: Limits,
 ) -> tuple[list[Partial], Ints]:
     """Answer some positions of the plan, whose matching rows are known, from indexes.
 
@@ -57,18 +56,17 @@ def answer_units(
     ]
     here = np.flatnonzero(np.logical_and.reduce([own.numbers >= 0 for own in payloads]))
     index_costs = np.sum([own.costs for own in payloads], axis=0)
-    saved = np.full(len(positions), np.inf) if data_costs is None else data_costs - index_costs
+    saved = data_costs - index_costs
     every_unit = positions_by_number(unit_numbers([own.numbers[here] for own in payloads]))
     units = [
         here[own]
         for _, own in every_unit
         if saved[here[own]].sum() > 0 or is_due(view, payloads, here[own], row_groups, saved)
     ]
-    if limits is not None:
-        spending = np.sum([own.spending for own in payloads], axis=0)
-        within = np.cumsum([spending[unit].sum() for unit in units]) <= limits.byte_budget
-        units = units[: int(within.sum())]
-    clock = Clock(np.inf if limits is None else limits.seconds)
+    spending = np.sum([own.spending for own in payloads], axis=0)
+    within = np.cumsum([spending[unit].sum() for unit in units]) <= limits.byte_budget
+    units = units[: int(within.sum())]
+    clock = Clock(limits.seconds)
     if (shared := SHARED.get()) is not None:
         shared.keep_no_more()
 
@@ -77,11 +75,9 @@ def answer_units(
             return None
         first = payloads[0]
         segment = int(first.directory_of(unit[0]).segment[row_groups[unit[0]]])
-        try:
-            found = _Unit(view, question, rows, positions[unit], row_groups[unit], payloads, unit).answer()
-        except (CorruptFileError, UnsupportedError, NotFoundError, OSError) as error:
-            return IndexTrouble.of(view.segments[segment][0], error)
-        return None if _has_zero_end(question, found) else found
+        own = _Unit(view, question, rows, positions[unit], row_groups[unit], payloads, unit)
+        found = or_trouble(view.segments[segment][0], own.answer)
+        return None if isinstance(found, _Found) and _has_zero_end(question, found) else found
 
     found: list[_Found] = []
     is_answered = np.zeros(len(positions), np.bool_)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -15,6 +14,7 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
 
 from planner.clock import DEFAULT_MILLISECONDS
+from planner.condition.columns import find_in
 from planner.condition.rows import Residual
 from planner.condition.session_time import DEFAULT_ZONE
 from planner.condition.tree.nodes import EVERY_ROW
@@ -29,8 +29,6 @@ from puffin_index.keys.map_key import ColumnId
 from puffin_index.storage.files import is_local
 from puffin_index.storage.parallel import release_memory
 from puffin_index.table_index import TableIndex
-
-_log = logging.getLogger(__name__)
 
 _AHEAD_BYTES = 256 << 20
 """Memory for row groups that are read ahead. At least one row group is always read."""
@@ -142,13 +140,7 @@ def _batches(
     )
     tasks, target = tasks_of(planned, table, kept), schema_to_pyarrow(projection, include_field_ids=False)
     read = in_order(lambda task: reader.read(task, projection, target), tasks)
-    return _logged((batch for batches in read for batch in batches), planned.plan.table, data_read)
-
-
-def _logged(batches: Iterator[pa.RecordBatch], table: str, data_read: DataRead) -> Iterator[pa.RecordBatch]:
-    """Batches; after the last one, the log says what was read."""
-    yield from batches
-    _log.info("scan of %s: %s", table, data_read)
+    return (batch for batches in read for batch in batches)
 
 
 def residual_of(planned: QueryAnswer) -> Residual | None:
@@ -169,12 +161,10 @@ def project(schema: Schema, columns: Sequence[str] | None) -> Schema:
     if not columns:
         raise UnsupportedError("a scan without columns: name one or more, or use planner.count")
     for name in columns:
-        try:
-            schema.find_field(name, case_sensitive=False)
-        except ValueError as error:
+        if find_in(schema, name) is None:
             known = ", ".join(field.name for field in schema.fields)
             near = did_you_mean(name, schema.column_names)
-            raise NotFoundError(f"there is no column {name!r}; the table has: {known}{near}") from error
+            raise NotFoundError(f"there is no column {name!r}; the table has: {known}{near}")
     selected = schema.select(*columns, case_sensitive=False)
     tops = [schema.find_column_name(_top_level(schema, name)) for name in columns]
     by_name = {field.name: field for field in selected.fields}

@@ -11,16 +11,15 @@ import numpy as np
 import pyarrow as pa
 from pyiceberg.expressions.literals import literal
 from pyiceberg.schema import Schema
-from pyiceberg.types import NestedField
 
-from planner.condition.columns import column_of_field
+from planner.condition.columns import FoundColumn, find_column
 from planner.condition.comparisons import nan_test
 from planner.condition.implied import Implied
 from planner.condition.operands import Column
 from planner.condition.places import set_tests
 from planner.condition.tree.nodes import NO_ROW, Predicate, joined
 from planner.first_rows.search import FirstRows, Order
-from puffin_index.errors import NotFoundError, PuffinIndexError
+from puffin_index.errors import PuffinIndexError, UnsupportedError
 from puffin_index.keys.arrow_keys import column_of
 from puffin_index.keys.columns import SortedColumn
 from puffin_index.keys.value_types import value_type_of
@@ -31,20 +30,20 @@ Keys: TypeAlias = Mapping[str, Any]
 
 def with_keys(condition: Predicate, keys: Keys, schema: Schema) -> tuple[Predicate, list[Implied]]:
     """A condition that also says which keys are wanted, and what they imply."""
-    tests = [_one_of(_field(schema, name), values) for name, values in keys.items()]
+    tests = [_one_of(find_column(schema, name), values) for name, values in keys.items()]
     implied = [Implied("keys", f"{name} in {len(values)} keys") for name, values in keys.items()]
     return joined([condition, *tests], is_and=True), implied
 
 
-def _one_of(field: NestedField, values: Any) -> Predicate:
+def _one_of(found: FoundColumn, values: Any) -> Predicate:
     """The condition that a column has one of some values. NULL equals nothing, and NaN equals NaN, as in a join."""
     array = values if isinstance(values, pa.Array | pa.ChunkedArray) else pa.array(values)
     members = array.drop_null().to_pylist()
-    column = Column(column_of_field(field, field.name))
+    column = Column(found)
     numbers = [value for value in members if not (isinstance(value, float) and math.isnan(value))]
-    text = f"{field.name} IN ({len(members)} keys)"
-    found = column.truth(lambda scale: set_tests(map(literal, numbers), scale), text).yes if numbers else NO_ROW
-    return found if len(numbers) == len(members) else joined([found, nan_test(column, text).yes], is_and=False)
+    text = f"{found.name} IN ({len(members)} keys)"
+    test = column.truth(lambda scale: set_tests(map(literal, numbers), scale), text).yes if numbers else NO_ROW
+    return test if len(numbers) == len(members) else joined([test, nan_test(column, text).yes], is_and=False)
 
 
 _ORDER = re.compile(
@@ -79,20 +78,15 @@ def first_rows(order_by: str | None, limit: int | None, schema: Schema) -> First
     if found is None:
         raise OrderSyntaxError(f"ORDER BY one column, as `c DESC NULLS LAST`, and not {order_by!r}")
     quoted, plain, direction, nulls = found.groups()
-    field = _field(schema, quoted.replace("``", "`") if quoted else plain)
+    name = quoted.replace("``", "`") if quoted else plain
+    column = find_column(schema, name).column
+    field = next((one for one in schema.fields if one.field_id == column), None)
+    if field is None:
+        raise UnsupportedError(f"ORDER BY {name}: only whole columns are ordered")
     descending = (direction or "asc").lower() == "desc"
     nulls_first = not descending if nulls is None else nulls.lower() == "first"
     order = Order(field.field_id, value_type_of(field.field_type).name, descending, nulls_first)
     return FirstRows(limit, order, f"order by {order_by} limit {limit}")
-
-
-def _field(schema: Schema, name: str) -> NestedField:
-    """The top-level column of a name, in any case; raises `NotFoundError` without one."""
-    for field in schema.fields:
-        if field.name.lower() == name.lower():
-            return field
-    known = ", ".join(field.name for field in schema.fields)
-    raise NotFoundError(f"there is no column {name!r}; the table has: {known}")
 
 
 def first_of(table: pa.Table, order: Order, schema: Schema, count: int) -> pa.Table:

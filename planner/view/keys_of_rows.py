@@ -15,9 +15,16 @@ import numpy as np
 from pyroaring import BitMap
 
 from planner.condition.tree.nodes import Leaf
-from planner.view.directories import FieldStatistics, IndexReads, IndexTrouble, KindDirectory, positions_by_number
+from planner.view.directories import (
+    FieldStatistics,
+    IndexReads,
+    IndexTrouble,
+    KindDirectory,
+    or_trouble,
+    positions_by_number,
+)
 from planner.view.index_view import IndexView
-from puffin_index.errors import CorruptFileError, NotFoundError, UnsupportedError
+from puffin_index.errors import UnsupportedError
 from puffin_index.keys.columns import Column
 from puffin_index.keys.map_key import ColumnId
 from puffin_index.kinds.held_keys import HoldsKeys, KeysInMemory
@@ -88,7 +95,8 @@ def keys_of_rows(
             continue
 
         def read(places: Ints, directory: KindDirectory = directory) -> dict[int, Column] | IndexTrouble:
-            return _read(view, leaf.field_id, directory, row_groups, rows, places)
+            location = view.segments[int(directory.segment[row_groups[places[0]]])][0]
+            return or_trouble(location, lambda: _read(view, leaf.field_id, directory, row_groups, rows, places))
 
         found: dict[int, Column] = {}
         for part in view.each(read, payloads):
@@ -107,15 +115,11 @@ def _read(
     row_groups: Ints,
     rows: Mapping[int, BitMap],
     places: Ints,
-) -> dict[int, Column] | IndexTrouble:
+) -> dict[int, Column]:
     """The keys of the row groups that share a payload."""
-    row_group = int(row_groups[places[0]])
-    try:
-        opened = open_keys(view, column, directory, row_groups, places)
-        keys = opened.index.keys_of(opened.moved(lambda place: rows[int(row_groups[place])]))
-        view.weigh(column, directory, row_group)
-    except (CorruptFileError, UnsupportedError, NotFoundError, OSError) as error:
-        return IndexTrouble.of(view.segments[int(directory.segment[row_group])][0], error)
+    opened = open_keys(view, column, directory, row_groups, places)
+    keys = opened.index.keys_of(opened.moved(lambda place: rows[int(row_groups[place])]))
+    view.weigh(column, directory, int(row_groups[places[0]]))
     own = [int(row_groups[place]) for place in opened.places]
     ends = np.cumsum([len(rows[one]) for one in own]).tolist()
     return {one: keys.part(first, end) for one, first, end in zip(own, [0, *ends[:-1]], ends, strict=True)}
