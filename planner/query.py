@@ -59,15 +59,13 @@ class QueryRequest:
     """What a query asks of one scan.
 
     Attributes:
-        predicate: The predicate that rows satisfy.
-        where: The predicate as it was written, for people.
+        where: The predicate as it was written.
         pieces: What the rest of the query says about the rows, and what functions do.
         unused: Parts of the text that nothing is known of.
         first_rows: How many rows are wanted, and in what order; None for all.
         question: Aggregates of the matching rows; None if the rows are wanted.
-        for_spark: Spark reads the rest by ranges of bytes, so that some data files are read whole or not at all. Where
-            the
-            index does not answer aggregates, Spark plans once more.
+        for_spark: Spark reads the rest by ranges of bytes, so that some data files are read whole or not at all, and
+            plans once more where the index does not answer aggregates.
         executors: The executors that judge many row groups; None to judge all here.
         is_weighed: Whether to say what each piece drops, which takes a pass for each.
         condition: The condition as it was read, for readers that test rows; Spark tests its own.

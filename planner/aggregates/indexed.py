@@ -47,8 +47,7 @@ def answer_units(
     """Answer some positions of the plan, whose matching rows are known, from indexes.
 
     Takes `data_costs` of each position and `limits` as `answer` does. Returns the answers, and the positions that no
-    index
-    answers.
+    index answers.
     """
     row_groups = rows.row_groups.numbers[positions]
     payloads = [

@@ -77,8 +77,7 @@ class Partial:
         """Return what some rows give, from the keys of each column.
 
         Each row stands for as many rows as `weights` says. `signed_zeros` says which rows are -0.0, for each column of
-        doubles
-        whose least or greatest key is needed; an index does not know that, so its answer must not be a zero.
+        doubles whose least or greatest key is needed; an index does not know that, so its answer must not be a zero.
         """
         keys = {column: key_array(values) for column, values in columns.items()}
         arrays = {group_name(number): keys[group.column] for number, group in enumerate(question.groups)}

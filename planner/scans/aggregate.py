@@ -126,7 +126,7 @@ def count(
 ) -> RowCount:
     """Count the rows of a table that satisfy a predicate.
 
-    The arguments are those of `planner.scan`. Rows are read where the index does not know how many match.
+    The arguments are those of `planner.plan`. Rows are read where the index does not know how many match.
 
     Raises:
         WhereSyntaxError: If the text does not parse.
@@ -164,7 +164,7 @@ def aggregate(
 
     `aggregates` are texts such as `count(*)`, `sum(c) AS n`, `avg(c)`, `min(c)`, `max(c)`, `count(DISTINCT c)`,
     `bool_and(c)`, `bool_or(c)`; one text may have several, between commas. So may `group_by`, which names columns. The
-    other arguments are those of `planner.scan`.
+    other arguments are those of `planner.plan`.
 
     Raises:
         WhereSyntaxError: If the WHERE text does not parse.

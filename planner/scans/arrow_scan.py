@@ -59,20 +59,9 @@ def scan(
     Planning is done when this returns. Data is read some row groups ahead of the batches that are asked for. Batches
     come in the order of data files and row groups. A row group that cannot be read raises from the reader.
 
-    Args:
-        index: The table's index.
-        where: SQL WHERE text; None for all rows.
-        columns: Names of columns, nested ones dotted; None for all.
-        snapshot_id: The snapshot to scan, None for the current one.
-        planning_milliseconds: How long judging files and row groups may take; undecided ones are read.
-        refresh: Ask the catalog for the newest versions of table and index first. Otherwise the scan uses the versions
-            that `index` knows.
-        keys: Values by column name, such as the keys of a join: only rows that have one of them are read.
-        order_by: The column whose first rows are wanted, as SQL's ORDER BY has it; needs a limit. The rows come in this
-            order, and are all read before the first of them comes.
-        limit: How many rows are wanted; None for all.
-        session_zone: The time zone of timestamps that name none.
-        data_read: Counts the pages, column chunks and bytes that are read, while batches are asked for.
+    The arguments are those of `planner.plan`. `columns` names columns, nested ones dotted; None for all. With
+    `order_by`, rows come in this order, and all of them are read before the first one comes. `data_read` counts pages,
+    column chunks and bytes that are read while batches are asked for.
 
     Returns:
         A reader whose schema is the table's Arrow schema of these columns, in their order.

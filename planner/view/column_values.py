@@ -122,8 +122,7 @@ def column_values(
 
     Returns:
         At most `most` keys, of all row groups of the view that have an index of the column; `row_groups` must all have
-        one.
-        If these cannot be listed: the range of a column whose keys are integers, otherwise the reason.
+        one. If these cannot be listed: the range of a column whose keys are integers, otherwise the reason.
     """
     statistics = view.statistics(leaf, reads)
     if statistics is None:

@@ -159,8 +159,7 @@ def where_of(request: Request, *, literals: bool, for_people: bool = False) -> s
     """Return what a request says about the rows as SQL text, each conjunct once; `TRUE` if it says nothing.
 
     Without `literals`, each literal is a `?`. A text for people also says what SQL cannot: how many keys of a join
-    there
-    are, what is not understood, and how many members of a long list are left out. Otherwise these are a `?`.
+    there are, what is not understood, and how many members of a long list are left out. Otherwise these are a `?`.
     """
     schema = schema_of(request.columns)
     # With such a wish, the conditions are the whole filter above the scan.
