@@ -18,14 +18,17 @@ from planner.condition.columns import find_in
 from planner.condition.rows import Residual
 from planner.condition.session_time import DEFAULT_ZONE
 from planner.condition.tree.nodes import EVERY_ROW
+from planner.first_rows.search import Order
 from planner.prune.gate import Limits
 from planner.query import QueryAnswer
-from planner.scans.plan import plan_scan
+from planner.scans.plan import Keys, plan_scan
 from planner.scans.row_group_columns import DataRead
 from planner.scans.row_group_reader import RowGroupReader, RowGroupTask, tasks_of
-from planner.scans.wanted import Keys, first_of
 from puffin_index.errors import NotFoundError, UnsupportedError, did_you_mean
+from puffin_index.keys.arrow_keys import column_of
+from puffin_index.keys.columns import SortedColumn
 from puffin_index.keys.map_key import ColumnId
+from puffin_index.keys.value_types import value_type_of
 from puffin_index.storage.files import is_local
 from puffin_index.storage.parallel import release_memory
 from puffin_index.table_index import TableIndex
@@ -92,10 +95,21 @@ def scan(
         return _reader(projection, batches if first is None else _any(batches, first.count))
     with_order = _with_field(projection, planned.request.schema, first.order.field_id)
     rows = _reader(with_order, _batches(index, planned, with_order, counted)).read_all()
-    ordered = first_of(rows, first.order, planned.request.schema, first.count).select(
+    ordered = _first_of(rows, first.order, planned.request.schema, first.count).select(
         [field.name for field in projection.fields]
     )
     return _reader(projection, ordered.to_batches())
+
+
+def _first_of(table: pa.Table, order: Order, schema: Schema, count: int) -> pa.Table:
+    """The first rows of a table in an order; among equal ones those that come first in the table."""
+    field = next(field for field in schema.fields if field.field_id == order.field_id)
+    column = column_of(table.column(field.name), value_type_of(field.field_type))
+    ranks = SortedColumn(column).codes.astype(np.int64)
+    ranks = -ranks if order.descending else ranks
+    if column.valid is not None:
+        ranks[~column.valid] = -len(ranks) if order.nulls_first else len(ranks)
+    return table.take(pa.array(np.argsort(ranks, kind="stable")[:count]))
 
 
 def _reader(projection: Schema, batches: Iterable[pa.RecordBatch]) -> pa.RecordBatchReader:

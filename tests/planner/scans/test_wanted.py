@@ -12,7 +12,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 import planner
 from planner.condition.implied import Implied
-from planner.scans.wanted import OrderSyntaxError
+from planner.scans.plan import OrderSyntaxError
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.errors import NotFoundError, UnsupportedError
 from tests.conftest import create_table
