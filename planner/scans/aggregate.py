@@ -21,8 +21,7 @@ from planner.prune.gate import ROWS_BYTE_BUDGET, Limits
 from planner.report.scan_plan import ScanPlan
 from planner.scans.arrow_scan import in_order, residual_of
 from planner.scans.plan import Keys, plan_scan, snapshot_of
-from planner.scans.row_group_columns import DataRead
-from planner.scans.row_group_reader import RowGroupReader, RowGroupTask, tasks_of
+from planner.scans.row_group_reader import DataRead, RowGroupReader, RowGroupTask, tasks_of
 from planner.view.cache import sharing_payloads
 from puffin_index.display import Cell, Described, Grid, Report, share_of
 from puffin_index.jobs.log_lines import level_of_trouble

@@ -22,8 +22,7 @@ from planner.first_rows.search import Order
 from planner.prune.gate import Limits
 from planner.query import QueryAnswer
 from planner.scans.plan import Keys, plan_scan
-from planner.scans.row_group_columns import DataRead
-from planner.scans.row_group_reader import RowGroupReader, RowGroupTask, tasks_of
+from planner.scans.row_group_reader import DataRead, RowGroupReader, RowGroupTask, tasks_of
 from puffin_index.errors import NotFoundError, UnsupportedError, did_you_mean
 from puffin_index.keys.arrow_keys import column_of
 from puffin_index.keys.columns import SortedColumn
