@@ -20,9 +20,9 @@ from planner.aggregates.question import MOST_GROUPS, AskedColumn, Question
 from planner.condition.tree.nodes import Predicate, is_exact
 from planner.prune.estimate import most_distinct
 from planner.prune.pruner import expected_matches
-from planner.view.directories import FieldStatistics, IndexReads, KeyArray
+from planner.view.directories import FieldStatistics, IndexReads, taken
 from planner.view.index_view import IndexView
-from puffin_index.keys.columns import Column
+from puffin_index.keys.columns import Column, KeyArray
 from puffin_index.keys.forms import floats_of_keys
 from puffin_index.keys.map_key import ColumnId
 from puffin_index.storage.arrays import Flags, Ints
@@ -54,7 +54,7 @@ def settle(view: IndexView, question: Question, row_groups: Ints, reads: IndexRe
 
 def _can_settle(asked: AskedColumn, is_group: bool, statistics: FieldStatistics, row_groups: Ints) -> Flags:
     nulls, values = statistics.null_count[row_groups], statistics.value_count[row_groups]
-    least, greatest = _taken(statistics.minimum, row_groups), _taken(statistics.maximum, row_groups)
+    least, greatest = taken(statistics.minimum, row_groups), taken(statistics.maximum, row_groups)
     can = np.ones(len(row_groups), np.bool_)
     if is_group or asked.needs_sum:
         is_one = _are_equal(least, greatest) & (values > 0)
@@ -86,7 +86,7 @@ def _ends(statistics: FieldStatistics, row_groups: Ints) -> tuple[Column, Column
     """The least and the greatest key of each row group; NULL where it has no values."""
     has_values = statistics.value_count[row_groups] > 0
     least, greatest = (
-        _column(statistics, _taken(keys, row_groups), has_values) for keys in (statistics.minimum, statistics.maximum)
+        _column(statistics, taken(keys, row_groups), has_values) for keys in (statistics.minimum, statistics.maximum)
     )
     return least, greatest
 
@@ -95,10 +95,6 @@ def _column(statistics: FieldStatistics, keys: KeyArray, has_values: Flags) -> C
     if not isinstance(keys, np.ndarray):
         keys = pc.if_else(pa.array(has_values), keys, pa.scalar(None, pa.large_binary()))
     return Column(statistics.value_type, len(has_values), keys, None if has_values.all() else has_values)
-
-
-def _taken(keys: KeyArray, row_groups: Ints) -> KeyArray:
-    return keys[row_groups] if isinstance(keys, np.ndarray) else keys.take(pa.array(row_groups))
 
 
 def _are_equal(least: KeyArray, greatest: KeyArray) -> Flags:

@@ -21,7 +21,7 @@ from planner.condition.tree.nodes import UNKNOWN, ByValue, Leaf, Predicate, Valu
 from planner.condition.tree.simplify import conjunction
 from planner.condition.value_tests import verdicts
 from planner.view.cache import KeyList
-from planner.view.directories import FieldStatistics, IndexReads, IndexTrouble, KindDirectory, or_trouble
+from planner.view.directories import FieldStatistics, IndexReads, IndexTrouble, KindDirectory, or_trouble, taken
 from planner.view.index_view import IndexView
 from puffin_index.jobs.log_lines import level_of_trouble
 from puffin_index.keys.columns import Column, KeyArray
@@ -143,7 +143,7 @@ def _union(
 ) -> ColumnValues | str:
     """Return the keys of all row groups that have any, or the reason why some are not known."""
     single = np.flatnonzero(statistics.has_values & (statistics.distinct_count == 1))
-    lists: list[KeyArray] = [_at(statistics.minimum, single)]
+    lists: list[KeyArray] = [taken(statistics.minimum, single)]
     missing = statistics.has_values & (statistics.distinct_count > 1)
     bytes_read = 0
     for kind in kinds_answering(SetTest(()), Answer.EXACT):
@@ -180,10 +180,6 @@ def _lists_of(
         return or_trouble(location, lambda: view.keys_of(column, directory, row_group, most))
 
     return view.each(read, payloads.tolist())
-
-
-def _at(keys: KeyArray, positions: Ints) -> KeyArray:
-    return keys[positions] if isinstance(keys, np.ndarray) else keys.take(pa.array(positions))
 
 
 def _united(lists: list[KeyArray]) -> KeyArray:

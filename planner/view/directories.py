@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from puffin_index.errors import CorruptFileError, NotFoundError, UnsupportedError, reason_at
+from puffin_index.keys.columns import KeyArray
 from puffin_index.keys.value_types import ValueType, value_type_named
 from puffin_index.kinds.registry import kind_named
 from puffin_index.segments.directory import Directory, int64_column
@@ -23,7 +24,6 @@ from puffin_index.storage.arrays import Flags, Ints, Selection
 from puffin_index.storage.files import ReadCount
 
 Result = TypeVar("Result")
-KeyArray: TypeAlias = Ints | pa.LargeBinaryArray
 Groups: TypeAlias = list[tuple[int, Ints]]
 
 STATISTICS_COLUMNS = ("row_count", "null_count", "distinct_count", "minimum", "maximum", "quantiles")
@@ -188,6 +188,11 @@ def positions_by_number(numbers: Ints) -> Groups:
     return [(first, here) for first, here in zip(firsts, groups, strict=True) if first >= 0]
 
 
+def taken(keys: KeyArray, at: Ints) -> KeyArray:
+    """The keys at some places."""
+    return keys[at] if isinstance(keys, np.ndarray) else keys.take(pa.array(at))
+
+
 def selection_of(row_groups: Ints) -> Selection:
     """Row groups as an index into arrays: where they follow one another, a slice, which copies nothing."""
     count = len(row_groups)
@@ -335,9 +340,7 @@ def _keys(batch: pa.RecordBatch, name: str, is_int: bool) -> KeyArray:
 
 def _gather_keys(parts: list[KeyArray], at: Ints) -> KeyArray:
     numbers = [part for part in parts if isinstance(part, np.ndarray)]
-    if len(numbers) == len(parts):
-        return np.concatenate(numbers)[at]
-    return pa.concat_arrays(parts).take(pa.array(at))
+    return taken(np.concatenate(numbers) if len(numbers) == len(parts) else pa.concat_arrays(parts), at)
 
 
 def _gather_quantiles(parts: list[npt.NDArray[np.uint16] | None], at: Ints) -> npt.NDArray[np.uint16] | None:
