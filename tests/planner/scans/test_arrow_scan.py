@@ -96,6 +96,9 @@ def test_what_only_spark_can_decide_is_refused_by_name(index: TableIndex) -> Non
 def test_unknown_columns_and_snapshots_are_named(index: TableIndex) -> None:
     with pytest.raises(NotFoundError, match="nope"):
         planner.scan(index, None, ["id", "nope"])
+    for call in (planner.plan, planner.count, planner.scan):
+        with pytest.raises(NotFoundError, match="nope"):
+            call(index, "upper(nope) = 'X'")
     with pytest.raises(NotFoundError, match="snapshot 5"):
         planner.scan(index, None, None, 5)
     with pytest.raises(UnsupportedError, match="without columns"):

@@ -66,14 +66,20 @@ def rows_of(count: int, seed: int) -> list[dict[str, Any]]:
     ]
 
 
-def paged_table(directory: Path, rows: list[dict[str, Any]], group_rows: int, **writing: Any) -> TableIndex:
-    """A table of one file with page indexes, and an index of `k`."""
+def paged_table(
+    directory: Path, rows: list[dict[str, Any]], group_rows: int, *, write_page_index: bool = True, **writing: Any
+) -> TableIndex:
+    """A table of one file, with page indexes unless told otherwise, and an index of `k`."""
     catalog = SqlCatalog("local", uri=f"sqlite:///{directory / 'catalog.db'}", warehouse=directory.as_uri())
     catalog.create_namespace("ns")
     table = catalog.create_table("ns.t", SCHEMA)
     path = directory / "f.parquet"
     pq.write_table(
-        pa.Table.from_pylist(rows, SCHEMA), path, row_group_size=group_rows, write_page_index=True, **writing
+        pa.Table.from_pylist(rows, SCHEMA),
+        path,
+        row_group_size=group_rows,
+        write_page_index=write_page_index,
+        **writing,
     )
     table.add_files([path.as_uri()])
     index = TableIndex.create(catalog, "ns.t", IndexDefinition.of(bsi=["k"]))
@@ -128,12 +134,7 @@ def test_most_rows_are_read_by_whole_column_chunks(index: TableIndex, rows: list
 
 
 def test_a_file_without_page_indexes_is_read_as_before(tmp_path: Path, rows: list[dict[str, Any]]) -> None:
-    catalog = SqlCatalog("local", uri=f"sqlite:///{tmp_path / 'catalog.db'}", warehouse=tmp_path.as_uri())
-    catalog.create_namespace("ns")
-    table = catalog.create_table("ns.t", SCHEMA)
-    table.append(pa.Table.from_pylist(rows, SCHEMA))
-    index = TableIndex.create(catalog, "ns.t", IndexDefinition.of(bsi=["k"]))
-    index.build(workers=1)
+    index = paged_table(tmp_path, rows, GROUP_ROWS, write_page_index=False)
     read = DataRead()
     assert planner.scan(index, "k = 7", data_read=read).read_all().to_pylist() == [r for r in rows if r["k"] == 7]
     assert read.pages_read == 0

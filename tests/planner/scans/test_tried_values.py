@@ -20,7 +20,7 @@ from planner.scans.plan import plan_scan, view_of
 from planner.view.column_values import TriedValues
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.data.column_source import Reading
-from puffin_index.errors import NotFoundError, UnsupportedError
+from puffin_index.errors import UnsupportedError
 from tests.planner.ten_rows import build_index
 
 ROWS, GROUP_ROWS = 2_000, 100
@@ -216,9 +216,3 @@ def test_first_rows_of_a_function_are_proved_by_the_index(index: TableIndex) -> 
     assert plan.kept < planner.plan(index, where).kept
     found = planner.scan(index, where, ["id"], order_by="day DESC", limit=3).read_all()
     assert found.column("id").to_pylist() == expected
-
-
-def test_unknown_columns_are_named(index: TableIndex) -> None:
-    for call in (planner.plan, planner.count, planner.scan):
-        with pytest.raises(NotFoundError, match="nope"):
-            call(index, "upper(nope) = 'X'")
