@@ -102,7 +102,7 @@ class RuntimeKeys(_Message):
 
     Attributes:
         field: The ID of the column.
-        name: The column's name; for people only.
+        name: The column's name.
         type: The column's type in Spark, by Iceberg's name.
         operator: `=` for the keys that the other side of a join has, or for the value of a scalar subquery. Any other
             operator compares with the value of a scalar subquery, so there is one key at most.
@@ -197,7 +197,7 @@ class WantedAggregates(_Message):
         groups: The columns to group by.
         added_doubles: The places of columns to group by whose values are added up as doubles.
         deletes: The delete files of the scan, by data file.
-        text: The aggregates and groups, for people only.
+        text: The aggregates and groups.
         declined: Whether the answer that was given is of no use, so that Spark reads all rows.
     """
 
