@@ -12,9 +12,8 @@ if TYPE_CHECKING:
     from planner.advice.what_if_answer import WhatIf
     from planner.query_log.benefits import Benefits, benefits
     from planner.report.scan_plan import ScanPlan, Split
-    from planner.scans.aggregate import aggregate
+    from planner.scans.aggregate import RowCount, aggregate, count
     from planner.scans.arrow_scan import scan
-    from planner.scans.count import RowCount, count
     from planner.scans.plan import plan
     from planner.spark.call import call
     from planner.spark.explain import explain
@@ -48,7 +47,7 @@ _HOMES: Final = {
     "Benefits": "query_log.benefits",
     # Spark is optional, and before 4.1 its Python data sources take no filters.
     "PuffinIndexSource": "spark.source",
-    "RowCount": "scans.count",
+    "RowCount": "scans.aggregate",
     "ScanPlan": "report.scan_plan",
     "Split": "report.scan_plan",
     "WhatIf": "advice.what_if_answer",
@@ -56,7 +55,7 @@ _HOMES: Final = {
     "aggregate": "scans.aggregate",
     "benefits": "query_log.benefits",
     "call": "spark.call",
-    "count": "scans.count",
+    "count": "scans.aggregate",
     "disable": "spark.hook",
     "enable": "spark.hook",
     "explain": "spark.explain",

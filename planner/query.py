@@ -15,10 +15,10 @@ import numpy as np
 from pyiceberg.io import FileIO
 from pyiceberg.schema import Schema
 
-from planner.aggregates.answer import Answer, answer, costs_of_data
+from planner.aggregates.answer import UNBOUNDED, Answer, answer, costs_of_data
 from planner.aggregates.known_rows import KnownRows
 from planner.aggregates.question import MOST_GROUPS, Question
-from planner.aggregates.worth import most_rows
+from planner.aggregates.statistics import most_rows
 from planner.clock import Clock
 from planner.condition.implied import Implied
 from planner.condition.tree.nodes import EVERY_ROW, Predicate
@@ -33,8 +33,8 @@ from planner.snapshot.scan import Scan
 from planner.snapshot.snapshot_files import FileWithDeletes
 from planner.snapshot.subtract_deletes import subtract_deletes
 from planner.snapshot.whole_files import keep_whole_files
+from planner.view.cache import sharing_payloads
 from planner.view.index_view import IndexView
-from planner.view.shared_payloads import sharing_payloads
 from puffin_index.storage.arrays import Flags, Ints
 from puffin_index.storage.files import ReadCount
 
@@ -44,7 +44,7 @@ class Piece:
     """One thing that a query implies.
 
     Attributes:
-        implied: What is known of it.
+        implied: The thing.
         alone: What it says of a row, without the rest of the query; None if it is not weighed.
         others: What the rest of the query says; None if it is not weighed.
     """
@@ -59,19 +59,15 @@ class QueryRequest:
     """What a query asks of one scan.
 
     Attributes:
-        scan: The row groups.
-        predicate: What rows satisfy.
-        where: The predicate as it came, for people.
+        where: The predicate as it was written.
         pieces: What the rest of the query says about the rows, and what functions do.
         unused: Parts of the text that nothing is known of.
         first_rows: How many rows are wanted, and in what order; None for all.
         question: Aggregates of the matching rows; None if the rows are wanted.
-        for_spark: Spark reads what is left: by ranges of bytes, so that some data files are read whole or not at all.
-            What the index does not answer of aggregates, Spark plans once more.
-        limits: Bounds.
-        executors: Where many row groups are judged; None for here.
+        for_spark: Spark reads the rest by ranges of bytes, so that some data files are read whole or not at all, and
+            plans once more where the index does not answer aggregates.
+        executors: The executors that judge many row groups; None to judge all here.
         is_weighed: Whether to say what each piece drops, which takes a pass for each.
-        schema: The schema of the scan.
         condition: The condition as it was read, for readers that test rows; Spark tests its own.
         ahead: What was read of the index before.
         started: When planning began, by `time.perf_counter`.
@@ -99,8 +95,6 @@ class QueryAnswer:
     """What a query has to read, and what the index gives of its aggregates.
 
     Attributes:
-        request: The request.
-        plan: Which row groups are read.
         enough: The verdicts behind the plan, and what was found for the first rows.
         aggregates: What the index gives of aggregates; None if rows were asked for, or if Spark has to read them.
         troubles: What could not be read, as sentences.
@@ -147,9 +141,8 @@ class _Found:
     """What was found out about a scan.
 
     Attributes:
-        enough: The verdicts, deleted rows subtracted; without an index, too.
+        enough: The verdicts, deleted rows subtracted; row groups without an index have one, too.
         warnings: Delete files that could not be read, as sentences.
-        aggregates: What the index gives of aggregates.
     """
 
     enough: Enough
@@ -303,7 +296,7 @@ def _aggregate_here(request: QueryRequest, question: Question, most: float = np.
         if int(pruned.matches[pruned.matches > 0].sum()) > most:
             return None
         rows = KnownRows(scan, request.predicate, pruned.reasons, pruned.matches, pruned.row_sets)
-        left = replace(request.limits, seconds=clock.seconds_left) if request.for_spark else None
+        left = replace(request.limits, seconds=clock.seconds_left) if request.for_spark else UNBOUNDED
         answered = answer(rows, question, costs_of_data(rows, question), left)
     return _Found(replace(found.enough, pruned=pruned), found.warnings, answered)
 

@@ -21,7 +21,7 @@ from planner.report.scan_plan import ScanPlan
 from planner.scans.plan import plan_files, snapshot_of, view_of
 from planner.snapshot.scan import ScanRowGroups
 from planner.snapshot.snapshot_files import ScanFile, list_scan_files
-from planner.view.by_value import TriedValues
+from planner.view.column_values import TriedValues
 from planner.view.index_view import IndexView
 from puffin_index.catalogue.index_table import entries_of
 from puffin_index.data.column_source import reading_of

@@ -13,7 +13,7 @@ from planner.aggregates.indexed import answer_units
 from planner.aggregates.known_rows import KnownRows
 from planner.aggregates.partial import Partial
 from planner.aggregates.question import Question
-from planner.aggregates.settled import settle
+from planner.aggregates.statistics import settle
 from planner.prune.gate import Limits
 from planner.prune.pruned import kept_mask
 from planner.snapshot.snapshot_files import ScanFile
@@ -28,43 +28,36 @@ _COLUMN_SHARE: Final = 0.1
 _ROW_GROUP_OVERHEAD_BYTES: Final = 128 * 1024
 """What reading a row group costs besides the bytes of its columns, in bytes."""
 
+UNBOUNDED: Final = Limits(byte_budget=2**63, seconds=np.inf)
+"""No bounds of bytes and time."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Answer:
-    """What is known of a question before data is read.
+    """What statistics and indexes give of a question before data is read.
 
     Attributes:
-        settled: What statistics give.
-        indexed: What indexes give.
+        partial: What they give together.
         unread: The row groups of the plan whose data has to be read, ascending: the rest of the answer, exactly.
         row_groups_settled: Row groups that statistics answer.
         row_groups_indexed: Row groups that indexes answer.
-        index_reads: Requests for index bytes, besides those of the plan.
-        index_bytes_read: Index bytes that were read, likewise.
+        index_reads: Requests for index bytes, besides those of the plan; `index_bytes_read` likewise.
         warnings: Index troubles, as sentences.
     """
 
-    settled: Partial
-    indexed: Partial
+    partial: Partial
     unread: Ints
-    row_groups_settled: int
-    row_groups_indexed: int
+    row_groups_settled: int = 0
+    row_groups_indexed: int = 0
     index_reads: int = 0
     index_bytes_read: int = 0
     warnings: tuple[str, ...] = ()
 
     @classmethod
     def joined(cls, question: Question, parts: Sequence[Answer], unread: Ints) -> Answer:
-        """The answers of parts of a scan, as one.
-
-        Args:
-            question: The question.
-            parts: The answers.
-            unread: What they leave unread, as places in the whole scan.
-        """
+        """The answers of parts of a scan as one, which leaves `unread`, as places in the whole scan, unread."""
         return cls(
-            Partial.merged(question, [one.settled for one in parts]),
-            Partial.merged(question, [one.indexed for one in parts]),
+            Partial.merged(question, [one.partial for one in parts]),
             unread,
             sum(one.row_groups_settled for one in parts),
             sum(one.row_groups_indexed for one in parts),
@@ -74,20 +67,11 @@ class Answer:
         )
 
     def describe(self, unlisted: int) -> str:
-        """Say what the index answers, for people.
-
-        Args:
-            unlisted: How many more row groups there are, which have no index.
-        """
+        """Say how many row groups the index answers, beside `unlisted` more that have no index."""
         return (
-            f"{self.settled.question.text}: {self.row_groups_settled} row groups from statistics, "
+            f"{self.partial.question.text}: {self.row_groups_settled} row groups from statistics, "
             f"{self.row_groups_indexed} from indexes, {len(self.unread) + unlisted} to be read"
         )
-
-    @property
-    def partial(self) -> Partial:
-        """What statistics and indexes give together."""
-        return Partial.merged(self.settled.question, [self.settled, self.indexed])
 
 
 def costs_of_data(rows: KnownRows, question: Question) -> Floats:
@@ -109,18 +93,14 @@ def costs_of_data(rows: KnownRows, question: Question) -> Floats:
     return costs
 
 
-def answer(
-    rows: KnownRows, question: Question, data_costs: Floats | None = None, limits: Limits | None = None
-) -> Answer:
+def answer(rows: KnownRows, question: Question, data_costs: Floats, limits: Limits = UNBOUNDED) -> Answer:
     """Answer a question from statistics and indexes as far as they are exact.
 
     Args:
         rows: The matching rows.
         question: The question, bound to the schema of the scan.
-        data_costs: For each row group of the scan what reading the row group costs, in weighed bytes. Indexes that cost
-            more are not read. None reads them anyway: for those who save a job without any data.
-        limits: How many weighed bytes of index may be read, and for how long; None for no such bounds. Row groups
-            beyond these bounds are unread.
+        data_costs: For each row group what reading it costs, in weighed bytes; dearer indexes are not read.
+        limits: Bounds on weighed index bytes and time, beyond which row groups are unread.
     """
     reads = IndexReads()
     token = READ_COUNT.set(reads.count)
@@ -132,27 +112,19 @@ def answer(
     return replace(found, index_reads=reads.count.requests, index_bytes_read=reads.count.bytes, warnings=warnings)
 
 
-def _answer(
-    rows: KnownRows, question: Question, data_costs: Floats | None, limits: Limits | None, reads: IndexReads
-) -> Answer:
-    nothing, kept = Partial.merged(question, []), np.flatnonzero(kept_mask(rows.reasons))
+def _answer(rows: KnownRows, question: Question, data_costs: Floats, limits: Limits, reads: IndexReads) -> Answer:
+    kept = np.flatnonzero(kept_mask(rows.reasons))
     if question.needs_data:
-        return Answer(nothing, nothing, kept, 0, 0)
+        return Answer(Partial.merged(question, []), kept)
     if not question.every_column:
         count, known = rows.count()
         counted = Partial.of_table(question, {"rows": pa.array([count], pa.int64())})
-        return Answer(counted, nothing, kept[~known[kept]], int(known[kept].sum()), 0)
+        return Answer(counted, kept[~known[kept]], int(known[kept].sum()))
     view = rows.scan.view
     whole = rows.positions[rows.is_whole[rows.positions]]
     settled, is_settled = settle(view, question, rows.row_groups.numbers[whole], reads)
     others = np.setdiff1d(rows.positions, whole[is_settled])
-    costs = None if data_costs is None else data_costs[others]
-    indexed, left = answer_units(view, question, rows, others, reads, costs, limits)
+    indexed, left = answer_units(view, question, rows, others, reads, data_costs[others], limits)
+    partial = Partial.merged(question, [*settled, *indexed])
     unread = np.union1d(left, np.setdiff1d(kept, rows.positions))
-    return Answer(
-        nothing if settled is None else settled,
-        Partial.merged(question, indexed),
-        unread,
-        int(is_settled.sum()),
-        len(others) - len(left),
-    )
+    return Answer(partial, unread, int(is_settled.sum()), len(others) - len(left))

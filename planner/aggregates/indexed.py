@@ -1,51 +1,38 @@
 """The second bucket: row groups whose part of the answer indexes have.
 
-Row groups that share payloads are answered together, as one unit: all of it, or nothing of it.
+Row groups that share payloads are answered together, as one unit: all of it, or nothing of it. Groups by one column of
+few keys are row sets, so that no key of a row is decoded.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap
 
-from planner.aggregates.key_groups import (
-    GroupTotals,
-    KeyGroups,
-    has_key_groups,
-    totals_of_groups,
-    wanted_of,
-    with_null,
-)
 from planner.aggregates.known_rows import KnownRows
 from planner.aggregates.partial import Partial
 from planner.aggregates.payloads import Payloads, choose_payloads, is_due, unit_numbers
-from planner.aggregates.question import Question
+from planner.aggregates.question import AskedColumn, Question
 from planner.clock import Clock
 from planner.prune.gate import Limits
-from planner.view.directories import IndexReads, IndexTrouble, positions_by_number
+from planner.view.cache import SHARED
+from planner.view.directories import IndexReads, IndexTrouble, or_trouble, positions_by_number
 from planner.view.index_view import IndexView
-from planner.view.keys_in_memory import PayloadKeys
-from planner.view.keys_of_rows import OpenedKeys, open_keys, weigh_keys
-from planner.view.shared_payloads import SHARED
-from puffin_index.errors import CorruptFileError, NotFoundError, UnsupportedError
+from planner.view.keys_of_rows import OpenedKeys, PayloadKeys, open_keys
 from puffin_index.keys.columns import Column, KeyArray, join_columns
 from puffin_index.keys.map_key import ColumnId
-from puffin_index.kinds.held_keys import (
-    HoldsKeys,
-    KeyCounts,
-    Totals,
-    join_totals,
-    totals_of_counts,
-    totals_of_distinct,
-)
-from puffin_index.storage.arrays import Floats, Ints
+from puffin_index.keys.value_types import ValueType
+from puffin_index.kinds.held_keys import HoldsKeys, Totals, Want, join_totals, totals_of_counts, totals_of_distinct
+from puffin_index.storage.arrays import Flags, Floats, Ints
 
-_ROWS_AT_ONCE = 1 << 20
-"""The keys of about so many rows are grouped at once."""
+_ROWS_AT_ONCE: Final = 1 << 20
+"""The keys of about this many rows are grouped at once."""
 
 
 def answer_units(
@@ -54,22 +41,13 @@ def answer_units(
     rows: KnownRows,
     positions: Ints,
     reads: IndexReads,
-    data_costs: Floats | None = None,
-    limits: Limits | None = None,
+    data_costs: Floats,
+    limits: Limits,
 ) -> tuple[list[Partial], Ints]:
-    """Answer from indexes.
+    """Answer some positions of the plan, whose matching rows are known, from indexes.
 
-    Args:
-        view: The index.
-        question: The question.
-        rows: The matching rows.
-        positions: Row groups of the plan whose matching rows are known, ascending.
-        reads: Takes down troubles.
-        data_costs: For each position what reading the row group costs, in weighed bytes; None asks indexes anyway.
-        limits: How many weighed bytes of index may be read, and for how long; None for no such bounds.
-
-    Returns:
-        What each unit gives, and the positions of the row groups that no index answers.
+    Takes `data_costs` of each position and `limits` as `answer` does. Returns the answers, and the positions that no
+    index answers.
     """
     row_groups = rows.row_groups.numbers[positions]
     payloads = [
@@ -77,18 +55,17 @@ def answer_units(
     ]
     here = np.flatnonzero(np.logical_and.reduce([own.numbers >= 0 for own in payloads]))
     index_costs = np.sum([own.costs for own in payloads], axis=0)
-    saved = np.full(len(positions), np.inf) if data_costs is None else data_costs - index_costs
+    saved = data_costs - index_costs
     every_unit = positions_by_number(unit_numbers([own.numbers[here] for own in payloads]))
     units = [
         here[own]
         for _, own in every_unit
         if saved[here[own]].sum() > 0 or is_due(view, payloads, here[own], row_groups, saved)
     ]
-    if limits is not None:
-        spending = np.sum([own.spending for own in payloads], axis=0)
-        within = np.cumsum([spending[unit].sum() for unit in units]) <= limits.byte_budget
-        units = units[: int(within.sum())]
-    clock = Clock(np.inf if limits is None else limits.seconds)
+    spending = np.sum([own.spending for own in payloads], axis=0)
+    within = np.cumsum([spending[unit].sum() for unit in units]) <= limits.byte_budget
+    units = units[: int(within.sum())]
+    clock = Clock(limits.seconds)
     if (shared := SHARED.get()) is not None:
         shared.keep_no_more()
 
@@ -97,11 +74,9 @@ def answer_units(
             return None
         first = payloads[0]
         segment = int(first.directory_of(unit[0]).segment[row_groups[unit[0]]])
-        try:
-            found = _Unit(view, question, rows, positions[unit], row_groups[unit], payloads, unit).answer()
-        except (CorruptFileError, UnsupportedError, NotFoundError, OSError) as error:
-            return IndexTrouble.of(view.segments[segment][0], error)
-        return None if found.has_zero_end(question) else found
+        own = _Unit(view, question, rows, positions[unit], row_groups[unit], payloads, unit)
+        found = or_trouble(view.segments[segment][0], own.answer)
+        return None if isinstance(found, _Found) and _has_zero_end(question, found) else found
 
     found: list[_Found] = []
     is_answered = np.zeros(len(positions), np.bool_)
@@ -115,43 +90,42 @@ def answer_units(
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class _GroupTotals:
+    """The totals of some groups: their keys, NULL included; their rows, at least one; totals of each column."""
+
+    keys: Column
+    row_counts: Sequence[int]
+    totals: Mapping[ColumnId, Sequence[Totals]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class _Found:
     """What indexes tell of the matching rows of a unit: totals of all rows or of groups, otherwise keys.
 
     Attributes:
         row_count: The number of rows, or of keys with weights.
-        totals: The totals of each column.
-        groups: The totals of groups, in parts.
         distinct: The distinct keys of each column whose distinct keys are needed, in parts.
-        columns: The keys of each column.
-        weights: How many rows each key stands for; None for one.
+        weights: How many rows each key in `columns` stands for; None for one.
     """
 
     row_count: int
     totals: Mapping[ColumnId, Totals] = field(default_factory=dict)
-    groups: Sequence[GroupTotals] = ()
+    groups: Sequence[_GroupTotals] = ()
     distinct: Mapping[ColumnId, Sequence[KeyArray]] = field(default_factory=dict)
     columns: Mapping[ColumnId, Column] = field(default_factory=dict)
     weights: Ints | None = None
 
-    def has_zero_end(self, question: Question) -> bool:
-        """Whether a minimum or maximum is a zero, whose sign no index knows."""
-        asked = [
-            (number, one) for number, one in enumerate(question.columns) if one.value_type.is_floating and one.ends
-        ]
-        if not asked:
-            return False
-        if not question.groups or self.groups:
-            every = [self.totals] if not question.groups else []
-            ends = [(own[one.column], one.ends) for _, one in asked for own in every]
-            ends += [(total, one.ends) for _, one in asked for own in self.groups for total in own.totals[one.column]]
-            return any(
-                (total.minimum == 0 and "least" in own) or (total.maximum == 0 and "greatest" in own)
-                for total, own in ends
-            )
-        groups = Partial.of_rows(question, self.columns, self.row_count, self.weights).groups
-        keys = [groups[f"{end} {number}"] for number, one in asked for end in one.ends]
-        return any(pc.any(pc.equal(own, 0), min_count=0).as_py() for own in keys)
+
+def _has_zero_end(question: Question, found: _Found) -> bool:
+    """Whether a minimum or maximum is a zero, whose sign no index knows."""
+    names = [
+        f"{end} {number}"
+        for number, asked in enumerate(question.columns)
+        if asked.value_type.is_floating
+        for end in asked.ends
+    ]
+    parts = _partials(question, [found]) if names else ()
+    return any(pc.any(pc.equal(part.groups[name], 0), min_count=0).as_py() for part in parts for name in names)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -159,14 +133,11 @@ class _Unit:
     """Row groups that are answered together.
 
     Attributes:
-        view: The index.
-        question: The question.
-        rows: The matching rows.
         positions: The row groups of the plan.
         row_groups: The same as row groups of the view.
         payloads: The payloads of each column.
         places: The places of the row groups in the arrays of `payloads`.
-        row_sets: The matching rows of row groups that were asked for, by position.
+        row_sets: The matching rows of row groups that were asked for, by place in the unit.
     """
 
     view: IndexView
@@ -184,7 +155,7 @@ class _Unit:
             return self._totals()
         if len(self.payloads) == 1:
             return self._counts(self.payloads[0])
-        groups = self._totals_of_groups() if has_key_groups(self.question) else None
+        groups = self._totals_of_groups() if self.question.has_key_groups else None
         if groups is not None:
             return _Found(sum(sum(own.row_counts) for own in groups), groups=groups)
         keys = {own.column.column: self._keys(own) for own in self.payloads}
@@ -202,26 +173,26 @@ class _Unit:
             elif (within := own.within.get(int(own.numbers[place]))) is not None:
                 opened = replace(opened, index=within)
             yield opened
-            weigh_keys(self.view, column, directory, row_group)
+            self.view.weigh(column, directory, row_group)
 
     def _asked(self, own: Payloads) -> Iterator[tuple[HoldsKeys, Sequence[int], BitMap]]:
         """Yield each payload of a column, the places of its row groups in the unit, and the matching rows."""
         for opened in self._opened(own):
             yield opened.index, opened.places, opened.moved(self._rows)
 
-    def _totals_of_groups(self) -> list[GroupTotals] | None:
+    def _totals_of_groups(self) -> list[_GroupTotals] | None:
         """The totals of groups by a column of few keys; None if the column has many."""
         group = self.question.groups[0].column
         by_column = {own.column.column: own for own in self.payloads}
-        parts: list[KeyGroups] = []
+        parts: list[_KeyGroups] = []
         for opened in self._opened(by_column[group]):
             counts = self.view.row_counts[self.row_groups[list(opened.places)]].tolist()
-            part = KeyGroups.of(opened, self._rows_unless_whole, counts)
+            part = _KeyGroups.of(opened, self._rows_unless_whole, counts)
             if part is None:
                 return None
             parts.append(part)
         columns = [(asked, self._opened(by_column[asked.column])) for asked in self.question.columns]
-        return list(totals_of_groups(parts, columns))
+        return list(_totals_of_groups(parts, columns))
 
     def _rows_unless_whole(self, at: int) -> BitMap | None:
         return None if self.rows.is_whole[self.positions[at]] else self._rows(at)
@@ -233,30 +204,27 @@ class _Unit:
         return self.row_sets[at]
 
     def _counts(self, own: Payloads) -> _Found:
-        """All that a question about one column needs: how often each key occurs."""
+        """How often each key occurs: the answer to a question about one column."""
         counts = [opened.counts_of(rows) for opened, _, rows in self._asked(own)]
-        column = join_columns([_with_null(one) for one in counts])
-        weights = np.concatenate([_weights(one) for one in counts])
-        return _Found(column.row_count, columns={own.column.column: column}, weights=weights)
+        column = join_columns([_with_null(one.value_type, one.keys, one.null_count > 0) for one in counts])
+        weights = [np.append(one.counts, one.null_count) if one.null_count else one.counts for one in counts]
+        return _Found(column.row_count, columns={own.column.column: column}, weights=np.concatenate(weights))
 
     def _totals(self) -> _Found:
         row_count = int(self.rows.matches[self.positions].sum())
         totals: dict[ColumnId, Totals] = {}
         distinct: dict[ColumnId, list[KeyArray]] = {}
         for own in self.payloads:
-            column = own.column.column
-            if not own.column.needs_distinct:
-                want = wanted_of(own.column)
-                totals[column] = join_totals([opened.totals_of(rows, want) for opened, _, rows in self._asked(own)])
-                continue
-            if own.column.needs_sum:
+            asked, column = own.column, own.column.column
+            if not asked.needs_distinct:
+                found = [opened.totals_of(rows, asked.wanted_totals) for opened, _, rows in self._asked(own)]
+            elif asked.needs_sum:
                 counts = [opened.counts_of(rows) for opened, _, rows in self._asked(own)]
-                totals[column] = join_totals([totals_of_counts(one) for one in counts])
-                distinct[column] = [one.keys for one in counts]
-                continue
-            found = [opened.distinct_of(rows) for opened, _, rows in self._asked(own)]
-            totals[column] = join_totals([totals_of_distinct(one) for one in found])
-            distinct[column] = [one.keys for one in found]
+                found, distinct[column] = [totals_of_counts(one) for one in counts], [one.keys for one in counts]
+            else:
+                keys = [opened.distinct_of(rows) for opened, _, rows in self._asked(own)]
+                found, distinct[column] = [totals_of_distinct(one) for one in keys], [one.keys for one in keys]
+            totals[column] = join_totals(found)
         return _Found(row_count, totals=totals, distinct=distinct)
 
     def _keys(self, own: Payloads) -> Column:
@@ -271,13 +239,95 @@ class _Unit:
         return join_columns([parts[at] for at in range(len(self.positions))])
 
 
-def _with_null(counts: KeyCounts) -> Column:
-    """The distinct keys as a column, with a NULL row at the end if rows are NULL."""
-    return with_null(counts.value_type, counts.keys, counts.null_count > 0)
+@dataclass(frozen=True, slots=True, eq=False)
+class _KeyGroups:
+    """The groups of the row groups that share a payload of the column to group by.
+
+    Attributes:
+        keys: The key of each group, NULL included.
+        rows: By the place of a row group in the unit, the rows of each key, numbered from 0 in the row group.
+        among: By the place of a row group, the rows of interest; None for all.
+    """
+
+    keys: Column
+    rows: Mapping[int, Sequence[BitMap]]
+    among: Mapping[int, BitMap | None]
+
+    @classmethod
+    def of(
+        cls, opened: OpenedKeys, rows_at: Callable[[int], BitMap | None], row_counts: Sequence[int]
+    ) -> _KeyGroups | None:
+        """Return the groups of some rows; None if the payload has no row sets of its keys.
+
+        `rows_at` returns the rows of interest of the row group at a place, numbered from 0; None for all.
+        """
+        sets = opened.index.sets_of()
+        if sets is None:
+            return None
+        every = [*sets.rows, *([sets.nulls] if sets.nulls else [])]
+        rows: dict[int, list[BitMap]] = {}
+        among: dict[int, BitMap | None] = {}
+        for place, base, row_count in zip(opened.places, opened.bases, row_counts, strict=True):
+            own = every
+            if len(opened.places) > 1 or base:
+                here = BitMap(range(base, base + row_count))
+                own = [(one & here).shift(-base) for one in every]
+            rows[place], among[place] = own, rows_at(place)
+        return cls(_with_null(sets.value_type, sets.keys, bool(sets.nulls)), rows, among)
+
+    @property
+    def row_counts(self) -> Ints:
+        """The number of rows of each group."""
+        counts = np.zeros(self.keys.row_count, np.int64)
+        for place, own in self.rows.items():
+            among = self.among[place]
+            counts += [len(one) if among is None else among.intersection_cardinality(one) for one in own]
+        return counts
+
+    def totals_in(self, opened: OpenedKeys, groups: Ints, want: Want) -> list[Totals]:
+        """Return the totals that a payload tells of some groups; nothing if it covers none of their row groups."""
+        places = [place for place in opened.places if place in self.rows]
+        if not places:
+            return []
+        sets = [opened.moved({place: self.rows[place][group] for place in places}.get) for group in groups.tolist()]
+        within = None
+        if any(self.among[place] is not None for place in places):
+            within = opened.moved({place: self._rows_at(place) for place in places}.get)
+        return opened.index.totals_of_each(sets, within, want)
+
+    def _rows_at(self, place: int) -> BitMap:
+        """The rows of interest of a row group."""
+        among = self.among[place]
+        return BitMap.union(BitMap(), *self.rows[place]) if among is None else among
 
 
-def _weights(counts: KeyCounts) -> Ints:
-    return np.append(counts.counts, counts.null_count) if counts.null_count else counts.counts
+def _totals_of_groups(
+    parts: Sequence[_KeyGroups], columns: Sequence[tuple[AskedColumn, Iterable[OpenedKeys]]]
+) -> Iterator[_GroupTotals]:
+    """Yield the totals of the groups of each part; each payload of a column is released before the next is opened."""
+    counts = [part.row_counts for part in parts]
+    chosen = [np.flatnonzero(own) for own in counts]
+    totals: list[dict[ColumnId, list[Totals]]] = [{} for _ in parts]
+    for asked, payloads in columns:
+        found: list[list[list[Totals]]] = [[] for _ in parts]
+        for opened in payloads:
+            for part, groups, own in zip(parts, chosen, found, strict=True):
+                if some := part.totals_in(opened, groups, asked.wanted_totals):
+                    own.append(some)
+        for own_totals, own in zip(totals, found, strict=True):
+            own_totals[asked.column] = [join_totals(of_group) for of_group in zip(*own, strict=True)]
+    for part, groups, own_counts, own_totals in zip(parts, chosen, counts, totals, strict=True):
+        yield _GroupTotals(part.keys.take(groups), own_counts[groups].tolist(), own_totals)
+
+
+def _with_null(value_type: ValueType, keys: KeyArray, has_null: bool) -> Column:
+    """Return distinct keys as a column, with a NULL row at the end if there are NULL rows."""
+    if not has_null:
+        return Column(value_type, len(keys), keys, None)
+    valid: Flags = np.append(np.ones(len(keys), np.bool_), False)
+    if isinstance(keys, np.ndarray):
+        return Column(value_type, len(valid), np.append(keys, 0), valid)
+    return Column(value_type, len(valid), pa.concat_arrays([keys, pa.nulls(1, pa.large_binary())]), valid)
 
 
 def _partials(question: Question, found: Sequence[_Found]) -> Iterator[Partial]:
@@ -294,7 +344,12 @@ def _partials(question: Question, found: Sequence[_Found]) -> Iterator[Partial]:
         return
     groups = [own for one in found for own in one.groups]
     if groups:
-        yield _of_groups(question, groups)
+        totals_of_groups = {
+            asked.column: [total for own in groups for total in own.totals[asked.column]] for asked in question.columns
+        }
+        row_counts = [count for own in groups for count in own.row_counts]
+        keys = join_columns([own.keys for own in groups])
+        yield Partial.of_totals(question, row_counts, totals_of_groups, {}, keys)
     found = [one for one in found if not one.groups]
     ends = np.cumsum([one.row_count for one in found])
     for _, here in positions_by_number(ends // _ROWS_AT_ONCE):
@@ -305,11 +360,3 @@ def _partials(question: Question, found: Sequence[_Found]) -> Iterator[Partial]:
         known = [one.weights for one in some if one.weights is not None]
         weights = np.concatenate(known) if known else None
         yield Partial.of_rows(question, columns, sum(one.row_count for one in some), weights)
-
-
-def _of_groups(question: Question, groups: Sequence[GroupTotals]) -> Partial:
-    totals = {
-        asked.column: [total for own in groups for total in own.totals[asked.column]] for asked in question.columns
-    }
-    row_counts = [count for own in groups for count in own.row_counts]
-    return Partial.of_totals(question, row_counts, totals, {}, join_columns([own.keys for own in groups]))

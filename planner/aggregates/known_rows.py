@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from pyroaring import BitMap
 
-from planner.condition.tree.nodes import EVERY_ROW, Leaf, Predicate, necessary_leaves
+from planner.condition.tree.nodes import EVERY_ROW, Predicate
 from planner.prune.found_rows import RowSets
 from planner.prune.pruned import Reason, kept_mask
 from planner.snapshot.scan import Scan, ScanRowGroups
@@ -21,7 +21,6 @@ class KnownRows:
 
     Attributes:
         scan: A scan for which exact rows were wanted.
-        predicate: What rows satisfy.
         reasons: For each row group why it is kept or dropped (`Reason` values).
         matches: For each row group its matching rows, deleted ones subtracted; -1 where they are not known exactly.
         row_sets: Rows that can match, by number in the view; deleted rows are not subtracted.
@@ -51,11 +50,6 @@ class KnownRows:
         """The row groups of the scan."""
         return self.scan.row_groups
 
-    @property
-    def tests(self) -> tuple[Leaf, ...]:
-        """Tests that all matching rows satisfy."""
-        return necessary_leaves(self.predicate)
-
     def count(self) -> tuple[int, Flags]:
         """How many rows match in row groups where that is known, and which these are.
 
@@ -71,7 +65,7 @@ class KnownRows:
         return count, known
 
     def _is_kept(self, at: int) -> bool:
-        """Whether somebody has kept the rows, and not only their count."""
+        """Whether the rows are kept, and not only their count."""
         return self._is_every_row(at) or self.row_sets.is_kept(int(self.row_groups.numbers[at]))
 
     def _is_every_row(self, at: int) -> bool:

@@ -1,4 +1,4 @@
-"""Partial answers: what some rows give for each group, exact, ready to be joined with what other rows give.
+"""Partial answers: what some rows give for each group, exact; joined, they become a table with the values of Spark.
 
 Values are keys (`puffin_index.keys.values`), so that all comparisons are those of the planner. One exception: where a
 minimum or maximum of doubles comes from data, the key of -0.0 is `NEGATIVE_ZERO_KEY`, one less than that of 0.0.
@@ -9,13 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyiceberg.io.pyarrow import schema_to_pyarrow
 
-from planner.aggregates.question import AskedColumn, Question
+from planner.aggregates.question import Aggregate, AskedColumn, Question
+from puffin_index.errors import PuffinIndexError
+from puffin_index.keys.arrow_values import arrow_of_keys, with_scale
 from puffin_index.keys.columns import Column, KeyArray, plain_keys
 from puffin_index.keys.forms import decimals_of_wide_keys, floats_of_keys
 from puffin_index.keys.map_key import ColumnId
@@ -24,7 +28,7 @@ from puffin_index.kinds.held_keys import Totals
 from puffin_index.storage.arrays import Flags, Ints
 
 SUM: Final = pa.decimal256(75, 0)
-"""The type of exact sums: of 38 digits for each of more rows than there can be."""
+"""The type of exact sums: it holds 38 digits for each of more rows than there can be."""
 
 NEGATIVE_ZERO_KEY: Final = -1
 """The mapped bits of -0.0, which no other double has."""
@@ -42,7 +46,6 @@ class Partial:
     """What some rows give for each of their groups.
 
     Attributes:
-        question: The question.
         groups: One row per group; without columns to group by, always one row. For each column n of
             `Question.groups`, `group n` is the key (int64 or large_binary; NULL is a group). `rows` counts the rows
             (int64). For each column n of `Question.columns`: `values n`, the rows that are not NULL (int64);
@@ -71,15 +74,10 @@ class Partial:
         weights: Ints | None = None,
         signed_zeros: Mapping[ColumnId, Flags] | None = None,
     ) -> Partial:
-        """Return what some rows give.
+        """Return what some rows give, from the keys of each column.
 
-        Args:
-            question: The question.
-            columns: The keys of the rows, for each column of the question.
-            row_count: The number of rows.
-            weights: How many rows each row stands for; None for one.
-            signed_zeros: Which rows are -0.0, for each column of doubles whose least or greatest key is needed. An
-                index does not know that, so its answer must not be a zero.
+        Each row stands for as many rows as `weights` says. `signed_zeros` says which rows are -0.0, for each column of
+        doubles whose least or greatest key is needed; an index does not know that, so its answer must not be a zero.
         """
         keys = {column: key_array(values) for column, values in columns.items()}
         arrays = {group_name(number): keys[group.column] for number, group in enumerate(question.groups)}
@@ -121,8 +119,8 @@ class Partial:
             question: The question.
             row_counts: The number of rows of each set.
             totals: The totals of each set, for each column.
-            distinct: Distinct keys, in any number of parts, for each column whose distinct keys are needed. Only
-                questions without columns to group by have any.
+            distinct: Distinct keys, in parts, where they are needed; only questions without columns to group by have
+                any.
             groups: The key of each set's group, if the question has a column to group by; it has no more.
         """
         table = {} if groups is None else {group_name(0): key_array(groups)}
@@ -143,16 +141,13 @@ class Partial:
     @classmethod
     def merged(cls, question: Question, parts: Iterable[Partial]) -> Partial:
         """Return what all rows together give; without parts, what no rows give."""
-        known, with_distinct = list(parts), {n for n, asked in enumerate(question.columns) if asked.needs_distinct}
-        if len(known) == 1 and known[0].distinct.keys() == with_distinct:
+        known = list(parts)
+        if not known:
+            return cls.of_rows(question, {asked.column: _no_rows(asked) for asked in question.every_column}, 0)
+        if len(known) == 1:
             return known[0]
-        nothing = cls.of_rows(question, {asked.column: _no_rows(asked) for asked in question.every_column}, 0)
-        every = [nothing, *known]
-        distinct = {
-            number: pa.concat_tables([part.distinct[number] for part in every if number in part.distinct])
-            for number in nothing.distinct
-        }
-        return cls(question, pa.concat_tables([part.groups for part in every]), distinct)._joined()
+        distinct = {number: pa.concat_tables([part.distinct[number] for part in known]) for number in known[0].distinct}
+        return cls(question, pa.concat_tables([part.groups for part in known]), distinct)._joined()
 
     def _joined(self) -> Partial:
         """Return the same with one row per group, and sums of their final types."""
@@ -236,3 +231,114 @@ def _addends(column: Column, keys: pa.Array, weights: Ints | None) -> pa.Array:
 def _no_rows(asked: AskedColumn) -> Column:
     is_int = asked.value_type.domain == "int64"
     return Column(asked.value_type, 0, np.zeros(0, np.int64) if is_int else pa.nulls(0, pa.large_binary()), None)
+
+
+class AggregateOverflowError(PuffinIndexError, OverflowError):
+    """Say that a result does not fit its type, as Spark does in ANSI mode."""
+
+
+def table_of(partial: Partial) -> pa.Table:
+    """Return the columns to group by, then the aggregates, one row per group, in ascending order of the groups.
+
+    Raises:
+        AggregateOverflowError: If a sum or an average does not fit the type that it has in Spark.
+    """
+    question = partial.question
+    keys = [group_name(number) for number in range(len(question.groups))]
+    groups = _with_distinct_counts(partial, keys)
+    if keys:
+        # Arrow's releases differ in how they are told that NULL comes first.
+        ranked = {f"{key} is known": pc.is_valid(groups[key]).cast(pa.int8()) for key in keys}
+        order = [(name, "ascending") for key in keys for name in (f"{key} is known", key)]
+        groups = groups.take(pc.sort_indices(pa.table({**ranked, **{key: groups[key] for key in keys}}), order))
+    arrays = [_values(group, groups[key]) for key, group in zip(keys, question.groups, strict=True)]
+    arrays += [_aggregate(one, partial, groups) for one in question.aggregates]
+    names = [group.name for group in question.groups] + [one.name for one in question.aggregates]
+    return pa.table(arrays, names=names)
+
+
+def _with_distinct_counts(partial: Partial, keys: Sequence[str]) -> pa.Table:
+    """The groups with one more column for each column whose distinct values count."""
+    groups = partial.groups
+    for number, table in partial.distinct.items():
+        name = f"distinct {number}"
+        counted = table.append_column(name, pa.array(np.ones(len(table), np.int64))).drop_columns(["key"])
+        groups = join_groups(pa.concat_tables([groups, counted], promote_options="default"), keys)
+    return groups
+
+
+def _one(column: pa.ChunkedArray) -> pa.Array:
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+
+
+def _values(asked: AskedColumn, keys: pa.ChunkedArray) -> pa.Array:
+    return arrow_of_keys(_one(keys), asked.value_type, schema_to_pyarrow(asked.type, include_field_ids=False))
+
+
+def _aggregate(aggregate: Aggregate, partial: Partial, groups: pa.Table) -> pa.Array:
+    number = aggregate.column
+    if number is None:
+        return _one(groups["rows"])
+    asked = partial.question.columns[number]
+    match aggregate.function:
+        case "count":
+            return _one(groups[f"distinct {number}" if aggregate.is_distinct else f"values {number}"])
+        case "min" | "bool_and":
+            return _values(asked, groups[f"least {number}"])
+        case "max" | "bool_or":
+            return _values(asked, groups[f"greatest {number}"])
+    counts = _one(groups[f"values {number}"])
+    total = pc.add(_one(groups[f"positive {number}"]), _one(groups[f"negative {number}"]))
+    total = pc.if_else(pc.greater(counts, 0), total, pa.scalar(None, total.type))
+    try:
+        if aggregate.function == "sum":
+            return _sum(asked, total)
+        return _average(asked, total, counts)
+    except pa.ArrowInvalid as error:
+        raise AggregateOverflowError(f"{aggregate.name} does not fit the type of its result: {error}") from error
+
+
+def _sum(asked: AskedColumn, total: pa.Array) -> pa.Array:
+    if asked.value_type.is_floating:
+        return total
+    if not asked.value_type.is_decimal:
+        return total.cast(pa.int64())
+    precision = min(MAXIMUM_DECIMAL_PRECISION, asked.value_type.decimal_precision + 10)
+    return with_scale(_narrowed(total), pa.decimal128(precision, asked.value_type.decimal_scale))
+
+
+def _narrowed(total: pa.Array) -> pa.Array:
+    return total.cast(pa.decimal128(MAXIMUM_DECIMAL_PRECISION, 0))
+
+
+def _average(asked: AskedColumn, total: pa.Array, counts: pa.Array) -> pa.Array:
+    if asked.value_type.is_floating:
+        return pc.divide(total, counts.cast(pa.float64()))
+    known = total.is_valid().to_numpy(zero_copy_only=False)
+    sums = _integers(total.drop_null())
+    count = counts.filter(pa.array(known)).to_numpy(zero_copy_only=False).astype(object)
+    if not asked.value_type.is_decimal:
+        # Python divides integers of any size to the nearest double.
+        averages = np.zeros(len(total), np.float64)
+        averages[known] = (sums / count).astype(np.float64)
+        return pa.array(averages, mask=~known)
+    scale = min(MAXIMUM_DECIMAL_PRECISION, asked.value_type.decimal_scale + 4)
+    precision = min(MAXIMUM_DECIMAL_PRECISION, asked.value_type.decimal_precision + 4)
+    quotients = np.full(len(total), None, object)
+    quotients[known] = [Decimal(one) for one in _divided(sums, count, scale - asked.value_type.decimal_scale)]
+    unscaled = pa.array(quotients, pa.decimal256(76, 0))
+    return with_scale(_narrowed(unscaled), pa.decimal128(precision, scale))
+
+
+def _integers(numbers: pa.Array) -> npt.NDArray[Any]:
+    found = np.empty(len(numbers), object)
+    found[:] = [int(number) for number in numbers.to_pylist()]
+    return found
+
+
+def _divided(sums: npt.NDArray[Any], counts: npt.NDArray[Any], more_digits: int) -> npt.NDArray[Any]:
+    """Divide unscaled decimals by counts, with more digits behind the point, rounded half up as in Spark."""
+    shifted = abs(sums) * 10**more_digits
+    rounded = (2 * shifted + counts) // (2 * counts)
+    signed: npt.NDArray[Any] = np.where(sums < 0, -rounded, rounded)
+    return signed

@@ -7,13 +7,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from planner.aggregates.key_groups import has_key_groups
 from planner.aggregates.known_rows import KnownRows
 from planner.aggregates.question import AskedColumn, Question
-from planner.aggregates.settled import leaf_of
-from planner.view.directories import IndexReads, KindDirectory, positions_by_number
+from planner.condition.tree.nodes import Predicate, necessary_leaves
+from planner.view.directories import FieldStatistics, IndexReads, KindDirectory, positions_by_number
 from planner.view.index_view import IndexView
-from planner.view.keys_in_memory import PayloadKeys, are_in_memory, may_be_kept
+from planner.view.keys_of_rows import PayloadKeys, are_in_memory, may_be_kept
 from puffin_index.errors import CorruptFileError, NotFoundError, UnsupportedError
 from puffin_index.keys.asked_test import AskedTest
 from puffin_index.kinds.held_keys import HoldsKeys, KeysWithin, most_key_sets
@@ -30,7 +29,7 @@ _MERGED_BY_ROW_WEIGHT = 2.0
 """The same of one payload of many row groups, which is decoded in large pieces."""
 
 _FEW_ROWS = 64
-"""Of fewer rows than one in so many, the keys are looked up by a test of the same column."""
+"""Where fewer than one row in 64 is wanted, their keys are looked up by a test of the same column."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,10 +37,9 @@ class Payloads:
     """The payloads that hold the keys of one column. Costs are weighed bytes.
 
     Attributes:
-        column: The column.
-        directories: Of the kinds that have some.
-        chosen: For each position the directory that tells of its payload, as a place in `directories`; -1 if none does.
-        numbers: For each position a number of its payload; -1 if there is none.
+        directories: The directories of the kinds that the column has.
+        chosen: For each position the directory that tells of its payload, as a place in `directories`; -1 without one.
+        numbers: For each position the number of its payload; -1 without one.
         costs: For each position its share of the cost of its payload.
         spending: For each position its share of what its payload takes of the byte budget: all index bytes weigh alike.
         are_decoded: For each position whether all keys of its payload have to be decoded.
@@ -72,14 +70,9 @@ class Payloads:
 
 
 def is_due(view: IndexView, payloads: Sequence[Payloads], unit: Ints, row_groups: Ints, saved: Floats) -> bool:
-    """Whether it is time to decode keys that later questions find in memory; see `planner.view.keys_in_memory`.
+    """Whether it is time to decode keys that later questions find in memory; see `planner.view.keys_of_rows`.
 
-    Args:
-        view: The index.
-        payloads: The payloads of each column.
-        unit: The places of row groups that are answered together.
-        row_groups: The row groups of all places.
-        saved: For each place what answering from indexes saves, in weighed bytes.
+    `unit` are places of row groups that are answered together; `saved` says for each place what the index saves.
     """
     decoded = [own for own in payloads if own.must_decode[unit].any()]
     price = sum(float(own.costs[unit].sum()) for own in decoded)
@@ -113,30 +106,24 @@ def choose_payloads(
 ) -> Payloads:
     """Choose the payload of each row group: of the kind that costs least, where there is one.
 
-    Args:
-        view: The index.
-        question: The question.
-        asked: The column.
-        row_groups: Row groups of the view.
-        rows: The matching rows.
-        positions: The same row groups, as positions of the matching rows.
-        reads: Takes down troubles.
+    `row_groups` of the view and `positions` of the matching rows are the same row groups.
     """
-    # Of all rows of a payload that is ordered by key, the rows of each key are counted without decoding them.
+    count = len(row_groups)
+    # Where all rows of a payload that is ordered by key match, the rows of each key are counted without decoding them.
     is_counted = asked.needs_distinct or bool(question.groups)
     can_count = is_counted and (not question.groups or len(question.every_column) == 1)
-    has_sets = _has_few_keys(view, question, asked, row_groups, reads)
-    statistics = view.statistics(leaf_of(asked), reads)
-    is_whole, test = rows.is_whole[positions], _test_of(rows, asked)
+    statistics = view.statistics(asked.leaf, reads)
+    has_sets = _has_few_keys(view, question, statistics, row_groups)
+    is_whole, test = rows.is_whole[positions], _test_of(rows.predicate, asked)
     known: list[_OfKind] = []
     may_keep = True
     for kind in kinds_holding_keys():
-        directory = view.directory(leaf_of(asked), kind.name, reads)
+        directory = view.directory(asked.leaf, kind.name, reads)
         if directory is None or not directory.known[row_groups].any():
             continue
         blobs = directory.blob[row_groups]
         _, owners, counts = np.unique(blobs, return_inverse=True, return_counts=True)
-        are_decoded = ~has_sets if kind.is_found_by_key else np.zeros(len(row_groups), np.bool_)
+        are_decoded = ~has_sets if kind.is_found_by_key else np.zeros(count, np.bool_)
         if kind.is_found_by_key and can_count:
             every, covered = np.unique(directory.blob, return_counts=True)
             whole = np.bincount(owners, is_whole)[owners]
@@ -144,7 +131,7 @@ def choose_payloads(
         by_row = np.where(directory.merged[row_groups], _MERGED_BY_ROW_WEIGHT, _BY_ROW_WEIGHT)
         weight = np.where(are_decoded, by_row, _INDEX_WEIGHT)
         lengths = directory.length[row_groups] / counts[owners]
-        in_memory = np.zeros(len(row_groups), np.bool_)
+        in_memory = np.zeros(count, np.bool_)
         if are_decoded.any():
             in_memory = are_decoded & are_in_memory(view, asked.column, directory, row_groups)
             lengths[in_memory] = 0.0
@@ -155,14 +142,12 @@ def choose_payloads(
             known.append(_within(view, asked, known[-1], row_groups, rows.matches[positions], test))
     known = [own for own in known if np.isfinite(own.costs).any()]
     known.sort(key=lambda one: float(one.costs[np.isfinite(one.costs)].mean()))
-    chosen = np.full(len(row_groups), -1, np.int64)
-    numbers = np.full(len(row_groups), -1, np.int64)
-    costs = np.full(len(row_groups), np.inf)
-    spending = np.zeros(len(row_groups))
-    are_decoded, in_memory = np.zeros(len(row_groups), np.bool_), np.zeros(len(row_groups), np.bool_)
+    chosen, numbers = np.full(count, -1, np.int64), np.full(count, -1, np.int64)
+    costs, spending = np.full(count, np.inf), np.zeros(count)
+    are_decoded, in_memory = np.zeros(count, np.bool_), np.zeros(count, np.bool_)
     within: dict[int, KeysWithin] = {}
     for place, own in enumerate(known):
-        # The places of segments take 31 bits and those of entries 32; there are few kinds.
+        # Segment numbers take 31 bits and entries 32; there are few kinds.
         within |= {blob * len(known) + place: keys for blob, keys in own.within.items()}
         here = np.flatnonzero((chosen < 0) & np.isfinite(own.costs))
         costs[here], spending[here], chosen[here] = own.costs[here], own.spending[here], place
@@ -184,18 +169,27 @@ class _OfKind:
     within: Mapping[int, KeysWithin] = field(default_factory=dict)
 
 
-def _test_of(rows: KnownRows, asked: AskedColumn) -> AskedTest | None:
+def _test_of(predicate: Predicate, asked: AskedColumn) -> AskedTest | None:
     """A test of a column that all matching rows satisfy."""
-    for leaf in rows.tests:
+    for leaf in necessary_leaves(predicate):
         if leaf.field_id == asked.column and leaf.value_type == asked.value_type.name:
             return AskedTest(leaf.test)
     return None
 
 
+def _has_few_keys(view: IndexView, question: Question, statistics: FieldStatistics | None, row_groups: Ints) -> Flags:
+    """Whether a column has so few keys that the row set of each, and not the key of each row, gives the answer."""
+    is_of_pairs = bool(question.groups) and len(question.every_column) > 1 and not question.has_key_groups
+    if statistics is None or is_of_pairs:
+        return np.zeros(len(row_groups), np.bool_)
+    few = statistics.distinct_count[row_groups] <= most_key_sets(view.row_counts[row_groups])
+    return np.asarray(few & statistics.known[row_groups], np.bool_)
+
+
 def _within(
     view: IndexView, asked: AskedColumn, whole: _OfKind, row_groups: Ints, matches: Ints, test: AskedTest
 ) -> _OfKind:
-    """Payloads of whose rows only a few are asked for, with keys that a test narrows down."""
+    """Payloads of which only a few rows are wanted, with keys that a test narrows down."""
     directory, none = whole.directory, np.zeros(len(row_groups), np.bool_)
     lengths, costs = np.zeros(len(row_groups)), np.full(len(row_groups), np.inf)
     found: dict[int, KeysWithin] = {}
@@ -208,24 +202,13 @@ def _within(
             opened: object = view.open_index(asked.column, directory, row_group)
             keys = opened.within(test) if isinstance(opened, HoldsKeys) else None
         except (CorruptFileError, UnsupportedError, NotFoundError, OSError):
-            # The payload may be asked for all of its keys; then the trouble is told.
+            # If the payload is asked for all of its keys, the trouble is told then.
             continue
         if keys is not None:
             found[blob] = keys
             lengths[here] = keys.cost_bytes / len(here)
             costs[here] = lengths[here] * _MERGED_BY_ROW_WEIGHT
     return _OfKind(directory, costs, _INDEX_WEIGHT * lengths, none, none, found)
-
-
-def _has_few_keys(
-    view: IndexView, question: Question, asked: AskedColumn, row_groups: Ints, reads: IndexReads
-) -> Flags:
-    """Whether a column has so few keys that the row set of each, and not the key of each row, gives the answer."""
-    statistics = view.statistics(leaf_of(asked), reads)
-    if statistics is None or (question.groups and len(question.every_column) > 1 and not has_key_groups(question)):
-        return np.zeros(len(row_groups), np.bool_)
-    few = statistics.distinct_count[row_groups] <= most_key_sets(view.row_counts[row_groups])
-    return np.asarray(few & statistics.known[row_groups], np.bool_)
 
 
 def unit_numbers(payloads: Sequence[Ints]) -> Ints:

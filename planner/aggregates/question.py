@@ -11,12 +11,15 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType
 
 from planner.condition.columns import find_column
+from planner.condition.tree.nodes import Leaf
 from puffin_index.errors import PuffinIndexError, UnsupportedError
+from puffin_index.keys.leaf import NullTest
 from puffin_index.keys.map_key import ColumnId
 from puffin_index.keys.value_types import ValueType
+from puffin_index.kinds.held_keys import Want
 
 MOST_GROUPS: Final = 200_000
-"""Spark gets the parts of so many groups; with more, rows are read."""
+"""Spark gets the parts of at most this many groups; with more, it reads rows."""
 
 FUNCTIONS: Final = ("avg", "bool_and", "bool_or", "count", "max", "min", "sum")
 
@@ -34,17 +37,11 @@ class AggregateSyntaxError(PuffinIndexError, ValueError):
 
 @dataclass(frozen=True, slots=True)
 class AskedColumn:
-    """A column that a question is about.
+    """A column that a question is about, or a key of a map.
 
     Attributes:
-        column: The column, or the key of a map.
-        name: Its name, for people.
-        type: The type of its values.
-        value_type: The same as an index has it.
-        needs_sum: Whether an aggregate needs the sum.
-        needs_least: Whether an aggregate needs the minimum.
-        needs_greatest: Whether an aggregate needs the maximum.
-        needs_distinct: Whether an aggregate needs the distinct values.
+        type: The type of its values; `value_type` is the same as an index has it.
+        needs_sum: Whether an aggregate needs the sum; likewise the other needs.
     """
 
     column: ColumnId
@@ -55,6 +52,16 @@ class AskedColumn:
     needs_least: bool = False
     needs_greatest: bool = False
     needs_distinct: bool = False
+
+    @property
+    def leaf(self) -> Leaf:
+        """A leaf that names the column, for asking a view."""
+        return Leaf(self.column, NullTest(is_null=True), self.value_type.name)
+
+    @property
+    def wanted_totals(self) -> Want:
+        """The totals that are needed besides the number of values."""
+        return (Want.SUMS if self.needs_sum else Want(0)) | (Want.ENDS if self.ends else Want(0))
 
     @property
     def ends(self) -> tuple[str, ...]:
@@ -74,7 +81,6 @@ class Aggregate:
     Attributes:
         function: One of `FUNCTIONS`.
         column: The place of its column in `Question.columns`; None for `count(*)`.
-        is_distinct: Whether only distinct values count.
         name: The name of the result's column.
     """
 
@@ -112,9 +118,14 @@ class Question:
         """Whether no index can answer."""
         return any(column.needs_data for column in self.columns)
 
+    @property
+    def has_key_groups(self) -> bool:
+        """Whether totals of groups by the keys of one column answer the question."""
+        return len(self.groups) == 1 and not any(asked.needs_distinct for asked in self.columns)
 
-ALL_ROWS: Final = Question((), (), ())
-"""How many rows there are."""
+
+ROW_COUNT: Final = Question((), (), ())
+"""The question for the number of rows."""
 
 
 def ask(aggregates: str | Sequence[str], group_by: str | Sequence[str], schema: Schema) -> Question:
@@ -156,7 +167,7 @@ def _texts(names: str | Sequence[str]) -> list[str]:
 
 
 def _split(pattern: re.Pattern[str], text: str, expected: str) -> list[tuple[str | None, ...]]:
-    """Match a pattern again and again until the end of a text; return the groups of each match."""
+    """Match a pattern repeatedly until the end of a text; return the groups of each match."""
     parts: list[tuple[str | None, ...]] = []
     at = 0
     while True:
@@ -176,12 +187,7 @@ def _plain(name: str | None) -> str:
 
 
 def _find(schema: Schema, name: str) -> AskedColumn:
-    """Find a column.
-
-    Raises:
-        NotFoundError: If there is none of the name.
-        UnsupportedError: If its values have no keys.
-    """
+    """Find a column; unknown names and columns without keys raise."""
     found = find_column(schema, name)
     if found.value_type is None:
         raise UnsupportedError(f"column {name!r} is of a type that no aggregate takes here")

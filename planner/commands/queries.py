@@ -5,8 +5,7 @@ from __future__ import annotations
 import click
 
 from planner.condition.session_time import DEFAULT_ZONE
-from planner.scans.aggregate import aggregate_with_plan
-from planner.scans.count import count
+from planner.scans.aggregate import aggregate_with_plan, count
 from planner.scans.plan import plan
 from puffin_index.commands.main import console, open_index, show, table_command
 from puffin_index.data.data_table import find_snapshot

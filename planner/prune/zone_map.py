@@ -11,7 +11,8 @@ import pyarrow.compute as pc
 
 from planner.condition.tree.nodes import Everything
 from planner.condition.tree.tree import Constant, JoinedValues, PredicateTree
-from planner.view.directories import FieldStatistics, KeyArray, selection_of
+from planner.view.directories import FieldStatistics, selection_of
+from puffin_index.keys.columns import KeyArray
 from puffin_index.keys.leaf import Key, LeafTest, NullTest, RangeTest, SetTest
 from puffin_index.storage.arrays import Flags, Ints, Selection
 

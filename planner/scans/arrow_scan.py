@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -15,29 +14,30 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
 
 from planner.clock import DEFAULT_MILLISECONDS
+from planner.condition.columns import find_in
 from planner.condition.rows import Residual
 from planner.condition.session_time import DEFAULT_ZONE
 from planner.condition.tree.nodes import EVERY_ROW
+from planner.first_rows.search import Order
 from planner.prune.gate import Limits
 from planner.query import QueryAnswer
-from planner.scans.plan import plan_scan
-from planner.scans.reading.data_read import DataRead
-from planner.scans.row_group_reader import RowGroupReader, RowGroupTask, tasks_of
-from planner.scans.wanted import Keys, Wanted, first_of
+from planner.scans.plan import Keys, plan_scan
+from planner.scans.row_group_reader import DataRead, RowGroupReader, RowGroupTask, tasks_of
 from puffin_index.errors import NotFoundError, UnsupportedError, did_you_mean
+from puffin_index.keys.arrow_keys import column_of
+from puffin_index.keys.columns import SortedColumn
 from puffin_index.keys.map_key import ColumnId
+from puffin_index.keys.value_types import value_type_of
 from puffin_index.storage.files import is_local
 from puffin_index.storage.parallel import release_memory
 from puffin_index.table_index import TableIndex
 
-_log = logging.getLogger(__name__)
-
 _AHEAD_BYTES = 256 << 20
-"""Memory for row groups that are read ahead. A single row group is read whatever its size."""
+"""Memory for row groups that are read ahead. At least one row group is always read."""
 
 _THREADS = max(4, os.cpu_count() or 1)
 _REMOTE_THREADS = 32
-"""Row groups at one time where each waits for a store most of the time."""
+"""Row groups at one time in a store, where each waits most of the time."""
 
 T = TypeVar("T")
 
@@ -61,20 +61,9 @@ def scan(
     Planning is done when this returns. Data is read some row groups ahead of the batches that are asked for. Batches
     come in the order of data files and row groups. A row group that cannot be read raises from the reader.
 
-    Args:
-        index: The table's index.
-        where: SQL WHERE text; None for all rows.
-        columns: Names of columns, nested ones dotted; None for all.
-        snapshot_id: The snapshot to scan, None for the current one.
-        planning_milliseconds: How long judging files and row groups may take; undecided ones are read.
-        refresh: Ask the catalog for the newest versions of table and index first. Otherwise the scan uses the versions
-            that `index` knows.
-        keys: Values by column name, such as the keys of a join: only rows that have one of them are read.
-        order_by: The column whose first rows are wanted, as SQL's ORDER BY has it; needs a limit. The rows come in this
-            order, and are all read before the first of them comes.
-        limit: How many rows are wanted; None for all.
-        session_zone: The time zone of timestamps that name none.
-        data_read: Counts the pages, column chunks and bytes that are read, while batches are asked for.
+    The arguments are those of `planner.plan`. `columns` names columns, nested ones dotted; None for all. With
+    `order_by`, rows come in this order, and all of them are read before the first one comes. `data_read` counts pages,
+    column chunks and bytes that are read while batches are asked for.
 
     Returns:
         A reader whose schema is the table's Arrow schema of these columns, in their order.
@@ -87,9 +76,17 @@ def scan(
             its column, an expression), or if no column is chosen. Raised from the reader, too, if only Spark knows
             whether a row satisfies the text (upper case of text that is not ASCII).
     """
-    limits = Limits(seconds=planning_milliseconds / 1000)
-    wanted = Wanted(keys or {}, order_by, limit)
-    planned = plan_scan(index, where, snapshot_id, limits, refresh=refresh, wanted=wanted, session_zone=session_zone)
+    planned = plan_scan(
+        index,
+        where,
+        snapshot_id,
+        Limits(seconds=planning_milliseconds / 1000),
+        refresh=refresh,
+        keys=keys,
+        order_by=order_by,
+        limit=limit,
+        session_zone=session_zone,
+    )
     projection = project(planned.request.schema, columns)
     first, counted = planned.request.first_rows, data_read or DataRead()
     if first is None or first.order is None:
@@ -97,10 +94,21 @@ def scan(
         return _reader(projection, batches if first is None else _any(batches, first.count))
     with_order = _with_field(projection, planned.request.schema, first.order.field_id)
     rows = _reader(with_order, _batches(index, planned, with_order, counted)).read_all()
-    ordered = first_of(rows, first.order, planned.request.schema, first.count).select(
+    ordered = _first_of(rows, first.order, planned.request.schema, first.count).select(
         [field.name for field in projection.fields]
     )
     return _reader(projection, ordered.to_batches())
+
+
+def _first_of(table: pa.Table, order: Order, schema: Schema, count: int) -> pa.Table:
+    """The first rows of a table in an order; among equal ones those that come first in the table."""
+    field = next(field for field in schema.fields if field.field_id == order.field_id)
+    column = column_of(table.column(field.name), value_type_of(field.field_type))
+    ranks = SortedColumn(column).codes.astype(np.int64)
+    ranks = -ranks if order.descending else ranks
+    if column.valid is not None:
+        ranks[~column.valid] = -len(ranks) if order.nulls_first else len(ranks)
+    return table.take(pa.array(np.argsort(ranks, kind="stable")[:count]))
 
 
 def _reader(projection: Schema, batches: Iterable[pa.RecordBatch]) -> pa.RecordBatchReader:
@@ -108,7 +116,7 @@ def _reader(projection: Schema, batches: Iterable[pa.RecordBatch]) -> pa.RecordB
 
 
 def _any(batches: Iterable[pa.RecordBatch], count: int) -> Iterator[pa.RecordBatch]:
-    """The first batches that have so many rows."""
+    """The first batches that have `count` rows."""
     for batch in batches:
         if count <= 0:
             return
@@ -134,13 +142,7 @@ def _batches(
     )
     tasks, target = tasks_of(planned, table, kept), schema_to_pyarrow(projection, include_field_ids=False)
     read = in_order(lambda task: reader.read(task, projection, target), tasks)
-    return _logged((batch for batches in read for batch in batches), planned.plan.table, data_read)
-
-
-def _logged(batches: Iterator[pa.RecordBatch], table: str, data_read: DataRead) -> Iterator[pa.RecordBatch]:
-    """Batches, and what was read in the log after the last of them."""
-    yield from batches
-    _log.info("scan of %s: %s", table, data_read)
+    return (batch for batches in read for batch in batches)
 
 
 def residual_of(planned: QueryAnswer) -> Residual | None:
@@ -161,12 +163,10 @@ def project(schema: Schema, columns: Sequence[str] | None) -> Schema:
     if not columns:
         raise UnsupportedError("a scan without columns: name one or more, or use planner.count")
     for name in columns:
-        try:
-            schema.find_field(name, case_sensitive=False)
-        except ValueError as error:
+        if find_in(schema, name) is None:
             known = ", ".join(field.name for field in schema.fields)
             near = did_you_mean(name, schema.column_names)
-            raise NotFoundError(f"there is no column {name!r}; the table has: {known}{near}") from error
+            raise NotFoundError(f"there is no column {name!r}; the table has: {known}{near}")
     selected = schema.select(*columns, case_sensitive=False)
     tops = [schema.find_column_name(_top_level(schema, name)) for name in columns]
     by_name = {field.name: field for field in selected.fields}
@@ -215,5 +215,5 @@ def in_order(read: Callable[[RowGroupTask], T], tasks: Iterable[RowGroupTask]) -
     finally:
         if pool is not None:
             pool.shutdown(cancel_futures=True)
-            # Memory that threads of the pool had, and others used at their end, belongs to nobody now.
+            # Frees what the allocator still holds for the threads of the pool.
             release_memory()

@@ -30,7 +30,7 @@ from puffin_index.data.stored_types import check_stored, parquet_type
 from puffin_index.errors import UnsupportedError
 from puffin_index.storage.caches import cleared_by
 
-# PyIceberg asks a number in place of a timestamp for its zone, which is an AttributeError.
+# AttributeError: PyIceberg asks a number in place of a timestamp for its zone.
 _PROJECTION_ERRORS = (
     *(ValueError, TypeError, AttributeError),
     *(ResolveError, UnsupportedPyArrowTypeException, pa.ArrowException),
@@ -51,11 +51,8 @@ class FileColumns:
     """How a schema maps to the columns of one data file.
 
     Attributes:
-        reading: How the scan finds columns.
-        fields: The file's fields.
         stored: Names the type of a leaf column of the file.
         constants: Values of identity partitions by field id.
-        location: The data file.
     """
 
     reading: Reading
@@ -120,12 +117,7 @@ class FileColumns:
         return pa.array([value], schema_to_pyarrow(field.field_type, include_field_ids=False))
 
     def project(self, table: pa.Table, projection: Schema, target: pa.Schema) -> pa.Table:
-        """Give rows the shape of a projection of the schema.
-
-        Args:
-            table: Columns of the file as they were read; at least one.
-            projection: The columns to give.
-            target: The Arrow schema of the projection.
+        """Give rows of the file, with at least one column, the shape of a projection whose Arrow schema is `target`.
 
         Raises:
             UnsupportedError: If the file's values are not of the types of the projection.
@@ -153,10 +145,9 @@ class FileColumns:
             ) from error
 
     def _unchanged(self, table: pa.Table, projection: Schema, target: pa.Schema) -> pa.Table | None:
-        """The projection, if each column has another name at most; otherwise None.
+        """The projection, if columns differ by name at most; otherwise None.
 
-        PyIceberg's projection would give the same. The projection would be a fifth of the time that a few rows of a row
-        group take.
+        PyIceberg's projection gives the same, but takes a fifth of the time of reading a few rows of a row group.
         """
         by_id = {field.field_id: field.field for field in self.fields.fields}
         if len(by_id) < len(self.fields.fields):
@@ -227,7 +218,7 @@ cleared_by(identified_schema.cache_clear)
 
 
 def _with_ids(field: FileField) -> pa.Field:
-    """A field with its field id, and so its children; children of a struct without an id are left out."""
+    """A field with the field ids of itself and its children; children of a struct without an id are left out."""
     arrow_type = field.field.type
     children = [_with_ids(child) for child in field.children if child.field_id is not None]
     if pa.types.is_struct(arrow_type):

@@ -1,43 +1,53 @@
-"""Planning a scan: WHERE text, a snapshot and an index give a scan plan."""
+"""Planning a scan: WHERE text, keys of other tables, an order, a snapshot and an index give a scan plan."""
 
 from __future__ import annotations
 
+import math
+import re
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+import pyarrow as pa
 import xxhash
 from cachetools import LRUCache
+from pyiceberg.expressions.literals import literal
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 from planner.aggregates.question import Question
 from planner.clock import DEFAULT_MILLISECONDS, Clock
+from planner.condition.columns import FoundColumn, find_column
+from planner.condition.comparisons import nan_test
+from planner.condition.implied import Implied
+from planner.condition.operands import Column
+from planner.condition.places import set_tests
 from planner.condition.session_time import DEFAULT_ZONE, zone_named
 from planner.condition.sql.parser import read_where
-from planner.condition.tree.nodes import EVERY_ROW, Predicate
+from planner.condition.tree.nodes import EVERY_ROW, NO_ROW, Predicate, joined
 from planner.condition.tree.simplify import simplified
 from planner.condition.tree.tree import PredicateTree
 from planner.condition.unused import quoted_names, unused_parts
+from planner.first_rows.search import FirstRows, Order
 from planner.prune.distributed import Executors, PlanningMode
 from planner.prune.gate import DEFAULT_BYTE_BUDGET, DEFAULT_LIMITS, Limits
 from planner.query import Piece, QueryAnswer, QueryRequest, answer_query
 from planner.report.scan_plan import ScanPlan
-from planner.scans.wanted import ALL_ROWS, Keys, Wanted, first_rows
 from planner.snapshot.scan import Scan
 from planner.snapshot.snapshot_files import ScanFile, list_scan_files
-from planner.view.by_value import TriedValues
+from planner.view.column_values import TriedValues
 from planner.view.index_view import IndexView
 from puffin_index.catalogue.index_table import read_entries
 from puffin_index.data.column_source import Reading, reading_of
 from puffin_index.data.data_table import DataFile
-from puffin_index.errors import NotFoundError
+from puffin_index.errors import NotFoundError, PuffinIndexError, UnsupportedError
 from puffin_index.jobs.executors import context_of
+from puffin_index.keys.value_types import value_type_of
 from puffin_index.storage.caches import cleared_by
 from puffin_index.storage.files import READ_COUNT, ReadCount, is_local
 from puffin_index.table_index import TableIndex
@@ -45,17 +55,26 @@ from puffin_index.table_index import TableIndex
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+Keys: TypeAlias = Mapping[str, Any]
+"""Values by column name: Arrow arrays, numpy arrays or lists."""
+
+_ORDER = re.compile(
+    r"\s*(?:`((?:[^`]|``)+)`|([^\s`]+))(?:\s+(asc|desc))?(?:\s+nulls\s+(first|last))?\s*", re.IGNORECASE
+)
+
 _views: LRUCache[str, IndexView] = LRUCache(maxsize=32)
 _views_lock = threading.Lock()
 cleared_by(_views.clear, _views_lock)
 
 
-def view_of(index_table: Table, reading: Reading) -> IndexView:
-    """The view of an index table's current version. Views are kept: a version never changes.
+class OrderSyntaxError(PuffinIndexError):
+    """Say that a text is no order."""
 
-    Args:
-        index_table: The index table.
-        reading: How the scan finds columns in data files. The view leaves out indexes that a build found otherwise.
+
+def view_of(index_table: Table, reading: Reading) -> IndexView:
+    """The view of an index table's current version, without indexes that a build found in other columns than `reading`.
+
+    Views are kept: a version never changes.
     """
     snapshot = index_table.current_snapshot()
     version = str(snapshot.snapshot_id) if snapshot else "empty"
@@ -124,7 +143,9 @@ def plan(
         planning_mode=planning_mode,
         refresh=refresh,
         for_spark=True,
-        wanted=Wanted(keys or {}, order_by, limit),
+        keys=keys,
+        order_by=order_by,
+        limit=limit,
         session_zone=session_zone,
     )
     return planned.plan
@@ -154,28 +175,16 @@ def plan_scan(
     planning_mode: PlanningMode = "auto",
     refresh: bool = True,
     for_spark: bool = False,
-    wanted: Wanted = ALL_ROWS,
+    keys: Keys | None = None,
+    order_by: str | None = None,
+    limit: int | None = None,
     question: Question | None = None,
     session_zone: str = DEFAULT_ZONE,
 ) -> QueryAnswer:
-    """Plan a scan of a table whose rows are read, counted or aggregated.
+    """Plan a scan of a table whose rows are read, counted or aggregated; arguments and errors are those of `plan`.
 
-    Args:
-        index: The table's index.
-        where: SQL WHERE text; None for everything.
-        snapshot_id: The snapshot to scan, None for the current one.
-        limits: Bounds.
-        spark: A session whose executors may plan.
-        planning_mode: `local`, `distributed`, or `auto` for what suits the number of row groups.
-        refresh: Ask the catalog for the newest versions of table and index first.
-        for_spark: The reader reads ranges of bytes, so that some data files are read whole or not at all.
-        wanted: What the rest of the query says.
-        question: Aggregates of the rows; None if the rows are wanted.
-        session_zone: The time zone of timestamps that name none.
-
-    Raises:
-        WhereSyntaxError: If the text does not parse.
-        NotFoundError: If the text names a column that the table lacks, or there is no such snapshot.
+    With `for_spark`, the reader reads ranges of bytes, so that some data files are read whole or not at all. `question`
+    asks for aggregates of the rows.
     """
     started = time.perf_counter()
     if refresh:
@@ -183,8 +192,8 @@ def plan_scan(
     table = index.data_table
     snapshot, schema = snapshot_of(table, snapshot_id)
     written = EVERY_ROW if where is None else read_where(where, schema, zone_named(session_zone))
-    condition = wanted.restricted(written, schema)
-    first = first_rows(wanted.order_by, wanted.limit, schema)
+    condition, implied = _with_keys(written, keys or {}, schema)
+    first = _first_rows(order_by, limit, schema)
     clock = Clock(limits.seconds)
     ahead = ReadCount()
     # Executors that plan read directories themselves.
@@ -200,7 +209,7 @@ def plan_scan(
         scan=scan,
         predicate=predicate,
         where=where or "true",
-        pieces=tuple(map(Piece, (*wanted.implied, *tried.implied))),
+        pieces=tuple(map(Piece, (*implied, *tried.implied))),
         unused=(*unused_parts(condition), *quoted_names(where or "", schema)),
         first_rows=first,
         question=question,
@@ -225,13 +234,7 @@ def _read_tables(
 ) -> tuple[tuple[ScanFile, ...], IndexView]:
     """Read the manifests of the data table, and in a store beside them the index table and directories that matter.
 
-    Args:
-        index: The table's index.
-        snapshot: What is scanned.
-        schema: The schema of the snapshot.
-        predicate: What to look for.
-        clock: Bounds the time.
-        ahead: Counts the reads of directories; None for none.
+    `ahead` counts the reads of directories; None reads none.
     """
     table, reading = index.data_table, reading_of(index.data_table, schema)
 
@@ -258,12 +261,57 @@ def _read_tables(
 def plan_files(
     view: IndexView, predicate: Predicate, files: Sequence[DataFile], limits: Limits = DEFAULT_LIMITS
 ) -> ScanPlan:
-    """Plan the scan of some data files without their table; deletes are not looked at.
-
-    Args:
-        view: The index.
-        predicate: What to look for.
-        files: The data files of the scan.
-        limits: Bounds.
-    """
+    """Plan the scan of some data files without their table; deletes are not looked at."""
     return answer_query(QueryRequest(scan=Scan.of_files(view, files), predicate=predicate, limits=limits)).plan
+
+
+def _with_keys(condition: Predicate, keys: Keys, schema: Schema) -> tuple[Predicate, list[Implied]]:
+    """A condition that also says which keys are wanted, and what they imply."""
+    tests = [_one_of(find_column(schema, name), values) for name, values in keys.items()]
+    implied = [Implied("keys", f"{name} in {len(values)} keys") for name, values in keys.items()]
+    return joined([condition, *tests], is_and=True), implied
+
+
+def _one_of(found: FoundColumn, values: Any) -> Predicate:
+    """The condition that a column has one of some values. NULL equals nothing, and NaN equals NaN, as in a join."""
+    array = values if isinstance(values, pa.Array | pa.ChunkedArray) else pa.array(values)
+    members = array.drop_null().to_pylist()
+    column = Column(found)
+    numbers = [value for value in members if not (isinstance(value, float) and math.isnan(value))]
+    text = f"{found.name} IN ({len(members)} keys)"
+    test = column.truth(lambda scale: set_tests(map(literal, numbers), scale), text).yes if numbers else NO_ROW
+    return test if len(numbers) == len(members) else joined([test, nan_test(column, text).yes], is_and=False)
+
+
+def _first_rows(order_by: str | None, limit: int | None, schema: Schema) -> FirstRows | None:
+    """Read which rows are wanted; None if all are.
+
+    The order is by a top-level column as in SQL: `c`, `c DESC`, `c ASC NULLS LAST`. As in Spark, NULL is less than all
+    values unless the text says where NULL goes.
+
+    Raises:
+        OrderSyntaxError: If the text is no order, there is an order without a limit, or a negative limit.
+        NotFoundError: If the schema has no such column.
+        UnsupportedError: If values of the column are not ordered.
+    """
+    if limit is None:
+        if order_by is not None:
+            raise OrderSyntaxError("an order needs a limit: without one, all rows are wanted")
+        return None
+    if limit < 0:
+        raise OrderSyntaxError(f"a limit of {limit} rows")
+    if order_by is None:
+        return FirstRows(limit, None, f"any rows limit {limit}")
+    found = _ORDER.fullmatch(order_by)
+    if found is None:
+        raise OrderSyntaxError(f"ORDER BY one column, as `c DESC NULLS LAST`, and not {order_by!r}")
+    quoted, plain, direction, nulls = found.groups()
+    name = quoted.replace("``", "`") if quoted else plain
+    column = find_column(schema, name).column
+    field = next((one for one in schema.fields if one.field_id == column), None)
+    if field is None:
+        raise UnsupportedError(f"ORDER BY {name}: only whole columns are ordered")
+    descending = (direction or "asc").lower() == "desc"
+    nulls_first = not descending if nulls is None else nulls.lower() == "first"
+    order = Order(field.field_id, value_type_of(field.field_type).name, descending, nulls_first)
+    return FirstRows(limit, order, f"order by {order_by} limit {limit}")

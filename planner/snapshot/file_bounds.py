@@ -19,8 +19,9 @@ from planner.condition.tree.nodes import Predicate
 from planner.condition.tree.partitions import partition_tests, partition_type
 from planner.condition.tree.tree import PredicateTree
 from planner.prune.zone_map import JoinedVerdicts, Verdicts, judge_by_zone_map
-from planner.view.directories import FieldStatistics, KeyArray
+from planner.view.directories import FieldStatistics
 from puffin_index.errors import UnsupportedError
+from puffin_index.keys.columns import KeyArray
 from puffin_index.keys.forms import float_keys
 from puffin_index.keys.leaf import Key, LeafTest, NullTest
 from puffin_index.keys.map_key import MapKey

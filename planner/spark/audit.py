@@ -37,8 +37,7 @@ from planner.spark.background import BackgroundQueue
 from planner.spark.observe.planned_query import PlannedQuery
 from planner.spark.observe.record import column_text as name_of
 from planner.spark.observe.record import deciding
-from planner.spark.requests.hook_filters import read_conditions, where_of
-from planner.spark.requests.runtime_keys import bind_runtime_keys
+from planner.spark.requests.hook_filters import bind_runtime_keys, read_conditions, where_of
 from planner.spark.requests.wire import KEEP_ALL, Request, serialize_only, serialize_view
 from planner.spark.rules import (
     RULE,

@@ -22,10 +22,8 @@ from planner.spark.observers import Observers
 from planner.spark.read_index import ReadIndex, ReadIndexes
 from planner.spark.reports import Reports
 from planner.spark.requests.aggregates import question_of, serialize_answer
-from planner.spark.requests.functions import ColumnFunctions, functions_of
-from planner.spark.requests.hook_filters import bind_filters, first_rows, scan_of, where_of
-from planner.spark.requests.implied import pieces_of
-from planner.spark.requests.runtime_keys import wanted_runtime_fields
+from planner.spark.requests.functions import ColumnFunctions, functions_of, pieces_of
+from planner.spark.requests.hook_filters import bind_filters, first_rows, scan_of, wanted_runtime_fields, where_of
 from planner.spark.requests.wire import KEEP_ALL, Request, serialize_absence, serialize_dropped, serialize_view
 from planner.spark.settings import Settings, read_settings
 from planner.spark.statements.callback import Statements
@@ -99,8 +97,9 @@ class PlannerCallback:
         if objection is not None or not len(numbers):
             return self._without_index(query, objection, request, settings, index)
         functions = functions_of(request, index.reading.schema, query, is_asked=settings.functions)
-        if functions.missing:
-            return functions.wanted_values()
+        wanted_values = functions.wanted_values()
+        if wanted_values is not None:
+            return wanted_values
         return self._with_index(query, functions, request, settings, index)
 
     def _without_index(
@@ -124,7 +123,7 @@ class PlannerCallback:
         self, query: QueryRequest, functions: ColumnFunctions, request: Request, settings: Settings, index: ReadIndex
     ) -> bytes:
         schema, wanted = index.reading.schema, request.aggregates
-        predicate, waiting = bind_filters(request, functions.predicate), []
+        predicate, waiting = bind_filters(request, functions.decide), []
         if settings.join_pruning:
             waiting = wanted_runtime_fields(request.runtime_fields, predicate, schema, index.view)
         if wanted is not None:

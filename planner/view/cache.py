@@ -1,22 +1,38 @@
-"""What planning keeps in memory between queries: immutable parts of indexes, the least used go when space runs out."""
+"""What planning keeps in memory: immutable parts of indexes between queries, and open payloads during one query."""
 
 from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable
-from typing import Final, Generic, TypeVar
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Final, Generic, Protocol, TypeAlias, TypeVar
 
 from cachetools import LRUCache
+
+from planner.view.segment_files import SegmentReader
+from puffin_index.keys.columns import KeyArray
+from puffin_index.keys.map_key import ColumnId
+from puffin_index.kinds.base import MergedFilter, MergedIndex, RowGroupIndex
+from puffin_index.storage.caches import cleared_by
+from puffin_index.storage.parts import PartReader
 
 Value = TypeVar("Value")
 Key = TypeVar("Key", bound=Hashable)
 
-DEFAULT_BYTES: Final = 512 * 1024 * 1024
+_DEFAULT_BYTES: Final = 512 * 1024 * 1024
+
+_OBJECT_BYTES: Final = 4096
+"""The memory of objects besides the content of their arrays: nearly all that a small table takes."""
+
+_MOST_SHARED_BYTES: Final = 256 * 1024 * 1024
+"""Stored bytes of all payloads that one query keeps open, at most."""
 
 
 class BoundedCache(Generic[Key, Value]):
-    """Values by key, as many as fit; safe to share between threads.
+    """Values by key; the least used go when space runs out. Safe to share between threads.
 
     Args:
         limit: How many bytes the values may have in all.
@@ -47,7 +63,7 @@ class BoundedCache(Generic[Key, Value]):
             return self._values.get(key)
 
     def put(self, key: Key, value: Value) -> None:
-        """Keep a value, or take down its new size, unless it alone is larger than all that may be kept."""
+        """Keep a value, or note its new size. A value larger than the limit is not kept."""
         with self._lock:
             self._drop_leaving()
             if self._size_of(value) <= self._values.maxsize:
@@ -56,9 +72,9 @@ class BoundedCache(Generic[Key, Value]):
                 self._values.pop(key, None)
 
     def forget(self, keys: Iterable[Key]) -> None:
-        """Let go of some values before anything else is kept.
+        """Drop some values before the next one is kept.
 
-        Waits for nobody: the garbage collector may call it in a thread that is in the midst of another method.
+        Takes no lock: the garbage collector may call it in a thread that is inside another method.
         """
         self._leaving.extend(keys)
 
@@ -72,6 +88,109 @@ class BoundedCache(Generic[Key, Value]):
             self._values.clear()
 
     def resize(self, limit: int) -> None:
-        """Set another limit; what was kept is forgotten."""
+        """Set another limit and forget all values."""
         with self._lock:
             self._values = LRUCache(limit, getsizeof=self._size_of)
+
+
+class Cached(Protocol):
+    """A part of an index that knows its size."""
+
+    @property
+    def nbytes(self) -> int:
+        """The memory in bytes."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OpenPayload:
+    """An opened payload, which begins with row group `first` of its segment, and what was read of its directory."""
+
+    reader: SegmentReader
+    payload: MergedIndex | MergedFilter
+    first: int
+
+    @property
+    def nbytes(self) -> int:
+        """The memory in bytes."""
+        return self.payload.nbytes
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KeyList:
+    """The distinct keys of a payload, ascending."""
+
+    keys: KeyArray
+
+    @property
+    def nbytes(self) -> int:
+        """The memory in bytes."""
+        return int(self.keys.nbytes)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StoredDirectory:
+    """The bytes of a directory that was read ahead."""
+
+    reader: PartReader
+
+    @property
+    def nbytes(self) -> int:
+        """The memory in bytes."""
+        return len(self.reader.data)
+
+
+IndexCache: TypeAlias = BoundedCache[object, Cached]
+
+
+def new_cache(limit: int = _DEFAULT_BYTES) -> IndexCache:
+    """Make a cache for directories and opened payloads of views."""
+    return BoundedCache(limit, lambda value: _OBJECT_BYTES + int(value.nbytes))
+
+
+CACHE: Final = new_cache()
+"""Shared by all views of this process that have no cache of their own."""
+cleared_by(CACHE.clear)
+
+
+class SharedPayloads:
+    """Opened payloads of single row groups of some columns: an aggregate reuses what its WHERE read."""
+
+    def __init__(self, columns: Collection[ColumnId]) -> None:
+        self.columns = frozenset(columns)
+        self._opened: dict[object, RowGroupIndex] = {}
+        self._bytes = 0
+        self._keeps = True
+
+    def keep_no_more(self) -> None:
+        """Each payload is now returned once, then released."""
+        self._keeps = False
+
+    def opened(self, key: object, length: int, open_payload: Callable[[], RowGroupIndex]) -> RowGroupIndex:
+        """Return the open payload of a key, of `length` stored bytes, or open it."""
+        if not self._keeps:
+            return self._opened.pop(key, None) or open_payload()
+        found = self._opened.get(key)
+        if found is None:
+            found = open_payload()
+            # Threads that add at the same time may exceed the bound a little, which only costs memory.
+            if self._bytes + length <= _MOST_SHARED_BYTES:
+                self._bytes += length
+                self._opened[key] = found
+        return found
+
+
+SHARED: ContextVar[SharedPayloads | None] = ContextVar("SHARED", default=None)
+"""The payloads of the query that is being answered."""
+
+
+@contextmanager
+def sharing_payloads(columns: Collection[ColumnId]) -> Iterator[None]:
+    """Keep payloads of some columns open, unless an outer call keeps them already."""
+    if SHARED.get() is not None:
+        yield
+        return
+    token = SHARED.set(SharedPayloads(columns))
+    try:
+        yield
+    finally:
+        SHARED.reset(token)

@@ -1,24 +1,34 @@
-"""The keys that a column has in an index view, for conditions that are evaluated key by key."""
+"""The values that a column has in an index view, and tests that are decided over them: `upper(name) LIKE '%X%'`."""
 
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import xxhash
+from pyiceberg.schema import Schema
 
-from planner.condition.tree.nodes import Leaf
-from planner.view.directories import FieldStatistics, IndexReads, IndexTrouble, KindDirectory, or_trouble
-from planner.view.index_cache import KeyList
+from planner.clock import Clock
+from planner.condition.as_sql import as_sql, column_text
+from planner.condition.implied import Cost, Implied, costs
+from planner.condition.tree.key_lists import chosen
+from planner.condition.tree.nodes import UNKNOWN, ByValue, Leaf, Predicate, ValueTest
+from planner.condition.tree.simplify import conjunction
+from planner.condition.value_tests import verdicts
+from planner.view.cache import KeyList
+from planner.view.directories import FieldStatistics, IndexReads, IndexTrouble, KindDirectory, or_trouble, taken
 from planner.view.index_view import IndexView
 from puffin_index.jobs.log_lines import level_of_trouble
-from puffin_index.keys.columns import KeyArray
+from puffin_index.keys.columns import Column, KeyArray
 from puffin_index.keys.leaf import NullTest, SetTest
 from puffin_index.keys.map_key import ColumnId
 from puffin_index.keys.merge import rank_keys
+from puffin_index.keys.value_types import value_type_named
 from puffin_index.kinds.kind import Answer
 from puffin_index.kinds.registry import kinds_answering
 from puffin_index.storage.arrays import Ints
@@ -26,54 +36,42 @@ from puffin_index.storage.files import READ_COUNT, ReadCount
 
 _log = logging.getLogger(__name__)
 
-_MOST_PAYLOADS = 1_000
+_MOST_PAYLOADS: Final = 1_000
 """Each payload takes a request or more."""
 
-_ROWS_A_VALUE = 50
-"""A function is evaluated for each row that is read, so one more evaluation for so many rows costs little."""
+_ROWS_A_VALUE: Final = 50
+"""A function is evaluated for each row that is read, so one more evaluation for this many rows costs little."""
 
-_FEW_VALUES = 4_096
-"""So many values are tried for any number of rows."""
+_FEW_VALUES: Final = 4_096
+"""This many values are tried for any number of rows."""
 
-_MOST_VALUES = 1_048_576
+_MOST_VALUES: Final = 1_048_576
+
+_VALUES_BETWEEN_LOOKS = 65_536
+"""The clock is asked after this many values. Arrow takes time by the length of pattern and text alone."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeyRange:
-    """All integers from the least to the greatest key, both included; the column need not have each of them."""
-
-    low: int
-    high: int
-
-    def __len__(self) -> int:
-        return self.high - self.low + 1
-
-
-@dataclass(frozen=True, slots=True)
-class KeyBounds:
-    """The least and the greatest key of a column that has too many keys for a list; keys are integers."""
+    """All integers from the least to the greatest key of a column, both included; it need not have each of them."""
 
     low: int
     high: int
 
     @property
     def fingerprint(self) -> str:
-        """A text that other bounds and lists do not have."""
+        """A text that other ranges and lists do not have."""
         return f"{self.low}...{self.high}"
 
 
 @dataclass(frozen=True, eq=False)
 class ColumnValues:
-    """A list of keys, ascending, that has every key of a column in some row groups. It may have other keys, too.
-
-    Attributes:
-        listed: The keys.
-    """
+    """A list of keys, ascending, that has every key of a column in some row groups. It may have other keys, too."""
 
     listed: KeyRange | KeyArray
 
     def __len__(self) -> int:
-        return len(self.listed)
+        return self.listed.high - self.listed.low + 1 if isinstance(self.listed, KeyRange) else len(self.listed)
 
     @cached_property
     def keys(self) -> KeyArray:
@@ -84,7 +82,7 @@ class ColumnValues:
 
     @cached_property
     def fingerprint(self) -> str:
-        """A text that lists of other keys do not have."""
+        """A text that ranges and lists of other keys do not have."""
         if isinstance(self.listed, KeyRange):
             return f"{self.listed.low}..{self.listed.high}"
         digest = xxhash.xxh128()
@@ -98,18 +96,10 @@ class ColumnValues:
 
 def values_to_try(
     view: IndexView, column: ColumnId, value_type: str, row_groups: Ints, byte_budget: int
-) -> ColumnValues | KeyBounds | str:
-    """Find the keys of a column if they are few enough for trying a condition on each.
+) -> ColumnValues | KeyRange | str:
+    """Find the keys of a column if they are few enough for trying a test on each; see `column_values`.
 
-    Args:
-        view: The index.
-        column: The column.
-        value_type: Name of the column's type.
-        row_groups: Row groups of the view, in each of which the column must have an index.
-        byte_budget: How many bytes of payloads may be read. What is read counts in `READ_COUNT`.
-
-    Returns:
-        As `column_values`.
+    What is read counts in `READ_COUNT`.
     """
     rows = int(view.row_counts[row_groups].sum())
     most = min(max(rows // _ROWS_A_VALUE, _FEW_VALUES), _MOST_VALUES)
@@ -124,89 +114,72 @@ def values_to_try(
 
 def column_values(
     view: IndexView, leaf: Leaf, row_groups: Ints, most: int, most_bytes: int, reads: IndexReads
-) -> ColumnValues | KeyBounds | str:
-    """Find the keys of a column.
+) -> ColumnValues | KeyRange | str:
+    """Find the keys of a column, of which any leaf is given, by at most `most_bytes` of payloads.
 
     Statistics give the keys where the column has integers of a small range, and in row groups with a single key. Other
     keys are read from the payloads of indexes that list their keys.
 
-    Args:
-        view: The index.
-        leaf: Any test of the column.
-        row_groups: Row groups of the view, in each of which the column must have an index.
-        most: How many keys the list may have.
-        most_bytes: How many bytes of payloads may be read.
-        reads: Counts what is read.
-
     Returns:
-        The keys of all row groups of the view that have an index of the column. If these cannot be listed: the least
-        and the greatest key of a column whose keys are integers, or else the reason.
+        At most `most` keys, of all row groups of the view that have an index of the column; `row_groups` must all have
+        one. If these cannot be listed: the range of a column whose keys are integers, otherwise the reason.
     """
     statistics = view.statistics(leaf, reads)
     if statistics is None:
         return "the column has no index"
     if not statistics.known[row_groups].all():
         return "some row groups have no index of the column"
-    bounds = None if statistics.bounds is None else KeyBounds(*statistics.bounds)
+    bounds = None if statistics.bounds is None else KeyRange(*statistics.bounds)
     if bounds is not None and bounds.high - bounds.low < most:
-        return ColumnValues(KeyRange(bounds.low, bounds.high))
+        return ColumnValues(bounds)
     if int(statistics.distinct_count[statistics.has_values].max(initial=0)) > most:
         return bounds or f"the column has more than {most} values"
-    found = _Search(view, leaf, most, most_bytes, reads).union(statistics)
+    found = _union(view, leaf, statistics, most, most_bytes, reads)
     return found if isinstance(found, ColumnValues) else bounds or found
 
 
-@dataclass(frozen=True, slots=True)
-class _Search:
-    """Collects the keys of a column from several places."""
-
-    view: IndexView
-    leaf: Leaf
-    most: int
-    most_bytes: int
-    reads: IndexReads
-
-    def union(self, statistics: FieldStatistics) -> ColumnValues | str:
-        """Return the keys of all row groups that have any, or the reason why some are not known."""
-        single = np.flatnonzero(statistics.has_values & (statistics.distinct_count == 1))
-        lists: list[KeyArray] = [_at(statistics.minimum, single)]
-        missing = statistics.has_values & (statistics.distinct_count > 1)
-        bytes_read = 0
-        for kind in kinds_answering(SetTest(()), Answer.EXACT):
-            directory = self.view.directory(self.leaf, kind.name, self.reads)
-            here = np.flatnonzero(missing & directory.known) if directory is not None else ()
-            if directory is None or not len(here):
-                continue
-            _, firsts = np.unique(directory.blob[here], return_index=True)
-            payloads = here[firsts]
-            bytes_read += int(directory.length[payloads].sum())
-            if len(payloads) > _MOST_PAYLOADS or bytes_read > self.most_bytes:
-                return f"the values of the column take more than {_MOST_PAYLOADS} requests or {self.most_bytes} bytes"
-            read = self._read(directory, payloads)
-            troubles = [one for one in read if isinstance(one, IndexTrouble)]
-            if troubles:
-                self.reads.troubles.extend(troubles)
-                return "a part of the index cannot be read"
-            lists += [one.keys for one in read if isinstance(one, KeyList)]
-            listing = payloads[[isinstance(one, KeyList) for one in read]]
-            missing &= ~np.isin(directory.blob, directory.blob[listing])
-        if missing.any():
-            return f"{np.count_nonzero(missing)} row groups have no index that lists at most {self.most} values"
-        keys = _united(lists)
-        return ColumnValues(keys) if len(keys) <= self.most else f"the column has more than {self.most} values"
-
-    def _read(self, directory: KindDirectory, payloads: Ints) -> list[KeyList | IndexTrouble | None]:
-        """Read the keys of payloads, each named by one of its row groups; None where a payload does not list them."""
-
-        def read(row_group: int) -> KeyList | IndexTrouble | None:
-            location = self.view.segments[int(directory.segment[row_group])][0]
-            return or_trouble(location, lambda: self.view.keys_of(self.leaf.field_id, directory, row_group, self.most))
-
-        return self.view.each(read, payloads.tolist())
+def _union(
+    view: IndexView, leaf: Leaf, statistics: FieldStatistics, most: int, most_bytes: int, reads: IndexReads
+) -> ColumnValues | str:
+    """Return the keys of all row groups that have any, or the reason why some are not known."""
+    single = np.flatnonzero(statistics.has_values & (statistics.distinct_count == 1))
+    lists: list[KeyArray] = [taken(statistics.minimum, single)]
+    missing = statistics.has_values & (statistics.distinct_count > 1)
+    bytes_read = 0
+    for kind in kinds_answering(SetTest(()), Answer.EXACT):
+        directory = view.directory(leaf, kind.name, reads)
+        here = np.flatnonzero(missing & directory.known) if directory is not None else ()
+        if directory is None or not len(here):
+            continue
+        _, firsts = np.unique(directory.blob[here], return_index=True)
+        payloads = here[firsts]
+        bytes_read += int(directory.length[payloads].sum())
+        if len(payloads) > _MOST_PAYLOADS or bytes_read > most_bytes:
+            return f"the values of the column take more than {_MOST_PAYLOADS} requests or {most_bytes} bytes"
+        read = _lists_of(view, leaf.field_id, directory, payloads, most)
+        troubles = [one for one in read if isinstance(one, IndexTrouble)]
+        if troubles:
+            reads.troubles.extend(troubles)
+            return "a part of the index cannot be read"
+        lists += [one.keys for one in read if isinstance(one, KeyList)]
+        listing = payloads[[isinstance(one, KeyList) for one in read]]
+        missing &= ~np.isin(directory.blob, directory.blob[listing])
+    if missing.any():
+        return f"{np.count_nonzero(missing)} row groups have no index that lists at most {most} values"
+    keys = _united(lists)
+    return ColumnValues(keys) if len(keys) <= most else f"the column has more than {most} values"
 
 
-def _at(keys: KeyArray, positions: Ints) -> KeyArray:
-    return keys[positions] if isinstance(keys, np.ndarray) else keys.take(pa.array(positions))
+def _lists_of(
+    view: IndexView, column: ColumnId, directory: KindDirectory, payloads: Ints, most: int
+) -> list[KeyList | IndexTrouble | None]:
+    """Read the keys of payloads, each named by one of its row groups; None where a payload does not list them."""
+
+    def read(row_group: int) -> KeyList | IndexTrouble | None:
+        location = view.segments[int(directory.segment[row_group])][0]
+        return or_trouble(location, lambda: view.keys_of(column, directory, row_group, most))
+
+    return view.each(read, payloads.tolist())
 
 
 def _united(lists: list[KeyArray]) -> KeyArray:
@@ -214,3 +187,98 @@ def _united(lists: list[KeyArray]) -> KeyArray:
     if len(numbers) == len(lists):
         return np.unique(np.concatenate(numbers))
     return rank_keys([keys.cast(pa.large_binary()) for keys in lists if not isinstance(keys, np.ndarray)])[0]
+
+
+@dataclass(slots=True)
+class ByValueTests(ABC):
+    """Tests that an evaluator decides over the values of their columns: what they say of rows, and what that cost.
+
+    Attributes:
+        row_groups: The row groups of the view that the scan has.
+        byte_budget: How many bytes of payloads may be read for the values of a column.
+        found: What each test says of rows, and what is implied.
+    """
+
+    schema: Schema
+    view: IndexView
+    row_groups: Ints
+    byte_budget: int
+    found: dict[ByValue, tuple[Predicate, Implied]] = field(init=False, default_factory=dict)
+    _values: dict[tuple[ColumnId, str], tuple[ColumnValues | KeyRange | str, Cost]] = field(
+        init=False, default_factory=dict
+    )
+
+    @property
+    def implied(self) -> tuple[Implied, ...]:
+        """What the tests imply; complete once all of them are decided."""
+        return tuple(implied for _, implied in self.found.values())
+
+    def decide(self, leaf: ByValue) -> Predicate:
+        """Say which values satisfy a test: exact if that is certain for all values of the column."""
+        if not self._can_evaluate(leaf):
+            return UNKNOWN
+        if leaf not in self.found:
+            values, listing = self._values_of(leaf.field_id, leaf.value_type)
+            with costs() as cost:
+                predicate, text, seconds = (
+                    (UNKNOWN, f"not used, {values}", 0.0) if isinstance(values, str) else self._evaluate(leaf, values)
+                )
+            seconds += listing.seconds + cost.seconds
+            text = f"{as_sql(leaf, self.schema)}: {text}"
+            self.found[leaf] = predicate, Implied("function", text, seconds=seconds, bytes_read=listing.bytes_read)
+        return self.found[leaf][0]
+
+    def _values_of(self, column: ColumnId, value_type: str) -> tuple[ColumnValues | KeyRange | str, Cost]:
+        key = column, value_type
+        if key not in self._values:
+            with costs() as cost:
+                values = self._objection(value_type) or values_to_try(
+                    self.view, column, value_type, self.row_groups, self.byte_budget
+                )
+            self._values[key] = values, cost
+        return self._values[key]
+
+    @abstractmethod
+    def _can_evaluate(self, leaf: ByValue) -> bool:
+        """Whether the evaluator knows such a test."""
+
+    @abstractmethod
+    def _objection(self, value_type: str) -> str:
+        """Why the values of a column are not to be listed; empty if there is no reason."""
+
+    @abstractmethod
+    def _evaluate(self, leaf: ByValue, values: ColumnValues | KeyRange) -> tuple[Predicate, str, float]:
+        """Return what a test says of rows, the same as text, and the seconds that the evaluation took elsewhere."""
+
+
+@dataclass(slots=True)
+class TriedValues(ByValueTests):
+    """Tests that Arrow evaluates, as long as the clock allows."""
+
+    clock: Clock
+
+    def _can_evaluate(self, leaf: ByValue) -> bool:
+        return isinstance(leaf.test, ValueTest)
+
+    def _objection(self, value_type: str) -> str:  # noqa: ARG002
+        return "the time that planning may take was over" if self.clock.is_over else ""
+
+    def _evaluate(self, leaf: ByValue, values: ColumnValues | KeyRange) -> tuple[Predicate, str, float]:
+        if isinstance(values, KeyRange):
+            return UNKNOWN, "not used, the column has too many values", 0.0
+        assert isinstance(leaf.test, ValueTest)
+        value_type = value_type_named(leaf.value_type)
+        matching, certain = np.ones(len(values), np.bool_), np.zeros(len(values), np.bool_)
+        for first in range(0, len(values), _VALUES_BETWEEN_LOOKS):
+            if self.clock.is_over:
+                break
+            some = slice(first, first + _VALUES_BETWEEN_LOOKS)
+            keys = values.keys[some]
+            decided = verdicts(leaf.test, Column(value_type, len(keys), keys, None))
+            matching[some], certain[some] = decided.matching, decided.certain
+        places = np.flatnonzero(matching)
+        predicate = chosen(leaf.field_id, values.keys, places, value_type)
+        uncertain = int(np.count_nonzero(~certain))
+        note = f", {uncertain} of which only Spark can decide" if uncertain else ""
+        text = f"{column_text(leaf.field_id, self.schema)} in {len(places)} of {len(values)} values{note}"
+        return conjunction([predicate, UNKNOWN]) if uncertain else predicate, text, 0.0

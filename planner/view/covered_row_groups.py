@@ -25,19 +25,13 @@ from puffin_index.storage.arrays import Flags, Ints
 class CoveredRowGroups:
     """The row groups of all data files that have an index, and where in the segments it is.
 
-    A file that was indexed in parts has several entries but one range of numbers.
-
-    Args:
-        entries: The rows of the index table, oldest first.
+    A file that was indexed in parts has several rows in the index table, but one range of numbers.
 
     Attributes:
-        paths: Locations of the data files; one that several partitions have had is there for each of them.
-        constants: What the identity partitions of the data files fix.
-        file_sizes: Their sizes in bytes.
-        record_counts: Their rows.
-        row_group_counts: Their row groups.
-        first_row_groups: Their first row groups.
-        row_counts: The rows of each row group.
+        paths: Locations of the data files; a file that several partitions have had appears once for each of them.
+        constants: The values that the identity partitions of the data files fix.
+        record_counts: The rows of each data file.
+        first_row_groups: The first row group of each data file.
         range_starts: Start of the byte range that reads each row group alone (`puffin_index.data.byte_ranges`).
         file_of: The data file of each row group.
     """
@@ -113,7 +107,7 @@ class CoveredRowGroups:
 
     @cached_property
     def row_group_bytes(self) -> Ints:
-        """About how many bytes each row group has in its data file."""
+        """The approximate bytes of each row group in its data file."""
         share = self.row_counts / np.maximum(self.record_counts[self.file_of], 1)
         return np.asarray(share * self.file_sizes[self.file_of], np.int64)
 
@@ -141,14 +135,14 @@ class CoveredRowGroups:
         segment_of_entry = number_of_code[in_order.indices.to_numpy()]
         first_in_segment = int64_chunks(self._entries, "first_row_group")
         first_base = int64_chunks(self._entries, "first_base")
-        # Rows of a segment's row space that the row groups before it in the same data file take up.
+        # The rows of the segment's row space that earlier row groups of the same data file take up.
         space = np.concatenate(([0], np.cumsum(align(self.row_counts)))).astype(np.int64)
         rows_before = space[:-1] - space[self.first_row_groups][self.file_of]
         placements: dict[tuple[ColumnId, str], Placement] = {}
         groups = positions_by_number(field_ids.astype(np.int64) * max(len(kinds.dictionary), 1) + kind_codes)
         for _, rows in groups:
             key = split_kind(int(field_ids[rows[0]]), kinds.dictionary[int(kind_codes[rows[0]])].as_py())
-            # Files have one entry a build; where two builders raced, either is right: the last one wins.
+            # A file has one entry a build; where two builders raced, the last entry wins.
             entry_of_file = np.full(len(self.paths), -1, np.int64)
             entry_of_file[self._file_of_entry[entry[rows]]] = entry[rows]
             of_row_group = entry_of_file[self.file_of]
@@ -170,7 +164,7 @@ class CoveredRowGroups:
 
 
 def _range_starts(lists: pa.ChunkedArray, row_group_counts: Ints) -> Ints:
-    """The starts of all data files in one array; where a file has more or fewer than row groups it is read whole."""
+    """The starts of all data files; a file without one start per row group is read whole."""
     fits = np.asarray(pc.list_value_length(lists).to_numpy(), np.int64) == row_group_counts
     starts = np.full(int(row_group_counts.sum()), READ_WHOLE, np.int64)
     starts[np.repeat(fits, row_group_counts)] = pc.list_flatten(lists.filter(pa.array(fits))).to_numpy()

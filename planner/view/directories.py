@@ -1,7 +1,7 @@
 """Directories of a whole index view: of each (column, kind) as arrays with one element per row group.
 
 A directory in a segment has one row per row group or merged blob of that segment. Here the directories of all segments
-are put together and laid out by the row groups of the view.
+are laid out by the row groups of the view.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from planner.view.key_types import comparable
 from puffin_index.errors import CorruptFileError, NotFoundError, UnsupportedError, reason_at
+from puffin_index.keys.columns import KeyArray
 from puffin_index.keys.value_types import ValueType, value_type_named
 from puffin_index.kinds.registry import kind_named
 from puffin_index.segments.directory import Directory, int64_column
@@ -24,7 +24,6 @@ from puffin_index.storage.arrays import Flags, Ints, Selection
 from puffin_index.storage.files import ReadCount
 
 Result = TypeVar("Result")
-KeyArray: TypeAlias = Ints | pa.LargeBinaryArray
 Groups: TypeAlias = list[tuple[int, Ints]]
 
 STATISTICS_COLUMNS = ("row_count", "null_count", "distinct_count", "minimum", "maximum", "quantiles")
@@ -41,7 +40,7 @@ class IndexTrouble:
 
     @classmethod
     def of(cls, segment: str, error: Exception) -> IndexTrouble:
-        """Return what an error says about a segment."""
+        """What an error says about a segment."""
         return cls(segment, reason_at(segment, error))
 
 
@@ -55,12 +54,7 @@ def or_trouble(segment: str, read: Callable[[], Result]) -> Result | IndexTroubl
 
 @dataclass(slots=True)
 class IndexReads:
-    """What one plan reads of the index, and what it could not read.
-
-    Attributes:
-        count: Requests and bytes.
-        troubles: Parts that could not be used.
-    """
+    """What one plan reads of the index, and which parts it could not use."""
 
     count: ReadCount = field(default_factory=ReadCount)
     troubles: list[IndexTrouble] = field(default_factory=list)
@@ -72,14 +66,12 @@ class FieldStatistics:
 
     Attributes:
         value_type: The type that the keys belong to.
-        known: Whether there are statistics for the row group; all else is meaningless where there are none.
-        row_count: Rows.
-        null_count: NULL rows.
+        known: Whether there are statistics for the row group; the other arrays are meaningless where there are none.
         distinct_count: Distinct keys, NULL not counted.
         minimum: Least key; undefined where all rows are NULL.
-        maximum: Greatest key (NaN counts as one).
+        maximum: Greatest key (NaN is the greatest).
         quantiles: Keys at evenly spaced ranks as steps from minimum (0) to maximum, see `steps_of`, shape
-            (Q, N) uint16, Q at most 255: all that estimates need, in a quarter of the space. None where keys are bytes.
+            (Q, N) uint16, Q at most 255: enough for estimates, in a quarter of the space. None where keys are bytes.
     """
 
     value_type: ValueType
@@ -90,6 +82,11 @@ class FieldStatistics:
     minimum: KeyArray
     maximum: KeyArray
     quantiles: npt.NDArray[np.uint16] | None
+
+    @property
+    def row_group_count(self) -> int:
+        """N."""
+        return len(self.row_count)
 
     @property
     def value_count(self) -> Ints:
@@ -111,7 +108,7 @@ class FieldStatistics:
 
     @property
     def nbytes(self) -> int:
-        """The memory that it takes."""
+        """The memory in bytes."""
         arrays = [self.known, self.row_count, self.null_count, self.distinct_count, self.minimum, self.maximum]
         return sum(array.nbytes for array in arrays) + (0 if self.quantiles is None else self.quantiles.nbytes)
 
@@ -121,13 +118,10 @@ class KindDirectory:
     """Where the payloads of one (column, kind) lie, for every row group of the view.
 
     Attributes:
-        kind: The kind's name.
-        value_type: The type that it was built for.
         segment: Number of the segment in `IndexView.segments`; -1 where there is no payload.
         base: First row of the row group in the segment's row space.
         entry: Row of the segment's directory that tells of the payload.
         offset: Where the payload begins in the segment.
-        length: The payload's bytes.
         merged: Whether it covers several row groups (sorted postings and the like), not just this one.
         blob: A number for the payload, the same for row groups that share one; -1 where there is none.
     """
@@ -155,7 +149,7 @@ class KindDirectory:
 
     @property
     def nbytes(self) -> int:
-        """The memory that it takes."""
+        """The memory in bytes."""
         numbers = (self.segment, self.base, self.entry, self.offset, self.length, self.merged, self.blob)
         return sum(array.nbytes for array in numbers)
 
@@ -166,8 +160,7 @@ class Placement:
 
     Attributes:
         segment: Number of the segment in `IndexView.segments`; -1 where there is none.
-        row_group: Ordinal of the row group in the segment.
-        base: Its first row in the segment's row space.
+        row_group: Ordinal of the row group in the segment; `base` is its first row in the segment's row space.
         locations: Offset, length and xxh64 of the directory in each segment.
         last_row_groups: For each segment the greatest ordinal that is asked of its directory.
     """
@@ -195,6 +188,11 @@ def positions_by_number(numbers: Ints) -> Groups:
     return [(first, here) for first, here in zip(firsts, groups, strict=True) if first >= 0]
 
 
+def taken(keys: KeyArray, at: Ints) -> KeyArray:
+    """The keys at some places."""
+    return keys[at] if isinstance(keys, np.ndarray) else keys.take(pa.array(at))
+
+
 def selection_of(row_groups: Ints) -> Selection:
     """Row groups as an index into arrays: where they follow one another, a slice, which copies nothing."""
     count = len(row_groups)
@@ -208,14 +206,9 @@ def selection_among(positions: Ints, count: int) -> Selection:
     return slice(None) if len(positions) == count else positions
 
 
-def value_type_of(batch: pa.RecordBatch) -> ValueType:
-    """The value type of a directory."""
-    return value_type_named(batch.schema.metadata[b"value-type"].decode())
-
-
 def segment_statistics(batch: pa.RecordBatch) -> FieldStatistics:
     """The statistics of a column in one segment, one element per row group of it."""
-    value_type = value_type_of(batch)
+    value_type = value_type_named(batch.schema.metadata[b"value-type"].decode())
     is_int = value_type.domain == "int64"
     minimum, maximum = (_keys(batch, name, is_int) for name in ("minimum", "maximum"))
     quantiles = None
@@ -237,13 +230,8 @@ def segment_statistics(batch: pa.RecordBatch) -> FieldStatistics:
 def steps_of(keys: Ints, minimum: Ints, maximum: Ints) -> npt.NDArray[np.uint16]:
     """Say where keys lie between minimum and maximum, in steps.
 
-    Where the two are at most 65,535 apart, a step is one; otherwise there are so many steps between them. The order
-    of keys is kept, though several may lie on one step.
-
-    Args:
-        keys: Between minimum and maximum, shape (N, Q) or (N,).
-        minimum: Shape (N,).
-        maximum: Shape (N,), not less.
+    Where the two are at most 65,535 apart, a step is one; otherwise there are 65,535 steps between them. The order of
+    keys is kept, though several may lie on one step. Keys have shape (N, Q) or (N,), the ends (N,).
     """
     column = (slice(None), *[None] * (keys.ndim - 1))
     low = minimum.view(np.uint64)[column]
@@ -255,125 +243,86 @@ def steps_of(keys: Ints, minimum: Ints, maximum: Ints) -> npt.NDArray[np.uint16]
     return steps.astype(np.uint16)
 
 
-@dataclass(frozen=True, slots=True)
-class _Layout:
-    """How rows of several segments' directories become row groups of a view."""
+def comparable(index_type: str, leaf_type: str) -> bool:
+    """Whether keys of two types mean the same: a type and what Iceberg promotes it to, as long as the domain stays.
 
-    chosen: tuple[int, ...]
-    known: Flags
-    at: Ints
-    value_type: ValueType
-
-
-def _lay_out(
-    placement: Placement,
-    wanted: str,
-    type_names: Mapping[int, str],
-    row_of: Mapping[int, Ints],
-    lengths: Mapping[int, int],
-) -> _Layout | None:
-    """Say where each row group of the view stands in the concatenated directories; None if there are none.
-
-    Args:
-        placement: Of the (field, kind).
-        wanted: The value type that keys are to be comparable with. A column may have had several types: it was
-            promoted, or the table replaced by one with other types, of which a tag still holds the old snapshot.
-        type_names: The names of the value types that the directory of each segment is of.
-        row_of: For each row group of a segment the row of its directory.
-        lengths: Rows of the directory of each segment.
+    A column may have had several types: it was promoted, or the table was replaced by one with other types and a tag
+    still holds the old snapshot.
     """
-    chosen = tuple(s for s, name in type_names.items() if comparable(name, wanted))
-    if not chosen:
-        return None
-    start = np.full(max(type_names) + 2, -1, np.int64)
+    if index_type == leaf_type or {index_type, leaf_type} in ({"int", "long"}, {"float", "double"}):
+        return True
+    index, leaf = ValueType(index_type), ValueType(leaf_type)
+    is_decimal = index.is_decimal and leaf.is_decimal
+    return is_decimal and index.decimal_scale == leaf.decimal_scale and index.domain == leaf.domain
+
+
+def _positions(placement: Placement, rows: Mapping[int, Ints], lengths: Mapping[int, int]) -> tuple[Flags, Ints]:
+    """Say which row groups of the view some directories cover, and where each stands in the concatenated directories.
+
+    `rows` has, by segment, the directory's row of each row group of the segment; `lengths`, the rows of the directory.
+    """
+    start = np.full(max(rows) + 2, -1, np.int64)
     flat: list[Ints] = []
-    row_groups = rows = 0
-    for segment in chosen:
+    row_groups = before = 0
+    for segment, own in rows.items():
         start[segment] = row_groups
-        flat.append(row_of[segment] + rows)
-        row_groups += len(flat[-1])
-        rows += lengths[segment]
+        flat.append(own + before)
+        row_groups += len(own)
+        before += lengths[segment]
     # Index -1 (no segment) hits the last element, which stays -1.
-    segments = np.where(np.isin(placement.segment, chosen), placement.segment, -1)
+    segments = np.where(np.isin(placement.segment, list(rows)), placement.segment, -1)
     known = start[segments] >= 0
-    at = np.concatenate(flat)[np.where(known, start[segments] + placement.row_group, 0)]
-    return _Layout(chosen, known, at, value_type_named(type_names[max(chosen)]))
+    return known, np.concatenate(flat)[np.where(known, start[segments] + placement.row_group, 0)]
 
 
 def gather_statistics(
     placement: Placement, wanted: str, statistics: Mapping[int, FieldStatistics]
 ) -> FieldStatistics | None:
-    """Lay out the statistics of a column; None if no segment has any of a type.
-
-    Args:
-        placement: Of the statistics of the column.
-        wanted: Name of a value type; statistics whose keys are not comparable with its are left out.
-        statistics: By segment.
-    """
-    layout = _lay_out(
-        placement,
-        wanted,
-        {segment: own.value_type.name for segment, own in statistics.items()},
-        {segment: np.arange(len(own.row_count)) for segment, own in statistics.items()},
-        {segment: len(own.row_count) for segment, own in statistics.items()},
-    )
-    if layout is None:
+    """Lay out statistics by segment; None if no segment has any with keys of a type comparable to the wanted one."""
+    chosen = {segment: own for segment, own in statistics.items() if comparable(own.value_type.name, wanted)}
+    if not chosen:
         return None
-    parts = [statistics[segment] for segment in layout.chosen]
-
-    def numbers(arrays: list[Ints]) -> Ints:
-        return np.concatenate(arrays)[layout.at]
-
+    counts = {segment: own.row_group_count for segment, own in chosen.items()}
+    known, at = _positions(placement, {segment: np.arange(count) for segment, count in counts.items()}, counts)
+    parts = list(chosen.values())
     return FieldStatistics(
-        value_type=layout.value_type,
-        known=layout.known,
-        row_count=numbers([part.row_count for part in parts]),
-        null_count=numbers([part.null_count for part in parts]),
-        distinct_count=numbers([part.distinct_count for part in parts]),
-        minimum=_gather_keys([part.minimum for part in parts], layout.at),
-        maximum=_gather_keys([part.maximum for part in parts], layout.at),
-        quantiles=_gather_quantiles([part.quantiles for part in parts], layout.at),
+        value_type=chosen[max(chosen)].value_type,
+        known=known,
+        row_count=np.concatenate([part.row_count for part in parts])[at],
+        null_count=np.concatenate([part.null_count for part in parts])[at],
+        distinct_count=np.concatenate([part.distinct_count for part in parts])[at],
+        minimum=_gather_keys([part.minimum for part in parts], at),
+        maximum=_gather_keys([part.maximum for part in parts], at),
+        quantiles=_gather_quantiles([part.quantiles for part in parts], at),
     )
 
 
 def gather_directory(
     kind: str, placement: Placement, wanted: str, directories: Mapping[int, Directory]
 ) -> KindDirectory | None:
-    """Lay out where the payloads of a kind lie; None if no segment has any of a type.
-
-    Args:
-        kind: The kind.
-        placement: Of the column and kind.
-        wanted: Name of a value type; payloads whose keys are not comparable with its are left out.
-        directories: By segment.
-    """
-    layout = _lay_out(
-        placement,
-        wanted,
-        {segment: own.type_name for segment, own in directories.items()},
-        {segment: own.payload_of_row_groups() for segment, own in directories.items()},
-        {segment: len(own) for segment, own in directories.items()},
-    )
-    if layout is None:
+    """Lay out where payloads lie; None if no segment has any with keys of a type comparable to the wanted one."""
+    chosen = {segment: own for segment, own in directories.items() if comparable(own.type_name, wanted)}
+    if not chosen:
         return None
-    parts = [directories[segment] for segment in layout.chosen]
+    rows = {segment: own.payload_of_row_groups() for segment, own in chosen.items()}
+    known, at = _positions(placement, rows, {segment: len(own) for segment, own in chosen.items()})
+    parts = list(chosen.values())
     single_types = pa.array(sorted(kind_named(kind).blob_types))
-    # What is not of one row group is merged; a type that nobody knows is refused when it is opened.
+    # A payload that is not of one row group is merged; an unknown blob type is refused when it is opened.
     merged = [
         (part.numbers("row_groups") != 1)
         | ~np.asarray(pc.is_in(part.blob_types, single_types).to_numpy(False), np.bool_)
         for part in parts
     ]
-    entries = [np.arange(len(part)) for part in parts]
     return KindDirectory(
         kind=kind,
-        value_type=layout.value_type,
-        segment=np.where(layout.known, placement.segment, -1).astype(np.int32),
+        value_type=value_type_named(chosen[max(chosen)].type_name),
+        segment=np.where(known, placement.segment, -1).astype(np.int32),
         base=placement.base,
-        entry=np.concatenate(entries)[layout.at].astype(np.int32),
-        offset=np.concatenate([part.numbers("offset") for part in parts])[layout.at],
-        length=np.concatenate([part.numbers("length") for part in parts])[layout.at],
-        merged=np.concatenate(merged)[layout.at] & layout.known,
+        entry=np.concatenate([np.arange(len(part)) for part in parts])[at].astype(np.int32),
+        offset=np.concatenate([part.numbers("offset") for part in parts])[at],
+        length=np.concatenate([part.numbers("length") for part in parts])[at],
+        merged=np.concatenate(merged)[at] & known,
     )
 
 
@@ -391,9 +340,7 @@ def _keys(batch: pa.RecordBatch, name: str, is_int: bool) -> KeyArray:
 
 def _gather_keys(parts: list[KeyArray], at: Ints) -> KeyArray:
     numbers = [part for part in parts if isinstance(part, np.ndarray)]
-    if len(numbers) == len(parts):
-        return np.concatenate(numbers)[at]
-    return pa.concat_arrays(parts).take(pa.array(at))
+    return taken(np.concatenate(numbers) if len(numbers) == len(parts) else pa.concat_arrays(parts), at)
 
 
 def _gather_quantiles(parts: list[npt.NDArray[np.uint16] | None], at: Ints) -> npt.NDArray[np.uint16] | None:
@@ -401,7 +348,7 @@ def _gather_quantiles(parts: list[npt.NDArray[np.uint16] | None], at: Ints) -> n
     if len(known) < len(parts):
         return None
     height = max(map(len, known))
-    # As in a segment: shorter lists repeat their last key. Without any value there is none, and zeros do no harm.
+    # As in a segment, shorter lists repeat their last key. Without any value, zeros do no harm.
     tall = [np.pad(part, ((0, height - len(part)), (0, 0)), "edge" if len(part) else "constant") for part in known]
     return np.concatenate(tall, axis=1).take(at, axis=1)
 

@@ -5,6 +5,7 @@ Directories are read on first use, per column and kind, and kept: segments are i
 
 from __future__ import annotations
 
+import threading
 import weakref
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
@@ -19,6 +20,7 @@ import pyarrow as pa
 from pyiceberg.io import FileIO
 
 from planner.condition.tree.nodes import Leaf
+from planner.view.cache import CACHE, SHARED, Cached, IndexCache, KeyList, OpenPayload, StoredDirectory
 from planner.view.covered_row_groups import CoveredRowGroups
 from planner.view.directories import (
     STATISTICS_COLUMNS,
@@ -32,18 +34,16 @@ from planner.view.directories import (
     or_trouble,
     segment_statistics,
 )
-from planner.view.experience import Experience
-from planner.view.index_cache import CACHE, Cached, IndexCache, KeptForm, KeyList, OpenPayload, StoredDirectory
 from planner.view.segment_files import SegmentFiles, SegmentReader
-from planner.view.shared_payloads import SHARED
 from puffin_index.catalogue.entries import field_kinds, with_kinds, without_sources
 from puffin_index.data.column_source import FieldSource
 from puffin_index.errors import CorruptFileError, PuffinIndexError, UnsupportedError
+from puffin_index.keys.leaf import LeafTest
 from puffin_index.keys.map_key import ColumnId
 from puffin_index.kinds.base import MergedFilter, MergedIndex, RowGroupIndex
 from puffin_index.segments.directory import STATISTICS, Directory, FieldKind, read_directory, read_statistics
 from puffin_index.segments.segment import align
-from puffin_index.storage.arrays import Flags, Ints
+from puffin_index.storage.arrays import Flags, Floats, Ints
 from puffin_index.storage.files import CountingReader, is_local
 from puffin_index.storage.parallel import in_parallel, requests_at_once
 from puffin_index.storage.parts import Part as Range
@@ -52,6 +52,8 @@ from puffin_index.storage.ranged import Blob, RangedReader
 
 Part = TypeVar("Part")
 Item = TypeVar("Item")
+Own = TypeVar("Own", FieldStatistics, Directory)
+Kept = TypeVar("Kept", bound=Cached)
 Span: TypeAlias = tuple[int, int, int]
 """Number of a segment, an offset in it, and a length in bytes."""
 
@@ -59,21 +61,51 @@ _DIRECTORY_GAP_BYTES = 256 * 1024
 """Directories of other columns that are read along rather than asking a store twice."""
 
 _WHOLE_BYTES = 64 * 1024
+_MOST_RATIO = 64.0
+
+_MOST_PRESENCE = 0.9
+"""Experience makes no presence surer than this: a test that is never asked again could not be learned again."""
+
+
+class Experience:
+    """How much more often than expected tests of a column held, by column and kind of test: corrects later estimates.
+
+    Safe between threads. A view has few columns, so this stays small.
+    """
+
+    def __init__(self) -> None:
+        self._ratios: dict[tuple[ColumnId, type[LeafTest]], float] = {}
+        self._lock = threading.Lock()
+
+    def note(self, leaf: Leaf, expected: float, found: int) -> None:
+        """Note in how many row groups a leaf was expected by corrected estimates, and in how many it was found."""
+        key = leaf.field_id, type(leaf.test)
+        with self._lock:
+            # The root averages over several plans.
+            ratio = self._ratios.get(key, 1.0) * ((found + 1) / (expected + 1)) ** 0.5
+            self._ratios[key] = min(max(ratio, 1 / _MOST_RATIO), _MOST_RATIO)
+
+    def corrected(self, leaf: Leaf, presence: Floats) -> Floats:
+        """Correct the estimated presence of a leaf in row groups, where it is not proved."""
+        ratio = self._ratios.get((leaf.field_id, type(leaf.test)), 1.0)
+        if ratio == 1:
+            return presence
+        likely = np.minimum(1 - (1 - presence) ** ratio, np.maximum(presence, _MOST_PRESENCE))
+        return np.where(presence < 1, likely, presence)
 
 
 class IndexView(CoveredRowGroups):
     """One version of an index table, read for planning. Safe to share between threads.
 
+    Opening a payload raises `CorruptFileError` if its directory is not what was written, and `UnsupportedError` if this
+    release does not read such a payload.
+
     Args:
         version: Names the version (the index table's snapshot id).
         entries: The rows of the index table, oldest first.
         io: The FileIO of the index table.
-        cache: Where directories and opened payloads are kept.
+        cache: Keeps directories and opened payloads.
         rejected: The sources of columns whose directories are left out.
-
-    Attributes:
-        experience: What plans of this view have found.
-        files: The files of the segments.
     """
 
     def __init__(
@@ -94,7 +126,7 @@ class IndexView(CoveredRowGroups):
         self.files = SegmentFiles(io)
         self._own_keys: set[object] = set()
         self.experience = Experience()
-        # What is of segments outlives the view; what is numbered as in the view does not, nor do open files.
+        # Cached parts of segments outlive the view; arrays that are numbered as in the view and open files do not.
         weakref.finalize(self, _let_go, self.files, cache, self._own_keys).atexit = False
 
     def without_sources(self, rejected: frozenset[FieldSource]) -> IndexView:
@@ -112,9 +144,9 @@ class IndexView(CoveredRowGroups):
         return frozenset(chain.from_iterable(field_kinds(self._entries)))
 
     def each(self, read: Callable[[Item], Part], items: Sequence[Item]) -> list[Part]:
-        """Return the results of reading something for each of some items, in their order.
+        """Return the results of reading something for each item, in their order.
 
-        Requests to a remote store wait side by side; a local disk has answered before threads could take turns.
+        Requests to a remote store wait side by side; a local disk answers before threads could take turns.
         """
         return in_parallel(read, items, self._at_once)
 
@@ -128,9 +160,9 @@ class IndexView(CoveredRowGroups):
         return all(is_local(location) for location, _ in self.segments)
 
     def prefetch(self, fields: Collection[ColumnId]) -> None:
-        """Read what directories of some columns are not in memory yet, all columns of a segment by one request.
+        """Read the directories of some columns that are not in memory yet, those of a segment by one request.
 
-        Only for stores, where requests one after the other take long. What cannot be read is left to those who need it.
+        Does nothing on a local disk. What cannot be read now is read again when it is used, and fails there.
         """
         if self.is_local:
             return
@@ -180,41 +212,34 @@ class IndexView(CoveredRowGroups):
 
     def statistics(self, leaf: Leaf, reads: IndexReads) -> FieldStatistics | None:
         """The statistics of a leaf's column that are of its type; None if no row group has any."""
-        placement = self.placements.get((leaf.field_id, STATISTICS))
-        if placement is None:
-            return None
-        key = (self._identity, leaf.field_id, STATISTICS, leaf.value_type)
+        placement, key = self._place(leaf, STATISTICS)
         kept = self._cache.get(key)
-        if isinstance(kept, FieldStatistics):
-            return kept
+        if placement is None or isinstance(kept, FieldStatistics):
+            return kept if isinstance(kept, FieldStatistics) else None
         troubles = len(reads.troubles)
         parts = self._of_segments(placement, reads, self._segment_statistics)
-        statistics = gather_statistics(placement, leaf.value_type, parts)
-        # What could not be read today may be readable in a minute.
-        if statistics is not None and len(reads.troubles) == troubles:
-            self._keep(key, statistics)
-        return statistics
+        return self._keep(key, gather_statistics(placement, leaf.value_type, parts), len(reads.troubles) == troubles)
 
     def directory(self, leaf: Leaf, kind: str, reads: IndexReads) -> KindDirectory | None:
         """Where the payloads of a kind lie that are of a leaf's column and type; None if there are none."""
-        placement = self.placements.get((leaf.field_id, kind))
-        if placement is None:
-            return None
-        key = (self._identity, leaf.field_id, kind, leaf.value_type)
+        placement, key = self._place(leaf, kind)
         kept = self._cache.get(key)
-        if isinstance(kept, KindDirectory):
-            return kept
+        if placement is None or isinstance(kept, KindDirectory):
+            return kept if isinstance(kept, KindDirectory) else None
         troubles = len(reads.troubles)
         parts = self._of_segments(placement, reads, self._segment_directory)
-        directory = gather_directory(kind, placement, leaf.value_type, parts)
-        if directory is not None and len(reads.troubles) == troubles:
-            self._keep(key, directory)
-        return directory
+        found = gather_directory(kind, placement, leaf.value_type, parts)
+        return self._keep(key, found, len(reads.troubles) == troubles)
 
-    def _keep(self, key: object, value: Cached) -> None:
-        """Keep what is of use as long as the view is."""
-        self._own_keys.add(key)
-        self._cache.put(key, value)
+    def _place(self, leaf: Leaf, kind: str) -> tuple[Placement | None, object]:
+        return self.placements.get((leaf.field_id, kind)), (self._identity, leaf.field_id, kind, leaf.value_type)
+
+    def _keep(self, key: object, value: Kept | None, is_complete: bool) -> Kept | None:
+        """Keep arrays as long as the view lives, unless a segment was unreadable: it may be readable soon."""
+        if value is not None and is_complete:
+            self._own_keys.add(key)
+            self._cache.put(key, value)
+        return value
 
     def has(self, field_id: ColumnId, kind: str, row_groups: Ints) -> Flags:
         """Which row groups have an index of a kind; nothing is read."""
@@ -225,10 +250,6 @@ class IndexView(CoveredRowGroups):
         """Open the payload of one row group; nothing is read yet but the directory, if it is no longer in memory.
 
         A small payload is read whole from a store, which costs one round.
-
-        Raises:
-            CorruptFileError: If the directory is not what was written.
-            UnsupportedError: If this release does not read such a payload.
         """
         shared = SHARED.get()
         if shared is None or field_id not in shared.columns:
@@ -249,62 +270,16 @@ class IndexView(CoveredRowGroups):
         return opened
 
     def open_index(self, field_id: ColumnId, directory: KindDirectory, row_group: int) -> MergedIndex:
-        """Open what covers a row group and others and answers with rows; what is read of its directory is kept.
-
-        Raises:
-            CorruptFileError: If the directory is not what was written.
-            UnsupportedError: If this release does not read such a payload.
-        """
+        """Open a payload of several row groups that answers with rows; its opened form is kept."""
         payload = self._opened(field_id, directory, row_group).payload
         if not isinstance(payload, MergedIndex):
             raise UnsupportedError(f"a payload of kind {directory.kind} that answers with no rows")
         return payload
 
-    def keys_of(self, field_id: ColumnId, directory: KindDirectory, row_group: int, most: int) -> KeyList | None:
-        """The distinct keys of the payload of a row group; None if it does not list them, or has more than `most`.
-
-        Raises:
-            CorruptFileError: If the directory or the payload is not what was written.
-            UnsupportedError: If this release does not read such a payload.
-        """
-        kept = self.kept(field_id, directory, row_group, KeyList)
-        if kept is not None:
-            return kept if len(kept.keys) <= most else None
-        is_merged = bool(directory.merged[row_group])
-        opened = (self.open_index if is_merged else self.open_alone)(field_id, directory, row_group)
-        keys = opened.keys(most)
-        if keys is None:
-            return None
-        self.keep(field_id, directory, row_group, KeyList(keys), KeyList)
-        return KeyList(keys)
-
-    @property
-    def cache_bytes(self) -> int:
-        """How many bytes may be kept for this view and others."""
-        return self._cache.limit
-
-    def kept(
-        self, field_id: ColumnId, directory: KindDirectory, row_group: int, form: type[KeptForm]
-    ) -> KeptForm | None:
-        """What somebody keeps of the payload of a row group in some form; None if nobody does."""
-        found = self._cache.get((*self._payload_key(field_id, directory, row_group), form))
-        return found if isinstance(found, form) else None
-
-    def keep(
-        self, field_id: ColumnId, directory: KindDirectory, row_group: int, value: KeptForm, form: type[KeptForm]
-    ) -> None:
-        """Keep something of the payload of a row group, for all views, as long as the cache has room."""
-        self._cache.put((*self._payload_key(field_id, directory, row_group), form), value)
-
     def open_filter(self, field_id: ColumnId, directory: KindDirectory, row_group: int) -> tuple[MergedFilter, int]:
-        """Open what covers a row group and others and tells which have no match; what is read of its directory is kept.
+        """Open a payload of several row groups that tells which have no match; its opened form is kept.
 
-        Returns:
-            The filter, and the row group of the segment that it begins with.
-
-        Raises:
-            CorruptFileError: If the directory is not what was written.
-            UnsupportedError: If this release does not read such a payload.
+        Returns the filter, and the row group of the segment that it begins with.
         """
         opened = self._opened(field_id, directory, row_group)
         if not isinstance(opened.payload, MergedFilter):
@@ -312,7 +287,7 @@ class IndexView(CoveredRowGroups):
         return opened.payload, opened.first
 
     def _opened(self, field_id: ColumnId, directory: KindDirectory, row_group: int) -> OpenPayload:
-        """The payload that covers a row group and others, opened by whichever view asked for it first."""
+        """The payload of several row groups, opened by whichever view asked for it first."""
         key = self._payload_key(field_id, directory, row_group)
         kept = self._cache.get(key)
         if isinstance(kept, OpenPayload):
@@ -329,11 +304,39 @@ class IndexView(CoveredRowGroups):
         return opened
 
     def weigh(self, field_id: ColumnId, directory: KindDirectory, row_group: int) -> None:
-        """Tell the cache how large the opened payload of a row group has become by being read."""
+        """Tell the cache how large a payload of several row groups has become by being read."""
         key = self._payload_key(field_id, directory, row_group)
         kept = self._cache.get(key)
         if kept is not None:
             self._cache.put(key, kept)
+
+    def keys_of(self, field_id: ColumnId, directory: KindDirectory, row_group: int, most: int) -> KeyList | None:
+        """The distinct keys of the payload of a row group; None if it does not list them, or has more than `most`."""
+        kept = self.kept(field_id, directory, row_group, KeyList)
+        if kept is not None:
+            return kept if len(kept.keys) <= most else None
+        is_merged = bool(directory.merged[row_group])
+        opened = (self.open_index if is_merged else self.open_alone)(field_id, directory, row_group)
+        keys = opened.keys(most)
+        if keys is None:
+            return None
+        found = KeyList(keys)
+        self.keep(field_id, directory, row_group, found)
+        return found
+
+    @property
+    def cache_bytes(self) -> int:
+        """How many bytes may be kept for this view and others."""
+        return self._cache.limit
+
+    def kept(self, field_id: ColumnId, directory: KindDirectory, row_group: int, form: type[Kept]) -> Kept | None:
+        """What is kept of the payload of a row group in some form, if anything."""
+        found = self._cache.get((*self._payload_key(field_id, directory, row_group), form))
+        return found if isinstance(found, form) else None
+
+    def keep(self, field_id: ColumnId, directory: KindDirectory, row_group: int, value: Cached) -> None:
+        """Keep something of the payload of a row group, for all views, as long as the cache has room."""
+        self._cache.put((*self._payload_key(field_id, directory, row_group), type(value)), value)
 
     def _payload_key(self, field_id: ColumnId, directory: KindDirectory, row_group: int) -> tuple[object, ...]:
         """Names a payload for all views: segments are immutable."""
@@ -347,7 +350,7 @@ class IndexView(CoveredRowGroups):
     def _locate(
         self, field_id: ColumnId, directory: KindDirectory, row_group: int
     ) -> tuple[Directory, int, SegmentReader]:
-        """The directory that tells of a payload, the payload's row in this directory, and what reads the segment."""
+        """The directory that tells of a payload, the payload's row in it, and a reader of the segment."""
         segment = int(directory.segment[row_group])
         own = self._segment_directory(self.placements[field_id, directory.kind], segment)
         # The keys of a test are of the type that the whole view is read by.
@@ -364,37 +367,37 @@ class IndexView(CoveredRowGroups):
         return SegmentReader(self.files, *self.segments[segment])
 
     def _segment_statistics(self, placement: Placement, segment: int) -> FieldStatistics:
-        key, kept = self._kept_directory(placement, segment)
-        if isinstance(kept, FieldStatistics):
-            return kept
-        batch = read_statistics(self._directory_reader(kept, segment), *key[1], STATISTICS_COLUMNS)
-        self._check_row_groups(placement, segment, len(batch))
-        statistics = segment_statistics(batch)
-        self._cache.put(key, statistics)
-        return statistics
+        return self._of_segment(
+            placement,
+            segment,
+            FieldStatistics,
+            lambda reader, place: segment_statistics(read_statistics(reader, *place, STATISTICS_COLUMNS)),
+        )
 
     def _segment_directory(self, placement: Placement, segment: int) -> Directory:
-        key, kept = self._kept_directory(placement, segment)
-        if isinstance(kept, Directory):
+        return self._of_segment(placement, segment, Directory, lambda reader, place: read_directory(reader, *place))
+
+    def _of_segment(
+        self,
+        placement: Placement,
+        segment: int,
+        form: type[Own],
+        read: Callable[[RangedReader, tuple[int, int, str]], Own],
+    ) -> Own:
+        """Read a directory or statistics of one segment, unless they are in memory."""
+        key = self._directory_key(placement, segment)
+        kept = self._cache.get(key)
+        if isinstance(kept, form):
             return kept
-        directory = read_directory(self._directory_reader(kept, segment), *key[1])
-        self._check_row_groups(placement, segment, directory.row_group_count)
-        self._cache.put(key, directory)
-        return directory
+        reader = kept.reader if isinstance(kept, StoredDirectory) else CountingReader(self._reader(segment))
+        found = read(reader, key[1])
+        if int(placement.last_row_groups[segment]) >= found.row_group_count:
+            raise CorruptFileError("directory with too few entries", location=key[0], offset=key[1][0])
+        self._cache.put(key, found)
+        return found
 
-    def _kept_directory(
-        self, placement: Placement, segment: int
-    ) -> tuple[tuple[str, tuple[int, int, str]], Cached | None]:
-        key = self.segments[segment][0], placement.locations[segment]
-        return key, self._cache.get(key)
-
-    def _directory_reader(self, kept: Cached | None, segment: int) -> RangedReader:
-        return kept.reader if isinstance(kept, StoredDirectory) else CountingReader(self._reader(segment))
-
-    def _check_row_groups(self, placement: Placement, segment: int, row_groups: int) -> None:
-        if int(placement.last_row_groups[segment]) >= row_groups:
-            location, offset = self.segments[segment][0], placement.locations[segment][0]
-            raise CorruptFileError("directory with too few entries", location=location, offset=offset)
+    def _directory_key(self, placement: Placement, segment: int) -> tuple[str, tuple[int, int, str]]:
+        return self.segments[segment][0], placement.locations[segment]
 
     def _of_segments(
         self, placement: Placement, reads: IndexReads, part_of: Callable[[Placement, int], Part]
@@ -405,7 +408,7 @@ class IndexView(CoveredRowGroups):
             return or_trouble(self.segments[segment][0], lambda: part_of(placement, segment))
 
         used = [int(segment) for segment in np.unique(placement.segment) if segment >= 0]
-        absent = [segment for segment in used if self._kept_directory(placement, segment)[1] is None]
+        absent = [segment for segment in used if self._cache.get(self._directory_key(placement, segment)) is None]
         results = dict(zip(absent, self.each(read, absent), strict=True))
         parts: dict[int, Part] = {}
         for segment in used:

@@ -1,31 +1,45 @@
-"""The keys of some rows, from an index that holds the key of each row."""
+"""The keys of rows, from an index that holds the key of each row.
+
+Postings are ordered by key: to tell the key of one row, all of a payload is decoded. That pays only once several
+queries ask. So each query that reads data instead adds what the data cost it. When these costs reach the price of
+decoding, the payload is decoded and its keys are kept: nobody ever pays more than twice what the best choice costs.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from typing import Final
 
 import numpy as np
 from pyroaring import BitMap
 
 from planner.condition.tree.nodes import Leaf
-from planner.view.directories import IndexReads, IndexTrouble, KindDirectory, positions_by_number
+from planner.view.directories import (
+    FieldStatistics,
+    IndexReads,
+    IndexTrouble,
+    KindDirectory,
+    or_trouble,
+    positions_by_number,
+)
 from planner.view.index_view import IndexView
-from puffin_index.errors import CorruptFileError, NotFoundError, UnsupportedError
+from puffin_index.errors import UnsupportedError
 from puffin_index.keys.columns import Column
 from puffin_index.keys.map_key import ColumnId
-from puffin_index.kinds.held_keys import HoldsKeys
+from puffin_index.kinds.held_keys import HoldsKeys, KeysInMemory
 from puffin_index.kinds.registry import kinds_holding_keys
-from puffin_index.storage.arrays import Ints
+from puffin_index.storage.arrays import Flags, Ints
+
+_SHARE_OF_CACHE: Final = 0.5
+"""The keys that one query asks for may fill this share of the cache."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OpenedKeys:
-    """An opened payload of a column, and those row groups that it covers and somebody asks about.
+    """An opened payload of a column, and those of its row groups that a question is about.
 
     Attributes:
-        index: The payload.
         places: The places of the row groups in the question, in the order of their rows.
         bases: The number of each row group's first row in the answers of the payload.
     """
@@ -47,14 +61,7 @@ class OpenedKeys:
 def open_keys(
     view: IndexView, column: ColumnId, directory: KindDirectory, row_groups: Ints, places: Ints
 ) -> OpenedKeys:
-    """Open the payload that some row groups share.
-
-    Args:
-        view: The index.
-        column: The column.
-        directory: Tells of the payload.
-        row_groups: Row groups of the view.
-        places: Those that share the payload, as places in `row_groups`.
+    """Open the payload that the row groups at some places share; `IndexView.weigh` then notes how large it became.
 
     Raises:
         CorruptFileError: If the directory or the payload is damaged.
@@ -70,38 +77,27 @@ def open_keys(
     return OpenedKeys(opened, here.tolist(), bases.tolist())
 
 
-def weigh_keys(view: IndexView, column: ColumnId, directory: KindDirectory, row_group: int) -> None:
-    """Tell the cache how large an opened payload has become by being read."""
-    if directory.merged[row_group]:
-        view.weigh(column, directory, row_group)
-
-
 def keys_of_rows(
     view: IndexView, leaf: Leaf, rows: Mapping[int, BitMap], byte_budget: float, reads: IndexReads
 ) -> dict[int, Column] | None:
-    """Return the keys of some rows, in the order of the rows.
+    """Return the keys of some rows of the column of a leaf, by row group of the view, in the order of the rows.
 
-    Args:
-        view: The index.
-        leaf: Names the column.
-        rows: The rows by row group of the view.
-        byte_budget: How many bytes of payloads may be read.
-        reads: Takes down troubles.
-
-    Returns:
-        The keys by row group; None if no index has the keys of all of them without decoding the keys of all other rows,
-        if that takes too many bytes, or if an index cannot be read.
+    Returns None if no index has the keys of all of them without decoding the keys of all other rows, if that takes more
+    bytes of payloads than `byte_budget`, or if an index cannot be read.
     """
     row_groups = np.array(list(rows), np.int64)
     for kind in kinds_holding_keys():
         directory = None if kind.is_found_by_key else view.directory(leaf, kind.name, reads)
         if directory is None or not directory.known[row_groups].all():
             continue
-        _, firsts = np.unique(directory.blob[row_groups], return_index=True)
-        if directory.length[row_groups[firsts]].sum() > byte_budget:
-            continue
         payloads = [places for _, places in positions_by_number(directory.blob[row_groups])]
-        read = partial(_read, view, leaf.field_id, directory, row_groups, rows)
+        if sum(int(directory.length[row_groups[places[0]]]) for places in payloads) > byte_budget:
+            continue
+
+        def read(places: Ints, directory: KindDirectory = directory) -> dict[int, Column] | IndexTrouble:
+            location = view.segments[int(directory.segment[row_groups[places[0]]])][0]
+            return or_trouble(location, lambda: _read(view, leaf.field_id, directory, row_groups, rows, places))
+
         found: dict[int, Column] = {}
         for part in view.each(read, payloads):
             if isinstance(part, IndexTrouble):
@@ -119,21 +115,79 @@ def _read(
     row_groups: Ints,
     rows: Mapping[int, BitMap],
     places: Ints,
-) -> dict[int, Column] | IndexTrouble:
+) -> dict[int, Column]:
     """The keys of the row groups that share a payload."""
-    first = int(row_groups[places[0]])
-    try:
-        opened = open_keys(view, column, directory, row_groups, places)
-        keys = opened.index.keys_of(opened.moved(lambda place: rows[int(row_groups[place])]))
-        weigh_keys(view, column, directory, first)
-    except (CorruptFileError, UnsupportedError, NotFoundError, OSError) as error:
-        return IndexTrouble.of(view.segments[int(directory.segment[first])][0], error)
-    return dict(_parts(keys, [int(row_groups[place]) for place in opened.places], rows))
+    opened = open_keys(view, column, directory, row_groups, places)
+    keys = opened.index.keys_of(opened.moved(lambda place: rows[int(row_groups[place])]))
+    view.weigh(column, directory, int(row_groups[places[0]]))
+    own = [int(row_groups[place]) for place in opened.places]
+    ends = np.cumsum([len(rows[one]) for one in own]).tolist()
+    return {one: keys.part(first, end) for one, first, end in zip(own, [0, *ends[:-1]], ends, strict=True)}
 
 
-def _parts(keys: Column, row_groups: Sequence[int], rows: Mapping[int, BitMap]) -> Iterator[tuple[int, Column]]:
-    first = 0
-    for row_group in row_groups:
-        end = first + len(rows[row_group])
-        yield row_group, keys.part(first, end)
-        first = end
+@dataclass(frozen=True, slots=True, eq=False)
+class _Decoded:
+    """The keys of the rows of a payload, as the cache has them."""
+
+    keys: KeysInMemory
+
+    @property
+    def nbytes(self) -> int:
+        return self.keys.nbytes
+
+
+@dataclass(slots=True)
+class _Spent:
+    """What queries have cost that read data because a payload was not decoded, in weighed bytes."""
+
+    cost: float = 0.0
+    nbytes: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PayloadKeys:
+    """The keys of the rows of the payload that covers a row group of the view."""
+
+    view: IndexView
+    column: ColumnId
+    directory: KindDirectory
+    row_group: int
+
+    @property
+    def kept(self) -> KeysInMemory | None:
+        """The keys, if they are in memory."""
+        found = self.view.kept(self.column, self.directory, self.row_group, _Decoded)
+        return None if found is None else found.keys
+
+    def decoded(self, opened: HoldsKeys) -> HoldsKeys:
+        """Decode the keys of the opened payload and keep them; a payload that need not be decoded is returned."""
+        found = opened.in_memory()
+        if found is None:
+            return opened
+        self.view.keep(self.column, self.directory, self.row_group, _Decoded(found))
+        return found
+
+    def add_cost(self, cost: float) -> float:
+        """Add what a query costs without these keys; return what all queries have cost, in weighed bytes."""
+        spent = self.view.kept(self.column, self.directory, self.row_group, _Spent) or _Spent()
+        spent.cost += cost
+        self.view.keep(self.column, self.directory, self.row_group, spent)
+        return spent.cost
+
+
+def are_in_memory(view: IndexView, column: ColumnId, directory: KindDirectory, row_groups: Ints) -> Flags:
+    """Return for each of some row groups whether the keys of its payload are in memory."""
+    blobs, firsts, owners = np.unique(directory.blob[row_groups], return_index=True, return_inverse=True)
+    chosen = zip(blobs.tolist(), row_groups[firsts].tolist(), strict=True)
+    kept = [blob >= 0 and PayloadKeys(view, column, directory, first).kept is not None for blob, first in chosen]
+    return np.array(kept, np.bool_)[owners]
+
+
+def may_be_kept(view: IndexView, statistics: FieldStatistics, directory: KindDirectory, row_groups: Ints) -> bool:
+    """Return whether there is room for the keys of all payloads that some row groups have."""
+    covered = np.isin(directory.blob, directory.blob[row_groups])
+    rows = int(view.row_counts[covered].sum())
+    # One code a row, of the fewest bytes.
+    bounds = statistics.bounds
+    keys = rows if bounds is None else bounds[1] - bounds[0] + 1
+    return rows * np.min_scalar_type(min(keys, rows)).itemsize <= view.cache_bytes * _SHARE_OF_CACHE

@@ -1,4 +1,4 @@
-"""The files of segments: opened when they are read, and not too many of them at a time."""
+"""The files of segments: opened when they are read; those that were used last stay open."""
 
 from __future__ import annotations
 
@@ -19,20 +19,17 @@ from puffin_index.storage.read_many import read_many
 
 _MOST_HELD_BYTES: Final = 64 * 1024 * 1024
 _MANY: Final = 16
-"""Fewer ranges are read as soon by a thread each."""
+"""Fewer ranges are read as fast by one thread each."""
 
 SegmentSpan: TypeAlias = tuple[str, int, int]
 """The location of a segment, an offset in it, and a length in bytes."""
 
 _HELD: ContextVar[HeldRanges[memoryview] | None] = ContextVar("_HELD", default=None)
-"""What a plan has got ahead; the threads that work for the plan share it."""
+"""What a plan has read ahead, shared by the threads that work for the plan."""
 
 
 class SegmentFiles:
-    """Read segments, of which those that were read last stay open. Safe to share between threads.
-
-    Args:
-        io: The FileIO of the index table.
+    """Reads segments. Safe to share between threads.
 
     Attributes:
         read_ahead: The number of ranges that were read ahead.
@@ -47,13 +44,10 @@ class SegmentFiles:
 
     @contextmanager
     def held(self, spans: Iterable[SegmentSpan], at_once: int) -> Iterator[None]:
-        """Get ranges of segments side by side, and hold them in memory for readers of any part; near ones as one.
+        """Get ranges of segments side by side, near ones as one, and hold them in memory for readers of any part.
 
-        Few ranges, and what cannot be read or does not fit into memory, are left to those who need them.
-
-        Args:
-            spans: The ranges.
-            at_once: How many requests may be under way at one time.
+        Does nothing for few ranges. Ranges that cannot be read or do not fit into memory are read when they are needed.
+        At most `at_once` requests are under way at one time.
         """
         wanted, left = list[SegmentSpan](), _MOST_HELD_BYTES
         for span in _near(spans):
@@ -91,14 +85,14 @@ class SegmentFiles:
         if opened is None:
             opened = FileReader(self._io, location, size)
             with self._lock:
-                # What falls out is closed when the last thread that reads it lets go of it.
+                # A file that drops out of the cache is closed once its last reader has released it.
                 self._opened[location] = opened
         return opened.read(offset, length)
 
     def close(self) -> None:
-        """Let go of all files; what is read after this is opened again.
+        """Release all files; a later read opens its file again.
 
-        Waits for nobody: the garbage collector may call it in a thread that is in the midst of reading.
+        Takes no lock: the garbage collector may call it in a thread that is reading.
         """
         self._opened = LRUCache(most_open_files())
 
@@ -114,10 +108,7 @@ def _near(spans: Iterable[SegmentSpan]) -> Iterator[SegmentSpan]:
 class SegmentReader:
     """A `RangedReader` of one segment that holds no file open itself, so that it may be kept for long.
 
-    Attributes:
-        files: What it reads through; a later view puts its own here, which may have newer credentials.
-        location: Where the segment is.
-        size: Its size in bytes.
+    A later view puts its own `files` here, which may have newer credentials.
     """
 
     files: SegmentFiles

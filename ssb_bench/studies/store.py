@@ -20,8 +20,8 @@ from pyspark.sql import SparkSession
 
 from planner.condition.iceberg_filters import file_filter
 from planner.condition.sql.parser import read_where
+from planner.scans.aggregate import count
 from planner.scans.arrow_scan import scan
-from planner.scans.count import count
 from planner.scans.plan import plan
 from puffin_index import TableIndex
 from puffin_index.storage.caches import clear_caches

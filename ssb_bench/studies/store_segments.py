@@ -17,7 +17,7 @@ from pyiceberg.io import FileIO
 from planner.condition.tree.nodes import Conjunction, Leaf, Predicate
 from planner.prune.gate import Limits
 from planner.prune.row_groups import prune_row_groups
-from planner.view.index_cache import new_cache
+from planner.view.cache import new_cache
 from planner.view.index_view import IndexView
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.catalogue.index_table import read_entries

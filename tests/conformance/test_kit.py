@@ -20,7 +20,7 @@ from conformance.make_kit import FOLDER, SEGMENTS, MadeSegment, make_kit
 from planner.condition.tree.nodes import Leaf
 from planner.prune.gate import Limits
 from planner.scans.plan import plan_files
-from planner.view.index_cache import new_cache
+from planner.view.cache import new_cache
 from planner.view.index_view import IndexView
 from puffin_index.catalogue.index_table import entries_of
 from puffin_index.keys.leaf import Key, LeafTest, NullTest, RangeTest, SetTest

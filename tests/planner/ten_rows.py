@@ -40,10 +40,18 @@ POSTINGS = IndexDefinition.of(bitmap=["k"], options={"k.layout": "postings"})
 """One payload covers all row groups."""
 
 
-def view_of_ten_rows(catalog: SqlCatalog, definition: IndexDefinition = BITMAPS) -> IndexView:
-    create_table(catalog, "t", ROWS, row_group_rows=2)
-    index = TableIndex.create(catalog, "ns.t", definition)
+def build_index(
+    catalog: SqlCatalog, data: pa.Table, row_group_rows: int, definition: IndexDefinition, name: str = "t"
+) -> TableIndex:
+    """Make a table of one file, and an index of it."""
+    create_table(catalog, name, data, row_group_rows)
+    index = TableIndex.create(catalog, f"ns.{name}", definition)
     index.build(workers=1)
+    return index
+
+
+def view_of_ten_rows(catalog: SqlCatalog, definition: IndexDefinition = BITMAPS) -> IndexView:
+    index = build_index(catalog, ROWS, 2, definition)
     return view_of(index.index_table, reading_of(index.data_table))
 
 

@@ -48,12 +48,7 @@ _NO_KEY: Final = b"\0" * 16
 
 
 def question_of(wanted: WantedAggregates, schema: Schema) -> Question | None:
-    """Return the question of a request; None if no index could answer.
-
-    Args:
-        wanted: What the query wants.
-        schema: The schema that has the columns.
-    """
+    """Return the question of a request; None if no index could answer."""
     columns = [
         _asked(one.column, schema, needs_sum=one.sum, needs_least=one.least, needs_greatest=one.greatest)
         for one in wanted.columns
@@ -85,11 +80,7 @@ def _asked(
 def serialize_answer(answer: QueryAnswer, wanted: WantedAggregates, note: str, milliseconds: int) -> bytes | None:
     """Serialise an answer; None if there is none, or a sum could overflow or be rounded on the way: Spark adds up then.
 
-    Args:
-        answer: The answer.
-        wanted: What the query wants.
-        note: What the job's description says, may be empty.
-        milliseconds: How long Spark's expressions of columns may be evaluated.
+    The note goes into the job's description; Spark's expressions of columns may be evaluated for some milliseconds.
     """
     if answer.aggregates is None:
         return None

@@ -1,180 +1,132 @@
-"""Conditions on one column that Spark evaluates for the values of the column, such as `upper(name) LIKE '%X%'`."""
+"""Conditions on one column that Spark evaluates over its values, and what a Spark query implies of a scan with them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 from pyiceberg.schema import Schema
 from pyroaring import BitMap
 
-from planner.condition.columns import FoundColumn
-from planner.condition.implied import Cost, Implied, costs
-from planner.condition.spark.nodes import Column, Function, Matches
-from planner.condition.spark.read import found_column, text_of
-from planner.condition.tree.key_lists import MOST_KEYS, chosen
-from planner.condition.tree.nodes import UNKNOWN, ByValue, EngineTest, Leaf, Nothing, Predicate, leaves
+from planner.condition.as_sql import column_text
+from planner.condition.implied import Implied
+from planner.condition.spark.nodes import Function
+from planner.condition.spark.read import found_column
+from planner.condition.tree.key_lists import chosen
+from planner.condition.tree.nodes import (
+    UNKNOWN,
+    ByValue,
+    Conjunction,
+    Disjunction,
+    EngineTest,
+    Leaf,
+    Nothing,
+    Predicate,
+    leaves,
+)
 from planner.condition.tree.simplify import conjunction, disjunction
-from planner.prune.gate import Limits
-from planner.query import QueryRequest, answer_query
-from planner.spark.requests.hook_filters import bind_filters
-from planner.spark.requests.wire import Request, serialize_values
-from planner.view.column_values import ColumnValues, KeyBounds, KeyRange, values_to_try
-from planner.view.index_view import IndexView
-from puffin_index.keys.leaf import NullTest, RangeTest, SetTest
-from puffin_index.keys.value_types import ValueType
+from planner.query import Piece, QueryRequest, answer_query
+from planner.spark.requests.hook_filters import bind_filters, bind_runtime_keys, read_conditions
+from planner.spark.requests.wire import Request, ValueList, serialize_values
+from planner.view.column_values import ByValueTests, ColumnValues, KeyRange
+from puffin_index.keys.leaf import NullTest, RangeTest
+from puffin_index.keys.map_key import ColumnId
+from puffin_index.keys.value_types import ValueType, value_type_named
 from puffin_index.keys.values import value_of
-from puffin_index.storage.arrays import Ints
 
-_ONE_LEFT = "the rest of the condition leaves one row group at most"
-_REASONS = {
+_ONE_LEFT: Final = "the rest of the condition leaves one row group at most"
+_REASONS: Final = {
     ColumnValues: "its evaluation takes too long",
-    KeyBounds: "the column has too many values, and the condition is no comparison of a monotone function",
+    KeyRange: "the column has too many values, and the condition is no comparison of a monotone function",
 }
 
 
 @dataclass(slots=True)
-class ColumnFunctions:
-    """The functions of a request, and the values of their columns.
+class ColumnFunctions(ByValueTests):
+    """The functions of a request by number, which Spark evaluates for at most some milliseconds.
 
-    Attributes:
-        functions: The functions.
-        schema: The schema that has their columns.
-        view: The index.
-        row_groups: The row groups of the view that the scan has.
-        limits: Bounds.
-        objection: Why no function is to be evaluated; empty if there is no reason.
-        found: The predicate of each function that was bound, by number, and what is implied.
+    `objection` says why no function is to be evaluated; it is empty if there is no reason.
     """
 
-    functions: Sequence[Function]
-    schema: Schema
-    view: IndexView
-    row_groups: Ints
-    limits: Limits
+    functions: Mapping[int, Function]
+    milliseconds: int
     objection: str = ""
-    found: dict[int, tuple[Predicate, Implied]] = field(init=False, default_factory=dict)
-    _values: dict[Column, tuple[FoundColumn, ColumnValues | KeyBounds | str]] = field(init=False)
-    _costs: dict[Column, Cost] = field(init=False, default_factory=dict)
 
-    def __post_init__(self) -> None:
-        """Find the values of all columns."""
-        self._values = {}
-        for function in self.functions:
+    def _can_evaluate(self, leaf: ByValue) -> bool:
+        return isinstance(leaf.test, EngineTest) and leaf.test.number in self.functions
+
+    def _objection(self, value_type: str) -> str:
+        is_uuid = value_type == "uuid"
+        return self.objection or ("Spark has text where the index has the bytes of UUIDs" if is_uuid else "")
+
+    def wanted_values(self) -> bytes | None:
+        """Serialise the answer that has Spark evaluate functions; None if Spark has evaluated all of use."""
+        lists: dict[tuple[ColumnId, str], ValueList] = {}
+        missing: list[tuple[int, tuple[ColumnId, str]]] = []
+        for number, function in self.functions.items():
             found = found_column(function.column, self.schema)
-            if found is not None and found.value_type is not None and function.column not in self._values:
-                with costs() as self._costs[function.column]:
-                    values = self._find(found, found.value_type)
-                self._values[function.column] = found, values
-
-    def _find(self, column: FoundColumn, value_type: ValueType) -> ColumnValues | KeyBounds | str:
-        if self.objection:
-            return self.objection
-        if value_type.name == "uuid":
-            return "Spark has text where the index has the bytes of UUIDs"
-        return values_to_try(self.view, column.column, value_type.name, self.row_groups, self.limits.byte_budget)
-
-    @property
-    def missing(self) -> list[Function]:
-        """The functions that are still to be evaluated."""
-        return [function for function in self.functions if self._is_missing(function)]
-
-    def _is_missing(self, function: Function) -> bool:
-        values = self._values.get(function.column, (None, ""))[1]
-        return not isinstance(values, str) and function.values != values.fingerprint
-
-    def wanted_values(self) -> bytes:
-        """Serialise the answer that has the missing functions evaluated."""
-        columns = list(dict.fromkeys(function.column for function in self.missing))
-        lists: list[ColumnValues | KeyBounds] = []
-        types: list[ValueType] = []
-        for column in columns:
-            found, values = self._values[column]
-            assert not isinstance(values, str)
-            assert found.value_type is not None
-            lists.append(values)
-            types.append(found.value_type)
-        functions = [(function.number, columns.index(function.column)) for function in self.missing]
-        return serialize_values(lists, types, functions, int(self.limits.seconds * 1000))
-
-    def predicate(self, leaf: ByValue) -> Predicate:
-        """Say which values satisfy a function: exact if it was evaluated without an error for all of the column's."""
-        if not isinstance(leaf.test, EngineTest):
-            return UNKNOWN
-        number = leaf.test.number
-        function = next((one for one in self.functions if one.number == number), None)
-        found, values = (None, "") if function is None else self._values.get(function.column, (None, ""))
-        if function is None or found is None or found.value_type is None:
-            return UNKNOWN
-        if function.number not in self.found:
-            cost, micros = self._costs[function.column], 0.0
-            predicate: Predicate = UNKNOWN
-            if isinstance(values, str) or self._is_missing(function) or function.matches is None:
-                reason = values if isinstance(values, str) else _REASONS[type(values)]
-                text = f"not used, {reason}"
-            else:
-                predicate, text = self._matching(function, function.matches, found, found.value_type, values)
-                micros = function.matches.microseconds
-            seconds = cost.seconds + micros / 1e6
-            implied = Implied("function", f"{function.name}: {text}", seconds=seconds, bytes_read=cost.bytes_read)
-            self.found[function.number] = predicate, implied
-        return self.found[function.number][0]
-
-    @property
-    def listed(self) -> Predicate:
-        """What every row satisfies if the index knows all values of the columns that functions were evaluated for."""
-        known: list[Predicate] = []
-        for found, values in self._values.values():
-            if isinstance(values, str) or found.value_type is None:
+            if found is None or found.value_type is None:
                 continue
-            known.append(_has_listed_value(found, values, found.value_type))
-        return conjunction(known)
+            key = found.column, found.value_type.name
+            values, _ = self._values_of(*key)
+            if not isinstance(values, str) and function.values != values.fingerprint:
+                lists[key] = values, found.value_type
+                missing.append((number, key))
+        places = {key: place for place, key in enumerate(lists)}
+        functions = [(number, places[key]) for number, key in missing]
+        return serialize_values(list(lists.values()), functions, self.milliseconds) if missing else None
 
-    def _matching(
-        self,
-        function: Function,
-        matches: Matches,
-        found: FoundColumn,
-        value_type: ValueType,
-        values: ColumnValues | KeyBounds,
-    ) -> tuple[Predicate, str]:
+    def _evaluate(self, leaf: ByValue, values: ColumnValues | KeyRange) -> tuple[Predicate, str, float]:
+        assert isinstance(leaf.test, EngineTest)
+        function = self.functions[leaf.test.number]
+        matches = function.matches
+        if function.values != values.fingerprint or matches is None:
+            return UNKNOWN, f"not used, {_REASONS[type(values)]}", 0.0
+        value_type = value_type_named(leaf.value_type)
         if isinstance(values, ColumnValues) and matches.positions is not None:
             places = np.frombuffer(BitMap.deserialize(matches.positions).to_array(), np.uint32).astype(np.int64)
-            predicate = chosen(found.column, values.keys, places, value_type)
+            predicate = chosen(leaf.field_id, values.keys, places, value_type)
             known = f"in {len(places)} of {len(values)} values"
-        elif isinstance(values, KeyBounds) and matches.between is not None:
-            predicate = (
-                Leaf(found.column, RangeTest(*matches.between), value_type.name) if matches.between else Nothing()
-            )
-            known = _interval([str(value_of(key, value_type)) for key in matches.between])
+        elif isinstance(values, KeyRange) and matches.between is not None:
+            between = matches.between
+            predicate = Leaf(leaf.field_id, RangeTest(*between), leaf.value_type) if between else Nothing()
+            known = _interval(between, value_type)
         else:
-            return UNKNOWN, "not used, the answer is no answer to the question"
-        text = f"{text_of(function.column)} {known}{' or NULL' if matches.null else ''}"
+            return UNKNOWN, "not used, the answer is no answer to the question", 0.0
+        text = f"{column_text(leaf.field_id, self.schema)} {known}{' or NULL' if matches.null else ''}"
         if matches.null:
-            is_null = Leaf(found.column, NullTest(is_null=True), value_type.name)
-            predicate = disjunction([predicate, is_null])
-        return predicate if matches.exact else conjunction([predicate, UNKNOWN]), text
+            predicate = disjunction([predicate, Leaf(leaf.field_id, NullTest(is_null=True), leaf.value_type)])
+        seconds = matches.microseconds / 1e6
+        return predicate if matches.exact else conjunction([predicate, UNKNOWN]), text, seconds
+
+
+def _interval(between: Sequence[int], value_type: ValueType) -> str:
+    if not between:
+        return "has no such value"
+    low, high = (str(value_of(key, value_type)) for key in between)
+    return f"= {low}" if low == high else f"between {low} and {high}"
 
 
 def functions_of(request: Request, schema: Schema, query: QueryRequest, *, is_asked: bool) -> ColumnFunctions:
-    """The functions of a request, if they are of use.
-
-    Args:
-        request: The request.
-        schema: The schema of its columns.
-        query: The query, without its predicate.
-        is_asked: Whether functions may be evaluated.
-    """
-    functions, numbers = request.functions if is_asked else (), query.scan.row_groups.numbers
-    objection = _ONE_LEFT if functions and _leaves_one(request, query) else ""
-    return ColumnFunctions(functions, schema, query.scan.view, numbers, query.limits, objection)
+    """The functions of a request, if they are of use; none if they are not to be evaluated."""
+    functions = {one.number: one for one in request.functions} if is_asked else {}
+    return ColumnFunctions(
+        schema,
+        query.scan.view,
+        query.scan.row_groups.numbers,
+        query.limits.byte_budget,
+        functions,
+        int(query.limits.seconds * 1000),
+        _ONE_LEFT if functions and _leaves_one(request, query) else "",
+    )
 
 
 def _leaves_one(request: Request, query: QueryRequest) -> bool:
     """Whether a request leaves one row group at most without functions that are still to be evaluated.
 
-    A function is evaluated for the values of all row groups, some of which may take long. Counts need functions anyway.
+    A function is evaluated over the values of all row groups, which may take long. Counts need functions anyway.
     """
     if request.aggregates is not None or request.wanted is not None:
         return False
@@ -186,18 +138,49 @@ def _leaves_one(request: Request, query: QueryRequest) -> bool:
     return answer_query(replace(query, predicate=rest, is_weighed=False)).plan.kept <= query.scan.unlisted + 1
 
 
-def _has_listed_value(found: FoundColumn, values: ColumnValues | KeyBounds, value_type: ValueType) -> Predicate:
-    is_null = Leaf(found.column, NullTest(is_null=True), value_type.name)
-    listed = values.listed if isinstance(values, ColumnValues) else values
-    if isinstance(listed, KeyRange | KeyBounds):
-        return disjunction([is_null, Leaf(found.column, RangeTest(listed.low, listed.high), value_type.name)])
-    if not 0 < len(listed) <= MOST_KEYS:
-        return UNKNOWN
-    keys = listed.tolist() if isinstance(listed, np.ndarray) else listed.to_pylist()
-    return disjunction([is_null, Leaf(found.column, SetTest(tuple(keys)), value_type.name)])
+def pieces_of(
+    request: Request, schema: Schema, functions: ColumnFunctions, waiting: Sequence[int], *, are_weighed: bool
+) -> tuple[Piece, ...]:
+    """List what a request implies, besides the rows that it wants; all its functions must be decided.
+
+    `waiting` are the columns whose keys are known when the query runs. With `are_weighed`, each piece says what it and
+    the others say of rows; keys are bound once more for that.
+    """
+    pieces = [
+        _weighable(leaf, request, functions) if are_weighed else Piece(implied)
+        for leaf, (_, implied) in functions.found.items()
+    ]
+    for at, keys in enumerate(request.runtime_keys):
+        implied = Implied(keys.source, str(keys))
+        if not are_weighed:
+            pieces.append(Piece(implied))
+            continue
+        rest = request.model_copy(update={"runtime_keys": request.runtime_keys[:at] + request.runtime_keys[at + 1 :]})
+        pieces.append(Piece(implied, bind_runtime_keys(keys, schema), bind_filters(rest, functions.decide)))
+    for field_id in waiting:
+        text = f"{schema.find_column_name(field_id)}: its keys are known when the query runs"
+        pieces.append(Piece(Implied("join or subquery", text)))
+    return tuple(pieces)
 
 
-def _interval(ends: list[str]) -> str:
-    if not ends:
-        return "has no such value"
-    return f"= {ends[0]}" if ends[0] == ends[1] else f"between {ends[0]} and {ends[1]}"
+def _weighable(leaf: ByValue, request: Request, functions: ColumnFunctions) -> Piece:
+    predicate, implied = functions.found[leaf]
+    if predicate == UNKNOWN:
+        return Piece(implied)
+    # Below OR, the function says nothing without the other branches.
+    alone = [_only(condition, leaf, predicate) for condition in read_conditions(request, filters=False)]
+    others = bind_filters(request, lambda other: UNKNOWN if other == leaf else functions.decide(other))
+    return Piece(implied, conjunction(alone), others)
+
+
+def _only(condition: Predicate, leaf: ByValue, predicate: Predicate) -> Predicate:
+    """What a condition says if all tests but one are unknown."""
+    match condition:
+        case Conjunction(children):
+            return conjunction([_only(child, leaf, predicate) for child in children])
+        case Disjunction(children):
+            return disjunction([_only(child, leaf, predicate) for child in children])
+        case ByValue() if condition == leaf:
+            return predicate
+        case _:
+            return UNKNOWN

@@ -7,31 +7,37 @@ from __future__ import annotations
 
 import json
 import logging
+from base64 import b64decode
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from decimal import Decimal
 from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
+import pyarrow as pa
 from pyiceberg.schema import Schema
-from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType, UnknownType
+from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType, UnknownType, UUIDType
 from pyroaring import BitMap
 
 from planner.condition.as_sql import HIDDEN, conjuncts_as_sql, name_text
 from planner.condition.iceberg_filters import condition_of, read_filter
 from planner.condition.spark.read import read_node, spark_type
-from planner.condition.tree.nodes import UNKNOWN, ByValue, Everything, Predicate
+from planner.condition.tree.key_lists import among, compared
+from planner.condition.tree.nodes import UNKNOWN, ByValue, Everything, Leaf, Predicate, leaves
 from planner.condition.tree.simplify import conjunction, simplified
 from planner.first_rows.search import FirstRows, Order
+from planner.prune.estimate import key_presence, most_distinct
 from planner.snapshot.scan import Scan
 from planner.snapshot.snapshot_files import FileWithDeletes
-from planner.spark.requests.runtime_keys import bind_runtime_keys
 from planner.spark.requests.wire import FileDeletes, Request, RuntimeKeys, Wanted
 from planner.spark.settings import Settings
+from planner.view.directories import FieldStatistics, IndexReads
 from planner.view.index_view import IndexView
 from puffin_index.data.data_table import DataFile
 from puffin_index.data.deletes import DeleteFile
 from puffin_index.errors import NotFoundError, UnsupportedError
+from puffin_index.keys.leaf import NullTest
 from puffin_index.keys.value_types import value_type_named, value_type_of
 from puffin_index.storage.arrays import Flags, Ints
 from puffin_index.storage.caches import cleared_by
@@ -42,12 +48,7 @@ _MOST_CHARACTERS: Final = 10_000
 
 
 def read_conditions(request: Request, *, filters: bool = True) -> list[Predicate]:
-    """Read the filters of a request and the conditions above its scan. All hold together.
-
-    Args:
-        request: The request.
-        filters: Whether to read the filters.
-    """
+    """Read the conditions above the scan of a request, and its filters if wanted. All hold together."""
     schema = schema_of(request.columns)
     read = [_read_filter(text, request.columns) for text in request.filters] if filters else []
     return [*read, *(read_node(node, schema) for node in request.conditions)]
@@ -56,9 +57,7 @@ def read_conditions(request: Request, *, filters: bool = True) -> list[Predicate
 def bind_filters(request: Request, decide: Callable[[ByValue], Predicate] = lambda _: UNKNOWN) -> Predicate:
     """Return what the filters of a request, the conditions above its scan, and the keys of joins say of rows.
 
-    Args:
-        request: The request.
-        decide: Says what a function among the conditions means.
+    `decide` says what a function among the conditions means.
     """
     schema = schema_of(request.columns)
     conditions = (simplified(condition, decide) for condition in read_conditions(request))
@@ -131,13 +130,7 @@ def first_rows(wanted: Wanted | None, schema: Schema, settings: Settings) -> Fir
 
 
 def scan_of(request: Request, view: IndexView, numbers: Ints) -> Scan:
-    """Return the scan of a request.
-
-    Args:
-        request: The request.
-        view: The index.
-        numbers: The row groups of the view that the scan has.
-    """
+    """Return the scan of a request, which has some row groups of the view."""
     files = None
     # Spark's tasks hold the delete files: where the request does not speak of them, any row may be deleted.
     has_deletes: Flags | None = np.ones(len(numbers), np.bool_)
@@ -165,11 +158,8 @@ def _with_deletes(view: IndexView, deletes: FileDeletes) -> tuple[int, FileWithD
 def where_of(request: Request, *, literals: bool, for_people: bool = False) -> str:
     """Return what a request says about the rows as SQL text, each conjunct once; `TRUE` if it says nothing.
 
-    Args:
-        request: The request.
-        literals: Whether literals are in the text; otherwise each is a `?`.
-        for_people: Whether to say what SQL cannot: how many keys of a join there are, what is not understood, and how
-            many members of a long list are left out. Otherwise keys and what is not understood are a `?`.
+    Without `literals`, each literal is a `?`. A text for people also says what SQL cannot: how many keys of a join
+    there are, what is not understood, and how many members of a long list are left out. Otherwise these are a `?`.
     """
     schema = schema_of(request.columns)
     # With such a wish, the conditions are the whole filter above the scan.
@@ -187,3 +177,88 @@ def where_of(request: Request, *, literals: bool, for_people: bool = False) -> s
 def _of_keys(keys: RuntimeKeys) -> str:
     name = name_text([keys.name])
     return f"{name} IN ({HIDDEN})" if keys.operator == "=" else f"{name} {keys.operator} {HIDDEN}"
+
+
+MOST_PRESENCE: Final = 0.5
+"""A column one key of which occurs in a greater share of the row groups is not worth waiting for by itself."""
+
+_INTEGERS = {
+    "int": (np.int32, pa.int32()),
+    "long": (np.int64, pa.int64()),
+    "date": (np.int32, pa.date32()),
+    "timestamp": (np.int64, pa.timestamp("us")),
+    "timestamptz": (np.int64, pa.timestamp("us", "UTC")),
+}
+
+
+def wanted_runtime_fields(
+    fields: Mapping[int, int | None], predicate: Predicate, schema: Schema, view: IndexView
+) -> list[int]:
+    """Return the columns whose keys could drop more row groups.
+
+    Skips columns without an index, and columns with no more values than the joined table has rows: that table may well
+    have them all. Skips the only column of a scan without any other test, if one key alone occurs in most row groups:
+    waiting for such keys takes time and drops nothing.
+
+    Args:
+        fields: The columns by ID: rows of the table whose keys they are compared with, None if not known.
+        predicate: What is known of the scan before.
+        schema: The schema that has the columns.
+        view: The index.
+    """
+    indexed = {field_id for field_id, _ in view.placements}
+    known = {
+        field: _statistics(field, schema, view)
+        for field in fields
+        if field in indexed and not isinstance(schema.find_type(field), UUIDType)
+    }
+    wanted = [field for field, statistics in known.items() if not _has_at_most(statistics, fields[field])]
+    has_tests = any(not isinstance(leaf.test, NullTest) for leaf in leaves(predicate))
+    if len(wanted) != 1 or has_tests:
+        return wanted
+    statistics = known[wanted[0]]
+    return [] if statistics is not None and key_presence(statistics) > MOST_PRESENCE else wanted
+
+
+def _statistics(field: int, schema: Schema, view: IndexView) -> FieldStatistics | None:
+    leaf = Leaf(field, NullTest(is_null=False), value_type_of(schema.find_type(field)).name)
+    return view.statistics(leaf, IndexReads())
+
+
+def _has_at_most(statistics: FieldStatistics | None, rows: int | None) -> bool:
+    """Whether a column certainly has at most so many values."""
+    return statistics is not None and rows is not None and most_distinct(statistics) <= rows
+
+
+def bind_runtime_keys(keys: RuntimeKeys, schema: Schema) -> Predicate:
+    """Return the predicate that a column satisfies; unknown if the keys are not of the column's type."""
+    try:
+        column_type = schema.find_type(keys.field)
+        if spark_type(column_type) != keys.type:
+            raise UnsupportedError(f"keys of type {keys.type} for a column of type {column_type}")
+        values, value_type = _values(keys, column_type), value_type_of(column_type)
+        if keys.operator == "=":
+            return among(keys.field, values, value_type)
+        return compared(keys.field, keys.operator, values, value_type)
+    except (UnsupportedError, ValueError, ArithmeticError, pa.ArrowException) as error:
+        _log.warning("keys not understood, all rows are kept: %s", error)
+        return UNKNOWN
+
+
+def _values(keys: RuntimeKeys, column_type: IcebergType) -> pa.Array:
+    match keys.type:
+        case "boolean":
+            return pa.array(keys.keys, pa.bool_())
+        case "int" | "long" | "date" | "timestamp" | "timestamptz":
+            width, arrow_type = _INTEGERS[keys.type]
+            return pa.array(np.array(keys.keys, width)).cast(arrow_type)
+        case "float" | "double":
+            return pa.array(np.array(keys.keys, np.int64).view(np.float64))
+        case "string" | "binary" if not isinstance(column_type, UUIDType):
+            return pa.array([b64decode(str(key)) for key in keys.keys], pa.binary())
+        case _:
+            value_type = value_type_of(column_type)
+            if not value_type.is_decimal:
+                raise UnsupportedError(f"keys of type {keys.type}")
+            decimal = pa.decimal128(value_type.decimal_precision, value_type.decimal_scale)
+            return pa.array([Decimal(str(key)) for key in keys.keys], decimal)

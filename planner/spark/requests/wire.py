@@ -60,7 +60,7 @@ import logging
 import zlib
 from base64 import b64decode
 from collections.abc import Sequence
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeAlias
 
 import numpy as np
 from pydantic import Base64Bytes, BaseModel, ConfigDict, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
@@ -68,7 +68,7 @@ from pyroaring import BitMap
 
 from planner.condition.as_sql import quoted
 from planner.condition.spark.nodes import Column, ConditionNode, Function, Junction, Negation, Unknown
-from planner.view.column_values import ColumnValues, KeyBounds, KeyRange
+from planner.view.column_values import ColumnValues, KeyRange
 from planner.view.index_view import IndexView
 from puffin_index.keys.columns import KeyArray
 from puffin_index.keys.forms import floats_of_keys
@@ -94,20 +94,22 @@ def _known_or_unknown(node: object, read: ValidatorFunctionWrapHandler) -> Condi
     return condition
 
 
-class RuntimeKeys(BaseModel):
+class _Message(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class RuntimeKeys(_Message):
     """What is known of a column once the query runs; a row for which it does not hold is not needed.
 
     Attributes:
         field: The ID of the column.
-        name: The column's name; for people only.
+        name: The column's name.
         type: The column's type in Spark, by Iceberg's name.
         operator: `=` for the keys that the other side of a join has, or for the value of a scalar subquery. Any other
             operator compares with the value of a scalar subquery, so there is one key at most.
         keys: The keys as `planner.condition.spark.nodes` has the contents of literals.
-        source: What of the query finds them.
+        source: The part of the query that finds them.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     field: int
     name: str
@@ -129,18 +131,8 @@ class RuntimeKeys(BaseModel):
         return str(key)
 
 
-class WantedOrder(BaseModel):
-    """The first column of an ORDER BY.
-
-    Attributes:
-        field: The ID of the column.
-        name: The column's name; for people only.
-        type: The column's type in Spark, by Iceberg's name.
-        descending: Whether the greatest values come first.
-        nulls_first: Whether NULL comes before all values.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
+class WantedOrder(_Message):
+    """The first column of an ORDER BY, by ID, name (for people) and Spark's type (by Iceberg's name)."""
 
     field: int
     name: str
@@ -153,7 +145,7 @@ class WantedOrder(BaseModel):
         return f"order by {self.name} {'desc' if self.descending else 'asc'} nulls {nulls}"
 
 
-class Wanted(BaseModel):
+class Wanted(_Message):
     """How many rows a query wants of those that satisfy the whole filter above the scan.
 
     Attributes:
@@ -161,8 +153,6 @@ class Wanted(BaseModel):
         order: The order whose first rows are wanted; None if any rows will do.
         deleted: The row groups of the scan that may have deleted rows: a roaring bitmap of view numbers.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     rows: int
     order: WantedOrder | None
@@ -172,18 +162,12 @@ class Wanted(BaseModel):
         return f"{'any rows' if self.order is None else self.order} limit {self.rows}"
 
 
-class AggregatedColumn(BaseModel):
+class AggregatedColumn(_Message):
     """What a query wants of one column, for each group: the rows that are not NULL, and more.
 
     Attributes:
-        column: The column.
-        sum: Whether the sum is wanted.
         double: Whether Spark adds the values up in a double, which is exact up to 2^53 only.
-        least: Whether the least value is wanted.
-        greatest: Whether the greatest value is wanted.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     column: Column
     sum: bool
@@ -192,7 +176,7 @@ class AggregatedColumn(BaseModel):
     greatest: bool
 
 
-class FileDeletes(BaseModel):
+class FileDeletes(_Message):
     """The delete files that apply to one data file.
 
     Attributes:
@@ -201,14 +185,12 @@ class FileDeletes(BaseModel):
         others: Whether there are other deletes, such as equality deletes.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
     first: int
     files: tuple[tuple[str, int, int, str], ...]
     others: bool
 
 
-class WantedAggregates(BaseModel):
+class WantedAggregates(_Message):
     """What a query wants of all rows that satisfy the whole filter above the scan.
 
     Attributes:
@@ -216,11 +198,9 @@ class WantedAggregates(BaseModel):
         groups: The columns to group by.
         added_doubles: The places of columns to group by whose values are added up as doubles.
         deletes: The delete files of the scan, by data file.
-        text: The aggregates and groups, for people only.
+        text: The aggregates and groups.
         declined: Whether the answer that was given is of no use, so that Spark reads all rows.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     columns: tuple[AggregatedColumn, ...]
     groups: tuple[Column, ...]
@@ -230,7 +210,7 @@ class WantedAggregates(BaseModel):
     declined: bool
 
 
-class Request(BaseModel):
+class Request(_Message):
     """What `IndexPlanner.java` says of a scan.
 
     Attributes:
@@ -257,8 +237,6 @@ class Request(BaseModel):
         unindexed: How many row groups the scan has that have no number.
         unindexed_files: How many data files these are of.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     table: str
     uuid: str
@@ -338,22 +316,14 @@ def serialize_view(view: IndexView) -> bytes:
     return b"V" + zlib.compress(b"".join(parts), 1)
 
 
-def serialize_values(
-    lists: Sequence[ColumnValues | KeyBounds],
-    types: Sequence[ValueType],
-    functions: Sequence[tuple[int, int]],
-    milliseconds: int,
-) -> bytes:
-    """Serialise the answer that has functions evaluated.
+ValueList: TypeAlias = tuple[ColumnValues | KeyRange, ValueType]
+"""A list of values or a range of keys, and the type of the values."""
 
-    Args:
-        lists: Lists of values, or bounds of keys.
-        types: The type of the values of each list.
-        functions: The functions to evaluate: number, and place of the list.
-        milliseconds: How long the evaluation may take.
-    """
+
+def serialize_values(lists: Sequence[ValueList], functions: Sequence[tuple[int, int]], milliseconds: int) -> bytes:
+    """Serialise the answer that has functions evaluated, each by its number and the place of its list."""
     parts = [b"F", write_int32_be(milliseconds), write_uint16_be(len(lists))]
-    for values, value_type in zip(lists, types, strict=True):
+    for values, value_type in lists:
         fingerprint = values.fingerprint.encode()
         parts += (write_uint16_be(len(fingerprint)), fingerprint, *_serialized_list(values, value_type))
     parts.append(write_uint16_be(len(functions)))
@@ -361,8 +331,8 @@ def serialize_values(
     return b"".join(parts)
 
 
-def _serialized_list(values: ColumnValues | KeyBounds, value_type: ValueType) -> tuple[bytes, ...]:
-    if isinstance(values, KeyBounds):
+def _serialized_list(values: ColumnValues | KeyRange, value_type: ValueType) -> tuple[bytes, ...]:
+    if isinstance(values, KeyRange):
         return b"I", write_int64_be(values.low), write_int64_be(values.high)
     listed = values.listed
     if isinstance(listed, KeyRange) and not value_type.is_floating:
@@ -384,12 +354,9 @@ def serialized_keys(keys: KeyArray, value_type: ValueType) -> tuple[bytes, ...]:
 
 
 def serialize_dropped(dropped: BitMap, note: str, runtime_fields: Sequence[int] = ()) -> bytes:
-    """Serialise the answer that drops row groups.
+    """Serialise the answer that drops row groups of the request's view; all others are read.
 
-    Args:
-        dropped: Numbers of row groups in the request's view. All other row groups are read.
-        note: What the job's description says of the scan, may be empty.
-        runtime_fields: The IDs of the runtime fields whose keys the planner wants to know.
+    `note` goes into the job's description; `runtime_fields` are the columns whose keys the planner wants to know.
     """
     fields = b"".join(map(write_int32_be, runtime_fields))
     return b"D" + serialized_note(note) + write_uint16_be(len(runtime_fields)) + fields + dropped.serialize()

@@ -15,9 +15,9 @@ from planner.aggregates.question import ask
 from planner.prune.gate import Limits
 from planner.scans.aggregate import aggregate_with_plan
 from planner.scans.plan import plan_scan
-from planner.view.index_cache import CACHE
+from planner.view.cache import CACHE
 from puffin_index import IndexDefinition, TableIndex
-from tests.conftest import create_table
+from tests.planner.ten_rows import build_index
 
 ROWS = 40_000
 NUMBERS = np.random.default_rng(3)
@@ -35,10 +35,7 @@ WHERE = "w BETWEEN 10 AND 19"
 @pytest.fixture
 def index(local_catalog: SqlCatalog) -> TableIndex:
     CACHE.clear()
-    create_table(local_catalog, "t", DATA, row_group_rows=10_000)
-    found = TableIndex.create(local_catalog, "ns.t", IndexDefinition.of(bitmap=["k", "s"], bsi=["v", "w"]))
-    found.build(workers=1)
-    return found
+    return build_index(local_catalog, DATA, 10_000, IndexDefinition.of(bitmap=["k", "s"], bsi=["v", "w"]))
 
 
 def expected(group: str) -> list[tuple[object, ...]]:
@@ -106,9 +103,7 @@ def test_few_rows_take_only_the_keys_that_the_where_tests(
 def test_slices_that_the_where_has_read_are_not_read_again(local_catalog: SqlCatalog) -> None:
     # Slices of smaller row groups share a payload, which is opened anew for each look.
     numbers = NUMBERS.integers(-100, 100_000, 300_000)
-    create_table(local_catalog, "large", pa.table({"v": numbers}), row_group_rows=150_000)
-    index = TableIndex.create(local_catalog, "ns.large", IndexDefinition.of(bsi=["v"]))
-    index.build(workers=1)
+    index = build_index(local_catalog, pa.table({"v": numbers}), 150_000, IndexDefinition.of(bsi=["v"]), "large")
     found = aggregate_with_plan(index, "v > 40000", "sum(v), count(*)")
     values = numbers[numbers > 40_000]
     assert found.table.to_pylist() == [{"sum(v)": int(values.sum()), "count(*)": len(values)}]

@@ -10,9 +10,8 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import DoubleType, LongType, NestedField, StringType
 
-from planner.aggregates.partial import NEGATIVE_ZERO_KEY, SUM, Partial
+from planner.aggregates.partial import NEGATIVE_ZERO_KEY, SUM, Partial, table_of
 from planner.aggregates.question import ask
-from planner.aggregates.result import table_of
 from puffin_index.keys.arrow_keys import column_of
 from puffin_index.keys.columns import Column
 from puffin_index.keys.value_types import value_type_named

@@ -11,14 +11,15 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
 import planner
+from planner.aggregates.partial import AggregateOverflowError
 from planner.aggregates.question import AggregateSyntaxError
-from planner.aggregates.result import AggregateOverflowError
 from planner.scans.aggregate import aggregate_with_plan
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.errors import NotFoundError, UnsupportedError
 from puffin_index.storage.caches import clear_caches
 from tests.conftest import amount, create_table
 from tests.deletes_sample import commit_equality_delete
+from tests.planner.ten_rows import build_index
 from tests.puffin_index.indexed_table import segment_files
 
 ROWS, ROW_GROUP_ROWS = 400, 100
@@ -52,9 +53,7 @@ QUESTIONS = [
     ids=["slices", "bitmaps", "both"],
 )
 def test_a_flipped_byte_never_changes_an_answer(local_catalog: SqlCatalog, definition: IndexDefinition) -> None:
-    create_table(local_catalog, "t", data(), ROW_GROUP_ROWS)
-    index = TableIndex.create(local_catalog, "ns.t", definition)
-    index.build(workers=1)
+    index = build_index(local_catalog, data(), ROW_GROUP_ROWS, definition)
     answers = [aggregate_with_plan(index, *question) for question in QUESTIONS]
     assert [found.row_groups_read for found in answers] == [0] * len(QUESTIONS)
     (segment,) = (Path(location.removeprefix("file://")) for location in segment_files(index))
@@ -97,9 +96,7 @@ def test_trouble_with_a_segment_is_one_line_an_hour_whoever_meets_it(
 
 
 def test_a_missing_segment_is_read_around(local_catalog: SqlCatalog, caplog: pytest.LogCaptureFixture) -> None:
-    create_table(local_catalog, "t", data(), ROW_GROUP_ROWS)
-    index = TableIndex.create(local_catalog, "ns.t", IndexDefinition.of(bsi=["k"]))
-    index.build(workers=1)
+    index = build_index(local_catalog, data(), ROW_GROUP_ROWS, IndexDefinition.of(bsi=["k"]))
     right = aggregate_with_plan(index, "k > 5", "sum(k)")
     (segment,) = (Path(location.removeprefix("file://")) for location in segment_files(index))
     segment.unlink()
@@ -113,9 +110,8 @@ def test_a_missing_segment_is_read_around(local_catalog: SqlCatalog, caplog: pyt
 
 
 def test_equality_deletes_are_refused_as_when_counting(local_catalog: SqlCatalog) -> None:
-    table = create_table(local_catalog, "t", data(), ROW_GROUP_ROWS)
-    index = TableIndex.create(local_catalog, "ns.t", IndexDefinition.of(bsi=["k"]))
-    index.build(workers=1)
+    index = build_index(local_catalog, data(), ROW_GROUP_ROWS, IndexDefinition.of(bsi=["k"]))
+    table = index.data_table
     commit_equality_delete(table)
     with pytest.raises(UnsupportedError, match="equality deletes"):
         aggregate_with_plan(index, None, "sum(k)")
@@ -124,9 +120,7 @@ def test_equality_deletes_are_refused_as_when_counting(local_catalog: SqlCatalog
 
 
 def test_a_sum_that_does_not_fit_is_an_error(local_catalog: SqlCatalog) -> None:
-    create_table(local_catalog, "t", pa.table({"k": [2**63 - 1, 1, -1]}), 3)
-    index = TableIndex.create(local_catalog, "ns.t", IndexDefinition.of(bsi=["k"]))
-    index.build(workers=1)
+    index = build_index(local_catalog, pa.table({"k": [2**63 - 1, 1, -1]}), 3, IndexDefinition.of(bsi=["k"]))
     with pytest.raises(AggregateOverflowError, match=r"sum\(k\) does not fit"):
         aggregate_with_plan(index, "k > 0", "sum(k)")
     assert aggregate_with_plan(index, None, "sum(k), avg(k)").table.to_pylist() == [
@@ -164,9 +158,7 @@ def test_what_cannot_be_asked_is_told(
 
 def test_names_may_be_quoted_nested_and_of_any_case(local_catalog: SqlCatalog) -> None:
     nested = pa.table({"a b": [1, 2], "u": pa.array([{"v": 5}, {"v": None}], pa.struct([("v", pa.int64())]))})
-    create_table(local_catalog, "t", nested, ROW_GROUP_ROWS)
-    index = TableIndex.create(local_catalog, "ns.t", IndexDefinition.of(bsi=["a b", "u.v"]))
-    index.build(workers=1)
+    index = build_index(local_catalog, nested, ROW_GROUP_ROWS, IndexDefinition.of(bsi=["a b", "u.v"]))
     found = aggregate_with_plan(index, None, "SUM(`A B`) as `the sum`, count( u.V )", ["`a b`"])
     assert found.table.to_pylist() == [
         {"a b": 1, "the sum": 1, "count(u.v)": 1},

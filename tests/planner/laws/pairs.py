@@ -25,8 +25,8 @@ import pyarrow as pa
 from planner.condition.sql.parser import read_where
 from planner.condition.tree.simplify import simplified
 from planner.prune.gate import Limits
+from planner.scans.aggregate import count
 from planner.scans.arrow_scan import scan
-from planner.scans.count import count
 from planner.scans.plan import plan_files, view_of
 from planner.view.index_view import IndexView
 from puffin_index.data.column_source import reading_of

@@ -23,6 +23,7 @@ from puffin_index.errors import NotFoundError, UnsupportedError
 from tests.conftest import create_table
 from tests.deletes_sample import commit_deletion_vectors, commit_equality_delete, commit_positional_deletes
 from tests.planner.laws.imported_files import StoredField, commit_file, write_parquet
+from tests.planner.ten_rows import build_index
 
 
 def items(count: int = 2_000) -> pa.Table:
@@ -95,6 +96,9 @@ def test_what_only_spark_can_decide_is_refused_by_name(index: TableIndex) -> Non
 def test_unknown_columns_and_snapshots_are_named(index: TableIndex) -> None:
     with pytest.raises(NotFoundError, match="nope"):
         planner.scan(index, None, ["id", "nope"])
+    for call in (planner.plan, planner.count, planner.scan):
+        with pytest.raises(NotFoundError, match="nope"):
+            call(index, "upper(nope) = 'X'")
     with pytest.raises(NotFoundError, match="snapshot 5"):
         planner.scan(index, None, None, 5)
     with pytest.raises(UnsupportedError, match="without columns"):
@@ -228,9 +232,13 @@ def test_a_key_of_a_map_that_has_no_index_is_read(local_catalog: SqlCatalog) -> 
     maps = pa.array(
         [[("color", f"c{row % 9}")] if row % 2 else None for row in range(40)], pa.map_(pa.string(), pa.string())
     )
-    create_table(local_catalog, "m", pa.table({"id": pa.array(range(40), pa.int64()), "m": maps}), 10)
-    index = TableIndex.create(local_catalog, "ns.m", IndexDefinition.of(bsi=["id"]))
-    index.build(workers=1)
+    index = build_index(
+        local_catalog,
+        pa.table({"id": pa.array(range(40), pa.int64()), "m": maps}),
+        10,
+        IndexDefinition.of(bsi=["id"]),
+        "m",
+    )
 
     expected = [row for row in range(1, 40, 2) if row % 9 == 5]
     assert sorted(row["id"] for row in read(index, "m['color'] = 'c5'", ["id"])) == expected
@@ -254,18 +262,27 @@ def test_a_partition_constant_that_is_null_wins_over_a_default(local_catalog: Sq
     ]
 
 
-def test_a_file_column_of_a_type_that_none_is_promoted_from_is_refused(
-    local_catalog: SqlCatalog, tmp_path: Path
-) -> None:
-    table = create_table(local_catalog, "odd", items(10), 5)
-    path = tmp_path / "odd.parquet"
-    write_parquet(path, [StoredField("id", ["a", "b"], pa.string())], 1, statistics=False)
+def with_file(table: Table, path: Path, fields: list[StoredField], kinds: dict[str, list[str]]) -> TableIndex:
+    """Add a file that another writer made to a table, and index the table."""
+    write_parquet(path, fields, 1, statistics=False)
     commit_file(table, path.as_uri(), Record(), 0, with_offsets=True)
-    index = TableIndex.create(local_catalog, "ns.odd", IndexDefinition.of(bsi=["k"]))
+    index = TableIndex.create(table.catalog, ".".join(table.name()), IndexDefinition.of(**kinds))
     index.build(workers=1)
+    return index
 
+
+def test_file_columns_of_other_types_are_refused(local_catalog: SqlCatalog, tmp_path: Path) -> None:
+    table = create_table(local_catalog, "odd", items(10), 5)
+    texts = StoredField("id", ["a", "b"], pa.string())
+    index = with_file(table, tmp_path / "odd.parquet", [texts], {"bsi": ["k"]})
     with pytest.raises(UnsupportedError, match=r"odd\.parquet: column 'id' is stored as BYTE_ARRAY STRING"):
         read(index, None, ["id"])
+
+    table = create_table(local_catalog, "structs", items(10), 5)
+    structs = StoredField("name", [{"x": 1}], pa.struct([("x", pa.int64())]), 3)
+    index = with_file(table, tmp_path / "structs.parquet", [structs], {"bsi": ["k"]})
+    with pytest.raises(UnsupportedError, match="a string column cannot hold Arrow struct"):
+        planner.count(index, "name NOT LIKE '_a'")
 
 
 @pytest.mark.parametrize(
@@ -315,34 +332,16 @@ def test_a_column_that_iceberg_reads_as_other_values_is_neither_indexed_nor_scan
     assert index.status().left_out == ()
 
 
-def test_a_pattern_over_what_is_no_text_in_a_file_is_refused(local_catalog: SqlCatalog, tmp_path: Path) -> None:
-    table = create_table(local_catalog, "odd", items(10), 5)
-    path = tmp_path / "odd.parquet"
-    structs = StoredField("name", [{"x": 1}], pa.struct([("x", pa.int64())]), 3)
-    write_parquet(path, [structs], 1, statistics=False)
-    commit_file(table, path.as_uri(), Record(), 0, with_offsets=True)
-    index = TableIndex.create(local_catalog, "ns.odd", IndexDefinition.of(bsi=["k"]))
-    index.build(workers=1)
-    assert table.schema().find_field(3).name == "name"
-
-    with pytest.raises(UnsupportedError, match="a string column cannot hold Arrow struct"):
-        planner.count(index, "name NOT LIKE '_a'")
-
-
 def test_the_position_of_a_column_is_not_the_number_of_a_nested_one(local_catalog: SqlCatalog, tmp_path: Path) -> None:
     place = pa.struct([("x", pa.int64())])
     schema = pa.schema([("id", pa.int64()), ("place", place)])
     table = local_catalog.create_table("ns.nested", schema)
     assert table.schema().find_field("place.x").field_id == 3
-    path = tmp_path / "positions.parquet"
     fields = [
         StoredField("id", [1, 2], pa.int64()),
         StoredField("place", [{"x": 5}, None], place),
         StoredField("other", [7, 8], pa.int64()),
     ]
-    write_parquet(path, fields, 1, statistics=False)
-    commit_file(table, path.as_uri(), Record(), 0, with_offsets=True)
-    index = TableIndex.create(local_catalog, "ns.nested", IndexDefinition.of(bsi=["id"]))
-    index.build(workers=1)
+    index = with_file(table, tmp_path / "positions.parquet", fields, {"bsi": ["id"]})
 
     assert [row["id"] for row in read(index, "id >= 1", ["id", "place"])] == [1, 2]

@@ -68,7 +68,13 @@ def test_plans_ask_for_no_other_bytes_than_range_by_range(catalog: SqlCatalog, o
 
 @pytest.mark.parametrize(
     ("where", "rounds"),
-    [("k = 77", 1), ("s = 'value 7'", 2), ("k = 77 AND b = 3", 2), ("b = 1 AND b <> 2 AND k > 1900", 3)],
+    [
+        ("k = 77", 1),
+        ("s = 'value 7'", 2),
+        ("k = 77 AND b = 3", 2),
+        ("k < 60 AND b = 3", 3),
+        ("b = 1 AND b <> 2 AND k > 1900", 3),
+    ],
 )
 def test_a_round_for_each_column_however_many_segments(
     server: StoreServer, catalog: SqlCatalog, where: str, rounds: int

@@ -13,12 +13,13 @@ from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 from pyiceberg.catalog.sql import SqlCatalog
 
+from planner.scans.aggregate import count
 from planner.scans.arrow_scan import scan
-from planner.scans.count import count
 from planner.scans.plan import plan
 from puffin_index import IndexDefinition, TableIndex
 from tests.conftest import amount, create_table
 from tests.oracle import compare
+from tests.planner.ten_rows import build_index
 
 ROW_GROUP_ROWS = 4
 WORDS = st.sampled_from(["red", "blue", "rot", "", "é"])
@@ -105,9 +106,7 @@ def test_no_matching_row_lies_in_a_dropped_row_group(
     try:
         catalog.create_namespace("ns")
         data = pa.Table.from_pylist([row | {"s": {"m": row["n"]}} for row in rows], SCHEMA)
-        create_table(catalog, "t", data, ROW_GROUP_ROWS)
-        index = TableIndex.create(catalog, "ns.t", IndexDefinition.of(**kinds))
-        index.build(workers=1)
+        index = build_index(catalog, data, ROW_GROUP_ROWS, IndexDefinition.of(**kinds))
         for where, test in predicates:
             note(where)
             found = [number for number, row in enumerate(rows) if test(row) is True]
@@ -161,9 +160,8 @@ def test_a_key_added_to_the_definition_is_built_and_the_others_are_kept(local_ca
 
 
 def test_a_renamed_map_keeps_its_indexes(local_catalog: SqlCatalog) -> None:
-    table = create_table(local_catalog, "t", colors(900), 10)
-    index = TableIndex.create(local_catalog, "ns.t", IndexDefinition.of(bitmap=["m#k#color"]))
-    index.build(workers=1)
+    index = build_index(local_catalog, colors(900), 10, IndexDefinition.of(bitmap=["m#k#color"]))
+    table = index.data_table
     with table.update_schema() as update:
         update.rename_column("m", "attributes")
 
@@ -183,10 +181,13 @@ def test_files_from_before_the_map_was_added_hold_no_key(local_catalog: SqlCatal
 
 
 def test_keys_of_a_map_live_through_compaction_and_scans(local_catalog: SqlCatalog) -> None:
-    table = create_table(local_catalog, "t", colors(90), 10)
-    definition = IndexDefinition.of(bitmap=["m#k#color", "m#k#size"], bloom=["m#k#color"], bsi=["m#k#size"])
-    index = TableIndex.create(local_catalog, "ns.t", definition)
-    index.build(workers=1)
+    index = build_index(
+        local_catalog,
+        colors(90),
+        10,
+        IndexDefinition.of(bitmap=["m#k#color", "m#k#size"], bloom=["m#k#color"], bsi=["m#k#size"]),
+    )
+    table = index.data_table
     table.append(colors(90))
     index.build(workers=1)
     before = index.status()

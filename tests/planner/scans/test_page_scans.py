@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import logging
 import tempfile
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -19,13 +18,9 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.types import LongType
 
 import planner
-from planner.scans.reading.data_read import DataRead
+from planner.scans.row_group_reader import DataRead
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.data.data_table import list_data_files
-from puffin_index.data.file_fields import identify_fields
-from puffin_index.data.pages.page_reader import PageReader
-from puffin_index.data.parquet import open_parquet_file
-from puffin_index.storage.parallel import in_parallel
 from tests.conftest import amount
 from tests.deletes_sample import commit_positional_deletes
 
@@ -71,14 +66,20 @@ def rows_of(count: int, seed: int) -> list[dict[str, Any]]:
     ]
 
 
-def paged_table(directory: Path, rows: list[dict[str, Any]], group_rows: int, **writing: Any) -> TableIndex:
-    """A table of one file with page indexes, and an index of `k`."""
+def paged_table(
+    directory: Path, rows: list[dict[str, Any]], group_rows: int, *, write_page_index: bool = True, **writing: Any
+) -> TableIndex:
+    """A table of one file, with page indexes unless told otherwise, and an index of `k`."""
     catalog = SqlCatalog("local", uri=f"sqlite:///{directory / 'catalog.db'}", warehouse=directory.as_uri())
     catalog.create_namespace("ns")
     table = catalog.create_table("ns.t", SCHEMA)
     path = directory / "f.parquet"
     pq.write_table(
-        pa.Table.from_pylist(rows, SCHEMA), path, row_group_size=group_rows, write_page_index=True, **writing
+        pa.Table.from_pylist(rows, SCHEMA),
+        path,
+        row_group_size=group_rows,
+        write_page_index=write_page_index,
+        **writing,
     )
     table.add_files([path.as_uri()])
     index = TableIndex.create(catalog, "ns.t", IndexDefinition.of(bsi=["k"]))
@@ -133,12 +134,7 @@ def test_most_rows_are_read_by_whole_column_chunks(index: TableIndex, rows: list
 
 
 def test_a_file_without_page_indexes_is_read_as_before(tmp_path: Path, rows: list[dict[str, Any]]) -> None:
-    catalog = SqlCatalog("local", uri=f"sqlite:///{tmp_path / 'catalog.db'}", warehouse=tmp_path.as_uri())
-    catalog.create_namespace("ns")
-    table = catalog.create_table("ns.t", SCHEMA)
-    table.append(pa.Table.from_pylist(rows, SCHEMA))
-    index = TableIndex.create(catalog, "ns.t", IndexDefinition.of(bsi=["k"]))
-    index.build(workers=1)
+    index = paged_table(tmp_path, rows, GROUP_ROWS, write_page_index=False)
     read = DataRead()
     assert planner.scan(index, "k = 7", data_read=read).read_all().to_pylist() == [r for r in rows if r["k"] == 7]
     assert read.pages_read == 0
@@ -230,19 +226,3 @@ def test_scans_of_paged_files_agree_with_the_rows(case: Case, columns: list[str]
             assert found.to_pylist() == expected
             assert planner.count(index, where).rows == len(expected)
         index.catalog.close()
-
-
-def test_requests_and_columns_side_by_side_give_the_same(index: TableIndex, rows: list[dict[str, Any]]) -> None:
-    path = list_data_files(index.data_table)[0].path
-    wanted = np.array([3, 700, 701, 5_999])
-    with open_parquet_file(index.data_table.io, path) as opened:
-        fields = identify_fields(opened.parquet.schema_arrow, "PARQUET", None)
-        assert fields is not None
-        reader = replace(
-            PageReader.of(opened.parquet, opened.file, 1), each=in_parallel, decode_each=in_parallel, parts=3
-        )
-        chunks = reader.chunks(range(14))
-        indexes = reader.offset_indexes(chunks)
-        pages = {leaf: reader.pages(leaf, chunks[leaf], own, wanted) for leaf, own in indexes.items()}
-        table = reader.read(fields.fields, pages, wanted)
-    assert table.select(SCHEMA.names).to_pylist() == [rows[GROUP_ROWS + row] for row in wanted.tolist()]

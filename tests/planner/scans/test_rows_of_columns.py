@@ -13,8 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
-from planner.scans.reading.data_read import DataRead
-from planner.scans.reading.rows_of_columns import RowGroupColumns
+from planner.scans.row_group_reader import DataRead, RowGroupColumns
 from puffin_index.data.file_fields import identify_fields
 from puffin_index.data.parquet import coded_by_dictionary, open_parquet_file
 from tests.conftest import amount

@@ -12,7 +12,7 @@ from planner.condition.sql.parser import read_where
 from planner.condition.tree.simplify import simplified
 from planner.prune.gate import Limits
 from planner.scans.plan import plan, plan_files
-from planner.view.index_cache import new_cache
+from planner.view.cache import new_cache
 from planner.view.index_view import IndexView
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.catalogue.index_table import read_entries
@@ -78,19 +78,6 @@ def test_catalogs_of_ours_get_the_metadata_of_a_table_by_one_request(server: Sto
     mine.close()
 
 
-def test_a_plan_with_directories_in_memory_takes_a_round_for_each_column(
-    server: StoreServer, catalog: SqlCatalog
-) -> None:
-    index = TableIndex.open(catalog, "ns.t")
-    # A wide test is looked up again where the narrow one left row groups: that takes a third round.
-    for where, rounds in (("k = 77", 1), ("k = 77 AND b = 3", 2), ("k < 60 AND b = 3", 3), ("s = 'value 7'", 1)):
-        asked(server, index, where)
-        traffic = asked(server, index, where)
-        assert 0 < traffic.rounds <= rounds
-        assert traffic.by_kind.keys() == {"RANGE"}
-    assert asked(server, index, "k = 78").most_at_once > SEGMENTS // 2
-
-
 def test_a_property_bounds_the_requests_at_one_time(server: StoreServer, catalog: SqlCatalog) -> None:
     uri, warehouse = catalog.properties["uri"], catalog.properties["warehouse"]
     settings = server.properties | {"uri": uri, "warehouse": warehouse}
@@ -108,20 +95,6 @@ def test_a_property_bounds_the_requests_at_one_time(server: StoreServer, catalog
         few.close()
         bad.close()
         clear_caches()
-
-
-def test_plans_are_those_of_pyicebergs_own_files(server: StoreServer, catalog: SqlCatalog) -> None:
-    uri, warehouse = catalog.properties["uri"], catalog.properties["warehouse"]
-    # An empty region is none: PyIceberg asks for it, and obstore would have to guess.
-    other = SqlCatalog("local", uri=uri, warehouse=warehouse, **server.properties | {"s3.resolve-region": "true"})
-    for where in ("k = 77", "k BETWEEN 3 AND 9", "b = 3 AND k < 60", "s = 'value 7'", "k IS NULL AND b = 1"):
-        clear_caches()
-        mine = plan(TableIndex.open(catalog, "ns.t"), where, strict=True, planning_milliseconds=PATIENCE)
-        clear_caches()
-        theirs = plan(TableIndex.open(other, "ns.t"), where, strict=True, planning_milliseconds=PATIENCE)
-        assert mine.reasons.tolist() == theirs.reasons.tolist()
-        assert mine.matches.tolist() == theirs.matches.tolist()
-    other.close()
 
 
 def test_what_is_read_ahead_is_used(server: StoreServer, tmp_path: Path) -> None:

@@ -17,11 +17,11 @@ from planner.condition.sql.parser import read_where
 from planner.condition.tree.nodes import ByValue, Nothing
 from planner.prune.gate import Limits
 from planner.scans.plan import plan_scan, view_of
-from planner.view.by_value import TriedValues
+from planner.view.column_values import TriedValues
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.data.column_source import Reading
-from puffin_index.errors import NotFoundError, UnsupportedError
-from tests.conftest import create_table
+from puffin_index.errors import UnsupportedError
+from tests.planner.ten_rows import build_index
 
 ROWS, GROUP_ROWS = 2_000, 100
 WORDS = ["Anna{}", " anna{} ", "Bob{}", "", "Z\N{LATIN SMALL LETTER U WITH DIAERESIS}rich{}", "line\nbreak{}", None]
@@ -69,10 +69,7 @@ def index(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     directory = tmp_path_factory.mktemp("tried")
     catalog = SqlCatalog("local", uri=f"sqlite:///{directory / 'catalog.db'}", warehouse=directory.as_uri())
     catalog.create_namespace("ns")
-    create_table(catalog, "t", table(), GROUP_ROWS)
-    index = TableIndex.create(catalog, "ns.t", IndexDefinition.of(**KINDS[request.param]))
-    index.build(workers=1)
-    return index
+    return build_index(catalog, table(), GROUP_ROWS, IndexDefinition.of(**KINDS[request.param]))
 
 
 def rows_with(matches: Callable[[str], bool]) -> list[int]:
@@ -160,7 +157,7 @@ class _ShortClock(Clock):
 
 
 def test_values_that_are_not_tried_in_time_may_match(index: TableIndex, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("planner.view.by_value._VALUES_BETWEEN_LOOKS", 8)
+    monkeypatch.setattr("planner.view.column_values._VALUES_BETWEEN_LOOKS", 8)
     schema = index.data_table.schema()
     view = view_of(index.index_table, Reading(schema))
     tried = TriedValues(schema, view, np.arange(view.row_group_count), 1 << 30, _ShortClock(2))
@@ -219,9 +216,3 @@ def test_first_rows_of_a_function_are_proved_by_the_index(index: TableIndex) -> 
     assert plan.kept < planner.plan(index, where).kept
     found = planner.scan(index, where, ["id"], order_by="day DESC", limit=3).read_all()
     assert found.column("id").to_pylist() == expected
-
-
-def test_unknown_columns_are_named(index: TableIndex) -> None:
-    for call in (planner.plan, planner.count, planner.scan):
-        with pytest.raises(NotFoundError, match="nope"):
-            call(index, "upper(nope) = 'X'")

@@ -12,10 +12,11 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 import planner
 from planner.condition.implied import Implied
-from planner.scans.wanted import OrderSyntaxError
+from planner.scans.plan import OrderSyntaxError
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.errors import NotFoundError, UnsupportedError
 from tests.conftest import create_table
+from tests.planner.ten_rows import build_index
 
 NAN = float("nan")
 ROWS = pa.table(
@@ -29,10 +30,7 @@ ROWS = pa.table(
 
 @pytest.fixture
 def index(local_catalog: SqlCatalog) -> TableIndex:
-    create_table(local_catalog, "t", ROWS, row_group_rows=2)
-    index = TableIndex.create(local_catalog, "ns.t", IndexDefinition.of(bitmap=["i", "s"], bsi=["f"]))
-    index.build(workers=1)
-    return index
+    return build_index(local_catalog, ROWS, 2, IndexDefinition.of(bitmap=["i", "s"], bsi=["f"]))
 
 
 def test_keys_leave_the_row_groups_and_rows_that_have_them(index: TableIndex) -> None:

@@ -11,13 +11,12 @@ from pyiceberg.catalog.sql import SqlCatalog
 from planner.condition.sql.parser import read_where
 from planner.condition.tree.simplify import simplified
 from planner.scans.plan import plan_files
-from planner.view.cache import BoundedCache
-from planner.view.index_cache import new_cache
+from planner.view.cache import BoundedCache, new_cache
 from planner.view.index_view import IndexView
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.catalogue.index_table import read_entries
 from puffin_index.data.data_table import list_data_files
-from tests.conftest import create_table
+from tests.planner.ten_rows import build_index
 
 
 def test_the_least_used_values_go_when_space_runs_out() -> None:
@@ -76,9 +75,7 @@ def test_another_limit_holds_from_then_on() -> None:
 
 def _indexed(catalog: SqlCatalog, definition: IndexDefinition) -> TableIndex:
     values = np.random.default_rng(5).permutation(2_000)
-    create_table(catalog, "t", pa.table({"k": pa.array(values, pa.int64())}), 100)
-    index = TableIndex.create(catalog, "ns.t", definition)
-    index.build(workers=1)
+    index = build_index(catalog, pa.table({"k": pa.array(values, pa.int64())}), 100, definition)
     index.refresh()
     return index
 

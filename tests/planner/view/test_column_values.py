@@ -12,9 +12,9 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 from planner.condition.tree.nodes import Leaf
 from planner.scans.plan import view_of
-from planner.view.column_values import ColumnValues, KeyBounds, KeyRange, column_values
+from planner.view.cache import new_cache
+from planner.view.column_values import ColumnValues, KeyRange, column_values
 from planner.view.directories import IndexReads
-from planner.view.index_cache import new_cache
 from planner.view.index_view import IndexView
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.catalogue.index_table import read_entries
@@ -23,7 +23,7 @@ from puffin_index.keys.leaf import NullTest
 from puffin_index.keys.value_types import value_type_named, value_type_of
 from puffin_index.keys.values import key_of
 from tests.conftest import amount, create_table
-from tests.planner.ten_rows import k, view_of_ten_rows
+from tests.planner.ten_rows import build_index, k, view_of_ten_rows
 
 LEAF = k(NullTest(is_null=False))
 WORDS = ["b", None, "ä", "a", "a", "", "c", "b", "a\0", "z"]
@@ -39,15 +39,13 @@ COLUMNS = {
 
 def values_of(
     view: IndexView, leaf: Leaf = LEAF, most: int = 100, most_bytes: int = 10**6
-) -> ColumnValues | KeyBounds | str:
+) -> ColumnValues | KeyRange | str:
     return column_values(view, leaf, np.arange(view.row_group_count), most, most_bytes, IndexReads())
 
 
 def indexed(catalog: SqlCatalog, definition: IndexDefinition) -> tuple[IndexView, dict[str, Leaf]]:
     """A table of ten rows in row groups of three, with an index; and a leaf of each column."""
-    create_table(catalog, "t", pa.table(COLUMNS), row_group_rows=3)
-    index = TableIndex.create(catalog, "ns.t", definition)
-    index.build(workers=1)
+    index = build_index(catalog, pa.table(COLUMNS), 3, definition)
     leaves = {
         field.name: Leaf(field.field_id, NullTest(is_null=False), value_type_of(field.field_type).name)
         for field in index.data_table.schema().fields
@@ -99,7 +97,7 @@ def test_a_dictionary_of_bit_slices_lists_keys_and_plain_slices_do_not(local_cat
 
     assert isinstance(words, ColumnValues)
     assert len(words) == 7
-    assert far == KeyBounds(0, 9 * 10**12)
+    assert far == KeyRange(0, 9 * 10**12)
     # The middle row group has both values, and a bloom filter lists none.
     assert same == "1 row groups have no index that lists at most 100 values"
 
@@ -157,9 +155,7 @@ def test_lists_of_other_keys_have_other_fingerprints(local_catalog: SqlCatalog) 
     ids=["bitmaps", "postings", "dictionaries"],
 )
 def test_whatever_byte_is_damaged_a_list_has_every_key(local_catalog: SqlCatalog, definition: IndexDefinition) -> None:
-    create_table(local_catalog, "t", pa.table(COLUMNS), row_group_rows=3)
-    index = TableIndex.create(local_catalog, "ns.t", definition)
-    index.build(workers=1)
+    index = build_index(local_catalog, pa.table(COLUMNS), 3, definition)
     segment = next(Path(index.index_table.location().removeprefix("file://")).glob("_segments/*.puffin"))
     original = segment.read_bytes()
     names = [name for name in COLUMNS if f"'{name}'" in str(definition) or f'"{name}"' in str(definition)]
@@ -171,7 +167,7 @@ def test_whatever_byte_is_damaged_a_list_has_every_key(local_catalog: SqlCatalog
     }
     entries = read_entries(index.index_table)
 
-    def lists() -> dict[str, ColumnValues | KeyBounds | str]:
+    def lists() -> dict[str, ColumnValues | KeyRange | str]:
         view = IndexView("1", entries, index.index_table.io, new_cache())
         return {name: values_of(view, leaf) for name, leaf in leaves.items()}
 

@@ -14,13 +14,14 @@ from planner.condition.sql.parser import read_where
 from planner.condition.tree.simplify import simplified
 from planner.prune.gate import Limits
 from planner.scans.plan import plan_files
-from planner.view.index_cache import new_cache
+from planner.view.cache import new_cache
 from planner.view.index_view import IndexView
-from puffin_index import IndexDefinition, TableIndex
+from puffin_index import IndexDefinition
 from puffin_index.catalogue.index_table import read_entries
 from puffin_index.data.data_table import list_data_files
 from puffin_index.errors import PuffinIndexError
-from tests.conftest import amount, create_table
+from tests.conftest import amount
+from tests.planner.ten_rows import build_index
 
 ROWS, ROW_GROUP_ROWS = 1_200, 100
 PREDICATES = {
@@ -49,9 +50,8 @@ def data() -> pa.Table:
 def test_a_flipped_byte_never_drops_a_match_or_miscounts(
     local_catalog: SqlCatalog, data: pa.Table, kinds: dict[str, list[str]]
 ) -> None:
-    table = create_table(local_catalog, "t", data, ROW_GROUP_ROWS)
-    index = TableIndex.create(local_catalog, "ns.t", IndexDefinition.of(**kinds))
-    index.build(workers=1)
+    index = build_index(local_catalog, data, ROW_GROUP_ROWS, IndexDefinition.of(**kinds))
+    table = index.data_table
     index.refresh()
     segment = next(Path(index.index_table.location().removeprefix("file://")).glob("_segments/*.puffin"))
     original = segment.read_bytes()

@@ -9,7 +9,6 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 from planner.scans.plan import view_of
 from planner.view.directories import IndexReads
-from planner.view.index_view import IndexView
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.data.column_source import reading_of
 from puffin_index.data.data_table import DataFile, list_data_files
@@ -97,9 +96,3 @@ def test_a_payload_answers_for_its_row_group(local_catalog: SqlCatalog) -> None:
 
     assert [list(rows.rows) for rows in found] == [[], [1], [1], [0, 1], []]
     assert all(rows.exact for rows in found)
-
-
-def test_reads_are_done_for_all_items_in_their_order(local_catalog: SqlCatalog) -> None:
-    view: IndexView = view_of_ten_rows(local_catalog)
-
-    assert view.each(lambda row_group: int(view.row_counts[row_group]), range(5)) == [2, 2, 2, 2, 2]

@@ -16,7 +16,7 @@ from planner.condition.tree.simplify import simplified
 from planner.prune.gate import Limits
 from planner.report.scan_plan import ScanPlan
 from planner.scans.plan import plan_files
-from planner.view.index_cache import new_cache
+from planner.view.cache import new_cache
 from planner.view.index_view import IndexView
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.catalogue.entries import append_entries

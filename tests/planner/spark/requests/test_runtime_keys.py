@@ -27,7 +27,7 @@ from pyiceberg.types import (
 
 from planner.condition.tree.key_lists import MOST_KEYS
 from planner.condition.tree.nodes import UNKNOWN, Everything, Leaf, Nothing, Predicate
-from planner.spark.requests.runtime_keys import bind_runtime_keys, wanted_runtime_fields
+from planner.spark.requests.hook_filters import bind_runtime_keys, wanted_runtime_fields
 from planner.spark.requests.wire import RuntimeKeys
 from puffin_index import IndexDefinition
 from puffin_index.keys.leaf import LeafTest, NullTest, RangeTest, SetTest
@@ -144,27 +144,28 @@ def test_keys_of_another_kind_keep_all_rows(name: str, keys: list[object], opera
     assert bound(name, keys, operator, field) == UNKNOWN
 
 
-def test_a_column_of_which_every_key_is_everywhere_is_not_waited_for_alone(local_catalog: SqlCatalog) -> None:
-    view = view_of_ten_rows(local_catalog, IndexDefinition.of(bitmap=["k", "c"]))
-    schema = Schema(NestedField(1, "k", LongType(), required=False), NestedField(2, "c", LongType(), required=False))
-    every, some = Everything(exact=True), k(RangeTest(5, None))
-
-    assert wanted_runtime_fields({2: None}, every, schema, view) == []
-    assert wanted_runtime_fields({1: None}, every, schema, view) == [1]
-    assert wanted_runtime_fields({1: None, 2: None}, every, schema, view) == [1, 2]
-    assert wanted_runtime_fields({2: None}, some, schema, view) == [2]
-    assert wanted_runtime_fields({2: None}, k(NullTest(is_null=False)), schema, view) == []
+EVERY, FROM_5 = Everything(exact=True), k(RangeTest(5, None))
 
 
-def test_a_whole_table_with_as_many_rows_as_the_column_has_values_is_not_waited_for(
-    local_catalog: SqlCatalog,
+@pytest.mark.parametrize(
+    ("fields", "predicate", "wanted"),
+    [
+        # Alone, a column each key of which is everywhere is not waited for.
+        ({2: None}, EVERY, []),
+        ({1: None}, EVERY, [1]),
+        ({1: None, 2: None}, EVERY, [1, 2]),
+        ({2: None}, FROM_5, [2]),
+        ({2: None}, k(NullTest(is_null=False)), []),
+        # The column k has 2 + 2 + 2 + 1 keys in its row groups: a whole table of 7 rows may have them all.
+        ({1: 6}, EVERY, [1]),
+        ({1: 7}, EVERY, []),
+        ({1: 7, 2: 1}, FROM_5, [2]),
+        ({1: 6, 2: 2}, EVERY, [1]),
+    ],
+)
+def test_only_columns_whose_keys_may_drop_row_groups_are_waited_for(
+    local_catalog: SqlCatalog, fields: dict[int, int | None], predicate: Predicate, wanted: list[int]
 ) -> None:
     view = view_of_ten_rows(local_catalog, IndexDefinition.of(bitmap=["k", "c"]))
     schema = Schema(NestedField(1, "k", LongType(), required=False), NestedField(2, "c", LongType(), required=False))
-    every = Everything(exact=True)
-
-    # The column k has 2 + 2 + 2 + 1 keys in its row groups.
-    assert wanted_runtime_fields({1: 6}, every, schema, view) == [1]
-    assert wanted_runtime_fields({1: 7}, every, schema, view) == []
-    assert wanted_runtime_fields({1: 7, 2: 1}, k(RangeTest(5, None)), schema, view) == [2]
-    assert wanted_runtime_fields({1: 6, 2: 2}, every, schema, view) == [1]
+    assert wanted_runtime_fields(fields, predicate, schema, view) == wanted

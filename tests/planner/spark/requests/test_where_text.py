@@ -120,6 +120,8 @@ def test_people_are_told_what_sql_cannot_say() -> None:
     parts = {"filters": (year, "not json"), "conditions": (unknown,), "runtime_keys": (keys,)}
     request = Request.model_validate(REQUEST | parts)
 
+    assert _where(literals=True) == "TRUE"
+    # The keys of joins are never in SQL text.
     assert where_of(request, literals=True) == "? AND i IN (?)"
     told = where_of(request, literals=True, for_people=True)
     assert told == f"{year} AND not json AND equalto(...) AND i in 2 keys"
@@ -128,15 +130,6 @@ def test_people_are_told_what_sql_cannot_say() -> None:
         | {"filters": (json.dumps({"type": "in", "term": "i", "values": list(range(1_000))}),), "conditions": ()}
     )
     assert where_of(long, literals=True, for_people=True).endswith(", 49, ... 950 more)")
-
-
-def test_nothing_said_is_true() -> None:
-    assert _where(literals=True) == "TRUE"
-
-
-def test_keys_of_joins_are_never_in_the_text() -> None:
-    keys = {"field": 1, "name": "i", "type": "int", "operator": "=", "keys": [4711], "source": "join"}
-    assert _where(literals=True, runtime_keys=(keys,)) == "i IN (?)"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,154 @@
+"""What the statistics of row groups tell of a question.
+
+Statistics answer for row groups all of whose rows match, the first bucket: a count needs the NULL count, a minimum or
+maximum the bounds; a sum, and a column to group by, need a column of one value. Statistics also say whether the
+question of a Spark query is worth asking: if the index answers too little, Spark plans once more.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from planner.aggregates.partial import Partial, group_name, key_array, sum_columns
+from planner.aggregates.question import MOST_GROUPS, AskedColumn, Question
+from planner.condition.tree.nodes import Predicate, is_exact
+from planner.prune.estimate import most_distinct
+from planner.prune.pruner import expected_matches
+from planner.view.directories import FieldStatistics, IndexReads, taken
+from planner.view.index_view import IndexView
+from puffin_index.keys.columns import Column, KeyArray
+from puffin_index.keys.forms import floats_of_keys
+from puffin_index.keys.map_key import ColumnId
+from puffin_index.storage.arrays import Flags, Ints
+
+_FEW_GROUPS: Final = 10_000
+"""A column with at most this many values in each row group is tried, whatever the number of matching rows."""
+
+_BITS_OF_DOUBLES: Final = 53
+
+
+def settle(view: IndexView, question: Question, row_groups: Ints, reads: IndexReads) -> tuple[list[Partial], Flags]:
+    """Answer from statistics for row groups of the view all of whose rows match.
+
+    Returns the answer for the settled row groups, if there are any, and which of the row groups are settled.
+    """
+    is_settled = np.ones(len(row_groups), np.bool_)
+    found: dict[ColumnId, FieldStatistics] = {}
+    groups = {group.column for group in question.groups}
+    for asked in question.every_column:
+        statistics = view.statistics(asked.leaf, reads)
+        if statistics is None or asked.needs_distinct:
+            return [], np.zeros(len(row_groups), np.bool_)
+        found[asked.column] = statistics
+        is_settled &= statistics.known[row_groups]
+        is_settled &= _can_settle(asked, asked.column in groups, statistics, row_groups)
+    chosen = row_groups[is_settled]
+    return [_partial(question, found, chosen, view.row_counts[chosen])] if len(chosen) else [], is_settled
+
+
+def _can_settle(asked: AskedColumn, is_group: bool, statistics: FieldStatistics, row_groups: Ints) -> Flags:
+    nulls, values = statistics.null_count[row_groups], statistics.value_count[row_groups]
+    least, greatest = taken(statistics.minimum, row_groups), taken(statistics.maximum, row_groups)
+    can = np.ones(len(row_groups), np.bool_)
+    if is_group or asked.needs_sum:
+        is_one = _are_equal(least, greatest) & (values > 0)
+        can &= (is_one & (nulls == 0) if is_group else is_one) | (values == 0)
+    for end in asked.ends if asked.value_type.is_floating else ():
+        # 0.0 and -0.0 have one key.
+        can &= np.asarray((least if end == "least" else greatest) != 0) | (values == 0)
+    return can
+
+
+def _partial(
+    question: Question, found: Mapping[ColumnId, FieldStatistics], row_groups: Ints, row_counts: Ints
+) -> Partial:
+    table: dict[str, pa.Array] = {}
+    for number, group in enumerate(question.groups):
+        table[group_name(number)] = key_array(_ends(found[group.column], row_groups)[0])
+    table["rows"] = pa.array(row_counts)
+    for number, asked in enumerate(question.columns):
+        ends = dict(zip(("least", "greatest"), _ends(found[asked.column], row_groups), strict=True))
+        values = found[asked.column].value_count[row_groups]
+        table[f"values {number}"] = pa.array(values)
+        if asked.needs_sum:
+            table |= sum_columns(number, ends["least"], values)
+        table |= {f"{end} {number}": key_array(ends[end]) for end in asked.ends}
+    return Partial.of_table(question, table)
+
+
+def _ends(statistics: FieldStatistics, row_groups: Ints) -> tuple[Column, Column]:
+    """The least and the greatest key of each row group; NULL where it has no values."""
+    has_values = statistics.value_count[row_groups] > 0
+    least, greatest = (
+        _column(statistics, taken(keys, row_groups), has_values) for keys in (statistics.minimum, statistics.maximum)
+    )
+    return least, greatest
+
+
+def _column(statistics: FieldStatistics, keys: KeyArray, has_values: Flags) -> Column:
+    if not isinstance(keys, np.ndarray):
+        keys = pc.if_else(pa.array(has_values), keys, pa.scalar(None, pa.large_binary()))
+    return Column(statistics.value_type, len(has_values), keys, None if has_values.all() else has_values)
+
+
+def _are_equal(least: KeyArray, greatest: KeyArray) -> Flags:
+    if isinstance(least, np.ndarray):
+        return np.asarray(least == greatest, np.bool_)
+    return np.asarray(pc.equal(least, greatest).to_numpy(zero_copy_only=False), np.bool_)
+
+
+def most_rows(view: IndexView, predicate: Predicate, question: Question, row_groups: Ints) -> float | None:
+    """How many matching rows an answer may be of, infinite without a bound; None if the index is not to be asked."""
+    if not is_exact(predicate) or not _may_answer(view, question, row_groups):
+        return None
+    if not _has_many_groups(view, question, row_groups):
+        return math.inf
+    # Rows bound the number of groups.
+    return None if expected_matches(view, predicate, row_groups) > MOST_GROUPS else MOST_GROUPS
+
+
+def _may_answer(view: IndexView, question: Question, row_groups: Ints) -> bool:
+    """Whether directories allow an answer: an index of each column, and no doubles that lose bits."""
+    reads = IndexReads()
+    for asked in question.every_column:
+        statistics = view.statistics(asked.leaf, reads)
+        if statistics is None or not statistics.known[row_groups].any():
+            return False
+    for asked in {question.groups[place].column: question.groups[place] for place in question.added_doubles}.values():
+        statistics = view.statistics(asked.leaf, reads)
+        if statistics is not None and _lose_bits(statistics, row_groups):
+            return False
+    return True
+
+
+def _has_many_groups(view: IndexView, question: Question, row_groups: Ints) -> bool:
+    """Whether a column to group by may have more values than the answer may have groups."""
+    for group in question.groups:
+        statistics = view.statistics(group.leaf, IndexReads())
+        if statistics is not None and most_distinct(statistics) > MOST_GROUPS:
+            # Of bytes, the number over all row groups may count a value once for each.
+            known = row_groups[statistics.known[row_groups]]
+            if int(statistics.distinct_count[known].max()) > _FEW_GROUPS:
+                return True
+    return False
+
+
+def _lose_bits(statistics: FieldStatistics, row_groups: Ints) -> bool:
+    """Whether a sum of doubles most likely loses bits, to judge by the ends of row groups: reading would be wasted."""
+    keys = (statistics.minimum, statistics.maximum)
+    known = row_groups[statistics.known[row_groups]]
+    values = np.concatenate([floats_of_keys(key[known]) for key in keys if isinstance(key, np.ndarray)])
+    values = values[np.isfinite(values) & (values != 0)]
+    fractions, exponents = np.frexp(values)
+    integers = np.ldexp(np.abs(fractions), _BITS_OF_DOUBLES).astype(np.int64)
+    lowest = exponents - _BITS_OF_DOUBLES + np.log2(integers & -integers)
+    rows = float(statistics.value_count[known].sum())
+    # Most values are smaller than the ends.
+    magnitude = float(np.abs(values).mean()) / 4 * rows if len(values) else 0.0
+    return bool(magnitude > np.exp2(lowest.min(initial=np.inf) + _BITS_OF_DOUBLES))
